@@ -1,0 +1,308 @@
+//! A chat's authoritative state: the published reducers, wrapped where they are wrong or slow.
+//!
+//! Deviations from calling `ahp::reducers::apply_action_to_chat` directly, each with a test that
+//! fails on the day upstream no longer needs it:
+//! - a streamed append finds its part by index, not by walking every part and cloning its id;
+//! - completed turns live outside the reduced struct, so neither a delta nor a snapshot ever
+//!   touches the history;
+//! - a second `chat/turnStarted` cannot overwrite a running turn (E-11), and a `startedAt` that
+//!   would make the turn unclosable (E-12) never gets in;
+//! - queued messages that a reorder does not name keep their order (E-40).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
+use ahp_types::actions::{ChatQueuedMessagesReorderedAction, StateAction};
+use ahp_types::state::{ChatState, ResponsePart, ToolCallState, Turn};
+
+use crate::snapshot::{History, State};
+
+/// Longest accepted distance between a client's `startedAt` and the host's clock, in seconds.
+/// Generous, because wall clocks differ; finite, because the reducers add durations to it.
+pub const MAX_CLOCK_SKEW_SECONDS: i64 = 24 * 60 * 60;
+
+/// One chat.
+#[derive(Debug)]
+pub struct ChatModel {
+    /// Everything but the completed turns; `head.turns` is always empty.
+    head: Arc<ChatState>,
+    /// The completed turns.
+    history: History,
+    /// Where each part of the active turn is, by part or tool call id.
+    parts: HashMap<Box<str>, usize>,
+    /// The part that took the last append: streams append to one part for a long time.
+    last_part: Option<usize>,
+    /// Roughly how many bytes a snapshot takes.
+    bytes: usize,
+}
+
+impl ChatModel {
+    /// A chat in the given state.
+    pub fn new(mut state: ChatState) -> Self {
+        let history = std::mem::take(&mut state.turns).into_iter().map(Arc::new).collect();
+        let mut model = Self {
+            head: Arc::new(state),
+            history: Arc::new(history),
+            parts: HashMap::new(),
+            last_part: None,
+            bytes: 512,
+        };
+        model.reindex();
+        model
+    }
+
+    /// Everything but the completed turns.
+    pub fn head(&self) -> &ChatState {
+        &self.head
+    }
+
+    /// The completed turns, oldest first.
+    pub fn turns(&self) -> &[Arc<Turn>] {
+        &self.history
+    }
+
+    /// Captures the state in constant time.
+    pub fn snapshot(&self) -> State {
+        State::Chat(Arc::clone(&self.head), Arc::clone(&self.history))
+    }
+
+    /// Roughly how many bytes a snapshot takes.
+    pub fn estimated_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether a turn with this id runs or ever ran here.
+    pub fn knows_turn(&self, turn_id: &str) -> bool {
+        self.head.active_turn.as_ref().is_some_and(|turn| turn.id == turn_id)
+            || self.history.iter().rev().any(|turn| turn.id == turn_id)
+    }
+
+    /// Changes a field that no action carries (E-08), such as the title.
+    pub fn edit(&mut self, change: impl FnOnce(&mut ChatState)) {
+        change(Arc::make_mut(&mut self.head));
+        debug_assert!(self.head.turns.is_empty(), "completed turns live in the history");
+    }
+
+    /// Reduces one action.
+    pub fn apply(&mut self, action: &StateAction) -> ReduceOutcome {
+        match action {
+            StateAction::ChatDelta(delta) => {
+                self.append(&delta.turn_id, &delta.part_id, &delta.content, AppendTo::Markdown)
+            }
+            StateAction::ChatReasoning(delta) => {
+                self.append(&delta.turn_id, &delta.part_id, &delta.content, AppendTo::Reasoning)
+            }
+            StateAction::ChatTurnStarted(_) if self.head.active_turn.is_some() => ReduceOutcome::NoOp,
+            StateAction::ChatTurnStarted(started) => {
+                self.bytes += 256 + started.message.text.len();
+                let outcome = self.reduce(action);
+                self.reindex();
+                outcome
+            }
+            StateAction::ChatResponsePart(_)
+            | StateAction::ChatToolCallStart(_)
+            | StateAction::ChatInputRequested(_) => {
+                let before = self.part_count();
+                let outcome = self.reduce(action);
+                for index in before..self.part_count() {
+                    self.index_part(index);
+                    self.bytes += 256;
+                }
+                outcome
+            }
+            StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_) => {
+                let outcome = self.reduce(action);
+                self.keep_completed();
+                outcome
+            }
+            StateAction::ChatTurnResume(_) => self.resume(action),
+            StateAction::ChatTruncated(truncated) => self.truncate(truncated.turn_id.as_deref(), action),
+            // The host holds the whole history, so pages only ever travel to clients.
+            StateAction::ChatTurnsLoaded(_) => ReduceOutcome::NoOp,
+            StateAction::ChatQueuedMessagesReordered(reordered) => {
+                let full = self.complete_order(reordered);
+                self.reduce(&StateAction::ChatQueuedMessagesReordered(full))
+            }
+            other => self.reduce(other),
+        }
+    }
+
+    /// Names every queued message, unmentioned ones at the end in their present order: the
+    /// published Rust reducer would sort those by id (E-40).
+    pub fn complete_order(&self, reordered: &ChatQueuedMessagesReorderedAction) -> ChatQueuedMessagesReorderedAction {
+        let queue = self.head.queued_messages.as_deref().unwrap_or_default();
+        let mut order: Vec<String> = Vec::with_capacity(queue.len());
+        for id in &reordered.order {
+            if !order.contains(id) && queue.iter().any(|message| message.id == *id) {
+                order.push(id.clone());
+            }
+        }
+        for message in queue {
+            if !order.contains(&message.id) {
+                order.push(message.id.clone());
+            }
+        }
+        ChatQueuedMessagesReorderedAction { order }
+    }
+
+    fn reduce(&mut self, action: &StateAction) -> ReduceOutcome {
+        apply_action_to_chat(Arc::make_mut(&mut self.head), action)
+    }
+
+    fn append(&mut self, turn_id: &str, part_id: &str, content: &str, kind: AppendTo) -> ReduceOutcome {
+        let index = match self.last_part {
+            Some(index) if self.part_is(index, part_id) => index,
+            _ => match self.parts.get(part_id) {
+                Some(index) => *index,
+                None => return ReduceOutcome::NoOp,
+            },
+        };
+        let Some(turn) = Arc::make_mut(&mut self.head)
+            .active_turn
+            .as_mut()
+            .filter(|turn| turn.id == turn_id)
+        else {
+            return ReduceOutcome::NoOp;
+        };
+        let text = match (turn.response_parts.get_mut(index), kind) {
+            (Some(ResponsePart::Markdown(part)), AppendTo::Markdown) => &mut part.content,
+            (Some(ResponsePart::Reasoning(part)), AppendTo::Reasoning) => &mut part.content,
+            // The two are not interchangeable (E-19); upstream drops the text and says "applied".
+            _ => return ReduceOutcome::NoOp,
+        };
+        text.push_str(content);
+        self.bytes += content.len();
+        self.last_part = Some(index);
+        ReduceOutcome::Applied
+    }
+
+    fn resume(&mut self, action: &StateAction) -> ReduceOutcome {
+        let Some(last) = Arc::make_mut(&mut self.history).pop() else {
+            return ReduceOutcome::NoOp;
+        };
+        let turn = Arc::unwrap_or_clone(last);
+        Arc::make_mut(&mut self.head).turns.push(turn);
+        let outcome = self.reduce(action);
+        self.keep_completed();
+        self.reindex();
+        outcome
+    }
+
+    fn truncate(&mut self, turn_id: Option<&str>, action: &StateAction) -> ReduceOutcome {
+        let kept = match turn_id {
+            None => 0,
+            Some(id) => match self.history.iter().position(|turn| turn.id == id) {
+                Some(index) => index + 1,
+                None => return ReduceOutcome::NoOp,
+            },
+        };
+        let history = Arc::make_mut(&mut self.history);
+        history.truncate(kept);
+        // The reducer looks for the turn it keeps through, so lend it that one.
+        if let Some(last) = history.pop() {
+            let turn = Arc::unwrap_or_clone(last);
+            Arc::make_mut(&mut self.head).turns.push(turn);
+        }
+        let outcome = self.reduce(action);
+        self.keep_completed();
+        self.reindex();
+        self.bytes = 512 + self.history.iter().map(|turn| turn_bytes(turn)).sum::<usize>();
+        outcome
+    }
+
+    /// Moves what the reducer completed into the history.
+    fn keep_completed(&mut self) {
+        if !self.head.turns.is_empty() {
+            let completed = std::mem::take(&mut Arc::make_mut(&mut self.head).turns);
+            Arc::make_mut(&mut self.history).extend(completed.into_iter().map(Arc::new));
+        }
+        if self.head.active_turn.is_none() {
+            self.parts.clear();
+            self.last_part = None;
+        }
+    }
+
+    fn part_count(&self) -> usize {
+        self.head
+            .active_turn
+            .as_ref()
+            .map_or(0, |turn| turn.response_parts.len())
+    }
+
+    fn part_is(&self, index: usize, part_id: &str) -> bool {
+        self.head
+            .active_turn
+            .as_ref()
+            .and_then(|turn| turn.response_parts.get(index))
+            .and_then(part_key)
+            == Some(part_id)
+    }
+
+    fn index_part(&mut self, index: usize) {
+        let key = self
+            .head
+            .active_turn
+            .as_ref()
+            .and_then(|turn| turn.response_parts.get(index))
+            .and_then(part_key);
+        if let Some(key) = key {
+            // The first part of an id wins, as it does when walking from the front.
+            self.parts.entry(key.into()).or_insert(index);
+        }
+    }
+
+    fn reindex(&mut self) {
+        self.parts.clear();
+        self.last_part = None;
+        for index in 0..self.part_count() {
+            self.index_part(index);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum AppendTo {
+    Markdown,
+    Reasoning,
+}
+
+/// The id by which appends and tool call actions address a part.
+fn part_key(part: &ResponsePart) -> Option<&str> {
+    match part {
+        ResponsePart::Markdown(part) => Some(&part.id),
+        ResponsePart::Reasoning(part) => Some(&part.id),
+        ResponsePart::ToolCall(part) => match &part.tool_call {
+            ToolCallState::Streaming(call) => Some(&call.tool_call_id),
+            ToolCallState::PendingConfirmation(call) => Some(&call.tool_call_id),
+            ToolCallState::Running(call) => Some(&call.tool_call_id),
+            ToolCallState::AuthRequired(call) => Some(&call.tool_call_id),
+            ToolCallState::PendingResultConfirmation(call) => Some(&call.tool_call_id),
+            ToolCallState::Completed(call) => Some(&call.tool_call_id),
+            ToolCallState::Cancelled(call) => Some(&call.tool_call_id),
+            ToolCallState::Unknown(_) => None,
+        },
+        ResponsePart::ContentRef(_)
+        | ResponsePart::SystemNotification(_)
+        | ResponsePart::InputRequest(_)
+        | ResponsePart::Error(_)
+        | ResponsePart::Unknown(_) => None,
+    }
+}
+
+fn turn_bytes(turn: &Turn) -> usize {
+    let text: usize = turn
+        .response_parts
+        .iter()
+        .map(|part| match part {
+            ResponsePart::Markdown(part) => part.content.len(),
+            ResponsePart::Reasoning(part) => part.content.len(),
+            _ => 256,
+        })
+        .sum();
+    256 + turn.message.text.len() + text
+}
+
+#[cfg(test)]
+#[path = "chat_state_tests.rs"]
+mod tests;

@@ -1,0 +1,135 @@
+//! The one way state changes: reduce, number, encode, keep, fan out.
+
+use std::sync::Arc;
+
+use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
+use ahp_types::actions::StateAction;
+
+use crate::core::{Cx, HostCore, ROOT};
+use crate::effect::Effect;
+use crate::frame::{Origin, Outgoing, encode_action, encode_rejection};
+use crate::ids::{ChannelId, ClientId, ConnId, Seq};
+
+/// The client behind a dispatched action.
+#[derive(Debug, Clone)]
+pub(crate) struct Author {
+    pub(crate) conn: ConnId,
+    pub(crate) client: ClientId,
+    pub(crate) client_seq: i64,
+}
+
+impl Author {
+    fn origin(&self) -> Origin<'_> {
+        Origin {
+            client_id: self.client.as_str(),
+            client_seq: self.client_seq,
+        }
+    }
+}
+
+impl HostCore {
+    /// Applies an accepted action and tells everybody.
+    ///
+    /// An action that changes nothing is not published: from the host it is dropped, from a
+    /// client it is echoed to its author alone, whose pending queue waits for it (DSP-15).
+    pub(crate) fn commit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        channel: ChannelId,
+        action: StateAction,
+        author: Option<&Author>,
+    ) -> ReduceOutcome {
+        let outcome = self.reduce(channel, &action);
+        match (&outcome, author) {
+            (ReduceOutcome::Applied, _) => self.publish(cx, channel, &action, author),
+            (ReduceOutcome::NoOp, Some(author)) => self.acknowledge(cx, channel, &action, author),
+            (ReduceOutcome::NoOp, None) => {}
+            (ReduceOutcome::OutOfScope | ReduceOutcome::Invalid(_), _) => {
+                debug_assert!(false, "validation lets no such action through: {outcome:?} {action:?}");
+            }
+        }
+        if outcome == ReduceOutcome::Applied {
+            self.derive(cx, channel, &action);
+        }
+        outcome
+    }
+
+    /// Echoes an action that changed nothing to its author alone.
+    pub(crate) fn acknowledge(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction, author: &Author) {
+        let subscribed = self
+            .conns
+            .get(&author.conn)
+            .is_some_and(|conn| conn.subscriptions.contains(&channel));
+        if !subscribed {
+            return;
+        }
+        let seq = self.next_seq();
+        if let Some(entry) = self.channels.get(channel) {
+            let frame = Arc::new(encode_action(&entry.uri_json, action, seq, Some(author.origin())));
+            cx.send(author.conn, Outgoing::Action(frame));
+        }
+    }
+
+    /// Refuses an action: to its author only, because the published mirror applies refused
+    /// actions on every observer (E-02), with a fresh number and outside the replay window
+    /// (DSP-12, DSP-13, REC-19).
+    pub(crate) fn reject(&mut self, cx: &mut Cx<'_>, channel: ChannelId, raw: &str, author: &Author, reason: &str) {
+        let seq = self.next_seq();
+        if let Some(entry) = self.channels.get(channel) {
+            let message = encode_rejection(&entry.uri_json, raw, seq, author.origin(), reason);
+            cx.send(author.conn, Outgoing::Text(message));
+        }
+    }
+
+    fn reduce(&mut self, channel: ChannelId, action: &StateAction) -> ReduceOutcome {
+        if channel == ROOT {
+            return apply_action_to_root(Arc::make_mut(&mut self.root), action);
+        }
+        if let Some(chat) = self.chats.get_mut(&channel) {
+            return chat.model.apply(action);
+        }
+        match self.sessions.get_mut(&channel) {
+            Some(session) => apply_action_to_session(Arc::make_mut(&mut session.state), action),
+            None => ReduceOutcome::NoOp,
+        }
+    }
+
+    fn publish(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction, author: Option<&Author>) {
+        let seq = self.next_seq();
+        let Some(entry) = self.channels.get_mut(channel) else {
+            return;
+        };
+        let frame = Arc::new(encode_action(&entry.uri_json, action, seq, author.map(Author::origin)));
+        cx.effects.push(Effect::Append {
+            channel: Arc::clone(&entry.uri),
+            frame: Arc::clone(&frame),
+        });
+        if entry.has_subscribers() {
+            let to = entry.audience(frame.since);
+            cx.effects.push(Effect::Publish {
+                to,
+                frame: Arc::clone(&frame),
+            });
+        }
+        self.replay.push(channel, cx.now.mono_ms, frame);
+    }
+
+    /// Brings everything that is derived from a channel's state up to date in the same step.
+    fn derive(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction) {
+        match action {
+            // Streamed output changes neither status nor times, so the hot path stops here.
+            StateAction::ChatDelta(_)
+            | StateAction::ChatReasoning(_)
+            | StateAction::ChatToolCallDelta(_)
+            | StateAction::ChatUsage(_) => {}
+            _ if self.chats.contains_key(&channel) => self.sync_chat(cx, channel),
+            _ => self.session_changed(cx, channel, action),
+        }
+    }
+
+    fn next_seq(&mut self) -> Seq {
+        self.seq = self.seq.next();
+        debug_assert!(self.seq <= Seq::MAX, "a sequence number every client can read");
+        self.seq
+    }
+}

@@ -1,0 +1,58 @@
+//! What the embedding host decides for its core.
+
+use crate::replay::ReplayLimits;
+
+/// Settings and bounds of a core. The defaults are the documented limits of the product.
+#[derive(Debug, Clone)]
+pub struct CoreConfig {
+    /// `serverInfo.name` (NEG-16).
+    pub server_name: String,
+    /// `serverInfo.version`.
+    pub server_version: Option<String>,
+    /// Intentional buffering for subscriptions that do not ask for a bound (SUB-10).
+    pub default_latency_ms: u32,
+    /// How long a client that lost its last transport keeps its place (ACT-10).
+    pub grace_ms: u64,
+    /// How long summary changes are collected before they are announced (ROOT-13).
+    pub summary_debounce_ms: u64,
+    /// Most subscriptions per connection (SUB-20).
+    pub max_subscriptions: usize,
+    /// Longest text of a message or draft.
+    pub max_message_bytes: usize,
+    /// Longest title.
+    pub max_title_bytes: usize,
+    /// Most attachments of one message.
+    pub max_attachments: usize,
+    /// Most queued messages of one chat.
+    pub max_queued_messages: usize,
+    /// Most response parts of one turn.
+    pub max_parts_per_turn: usize,
+    /// Most sessions on the host.
+    pub max_sessions: usize,
+    /// How many clients without a connection are remembered, so that `reconnect` knows their
+    /// version (NEG-20).
+    pub max_absent_clients: usize,
+    /// The replay window.
+    pub replay: ReplayLimits,
+}
+
+impl Default for CoreConfig {
+    fn default() -> Self {
+        Self {
+            server_name: "innkeeper".to_owned(),
+            server_version: None,
+            default_latency_ms: 8,
+            grace_ms: 30_000,
+            summary_debounce_ms: 100,
+            max_subscriptions: 1024,
+            max_message_bytes: 1 << 20,
+            max_title_bytes: 4096,
+            max_attachments: 64,
+            max_queued_messages: 64,
+            max_parts_per_turn: 10_000,
+            max_sessions: 100_000,
+            max_absent_clients: 10_000,
+            replay: ReplayLimits::default(),
+        }
+    }
+}

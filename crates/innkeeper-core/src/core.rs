@@ -1,0 +1,292 @@
+//! The machine: one input in, effects out. It never blocks, reads a clock, or fails.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use ahp_types::actions::{RootActiveSessionsChangedAction, RootAgentsChangedAction, StateAction};
+use ahp_types::state::{AgentInfo, RootState};
+
+use crate::access::{Principal, Scope};
+use crate::action::ChannelKind;
+use crate::channel::Channels;
+use crate::client::{Client, Conn, Negotiated, Phase, Presence};
+use crate::config::CoreConfig;
+use crate::effect::Effect;
+use crate::error::RpcError;
+use crate::frame::{self, Outgoing};
+use crate::ids::{ChannelId, ClientId, ConnId, Seq};
+use crate::input::Input;
+use crate::replay::Replay;
+use crate::request::{Command, RequestId};
+use crate::session::{Chat, Session};
+use crate::snapshot::{Snapshot, State};
+use crate::time::Now;
+use crate::uri;
+
+/// The root channel is always there and never removed.
+pub(crate) const ROOT: ChannelId = ChannelId(0);
+
+/// All state of one host and every rule about it.
+///
+/// ```
+/// use innkeeper_core::{ConnId, CoreConfig, Effect, HostCore, Input, Now, Principal, Seq};
+/// let now = Now { mono_ms: 0, wall: "2026-01-01T00:00:00Z".parse().unwrap() };
+/// let mut core = HostCore::new(CoreConfig::default(), Vec::new(), Seq(1));
+/// let mut effects = Vec::new();
+/// let conn = ConnId { slot: 0, generation: 0 };
+/// core.handle(now, Input::Connected { conn, principal: Principal::stdio() }, &mut effects);
+/// assert!(effects.is_empty());
+/// ```
+#[derive(Debug)]
+pub struct HostCore {
+    pub(crate) config: CoreConfig,
+    /// The last sequence number given out.
+    pub(crate) seq: Seq,
+    pub(crate) channels: Channels,
+    pub(crate) root: Arc<RootState>,
+    pub(crate) sessions: HashMap<ChannelId, Session>,
+    pub(crate) chats: HashMap<ChannelId, Chat>,
+    pub(crate) clients: HashMap<ClientId, Client>,
+    pub(crate) conns: HashMap<ConnId, Conn>,
+    pub(crate) replay: Replay,
+    pub(crate) timers: BTreeSet<(u64, Timer)>,
+    /// Clients without a connection whose grace is over, oldest first.
+    pub(crate) absent: std::collections::VecDeque<ClientId>,
+    pub(crate) next_turn: u64,
+    pub(crate) shutting_down: bool,
+}
+
+/// What a deadline is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// A client's grace ends.
+    Grace(ClientId),
+    /// A session's summary changes are announced.
+    Summary(ChannelId),
+}
+
+/// The input being handled: when it happened and where its consequences go.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Now,
+    pub(crate) effects: &'a mut Vec<Effect>,
+}
+
+impl Cx<'_> {
+    pub(crate) fn send(&mut self, to: ConnId, message: Outgoing) {
+        self.effects.push(Effect::Send { to, message });
+    }
+
+    pub(crate) fn answer(&mut self, to: ConnId, id: &RequestId, result: Result<serde_json::Value, RpcError>) {
+        let message = match result {
+            Ok(value) => frame::encode_result(id, &value),
+            Err(error) => frame::encode_error(Some(id), &error),
+        };
+        self.send(to, Outgoing::Text(message));
+    }
+}
+
+impl HostCore {
+    /// A host without sessions. `last_seq` is the highest number any earlier life of this host
+    /// may have given out; the first action takes the next one (E-05).
+    pub fn new(config: CoreConfig, agents: Vec<AgentInfo>, last_seq: Seq) -> Self {
+        let mut channels = Channels::default();
+        let root = channels.create(uri::ROOT, ChannelKind::Root);
+        debug_assert_eq!(root, ROOT, "the root is the first channel");
+        let mut replay = Replay::new(config.replay);
+        replay.open(root, last_seq);
+        Self {
+            config,
+            // NEG-24: the published client only reconnects once it has seen a number above zero.
+            seq: last_seq.max(Seq(1)),
+            channels,
+            root: Arc::new(RootState {
+                agents,
+                active_sessions: Some(0),
+                terminals: None,
+                config: None,
+                meta: None,
+            }),
+            sessions: HashMap::new(),
+            chats: HashMap::new(),
+            clients: HashMap::new(),
+            conns: HashMap::new(),
+            replay,
+            timers: BTreeSet::new(),
+            absent: std::collections::VecDeque::new(),
+            next_turn: 0,
+            shutting_down: false,
+        }
+    }
+
+    /// Handles one input and appends its consequences, in order.
+    pub fn handle(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
+        let cx = &mut Cx { now, effects };
+        match input {
+            Input::Connected { conn, principal } => self.connect(conn, principal),
+            Input::Disconnected { conn } => self.disconnect(cx, conn),
+            Input::Request { conn, id, command } => self.request(cx, conn, &id, command),
+            Input::Dispatch { conn, dispatch } => self.dispatch(cx, conn, *dispatch),
+            Input::Unsubscribe { conn, channel } => self.unsubscribe(cx, conn, &channel),
+            Input::SessionOpened { session, outcome } => self.session_opened(cx, session, outcome),
+            Input::Agent { chat, turn, event } => self.agent_event(cx, chat, turn, event),
+            Input::TurnEnded { chat, turn, end } => self.turn_ended(cx, chat, turn, end),
+            Input::AgentsChanged(agents) => {
+                self.commit(
+                    cx,
+                    ROOT,
+                    StateAction::RootAgentsChanged(RootAgentsChangedAction { agents }),
+                    None,
+                );
+            }
+            Input::Tick => self.tick(cx),
+            Input::ShutDown => self.shut_down(cx),
+        }
+    }
+
+    /// The next moment on the monotonic clock at which the core wants an [`Input::Tick`].
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// The last sequence number given out.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// The connection that reverse requests to a client go to (NEG-21).
+    pub fn primary_conn(&self, client: &ClientId) -> Option<ConnId> {
+        match &self.clients.get(client)?.presence {
+            Presence::Active(transports) => Some(transports.primary()),
+            Presence::Grace(_) | Presence::Absent => None,
+        }
+    }
+
+    /// What was negotiated with a client that is connected or remembered (NEG-20).
+    pub fn negotiated(&self, client: &ClientId) -> Option<&Negotiated> {
+        self.clients.get(client).map(|client| &client.negotiated)
+    }
+
+    /// The state of a channel right now, by URI.
+    pub fn snapshot(&self, uri: &str) -> Option<Snapshot> {
+        self.channels.find(uri).and_then(|channel| self.capture(channel))
+    }
+
+    /// Bytes held for replay.
+    pub fn replay_bytes(&self) -> usize {
+        self.replay.bytes()
+    }
+
+    fn connect(&mut self, conn: ConnId, principal: Principal) {
+        self.conns.insert(
+            conn,
+            Conn {
+                principal,
+                phase: Phase::Fresh,
+                subscriptions: Default::default(),
+            },
+        );
+    }
+
+    fn request(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: Command) {
+        let Some(connection) = self.conns.get(&conn) else {
+            return;
+        };
+        let scope = connection.principal.scope;
+        let ready = matches!(connection.phase, Phase::Ready { .. });
+        match (command, ready) {
+            // TRN-08: at any time, even before the handshake, and exactly null (E-47).
+            (Command::Ping, _) => cx.answer(conn, id, Ok(serde_json::Value::Null)),
+            (Command::Initialize(initialize), false) => self.initialize(cx, conn, id, *initialize),
+            (Command::Reconnect(reconnect), false) => self.reconnect(cx, conn, id, *reconnect),
+            (Command::Initialize(_) | Command::Reconnect(_), true) => {
+                let message = "this connection is already initialized; open another one to start over";
+                cx.answer(conn, id, Err(RpcError::invalid_request(message)));
+            }
+            (_, false) => {
+                let message = "send initialize or reconnect first; before that only ping is answered";
+                cx.answer(conn, id, Err(RpcError::invalid_request(message)));
+            }
+            (Command::Subscribe(subscribe), true) => self.subscribe(cx, conn, id, *subscribe),
+            (Command::ListSessions(list), true) => {
+                let result = self.list_sessions(conn, &list);
+                cx.answer(conn, id, result);
+            }
+            (Command::CreateSession(create), true) => match require(scope, Scope::Drive, "createSession") {
+                Ok(()) => self.create_session(cx, conn, id, *create),
+                Err(error) => cx.answer(conn, id, Err(error)),
+            },
+            (Command::DisposeSession { channel }, true) => match require(scope, Scope::Drive, "disposeSession") {
+                Ok(()) => self.dispose_session(cx, conn, id, &channel),
+                Err(error) => cx.answer(conn, id, Err(error)),
+            },
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        while let Some((at, _)) = self.timers.first()
+            && *at <= cx.now.mono_ms
+        {
+            match self.timers.pop_first() {
+                Some((_, Timer::Grace(client))) => self.end_grace(cx, &client),
+                Some((_, Timer::Summary(session))) => self.announce_summary(cx, session),
+                None => break,
+            }
+        }
+    }
+
+    fn shut_down(&mut self, cx: &mut Cx<'_>) {
+        self.shutting_down = true;
+        let running: Vec<ChannelId> = self
+            .chats
+            .iter()
+            .filter(|(_, chat)| chat.run.is_some())
+            .map(|(id, _)| *id)
+            .collect();
+        for chat in running {
+            self.cancel_run(cx, chat);
+        }
+    }
+
+    /// Captures a channel's state at the present sequence number.
+    pub(crate) fn capture(&self, channel: ChannelId) -> Option<Snapshot> {
+        let entry = self.channels.get(channel)?;
+        let state = if channel == ROOT {
+            State::Root(Arc::clone(&self.root))
+        } else if let Some(session) = self.sessions.get(&channel) {
+            State::Session(Arc::clone(&session.state))
+        } else {
+            self.chats.get(&channel)?.model.snapshot()
+        };
+        Some(Snapshot {
+            resource: Arc::clone(&entry.uri),
+            from_seq: self.seq,
+            state,
+        })
+    }
+
+    /// Roughly how many bytes a channel's snapshot takes.
+    pub(crate) fn estimated_bytes(&self, channel: ChannelId) -> usize {
+        let base = 1024;
+        match (self.sessions.get(&channel), self.chats.get(&channel)) {
+            (Some(session), _) => base + 256 * session.state.chats.len() + 512 * session.state.active_clients.len(),
+            (None, Some(chat)) => base + chat.model.estimated_bytes(),
+            (None, None) => base + 512 * self.root.agents.len(),
+        }
+    }
+
+    pub(crate) fn publish_active_sessions(&mut self, cx: &mut Cx<'_>) {
+        // E-35: the crate's meaning, non-disposed sessions.
+        let active_sessions = i64::try_from(self.sessions.len()).unwrap_or(i64::MAX);
+        let action = RootActiveSessionsChangedAction { active_sessions };
+        self.commit(cx, ROOT, StateAction::RootActiveSessionsChanged(action), None);
+    }
+}
+
+/// Refuses what a connection's credential does not allow.
+fn require(held: Scope, needed: Scope, what: &str) -> Result<(), RpcError> {
+    if held >= needed {
+        Ok(())
+    } else {
+        Err(RpcError::needs_scope(what, needed, held))
+    }
+}

@@ -1,0 +1,345 @@
+//! Messages on their way out. An action is encoded once; the journal, the replay window and
+//! every subscriber share the same bytes.
+
+use std::sync::Arc;
+
+use ahp_types::actions::StateAction;
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::action::{self, Durability, Since};
+use crate::error::RpcError;
+use crate::ids::Seq;
+use crate::request::RequestId;
+use crate::snapshot::Answer;
+
+const ACTION_HEAD: &[u8] = br#"{"jsonrpc":"2.0","method":"action","params":"#;
+
+/// Who caused a client-dispatched action (DSP-03).
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// The dispatcher, as the connection authenticated it; never taken from a payload (DSP-09).
+    pub client_id: &'a str,
+    /// The dispatcher's own counter.
+    pub client_seq: i64,
+}
+
+/// One encoded `action` notification.
+#[derive(Debug)]
+pub struct ActionFrame {
+    /// Its place in the total order.
+    pub seq: Seq,
+    /// The whole JSON-RPC message.
+    pub bytes: Bytes,
+    /// The versions that know the action.
+    pub since: Since,
+    /// How soon it must be on disk.
+    pub durability: Durability,
+    /// Where appended text sits, for frames that may be merged with their neighbours.
+    splice: Option<Splice>,
+}
+
+/// The text of a streamed append inside its frame, still JSON-escaped.
+#[derive(Debug, Clone, Copy)]
+struct Splice {
+    start: usize,
+    end: usize,
+}
+
+impl ActionFrame {
+    /// The envelope alone, as `reconnect` replays it.
+    pub fn envelope(&self) -> &[u8] {
+        &self.bytes[ACTION_HEAD.len()..self.bytes.len() - 1]
+    }
+
+    /// Whether `next`, sent right after this frame on the same connection, may be folded into it
+    /// (SUB-11): both append to the same part of the same turn and neither has an origin.
+    /// The bytes before the text hold channel, type, turn and part, so equal heads decide it.
+    pub fn merges_with(&self, next: &Self) -> bool {
+        match (self.splice, next.splice) {
+            (Some(mine), Some(theirs)) => self.bytes[..mine.start] == next.bytes[..theirs.start],
+            (None, _) | (_, None) => false,
+        }
+    }
+
+    /// Folds a run of mergeable frames into one message that carries the last sequence number.
+    ///
+    /// Only frames adjacent in one connection's queue may be folded: with the single
+    /// `lastSeenServerSeq` of 1.0, merging across another channel's frame loses that frame on a
+    /// reconnect in between.
+    pub fn merge(run: &[Arc<Self>]) -> Bytes {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else {
+            return Bytes::new();
+        };
+        let (Some(head), Some(tail)) = (first.splice, last.splice) else {
+            return first.bytes.clone();
+        };
+        let text: usize = run
+            .iter()
+            .filter_map(|frame| frame.splice)
+            .map(|splice| splice.end - splice.start)
+            .sum();
+        let mut out = Vec::with_capacity(head.start + text + (last.bytes.len() - tail.end));
+        out.extend_from_slice(&first.bytes[..head.start]);
+        for frame in run {
+            if let Some(splice) = frame.splice {
+                out.extend_from_slice(&frame.bytes[splice.start..splice.end]);
+            }
+        }
+        out.extend_from_slice(&last.bytes[tail.end..]);
+        out.into()
+    }
+}
+
+/// Encodes an accepted action.
+pub(crate) fn encode_action(
+    channel_json: &str,
+    action: &StateAction,
+    seq: Seq,
+    origin: Option<Origin<'_>>,
+) -> ActionFrame {
+    let mut out = Vec::with_capacity(ACTION_HEAD.len() + channel_json.len() + 256);
+    begin_envelope(&mut out, channel_json);
+    let splice = match (action, origin) {
+        (StateAction::ChatDelta(delta), None) if delta.meta.is_none() => Some(write_append(
+            &mut out,
+            "chat/delta",
+            &delta.turn_id,
+            &delta.part_id,
+            &delta.content,
+        )),
+        (StateAction::ChatReasoning(delta), None) if delta.meta.is_none() => Some(write_append(
+            &mut out,
+            "chat/reasoning",
+            &delta.turn_id,
+            &delta.part_id,
+            &delta.content,
+        )),
+        _ => {
+            write_json(&mut out, action);
+            None
+        }
+    };
+    end_envelope(&mut out, seq, origin, None);
+    let rule = action::rule(action);
+    ActionFrame {
+        seq,
+        bytes: out.into(),
+        since: rule.map_or(Since::V0_9, |rule| rule.since),
+        durability: rule.map_or(Durability::Durable, |rule| rule.durability),
+        splice,
+    }
+}
+
+/// Encodes a refusal: the client's own JSON, verbatim, with the reason (DSP-04, DSP-08).
+pub(crate) fn encode_rejection(
+    channel_json: &str,
+    action_json: &str,
+    seq: Seq,
+    origin: Origin<'_>,
+    reason: &str,
+) -> Bytes {
+    let mut out = Vec::with_capacity(ACTION_HEAD.len() + channel_json.len() + action_json.len() + reason.len() + 128);
+    begin_envelope(&mut out, channel_json);
+    out.extend_from_slice(action_json.as_bytes());
+    end_envelope(&mut out, seq, Some(origin), Some(reason));
+    out.into()
+}
+
+/// Encodes a notification that is not an action.
+pub(crate) fn encode_notification(method: &str, params: &impl Serialize) -> Bytes {
+    let mut out = Vec::with_capacity(256);
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","method":"#);
+    write_json(&mut out, method);
+    out.extend_from_slice(br#","params":"#);
+    write_json(&mut out, params);
+    out.push(b'}');
+    out.into()
+}
+
+/// Encodes a successful response.
+pub fn encode_result(id: &RequestId, result: &impl Serialize) -> Bytes {
+    let mut out = begin_result(id);
+    write_json(&mut out, result);
+    out.push(b'}');
+    out.into()
+}
+
+/// Encodes an error response. An unreadable request is answered with `id: null`, which the
+/// published types cannot express.
+pub fn encode_error(id: Option<&RequestId>, error: &RpcError) -> Bytes {
+    #[derive(Serialize)]
+    struct Body<'a> {
+        code: i32,
+        message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data: Option<&'a serde_json::Value>,
+    }
+    let mut out = Vec::with_capacity(128 + error.message.len());
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.map_or("null", RequestId::as_json).as_bytes());
+    out.extend_from_slice(br#","error":"#);
+    write_json(
+        &mut out,
+        &Body {
+            code: error.code,
+            message: &error.message,
+            data: error.data.as_ref(),
+        },
+    );
+    out.push(b'}');
+    out.into()
+}
+
+/// One message for one connection.
+#[derive(Debug, Clone)]
+pub enum Outgoing {
+    /// An action, shared with everybody else who gets it.
+    Action(Arc<ActionFrame>),
+    /// A finished message.
+    Text(Bytes),
+    /// A response whose large parts are encoded by the connection's own writer.
+    Answer(Arc<Answer>),
+}
+
+impl Outgoing {
+    /// What the message counts for in a byte-bounded queue.
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::Action(frame) => frame.bytes.len(),
+            Self::Text(bytes) => bytes.len(),
+            Self::Answer(answer) => answer.weight(),
+        }
+    }
+
+    /// The message as it goes on the wire.
+    pub fn encode(&self) -> Bytes {
+        match self {
+            Self::Action(frame) => frame.bytes.clone(),
+            Self::Text(bytes) => bytes.clone(),
+            Self::Answer(answer) => answer.encode(),
+        }
+    }
+}
+
+pub(crate) fn begin_result(id: &RequestId) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(br#","result":"#);
+    out
+}
+
+/// Writes JSON into memory, which cannot fail for our types: no map has a non-string key.
+pub(crate) fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    let written = serde_json::to_writer(&mut *out, value);
+    debug_assert!(written.is_ok(), "protocol types always serialise");
+}
+
+fn begin_envelope(out: &mut Vec<u8>, channel_json: &str) {
+    out.extend_from_slice(ACTION_HEAD);
+    out.extend_from_slice(br#"{"channel":"#);
+    out.extend_from_slice(channel_json.as_bytes());
+    out.extend_from_slice(br#","action":"#);
+}
+
+fn end_envelope(out: &mut Vec<u8>, seq: Seq, origin: Option<Origin<'_>>, rejection: Option<&str>) {
+    out.extend_from_slice(br#","serverSeq":"#);
+    write_json(out, &seq.0);
+    if let Some(origin) = origin {
+        out.extend_from_slice(br#","origin":{"clientId":"#);
+        write_json(out, origin.client_id);
+        out.extend_from_slice(br#","clientSeq":"#);
+        write_json(out, &origin.client_seq);
+        out.push(b'}');
+    }
+    if let Some(reason) = rejection {
+        out.extend_from_slice(br#","rejectionReason":"#);
+        write_json(out, reason);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+/// Writes a streamed append by hand: it is the hot path, and knowing where the text sits lets
+/// frames be merged without decoding them again.
+fn write_append(out: &mut Vec<u8>, name: &str, turn_id: &str, part_id: &str, content: &str) -> Splice {
+    out.extend_from_slice(br#"{"type":""#);
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(br#"","turnId":"#);
+    write_json(out, turn_id);
+    out.extend_from_slice(br#","partId":"#);
+    write_json(out, part_id);
+    out.extend_from_slice(br#","content":"#);
+    let quote = out.len();
+    write_json(out, content);
+    let splice = Splice {
+        start: quote + 1,
+        end: out.len() - 1,
+    };
+    out.push(b'}');
+    splice
+}
+
+#[cfg(test)]
+mod tests {
+    use ahp_types::actions::{ActionEnvelope, ChatDeltaAction};
+
+    use super::*;
+
+    fn delta(part: &str, content: &str, seq: u64) -> Arc<ActionFrame> {
+        let action = StateAction::ChatDelta(ChatDeltaAction {
+            turn_id: "t\"1".into(),
+            part_id: part.into(),
+            content: content.into(),
+            meta: None,
+        });
+        Arc::new(encode_action("\"ahp-chat:/a\"", &action, Seq(seq), None))
+    }
+
+    #[test]
+    fn the_hand_written_delta_decodes_like_the_published_one() {
+        let frame = delta("p", "a \"quoted\"\nline \u{1F600}\u{0}", 7);
+        let envelope: ActionEnvelope = serde_json::from_slice(frame.envelope()).expect("decodes");
+        assert_eq!(envelope.channel, "ahp-chat:/a");
+        assert_eq!(envelope.server_seq, 7);
+        let StateAction::ChatDelta(delta) = envelope.action else {
+            panic!("not a delta")
+        };
+        assert_eq!(
+            (delta.turn_id.as_str(), delta.content.as_str()),
+            ("t\"1", "a \"quoted\"\nline \u{1F600}\u{0}")
+        );
+    }
+
+    #[test]
+    fn sub11_a_merged_run_appends_the_same_text_and_keeps_the_last_seq() {
+        let run = [delta("p", "a\"", 7), delta("p", "", 8), delta("p", "\\b\u{1F600}", 9)];
+        assert!(run[0].merges_with(&run[1]) && run[1].merges_with(&run[2]));
+        let merged = ActionFrame::merge(&run);
+        let message: serde_json::Value = serde_json::from_slice(&merged).expect("decodes");
+        assert_eq!(message["params"]["action"]["content"], "a\"\\b\u{1F600}");
+        assert_eq!(message["params"]["serverSeq"], 9);
+    }
+
+    #[test]
+    fn sub11_other_parts_and_own_echoes_do_not_merge() {
+        assert!(!delta("p", "a", 1).merges_with(&delta("q", "b", 2)));
+        let action = StateAction::ChatDelta(ChatDeltaAction {
+            turn_id: "t\"1".into(),
+            part_id: "p".into(),
+            content: "x".into(),
+            meta: None,
+        });
+        let with_origin = encode_action(
+            "\"ahp-chat:/a\"",
+            &action,
+            Seq(3),
+            Some(Origin {
+                client_id: "c",
+                client_seq: 1,
+            }),
+        );
+        assert!(!delta("p", "a", 1).merges_with(&with_origin));
+        assert!(!with_origin.merges_with(&delta("p", "a", 4)));
+    }
+}

@@ -1,0 +1,231 @@
+//! `initialize` and `reconnect`.
+
+use std::sync::Arc;
+
+use ahp_types::version::negotiate_protocol_version;
+use serde_json::json;
+
+use crate::action::Since;
+use crate::client::{ActiveTransports, Client, Negotiated, Phase, Presence};
+use crate::core::{Cx, HostCore, Timer};
+use crate::effect::{CloseReason, Effect};
+use crate::error::{RpcError, code};
+use crate::frame::Outgoing;
+use crate::ids::{ChannelId, ClientId, ConnId, Seq};
+use crate::request::{Initialize, Reconnect, RequestId};
+use crate::snapshot::{Answer, AnswerBody};
+
+impl HostCore {
+    pub(crate) fn initialize(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, initialize: Initialize) {
+        let version = match negotiate_protocol_version(&initialize.protocol_versions) {
+            Ok(Some(version)) => version.to_owned(),
+            Ok(None) => {
+                cx.answer(
+                    conn,
+                    id,
+                    Err(RpcError::unsupported_version(&initialize.protocol_versions)),
+                );
+                cx.effects.push(Effect::Close {
+                    conn,
+                    reason: CloseReason::UnsupportedVersion,
+                });
+                return;
+            }
+            // NEG-04: a malformed entry is an error of the whole call, not skipped.
+            Err(problem) => return cx.answer(conn, id, Err(RpcError::invalid_params("protocolVersions", problem))),
+        };
+        let negotiated = Negotiated {
+            line: line_of(&version),
+            version: version.as_str().into(),
+            mcp_apps: initialize.mcp_apps,
+            locale: initialize.locale.as_deref().map(Into::into),
+        };
+        if let Err(error) = self.admit(conn, &initialize.client_id, Some(negotiated)) {
+            return cx.answer(conn, id, Err(error));
+        }
+        let mut snapshots = Vec::new();
+        let mut estimated_bytes = 512;
+        for uri in &initialize.initial_subscriptions {
+            // NEG-11: there is no per-item error, so what is unknown is left out.
+            if let Ok(channel) = self.register(conn, uri, None)
+                && let Some(snapshot) = self.capture(channel)
+            {
+                estimated_bytes += self.estimated_bytes(channel);
+                snapshots.push(snapshot);
+            }
+        }
+        let mut server_info = json!({ "name": self.config.server_name, "title": "Innkeeper" });
+        if let Some(version) = &self.config.server_version {
+            server_info["version"] = json!(version);
+        }
+        let head = json!({ "protocolVersion": version, "serverSeq": self.seq.0, "serverInfo": server_info });
+        let mut head = head.to_string().into_bytes();
+        head.pop();
+        let answer = Answer {
+            id: id.clone(),
+            body: AnswerBody::Initialized { head, snapshots },
+            estimated_bytes,
+        };
+        cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+    }
+
+    pub(crate) fn reconnect(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, reconnect: Reconnect) {
+        let latencies = match self.clients.get(&reconnect.client_id).map(|client| &client.presence) {
+            Some(Presence::Grace(kept)) => kept.latencies.clone(),
+            Some(Presence::Active(_) | Presence::Absent) | None => Default::default(),
+        };
+        if let Err(error) = self.admit(conn, &reconnect.client_id, None) {
+            return cx.answer(conn, id, Err(error));
+        }
+        let mut resumed: Vec<ChannelId> = Vec::new();
+        let mut missing = Vec::new();
+        for uri in &reconnect.subscriptions {
+            let latency = self
+                .channels
+                .find(uri)
+                .and_then(|channel| latencies.get(&channel).copied());
+            match self.register(conn, uri, latency) {
+                Ok(channel) if resumed.contains(&channel) => {}
+                Ok(channel) => resumed.push(channel),
+                Err(_) => missing.push(uri.clone()),
+            }
+        }
+        self.leave_what_was_not_resumed(cx, &reconnect.client_id);
+        // Cut and registration are one step, so nothing is lost or doubled between the replay
+        // and the first live action (REC-09). A number from the future, or from an earlier life
+        // of the host, cannot be replayed from (REC-11).
+        let last_seen = Seq(reconnect.last_seen);
+        let replayable = if last_seen <= self.seq {
+            self.replay.since(&resumed, last_seen)
+        } else {
+            None
+        };
+        let answer = match replayable {
+            Some(mut actions) => {
+                let knows = self.line(conn);
+                actions.retain(|frame| frame.since <= knows);
+                let estimated_bytes = 512 + actions.iter().map(|frame| frame.bytes.len()).sum::<usize>();
+                Answer {
+                    id: id.clone(),
+                    body: AnswerBody::Replayed { actions, missing },
+                    estimated_bytes,
+                }
+            }
+            None => {
+                let snapshots = resumed.iter().filter_map(|channel| self.capture(*channel)).collect();
+                let estimated_bytes = 512
+                    + resumed
+                        .iter()
+                        .map(|channel| self.estimated_bytes(*channel))
+                        .sum::<usize>();
+                Answer {
+                    id: id.clone(),
+                    body: AnswerBody::Resynced { snapshots },
+                    estimated_bytes,
+                }
+            }
+        };
+        cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+    }
+
+    /// Binds a connection to a client. Without `negotiated` the client must be known, and its
+    /// last negotiation holds (REC-12, REC-13).
+    fn admit(&mut self, conn: ConnId, id: &ClientId, negotiated: Option<Negotiated>) -> Result<(), RpcError> {
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return Err(RpcError::invalid_request("the connection is closed"));
+        };
+        let principal = &connection.principal.name;
+        match self.clients.get_mut(id) {
+            Some(client) if client.principal != *principal => {
+                return Err(match negotiated {
+                    Some(_) => RpcError::new(
+                        code::PERMISSION_DENIED,
+                        format!(
+                            "the client id {:?} belongs to another credential; choose another id",
+                            id.as_str()
+                        ),
+                    ),
+                    // To a reconnecting stranger the other one's client does not exist.
+                    None => unknown_client(id),
+                });
+            }
+            Some(client) => {
+                if let Some(negotiated) = negotiated {
+                    client.negotiated = negotiated;
+                }
+                match &mut client.presence {
+                    Presence::Active(transports) => transports.add(conn),
+                    Presence::Grace(kept) => {
+                        self.timers.remove(&(kept.until_ms, Timer::Grace(id.clone())));
+                        client.presence = Presence::Active(ActiveTransports::one(conn));
+                    }
+                    Presence::Absent => {
+                        self.absent.retain(|absent| absent != id);
+                        client.presence = Presence::Active(ActiveTransports::one(conn));
+                    }
+                }
+                connection.phase = Phase::Ready {
+                    client: id.clone(),
+                    line: client.negotiated.line,
+                };
+            }
+            None => {
+                let Some(negotiated) = negotiated else {
+                    return Err(unknown_client(id));
+                };
+                connection.phase = Phase::Ready {
+                    client: id.clone(),
+                    line: negotiated.line,
+                };
+                let client = Client {
+                    principal: Arc::clone(principal),
+                    negotiated,
+                    presence: Presence::Active(ActiveTransports::one(conn)),
+                    memberships: Default::default(),
+                };
+                self.clients.insert(id.clone(), client);
+            }
+        }
+        Ok(())
+    }
+
+    /// REC-14: a client that comes back without one of its sessions has left it.
+    fn leave_what_was_not_resumed(&mut self, cx: &mut Cx<'_>, id: &ClientId) {
+        let memberships = self
+            .clients
+            .get(id)
+            .map(|client| client.memberships.clone())
+            .unwrap_or_default();
+        for session in memberships {
+            if !self.client_listens(id, session) {
+                self.leave(cx, id, session);
+            }
+        }
+    }
+
+    fn line(&self, conn: ConnId) -> Since {
+        match self.conns.get(&conn).map(|conn| &conn.phase) {
+            Some(Phase::Ready { line, .. }) => *line,
+            Some(Phase::Fresh) | None => Since::V0_9,
+        }
+    }
+}
+
+/// The line of the protocol a negotiated version belongs to.
+fn line_of(version: &str) -> Since {
+    if version.starts_with("0.") {
+        Since::V0_9
+    } else {
+        Since::V1_0
+    }
+}
+
+fn unknown_client(id: &ClientId) -> RpcError {
+    RpcError::new(
+        code::NOT_FOUND,
+        format!(
+            "this host does not know the client {:?}, perhaps because it was restarted; send initialize",
+            id.as_str()
+        ),
+    )
+}

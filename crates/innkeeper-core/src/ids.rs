@@ -1,0 +1,76 @@
+//! Names for the things the core counts and tracks.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A position in the host's one total order of accepted actions (`serverSeq`).
+///
+/// Always below 2^53, so that JavaScript clients read it exactly, and never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// The largest sequence number every client can represent exactly.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// Returns the number that follows this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Identifies one transport connection for as long as it lives.
+///
+/// The slot lets the shell find its outbox by index; the generation keeps a late message of a
+/// closed connection from reaching the one that took its slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId {
+    /// Index into the shell's table of connections.
+    pub slot: u32,
+    /// Counts the connections that used this slot.
+    pub generation: u32,
+}
+
+impl fmt::Display for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.slot, self.generation)
+    }
+}
+
+/// The identity a client chose for itself in `initialize`; it survives transports.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(Arc<str>);
+
+impl ClientId {
+    /// Wraps a client id that was checked by [`crate::uri::check_client_id`].
+    pub fn new(id: &str) -> Self {
+        Self(id.into())
+    }
+
+    /// Returns the id as it travels on the wire.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Identifies a channel inside the core. Never reused, so a late event of a disposed session
+/// can never land in a newer one that took the same URI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelId(pub u64);
+
+/// Identifies one run of a turn by an agent. Events of an earlier run are dropped by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TurnKey(pub u64);

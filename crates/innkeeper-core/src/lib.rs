@@ -1,0 +1,51 @@
+//! The Agent Host Protocol as a pure state machine.
+//!
+//! [`HostCore`] owns every session, chat and client of a host. It takes one [`Input`] at a time
+//! and answers with [`Effect`]s for a shell to perform in order. It does no IO, reads no clock,
+//! draws no random numbers and cannot fail, so everything it does can be replayed, simulated and
+//! fuzzed.
+//!
+//! Follow the data: [`input`] → [`decode`] and [`request`] → one commit (reduce,
+//! number, encode, keep, fan out) → [`effect`].
+
+#![warn(missing_docs)]
+
+pub mod access;
+pub mod action;
+mod channel;
+mod chat_state;
+mod client;
+mod commit;
+mod config;
+mod core;
+pub mod decode;
+mod dispatch;
+pub mod effect;
+pub mod error;
+pub mod frame;
+mod handshake;
+pub mod ids;
+pub mod input;
+mod lifecycle;
+mod replay;
+pub mod request;
+mod session;
+pub mod snapshot;
+mod subscribe;
+mod summary;
+mod time;
+mod turn;
+pub mod uri;
+
+pub use access::{Principal, Scope};
+pub use client::Negotiated;
+pub use config::CoreConfig;
+pub use core::HostCore;
+pub use effect::{CloseReason, Effect, OpenSession, Subscriber, TurnStart};
+pub use error::RpcError;
+pub use frame::{ActionFrame, Outgoing};
+pub use ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
+pub use input::{AgentEvent, Dispatch, Failure, Input, TurnEnd, Usage};
+pub use replay::ReplayLimits;
+pub use request::{Command, RequestId};
+pub use time::Now;

@@ -1,0 +1,266 @@
+//! The window of recent actions that `reconnect` replays from.
+//!
+//! Indexed by channel, so a busy chat cannot push a quiet one out: each channel has its own
+//! window, bounded in bytes and age, and when all of them together grow too large the largest
+//! gives way.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::frame::ActionFrame;
+use crate::ids::{ChannelId, Seq};
+
+/// Bounds of the window.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayLimits {
+    /// Bytes kept per channel.
+    pub channel_bytes: usize,
+    /// Bytes kept over all channels.
+    pub total_bytes: usize,
+    /// How long an action is kept.
+    pub max_age_ms: u64,
+    /// Most actions in one `reconnect` answer; beyond it snapshots are cheaper for everybody.
+    pub answer_actions: usize,
+    /// Most bytes in one `reconnect` answer.
+    pub answer_bytes: usize,
+}
+
+impl Default for ReplayLimits {
+    fn default() -> Self {
+        Self {
+            channel_bytes: 8 << 20,
+            total_bytes: 64 << 20,
+            max_age_ms: 60 * 60 * 1000,
+            answer_actions: 10_000,
+            answer_bytes: 8 << 20,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    at_ms: u64,
+    frame: Arc<ActionFrame>,
+}
+
+#[derive(Debug)]
+struct Window {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    /// The newest action that is no longer here. Replay is possible from this point on, and at
+    /// this very point too (REC-10, E-06).
+    forgotten: Seq,
+}
+
+/// All windows.
+#[derive(Debug)]
+pub struct Replay {
+    limits: ReplayLimits,
+    windows: HashMap<ChannelId, Window>,
+    bytes: usize,
+}
+
+/// What one entry costs besides its text.
+const ENTRY_OVERHEAD: usize = size_of::<Entry>() + size_of::<ActionFrame>();
+
+impl Replay {
+    /// An empty window.
+    pub fn new(limits: ReplayLimits) -> Self {
+        Self {
+            limits,
+            windows: HashMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Starts the window of a new channel: nothing before `created` can be replayed.
+    pub fn open(&mut self, channel: ChannelId, created: Seq) {
+        self.windows.insert(
+            channel,
+            Window {
+                entries: VecDeque::new(),
+                bytes: 0,
+                forgotten: created,
+            },
+        );
+    }
+
+    /// Drops the window of a channel that is gone.
+    pub fn close(&mut self, channel: ChannelId) {
+        if let Some(window) = self.windows.remove(&channel) {
+            self.bytes -= window.bytes;
+        }
+    }
+
+    /// Keeps an action.
+    pub fn push(&mut self, channel: ChannelId, now_ms: u64, frame: Arc<ActionFrame>) {
+        let Some(window) = self.windows.get_mut(&channel) else {
+            return;
+        };
+        let cost = frame.bytes.len() + ENTRY_OVERHEAD;
+        window.entries.push_back(Entry { at_ms: now_ms, frame });
+        window.bytes += cost;
+        self.bytes += cost;
+        let oldest_kept = now_ms.saturating_sub(self.limits.max_age_ms);
+        while window.bytes > self.limits.channel_bytes
+            || window.entries.front().is_some_and(|entry| entry.at_ms < oldest_kept)
+        {
+            self.bytes -= window.forget_oldest();
+        }
+        if self.bytes > self.limits.total_bytes {
+            self.shrink_largest();
+        }
+    }
+
+    /// Every action after `last_seen` on these channels, ascending; `None` when the window no
+    /// longer covers one of them or the answer would be larger than a snapshot is worth.
+    pub fn since(&self, channels: &[ChannelId], last_seen: Seq) -> Option<Vec<Arc<ActionFrame>>> {
+        let mut actions = Vec::new();
+        let mut bytes = 0;
+        for channel in channels {
+            let window = self.windows.get(channel)?;
+            if last_seen < window.forgotten {
+                return None;
+            }
+            let start = window.entries.partition_point(|entry| entry.frame.seq <= last_seen);
+            for entry in window.entries.range(start..) {
+                bytes += entry.frame.bytes.len();
+                actions.push(Arc::clone(&entry.frame));
+            }
+            if actions.len() > self.limits.answer_actions || bytes > self.limits.answer_bytes {
+                return None;
+            }
+        }
+        actions.sort_unstable_by_key(|frame| frame.seq);
+        Some(actions)
+    }
+
+    /// Bytes held over all channels.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Halves the largest window, so that the work is paid for by the bytes it frees.
+    fn shrink_largest(&mut self) {
+        let Some(window) = self.windows.values_mut().max_by_key(|window| window.bytes) else {
+            return;
+        };
+        let target = window.bytes / 2;
+        while window.bytes > target {
+            self.bytes -= window.forget_oldest();
+        }
+    }
+}
+
+impl Window {
+    /// Drops the oldest entry and returns what it cost.
+    fn forget_oldest(&mut self) -> usize {
+        let Some(entry) = self.entries.pop_front() else {
+            self.bytes = 0;
+            return 0;
+        };
+        let cost = entry.frame.bytes.len() + ENTRY_OVERHEAD;
+        self.bytes -= cost;
+        self.forgotten = entry.frame.seq;
+        cost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ahp_types::actions::{SessionTitleChangedAction, StateAction};
+
+    use super::*;
+    use crate::frame::encode_action;
+
+    fn frame(seq: u64) -> Arc<ActionFrame> {
+        let action = StateAction::SessionTitleChanged(SessionTitleChangedAction { title: "x".repeat(100) });
+        Arc::new(encode_action("\"a:/b\"", &action, Seq(seq), None))
+    }
+
+    fn cost() -> usize {
+        frame(1).bytes.len() + ENTRY_OVERHEAD
+    }
+
+    const A: ChannelId = ChannelId(1);
+    const B: ChannelId = ChannelId(2);
+
+    fn seqs(replay: &Replay, channels: &[ChannelId], last_seen: u64) -> Option<Vec<u64>> {
+        replay
+            .since(channels, Seq(last_seen))
+            .map(|frames| frames.iter().map(|frame| frame.seq.0).collect())
+    }
+
+    #[test]
+    fn e06_last_seen_at_the_very_edge_replays_and_one_before_does_not() {
+        let limits = ReplayLimits {
+            channel_bytes: 3 * cost(),
+            ..ReplayLimits::default()
+        };
+        let mut replay = Replay::new(limits);
+        replay.open(A, Seq(0));
+        for seq in 1..=5 {
+            replay.push(A, 0, frame(seq));
+        }
+        assert_eq!(
+            seqs(&replay, &[A], 2),
+            Some(vec![3, 4, 5]),
+            "gap exactly as large as the window"
+        );
+        assert_eq!(seqs(&replay, &[A], 1), None);
+        assert_eq!(seqs(&replay, &[A], 5), Some(vec![]));
+    }
+
+    #[test]
+    fn a_busy_channel_does_not_push_a_quiet_one_out() {
+        let limits = ReplayLimits {
+            total_bytes: 10 * cost(),
+            ..ReplayLimits::default()
+        };
+        let mut replay = Replay::new(limits);
+        replay.open(A, Seq(0));
+        replay.open(B, Seq(0));
+        replay.push(A, 0, frame(1));
+        for seq in 2..100 {
+            replay.push(B, 0, frame(seq));
+        }
+        assert_eq!(seqs(&replay, &[A], 0), Some(vec![1]));
+        assert_eq!(seqs(&replay, &[B], 1), None);
+        assert!(replay.bytes() <= 10 * cost());
+    }
+
+    #[test]
+    fn old_actions_are_forgotten_and_answers_are_bounded() {
+        let limits = ReplayLimits {
+            max_age_ms: 1000,
+            answer_actions: 2,
+            ..ReplayLimits::default()
+        };
+        let mut replay = Replay::new(limits);
+        replay.open(A, Seq(0));
+        replay.push(A, 0, frame(1));
+        replay.push(A, 5000, frame(2));
+        assert_eq!(seqs(&replay, &[A], 0), None);
+        assert_eq!(seqs(&replay, &[A], 1), Some(vec![2]));
+        replay.push(A, 5000, frame(3));
+        replay.push(A, 5000, frame(4));
+        assert_eq!(
+            seqs(&replay, &[A], 1),
+            None,
+            "three actions are more than the answer may hold"
+        );
+        replay.close(A);
+        assert_eq!(replay.bytes(), 0);
+    }
+
+    #[test]
+    fn replays_of_several_channels_are_in_one_ascending_order() {
+        let mut replay = Replay::new(ReplayLimits::default());
+        replay.open(A, Seq(0));
+        replay.open(B, Seq(0));
+        for (seq, channel) in [(1, A), (2, B), (3, A), (4, B)] {
+            replay.push(channel, 0, frame(seq));
+        }
+        assert_eq!(seqs(&replay, &[B, A], 1), Some(vec![2, 3, 4]));
+    }
+}

@@ -1,0 +1,242 @@
+//! Sessions: their state, the catalogue of their chats, and what is derived from both.
+
+use std::sync::Arc;
+
+use ahp_types::actions::{PartialChatSummary, SessionChatAddedAction, SessionChatUpdatedAction, StateAction};
+use ahp_types::state::{
+    ChatState, ChatSummary, SessionChatSummary, SessionLifecycle, SessionState, SessionStatus, SessionSummary,
+};
+use jiff::Timestamp;
+
+use crate::chat_state::ChatModel;
+use crate::effect::TurnStart;
+use crate::ids::{ChannelId, ClientId, TurnKey};
+
+/// Bits 0 to 4 of a status are one activity value, never a combination (E-26).
+const ACTIVITY_BITS: u32 = 0b1_1111;
+/// The title of a session nobody has named.
+pub const UNTITLED: &str = "New session";
+
+/// One session.
+#[derive(Debug)]
+pub struct Session {
+    /// Its URI.
+    pub uri: Arc<str>,
+    /// Its state.
+    pub state: Arc<SessionState>,
+    /// When it was created, RFC 3339.
+    pub created_at: String,
+    /// Its chats, in catalogue order.
+    pub chats: Vec<ChannelId>,
+    /// The summary that root subscribers know; changes are announced against it.
+    pub announced: Option<SessionSummary>,
+    /// Whether somebody or something gave it a title.
+    pub titled: bool,
+    /// Whether an announcement of changes is already due.
+    pub summary_due: bool,
+    /// The client whose unchanged announcement was acknowledged last, while nothing else has
+    /// changed since. See [`crate::dispatch`] for why.
+    pub acknowledged: Option<ClientId>,
+}
+
+/// One chat and what runs in it.
+#[derive(Debug)]
+pub struct Chat {
+    /// The session it belongs to.
+    pub session: ChannelId,
+    /// Its state.
+    pub model: ChatModel,
+    /// The agent's run of the active turn.
+    pub run: Option<Run>,
+}
+
+/// An agent at work on the active turn.
+#[derive(Debug)]
+pub struct Run {
+    /// Which run it is.
+    pub key: TurnKey,
+    /// When it started, on the monotonic clock (TURN-05).
+    pub started_ms: u64,
+    /// The part that takes the next piece of streamed text.
+    pub open_part: Option<OpenPart>,
+    /// Numbers the parts of the turn.
+    pub parts: usize,
+}
+
+/// The part being streamed into.
+#[derive(Debug)]
+pub struct OpenPart {
+    /// Its id.
+    pub id: String,
+    /// Whether it is reasoning rather than markdown (E-19).
+    pub reasoning: bool,
+}
+
+impl Session {
+    /// The summary that `listSessions` and the root channel show (ROOT-15, ROOT-16).
+    pub fn summary(&self) -> SessionSummary {
+        let state = &self.state;
+        SessionSummary {
+            provider: state.provider.clone(),
+            title: state.title.clone(),
+            status: state.status,
+            activity: state.activity.clone(),
+            origin: state.origin.clone(),
+            project: state.project.clone(),
+            working_directories: state.working_directories.clone(),
+            annotations: state.annotations.clone(),
+            resource: self.uri.to_string(),
+            created_at: self.created_at.clone(),
+            modified_at: self.modified_at().to_owned(),
+            changes: None,
+            meta: None,
+            chats: Some(state.chats.iter().map(compact).collect()),
+            default_chat: state.default_chat.clone(),
+        }
+    }
+
+    /// The latest change of any chat, or the creation (SES-17).
+    pub fn modified_at(&self) -> &str {
+        let latest = self
+            .state
+            .chats
+            .iter()
+            .map(|chat| chat.modified_at.as_str())
+            .max_by_key(|at| millis(at));
+        latest.unwrap_or(&self.created_at)
+    }
+
+    /// [`Self::modified_at`] as a number, for ordering.
+    pub fn modified_ms(&self) -> i64 {
+        millis(self.modified_at())
+    }
+
+    /// Why this session takes no turns, if it does not (TURN-22).
+    pub fn not_ready(&self) -> Option<&'static str> {
+        match self.state.lifecycle {
+            SessionLifecycle::Ready => None,
+            SessionLifecycle::Creating => Some("the session is still starting; wait for session/ready"),
+            SessionLifecycle::Failed => Some("the session failed to start; create a new one"),
+            SessionLifecycle::Unknown(_) => Some("the session is not ready"),
+        }
+    }
+
+    /// The action that brings a chat's catalogue entry up to date, if it is not (SES-14).
+    pub fn catalogue_change(&self, chat: &ChatState) -> Option<StateAction> {
+        let next = summary_of(chat);
+        let known = self.state.chats.iter().find(|known| known.resource == next.resource)?;
+        if *known == next {
+            return None;
+        }
+        // The published reducer of chatUpdated cannot clear a field and ignores two of them
+        // (E-34), so those changes travel as an upsert.
+        let needs_upsert = (known.activity.is_some() && next.activity.is_none())
+            || known.movable != next.movable
+            || known.interactivity != next.interactivity
+            || (known.changes.is_some() && next.changes.is_none())
+            || known.working_directories.is_some() && next.working_directories.is_none();
+        if needs_upsert {
+            return Some(StateAction::SessionChatAdded(SessionChatAddedAction { summary: next }));
+        }
+        let changes = PartialChatSummary {
+            resource: None,
+            title: (known.title != next.title).then(|| next.title.clone()),
+            status: (known.status != next.status).then_some(next.status),
+            activity: next
+                .activity
+                .filter(|activity| known.activity.as_ref() != Some(activity)),
+            modified_at: (known.modified_at != next.modified_at).then(|| next.modified_at.clone()),
+            changes: next.changes.filter(|changes| known.changes.as_ref() != Some(changes)),
+            origin: None,
+            movable: None,
+            interactivity: None,
+            working_directories: next
+                .working_directories
+                .filter(|dirs| known.working_directories.as_ref() != Some(dirs)),
+        };
+        Some(StateAction::SessionChatUpdated(SessionChatUpdatedAction {
+            chat: next.resource,
+            changes,
+        }))
+    }
+
+    /// Recomputes what no action carries: the activity of the whole session (SES-15, SES-16).
+    pub fn refresh_aggregate(&mut self) {
+        let chats = &self.state.chats;
+        let has = |bits: SessionStatus| chats.iter().any(|chat| activity(chat.status) == bits.bits());
+        let lead = self
+            .state
+            .default_chat
+            .as_ref()
+            .and_then(|uri| chats.iter().find(|chat| chat.resource == *uri))
+            .or_else(|| chats.iter().max_by_key(|chat| millis(&chat.modified_at)));
+        let bits = if has(SessionStatus::InputNeeded) {
+            SessionStatus::InputNeeded.bits()
+        } else if has(SessionStatus::Error) {
+            SessionStatus::Error.bits()
+        } else if has(SessionStatus::InProgress) {
+            SessionStatus::InProgress.bits()
+        } else {
+            lead.map_or(SessionStatus::Idle.bits(), |chat| activity(chat.status))
+        };
+        let status = (self.state.status & !ACTIVITY_BITS) | bits;
+        let shown = lead.and_then(|chat| chat.activity.clone());
+        if status != self.state.status || shown != self.state.activity {
+            let state = Arc::make_mut(&mut self.state);
+            state.status = status;
+            state.activity = shown;
+        }
+    }
+}
+
+impl Chat {
+    /// What an agent needs to know about the active turn.
+    pub fn turn_start(&self, session: &Session, resume: bool) -> Option<TurnStart> {
+        let turn = self.model.head().active_turn.as_ref()?;
+        Some(TurnStart {
+            turn_id: turn.id.clone(),
+            text: turn.message.text.clone(),
+            model: turn.message.model.as_ref().map(|model| model.id.clone()),
+            resume,
+            turns_before: self.model.turns().len(),
+            session_uri: Arc::clone(&session.uri),
+            session_title: session.state.title.clone(),
+        })
+    }
+}
+
+/// A chat's entry in its session's catalogue.
+pub fn summary_of(chat: &ChatState) -> ChatSummary {
+    ChatSummary {
+        resource: chat.resource.clone(),
+        title: chat.title.clone(),
+        status: chat.status,
+        activity: chat.activity.clone(),
+        modified_at: chat.modified_at.clone(),
+        changes: chat.changes.clone(),
+        origin: chat.origin.clone(),
+        movable: chat.movable,
+        interactivity: chat.interactivity.clone(),
+        working_directories: chat.working_directories.clone(),
+    }
+}
+
+/// A chat's entry in its session's summary (SES-22).
+fn compact(chat: &ChatSummary) -> SessionChatSummary {
+    SessionChatSummary {
+        resource: chat.resource.clone(),
+        title: chat.title.clone(),
+        origin: chat.origin.clone(),
+        interactivity: chat.interactivity.clone(),
+        status: Some(chat.status),
+        changes: chat.changes.clone(),
+    }
+}
+
+fn activity(status: u32) -> u32 {
+    status & ACTIVITY_BITS
+}
+
+fn millis(rfc3339: &str) -> i64 {
+    rfc3339.parse::<Timestamp>().map_or(0, Timestamp::as_millisecond)
+}

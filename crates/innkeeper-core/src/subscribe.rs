@@ -1,0 +1,185 @@
+//! Subscriptions, and what ends with them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ahp_types::actions::{SessionActiveClientRemovedAction, StateAction};
+
+use crate::client::{Kept, Phase, Presence};
+use crate::core::{Cx, HostCore, Timer};
+use crate::effect::Subscriber;
+use crate::error::{RpcError, code};
+use crate::frame::Outgoing;
+use crate::ids::{ChannelId, ClientId, ConnId};
+use crate::request::{RequestId, Subscribe};
+use crate::snapshot::{Answer, AnswerBody};
+use crate::uri;
+
+impl HostCore {
+    pub(crate) fn subscribe(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, subscribe: Subscribe) {
+        let result = self.register(conn, &subscribe.channel, subscribe.max_latency_ms);
+        let channel = match result {
+            Ok(channel) => channel,
+            Err(error) => return cx.answer(conn, id, Err(error)),
+        };
+        // Registered and captured in one step, and the response takes its place in the queue
+        // before anything that follows (SUB-03, E-04).
+        if let Some(snapshot) = self.capture(channel) {
+            let answer = Answer {
+                id: id.clone(),
+                body: AnswerBody::Subscribed(snapshot),
+                estimated_bytes: self.estimated_bytes(channel),
+            };
+            cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+        }
+    }
+
+    /// Makes a connection a subscriber of a channel.
+    pub(crate) fn register(
+        &mut self,
+        conn: ConnId,
+        uri: &str,
+        max_latency_ms: Option<u32>,
+    ) -> Result<ChannelId, RpcError> {
+        let max_subscriptions = self.config.max_subscriptions;
+        let Some(channel) = self.channels.find(uri) else {
+            return Err(no_such_channel(uri));
+        };
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return Err(no_such_channel(uri));
+        };
+        let Phase::Ready { line, .. } = &connection.phase else {
+            return Err(RpcError::invalid_request("send initialize first"));
+        };
+        if connection.subscriptions.len() >= max_subscriptions && !connection.subscriptions.contains(&channel) {
+            let problem = format!("a connection has at most {max_subscriptions} subscriptions; unsubscribe from some");
+            return Err(RpcError::invalid_params("channel", problem));
+        }
+        let subscriber = Subscriber {
+            conn,
+            max_latency_ms: max_latency_ms.unwrap_or(self.config.default_latency_ms),
+            knows: *line,
+        };
+        connection.subscriptions.insert(channel);
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.subscribe(subscriber);
+        }
+        Ok(channel)
+    }
+
+    /// `unsubscribe`: fire and forget, and harmless for an unknown channel (SUB-06).
+    pub(crate) fn unsubscribe(&mut self, cx: &mut Cx<'_>, conn: ConnId, uri: &str) {
+        let Some(channel) = self.channels.find(uri) else {
+            return;
+        };
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return;
+        };
+        connection.subscriptions.remove(&channel);
+        let client = match &connection.phase {
+            Phase::Ready { client, .. } => client.clone(),
+            Phase::Fresh => return,
+        };
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.unsubscribe(conn);
+        }
+        // ACT-09, unless another connection of the same client still listens (ACT-14).
+        if !self.client_listens(&client, channel) {
+            self.leave(cx, &client, channel);
+        }
+    }
+
+    pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
+        let Some(connection) = self.conns.remove(&conn) else {
+            return;
+        };
+        let mut latencies = HashMap::new();
+        for channel in &connection.subscriptions {
+            if let Some(entry) = self.channels.get_mut(*channel) {
+                if let Some(subscription) = entry.subscription(conn) {
+                    latencies.insert(*channel, subscription.max_latency_ms);
+                }
+                entry.unsubscribe(conn);
+            }
+        }
+        let Phase::Ready { client: client_id, .. } = connection.phase else {
+            return;
+        };
+        let grace_ms = self.config.grace_ms;
+        let Some(client) = self.clients.get_mut(&client_id) else {
+            return;
+        };
+        let Presence::Active(transports) = std::mem::replace(&mut client.presence, Presence::Absent) else {
+            return;
+        };
+        match transports.without(conn) {
+            Some(rest) => client.presence = Presence::Active(rest),
+            None => {
+                let until_ms = cx.now.mono_ms + grace_ms;
+                client.presence = Presence::Grace(Kept { until_ms, latencies });
+                self.timers.insert((until_ms, Timer::Grace(client_id)));
+            }
+        }
+    }
+
+    /// The client did not come back in time: it leaves its sessions (ACT-10), and only what was
+    /// negotiated is remembered, for a `reconnect` much later.
+    pub(crate) fn end_grace(&mut self, cx: &mut Cx<'_>, client_id: &ClientId) {
+        let Some(client) = self.clients.get_mut(client_id) else {
+            return;
+        };
+        match &client.presence {
+            Presence::Grace(kept) if kept.until_ms <= cx.now.mono_ms => client.presence = Presence::Absent,
+            Presence::Grace(_) | Presence::Active(_) | Presence::Absent => return,
+        }
+        for session in client.memberships.clone() {
+            self.leave(cx, client_id, session);
+        }
+        self.absent.push_back(client_id.clone());
+        while self.absent.len() > self.config.max_absent_clients {
+            if let Some(oldest) = self.absent.pop_front()
+                && self
+                    .clients
+                    .get(&oldest)
+                    .is_some_and(|client| matches!(client.presence, Presence::Absent))
+            {
+                self.clients.remove(&oldest);
+            }
+        }
+    }
+
+    /// Whether any connection of a client subscribes to a channel.
+    pub(crate) fn client_listens(&self, client: &ClientId, channel: ChannelId) -> bool {
+        match self.clients.get(client).map(|client| &client.presence) {
+            Some(Presence::Active(transports)) => transports.iter().any(|conn| {
+                self.conns
+                    .get(&conn)
+                    .is_some_and(|conn| conn.subscriptions.contains(&channel))
+            }),
+            Some(Presence::Grace(_) | Presence::Absent) | None => false,
+        }
+    }
+
+    /// Takes a client out of a session it is an active client of.
+    pub(crate) fn leave(&mut self, cx: &mut Cx<'_>, client: &ClientId, session: ChannelId) {
+        let is_member = self
+            .clients
+            .get(client)
+            .is_some_and(|client| client.memberships.contains(&session));
+        if is_member {
+            let action = SessionActiveClientRemovedAction {
+                client_id: client.as_str().to_owned(),
+            };
+            self.commit(cx, session, StateAction::SessionActiveClientRemoved(action), None);
+        }
+    }
+}
+
+/// The error for a URI that names nothing (SUB-04): prompt, never an endless wait.
+fn no_such_channel(uri: &str) -> RpcError {
+    if uri::looks_like_session_or_chat(uri) {
+        RpcError::session_not_found(uri)
+    } else {
+        RpcError::new(code::NOT_FOUND, format!("there is no channel {uri:?} on this host"))
+    }
+}

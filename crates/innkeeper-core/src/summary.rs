@@ -1,0 +1,133 @@
+//! What is derived from chats and sessions: catalogues, aggregates, and the root's summaries.
+
+use ahp_types::actions::StateAction;
+use serde_json::{Map, Value, json};
+
+use crate::action::Since;
+use crate::core::{Cx, HostCore, Timer};
+use crate::frame::encode_notification;
+use crate::ids::{ChannelId, ClientId};
+use crate::lifecycle::for_0_9;
+use crate::uri;
+
+impl HostCore {
+    /// Brings a session up to date with one of its chats, in the same step as the cause.
+    pub(crate) fn sync_chat(&mut self, cx: &mut Cx<'_>, chat: ChannelId) {
+        let Some(chat) = self.chats.get(&chat) else {
+            return;
+        };
+        let session_id = chat.session;
+        let change = self
+            .sessions
+            .get(&session_id)
+            .and_then(|session| session.catalogue_change(chat.model.head()));
+        if let Some(change) = change {
+            self.commit(cx, session_id, change, None);
+        }
+    }
+
+    /// Follows up on an action of the session channel.
+    pub(crate) fn session_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, action: &StateAction) {
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return;
+        };
+        session.refresh_aggregate();
+        match action {
+            StateAction::SessionActiveClientSet(set) => {
+                let client = ClientId::new(&set.active_client.client_id);
+                if let Some(client) = self.clients.get_mut(&client) {
+                    client.memberships.insert(session_id);
+                }
+            }
+            StateAction::SessionActiveClientRemoved(removed) => {
+                if let Some(client) = self.clients.get_mut(&ClientId::new(&removed.client_id)) {
+                    client.memberships.remove(&session_id);
+                }
+            }
+            _ => {}
+        }
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            session.acknowledged = None;
+        }
+        self.schedule_summary(cx, session_id);
+    }
+
+    /// Collects changes for a moment, so that a burst is one notification (ROOT-13).
+    fn schedule_summary(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
+        if let Some(entry) = self.sessions.get_mut(&session)
+            && !entry.summary_due
+        {
+            entry.summary_due = true;
+            self.timers.insert((
+                cx.now.mono_ms + self.config.summary_debounce_ms,
+                Timer::Summary(session),
+            ));
+        }
+    }
+
+    /// Announces what changed since root subscribers last heard of a session (ROOT-12).
+    pub(crate) fn announce_summary(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return;
+        };
+        session.summary_due = false;
+        let next = session.summary();
+        let Some(known) = session.announced.replace(next.clone()) else {
+            return self.announce_added(cx, session_id);
+        };
+        if known == next {
+            return;
+        }
+        let session_uri = session.uri.to_string();
+        match changed_fields(&known, &next) {
+            Changes::Fields(_) => self.notify_root(cx, |line| {
+                let changes = match line {
+                    Since::V1_0 => changed_fields(&known, &next),
+                    Since::V0_9 => changed_fields(&for_0_9(known.clone()), &for_0_9(next.clone())),
+                };
+                let Changes::Fields(changes) = changes else {
+                    return None;
+                };
+                let params = json!({ "channel": uri::ROOT, "session": session_uri, "changes": changes });
+                (!changes.is_empty()).then(|| encode_notification("root/sessionSummaryChanged", &params))
+            }),
+            // Neither clearing nor these fields have a portable encoding in the partial form
+            // (ROOT-14, E-36), but the published client upserts a repeated sessionAdded.
+            Changes::NotExpressible => self.announce_added(cx, session_id),
+        }
+    }
+}
+
+enum Changes {
+    Fields(Map<String, Value>),
+    NotExpressible,
+}
+
+/// Fields that never change or that the published client ignores in a partial summary.
+const NOT_IN_PARTIAL: [&str; 5] = ["resource", "provider", "createdAt", "defaultChat", "_meta"];
+
+fn changed_fields(known: &impl serde::Serialize, next: &impl serde::Serialize) -> Changes {
+    let (Ok(Value::Object(known)), Ok(Value::Object(next))) = (serde_json::to_value(known), serde_json::to_value(next))
+    else {
+        return Changes::NotExpressible;
+    };
+    let mut changes = Map::new();
+    for key in known.keys() {
+        if !next.contains_key(key) {
+            if key != "activity" {
+                return Changes::NotExpressible;
+            }
+            // ROOT-14: `null` clears for some clients and means "unchanged" for others.
+            changes.insert(key.clone(), Value::from(""));
+        }
+    }
+    for (key, value) in next {
+        if known.get(&key) != Some(&value) {
+            if NOT_IN_PARTIAL.contains(&key.as_str()) {
+                return Changes::NotExpressible;
+            }
+            changes.insert(key, value);
+        }
+    }
+    Changes::Fields(changes)
+}

@@ -1,0 +1,24 @@
+//! Time as an input: the core never reads a clock.
+
+use jiff::Timestamp;
+
+/// The moment an input is handled, as seen by the shell's two clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds of a monotonic clock; decides timeouts and durations.
+    pub mono_ms: u64,
+    /// Wall clock; only shown to people, never used for order.
+    pub wall: Timestamp,
+}
+
+impl Now {
+    /// Formats the wall clock the way the reducers format it: RFC 3339, milliseconds, `Z`.
+    pub fn rfc3339(&self) -> String {
+        rfc3339(self.wall)
+    }
+}
+
+/// Formats a timestamp as RFC 3339 with millisecond precision (TURN-10).
+pub fn rfc3339(at: Timestamp) -> String {
+    format!("{at:.3}")
+}

@@ -1,0 +1,134 @@
+//! What a channel URI and a client id may look like.
+//!
+//! URIs are opaque, exact strings (SUB-17): the host never normalises them and echoes the
+//! spelling the client chose (E-50).
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// The root channel.
+pub const ROOT: &str = ahp_types::common::ROOT_RESOURCE_URI;
+
+/// Longest accepted channel URI, in bytes.
+pub const MAX_URI_BYTES: usize = 2048;
+/// Longest accepted client id, in bytes.
+pub const MAX_CLIENT_ID_BYTES: usize = 256;
+
+/// Schemes that name something other than a session, so no session may take them.
+const RESERVED_SCHEMES: [&str; 11] = [
+    "ahp-root",
+    "ahp-chat",
+    "ahp-terminal",
+    "ahp-changeset",
+    "ahp-resource-watch",
+    "ahp-canvas",
+    "ahp-automations",
+    "ahp-automation",
+    "ahp-automation-run",
+    "ahp-otlp",
+    "mcp",
+];
+
+/// Checks that a string can be a channel URI at all.
+pub fn check(uri: &str) -> Result<(), String> {
+    if uri.len() > MAX_URI_BYTES {
+        return Err(format!(
+            "a channel URI has at most {MAX_URI_BYTES} bytes, this one has {}",
+            uri.len()
+        ));
+    }
+    if uri.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err("a channel URI has no control characters or white space".to_owned());
+    }
+    match scheme(uri) {
+        Some(_) => Ok(()),
+        None => Err("a channel URI starts with a scheme, as in ahp-session:/my-session".to_owned()),
+    }
+}
+
+/// Checks that a client may create a session under this URI.
+pub fn check_new_session(uri: &str) -> Result<(), String> {
+    check(uri)?;
+    let scheme = scheme(uri).unwrap_or_default();
+    if RESERVED_SCHEMES
+        .iter()
+        .any(|reserved| reserved.eq_ignore_ascii_case(scheme))
+    {
+        return Err(format!(
+            "the scheme {scheme}: is not for sessions; use ahp-session:/<id>"
+        ));
+    }
+    if scheme == "ahp-session" && uri.ends_with("/annotations") {
+        return Err("a session URI does not end in /annotations; that names the session's annotations".to_owned());
+    }
+    Ok(())
+}
+
+/// Checks that a client id is short and printable.
+pub fn check_client_id(id: &str) -> Result<(), String> {
+    if id.is_empty() {
+        return Err("a client id is not empty".to_owned());
+    }
+    if id.len() > MAX_CLIENT_ID_BYTES {
+        return Err(format!(
+            "a client id has at most {MAX_CLIENT_ID_BYTES} bytes, this one has {}",
+            id.len()
+        ));
+    }
+    if id.chars().any(char::is_control) {
+        return Err("a client id has no control characters".to_owned());
+    }
+    Ok(())
+}
+
+/// The URI of a session's default chat. The reference client computes this spelling by itself
+/// and ignores `defaultChat` (E-49), so the host uses it too.
+pub fn default_chat(session: &str) -> String {
+    format!("ahp-chat://default/{}", URL_SAFE_NO_PAD.encode(session))
+}
+
+/// Whether an unknown URI should be reported as a missing session or chat (`-32001`) or as
+/// something else that is missing (`-32008`) (SUB-04, ERR-05).
+pub fn looks_like_session_or_chat(uri: &str) -> bool {
+    let scheme = scheme(uri).unwrap_or_default();
+    scheme == "ahp-chat" || !RESERVED_SCHEMES.contains(&scheme)
+}
+
+fn scheme(uri: &str) -> Option<&str> {
+    let (scheme, _) = uri.split_once(':')?;
+    let mut chars = scheme.chars();
+    let starts_well = chars.next().is_some_and(|c| c.is_ascii_alphabetic());
+    let goes_on_well = chars.all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c));
+    (starts_well && goes_on_well).then_some(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_may_use_any_scheme_the_client_chose_but_not_ours() {
+        for good in ["ahp-session:/a", "copilot:/5b0c", "x-mine:thing"] {
+            assert_eq!(check_new_session(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "plain",
+            "ahp-root://",
+            "AHP-CHAT:/x",
+            "mcp://s",
+            "a b:/c",
+            "1x:/y",
+            "ahp-session:/a/annotations",
+            "a:\u{0}",
+        ] {
+            assert!(check_new_session(bad).is_err(), "{bad:?}");
+        }
+        assert!(check_new_session(&format!("a:/{}", "x".repeat(MAX_URI_BYTES))).is_err());
+    }
+
+    #[test]
+    fn e49_default_chat_uri_is_the_one_the_reference_client_computes() {
+        assert_eq!(default_chat("copilot:/1"), "ahp-chat://default/Y29waWxvdDovMQ");
+    }
+}

@@ -1,0 +1,106 @@
+//! What the host says about itself once it listens. The token itself is never shown.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// What a person needs to know to connect to the host and to stop it.
+#[derive(Debug)]
+pub(crate) struct Banner {
+    /// WebSocket URL, if the host listens on TCP.
+    pub(crate) url: Option<String>,
+    /// Unix socket, if there is one.
+    pub(crate) unix: Option<PathBuf>,
+    /// Whether standard input and output are a connection.
+    pub(crate) stdio: bool,
+    /// File with the token; absent when none is asked for.
+    pub(crate) token_file: Option<PathBuf>,
+    /// The data directory, if it is not the default one and clients must be told.
+    pub(crate) data: Option<PathBuf>,
+}
+
+impl Banner {
+    /// Renders the banner for standard error.
+    pub(crate) fn render(&self) -> String {
+        let mut text = format!("Innkeeper {} is ready.\n\n", env!("CARGO_PKG_VERSION"));
+        let mut line = |name: &str, value: &str| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {name:<9}{value}");
+        };
+        if let Some(url) = &self.url {
+            line("address", url);
+        }
+        if let Some(unix) = &self.unix {
+            line("socket", &unix.display().to_string());
+        }
+        if self.stdio {
+            line("stdio", "newline-delimited JSON-RPC on standard input and output");
+        }
+        if self.url.is_some() {
+            match &self.token_file {
+                Some(file) => line(
+                    "token",
+                    &format!(
+                        "in {} (send it as \"Authorization: Bearer …\" or \"?tkn=…\")",
+                        file.display()
+                    ),
+                ),
+                None => line("token", "none: every process on this machine may connect"),
+            }
+        }
+        if self.url.is_some() || self.unix.is_some() {
+            let data = match &self.data {
+                Some(data) => format!(" --data {}", quoted(data)),
+                None => String::new(),
+            };
+            line("try it", &format!("{} send{data} \"hello\"", program()));
+        }
+        match self.stdio {
+            true => line("stop", "close standard input, or Ctrl-C"),
+            false => line("stop", "Ctrl-C; press it twice to stop at once"),
+        }
+        text
+    }
+}
+
+/// Returns how the person can call this program again.
+pub(crate) fn program() -> String {
+    // Started by a path, the program may not be in the search path, so the same path is the one that works.
+    match std::env::args_os().next().map(PathBuf::from) {
+        Some(path) if path.components().count() > 1 => quoted(&path),
+        _ => "innkeeper".to_owned(),
+    }
+}
+
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:@".contains(c);
+    match text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn banner_tells_how_to_connect_and_stop() {
+        let banner = Banner {
+            url: Some("ws://127.0.0.1:4747".to_owned()),
+            unix: None,
+            stdio: false,
+            token_file: Some(PathBuf::from("/data/token")),
+            data: Some(PathBuf::from("/my data")),
+        };
+        let text = banner.render();
+        for expected in [
+            "ws://127.0.0.1:4747",
+            "/data/token",
+            "send --data '/my data' \"hello\"",
+            "Ctrl-C",
+        ] {
+            assert!(text.contains(expected), "{expected} is missing in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::address::ListenAddress;
+use crate::failure::exit_code_table;
+
+/// The standalone host for the Agent Host Protocol.
+///
+/// Without a subcommand, innkeeper serves: it listens on 127.0.0.1:4747, creates a token on its first start, and
+/// tells on standard error how to connect.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true, after_long_help = exit_code_table())]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the host until Ctrl-C; this is what `innkeeper` alone does.
+    #[command(after_long_help = exit_code_table())]
+    Serve(ServeArgs),
+    /// Send a message to a session and stream the answer to standard output.
+    #[command(after_long_help = exit_code_table())]
+    Send(SendArgs),
+    /// Print a channel's state, then its actions as they come, until Ctrl-C.
+    #[command(after_long_help = exit_code_table())]
+    Watch(WatchArgs),
+    /// List the sessions of a running host.
+    #[command(after_long_help = exit_code_table())]
+    Sessions(SessionsArgs),
+}
+
+/// Flags that every command understands.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct CommonArgs {
+    /// Directory for the host's token and state [default: the platform's data directory].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Configuration file [default: innkeeper.toml in the platform's configuration directory, if there is one].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// What to log on standard error, for instance `debug` or `warn,innkeeper_host=trace`.
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+}
+
+/// Flags of `innkeeper serve`.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on; port 0 picks a free one, and `:PORT` means 127.0.0.1 [default: 127.0.0.1:4747].
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<ListenAddress>,
+    /// Listen on this Unix socket as well; only this user may connect.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) unix: Option<PathBuf>,
+    /// Speak newline-delimited JSON-RPC on standard input and output, and end when the input ends.
+    ///
+    /// No TCP port is opened unless --listen is given.
+    #[arg(long)]
+    pub(crate) stdio: bool,
+    /// File with the token that clients must show; created with a fresh token if it does not exist [default: the file
+    /// `token` in the data directory].
+    #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Let every process on this machine connect without a token; refused for addresses beyond loopback.
+    #[arg(long)]
+    pub(crate) no_auth: bool,
+    /// Print one line of JSON on standard output once the host listens.
+    #[arg(long, conflicts_with = "stdio")]
+    pub(crate) json: bool,
+    /// Accept browser connections from this exact origin, for instance https://example.com; may be repeated.
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// How a client command finds its host.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ConnectArgs {
+    /// Address of the host, ws:// or wss:// [default: the host that runs on the data directory].
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// File with the token to show [default: the one the running host names; none for any other --url].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Flags of `innkeeper send`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SendArgs {
+    /// Session to continue [default: create one].
+    #[arg(long, value_name = "URI", conflicts_with = "provider")]
+    pub(crate) session: Option<String>,
+    /// Agent for the new session [default: the host's choice].
+    #[arg(long, value_name = "PROVIDER")]
+    pub(crate) provider: Option<String>,
+    /// Print the action envelopes of the session and its chat as JSON, one per line, instead of the text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The message; several words are joined by spaces, and `-` reads it from standard input.
+    #[arg(required = true, value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper watch`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WatchArgs {
+    /// Print JSON, one value per line: first the snapshot (unless the channel has no state), then each action envelope;
+    /// other notifications as `{"method":…,"params":…}`.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The channel, for instance ahp-root:// or a session's or a chat's URI.
+    #[arg(value_name = "URI")]
+    pub(crate) uri: String,
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper sessions`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SessionsArgs {
+    /// Print one session summary as JSON per line instead of a table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn command_line_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_subcommand_means_serve() {
+        let cli = Cli::try_parse_from(["innkeeper", "--listen", ":0", "--no-auth"]).unwrap();
+        assert!(cli.command.is_none());
+        assert!(cli.serve.no_auth);
+        assert_eq!(cli.serve.listen.unwrap().socket_addr().to_string(), "127.0.0.1:0");
+    }
+
+    #[test]
+    fn json_and_stdio_exclude_each_other() {
+        assert!(Cli::try_parse_from(["innkeeper", "serve", "--stdio", "--json"]).is_err());
+    }
+}

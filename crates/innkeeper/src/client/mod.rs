@@ -1,0 +1,45 @@
+//! The client commands: ordinary AHP clients on the official crate, with no private door into the host.
+
+mod answer;
+mod connect;
+mod describe;
+mod send;
+mod sessions;
+mod target;
+mod transport;
+mod watch;
+
+use crate::cli::{SendArgs, SessionsArgs, WatchArgs};
+use crate::failure::{Failure, Kind};
+
+/// Sends a message and streams the answer.
+pub(crate) fn send(args: SendArgs) -> Result<(), Failure> {
+    block_on(send::run(args))
+}
+
+/// Prints a channel's state and actions.
+pub(crate) fn watch(args: WatchArgs) -> Result<(), Failure> {
+    block_on(watch::run(args))
+}
+
+/// Lists the sessions.
+pub(crate) fn sessions(args: SessionsArgs) -> Result<(), Failure> {
+    block_on(sessions::run(args))
+}
+
+/// Runs a client on one thread.
+///
+/// One thread is also what keeps the official client from dropping events: its reader yields to us after a bounded
+/// number of messages, which is far below the size of its event buffer.
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Failure::new(
+                Kind::Unexpected,
+                format!("the program cannot start its event loop ({error})"),
+            )
+        })?;
+    runtime.block_on(command)
+}

@@ -1,0 +1,170 @@
+//! Finds a host and opens a WebSocket to it.
+
+use std::path::{Path, PathBuf};
+
+use ahp::{Client, ClientConfig};
+use ahp_ws::WebSocketTransport;
+use tokio::net::UnixStream;
+use tokio_tungstenite::tungstenite::Error as WsError;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+
+use crate::cli::ConnectArgs;
+use crate::data_dir::{self, DataDir};
+use crate::endpoint::Endpoint;
+use crate::failure::{Failure, Kind};
+use crate::token::TokenFile;
+
+use super::connect::request_failure;
+use super::transport::UnixTransport;
+
+/// Snapshots of long chats are large; the library's own limit for frames would cut them off.
+const MAX_MESSAGE: usize = 256 << 20;
+
+/// Where to connect to, and with which token.
+pub(super) struct Target {
+    place: Place,
+    token: Option<TokenFile>,
+}
+
+enum Place {
+    Url(String),
+    Unix(PathBuf),
+}
+
+impl Target {
+    /// Finds the host that the arguments name, or the one that runs on the data directory.
+    pub(super) fn find(args: &ConnectArgs, configured_data: Option<&Path>) -> Result<Self, Failure> {
+        let path = match args.common.data.as_deref().or(configured_data) {
+            Some(path) => path.to_owned(),
+            None => data_dir::default_path()?,
+        };
+        let dir = DataDir::existing(path);
+        let running = Endpoint::find(&dir);
+        let place = match (&args.url, &running) {
+            (Some(url), _) => Place::parse(url),
+            (None, Some(Endpoint { url: Some(url), .. })) => Place::Url(url.clone()),
+            (None, Some(Endpoint { unix: Some(path), .. })) => Place::Unix(path.clone()),
+            (None, _) => {
+                return Err(Failure::new(
+                    Kind::Unreachable,
+                    format!("no host runs on the data directory {}", dir.path().display()),
+                )
+                .hint("start one with `innkeeper`, or name one with --url URL"));
+            }
+        };
+        // The local token goes only to the host that wrote it down, not to whatever --url names.
+        let token_file = match (&args.token_file, running) {
+            (Some(path), _) => Some(path.clone()),
+            (None, Some(running)) if place.is(&running) => running.token_file,
+            _ => None,
+        };
+        let token = token_file.as_deref().map(TokenFile::read).transpose()?;
+        Ok(Self { place, token })
+    }
+
+    /// Names the host without its query, where a token could stand.
+    pub(super) fn name(&self) -> String {
+        match &self.place {
+            Place::Url(url) => url.split('?').next().unwrap_or_default().to_owned(),
+            Place::Unix(path) => path.display().to_string(),
+        }
+    }
+
+    /// Opens the connection. The protocol's own handshake is still to come.
+    pub(super) async fn connect(&self, config: ClientConfig) -> Result<Client, Failure> {
+        let limits = WebSocketConfig::default()
+            .max_message_size(Some(MAX_MESSAGE))
+            .max_frame_size(Some(MAX_MESSAGE));
+        let client = match &self.place {
+            Place::Url(url) => {
+                let request = self.upgrade_request(url)?;
+                let (stream, _) = tokio_tungstenite::connect_async_with_config(request, Some(limits), true)
+                    .await
+                    .map_err(|error| self.refused(error))?;
+                Client::connect(WebSocketTransport::from_stream(stream), config).await
+            }
+            Place::Unix(path) => {
+                let request = self.upgrade_request("ws://localhost/")?;
+                let stream = UnixStream::connect(path)
+                    .await
+                    .map_err(|error| self.refused(WsError::Io(error)))?;
+                let (stream, _) = tokio_tungstenite::client_async_with_config(request, stream, Some(limits))
+                    .await
+                    .map_err(|error| self.refused(error))?;
+                Client::connect(UnixTransport::new(stream), config).await
+            }
+        };
+        client.map_err(|error| request_failure("connect", error))
+    }
+
+    fn upgrade_request(&self, url: &str) -> Result<Request, Failure> {
+        let mut request = url.into_client_request().map_err(|error| self.refused(error))?;
+        if let Some(token) = &self.token {
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.secret()))
+                .expect("invariant: a token file holds only characters allowed in headers");
+            value.set_sensitive(true);
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
+        Ok(request)
+    }
+
+    fn refused(&self, error: WsError) -> Failure {
+        let name = self.name();
+        match error {
+            WsError::Http(response) => self.refused_with(response.status()),
+            WsError::Url(_) | WsError::HttpFormat(_) => {
+                Failure::new(Kind::Usage, format!("`{name}` is not the address of a host"))
+                    .hint("write it like ws://127.0.0.1:4747, wss://example.com or unix:/path/to/socket")
+            }
+            error => Failure::new(Kind::Unreachable, format!("no host answers at {name} ({error})"))
+                .hint("start one with `innkeeper`, or correct the address"),
+        }
+    }
+
+    fn refused_with(&self, status: StatusCode) -> Failure {
+        let name = self.name();
+        match (status, &self.token) {
+            (StatusCode::UNAUTHORIZED, None) => {
+                Failure::new(Kind::AccessRefused, format!("the host at {name} wants a token"))
+                    .hint("name the file that holds it with --token-file FILE")
+            }
+            (StatusCode::UNAUTHORIZED, Some(token)) => Failure::new(
+                Kind::AccessRefused,
+                format!(
+                    "the host at {name} does not accept the token in {}",
+                    token.path().display()
+                ),
+            )
+            .hint("name the host's own token file with --token-file FILE"),
+            (StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS, _) => Failure::new(
+                Kind::AccessRefused,
+                format!("the host at {name} refused the connection ({status})"),
+            )
+            .hint("wait a minute, then try again with the right token"),
+            _ => Failure::new(
+                Kind::Unreachable,
+                format!("what answers at {name} is no host, or a busy one ({status})"),
+            )
+            .hint("correct the address, or try again later"),
+        }
+    }
+}
+
+impl Place {
+    fn parse(url: &str) -> Self {
+        match url.strip_prefix("unix:") {
+            Some(path) => Self::Unix(PathBuf::from(path)),
+            None => Self::Url(url.to_owned()),
+        }
+    }
+
+    fn is(&self, running: &Endpoint) -> bool {
+        match self {
+            Self::Url(url) => running.url.as_deref() == Some(url.strip_suffix('/').unwrap_or(url)),
+            Self::Unix(path) => running.unix.as_deref() == Some(path),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Finds keys of the configuration file that nothing reads, and guesses what was meant.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, Visitor, value::Error};
+use toml::de::DeTable;
+
+use super::ConfigFile;
+
+/// A key that nothing reads.
+#[derive(Debug)]
+pub(super) struct UnknownKey {
+    /// Byte offset of the key in the file.
+    pub(super) position: usize,
+    name: String,
+    known: &'static [&'static str],
+}
+
+impl UnknownKey {
+    /// Says which key it is and which one was probably meant.
+    pub(super) fn describe(&self) -> String {
+        let nearest = self
+            .known
+            .iter()
+            .map(|known| (edit_distance(&self.name, known), *known))
+            .min();
+        let name = &self.name;
+        match nearest {
+            // A third of the letters may be wrong; beyond that a guess is noise.
+            Some((distance, known)) if distance <= known.len().max(3) / 3 => {
+                format!("unknown key `{name}` is ignored; did you mean `{known}`?")
+            }
+            _ => format!(
+                "unknown key `{name}` is ignored; the keys here are {}",
+                list(self.known)
+            ),
+        }
+    }
+}
+
+/// Finds the unknown keys of a parsed file, in the order in which they stand there.
+pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
+    let mut unknown = Vec::new();
+    collect::<ConfigFile>(root, "", &mut unknown);
+    unknown.sort_by_key(|key| key.position);
+    unknown
+}
+
+fn collect<'de, Section: Deserialize<'de>>(table: &DeTable<'_>, prefix: &str, unknown: &mut Vec<UnknownKey>) {
+    let known = field_names::<Section>();
+    for key in table.keys() {
+        let name: &str = key.get_ref();
+        if !known.contains(&name) {
+            unknown.push(UnknownKey {
+                position: key.span().start,
+                name: format!("{prefix}{name}"),
+                known,
+            });
+        }
+    }
+}
+
+/// Asks a struct's own deserializer for its field names, so that no second list can fall behind.
+fn field_names<'de, Section: Deserialize<'de>>() -> &'static [&'static str] {
+    let mut names: &'static [&'static str] = &[];
+    // The error is how the probe stops after it has seen the names.
+    let _ = Section::deserialize(FieldNameProbe(&mut names)).is_err();
+    names
+}
+
+struct FieldNameProbe<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for FieldNameProbe<'_> {
+    type Error = Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        _visitor: V,
+    ) -> Result<V::Value, Error> {
+        *self.0 = fields;
+        Err(Error::custom("only the field names are wanted"))
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _visitor: V) -> Result<V::Value, Error> {
+        Err(Error::custom("not a struct"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    match names {
+        [] => "none".to_owned(),
+        [only] => (*only).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// Counts the single-character edits between two words.
+fn edit_distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let substituted = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_edits() {
+        for (from, to, distance) in [
+            ("", "", 0),
+            ("listen", "listen", 0),
+            ("lisen", "listen", 1),
+            ("token-file", "token_file", 1),
+            ("kitten", "sitting", 3),
+            ("", "abc", 3),
+        ] {
+            assert_eq!(edit_distance(from, to), distance, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn probe_sees_the_field_names() {
+        assert!(field_names::<ConfigFile>().contains(&"allow_origin"));
+    }
+}

@@ -1,0 +1,45 @@
+//! The standalone host for the Agent Host Protocol, and three small clients to try it with.
+
+mod address;
+mod banner;
+mod cli;
+mod client;
+mod config;
+mod data_dir;
+mod endpoint;
+mod failure;
+mod logging;
+mod serve;
+mod settings;
+mod signals;
+mod stub_host;
+mod text;
+mod token;
+mod unix_socket;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(failure) => {
+            failure.report();
+            failure.exit_code()
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        Command::Serve(args) => return serve::run(args),
+        Command::Send(args) => client::send(args)?,
+        Command::Watch(args) => client::watch(args)?,
+        Command::Sessions(args) => client::sessions(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,248 @@
+//! `innkeeper serve`: puts the host behind its listeners and stops it in order.
+
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::stub_host as innkeeper_host;
+use innkeeper_host::{Access, Host, Limits, Principal, Scope, Token, TourAgent};
+use serde::Serialize;
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::address::{ListenAddress, local_url};
+use crate::banner::Banner;
+use crate::cli::ServeArgs;
+use crate::config::ConfigFile;
+use crate::data_dir::DataDir;
+use crate::endpoint::Endpoint;
+use crate::failure::{Failure, Kind};
+use crate::logging;
+use crate::settings::{Admission, Settings};
+use crate::signals::StopSignals;
+use crate::text;
+use crate::token::{self, TokenFile};
+use crate::unix_socket;
+
+/// How long running turns may take to end once the host was told to stop.
+const TURN_PATIENCE: Duration = Duration::from_secs(7);
+
+/// When the process ends even if something still hangs; the promise is ten seconds.
+const STOP_PATIENCE: Duration = Duration::from_secs(9);
+
+/// Unix sockets have no address; clients name the host `localhost` there.
+const UNIX_HOST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
+
+/// Runs the host until it is told to stop.
+pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
+    protect_process();
+    let config = ConfigFile::load(&args.common)?;
+    let filter = args.common.log.clone().or_else(|| config.log.clone());
+    logging::start(filter.as_deref().unwrap_or("info"))?;
+    let settings = Settings::resolve(args, config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Failure::new(
+                Kind::Unexpected,
+                format!("the program cannot start its event loop ({error})"),
+            )
+        })?;
+    let ended = runtime.block_on(serve(settings));
+    // A thread that waits for standard input cannot be ended; waiting for it would hang the exit.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Keeps files private from the moment they are created, and secrets out of core dumps.
+fn protect_process() {
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    let no_core = rustix::process::Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Core, no_core) {
+        text::warn(&format!("core dumps cannot be switched off ({error})"));
+    }
+}
+
+async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
+    let dir = DataDir::prepare(&settings.data)?;
+    let _lock = dir.lock()?;
+    let mut signals = StopSignals::listen()?;
+
+    // Everything that can fail comes before the host starts, so that a failed start leaves no trace.
+    let tcp = match settings.listen {
+        Some(address) => Some(bind_tcp(address).await?),
+        None => None,
+    };
+    let unix = settings.unix.as_deref().map(unix_socket::bind).transpose()?;
+    let token = match (&settings.admission, &tcp) {
+        (Admission::Everyone, _) | (_, None) => None,
+        (Admission::DefaultToken, Some(_)) => Some(TokenFile::read_or_create(&dir.file(token::FILE_NAME))?),
+        (Admission::Token(path), Some(_)) => Some(TokenFile::read_or_create(path)?),
+    };
+
+    let host = Host::builder()
+        .agent(TourAgent::new())
+        .limits(Limits::default())
+        .server_info("innkeeper", env!("CARGO_PKG_VERSION"))
+        .start()
+        .await
+        .map_err(|error| Failure::new(Kind::Unexpected, format!("the host cannot start ({error})")))?;
+
+    let mut servers = Vec::new();
+    let mut endpoint = Endpoint {
+        url: None,
+        unix: None,
+        token_file: token.as_ref().map(|token| token.path().to_owned()),
+        pid: std::process::id(),
+        started_at: jiff::Timestamp::now().to_string(),
+    };
+    if let Some((listener, bound)) = tcp {
+        let access = access(bound, token.as_ref(), &settings.allow_origin)?;
+        servers.push(innkeeper_host::http::serve_tcp(host.handle(), listener, access));
+        endpoint.url = Some(local_url(bound));
+    }
+    let _socket_file = match unix {
+        Some((listener, file)) => {
+            let listener = tokio_listener(listener)?;
+            // The peer's user is checked instead of a token.
+            let access = access(UNIX_HOST, None, &[])?;
+            servers.push(innkeeper_host::http::serve_unix(host.handle(), listener, access));
+            endpoint.unix = Some(file.path().to_owned());
+            Some(file)
+        }
+        None => None,
+    };
+    let _published = match servers.is_empty() {
+        true => None,
+        false => Some(endpoint.publish(&dir)?),
+    };
+    announce(&settings, &endpoint);
+
+    let stdio = async {
+        if !settings.stdio {
+            return std::future::pending().await;
+        }
+        innkeeper_host::stdio::serve(
+            host.handle(),
+            tokio::io::stdin(),
+            tokio::io::stdout(),
+            Principal::stdio(),
+        )
+        .await;
+    };
+    tokio::select! {
+        signal = signals.next() => tracing::info!(?signal, "stopping"),
+        () = stdio => tracing::info!("standard input ended; stopping"),
+    }
+
+    let stop = async {
+        for server in servers {
+            server.stop().await;
+        }
+        host.shutdown(TURN_PATIENCE).await;
+    };
+    tokio::select! {
+        stopped = tokio::time::timeout(STOP_PATIENCE, stop) => {
+            if stopped.is_err() {
+                tracing::warn!("something did not stop in time; ending anyway");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        signal = signals.next() => {
+            tracing::warn!(?signal, "stopping at once");
+            Ok(ExitCode::from(signal.exit_code()))
+        }
+    }
+}
+
+async fn bind_tcp(address: ListenAddress) -> Result<(TcpListener, SocketAddr), Failure> {
+    let address = address.socket_addr();
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::new(Kind::InUse, format!("another process already listens on {address}"))
+            .hint(format!(
+                "stop it, or choose another port with --listen {}",
+                SocketAddr::new(address.ip(), 0)
+            )),
+        io::ErrorKind::PermissionDenied => {
+            Failure::new(Kind::CannotListen, format!("this user may not listen on {address}"))
+                .hint("choose a port above 1023 with --listen ADDR:PORT")
+        }
+        _ => Failure::new(Kind::CannotListen, format!("{address} cannot be listened on ({error})"))
+            .hint("choose an address of this machine with --listen ADDR:PORT"),
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+/// Says who may connect to a listener.
+fn access(bound: SocketAddr, token: Option<&TokenFile>, origins: &[String]) -> Result<Access, Failure> {
+    let mut access = Access::new(bound);
+    if let Some(token) = token {
+        let secret = Token::parse(token.secret()).map_err(|error| {
+            Failure::new(
+                Kind::DataDirectory,
+                format!("the token in {} cannot be used ({error})", token.path().display()),
+            )
+            .hint("delete the file, and the host will write a new one at its next start")
+        })?;
+        access = access.allow_token(secret, "token-file", Scope::Admin);
+    }
+    for origin in origins {
+        access = access.allow_origin(origin).map_err(|error| {
+            Failure::new(
+                Kind::Usage,
+                format!("`{origin}` is not an origin that can be allowed ({error})"),
+            )
+            .hint("write scheme, host and port only, for instance https://example.com")
+        })?;
+    }
+    Ok(access)
+}
+
+fn tokio_listener(listener: std::os::unix::net::UnixListener) -> Result<UnixListener, Failure> {
+    listener
+        .set_nonblocking(true)
+        .and_then(|()| UnixListener::from_std(listener))
+        .map_err(|error| Failure::new(Kind::CannotListen, format!("the Unix socket cannot be used ({error})")))
+}
+
+/// Tells people on standard error, and programs on standard output, that the host listens.
+fn announce(settings: &Settings, endpoint: &Endpoint) {
+    let banner = Banner {
+        url: endpoint.url.clone(),
+        unix: endpoint.unix.clone(),
+        stdio: settings.stdio,
+        token_file: endpoint.token_file.clone(),
+        data: settings.unusual_data.clone(),
+    };
+    text::note(&banner.render());
+    if settings.json {
+        let ready = Ready {
+            ready: true,
+            url: endpoint.url.as_deref(),
+            token_file: endpoint.token_file.as_deref(),
+            pid: endpoint.pid,
+        };
+        let line =
+            serde_json::to_string(&ready).expect("invariant: the ready line has only string keys and plain values");
+        let mut stdout = io::stdout();
+        if let Err(error) = writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+            tracing::warn!(%error, "the ready line could not be written");
+        }
+    }
+}
+
+/// The line that `--json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Ready<'a> {
+    ready: bool,
+    url: Option<&'a str>,
+    token_file: Option<&'a std::path::Path>,
+    pid: u32,
+}

@@ -1,0 +1,6 @@
+//! Drives the built program from outside: its output, its files, its exit codes.
+
+mod clients;
+mod startup;
+mod stopping;
+mod support;

@@ -1,0 +1,111 @@
+//! Everything that must be green before a commit, in the order in which it is cheapest to fail.
+
+mod smoke;
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::process::{capture, run as run_command, shown};
+use crate::tidy;
+use crate::workspace::Workspace;
+
+/// Whether the benchmarks are built and tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bench {
+    /// Each benchmark runs briefly, to see that it still works.
+    Smoke,
+    /// They are left out, which saves the release build.
+    Skip,
+}
+
+/// A benchmark that takes longer than this in its smallest setting hangs.
+const LONGEST_SMOKE: Duration = Duration::from_secs(300);
+
+/// Runs all checks and stops at the first that fails.
+pub(crate) fn run(workspace: &Workspace, bench: Bench) -> Result<()> {
+    let started = Instant::now();
+    cargo(workspace, &["fmt", "--all", "--check"])
+        .context("run `cargo fmt --all` and look at what it changed")?;
+    cargo(
+        workspace,
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    )?;
+    step("cargo xtask tidy", || tidy::run(workspace))?;
+    if has_nextest(workspace) {
+        cargo(workspace, &["nextest", "run", "--workspace"])?;
+        // Nextest does not know doctests.
+        cargo(workspace, &["test", "--workspace", "--doc"])?;
+    } else {
+        cargo(workspace, &["test", "--workspace"])?;
+    }
+    if bench == Bench::Smoke {
+        smoke_benchmarks(workspace)?;
+    }
+    println!("\nall green after {}", seconds(started.elapsed()));
+    Ok(())
+}
+
+fn smoke_benchmarks(workspace: &Workspace) -> Result<()> {
+    cargo(
+        workspace,
+        &[
+            "build",
+            "--release",
+            "-p",
+            "innkeeper",
+            "-p",
+            "innkeeper-bench",
+        ],
+    )?;
+    let program = workspace
+        .metadata()?
+        .target_directory
+        .join("release")
+        .join(format!("innkeeper-bench{}", std::env::consts::EXE_SUFFIX));
+    for benchmark in smoke::BENCHMARKS {
+        let mut command = workspace.command(&program);
+        command.args(benchmark.arguments);
+        step(&shown(&command), || {
+            let report = capture(&mut command, LONGEST_SMOKE)?;
+            print!("{report}");
+            smoke::check(benchmark, &report)
+        })?;
+    }
+    Ok(())
+}
+
+fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
+    let mut command = workspace.cargo();
+    command.args(arguments);
+    step(&shown(&command), || run_command(&mut command))
+}
+
+fn has_nextest(workspace: &Workspace) -> bool {
+    let mut version = workspace.cargo();
+    version.args(["nextest", "--version"]);
+    version.stdout(Stdio::null()).stderr(Stdio::null());
+    version.status().is_ok_and(|status| status.success())
+}
+
+/// Announces a step, takes it, and says how long it took.
+fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("\n$ {name}");
+    let started = Instant::now();
+    let outcome = work();
+    let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
+    println!("# {verdict} after {}: {name}", seconds(started.elapsed()));
+    outcome
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}

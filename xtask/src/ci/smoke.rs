@@ -1,0 +1,106 @@
+//! Which benchmarks are tried, and what their reports must hold to be believed.
+//!
+//! Nothing here judges speed: a busy machine must not turn the checks red.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// One brief run of a benchmark.
+pub(super) struct Benchmark {
+    pub(super) arguments: &'static [&'static str],
+    /// A number that the report must hold somewhere, and that must be above zero.
+    pub(super) figure: Option<&'static str>,
+}
+
+/// The benchmarks that are tried.
+pub(super) const BENCHMARKS: &[Benchmark] = &[
+    Benchmark {
+        arguments: &["fanout", "--clients", "10", "--deltas", "20000"],
+        figure: Some("ratio"),
+    },
+    Benchmark {
+        arguments: &["core", "--smoke"],
+        figure: None,
+    },
+];
+
+/// Checks that a report is JSON and not empty, and holds the figure that the benchmark is about.
+pub(super) fn check(benchmark: &Benchmark, report: &str) -> Result<()> {
+    let values: Vec<Value> = serde_json::Deserializer::from_str(report)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .context("the benchmark printed something other than JSON on stdout")?;
+    let mut numbers = Vec::new();
+    for value in &values {
+        collect_numbers("", value, &mut numbers);
+    }
+    if !numbers.iter().any(|(_, number)| *number > 0.0) {
+        bail!("the benchmark reported no figure above zero");
+    }
+    let Some(figure) = benchmark.figure else {
+        return Ok(());
+    };
+    let mut of_figure = numbers
+        .iter()
+        .filter(|(name, _)| *name == figure)
+        .peekable();
+    if of_figure.peek().is_none() {
+        bail!("the benchmark reported no `{figure}`");
+    }
+    match of_figure.find(|(_, number)| *number <= 0.0) {
+        Some((_, number)) => bail!("the benchmark reported a `{figure}` of {number}"),
+        None => Ok(()),
+    }
+}
+
+/// Collects every number of a report with the name of the field that holds it.
+fn collect_numbers<'a>(name: &'a str, value: &'a Value, numbers: &mut Vec<(&'a str, f64)>) {
+    match value {
+        Value::Number(number) => numbers.extend(number.as_f64().map(|number| (name, number))),
+        Value::Array(values) => {
+            for value in values {
+                collect_numbers(name, value, numbers);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                collect_numbers(name, value, numbers);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITH_RATIO: Benchmark = Benchmark {
+        arguments: &[],
+        figure: Some("ratio"),
+    };
+
+    #[test]
+    fn believable_reports_pass() {
+        for report in [
+            r#"{"ratio": 0.6}"#,
+            "{\"benchmark\": \"fanout\"}\n{\"runs\": [{\"ratio\": 0.61}]}\n",
+        ] {
+            assert!(check(&WITH_RATIO, report).is_ok(), "{report}");
+        }
+    }
+
+    #[test]
+    fn unbelievable_reports_fail() {
+        for report in [
+            "",
+            "{}",
+            "ratio: 0.6",
+            r#"{"ratio": null, "p99": 1}"#,
+            r#"{"ratio": 0.0, "p99": 1}"#,
+            r#"{"p99": 1}"#,
+        ] {
+            assert!(check(&WITH_RATIO, report).is_err(), "{report}");
+        }
+    }
+}

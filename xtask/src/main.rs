@@ -1,0 +1,47 @@
+//! Checks and chores of this repository: `cargo xtask tidy` and `cargo xtask ci`.
+
+mod ci;
+mod process;
+mod source;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use crate::workspace::Workspace;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+commands:
+  tidy             check the rules of this repository that the compiler cannot check
+  ci [--no-bench]  run everything that must be green before a commit, stopping at the first failure
+  help             print this text
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        ["tidy"] => Workspace::locate().and_then(|workspace| tidy::run(&workspace)),
+        ["ci"] => Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Smoke)),
+        ["ci", "--no-bench"] => {
+            Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Skip))
+        }
+        ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

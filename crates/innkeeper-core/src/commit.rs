@@ -106,10 +106,7 @@ impl HostCore {
         });
         if entry.has_subscribers() {
             let to = entry.audience(frame.since);
-            cx.effects.push(Effect::Publish {
-                to,
-                frame: Arc::clone(&frame),
-            });
+            cx.effects.push(Effect::Publish { channel, to, frame: Arc::clone(&frame) });
         }
         self.replay.push(channel, cx.now.mono_ms, frame);
     }

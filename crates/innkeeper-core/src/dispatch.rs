@@ -25,6 +25,7 @@ use crate::input::Dispatch;
 use crate::session::Chat;
 
 /// The judgement of a dispatched action.
+#[expect(clippy::large_enum_variant, reason = "lives on the stack for the length of one call")]
 enum Verdict {
     /// Apply it, possibly in a corrected form that the echo then shows to everybody.
     Accept(StateAction),

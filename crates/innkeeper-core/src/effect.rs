@@ -21,6 +21,8 @@ pub enum Effect {
     },
     /// Put an action into the queue of every subscriber.
     Publish {
+        /// The channel the action belongs to.
+        channel: ChannelId,
         /// The subscribers, already filtered by what their version knows.
         to: Arc<[Subscriber]>,
         /// The action.

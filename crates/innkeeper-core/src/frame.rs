@@ -62,32 +62,40 @@ impl ActionFrame {
         }
     }
 
-    /// Folds a run of mergeable frames into one message that carries the last sequence number.
+    /// Whether the frame is streamed output that may be folded into a neighbour.
+    pub fn is_mergeable(&self) -> bool {
+        self.splice.is_some()
+    }
+
+    /// Folds a run of frames, each of which [merges with](Self::merges_with) the next, into one
+    /// that carries the last sequence number.
     ///
     /// Only frames adjacent in one connection's queue may be folded: with the single
     /// `lastSeenServerSeq` of 1.0, merging across another channel's frame loses that frame on a
     /// reconnect in between.
-    pub fn merge(run: &[Arc<Self>]) -> Bytes {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else {
-            return Bytes::new();
-        };
-        let (Some(head), Some(tail)) = (first.splice, last.splice) else {
-            return first.bytes.clone();
-        };
-        let text: usize = run
-            .iter()
-            .filter_map(|frame| frame.splice)
-            .map(|splice| splice.end - splice.start)
-            .sum();
-        let mut out = Vec::with_capacity(head.start + text + (last.bytes.len() - tail.end));
-        out.extend_from_slice(&first.bytes[..head.start]);
-        for frame in run {
-            if let Some(splice) = frame.splice {
-                out.extend_from_slice(&frame.bytes[splice.start..splice.end]);
+    ///
+    /// # Panics
+    ///
+    /// On an empty run.
+    pub fn merged(run: &[Arc<Self>]) -> Self {
+        let (first, last) = (&run[0], &run[run.len() - 1]);
+        let (bytes, splice) = match (first.splice, last.splice) {
+            (Some(head), Some(tail)) => {
+                let text: usize = run.iter().filter_map(|frame| frame.splice).map(|splice| splice.end - splice.start).sum();
+                let mut out = Vec::with_capacity(head.start + text + (last.bytes.len() - tail.end));
+                out.extend_from_slice(&first.bytes[..head.start]);
+                for frame in run {
+                    if let Some(splice) = frame.splice {
+                        out.extend_from_slice(&frame.bytes[splice.start..splice.end]);
+                    }
+                }
+                let splice = Splice { start: head.start, end: out.len() };
+                out.extend_from_slice(&last.bytes[tail.end..]);
+                (out.into(), Some(splice))
             }
-        }
-        out.extend_from_slice(&last.bytes[tail.end..]);
-        out.into()
+            (None, _) | (_, None) => (last.bytes.clone(), last.splice),
+        };
+        Self { seq: last.seq, bytes, since: last.since, durability: last.durability, splice }
     }
 }
 
@@ -315,10 +323,13 @@ mod tests {
     fn sub11_a_merged_run_appends_the_same_text_and_keeps_the_last_seq() {
         let run = [delta("p", "a\"", 7), delta("p", "", 8), delta("p", "\\b\u{1F600}", 9)];
         assert!(run[0].merges_with(&run[1]) && run[1].merges_with(&run[2]));
-        let merged = ActionFrame::merge(&run);
-        let message: serde_json::Value = serde_json::from_slice(&merged).expect("decodes");
+        let merged = ActionFrame::merged(&run);
+        let message: serde_json::Value = serde_json::from_slice(&merged.bytes).expect("decodes");
         assert_eq!(message["params"]["action"]["content"], "a\"\\b\u{1F600}");
         assert_eq!(message["params"]["serverSeq"], 9);
+        let again = ActionFrame::merged(&[Arc::new(merged), delta("p", "!", 10)]);
+        let message: serde_json::Value = serde_json::from_slice(&again.bytes).expect("decodes");
+        assert_eq!(message["params"]["action"]["content"], "a\"\\b\u{1F600}!");
     }
 
     #[test]

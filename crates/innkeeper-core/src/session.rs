@@ -216,7 +216,7 @@ pub fn summary_of(chat: &ChatState) -> ChatSummary {
         changes: chat.changes.clone(),
         origin: chat.origin.clone(),
         movable: chat.movable,
-        interactivity: chat.interactivity.clone(),
+        interactivity: chat.interactivity,
         working_directories: chat.working_directories.clone(),
     }
 }
@@ -227,7 +227,7 @@ fn compact(chat: &ChatSummary) -> SessionChatSummary {
         resource: chat.resource.clone(),
         title: chat.title.clone(),
         origin: chat.origin.clone(),
-        interactivity: chat.interactivity.clone(),
+        interactivity: chat.interactivity,
         status: Some(chat.status),
         changes: chat.changes.clone(),
     }

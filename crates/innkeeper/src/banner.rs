@@ -71,7 +71,8 @@ pub(crate) fn program() -> String {
     }
 }
 
-fn quoted(path: &Path) -> String {
+/// Quotes a path for a shell where that is needed.
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:@".contains(c);
     match text.chars().all(plain) {

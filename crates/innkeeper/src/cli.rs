@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::address::ListenAddress;
 use crate::failure::exit_code_table;
+use crate::origin::Origin;
 
 /// The standalone host for the Agent Host Protocol.
 ///
@@ -77,7 +78,13 @@ pub(crate) struct ServeArgs {
     pub(crate) json: bool,
     /// Accept browser connections from this exact origin, for instance https://example.com; may be repeated.
     #[arg(long, value_name = "ORIGIN")]
-    pub(crate) allow_origin: Vec<String>,
+    pub(crate) allow_origin: Vec<Origin>,
+    /// Accept connections that name the host like this, for instance inn.example.com or 192.168.1.2:4747; may be repeated.
+    ///
+    /// The loopback names and the address of --listen are always accepted. Others are refused, so that web pages
+    /// cannot reach the host by a name of their own.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }

@@ -1,11 +1,10 @@
 //! `innkeeper serve`: puts the host behind its listeners and stops it in order.
 
 use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::stub_host as innkeeper_host;
 use innkeeper_host::{Access, Host, Limits, Principal, Scope, Token, TourAgent};
 use serde::Serialize;
 use tokio::net::{TcpListener, UnixListener};
@@ -30,15 +29,13 @@ const TURN_PATIENCE: Duration = Duration::from_secs(7);
 /// When the process ends even if something still hangs; the promise is ten seconds.
 const STOP_PATIENCE: Duration = Duration::from_secs(9);
 
-/// Unix sockets have no address; clients name the host `localhost` there.
-const UNIX_HOST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
-
 /// Runs the host until it is told to stop.
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     protect_process();
     let config = ConfigFile::load(&args.common)?;
     let filter = args.common.log.clone().or_else(|| config.log.clone());
     logging::start(filter.as_deref().unwrap_or("info"))?;
+    let limits = config.limits();
     let settings = Settings::resolve(args, config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -49,7 +46,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
                 format!("the program cannot start its event loop ({error})"),
             )
         })?;
-    let ended = runtime.block_on(serve(settings));
+    let ended = runtime.block_on(serve(settings, limits));
     // A thread that waits for standard input cannot be ended; waiting for it would hang the exit.
     runtime.shutdown_background();
     ended
@@ -67,7 +64,7 @@ fn protect_process() {
     }
 }
 
-async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
+async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> {
     let dir = DataDir::prepare(&settings.data)?;
     let _lock = dir.lock()?;
     let mut signals = StopSignals::listen()?;
@@ -86,7 +83,7 @@ async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
 
     let host = Host::builder()
         .agent(TourAgent::new())
-        .limits(Limits::default())
+        .limits(limits)
         .server_info("innkeeper", env!("CARGO_PKG_VERSION"))
         .start()
         .await
@@ -101,16 +98,18 @@ async fn serve(settings: Settings) -> Result<ExitCode, Failure> {
         started_at: jiff::Timestamp::now().to_string(),
     };
     if let Some((listener, bound)) = tcp {
-        let access = access(bound, token.as_ref(), &settings.allow_origin)?;
+        let access = tcp_access(bound, token.as_ref(), &settings)?;
         servers.push(innkeeper_host::http::serve_tcp(host.handle(), listener, access));
         endpoint.url = Some(local_url(bound));
     }
     let _socket_file = match unix {
         Some((listener, file)) => {
             let listener = tokio_listener(listener)?;
-            // The peer's user is checked instead of a token.
-            let access = access(UNIX_HOST, None, &[])?;
-            servers.push(innkeeper_host::http::serve_unix(host.handle(), listener, access));
+            servers.push(innkeeper_host::http::serve_unix(
+                host.handle(),
+                listener,
+                Access::unix(),
+            ));
             endpoint.unix = Some(file.path().to_owned());
             Some(file)
         }
@@ -179,8 +178,8 @@ async fn bind_tcp(address: ListenAddress) -> Result<(TcpListener, SocketAddr), F
     Ok((listener, bound))
 }
 
-/// Says who may connect to a listener.
-fn access(bound: SocketAddr, token: Option<&TokenFile>, origins: &[String]) -> Result<Access, Failure> {
+/// Says who may connect to the TCP port.
+fn tcp_access(bound: SocketAddr, token: Option<&TokenFile>, settings: &Settings) -> Result<Access, Failure> {
     let mut access = Access::new(bound);
     if let Some(token) = token {
         let secret = Token::parse(token.secret()).map_err(|error| {
@@ -190,16 +189,16 @@ fn access(bound: SocketAddr, token: Option<&TokenFile>, origins: &[String]) -> R
             )
             .hint("delete the file, and the host will write a new one at its next start")
         })?;
-        access = access.allow_token(secret, "token-file", Scope::Admin);
+        access = access.allow_token(secret, "default", Scope::Admin);
     }
-    for origin in origins {
-        access = access.allow_origin(origin).map_err(|error| {
-            Failure::new(
-                Kind::Usage,
-                format!("`{origin}` is not an origin that can be allowed ({error})"),
-            )
-            .hint("write scheme, host and port only, for instance https://example.com")
-        })?;
+    for origin in &settings.allow_origin {
+        access = access.allow_origin(origin.as_str());
+    }
+    for name in &settings.allow_host {
+        access = access.allow_host(name);
+        if !name.contains(':') {
+            access = access.allow_host(&format!("{name}:{}", bound.port()));
+        }
     }
     Ok(access)
 }

@@ -7,6 +7,7 @@ use crate::cli::ServeArgs;
 use crate::config::ConfigFile;
 use crate::data_dir;
 use crate::failure::{Failure, Kind};
+use crate::origin::Origin;
 use crate::text;
 
 /// Everything `serve` needs to know, checked for what would be unsafe.
@@ -25,7 +26,9 @@ pub(crate) struct Settings {
     /// Who may connect to the TCP port.
     pub(crate) admission: Admission,
     /// Origins of browser clients to accept.
-    pub(crate) allow_origin: Vec<String>,
+    pub(crate) allow_origin: Vec<Origin>,
+    /// Further names under which clients reach the host.
+    pub(crate) allow_host: Vec<String>,
     /// Whether to print the line of JSON.
     pub(crate) json: bool,
 }
@@ -71,6 +74,8 @@ impl Settings {
         };
         let mut allow_origin = config.allow_origin;
         allow_origin.extend(args.allow_origin);
+        let mut allow_host = config.allow_host;
+        allow_host.extend(args.allow_host);
         Ok(Self {
             listen,
             unix,
@@ -79,6 +84,7 @@ impl Settings {
             unusual_data,
             admission,
             allow_origin,
+            allow_host,
             json: args.json,
         })
     }
@@ -120,7 +126,7 @@ mod tests {
         let file = || ConfigFile {
             listen: ":1".parse().ok(),
             token_file: Some(PathBuf::from("/f")),
-            allow_origin: vec!["https://a.test".to_owned()],
+            allow_origin: vec!["https://a.test".parse().unwrap()],
             ..ConfigFile::default()
         };
         let settings = resolve(&[], ConfigFile::default()).unwrap();
@@ -133,7 +139,8 @@ mod tests {
         let settings = resolve(&flags, file()).unwrap();
         assert_eq!(settings.listen, ":2".parse().ok());
         assert_eq!(settings.admission, Admission::Everyone);
-        assert_eq!(settings.allow_origin, ["https://a.test", "https://b.test"]);
+        let origins: Vec<&str> = settings.allow_origin.iter().map(Origin::as_str).collect();
+        assert_eq!(origins, ["https://a.test", "https://b.test"]);
     }
 
     #[test]

@@ -10,7 +10,8 @@ use ahp_types::commands::CreateSessionParams;
 use ahp_types::state::{ChatState, Message, MessageKind, MessageOrigin, SessionLifecycle, SessionState};
 use serde_json::Value;
 
-use crate::cli::SendArgs;
+use crate::banner::{program, quoted};
+use crate::cli::{ConnectArgs, SendArgs};
 use crate::failure::{Failure, Kind};
 use crate::signals::StopSignals;
 use crate::text::{Output, note, one_line};
@@ -46,9 +47,8 @@ pub(super) async fn run(args: SendArgs) -> Result<(), Failure> {
     let outcome = sender.turn(&mut connection, &mut signals, text).await?;
     connection.close().await;
     if args.session.is_none() {
-        let program = crate::banner::program();
-        let session = &sender.session;
-        note(&format!("[continue with: {program} send --session {session} \"…\"]"));
+        let again = how_to_continue(&args.connect, &sender.session);
+        note(&format!("[continue with: {again}]"));
     }
     match outcome {
         Outcome::Complete => Ok(()),
@@ -64,6 +64,27 @@ pub(super) async fn run(args: SendArgs) -> Result<(), Failure> {
             })
         }
     }
+}
+
+/// Returns the command that sends the next message to the same session of the same host.
+fn how_to_continue(connect: &ConnectArgs, session: &str) -> String {
+    let mut command = format!("{} send", program());
+    let paths = [
+        ("--data", &connect.common.data),
+        ("--config", &connect.common.config),
+        ("--token-file", &connect.token_file),
+    ];
+    for (flag, path) in paths {
+        if let Some(path) = path {
+            command.push_str(&format!(" {flag} {}", quoted(path)));
+        }
+    }
+    if let Some(url) = &connect.url {
+        // A query may hold a token, and tokens are never printed.
+        let shown = if url.contains('?') { "…" } else { url };
+        command.push_str(&format!(" --url {shown}"));
+    }
+    format!("{command} --session {session} \"…\"")
 }
 
 fn message_text(words: &[String]) -> Result<String, Failure> {

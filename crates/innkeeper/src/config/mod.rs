@@ -1,5 +1,6 @@
 //! The configuration file `innkeeper.toml`. Defaults lose against the file, and the file against flags.
 
+mod limits;
 mod unknown_keys;
 
 use std::fs;
@@ -7,12 +8,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
+use innkeeper_host::Limits;
 use serde::Deserialize;
 
 use crate::address::ListenAddress;
 use crate::cli::CommonArgs;
 use crate::failure::{Failure, Kind};
+use crate::origin::Origin;
 use crate::text;
+
+use limits::LimitsSection;
 
 /// What `innkeeper.toml` can say. Relative paths in it start from the file's own directory.
 #[derive(Debug, Default, Deserialize)]
@@ -27,9 +32,13 @@ pub(crate) struct ConfigFile {
     /// Token file, like `--token-file`.
     pub(crate) token_file: Option<PathBuf>,
     /// Origins of browser clients, like `--allow-origin`; flags add to them.
-    pub(crate) allow_origin: Vec<String>,
+    pub(crate) allow_origin: Vec<Origin>,
+    /// Names of the host, like `--allow-host`; flags add to them.
+    pub(crate) allow_host: Vec<String>,
     /// What to log, like `--log`.
     pub(crate) log: Option<String>,
+    /// Bounds of the host.
+    pub(crate) limits: LimitsSection,
 }
 
 impl ConfigFile {
@@ -61,14 +70,17 @@ impl ConfigFile {
     }
 
     fn parse(path: &Path, text: &str) -> Result<(Self, Vec<String>), Failure> {
-        let broken = |error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| line_of(text, span.start));
-            // The library's message can span lines; ours is one sentence.
-            let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            Failure::new(Kind::Config, format!("{}:{line}: {message}", path.display()))
+        let broken = |position: usize, problem: &str| {
+            let line = line_of(text, position);
+            Failure::new(Kind::Config, format!("{}:{line}: {problem}", path.display()))
                 .hint("correct that line, or start with another file by --config FILE")
         };
-        let table = toml::de::DeTable::parse(text).map_err(broken)?;
+        let refused = |error: toml::de::Error| {
+            // The library's message can span lines; ours is one sentence.
+            let problem = error.message().lines().collect::<Vec<_>>().join(", ");
+            broken(error.span().map_or(0, |span| span.start), &problem)
+        };
+        let table = toml::de::DeTable::parse(text).map_err(refused)?;
         let warnings = unknown_keys::find(table.get_ref())
             .into_iter()
             .map(|unknown| {
@@ -76,9 +88,22 @@ impl ConfigFile {
                 format!("{}:{line}: {}", path.display(), unknown.describe())
             })
             .collect();
-        let mut config: Self = toml::from_str(text).map_err(broken)?;
+        let mut config: Self = toml::from_str(text).map_err(refused)?;
+        config.limits.apply(&mut Limits::default()).map_err(|(key, problem)| {
+            let position = unknown_keys::position(table.get_ref(), LIMITS, key);
+            broken(position, &format!("`{key}` {problem}"))
+        })?;
         config.resolve_paths(path);
         Ok((config, warnings))
+    }
+
+    /// Returns the host's bounds with those that the file sets.
+    pub(crate) fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        self.limits
+            .apply(&mut limits)
+            .expect("invariant: the values were checked when the file was read");
+        limits
     }
 
     fn resolve_paths(&mut self, file: &Path) {
@@ -91,6 +116,9 @@ impl ConfigFile {
         }
     }
 }
+
+/// Name of the section with the host's bounds.
+const LIMITS: &str = "limits";
 
 fn default_path() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;
@@ -122,7 +150,7 @@ mod tests {
     fn reads_every_key() {
         let (config, warnings) = parse(
             "listen = \":0\"\nunix = \"s/sock\"\ndata = \"/data\"\ntoken_file = \"token\"\n\
-             allow_origin = [\"https://a.test\"]\nlog = \"debug\"\n",
+             allow_origin = [\"https://a.test\"]\nallow_host = [\"inn.test\"]\nlog = \"debug\"\n",
         )
         .unwrap();
         assert_eq!(warnings, Vec::<String>::new());
@@ -130,8 +158,33 @@ mod tests {
         assert_eq!(config.unix, Some(PathBuf::from("/etc/s/sock")));
         assert_eq!(config.data, Some(PathBuf::from("/data")));
         assert_eq!(config.token_file, Some(PathBuf::from("/etc/token")));
-        assert_eq!(config.allow_origin, ["https://a.test"]);
+        assert_eq!(config.allow_origin, ["https://a.test".parse().unwrap()]);
+        assert_eq!(config.allow_host, ["inn.test"]);
         assert_eq!(config.log.as_deref(), Some("debug"));
+    }
+
+    #[test]
+    fn example_file_shows_every_key_with_its_default() {
+        let example = include_str!("../../innkeeper.example.toml");
+        // A commented key is a single word before the equals sign.
+        let uncommented: String = example
+            .lines()
+            .map(|line| match line.strip_prefix("# ") {
+                Some(setting) if setting.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => setting,
+                _ => line,
+            })
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        let (config, warnings) = parse(&uncommented).unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(format!("{:?}", config.limits()), format!("{:?}", Limits::default()));
+        assert_eq!(config.listen, Some(ListenAddress::DEFAULT));
+        for key in unknown_keys::all_keys() {
+            assert!(
+                uncommented.contains(&format!("\n{key} = ")) || key == LIMITS,
+                "{key} is missing"
+            );
+        }
     }
 
     #[test]
@@ -151,6 +204,19 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_read_and_checked() {
+        let (config, warnings) = parse("[limits]\nconections = 1\nconnections = 2\n").unwrap();
+        assert_eq!(config.limits().connections, 2);
+        assert_eq!(
+            warnings,
+            ["/etc/innkeeper.toml:2: unknown key `limits.conections` is ignored; did you mean `connections`?"]
+        );
+        let told = parse("\n[limits]\nconnections = 0\n").unwrap_err().to_string();
+        let expected = "/etc/innkeeper.toml:3: `connections` must be at least 1;";
+        assert!(told.starts_with(expected), "{told}");
+    }
+
+    #[test]
     fn unknown_keys_are_warned_about_with_a_suggestion() {
         let (_, warnings) = parse("lisen = \":0\"\n\n[zebra]\nx = 1\n").unwrap();
         assert_eq!(
@@ -158,7 +224,7 @@ mod tests {
             [
                 "/etc/innkeeper.toml:1: unknown key `lisen` is ignored; did you mean `listen`?",
                 "/etc/innkeeper.toml:3: unknown key `zebra` is ignored; the keys here are listen, unix, data, \
-                 token_file, allow_origin and log",
+                 token_file, allow_origin, allow_host, log and limits",
             ]
         );
     }

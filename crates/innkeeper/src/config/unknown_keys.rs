@@ -4,13 +4,14 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor, value::Error};
 use toml::de::DeTable;
 
-use super::ConfigFile;
+use super::{ConfigFile, LIMITS, LimitsSection};
 
 /// A key that nothing reads.
 #[derive(Debug)]
 pub(super) struct UnknownKey {
     /// Byte offset of the key in the file.
     pub(super) position: usize,
+    prefix: &'static str,
     name: String,
     known: &'static [&'static str],
 }
@@ -23,7 +24,7 @@ impl UnknownKey {
             .iter()
             .map(|known| (edit_distance(&self.name, known), *known))
             .min();
-        let name = &self.name;
+        let name = format!("{}{}", self.prefix, self.name);
         match nearest {
             // A third of the letters may be wrong; beyond that a guess is noise.
             Some((distance, known)) if distance <= known.len().max(3) / 3 => {
@@ -41,22 +42,44 @@ impl UnknownKey {
 pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
     let mut unknown = Vec::new();
     collect::<ConfigFile>(root, "", &mut unknown);
+    if let Some(limits) = section(root, LIMITS) {
+        collect::<LimitsSection>(limits, "limits.", &mut unknown);
+    }
     unknown.sort_by_key(|key| key.position);
     unknown
 }
 
-fn collect<'de, Section: Deserialize<'de>>(table: &DeTable<'_>, prefix: &str, unknown: &mut Vec<UnknownKey>) {
+/// Returns where a key of a section stands, or the start of the file if it is written in some other way.
+pub(super) fn position(root: &DeTable<'_>, section_name: &str, key: &str) -> usize {
+    section(root, section_name)
+        .and_then(|table| table.keys().find(|found| *found.get_ref() == key))
+        .map_or(0, |found| found.span().start)
+}
+
+fn section<'a, 'i>(root: &'a DeTable<'i>, name: &str) -> Option<&'a DeTable<'i>> {
+    root.get(name)?.get_ref().as_table()
+}
+
+fn collect<'de, Section: Deserialize<'de>>(table: &DeTable<'_>, prefix: &'static str, unknown: &mut Vec<UnknownKey>) {
     let known = field_names::<Section>();
     for key in table.keys() {
         let name: &str = key.get_ref();
         if !known.contains(&name) {
             unknown.push(UnknownKey {
                 position: key.span().start,
-                name: format!("{prefix}{name}"),
+                prefix,
+                name: name.to_owned(),
                 known,
             });
         }
     }
+}
+
+/// Returns every key that the file may have, sections included.
+#[cfg(test)]
+pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
+    let sections = [field_names::<ConfigFile>(), field_names::<LimitsSection>()];
+    sections.into_iter().flatten().copied()
 }
 
 /// Asks a struct's own deserializer for its field names, so that no second list can fall behind.

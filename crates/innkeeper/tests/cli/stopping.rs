@@ -40,3 +40,15 @@ fn watcher_hears_that_the_host_went_away() {
     host.stop().code(0);
     watcher.wait().code(69).says("the connection to the host ended");
 }
+
+#[test]
+fn second_signal_does_not_wait() {
+    let home = Home::new();
+    let host = home.host(&[]);
+    host.program.signal(Signal::TERM);
+    host.program.signal(Signal::TERM);
+    let ended = host.program.wait();
+    // An idle host may be done before the second signal arrives.
+    assert!(matches!(ended.status.code(), Some(0 | 143)), "{ended:?}");
+    assert!(ended.took < Duration::from_secs(2), "{ended:?}");
+}

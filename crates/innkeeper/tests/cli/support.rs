@@ -120,10 +120,6 @@ impl Program {
         self.lines.recv_timeout(PATIENCE).unwrap()
     }
 
-    pub(crate) fn is_running(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
-    }
-
     pub(crate) fn wait(mut self) -> Ended {
         let begun = Instant::now();
         let status = loop {

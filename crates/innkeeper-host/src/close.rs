@@ -1,0 +1,62 @@
+//! Why the host closes a connection, and the WebSocket code that says so.
+
+use innkeeper_core::CloseReason;
+
+/// One documented reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Close {
+    /// 1000: no common protocol version; the error response said which ones there are (NEG-06).
+    UnsupportedVersion,
+    /// 1001: the host is going down; come back by `reconnect`.
+    GoingAway,
+    /// 1007: a text frame that is not UTF-8.
+    NotUtf8,
+    /// 1009: a message beyond the limit.
+    TooLarge,
+    /// 1011: the host failed.
+    Failed,
+    /// 1013: the client did not read fast enough; come back by `reconnect`.
+    TooSlow,
+    /// 1008: pings went unanswered.
+    Silent,
+    /// The peer closed, or the socket broke: nothing to say to anybody.
+    Gone,
+}
+
+impl Close {
+    /// The WebSocket close code.
+    pub fn code(self) -> u16 {
+        match self {
+            Self::UnsupportedVersion | Self::Gone => 1000,
+            Self::GoingAway => 1001,
+            Self::NotUtf8 => 1007,
+            Self::Silent => 1008,
+            Self::TooLarge => 1009,
+            Self::Failed => 1011,
+            Self::TooSlow => 1013,
+        }
+    }
+
+    /// The reason in the close frame.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::UnsupportedVersion => "no common protocol version",
+            Self::GoingAway => "the host is shutting down; reconnect when it is back",
+            Self::NotUtf8 => "text frames must be UTF-8",
+            Self::TooLarge => "the message is larger than this host accepts",
+            Self::Failed => "the host failed; see its log",
+            Self::TooSlow => "the client reads too slowly; use reconnect",
+            Self::Silent => "pings went unanswered",
+            Self::Gone => "closed",
+        }
+    }
+}
+
+impl From<CloseReason> for Close {
+    fn from(reason: CloseReason) -> Self {
+        match reason {
+            CloseReason::UnsupportedVersion => Self::UnsupportedVersion,
+            CloseReason::ShuttingDown => Self::GoingAway,
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! One connection: a task that reads and a task that writes, so that neither waits for the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use innkeeper_core::frame::encode_error;
+use innkeeper_core::{ConnId, Input, Outgoing, Principal, RpcError, error::code};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::close::Close;
+use crate::host::{HostHandle, Message};
+use crate::limits::Limits;
+use crate::methods::{self, Route};
+use crate::outbox::{Next, Outbox};
+use crate::peer::PeerError;
+use crate::rpc::{self, Shape};
+use crate::transport::{Received, Sink, Source};
+
+/// Serves one connection until it ends.
+///
+/// The reader runs in the caller's task and the writer in its own: a client that does not read
+/// can still be heard, and one that floods us can still be told so.
+pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, principal: Principal) {
+    let Some((conn, outbox)) = host.attach(principal).await else {
+        return;
+    };
+    let writer = Writer {
+        sink,
+        outbox: Arc::clone(&outbox),
+        limits: host.limits(),
+    };
+    let writing = host.tasks().spawn(writer.run());
+    let mut reader = Reader {
+        source,
+        conn,
+        inbox: host.inbox(),
+        outbox: Arc::clone(&outbox),
+        budget: Budget::new(&host.limits()),
+        limits: host.limits(),
+    };
+    let close = reader.run().await;
+    outbox.close(close);
+    drop(reader);
+    let _ = host.inbox().send(Message::Core(Input::Disconnected { conn })).await;
+    let _ = host.inbox().send(Message::Detached { conn }).await;
+    let _ = writing.await;
+}
+
+struct Reader<S> {
+    source: S,
+    conn: ConnId,
+    inbox: mpsc::Sender<Message>,
+    outbox: Arc<Outbox>,
+    budget: Budget,
+    limits: Arc<Limits>,
+}
+
+impl<S: Source> Reader<S> {
+    async fn run(&mut self) -> Close {
+        // The writer pings; two intervals without a sign of life mean the peer is gone.
+        let patience = self.limits.ping_interval * 3;
+        loop {
+            let received = tokio::select! {
+                received = tokio::time::timeout(patience, self.source.next()) => received,
+                close = self.outbox.closed() => return close,
+            };
+            match received {
+                Ok(Received::Message(bytes)) => {
+                    self.budget.spend().await;
+                    if self.handle(&bytes).await.is_none() {
+                        return Close::GoingAway;
+                    }
+                }
+                Ok(Received::Alive) => {}
+                Ok(Received::Closed) => return Close::Gone,
+                Ok(Received::Violation(close)) => return close,
+                Err(_) => return Close::Silent,
+            }
+        }
+    }
+
+    /// Routes one message; `None` when the host is gone.
+    async fn handle(&mut self, bytes: &Bytes) -> Option<()> {
+        let Ok(text) = std::str::from_utf8(bytes) else {
+            self.answer(
+                None,
+                &RpcError::new(code::PARSE_ERROR, "not JSON: the message is not UTF-8"),
+            );
+            return Some(());
+        };
+        let shape = Shape {
+            depth: self.limits.json_depth,
+            members: self.limits.json_members,
+        };
+        match rpc::parse(text, shape) {
+            Ok(rpc::Message::Request { id, method, params }) => match self.request(&method, params) {
+                Ok(command) => {
+                    self.send(Input::Request {
+                        conn: self.conn,
+                        id,
+                        command,
+                    })
+                    .await
+                }
+                Err(error) => {
+                    self.answer(Some(&id), &error);
+                    Some(())
+                }
+            },
+            Ok(rpc::Message::Notification { method, params }) => match self.notification(&method, params) {
+                Some(input) => self.send(input).await,
+                None => Some(()),
+            },
+            Ok(rpc::Message::Response { id, outcome }) => {
+                let outcome = match outcome {
+                    Ok(result) => serde_json::from_str(result.get()).map_err(|_| PeerError::Disconnected),
+                    Err(error) => Err(refusal(error)),
+                };
+                self.inbox
+                    .send(Message::Answered {
+                        conn: self.conn,
+                        id,
+                        outcome,
+                    })
+                    .await
+                    .ok()
+            }
+            Err(rejected) => {
+                self.answer(rejected.id.as_ref(), &rejected.error);
+                Some(())
+            }
+        }
+    }
+
+    fn request(&self, name: &str, params: Option<&RawValue>) -> Result<innkeeper_core::Command, RpcError> {
+        let method = methods::find(name).ok_or_else(|| RpcError::method_not_found(name))?;
+        let parse = match method.route {
+            Route::Core(parse) => parse,
+            Route::Dispatch | Route::Unsubscribe => {
+                return Err(RpcError::invalid_request(format!(
+                    "{name} is a notification; send it without an id"
+                )));
+            }
+            Route::Unsupported => return Err(RpcError::method_not_found(name)),
+        };
+        let params = params.unwrap_or(RawValue::NULL);
+        // `ping` needs nothing and is answered whatever it carries (TRN-08).
+        if name != "ping" {
+            methods::check_channel(method, params)?;
+        }
+        parse(params)
+    }
+
+    /// Notifications are never answered, so what is wrong with one only shows in the log.
+    fn notification(&self, name: &str, params: Option<&RawValue>) -> Option<Input> {
+        let method = methods::find(name)?;
+        let params = params.unwrap_or(RawValue::NULL);
+        let parsed = match method.route {
+            Route::Dispatch => methods::dispatch(params).map(|dispatch| Input::Dispatch {
+                conn: self.conn,
+                dispatch: Box::new(dispatch),
+            }),
+            Route::Unsubscribe => methods::unsubscribe(params).map(|channel| Input::Unsubscribe {
+                conn: self.conn,
+                channel,
+            }),
+            Route::Core(_) | Route::Unsupported => return None,
+        };
+        parsed
+            .inspect_err(
+                |error| tracing::debug!(conn = %self.conn, method = method.name, problem = error.message, "ignored"),
+            )
+            .ok()
+    }
+
+    async fn send(&self, input: Input) -> Option<()> {
+        self.inbox.send(Message::Core(input)).await.ok()
+    }
+
+    fn answer(&self, id: Option<&innkeeper_core::RequestId>, error: &RpcError) {
+        self.outbox.push(Outgoing::Text(encode_error(id, error)));
+    }
+}
+
+fn refusal(error: &RawValue) -> PeerError {
+    let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
+    PeerError::Refused {
+        code: error.get("code").and_then(Value::as_i64).unwrap_or_default(),
+        message: error
+            .get("message")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .chars()
+            .take(1024)
+            .collect(),
+    }
+}
+
+/// A token bucket: beyond the sustained rate the host simply stops reading, and the peer's own
+/// socket pushes back.
+struct Budget {
+    per_second: f64,
+    most: f64,
+    left: f64,
+    counted: Instant,
+}
+
+impl Budget {
+    fn new(limits: &Limits) -> Self {
+        let most = f64::from(limits.message_burst.max(1));
+        Self {
+            per_second: f64::from(limits.messages_per_second.max(1)),
+            most,
+            left: most,
+            counted: Instant::now(),
+        }
+    }
+
+    async fn spend(&mut self) {
+        self.left -= 1.0;
+        if self.left > 0.0 {
+            return;
+        }
+        let now = Instant::now();
+        self.left = (self.left + (now - self.counted).as_secs_f64() * self.per_second).min(self.most);
+        self.counted = now;
+        if self.left < 0.0 {
+            tokio::time::sleep(Duration::from_secs_f64(-self.left / self.per_second)).await;
+        }
+    }
+}
+
+struct Writer<S> {
+    sink: S,
+    outbox: Arc<Outbox>,
+    limits: Arc<Limits>,
+}
+
+impl<S: Sink> Writer<S> {
+    async fn run(mut self) {
+        let mut last_write = Instant::now();
+        loop {
+            let next = tokio::time::timeout(self.limits.ping_interval, self.outbox.next(last_write.elapsed())).await;
+            let result = match next {
+                Ok(Next::Write(messages)) => self.write(messages).await,
+                Ok(Next::Close(close)) => {
+                    let _ = tokio::time::timeout(CLOSE_TIME, self.sink.close(close)).await;
+                    return;
+                }
+                Err(_) => match tokio::time::timeout(self.limits.write_time, self.sink.ping()).await {
+                    Ok(Ok(())) => Ok(()),
+                    Ok(Err(_)) | Err(_) => Err(Close::Gone),
+                },
+            };
+            if let Err(close) = result {
+                self.outbox.close(close);
+                return;
+            }
+            last_write = Instant::now();
+        }
+    }
+
+    /// Writes a batch. A peer that takes nothing for too long, or that has fallen behind beyond
+    /// its bound meanwhile, is given up.
+    async fn write(&mut self, messages: Vec<Bytes>) -> Result<(), Close> {
+        match tokio::time::timeout(self.limits.write_time, self.sink.write(messages)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Close::Gone),
+            Err(_) => {
+                let _ = tokio::time::timeout(CLOSE_TIME, self.sink.close(Close::TooSlow)).await;
+                Err(Close::TooSlow)
+            }
+        }
+    }
+}
+
+/// Time for a last word.
+const CLOSE_TIME: Duration = Duration::from_secs(1);

@@ -1,0 +1,86 @@
+//! Every bound of the host in one place. All of them can be configured; none can be switched off.
+
+use std::time::Duration;
+
+use innkeeper_core::CoreConfig;
+
+/// Bounds on what clients, agents and connections may cost.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Longest inbound message, in bytes; beyond it the connection is closed with 1009.
+    pub message_bytes: usize,
+    /// Deepest nesting of inbound JSON; beyond it the answer is `-32600`.
+    pub json_depth: usize,
+    /// Most members of one inbound JSON object or array; beyond it the answer is `-32600`.
+    pub json_members: usize,
+    /// Longest HTTP request head, in bytes; beyond it the answer is 431.
+    pub http_head_bytes: usize,
+    /// Most HTTP headers; beyond it the answer is 431.
+    pub http_headers: usize,
+    /// Time for the HTTP request head and the upgrade; beyond it the socket is closed.
+    pub handshake_time: Duration,
+    /// Connections in all; beyond it the answer is 503.
+    pub connections: usize,
+    /// Connections that have not shown a credential yet; beyond it the answer is 503.
+    pub unauthenticated_connections: usize,
+    /// Connections of one principal; beyond it the answer is 503.
+    pub connections_per_principal: usize,
+    /// Wrong tokens per minute and peer address; beyond it the answer is 429.
+    pub failed_tokens_per_minute: u32,
+    /// Sustained messages per second of one connection; beyond it the host stops reading.
+    pub messages_per_second: u32,
+    /// Messages a connection may send at once before the sustained rate applies.
+    pub message_burst: u32,
+    /// Bytes queued for one connection; beyond it the connection is closed with 1013.
+    pub outbox_bytes: usize,
+    /// Queued messages or bytes from which on adjacent streamed output is merged.
+    pub outbox_merge_messages: usize,
+    /// See [`Self::outbox_merge_messages`].
+    pub outbox_merge_bytes: usize,
+    /// Time in which a connection must accept at least one byte; beyond it 1013.
+    pub write_time: Duration,
+    /// Time between pings; two unanswered ones end the connection.
+    pub ping_interval: Duration,
+    /// Time for a client to answer a reverse request.
+    pub reverse_request_time: Duration,
+    /// Reverse requests in flight to one client.
+    pub reverse_requests: usize,
+    /// Time an agent has to bring up a session.
+    pub open_session_time: Duration,
+    /// Time an agent has to return after its turn was cancelled.
+    pub cancel_time: Duration,
+    /// Bytes queued for even the fastest subscriber from which on an agent is held back.
+    pub agent_hold_bytes: usize,
+    /// What the core bounds.
+    pub core: CoreConfig,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 16 << 20,
+            json_depth: 64,
+            json_members: 100_000,
+            http_head_bytes: 16 << 10,
+            http_headers: 64,
+            handshake_time: Duration::from_secs(5),
+            connections: 1024,
+            unauthenticated_connections: 64,
+            connections_per_principal: 256,
+            failed_tokens_per_minute: 10,
+            messages_per_second: 2000,
+            message_burst: 5000,
+            outbox_bytes: 8 << 20,
+            outbox_merge_messages: 256,
+            outbox_merge_bytes: 1 << 20,
+            write_time: Duration::from_secs(10),
+            ping_interval: Duration::from_secs(20),
+            reverse_request_time: Duration::from_secs(30),
+            reverse_requests: 32,
+            open_session_time: Duration::from_secs(30),
+            cancel_time: Duration::from_secs(2),
+            agent_hold_bytes: 512 << 10,
+            core: CoreConfig::default(),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the tour agent says.
+
+use super::command::COMMANDS;
+use crate::agent::TurnInput;
+
+/// A friendly, useful answer to plain words.
+pub(super) fn answer(turn: &TurnInput) -> String {
+    let words = turn.text.to_lowercase();
+    let about = |topics: &[&str]| topics.iter().any(|topic| words.contains(topic));
+    if about(&["session", "where am i"]) {
+        return format!(
+            "You are in the session **{}** (`{}`), and this chat has completed {} before this one.\n\n\
+             Everything you see here is shared: open the same session from another client and it shows the same words \
+             at the same time. Close this client, come back, and it catches up with what it missed.\n",
+            turn.session_title,
+            turn.session,
+            turns(turn.turns_before),
+        );
+    }
+    if about(&["reconnect", "disconnect", "offline"]) {
+        return "Try it: send `/stream 2000 10`, cut your connection in the middle, and come back. Your client asks for what it \
+                missed since the last number it saw, and the host replays exactly that, or sends a fresh picture if it was \
+                away for too long.\n"
+            .to_owned();
+    }
+    let greeting = if turn.turns_before == 0 {
+        "Welcome to the inn."
+    } else {
+        "Still here."
+    };
+    format!(
+        "{greeting} I am the tour guide: I need no key and no network, and I always give the same answers.\n\n\
+         This host keeps agent sessions in step between any number of clients. You wrote {} words, and every client that \
+         watches this chat has just seen them.\n\n\
+         Things to try next:\n\
+         - `/stream 200 20` to watch an answer arrive piece by piece\n\
+         - `/slow 5`, and cancel it half-way\n\
+         - `/error resumable`, then resume the turn\n\
+         - ask me about *this session* or about *reconnecting*\n\
+         - `/help` for everything I can do\n",
+        turn.text.split_whitespace().count(),
+    )
+}
+
+/// The list of commands.
+pub(super) fn help() -> String {
+    let mut text = String::from("I perform on command, so that clients have something to show:\n\n");
+    for (form, what) in COMMANDS {
+        text.push_str(&format!("- `{form}`: {what}\n"));
+    }
+    text
+}
+
+/// One delta of exactly so many bytes, the same every time.
+pub(super) fn delta(index: u64, bytes: usize) -> String {
+    let mut text = format!("{index} ");
+    while text.len() < bytes {
+        text.push_str("lorem ipsum dolor sit amet ");
+    }
+    text.truncate(bytes);
+    text
+}
+
+/// One delta of exactly so many bytes that starts with the time.
+pub(super) fn stamped_delta(bytes: usize) -> String {
+    let mut text = format!("{:016x}", jiff::Timestamp::now().as_nanosecond());
+    while text.len() < bytes {
+        text.push('.');
+    }
+    text.truncate(bytes);
+    text
+}
+
+fn turns(count: usize) -> String {
+    match count {
+        0 => "no turns".to_owned(),
+        1 => "one turn".to_owned(),
+        more => format!("{more} turns"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deltas_have_exactly_the_asked_size() {
+        for bytes in [0, 1, 2, 16, 40, 1000] {
+            assert_eq!(delta(123_456, bytes).len(), bytes);
+            assert_eq!(stamped_delta(bytes).len(), bytes);
+        }
+    }
+}

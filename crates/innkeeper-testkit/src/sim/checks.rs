@@ -1,0 +1,117 @@
+//! What must hold when everybody has read everything.
+
+use std::collections::BTreeMap;
+
+use ahp_types::commands::ListSessionsResult;
+use innkeeper_core::snapshot::State;
+use innkeeper_core::{Command, ConnId, Input, RequestId, uri};
+use serde_json::Value;
+
+use super::connection::decode;
+use super::operations::SESSIONS;
+use super::{PROBE_0_9, PROBE_1_0, Sim, Violation, catalogue};
+
+/// The longest time summary changes are held back in a run.
+pub(super) const DEBOUNCE_MS: u64 = 100;
+
+impl Sim {
+    /// Lets everybody read everything, then compares every mirror with the host.
+    pub(super) fn quiet(&mut self) -> Result<(), Violation> {
+        self.note(|| "quiet".to_owned());
+        self.read_everything()?;
+        // Announcements of summaries are still due; each may make others due.
+        while let Some(deadline) = self.core.next_deadline()
+            && deadline <= self.now.mono_ms + DEBOUNCE_MS
+        {
+            self.advance(deadline.saturating_sub(self.now.mono_ms))?;
+            self.read_everything()?;
+        }
+        let everybody: Vec<ConnId> = self.conns.keys().copied().collect();
+        for conn in everybody {
+            self.expect(conn);
+            self.read(conn, usize::MAX)?;
+        }
+        let lists = [self.list(PROBE_1_0)?, self.list(PROBE_0_9)?];
+        for connection in self.conns.values() {
+            connection.check_settled()?;
+            let on_root = connection.mirror.channels.contains_key(uri::ROOT);
+            let truth = &lists[usize::from(connection.is_0_9)];
+            if on_root && connection.mirror.catalogue.as_ref() != Some(truth) {
+                return Err(Violation::new(format!(
+                    "the session list of {} differs\n  host: {truth:?}\n  mine: {:?}",
+                    connection.id, connection.mirror.catalogue
+                )));
+            }
+        }
+        self.check_members()
+    }
+
+    /// Only who is here, or may still come back, is a member of a session (ACT-10).
+    pub(super) fn check_members(&self) -> Result<(), Violation> {
+        for session in SESSIONS {
+            let Some(State::Session(state)) = self.core.snapshot(session).map(|snapshot| snapshot.state) else {
+                continue;
+            };
+            for member in &state.active_clients {
+                let known = self
+                    .clients
+                    .iter()
+                    .position(|client| client.id == member.client_id)
+                    .ok_or_else(|| Violation::new(format!("{session} has the unknown member {member:?}")))?;
+                let is_here = self
+                    .conns
+                    .values()
+                    .any(|connection| connection.client == known && connection.admitted);
+                let may_return = self.clients[known]
+                    .left_at
+                    .is_some_and(|left| self.now.mono_ms < left + self.grace_ms);
+                if !is_here && !may_return {
+                    return Err(Violation::new(format!(
+                        "{} left {session} for good and is still a member",
+                        member.client_id
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything every connection believes, to compare two runs by.
+    pub(super) fn fingerprint(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for connection in self.conns.values() {
+            for (uri, mirrored) in &connection.mirror.channels {
+                lines.push(format!("{} {uri} {}", connection.id, mirrored.comparable()));
+            }
+            for (client_seq, dispatched) in &connection.dispatched {
+                lines.push(format!("{} {client_seq} {dispatched:?}", connection.id));
+            }
+            lines.push(format!("{} {}", connection.id, connection.mirror.last_seen));
+        }
+        lines
+    }
+
+    fn read_everything(&mut self) -> Result<(), Violation> {
+        // What a client reads may make it ask again: a list, or another handshake, once each.
+        for _ in 0..3 {
+            let everybody: Vec<ConnId> = self.conns.keys().copied().collect();
+            for conn in everybody {
+                self.read(conn, usize::MAX)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, probe: ConnId) -> Result<BTreeMap<String, Value>, Violation> {
+        self.handle(Input::Request {
+            conn: probe,
+            id: RequestId::number(0),
+            command: Command::ListSessions(Default::default()),
+        })?;
+        let answer = self.probe_answer.take().unwrap_or_default();
+        let answer: Value = serde_json::from_slice(&answer)
+            .map_err(|error| Violation::new(format!("listSessions answers no JSON: {error}")))?;
+        let list: ListSessionsResult = decode(&answer["result"])?;
+        Ok(catalogue::from_list(&list))
+    }
+}

@@ -1,0 +1,409 @@
+//! One transport of a simulated client: it decodes everything with the published types, keeps a
+//! mirror, and complains about whatever no correct host would send.
+
+use std::collections::BTreeMap;
+
+use ahp::reducers::ReduceOutcome;
+use ahp_types::actions::{ActionEnvelope, StateAction};
+use ahp_types::state::Snapshot;
+use bytes::Bytes;
+use innkeeper_core::ConnId;
+use serde_json::Value;
+
+use super::Violation;
+use super::mirror::{Mirror, Mirrored, comparable};
+use super::queue::{Marker, Queue, Read};
+
+/// A request that was sent and not answered.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// `ping`.
+    Ping,
+    /// `initialize`.
+    Initialize,
+    /// `reconnect`.
+    Reconnect {
+        /// The number it named.
+        last_seen: u64,
+        /// The channels it wants back.
+        channels: Vec<String>,
+    },
+    /// `subscribe`.
+    Subscribe {
+        /// To what.
+        channel: String,
+        /// Whether the host has such a channel.
+        exists: bool,
+    },
+    /// `createSession` or `disposeSession`.
+    Lifecycle,
+    /// `listSessions`.
+    List,
+}
+
+/// What must come of a dispatched action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// A refusal and nothing else.
+    Rejection,
+    /// Nothing at all (DSP-05).
+    Silence,
+    /// Exactly one echo or refusal.
+    Outcome,
+    /// At most one: an unchanged announcement may be met with silence (DSP-15).
+    OutcomeOrSilence,
+    /// A refusal or silence: who does not subscribe sees no echo (DSP-11).
+    RejectionOrSilence,
+}
+
+/// A dispatched action and what came of it.
+#[derive(Debug, Clone)]
+pub struct Dispatched {
+    /// What must come.
+    pub expected: Expected,
+    /// Echoes read.
+    pub echoes: u32,
+    /// Refusals read.
+    pub rejections: u32,
+}
+
+/// What a client does next because of what it read.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FollowUp {
+    /// Fetches the session list.
+    List,
+    /// Starts over on the same transport, because the host has forgotten it (NEG-22).
+    Initialize,
+}
+
+/// One transport.
+#[derive(Debug)]
+pub struct Connection {
+    /// The host's name for it.
+    pub id: ConnId,
+    /// Whose it is.
+    pub client: usize,
+    /// Whether the host has admitted it.
+    pub admitted: bool,
+    /// Whether the handshake's answer was read.
+    pub ready: bool,
+    /// Whether the client merges what it may.
+    pub coalesce: bool,
+    /// Whether it speaks 0.9.
+    pub is_0_9: bool,
+    /// What the host sent.
+    pub queue: Queue,
+    /// What it believes.
+    pub mirror: Mirror,
+    /// The channels it subscribes to as far as the host is concerned.
+    pub host_subscriptions: std::collections::BTreeSet<String>,
+    /// Unanswered requests.
+    pub asked: BTreeMap<u64, Asked>,
+    /// Actions by `clientSeq`.
+    pub dispatched: BTreeMap<i64, Dispatched>,
+    client_id: String,
+}
+
+impl Connection {
+    /// A transport on which nothing was said yet.
+    pub fn new(id: ConnId, client: usize, client_id: &str, mirror: Mirror) -> Self {
+        Self {
+            id,
+            client,
+            admitted: false,
+            ready: false,
+            coalesce: false,
+            is_0_9: false,
+            queue: Queue::default(),
+            mirror,
+            host_subscriptions: Default::default(),
+            asked: BTreeMap::new(),
+            dispatched: BTreeMap::new(),
+            client_id: client_id.to_owned(),
+        }
+    }
+
+    /// Reads up to `frames` messages.
+    pub fn read(&mut self, frames: usize) -> Result<Vec<FollowUp>, Violation> {
+        let mut follow_ups = Vec::new();
+        for read in self.queue.read(frames, self.coalesce) {
+            let outcome = match read {
+                Read::Message(bytes) => self.message(&bytes),
+                Read::Marker(marker) => self.marker(marker).map(|()| None),
+            };
+            match outcome {
+                Ok(follow_up) => follow_ups.extend(follow_up),
+                Err(violation) => return Err(violation.on(&self.client_id, self.id)),
+            }
+        }
+        Ok(follow_ups)
+    }
+
+    /// Gives up the transport and keeps what a client would know after losing it.
+    pub fn into_mirror(self) -> Mirror {
+        let mut mirror = self.mirror;
+        for marker in self.queue.into_markers() {
+            if let Marker::Unsubscribed(channel) = marker {
+                mirror.channels.remove(&channel);
+            }
+        }
+        mirror.catalogue = None;
+        mirror
+    }
+
+    /// Checks that every request was answered and every dispatch has its outcome.
+    pub fn check_settled(&self) -> Result<(), Violation> {
+        if let Some((id, asked)) = self.asked.first_key_value() {
+            return Err(Violation::new(format!("request {id} {asked:?} was never answered")).on(&self.client_id, self.id));
+        }
+        for (client_seq, dispatched) in &self.dispatched {
+            let fits = match (dispatched.expected, dispatched.echoes, dispatched.rejections) {
+                (Expected::Rejection, 0, 1) | (Expected::Silence, 0, 0) => true,
+                (Expected::Outcome, 1, 0) | (Expected::Outcome, 0, 1) => true,
+                (Expected::OutcomeOrSilence, echoes, rejections) => echoes + rejections <= 1,
+                (Expected::RejectionOrSilence, 0, rejections) => rejections <= 1,
+                _ => false,
+            };
+            if !fits {
+                let problem = format!("the dispatch {client_seq} did not have its one outcome: {dispatched:?}");
+                return Err(Violation::new(problem).on(&self.client_id, self.id));
+            }
+        }
+        Ok(())
+    }
+
+    fn marker(&mut self, marker: Marker) -> Result<(), Violation> {
+        match marker {
+            Marker::Unsubscribed(channel) => {
+                self.mirror.channels.remove(&channel);
+                if channel == innkeeper_core::uri::ROOT {
+                    self.mirror.catalogue = None;
+                }
+            }
+            Marker::Gone(channels) => {
+                for channel in channels {
+                    self.mirror.channels.remove(&channel);
+                }
+            }
+            Marker::Resumable { present, absent } => {
+                let has = |uri: &String| self.mirror.channels.contains_key(uri);
+                if let Some(lost) = present.iter().find(|uri| !has(uri)) {
+                    return Err(Violation::new(format!("reconnect did not resume {lost} (REC-08)")));
+                }
+                if let Some(ghost) = absent.iter().find(|uri| has(uri)) {
+                    return Err(Violation::new(format!("reconnect did not report {ghost} as missing (REC-02)")));
+                }
+            }
+            Marker::Expect(snapshots) => {
+                for snapshot in snapshots {
+                    let Some(mirrored) = self.mirror.channels.get(&*snapshot.resource) else {
+                        let problem = format!("the subscription to {} was never answered", snapshot.resource);
+                        return Err(Violation::new(problem));
+                    };
+                    let (host, mine) = (comparable(&snapshot), mirrored.comparable());
+                    if host != mine {
+                        return Err(Violation::new(format!(
+                            "{} differs from the host's state\n  host: {host}\n  mine: {mine}",
+                            snapshot.resource
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, bytes: &Bytes) -> Result<Option<FollowUp>, Violation> {
+        let message: Value = serde_json::from_slice(bytes)
+            .map_err(|error| Violation::new(format!("not JSON: {error}: {}", String::from_utf8_lossy(bytes))))?;
+        match (message.get("method").and_then(Value::as_str), message.get("id")) {
+            (Some("action"), None) => {
+                let envelope: ActionEnvelope = decode(&message["params"])?;
+                self.action(envelope, Arrived::Live)?;
+                Ok(None)
+            }
+            (Some(method), None) => {
+                super::catalogue::notification(&mut self.mirror, method, &message["params"])?;
+                Ok(None)
+            }
+            (None, Some(_)) => self.response(&message),
+            _ => Err(Violation::new(format!("neither a response nor a notification: {message}"))),
+        }
+    }
+
+    fn response(&mut self, message: &Value) -> Result<Option<FollowUp>, Violation> {
+        let asked = message["id"].as_u64().and_then(|id| self.asked.remove(&id));
+        let Some(asked) = asked else {
+            return Err(Violation::new(format!("an answer to nothing: {message}")));
+        };
+        if let Some(error) = message.get("error") {
+            let code = error["code"].as_i64();
+            return match asked {
+                // The host has forgotten the client: the published client starts over.
+                Asked::Reconnect { .. } if code == Some(-32008) => Ok(Some(FollowUp::Initialize)),
+                Asked::Subscribe { exists: false, .. } | Asked::Lifecycle | Asked::Initialize => Ok(None),
+                Asked::Ping | Asked::List | Asked::Reconnect { .. } | Asked::Subscribe { .. } => {
+                    Err(Violation::new(format!("an unexpected error: {message}")))
+                }
+            };
+        }
+        let result = &message["result"];
+        match asked {
+            Asked::Ping | Asked::Lifecycle => match result {
+                Value::Null => Ok(None),
+                other => Err(Violation::new(format!("the result is null, not {other}"))),
+            },
+            Asked::Initialize => {
+                let result: ahp_types::commands::InitializeResult = decode(result)?;
+                self.mirror = Mirror::default();
+                self.advance(u64::try_from(result.server_seq).unwrap_or_default())?;
+                self.is_0_9 = result.protocol_version.starts_with("0.");
+                for snapshot in result.snapshots {
+                    self.snapshot(snapshot)?;
+                }
+                self.ready = true;
+                Ok(self.wants_list())
+            }
+            Asked::Reconnect { last_seen, channels } => {
+                self.reconnected(decode(result)?, last_seen, &channels)?;
+                self.ready = true;
+                Ok(self.wants_list())
+            }
+            Asked::Subscribe { channel, .. } => {
+                let result: ahp_types::commands::SubscribeResult = decode(result)?;
+                match result.snapshot {
+                    Some(snapshot) if snapshot.resource == channel => self.snapshot(snapshot)?,
+                    other => return Err(Violation::new(format!("{channel} was answered with {other:?}"))),
+                }
+                Ok((channel == innkeeper_core::uri::ROOT).then_some(FollowUp::List))
+            }
+            Asked::List => {
+                let result: ahp_types::commands::ListSessionsResult = decode(result)?;
+                if self.mirror.channels.contains_key(innkeeper_core::uri::ROOT) {
+                    self.mirror.catalogue = Some(super::catalogue::from_list(&result));
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn reconnected(
+        &mut self,
+        result: ahp_types::commands::ReconnectResult,
+        last_seen: u64,
+        channels: &[String],
+    ) -> Result<(), Violation> {
+        match result {
+            ahp_types::commands::ReconnectResult::Replay(replay) => {
+                for envelope in replay.actions {
+                    if envelope.server_seq <= last_seen || !channels.contains(&envelope.channel) {
+                        return Err(Violation::new(format!("replayed without being missed: {envelope:?}")));
+                    }
+                    self.action(envelope, Arrived::Replayed)?;
+                }
+                for missing in replay.missing {
+                    self.mirror.channels.remove(&missing);
+                }
+            }
+            ahp_types::commands::ReconnectResult::Snapshot(resync) => {
+                self.mirror.channels.clear();
+                for snapshot in resync.snapshots {
+                    self.snapshot(snapshot)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), Violation> {
+        let from_seq = u64::try_from(snapshot.from_seq).unwrap_or_default();
+        if from_seq < self.mirror.last_seen {
+            return Err(Violation::new(format!(
+                "the snapshot of {} is of {from_seq}, and {} was read before (SUB-02)",
+                snapshot.resource, self.mirror.last_seen
+            )));
+        }
+        self.mirror.last_seen = from_seq;
+        let mirrored = Mirrored::from_snapshot(snapshot.state)?;
+        self.mirror.channels.insert(snapshot.resource, mirrored);
+        Ok(())
+    }
+
+    fn action(&mut self, envelope: ActionEnvelope, arrived: Arrived) -> Result<(), Violation> {
+        if envelope.server_seq <= self.mirror.last_seen {
+            return Err(Violation::new(format!(
+                "serverSeq {} after {}: {envelope:?}",
+                envelope.server_seq, self.mirror.last_seen
+            )));
+        }
+        self.mirror.last_seen = envelope.server_seq;
+        let own = envelope
+            .origin
+            .as_ref()
+            .filter(|origin| origin.client_id == self.client_id)
+            .map(|origin| origin.client_seq);
+        if let Some(reason) = &envelope.rejection_reason {
+            let dispatched = own.and_then(|client_seq| self.dispatched.get_mut(&client_seq));
+            return match (dispatched, arrived, reason.is_empty()) {
+                (Some(dispatched), Arrived::Live, false) => {
+                    dispatched.rejections += 1;
+                    Ok(())
+                }
+                _ => Err(Violation::new(format!("a refusal that is not ours to read: {envelope:?}"))),
+            };
+        }
+        if let Some(dispatched) = own.and_then(|client_seq| self.dispatched.get_mut(&client_seq)) {
+            dispatched.echoes += 1;
+        }
+        let Some(mirrored) = self.mirror.channels.get_mut(&envelope.channel) else {
+            return Err(Violation::new(format!(
+                "an action on a channel that is not subscribed to: {envelope:?}"
+            )));
+        };
+        if matches!(envelope.action, StateAction::ChatTurnStarted(_)) && mirrored.active_turn().is_some() {
+            return Err(Violation::new(format!("a second turn starts (TURN-01): {envelope:?}")));
+        }
+        match (mirrored.apply(&envelope.action), own) {
+            (ReduceOutcome::Applied, _) => Ok(()),
+            // An echo of our own may change nothing (DSP-15), or rename a chat (DSP-07).
+            (ReduceOutcome::NoOp | ReduceOutcome::OutOfScope, Some(_)) => Ok(()),
+            (outcome, _) => Err(Violation::new(format!(
+                "an action that cannot be applied ({outcome:?}): {envelope:?}"
+            ))),
+        }
+    }
+
+    fn advance(&mut self, seq: u64) -> Result<(), Violation> {
+        if seq == 0 || seq < self.mirror.last_seen {
+            return Err(Violation::new(format!("initialize names serverSeq {seq}")));
+        }
+        self.mirror.last_seen = seq;
+        Ok(())
+    }
+
+    fn wants_list(&self) -> Option<FollowUp> {
+        let on_root = self.mirror.channels.contains_key(innkeeper_core::uri::ROOT);
+        on_root.then_some(FollowUp::List)
+    }
+}
+
+/// How an action came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrived {
+    Live,
+    Replayed,
+}
+
+/// Decodes with a published type and insists that nothing in it was unknown to that type (trap 9).
+pub fn decode<T>(value: &Value) -> Result<T, Violation>
+where
+    T: serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    let decoded: T = serde_json::from_value(value.clone())
+        .map_err(|error| Violation::new(format!("does not decode: {error}: {value}")))?;
+    // A refusal repeats what its author sent, which may be anything.
+    if value.get("rejectionReason").is_none() && format!("{decoded:?}").contains("Unknown(") {
+        return Err(Violation::new(format!("decodes to something unknown: {value}")));
+    }
+    Ok(decoded)
+}

@@ -1,0 +1,209 @@
+//! The actions that simulated clients dispatch: sound ones, hopeless ones, and some in between.
+
+use ahp_types::state::SessionActiveClient;
+use innkeeper_core::decode::decode_action;
+use innkeeper_core::snapshot::State;
+use innkeeper_core::{ConnId, Dispatch, Input, uri};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::connection::{Dispatched, Expected};
+use super::operations::SESSIONS;
+use super::{Choices, Sim, Violation};
+
+/// An action and whether the host must refuse it in any state.
+struct Draft {
+    channel: String,
+    action: Value,
+    hopeless: bool,
+}
+
+impl Draft {
+    fn fair(channel: impl Into<String>, action: Value) -> Self {
+        Self {
+            channel: channel.into(),
+            action,
+            hopeless: false,
+        }
+    }
+
+    fn hopeless(channel: impl Into<String>, action: Value) -> Self {
+        Self {
+            channel: channel.into(),
+            action,
+            hopeless: true,
+        }
+    }
+}
+
+impl Sim {
+    /// Dispatches something; about one in five is hopeless.
+    pub(super) fn dispatch(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let session = SESSIONS[choices.below(SESSIONS.len() + 2) % SESSIONS.len()];
+        let draft = match choices.below(20) {
+            0..=3 => hopeless(session, choices),
+            4 => Draft::fair("ahp-session:/never-created", json!({ "type": "session/isReadChanged", "isRead": true })),
+            5..=9 => self.for_session(conn, session, choices),
+            _ => self.for_chat(&uri::default_chat(session), choices),
+        };
+        self.send_dispatch(conn, draft)
+    }
+
+    fn send_dispatch(&mut self, conn: ConnId, draft: Draft) -> Result<(), Violation> {
+        let exists = self.core.snapshot(&draft.channel).is_some();
+        let repeats = self.repeats_announcement(&draft);
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return Ok(());
+        };
+        let subscribed = connection.host_subscriptions.contains(&draft.channel);
+        let expected = match (exists, draft.hopeless, subscribed) {
+            (false, _, _) => Expected::Silence,
+            (true, true, _) => Expected::Rejection,
+            (true, false, false) => Expected::RejectionOrSilence,
+            (true, false, true) if repeats => Expected::OutcomeOrSilence,
+            (true, false, true) => Expected::Outcome,
+        };
+        let client = &mut self.clients[connection.client];
+        let client_seq = client.next_client_seq;
+        client.next_client_seq += 1;
+        connection.dispatched.insert(
+            client_seq,
+            Dispatched {
+                expected,
+                echoes: 0,
+                rejections: 0,
+            },
+        );
+        self.note(|| format!("{conn} dispatches {client_seq} to {}: {}", draft.channel, draft.action));
+        let raw = RawValue::from_string(draft.action.to_string())
+            .map_err(|error| Violation::new(format!("the simulator wrote bad JSON: {error}")))?;
+        let action = decode_action(&raw);
+        let dispatch = Box::new(Dispatch {
+            channel: draft.channel,
+            client_seq,
+            raw,
+            action,
+        });
+        self.handle(Input::Dispatch { conn, dispatch })
+    }
+
+    /// Whether this announces a client exactly as the session already knows it.
+    fn repeats_announcement(&self, draft: &Draft) -> bool {
+        let announced = &draft.action["activeClient"];
+        match self.core.snapshot(&draft.channel).map(|snapshot| snapshot.state) {
+            Some(State::Session(state)) => state
+                .active_clients
+                .iter()
+                .any(|known| serde_json::to_value(known).is_ok_and(|known| known == *announced)),
+            _ => false,
+        }
+    }
+
+    /// A client's announcement of itself, in one of few versions so that some repeat.
+    pub(super) fn announcement(&self, conn: ConnId, version: usize) -> SessionActiveClient {
+        let client = self.conns.get(&conn).map_or(0, |connection| connection.client);
+        SessionActiveClient {
+            client_id: self.clients[client].id.clone(),
+            display_name: (version > 0).then(|| format!("version {version}")),
+            tools: Vec::new(),
+            customizations: None,
+        }
+    }
+
+    fn for_session(&self, conn: ConnId, session: &str, choices: &mut Choices<'_>) -> Draft {
+        let flag = choices.below(2) == 0;
+        let action = match choices.below(6) {
+            0 => json!({ "type": "session/titleChanged", "title": format!("named {}", choices.below(3)) }),
+            1 => json!({ "type": "session/isReadChanged", "isRead": flag }),
+            2 => json!({ "type": "session/isArchivedChanged", "isArchived": flag }),
+            3 | 4 => {
+                let active_client = self.announcement(conn, choices.below(2));
+                json!({ "type": "session/activeClientSet", "activeClient": active_client })
+            }
+            _ => {
+                let client_id = self.announcement(conn, 0).client_id;
+                json!({ "type": "session/activeClientRemoved", "clientId": client_id })
+            }
+        };
+        Draft::fair(session, action)
+    }
+
+    fn for_chat(&mut self, chat: &str, choices: &mut Choices<'_>) -> Draft {
+        let flag = choices.below(2) == 0;
+        let message = json!({ "text": "hello", "origin": { "kind": "user" } });
+        let pending = format!("q{}", choices.below(3));
+        let active = self.active_turn(chat).unwrap_or_else(|| "none".to_owned());
+        let action = match choices.below(14) {
+            0..=3 => {
+                let turn_id = match choices.below(8) {
+                    0 => "t1".to_owned(),
+                    _ => {
+                        self.next_turn += 1;
+                        format!("t{}", self.next_turn)
+                    }
+                };
+                json!({
+                    "type": "chat/turnStarted",
+                    "turnId": turn_id,
+                    "startedAt": self.now.rfc3339(),
+                    "message": message,
+                })
+            }
+            4 => json!({ "type": "chat/turnCancelled", "turnId": active, "duration": 12.5 }),
+            5 | 6 => {
+                json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": pending, "message": message })
+            }
+            7 => json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": pending, "message": message }),
+            8 => json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": pending }),
+            9 => json!({ "type": "chat/queuedMessagesReordered", "order": ["q2", pending] }),
+            10 => match flag {
+                true => json!({ "type": "chat/draftChanged", "draft": message }),
+                false => json!({ "type": "chat/draftChanged" }),
+            },
+            11 => json!({ "type": "chat/isReadChanged", "isRead": flag }),
+            12 => json!({ "type": "session/titleChanged", "title": format!("chat {}", choices.below(3)) }),
+            _ => {
+                let turn_id = self.last_turn(chat).unwrap_or_default();
+                json!({ "type": "chat/turnResume", "turnId": turn_id })
+            }
+        };
+        Draft::fair(chat, action)
+    }
+
+    fn last_turn(&self, chat: &str) -> Option<String> {
+        match self.core.snapshot(chat)?.state {
+            State::Chat(_, history) => history.last().map(|turn| turn.id.clone()),
+            State::Root(_) | State::Session(_) => None,
+        }
+    }
+}
+
+/// Something no client may ever do.
+fn hopeless(session: &str, choices: &mut Choices<'_>) -> Draft {
+    let chat = uri::default_chat(session);
+    let message = json!({ "text": "hello", "origin": { "kind": "user" } });
+    match choices.below(10) {
+        0 => Draft::hopeless(session, json!({ "type": "x-mine/thing", "a": [1, { "b": null }] })),
+        1 => Draft::hopeless(session, json!({ "type": "session/titleChanged", "title": 5 })),
+        2 => Draft::hopeless(session, json!({ "type": "session/ready" })),
+        3 => Draft::hopeless(session, json!({ "type": "chat/isReadChanged", "isRead": true })),
+        4 => Draft::hopeless(
+            session,
+            json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "somebody-else", "tools": [] } }),
+        ),
+        5 => Draft::hopeless(
+            chat,
+            json!({ "type": "chat/turnStarted", "turnId": "bad", "startedAt": "not-a-date", "message": message }),
+        ),
+        6 => Draft::hopeless(
+            chat,
+            json!({ "type": "chat/delta", "turnId": "t1", "partId": "p1", "content": "forged" }),
+        ),
+        7 => Draft::hopeless(
+            chat,
+            json!({ "type": "chat/draftChanged", "draft": { "text": "x", "origin": { "kind": "agent" } } }),
+        ),
+        8 => Draft::hopeless(uri::ROOT, json!({ "type": "root/configChanged", "config": {} })),
+        _ => Draft::hopeless(chat, [json!(5), json!(null), json!([])][choices.below(3)].clone()),
+    }
+}

@@ -1,0 +1,328 @@
+//! What can happen in a simulated host, decided by one byte after the other.
+
+use innkeeper_core::request::{CreateSession, Subscribe};
+use innkeeper_core::snapshot::State;
+use innkeeper_core::{AgentEvent, Command, ConnId, Failure, Input, TurnEnd, Usage, uri};
+
+use super::connection::Asked;
+use super::mirror::Mirror;
+use super::queue::Marker;
+use super::{Choices, Sim, Violation, agents};
+
+/// The sessions of a run. Few, so that clients meet in them; one with a foreign scheme (E-50).
+pub const SESSIONS: [&str; 3] = ["ahp-session:/s0", "ahp-session:/s1", "copilot:/s2"];
+/// Most transports of one client at a time.
+const MAX_TRANSPORTS: usize = 3;
+
+impl Sim {
+    /// Connects everybody to a first session, so that a run starts in the middle of things.
+    pub(super) fn bootstrap(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let session = SESSIONS[0].to_owned();
+        for client in 0..self.clients.len() {
+            self.clients[client].version = if choices.one_in(4) { "0.9.0" } else { "1.0.0" };
+            let conn = self.open(client, Mirror::default())?;
+            let root = if choices.one_in(4) { Vec::new() } else { vec![uri::ROOT.to_owned()] };
+            self.initialize(conn, client, root)?;
+            self.read(conn, usize::MAX)?;
+            if client == 0 {
+                self.create(conn, &session, choices)?;
+                if let Some(session) = self.agent.take_opening(|_| 0) {
+                    self.handle(Input::SessionOpened {
+                        session,
+                        outcome: Ok(()),
+                    })?;
+                }
+            }
+            for channel in [session.clone(), uri::default_chat(&session)] {
+                self.subscribe(conn, channel, choices)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets one thing happen.
+    pub(super) fn operate(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        match choices.below(42) {
+            0 => self.connect(choices),
+            1..=3 => self.come_back(choices),
+            4..=5 => self.with_conn(choices, |sim, conn, _| sim.cut(conn)),
+            6 => self.with_conn(choices, |sim, conn, choices| {
+                let session = SESSIONS[choices.below(SESSIONS.len())];
+                sim.create(conn, session, choices)
+            }),
+            7 if choices.one_in(3) => self.with_conn(choices, |sim, conn, choices| {
+                sim.dispose(conn, SESSIONS[choices.below(SESSIONS.len())])
+            }),
+            7..=9 => self.with_conn(choices, |sim, conn, choices| {
+                let channel = any_channel(choices);
+                sim.subscribe(conn, channel, choices)
+            }),
+            10 => self.with_conn(choices, |sim, conn, choices| sim.unsubscribe(conn, any_channel(choices))),
+            11..=19 => self.with_conn(choices, Self::dispatch),
+            20..=28 => self.agent_speaks(choices),
+            29 => self.agent_ends(choices),
+            30 => self.session_opens(choices),
+            31 => self.agent_is_late(choices),
+            32..=36 => self.with_conn(choices, |sim, conn, choices| {
+                let frames = 1 + choices.below(6);
+                sim.note(|| format!("{conn} reads {frames}"));
+                sim.read(conn, frames)
+            }),
+            37 => {
+                let millis = choices.below(256) as u64;
+                self.note(|| format!("{millis} ms pass"));
+                self.advance(millis)
+            }
+            38 if choices.one_in(4) => {
+                self.note(|| "the grace passes".to_owned());
+                self.advance(self.grace_ms + 1)
+            }
+            38 => self.oddity(choices),
+            39 => self.quiet(),
+            _ => self.with_conn(choices, |sim, conn, _| {
+                sim.expect(conn);
+                Ok(())
+            }),
+        }
+    }
+
+    /// Lets something happen on a connection that is through its handshake.
+    fn with_conn(
+        &mut self,
+        choices: &mut Choices<'_>,
+        happen: impl FnOnce(&mut Self, ConnId, &mut Choices<'_>) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
+        let ready: Vec<ConnId> = self
+            .conns
+            .values()
+            .filter(|conn| conn.ready)
+            .map(|conn| conn.id)
+            .collect();
+        match choices.pick(&ready).copied() {
+            Some(conn) => happen(self, conn, choices),
+            // Nobody is: let those who wait read their handshake.
+            None => {
+                let waiting: Vec<ConnId> = self.conns.keys().copied().collect();
+                waiting.into_iter().try_for_each(|conn| self.read(conn, usize::MAX))
+            }
+        }
+    }
+
+    fn connect(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let client = choices.below(self.clients.len());
+        if self.conns.values().filter(|conn| conn.client == client).count() >= MAX_TRANSPORTS {
+            return Ok(());
+        }
+        self.clients[client].version = ["1.0.0", "1.0.0", "0.9.0"][choices.below(3)];
+        let mut channels = Vec::new();
+        for _ in 0..choices.below(4) {
+            channels.push(any_channel(choices));
+        }
+        let conn = self.open(client, Mirror::default())?;
+        self.note(|| format!("client-{client} opens {conn} with {channels:?}"));
+        self.initialize(conn, client, channels)
+    }
+
+    /// A client that lost a transport comes back.
+    fn come_back(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let lost: Vec<usize> = (0..self.clients.len())
+            .filter(|client| self.clients[*client].saved.is_some())
+            .collect();
+        let Some(client) = choices.pick(&lost).copied() else {
+            return self.connect(choices);
+        };
+        self.come_back_as(client)
+    }
+
+    pub(super) fn come_back_as(&mut self, client: usize) -> Result<(), Violation> {
+        let Some(mirror) = self.clients[client].saved.take() else {
+            return Ok(());
+        };
+        let last_seen = mirror.last_seen;
+        let is_0_9 = self.clients[client].version == "0.9.0";
+        let conn = self.open(client, mirror)?;
+        if let Some(connection) = self.conns.get_mut(&conn) {
+            connection.is_0_9 = is_0_9;
+        }
+        self.note(|| format!("client-{client} comes back on {conn} having seen {last_seen}"));
+        self.reconnect(conn, client)
+    }
+
+    fn create(&mut self, conn: ConnId, session: &str, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let active_client = choices.one_in(3).then(|| self.announcement(conn, 0));
+        self.note(|| format!("{conn} creates {session}"));
+        let command = Command::CreateSession(Box::new(CreateSession {
+            channel: session.to_owned(),
+            provider: None,
+            working_directories: Vec::new(),
+            active_client,
+        }));
+        self.request(conn, Asked::Lifecycle, command)
+    }
+
+    fn dispose(&mut self, conn: ConnId, session: &str) -> Result<(), Violation> {
+        self.note(|| format!("{conn} disposes of {session}"));
+        let gone = vec![session.to_owned(), uri::default_chat(session)];
+        let command = Command::DisposeSession {
+            channel: session.to_owned(),
+        };
+        self.request(conn, Asked::Lifecycle, command)?;
+        let everybody: Vec<ConnId> = self.conns.keys().copied().collect();
+        for conn in everybody {
+            if let Some(connection) = self.conns.get_mut(&conn) {
+                connection.host_subscriptions.retain(|uri| !gone.contains(uri));
+            }
+            self.mark(conn, Marker::Gone(gone.clone()));
+        }
+        Ok(())
+    }
+
+    fn subscribe(&mut self, conn: ConnId, channel: String, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let max_latency_ms = [None, Some(0), Some(50)][choices.below(3)];
+        self.note(|| format!("{conn} subscribes to {channel}"));
+        let asked = Asked::Subscribe {
+            channel: channel.clone(),
+            exists: self.core.snapshot(&channel).is_some(),
+        };
+        let subscribe = Subscribe {
+            channel,
+            max_latency_ms,
+        };
+        self.request(conn, asked, Command::Subscribe(Box::new(subscribe)))
+    }
+
+    fn unsubscribe(&mut self, conn: ConnId, channel: String) -> Result<(), Violation> {
+        self.note(|| format!("{conn} unsubscribes from {channel}"));
+        self.mutator.unsubscribed(conn, &channel);
+        self.handle(Input::Unsubscribe {
+            conn,
+            channel: channel.clone(),
+        })?;
+        if let Some(connection) = self.conns.get_mut(&conn) {
+            connection.host_subscriptions.remove(&channel);
+        }
+        self.mark(conn, Marker::Unsubscribed(channel));
+        Ok(())
+    }
+
+    fn agent_speaks(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let Some((chat, turn)) = self.agent.running(|len| choices.below(len)) else {
+            return Ok(());
+        };
+        let event = any_event(choices);
+        self.note(|| format!("{chat:?} {turn:?}: {event:?}"));
+        self.handle(Input::Agent { chat, turn, event })
+    }
+
+    fn agent_ends(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let Some((chat, turn)) = self.agent.running(|len| choices.below(len)) else {
+            return Ok(());
+        };
+        let end = match choices.below(5) {
+            0..=2 => TurnEnd::Complete,
+            3 => TurnEnd::Cancelled,
+            _ => TurnEnd::Failed {
+                failure: Failure::new("scripted", "the script says so"),
+                resumable: choices.below(2) == 0,
+            },
+        };
+        self.note(|| format!("{chat:?} {turn:?} ends: {end:?}"));
+        self.agent.end(chat, turn);
+        self.handle(Input::TurnEnded { chat, turn, end })
+    }
+
+    fn session_opens(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let Some(session) = self.agent.take_opening(|len| choices.below(len)) else {
+            return Ok(());
+        };
+        let outcome = match choices.below(4) {
+            0 => Err(Failure::new("scripted", "no back end")),
+            _ => Ok(()),
+        };
+        self.note(|| format!("{session:?} opens: {outcome:?}"));
+        self.handle(Input::SessionOpened { session, outcome })
+    }
+
+    /// What an ended run still says must change nothing.
+    fn agent_is_late(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let Some((chat, turn)) = self.agent.ended(|len| choices.below(len)) else {
+            return Ok(());
+        };
+        let input = match choices.below(2) {
+            0 => Input::Agent {
+                chat,
+                turn,
+                event: any_event(choices),
+            },
+            _ => Input::TurnEnded {
+                chat,
+                turn,
+                end: TurnEnd::Complete,
+            },
+        };
+        let mut effects = Vec::new();
+        self.core.handle(self.now, input, &mut effects);
+        match effects.first() {
+            None => Ok(()),
+            Some(effect) => Err(Violation::new(format!("{turn:?} is over and still causes {effect:?}"))),
+        }
+    }
+
+    fn oddity(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        match choices.below(3) {
+            0 => self.with_conn(choices, |sim, conn, _| sim.request(conn, Asked::Ping, Command::Ping)),
+            1 => {
+                let description = format!("the {}th", choices.below(8));
+                self.handle(Input::AgentsChanged(agents(&description)))
+            }
+            _ => {
+                let client = choices.below(self.clients.len());
+                let version = std::mem::replace(&mut self.clients[client].version, "2.0.0");
+                let conn = self.open(client, Mirror::default())?;
+                self.note(|| format!("client-{client} offers only 2.0.0 on {conn}"));
+                self.initialize(conn, client, Vec::new())?;
+                self.clients[client].version = version;
+                match self.conns.contains_key(&conn) {
+                    false => Ok(()),
+                    true => Err(Violation::new("a version nobody speaks was not refused (NEG-06)")),
+                }
+            }
+        }
+    }
+
+    /// The running turn of a chat, as the host sees it.
+    pub(super) fn active_turn(&self, chat: &str) -> Option<String> {
+        match self.core.snapshot(chat)?.state {
+            State::Chat(head, _) => head.active_turn.as_ref().map(|turn| turn.id.clone()),
+            State::Root(_) | State::Session(_) => None,
+        }
+    }
+}
+
+/// A channel that may or may not exist.
+pub(super) fn any_channel(choices: &mut Choices<'_>) -> String {
+    let session = SESSIONS[choices.below(SESSIONS.len())];
+    match choices.below(8) {
+        0 => uri::ROOT.to_owned(),
+        1..=3 => session.to_owned(),
+        4..=6 => uri::default_chat(session),
+        _ => "ahp-session:/never-created".to_owned(),
+    }
+}
+
+fn any_event(choices: &mut Choices<'_>) -> AgentEvent {
+    match choices.below(12) {
+        0..=5 => AgentEvent::Text(["a", "\"b\"\n", "\u{1F600}", ""][choices.below(4)].to_owned()),
+        6..=7 => AgentEvent::Reasoning("hm ".to_owned()),
+        8 => AgentEvent::EndPart,
+        9 => AgentEvent::Usage(Usage {
+            output_tokens: Some(choices.below(256) as u32),
+            ..Usage::default()
+        }),
+        10 => AgentEvent::Activity((choices.below(2) == 0).then(|| "thinking".to_owned())),
+        _ => match choices.below(2) {
+            0 => AgentEvent::Notice("a remark".to_owned()),
+            _ => AgentEvent::Title(format!("title {}", choices.below(4))),
+        },
+    }
+}

@@ -1,0 +1,128 @@
+//! One whole run, from bytes to a verdict.
+
+use innkeeper_core::{ConnId, CoreConfig, Input, ReplayLimits};
+
+use super::checks::DEBOUNCE_MS;
+use super::{Choices, Sim, Violation};
+use crate::mutation::Mutation;
+
+/// Which connections merge adjacent appends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Coalescing {
+    /// Every second one.
+    #[default]
+    EverySecond,
+    /// All.
+    Always,
+    /// None.
+    Never,
+}
+
+/// What is special about a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunOptions {
+    /// The bug to seed into the host, if any.
+    pub mutation: Option<Mutation>,
+    /// Who merges.
+    pub coalescing: Coalescing,
+}
+
+/// A run without violations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// How many things happened.
+    pub operations: usize,
+    /// What every connection believed at the end.
+    pub fingerprint: Vec<String>,
+    /// The highest sequence number given out.
+    pub last_seq: u64,
+}
+
+/// How many of the latest operations a report shows.
+const SHOWN_OPERATIONS: usize = 40;
+
+/// Runs a host and its clients as the bytes decide, and checks everything that must hold.
+pub fn run(bytes: &[u8], options: RunOptions) -> Result<Outcome, Violation> {
+    let mut choices = Choices::new(bytes);
+    let clients = 2 + choices.below(7);
+    let config = config(&mut choices);
+    let mut sim = Sim::new(config, clients, options.coalescing, options.mutation);
+    play(&mut sim, &mut choices).map_err(|violation| {
+        let trace = sim.trace();
+        let shown = trace[trace.len().saturating_sub(SHOWN_OPERATIONS)..].join("\n  ");
+        Violation::new(format!("{violation}\nafter:\n  {shown}"))
+    })
+}
+
+fn play(sim: &mut Sim, choices: &mut Choices<'_>) -> Result<Outcome, Violation> {
+    let goes_down = choices.one_in(4);
+    if !choices.one_in(4) {
+        sim.bootstrap(choices)?;
+    }
+    let mut operations = 0;
+    while !choices.is_exhausted() {
+        sim.operate(choices)?;
+        operations += 1;
+    }
+    // Whoever lost a transport comes back, so that every last cut is tried too.
+    for client in 0..sim.clients.len() {
+        sim.come_back_as(client)?;
+    }
+    sim.quiet()?;
+    let fingerprint = sim.fingerprint();
+    if goes_down {
+        sim.note(|| "the host goes down".to_owned());
+        sim.handle(Input::ShutDown)?;
+        sim.quiet()?;
+        if let Some((chat, turn)) = sim.agent.running(|_| 0) {
+            return Err(Violation::new(format!("{turn:?} runs on in {chat:?} after the host went down")));
+        }
+    }
+    // Everybody leaves for good.
+    let everybody: Vec<ConnId> = sim.conns.keys().copied().collect();
+    for conn in everybody {
+        sim.cut(conn)?;
+    }
+    sim.advance(sim.grace_ms)?;
+    sim.check_members()?;
+    Ok(Outcome {
+        operations,
+        fingerprint,
+        last_seq: sim.core.seq().0,
+    })
+}
+
+/// Small limits in many runs, so that every bound is met.
+fn config(choices: &mut Choices<'_>) -> CoreConfig {
+    let mut config = CoreConfig {
+        grace_ms: 1000,
+        summary_debounce_ms: DEBOUNCE_MS,
+        max_queued_messages: 2,
+        ..CoreConfig::default()
+    };
+    match choices.below(6) {
+        0 => {
+            config.replay = ReplayLimits {
+                answer_actions: 4,
+                ..ReplayLimits::default()
+            };
+        }
+        1 => {
+            config.replay = ReplayLimits {
+                channel_bytes: 2000,
+                total_bytes: 5000,
+                ..ReplayLimits::default()
+            };
+        }
+        2 => {
+            config.replay = ReplayLimits {
+                max_age_ms: 200,
+                ..ReplayLimits::default()
+            };
+            config.max_absent_clients = 1;
+        }
+        3 => config.max_parts_per_turn = 4,
+        _ => {}
+    }
+    config
+}

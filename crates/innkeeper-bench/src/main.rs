@@ -4,6 +4,7 @@
 //! program at that limit in the same run, so that the figures worth keeping are ratios. The result
 //! is one JSON object on stdout; progress for people goes to stderr.
 
+mod core_bench;
 mod delivery;
 mod delta_scan;
 mod fanout;
@@ -39,6 +40,8 @@ enum Bench {
     Fanout(fanout::Args),
     /// Measures memory per idle connection, start time and the effect of subscribers that leave.
     Idle(idle::Args),
+    /// Measures the core alone: what a delta costs in long turns and after long histories.
+    Core(core_bench::Args),
     /// Serves as the raw broadcaster that `fanout` compares the host with.
     #[command(hide = true)]
     RawBroadcaster,
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().bench {
         Bench::Fanout(args) => fanout::run(&args).and_then(print_report),
         Bench::Idle(args) => idle::run(&args).and_then(print_report),
+        Bench::Core(args) => core_bench::run(&args).and_then(print_report),
         Bench::RawBroadcaster => raw_broadcaster::run(),
     };
     match outcome {

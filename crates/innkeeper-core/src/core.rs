@@ -208,6 +208,7 @@ impl HostCore {
             }
             (Command::Subscribe(subscribe), true) => self.subscribe(cx, conn, id, *subscribe),
             (Command::ListSessions(list), true) => {
+                self.announce_what_is_due(cx);
                 let result = self.list_sessions(conn, &list);
                 cx.answer(conn, id, result);
             }

@@ -65,6 +65,21 @@ impl HostCore {
         }
     }
 
+    /// Announces every change that is being collected. A list shows the present; a change in it
+    /// that is undone before it was announced would otherwise stay with its reader for ever.
+    pub(crate) fn announce_what_is_due(&mut self, cx: &mut Cx<'_>) {
+        let mut due: Vec<ChannelId> = self
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.summary_due)
+            .map(|(id, _)| *id)
+            .collect();
+        due.sort_unstable();
+        for session in due {
+            self.announce_summary(cx, session);
+        }
+    }
+
     /// Announces what changed since root subscribers last heard of a session (ROOT-12).
     pub(crate) fn announce_summary(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get_mut(&session_id) else {

@@ -75,6 +75,12 @@ struct Failures {
     count: u32,
 }
 
+impl Failures {
+    fn none() -> Self {
+        Self { since: Instant::now(), count: 0 }
+    }
+}
+
 /// A refusal, before any AHP byte. Deliberately without detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
@@ -226,15 +232,9 @@ impl Access {
         if failures.len() >= FAILURE_PEERS {
             failures.clear();
         }
-        let entry = failures.entry(peer).or_insert(Failures {
-            since: Instant::now(),
-            count: 0,
-        });
+        let entry = failures.entry(peer).or_insert_with(Failures::none);
         if entry.since.elapsed() >= FAILURE_WINDOW {
-            *entry = Failures {
-                since: Instant::now(),
-                count: 0,
-            };
+            *entry = Failures::none();
         }
         entry.count += 1;
     }

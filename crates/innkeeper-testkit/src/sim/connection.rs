@@ -101,7 +101,8 @@ pub struct Connection {
     pub asked: BTreeMap<u64, Asked>,
     /// Actions by `clientSeq`.
     pub dispatched: BTreeMap<i64, Dispatched>,
-    client_id: String,
+    /// The client's own name.
+    pub client_id: String,
 }
 
 impl Connection {
@@ -137,6 +138,14 @@ impl Connection {
             }
         }
         Ok(follow_ups)
+    }
+
+    /// What an unanswered `reconnect` asked for.
+    pub fn reconnecting(&self) -> Option<(u64, Vec<String>)> {
+        self.asked.values().find_map(|asked| match asked {
+            Asked::Reconnect { last_seen, channels } => Some((*last_seen, channels.clone())),
+            _ => None,
+        })
     }
 
     /// Gives up the transport and keeps what a client would know after losing it.

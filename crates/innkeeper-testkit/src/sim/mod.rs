@@ -35,7 +35,7 @@ use self::queue::Marker;
 use crate::mutation::{Mutation, Mutator};
 
 pub use self::choices::{Choices, bytes_from_seed};
-pub use self::queue::{Item, Queue};
+pub(crate) use self::queue::Item;
 pub use self::run::{Coalescing, Outcome, RunOptions, run};
 
 /// What a correct host never does.
@@ -65,6 +65,19 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
+/// All transports by the host's name for them.
+pub(crate) type Connections = BTreeMap<ConnId, Connection>;
+
+/// Every channel a run may have.
+pub(crate) fn all_channels() -> Vec<String> {
+    let sessions = operations::SESSIONS.iter();
+    let mut channels: Vec<String> = sessions
+        .flat_map(|session| [(*session).to_owned(), innkeeper_core::uri::default_chat(session)])
+        .collect();
+    channels.push(innkeeper_core::uri::ROOT.to_owned());
+    channels
+}
+
 /// One logical client, which outlives its transports.
 #[derive(Debug)]
 struct Client {
@@ -85,7 +98,7 @@ pub struct Sim {
     now: Now,
     grace_ms: u64,
     clients: Vec<Client>,
-    conns: BTreeMap<ConnId, Connection>,
+    conns: Connections,
     agent: Agent,
     mutator: Mutator,
     coalescing: Coalescing,
@@ -144,7 +157,7 @@ impl Sim {
 
     /// Hands one input to the core and performs what it asks for.
     fn handle(&mut self, input: Input) -> Result<(), Violation> {
-        self.mutator.before(&self.core);
+        self.mutator.before(&self.core, &mut self.conns);
         let mut effects = Vec::new();
         self.core.handle(self.now, input, &mut effects);
         for effect in effects {
@@ -166,7 +179,7 @@ impl Sim {
                 self.last_appended = frame.seq;
                 self.mutator.appended(&frame);
             }
-            Effect::Publish { to, frame } => {
+            Effect::Publish { to, frame, .. } => {
                 if frame.seq != self.last_appended {
                     return Err(Violation::new(format!("{} is published before it is kept", frame.seq)));
                 }
@@ -220,10 +233,7 @@ impl Sim {
             }
             AnswerBody::Replayed { .. } | AnswerBody::Resynced { .. } => {
                 conn.admitted = true;
-                let wanted = conn.asked.values().find_map(|asked| match asked {
-                    Asked::Reconnect { channels, .. } => Some(channels.clone()),
-                    _ => None,
-                });
+                let wanted = conn.reconnecting().map(|(_, channels)| channels);
                 let core = &self.core;
                 conn.host_subscriptions
                     .extend(wanted.into_iter().flatten().filter(|uri| core.snapshot(uri).is_some()));

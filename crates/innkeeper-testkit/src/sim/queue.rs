@@ -88,7 +88,7 @@ impl Queue {
                     }
                     let bytes = match run.as_slice() {
                         [only] => only.bytes.clone(),
-                        run => ActionFrame::merge(run),
+                        run => ActionFrame::merged(run).bytes,
                     };
                     read.push(Read::Message(bytes));
                 }

@@ -1,0 +1,95 @@
+//! Seeded host bugs: a property test that has never failed has proven nothing.
+//!
+//! Each bug bends what a correct core sends on its way to the simulated clients. The mutation
+//! check proves that the properties of [`crate::sim`] notice every one of them.
+
+mod answers;
+mod mutator;
+
+pub use self::mutator::Mutator;
+
+/// One bug that a host could have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mutation {
+    /// One subscriber does not get an action.
+    DropPublish,
+    /// Two messages of one connection change places.
+    SwapMessages,
+    /// A sequence number is given out twice.
+    ReuseSeq,
+    /// The echo of a client's action does not say whose it is.
+    ForgetOrigin,
+    /// A refusal goes out without its reason, so it looks accepted.
+    ForgetReason,
+    /// A refusal goes to every subscriber of the channel.
+    BroadcastRejection,
+    /// An action that changes nothing is not echoed to its author.
+    LoseNoOpEcho,
+    /// Actions keep coming after `unsubscribe`.
+    DeliverAfterUnsubscribe,
+    /// Notifications go to connections that do not subscribe to the root.
+    NotifyEverybody,
+    /// A change of a session's summary is not announced.
+    LoseSummaryChange,
+    /// The removal of a session is not announced.
+    LoseSessionRemoved,
+    /// The end of a turn is published twice.
+    EndTurnTwice,
+    /// Appends are merged over an action of another channel in between.
+    MergeAcrossChannel,
+    /// Appends are merged over an echo of the reader's own action, which is lost.
+    MergeAcrossEcho,
+    /// The first action after a subscription overtakes the response.
+    PublishBeforeResponse,
+    /// A snapshot claims to be one action older than it is.
+    FromSeqTooLow,
+    /// A snapshot claims to be one action newer than it is.
+    FromSeqTooHigh,
+    /// A snapshot lacks the latest change of its channel.
+    StaleSnapshot,
+    /// A replay lacks its first action.
+    ReplayMissesFirst,
+    /// A replay lacks its last action.
+    ReplayMissesLast,
+    /// A replay repeats the last action that was seen.
+    ReplayRepeatsSeen,
+    /// A replay contains refusals.
+    ReplayContainsRejections,
+    /// A replay does not say which channels are gone.
+    ReplayHidesMissing,
+    /// The snapshot answer to `reconnect` leaves a live channel out.
+    ResyncOmitsChannel,
+    /// A request is not answered.
+    LoseResponse,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Self; 25] = [
+        Self::DropPublish,
+        Self::SwapMessages,
+        Self::ReuseSeq,
+        Self::ForgetOrigin,
+        Self::ForgetReason,
+        Self::BroadcastRejection,
+        Self::LoseNoOpEcho,
+        Self::DeliverAfterUnsubscribe,
+        Self::NotifyEverybody,
+        Self::LoseSummaryChange,
+        Self::LoseSessionRemoved,
+        Self::EndTurnTwice,
+        Self::MergeAcrossChannel,
+        Self::MergeAcrossEcho,
+        Self::PublishBeforeResponse,
+        Self::FromSeqTooLow,
+        Self::FromSeqTooHigh,
+        Self::StaleSnapshot,
+        Self::ReplayMissesFirst,
+        Self::ReplayMissesLast,
+        Self::ReplayRepeatsSeen,
+        Self::ReplayContainsRejections,
+        Self::ReplayHidesMissing,
+        Self::ResyncOmitsChannel,
+        Self::LoseResponse,
+    ];
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::action::{ChannelKind, Since};
 use crate::effect::Subscriber;
-use crate::ids::{ChannelId, ConnId};
+use crate::ids::{ChannelId, ConnId, IdMap};
 
 /// One state channel.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Channel {
 #[derive(Debug, Default)]
 pub struct Channels {
     by_uri: HashMap<Arc<str>, ChannelId>,
-    by_id: HashMap<ChannelId, Channel>,
+    by_id: IdMap<ChannelId, Channel>,
     next: u64,
 }
 

@@ -31,8 +31,6 @@ pub struct ChatModel {
     history: History,
     /// Where each part of the active turn is, by part or tool call id.
     parts: HashMap<Box<str>, usize>,
-    /// The part that took the last append: streams append to one part for a long time.
-    last_part: Option<usize>,
     /// Roughly how many bytes a snapshot takes.
     bytes: usize,
 }
@@ -45,7 +43,6 @@ impl ChatModel {
             head: Arc::new(state),
             history: Arc::new(history),
             parts: HashMap::new(),
-            last_part: None,
             bytes: 512,
         };
         model.reindex();
@@ -87,12 +84,8 @@ impl ChatModel {
     /// Reduces one action.
     pub fn apply(&mut self, action: &StateAction) -> ReduceOutcome {
         match action {
-            StateAction::ChatDelta(delta) => {
-                self.append(&delta.turn_id, &delta.part_id, &delta.content, AppendTo::Markdown)
-            }
-            StateAction::ChatReasoning(delta) => {
-                self.append(&delta.turn_id, &delta.part_id, &delta.content, AppendTo::Reasoning)
-            }
+            StateAction::ChatDelta(delta) => self.append(&delta.turn_id, &delta.part_id, &delta.content, false),
+            StateAction::ChatReasoning(delta) => self.append(&delta.turn_id, &delta.part_id, &delta.content, true),
             StateAction::ChatTurnStarted(_) if self.head.active_turn.is_some() => ReduceOutcome::NoOp,
             StateAction::ChatTurnStarted(started) => {
                 self.bytes += 256 + started.message.text.len();
@@ -128,6 +121,22 @@ impl ChatModel {
         }
     }
 
+    /// Appends text to the part at a known place, as `chat/delta` and `chat/reasoning` do.
+    /// Returns whether there is such a part of that kind.
+    pub fn append_at(&mut self, index: usize, content: &str, reasoning: bool) -> bool {
+        let Some(turn) = Arc::make_mut(&mut self.head).active_turn.as_mut() else {
+            return false;
+        };
+        let text = match turn.response_parts.get_mut(index) {
+            Some(ResponsePart::Markdown(part)) if !reasoning => &mut part.content,
+            Some(ResponsePart::Reasoning(part)) if reasoning => &mut part.content,
+            _ => return false,
+        };
+        text.push_str(content);
+        self.bytes += content.len();
+        true
+    }
+
     /// Names every queued message, unmentioned ones at the end in their present order: the
     /// published Rust reducer would sort those by id (E-40).
     pub fn complete_order(&self, reordered: &ChatQueuedMessagesReorderedAction) -> ChatQueuedMessagesReorderedAction {
@@ -150,31 +159,13 @@ impl ChatModel {
         apply_action_to_chat(Arc::make_mut(&mut self.head), action)
     }
 
-    fn append(&mut self, turn_id: &str, part_id: &str, content: &str, kind: AppendTo) -> ReduceOutcome {
-        let index = match self.last_part {
-            Some(index) if self.part_is(index, part_id) => index,
-            _ => match self.parts.get(part_id) {
-                Some(index) => *index,
-                None => return ReduceOutcome::NoOp,
-            },
-        };
-        let Some(turn) = Arc::make_mut(&mut self.head)
-            .active_turn
-            .as_mut()
-            .filter(|turn| turn.id == turn_id)
-        else {
-            return ReduceOutcome::NoOp;
-        };
-        let text = match (turn.response_parts.get_mut(index), kind) {
-            (Some(ResponsePart::Markdown(part)), AppendTo::Markdown) => &mut part.content,
-            (Some(ResponsePart::Reasoning(part)), AppendTo::Reasoning) => &mut part.content,
-            // The two are not interchangeable (E-19); upstream drops the text and says "applied".
-            _ => return ReduceOutcome::NoOp,
-        };
-        text.push_str(content);
-        self.bytes += content.len();
-        self.last_part = Some(index);
-        ReduceOutcome::Applied
+    fn append(&mut self, turn_id: &str, part_id: &str, content: &str, reasoning: bool) -> ReduceOutcome {
+        let is_active = self.head.active_turn.as_ref().is_some_and(|turn| turn.id == turn_id);
+        match self.parts.get(part_id).copied() {
+            // The two kinds are not interchangeable (E-19); upstream drops the text and says "applied".
+            Some(index) if is_active && self.append_at(index, content, reasoning) => ReduceOutcome::Applied,
+            _ => ReduceOutcome::NoOp,
+        }
     }
 
     fn resume(&mut self, action: &StateAction) -> ReduceOutcome {
@@ -219,7 +210,6 @@ impl ChatModel {
         }
         if self.head.active_turn.is_none() {
             self.parts.clear();
-            self.last_part = None;
         }
     }
 
@@ -228,15 +218,6 @@ impl ChatModel {
             .active_turn
             .as_ref()
             .map_or(0, |turn| turn.response_parts.len())
-    }
-
-    fn part_is(&self, index: usize, part_id: &str) -> bool {
-        self.head
-            .active_turn
-            .as_ref()
-            .and_then(|turn| turn.response_parts.get(index))
-            .and_then(part_key)
-            == Some(part_id)
     }
 
     fn index_part(&mut self, index: usize) {
@@ -254,17 +235,10 @@ impl ChatModel {
 
     fn reindex(&mut self) {
         self.parts.clear();
-        self.last_part = None;
         for index in 0..self.part_count() {
             self.index_part(index);
         }
     }
-}
-
-#[derive(Clone, Copy)]
-enum AppendTo {
-    Markdown,
-    Reasoning,
 }
 
 /// The id by which appends and tool call actions address a part.

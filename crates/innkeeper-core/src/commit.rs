@@ -7,7 +7,7 @@ use ahp_types::actions::StateAction;
 
 use crate::core::{Cx, HostCore, ROOT};
 use crate::effect::Effect;
-use crate::frame::{Origin, Outgoing, encode_action, encode_rejection};
+use crate::frame::{ActionFrame, Origin, Outgoing, encode_action, encode_rejection};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 
 /// The client behind a dispatched action.
@@ -94,19 +94,47 @@ impl HostCore {
         }
     }
 
+    /// Appends streamed text: the same steps as [`Self::commit`] for `chat/delta` and
+    /// `chat/reasoning`, without building the action, because this is where a host spends its time.
+    pub(crate) fn commit_append(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, content: &str) {
+        let seq = self.seq.next();
+        let Some(chat) = self.chats.get_mut(&chat_id) else {
+            return;
+        };
+        let Some(part) = chat.run.as_ref().and_then(|run| run.open_part.as_ref()) else {
+            return;
+        };
+        if chat.model.append_at(part.index, content, part.reasoning) {
+            let frame = part.head.encode(content, seq);
+            self.seq = seq;
+            self.publish_frame(cx, chat_id, frame);
+        }
+    }
+
     fn publish(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction, author: Option<&Author>) {
         let seq = self.next_seq();
+        if let Some(entry) = self.channels.get(channel) {
+            let frame = encode_action(&entry.uri_json, action, seq, author.map(Author::origin));
+            self.publish_frame(cx, channel, frame);
+        }
+    }
+
+    fn publish_frame(&mut self, cx: &mut Cx<'_>, channel: ChannelId, frame: ActionFrame) {
         let Some(entry) = self.channels.get_mut(channel) else {
             return;
         };
-        let frame = Arc::new(encode_action(&entry.uri_json, action, seq, author.map(Author::origin)));
+        let frame = Arc::new(frame);
         cx.effects.push(Effect::Append {
             channel: Arc::clone(&entry.uri),
             frame: Arc::clone(&frame),
         });
         if entry.has_subscribers() {
             let to = entry.audience(frame.since);
-            cx.effects.push(Effect::Publish { channel, to, frame: Arc::clone(&frame) });
+            cx.effects.push(Effect::Publish {
+                channel,
+                to,
+                frame: Arc::clone(&frame),
+            });
         }
         self.replay.push(channel, cx.now.mono_ms, frame);
     }

@@ -14,7 +14,7 @@ use crate::config::CoreConfig;
 use crate::effect::Effect;
 use crate::error::RpcError;
 use crate::frame::{self, Outgoing};
-use crate::ids::{ChannelId, ClientId, ConnId, Seq};
+use crate::ids::{ChannelId, ClientId, ConnId, IdMap, Seq};
 use crate::input::Input;
 use crate::replay::Replay;
 use crate::request::{Command, RequestId};
@@ -44,10 +44,10 @@ pub struct HostCore {
     pub(crate) seq: Seq,
     pub(crate) channels: Channels,
     pub(crate) root: Arc<RootState>,
-    pub(crate) sessions: HashMap<ChannelId, Session>,
-    pub(crate) chats: HashMap<ChannelId, Chat>,
+    pub(crate) sessions: IdMap<ChannelId, Session>,
+    pub(crate) chats: IdMap<ChannelId, Chat>,
     pub(crate) clients: HashMap<ClientId, Client>,
-    pub(crate) conns: HashMap<ConnId, Conn>,
+    pub(crate) conns: IdMap<ConnId, Conn>,
     pub(crate) replay: Replay,
     pub(crate) timers: BTreeSet<(u64, Timer)>,
     /// Clients without a connection whose grace is over, oldest first.
@@ -106,10 +106,10 @@ impl HostCore {
                 config: None,
                 meta: None,
             }),
-            sessions: HashMap::new(),
-            chats: HashMap::new(),
+            sessions: IdMap::default(),
+            chats: IdMap::default(),
             clients: HashMap::new(),
-            conns: HashMap::new(),
+            conns: IdMap::default(),
             replay,
             timers: BTreeSet::new(),
             absent: std::collections::VecDeque::new(),

@@ -81,7 +81,11 @@ impl ActionFrame {
         let (first, last) = (&run[0], &run[run.len() - 1]);
         let (bytes, splice) = match (first.splice, last.splice) {
             (Some(head), Some(tail)) => {
-                let text: usize = run.iter().filter_map(|frame| frame.splice).map(|splice| splice.end - splice.start).sum();
+                let text: usize = run
+                    .iter()
+                    .filter_map(|frame| frame.splice)
+                    .map(|splice| splice.end - splice.start)
+                    .sum();
                 let mut out = Vec::with_capacity(head.start + text + (last.bytes.len() - tail.end));
                 out.extend_from_slice(&first.bytes[..head.start]);
                 for frame in run {
@@ -89,13 +93,22 @@ impl ActionFrame {
                         out.extend_from_slice(&frame.bytes[splice.start..splice.end]);
                     }
                 }
-                let splice = Splice { start: head.start, end: out.len() };
+                let splice = Splice {
+                    start: head.start,
+                    end: out.len(),
+                };
                 out.extend_from_slice(&last.bytes[tail.end..]);
                 (out.into(), Some(splice))
             }
             (None, _) | (_, None) => (last.bytes.clone(), last.splice),
         };
-        Self { seq: last.seq, bytes, since: last.since, durability: last.durability, splice }
+        Self {
+            seq: last.seq,
+            bytes,
+            since: last.since,
+            durability: last.durability,
+            splice,
+        }
     }
 }
 
@@ -136,6 +149,38 @@ pub(crate) fn encode_action(
         since: rule.map_or(Since::V0_9, |rule| rule.since),
         durability: rule.map_or(Durability::Durable, |rule| rule.durability),
         splice,
+    }
+}
+
+/// The part of an append's frame before its text: channel, type, turn and part never change while
+/// an agent streams into one part, so they are encoded once.
+#[derive(Debug)]
+pub(crate) struct AppendHead {
+    bytes: Vec<u8>,
+}
+
+impl AppendHead {
+    pub(crate) fn new(channel_json: &str, name: &str, turn_id: &str, part_id: &str) -> Self {
+        let mut bytes = Vec::with_capacity(ACTION_HEAD.len() + channel_json.len() + 128);
+        begin_envelope(&mut bytes, channel_json);
+        write_append_head(&mut bytes, name, turn_id, part_id);
+        Self { bytes }
+    }
+
+    /// Encodes one append; the same bytes as [`encode_action`] writes.
+    pub(crate) fn encode(&self, content: &str, seq: Seq) -> ActionFrame {
+        // Escapes are rare, so this is enough for most texts and grows for the others.
+        let mut out = Vec::with_capacity(self.bytes.len() + content.len() + 48);
+        out.extend_from_slice(&self.bytes);
+        let splice = write_append_text(&mut out, content);
+        end_envelope(&mut out, seq, None, None);
+        ActionFrame {
+            seq,
+            bytes: out.into(),
+            since: Since::V0_9,
+            durability: Durability::Stream,
+            splice: Some(splice),
+        }
     }
 }
 
@@ -271,6 +316,11 @@ fn end_envelope(out: &mut Vec<u8>, seq: Seq, origin: Option<Origin<'_>>, rejecti
 /// Writes a streamed append by hand: it is the hot path, and knowing where the text sits lets
 /// frames be merged without decoding them again.
 fn write_append(out: &mut Vec<u8>, name: &str, turn_id: &str, part_id: &str, content: &str) -> Splice {
+    write_append_head(out, name, turn_id, part_id);
+    write_append_text(out, content)
+}
+
+fn write_append_head(out: &mut Vec<u8>, name: &str, turn_id: &str, part_id: &str) {
     out.extend_from_slice(br#"{"type":""#);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(br#"","turnId":"#);
@@ -278,6 +328,9 @@ fn write_append(out: &mut Vec<u8>, name: &str, turn_id: &str, part_id: &str, con
     out.extend_from_slice(br#","partId":"#);
     write_json(out, part_id);
     out.extend_from_slice(br#","content":"#);
+}
+
+fn write_append_text(out: &mut Vec<u8>, content: &str) -> Splice {
     let quote = out.len();
     write_json(out, content);
     let splice = Splice {
@@ -317,6 +370,36 @@ mod tests {
             (delta.turn_id.as_str(), delta.content.as_str()),
             ("t\"1", "a \"quoted\"\nline \u{1F600}\u{0}")
         );
+    }
+
+    #[test]
+    fn a_prepared_append_is_the_same_frame() {
+        for (name, reasoning) in [("chat/delta", false), ("chat/reasoning", true)] {
+            let (turn_id, part_id, content) = ("t\"1".to_owned(), "p".to_owned(), "x\ny".to_owned());
+            let action = if reasoning {
+                StateAction::ChatReasoning(ahp_types::actions::ChatReasoningAction {
+                    turn_id,
+                    part_id,
+                    content,
+                    meta: None,
+                })
+            } else {
+                StateAction::ChatDelta(ChatDeltaAction {
+                    turn_id,
+                    part_id,
+                    content,
+                    meta: None,
+                })
+            };
+            let general = encode_action("\"ahp-chat:/a\"", &action, Seq(5), None);
+            let prepared = AppendHead::new("\"ahp-chat:/a\"", name, "t\"1", "p").encode("x\ny", Seq(5));
+            assert_eq!(general.bytes, prepared.bytes);
+            assert_eq!(
+                (general.since, general.durability),
+                (prepared.since, prepared.durability)
+            );
+            assert!(prepared.merges_with(&general));
+        }
     }
 
     #[test]

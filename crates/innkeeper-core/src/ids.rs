@@ -1,6 +1,8 @@
 //! Names for the things the core counts and tracks.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// A position in the host's one total order of accepted actions (`serverSeq`).
@@ -74,3 +76,32 @@ pub struct ChannelId(pub u64);
 /// Identifies one run of a turn by an agent. Events of an earlier run are dropped by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TurnKey(pub u64);
+
+/// A map keyed by an id the host counted itself. Nobody outside can choose such keys, so the
+/// hash need not resist collisions, and a lookup is a multiplication.
+pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+
+/// Spreads a counted id over the bits of a hash.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, part: u32) {
+        self.write_u64(u64::from(part));
+    }
+
+    fn write_u64(&mut self, part: u64) {
+        // Fibonacci hashing: the multiplier is 2^64 divided by the golden ratio.
+        self.0 = (self.0.rotate_left(32) ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}

@@ -4,11 +4,11 @@
 //! window, bounded in bytes and age, and when all of them together grow too large the largest
 //! gives way.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::frame::ActionFrame;
-use crate::ids::{ChannelId, Seq};
+use crate::ids::{ChannelId, IdMap, Seq};
 
 /// Bounds of the window.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,7 @@ struct Window {
 #[derive(Debug)]
 pub struct Replay {
     limits: ReplayLimits,
-    windows: HashMap<ChannelId, Window>,
+    windows: IdMap<ChannelId, Window>,
     bytes: usize,
 }
 
@@ -68,7 +68,7 @@ impl Replay {
     pub fn new(limits: ReplayLimits) -> Self {
         Self {
             limits,
-            windows: HashMap::new(),
+            windows: IdMap::default(),
             bytes: 0,
         }
     }

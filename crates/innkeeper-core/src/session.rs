@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use crate::chat_state::ChatModel;
 use crate::effect::TurnStart;
+use crate::frame::AppendHead;
 use crate::ids::{ChannelId, ClientId, TurnKey};
 
 /// Bits 0 to 4 of a status are one activity value, never a combination (E-26).
@@ -66,10 +67,12 @@ pub struct Run {
 /// The part being streamed into.
 #[derive(Debug)]
 pub struct OpenPart {
-    /// Its id.
-    pub id: String,
+    /// Where it is in the active turn.
+    pub index: usize,
     /// Whether it is reasoning rather than markdown (E-19).
     pub reasoning: bool,
+    /// What every append to it starts with on the wire.
+    pub head: AppendHead,
 }
 
 impl Session {

@@ -1,9 +1,9 @@
 //! Turns: what an agent does becomes actions, and what follows from their end.
 
 use ahp_types::actions::{
-    ChatActivityChangedAction, ChatDeltaAction, ChatErrorAction, ChatPendingMessageRemovedAction, ChatReasoningAction,
-    ChatResponsePartAction, ChatTurnCancelledAction, ChatTurnCompleteAction, ChatTurnStartedAction, ChatUsageAction,
-    SessionTitleChangedAction, StateAction,
+    ChatActivityChangedAction, ChatErrorAction, ChatPendingMessageRemovedAction, ChatResponsePartAction,
+    ChatTurnCancelledAction, ChatTurnCompleteAction, ChatTurnStartedAction, ChatUsageAction, SessionTitleChangedAction,
+    StateAction,
 };
 use ahp_types::common::StringOrMarkdown;
 use ahp_types::state::{
@@ -14,6 +14,7 @@ use ahp_types::state::{
 use crate::core::{Cx, HostCore};
 use crate::dispatch::elapsed;
 use crate::effect::Effect;
+use crate::frame::AppendHead;
 use crate::ids::{ChannelId, TurnKey};
 use crate::input::{AgentEvent, Failure, TurnEnd, Usage};
 use crate::lifecycle::error_info;
@@ -83,18 +84,21 @@ impl HostCore {
     }
 
     pub(crate) fn agent_event(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey, event: AgentEvent) {
-        let Some(turn_id) = self.running_turn(chat_id, turn) else {
+        if !self.is_running(chat_id, turn) {
             return; // A late event of an ended or replaced turn.
-        };
+        }
         match event {
-            AgentEvent::Text(content) => self.append(cx, chat_id, turn_id, content, false),
-            AgentEvent::Reasoning(content) => self.append(cx, chat_id, turn_id, content, true),
+            AgentEvent::Text(content) => self.append(cx, chat_id, &content, false),
+            AgentEvent::Reasoning(content) => self.append(cx, chat_id, &content, true),
             AgentEvent::EndPart => {
                 if let Some(run) = self.run_mut(chat_id) {
                     run.open_part = None;
                 }
             }
             AgentEvent::Usage(usage) => {
+                let Some(turn_id) = self.active_turn_id(chat_id) else {
+                    return;
+                };
                 let action = ChatUsageAction {
                     turn_id,
                     usage: usage_info(usage),
@@ -107,6 +111,9 @@ impl HostCore {
                 self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
             }
             AgentEvent::Notice(text) => {
+                let Some(turn_id) = self.active_turn_id(chat_id) else {
+                    return;
+                };
                 let part = SystemNotificationResponsePart {
                     content: StringOrMarkdown::Plain(text),
                     meta: None,
@@ -124,7 +131,7 @@ impl HostCore {
     }
 
     pub(crate) fn turn_ended(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey, end: TurnEnd) {
-        if self.running_turn(chat_id, turn).is_none() {
+        if !self.is_running(chat_id, turn) {
             return;
         }
         self.clear_activity(cx, chat_id);
@@ -231,56 +238,46 @@ impl HostCore {
         }
     }
 
-    fn append(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn_id: String, content: String, reasoning: bool) {
-        let open = self
-            .run_mut(chat_id)
-            .and_then(|run| run.open_part.as_ref())
-            .filter(|part| part.reasoning == reasoning);
-        let part_id = match open {
-            Some(part) => part.id.clone(),
-            None => match self.open_part(cx, chat_id, &turn_id, reasoning) {
-                Some(id) => id,
-                None => return,
-            },
-        };
-        let action = if reasoning {
-            StateAction::ChatReasoning(ChatReasoningAction {
-                turn_id,
-                part_id,
-                content,
-                meta: None,
-            })
-        } else {
-            StateAction::ChatDelta(ChatDeltaAction {
-                turn_id,
-                part_id,
-                content,
-                meta: None,
-            })
-        };
-        self.commit(cx, chat_id, action, None);
+    fn append(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, content: &str, reasoning: bool) {
+        let open = self.run_mut(chat_id).and_then(|run| run.open_part.as_ref());
+        if open.is_none_or(|part| part.reasoning != reasoning) {
+            self.open_part(cx, chat_id, reasoning);
+        }
+        self.commit_append(cx, chat_id, content);
     }
 
     /// TURN-03: the part exists before its first text.
-    fn open_part(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn_id: &str, reasoning: bool) -> Option<String> {
-        let id = format!("p{}", self.run_mut(chat_id)?.parts + 1);
-        let part = if reasoning {
-            ResponsePart::Reasoning(ReasoningResponsePart {
-                id: id.clone(),
-                content: String::new(),
-            })
+    fn open_part(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, reasoning: bool) -> Option<()> {
+        let turn_id = self.active_turn_id(chat_id)?;
+        let run = self.run_mut(chat_id)?;
+        run.open_part = None;
+        let id = format!("p{}", run.parts + 1);
+        let (name, part) = if reasoning {
+            (
+                "chat/reasoning",
+                ResponsePart::Reasoning(ReasoningResponsePart {
+                    id: id.clone(),
+                    content: String::new(),
+                }),
+            )
         } else {
-            ResponsePart::Markdown(MarkdownResponsePart {
-                id: id.clone(),
-                content: String::new(),
-            })
+            (
+                "chat/delta",
+                ResponsePart::Markdown(MarkdownResponsePart {
+                    id: id.clone(),
+                    content: String::new(),
+                }),
+            )
         };
-        self.add_part(cx, chat_id, turn_id.to_owned(), part)?;
-        self.run_mut(chat_id)?.open_part = Some(OpenPart {
-            id: id.clone(),
+        let head = AppendHead::new(&self.channels.get(chat_id)?.uri_json, name, &turn_id, &id);
+        self.add_part(cx, chat_id, turn_id, part)?;
+        let run = self.run_mut(chat_id)?;
+        run.open_part = Some(OpenPart {
+            index: run.parts - 1,
             reasoning,
+            head,
         });
-        Some(id)
+        Some(())
     }
 
     /// Adds a part, or ends the turn when it has too many. Returns whether the turn goes on.
@@ -351,12 +348,21 @@ impl HostCore {
         }
     }
 
-    fn running_turn(&self, chat_id: ChannelId, key: TurnKey) -> Option<String> {
-        let chat = self.chats.get(&chat_id)?;
-        let is_current = chat.run.as_ref().is_some_and(|run| run.key == key);
-        is_current
-            .then(|| chat.model.head().active_turn.as_ref().map(|turn| turn.id.clone()))
-            .flatten()
+    fn is_running(&self, chat_id: ChannelId, key: TurnKey) -> bool {
+        self.chats
+            .get(&chat_id)
+            .and_then(|chat| chat.run.as_ref())
+            .is_some_and(|run| run.key == key)
+    }
+
+    fn active_turn_id(&self, chat_id: ChannelId) -> Option<String> {
+        self.chats
+            .get(&chat_id)?
+            .model
+            .head()
+            .active_turn
+            .as_ref()
+            .map(|turn| turn.id.clone())
     }
 
     fn run_mut(&mut self, chat_id: ChannelId) -> Option<&mut Run> {

@@ -35,7 +35,11 @@ impl AgentChat for Parrot {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let host = Host::builder().agent(Parrot).server_info("parrot", "1.0.0").start().await?;
+    let host = Host::builder()
+        .agent(Parrot)
+        .server_info("parrot", "1.0.0")
+        .start()
+        .await?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:4748").await?;
     let access = Access::new(listener.local_addr()?);
     let server = http::serve_tcp(host.handle(), listener, access);

@@ -77,7 +77,10 @@ struct Failures {
 
 impl Failures {
     fn none() -> Self {
-        Self { since: Instant::now(), count: 0 }
+        Self {
+            since: Instant::now(),
+            count: 0,
+        }
     }
 }
 

@@ -420,24 +420,22 @@ impl HostTask {
         }
     }
 
+    /// Keeps what must be kept, then does the rest in order.
     async fn perform(&mut self, effects: &mut Vec<Effect>) -> Result<(), JournalError> {
-        let records: Vec<JournalRecord> = effects
-            .iter()
-            .filter_map(|effect| match effect {
-                Effect::Append { channel, frame } => Some(JournalRecord {
-                    channel: Arc::clone(channel),
-                    frame: Arc::clone(frame),
-                }),
-                _ => None,
-            })
-            .collect();
+        let mut records = Vec::new();
+        let mut rest = Vec::with_capacity(effects.len());
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Append { channel, frame } => records.push(JournalRecord { channel, frame }),
+                other => rest.push(other),
+            }
+        }
         if !records.is_empty() {
             self.journal.append(records).await?;
         }
         let mut run = Run::default();
-        for effect in effects.drain(..) {
+        for effect in rest {
             match effect {
-                Effect::Append { .. } => {}
                 Effect::Publish { channel, to, frame } => {
                     if !run.continues(channel, &to) {
                         self.publish(&mut run);

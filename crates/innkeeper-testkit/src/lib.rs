@@ -1,8 +1,12 @@
-//! Simulator, seeded bugs and fuzz bodies for Innkeeper.
+//! Simulator, seeded bugs, fuzz bodies, and clients for whole hosts, for Innkeeper.
 
 #![warn(missing_docs)]
 
+pub mod fuzzing;
 pub mod mutation;
+pub mod official;
+pub mod process;
+pub mod raw;
 pub mod sim;
 
 pub use sim::Sim;

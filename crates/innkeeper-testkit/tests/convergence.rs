@@ -1,6 +1,6 @@
 //! Random hosts and clients: order, convergence, and nothing lost or doubled at any cut.
 
-use innkeeper_testkit::sim::{Coalescing, RunOptions, bytes_from_seed, run};
+use innkeeper_testkit::sim::{Coalescing, RunOptions, Tally, bytes_from_seed, run};
 use proptest::prelude::*;
 
 /// Seeds of the plain loop.
@@ -10,18 +10,34 @@ const RUN_BYTES: usize = 700;
 
 #[test]
 fn five_hundred_seeds_without_a_violation() {
-    let mut operations = 0;
-    let mut actions = 0;
+    let mut tally = Tally::new();
     for seed in 0..SEEDS {
         match run(&bytes_from_seed(seed, RUN_BYTES), RunOptions::default()) {
             Ok(outcome) => {
-                operations += outcome.operations;
-                actions += outcome.last_seq;
+                *tally.entry("operations").or_default() += outcome.operations as u64;
+                for (what, times) in outcome.tally {
+                    *tally.entry(what).or_default() += times;
+                }
             }
             Err(violation) => panic!("seed {seed}: {violation}"),
         }
     }
-    println!("{SEEDS} seeds, {operations} operations, {actions} sequence numbers");
+    println!("{SEEDS} seeds: {tally:?}");
+    // What never happens is not tested.
+    for (what, least) in [
+        ("replays", 500),
+        ("empty replays", 100),
+        ("resyncs", 150),
+        ("fresh starts after a refused reconnect", 1),
+        ("turns started", 1000),
+        ("turns cancelled", 200),
+        ("merged actions", 1000),
+        ("echoes", 2000),
+        ("refusals", 2000),
+        ("no-op echoes", 200),
+    ] {
+        assert!(tally.get(what).is_some_and(|times| *times >= least), "{what}: fewer than {least} in {tally:?}");
+    }
 }
 
 #[test]
@@ -35,7 +51,8 @@ fn coalesced_and_uncoalesced_connections_end_with_the_same_state() {
             };
             run(&bytes, options).unwrap_or_else(|violation| panic!("seed {seed} {coalescing:?}: {violation}"))
         };
-        assert_eq!(outcome(Coalescing::Always), outcome(Coalescing::Never), "seed {seed}");
+        let (merged, plain) = (outcome(Coalescing::Always), outcome(Coalescing::Never));
+        assert_eq!(merged.fingerprint, plain.fingerprint, "seed {seed}");
     }
 }
 
@@ -55,6 +72,16 @@ proptest! {
     fn any_bytes_make_a_run_without_a_violation(bytes in proptest::collection::vec(any::<u8>(), 0..500)) {
         if let Err(violation) = run(&bytes, RunOptions::default()) {
             prop_assert!(false, "{violation}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes; run it with --release after changing the core or the simulator"]
+fn ten_thousand_seeds_without_a_violation() {
+    for seed in 10_000..20_000 {
+        if let Err(violation) = run(&bytes_from_seed(seed, RUN_BYTES), RunOptions::default()) {
+            panic!("seed {seed}: {violation}");
         }
     }
 }

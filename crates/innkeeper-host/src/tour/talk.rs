@@ -51,11 +51,15 @@ pub(super) fn help() -> String {
     text
 }
 
+const FILLER: &str = "lorem ipsum dolor sit amet ";
+
 /// One delta of exactly so many bytes, the same every time.
 pub(super) fn delta(index: u64, bytes: usize) -> String {
-    let mut text = format!("{index} ");
+    let mut text = String::with_capacity(bytes + FILLER.len());
+    text.push_str(&index.to_string());
+    text.push(' ');
     while text.len() < bytes {
-        text.push_str("lorem ipsum dolor sit amet ");
+        text.push_str(FILLER);
     }
     text.truncate(bytes);
     text

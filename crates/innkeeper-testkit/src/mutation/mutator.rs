@@ -11,7 +11,7 @@ use super::Mutation;
 use super::answers::{Asked, Memory};
 use crate::sim::{Connections, Item};
 
-/// A bug strikes at every third chance it gets, so that it is neither constant nor rare.
+/// A bug strikes at its first chance and every third after it: neither constant nor rare.
 const STRIKES_EVERY: u64 = 3;
 /// For how many inputs a late response is held back at most.
 const HELD_FOR: u32 = 6;
@@ -264,7 +264,7 @@ impl Mutator {
             return false;
         }
         self.chances += 1;
-        self.chances.is_multiple_of(STRIKES_EVERY)
+        self.chances % STRIKES_EVERY == 1
     }
 }
 

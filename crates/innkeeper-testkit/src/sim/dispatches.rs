@@ -39,7 +39,7 @@ impl Draft {
 impl Sim {
     /// Dispatches something; about one in five is hopeless.
     pub(super) fn dispatch(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        let session = SESSIONS[choices.below(SESSIONS.len() + 2) % SESSIONS.len()];
+        let session = self.likely_session(conn, choices);
         let draft = match choices.below(20) {
             0..=3 => hopeless(session, choices),
             4 => Draft::fair("ahp-session:/never-created", json!({ "type": "session/isReadChanged", "isRead": true })),
@@ -47,6 +47,46 @@ impl Sim {
             _ => self.for_chat(&uri::default_chat(session), choices),
         };
         self.send_dispatch(conn, draft)
+    }
+
+    /// Starts a turn in a chat that is probably there.
+    pub(super) fn start_turn(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let chat = uri::default_chat(self.likely_session(conn, choices));
+        let action = self.turn_started(choices);
+        self.send_dispatch(conn, Draft::fair(chat, action))
+    }
+
+    /// Mostly a session whose chat this connection follows.
+    fn likely_session(&self, conn: ConnId, choices: &mut Choices<'_>) -> &'static str {
+        let followed: Vec<&'static str> = SESSIONS
+            .into_iter()
+            .filter(|session| {
+                let chat = uri::default_chat(session);
+                self.conns
+                    .get(&conn)
+                    .is_some_and(|connection| connection.host_subscriptions.contains(&chat))
+            })
+            .collect();
+        match choices.below(4) {
+            0 => SESSIONS[choices.below(SESSIONS.len())],
+            _ => choices.pick(&followed).copied().unwrap_or(SESSIONS[0]),
+        }
+    }
+
+    fn turn_started(&mut self, choices: &mut Choices<'_>) -> Value {
+        let turn_id = match choices.below(8) {
+            0 => "t1".to_owned(),
+            _ => {
+                self.next_turn += 1;
+                format!("t{}", self.next_turn)
+            }
+        };
+        json!({
+            "type": "chat/turnStarted",
+            "turnId": turn_id,
+            "startedAt": self.now.rfc3339(),
+            "message": { "text": "hello", "origin": { "kind": "user" } },
+        })
     }
 
     fn send_dispatch(&mut self, conn: ConnId, draft: Draft) -> Result<(), Violation> {
@@ -134,21 +174,7 @@ impl Sim {
         let pending = format!("q{}", choices.below(3));
         let active = self.active_turn(chat).unwrap_or_else(|| "none".to_owned());
         let action = match choices.below(14) {
-            0..=3 => {
-                let turn_id = match choices.below(8) {
-                    0 => "t1".to_owned(),
-                    _ => {
-                        self.next_turn += 1;
-                        format!("t{}", self.next_turn)
-                    }
-                };
-                json!({
-                    "type": "chat/turnStarted",
-                    "turnId": turn_id,
-                    "startedAt": self.now.rfc3339(),
-                    "message": message,
-                })
-            }
+            0..=3 => self.turn_started(choices),
             4 => json!({ "type": "chat/turnCancelled", "turnId": active, "duration": 12.5 }),
             5 | 6 => {
                 json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": pending, "message": message })

@@ -108,7 +108,11 @@ pub struct Sim {
     next_turn: u64,
     last_appended: Seq,
     probe_answer: Option<Bytes>,
+    tally: Tally,
 }
+
+/// How often each interesting thing happened, to show that runs meet it at all.
+pub type Tally = BTreeMap<&'static str, u64>;
 
 /// Connections that ask the host for the truth and are no part of the run.
 const PROBE_1_0: ConnId = ConnId { slot: 0, generation: 0 };
@@ -134,6 +138,7 @@ impl Sim {
             next_turn: 1,
             last_appended: Seq(0),
             probe_answer: None,
+            tally: Tally::new(),
         };
         for (conn, version) in [(PROBE_1_0, "1.0.0"), (PROBE_0_9, "0.9.0")] {
             let command = initialize(&format!("probe-{version}"), version, Vec::new());
@@ -149,6 +154,10 @@ impl Sim {
     /// The latest operations, for a report.
     pub fn trace(&self) -> &[String] {
         &self.trace
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.tally.entry(what).or_default() += 1;
     }
 
     fn note(&mut self, what: impl FnOnce() -> String) {
@@ -168,6 +177,11 @@ impl Sim {
 
     fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
         self.agent.perform(&effect)?;
+        match &effect {
+            Effect::StartTurn { .. } => self.count("turns started"),
+            Effect::CancelTurn { .. } => self.count("turns cancelled"),
+            _ => {}
+        }
         match effect {
             Effect::Append { frame, .. } => {
                 if frame.seq <= self.last_appended {
@@ -199,8 +213,10 @@ impl Sim {
                     self.probe_answer = Some(message.encode());
                     return Ok(());
                 }
-                if let Outgoing::Answer(answer) = &message {
-                    self.note_answer(to, &answer.body);
+                match &message {
+                    Outgoing::Answer(answer) => self.note_answer(to, &answer.body),
+                    Outgoing::Action(_) => self.count("no-op echoes"),
+                    Outgoing::Text(_) => {}
                 }
                 self.mutator.send(&mut self.conns, to, message);
             }
@@ -219,6 +235,12 @@ impl Sim {
 
     /// Follows what the host has granted, in the order in which it granted it.
     fn note_answer(&mut self, to: ConnId, body: &AnswerBody) {
+        match body {
+            AnswerBody::Replayed { actions, .. } if actions.is_empty() => self.count("empty replays"),
+            AnswerBody::Replayed { .. } => self.count("replays"),
+            AnswerBody::Resynced { .. } => self.count("resyncs"),
+            AnswerBody::Initialized { .. } | AnswerBody::Subscribed(_) => {}
+        }
         let Some(conn) = self.conns.get_mut(&to) else {
             return;
         };
@@ -341,6 +363,7 @@ impl Sim {
             match follow_up {
                 FollowUp::List => self.request(conn, Asked::List, Command::ListSessions(Default::default()))?,
                 FollowUp::Initialize => {
+                    self.count("fresh starts after a refused reconnect");
                     let channels = self
                         .conns
                         .get(&conn)
@@ -359,7 +382,9 @@ impl Sim {
             return Ok(());
         };
         self.mutator.cut(conn);
+        self.count("cuts");
         let client = connection.client;
+        self.count_dispatches(&connection);
         let was_ready = connection.ready;
         let was_admitted = connection.admitted;
         let mirror = connection.into_mirror();
@@ -374,6 +399,18 @@ impl Sim {
             self.clients[client].left_at = Some(self.now.mono_ms);
         }
         self.handle(Input::Disconnected { conn })
+    }
+
+    fn count_dispatches(&mut self, connection: &Connection) {
+        for dispatched in connection.dispatched.values() {
+            self.count("dispatches");
+            match (dispatched.echoes, dispatched.rejections) {
+                (0, 0) => {}
+                (_, 0) => self.count("echoes"),
+                (_, _) => self.count("refusals"),
+            }
+        }
+        *self.tally.entry("merged actions").or_default() += connection.queue.merged();
     }
 
     /// Moves the clock, stopping at every deadline on the way.

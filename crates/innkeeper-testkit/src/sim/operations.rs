@@ -45,12 +45,13 @@ impl Sim {
         match choices.below(42) {
             0 => self.connect(choices),
             1..=3 => self.come_back(choices),
-            4..=5 => self.with_conn(choices, |sim, conn, _| sim.cut(conn)),
+            4 | 41 => self.with_conn(choices, |sim, conn, _| sim.cut(conn)),
+            5 => self.session_opens(choices),
             6 => self.with_conn(choices, |sim, conn, choices| {
                 let session = SESSIONS[choices.below(SESSIONS.len())];
                 sim.create(conn, session, choices)
             }),
-            7 if choices.one_in(3) => self.with_conn(choices, |sim, conn, choices| {
+            7 if choices.one_in(4) => self.with_conn(choices, |sim, conn, choices| {
                 sim.dispose(conn, SESSIONS[choices.below(SESSIONS.len())])
             }),
             7..=9 => self.with_conn(choices, |sim, conn, choices| {
@@ -207,7 +208,7 @@ impl Sim {
 
     fn agent_speaks(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let Some((chat, turn)) = self.agent.running(|len| choices.below(len)) else {
-            return Ok(());
+            return self.with_conn(choices, Self::start_turn);
         };
         let event = any_event(choices);
         self.note(|| format!("{chat:?} {turn:?}: {event:?}"));

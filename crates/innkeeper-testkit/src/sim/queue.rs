@@ -49,6 +49,7 @@ pub enum Read {
 #[derive(Debug, Default)]
 pub struct Queue {
     items: VecDeque<Item>,
+    merged: u64,
 }
 
 impl Queue {
@@ -83,6 +84,7 @@ impl Queue {
                     while coalesce && left > 0 && self.next_merges(&run) {
                         if let Some(Item::Mergeable(next)) = self.items.pop_front() {
                             run.push(next);
+                            self.merged += 1;
                             left -= 1;
                         }
                     }
@@ -96,6 +98,11 @@ impl Queue {
             }
         }
         read
+    }
+
+    /// How many actions were folded into an earlier one.
+    pub fn merged(&self) -> u64 {
+        self.merged
     }
 
     /// The notes that were never read, for a connection that is cut.

@@ -3,7 +3,7 @@
 use innkeeper_core::{ConnId, CoreConfig, Input, ReplayLimits};
 
 use super::checks::DEBOUNCE_MS;
-use super::{Choices, Sim, Violation};
+use super::{Choices, Sim, Tally, Violation};
 use crate::mutation::Mutation;
 
 /// Which connections merge adjacent appends.
@@ -34,8 +34,8 @@ pub struct Outcome {
     pub operations: usize,
     /// What every connection believed at the end.
     pub fingerprint: Vec<String>,
-    /// The highest sequence number given out.
-    pub last_seq: u64,
+    /// What happened how often.
+    pub tally: Tally,
 }
 
 /// How many of the latest operations a report shows.
@@ -85,10 +85,12 @@ fn play(sim: &mut Sim, choices: &mut Choices<'_>) -> Result<Outcome, Violation> 
     }
     sim.advance(sim.grace_ms)?;
     sim.check_members()?;
+    let seqs = sim.core.seq().0;
+    sim.tally.insert("sequence numbers", seqs);
     Ok(Outcome {
         operations,
         fingerprint,
-        last_seq: sim.core.seq().0,
+        tally: std::mem::take(&mut sim.tally),
     })
 }
 

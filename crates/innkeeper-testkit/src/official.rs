@@ -1,0 +1,452 @@
+//! The published client and its state mirror, wrapped for scenarios.
+//!
+//! Nothing here knows the host's insides: it connects over a socket, waits for what it wants to see, cuts its
+//! connection, comes back by `reconnect`, and proves in the end that its mirror equals a snapshot that somebody else
+//! takes afresh. Whatever goes wrong panics with what was expected.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ahp::{Client, ClientConfig, ClientError, Transport};
+use ahp_types::actions::StateAction;
+use ahp_types::commands::{InitializeResult, ReconnectResult, SubscribeResult};
+use ahp_types::state::{ResponsePart, SessionLifecycle, Turn};
+use ahp_ws::WebSocketTransport;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::process::PATIENCE;
+use crate::raw::Address;
+
+mod transports;
+mod view;
+
+pub use transports::{LineTransport, SocketTransport};
+pub use view::View;
+
+/// Events the published client keeps for a program that is slow to fetch them; it drops the rest silently.
+const EVENT_BUFFER: usize = 1 << 12;
+
+/// A session and its default chat.
+#[derive(Debug, Clone)]
+pub struct SessionUris {
+    /// The session's channel.
+    pub session: String,
+    /// The default chat's channel.
+    pub chat: String,
+}
+
+/// How the host answered a `reconnect`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resumed {
+    /// By what was missed.
+    Replay {
+        /// How many actions.
+        actions: usize,
+        /// What cannot be resumed.
+        missing: Vec<String>,
+    },
+    /// By fresh snapshots of these channels.
+    Snapshots(Vec<String>),
+}
+
+/// A published client with its mirror.
+pub struct OfficialClient {
+    /// Its identity, kept over reconnects.
+    pub client_id: String,
+    address: Option<Address>,
+    connection: Option<Connection>,
+    seen: Arc<Seen>,
+}
+
+struct Connection {
+    client: Client,
+    pump: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    view: Mutex<View>,
+    changed: Notify,
+}
+
+impl Seen {
+    fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OfficialClient {
+    /// Connects over a WebSocket and initializes with protocol 1.0.0, watching the root channel.
+    pub async fn connect(address: &Address, client_id: &str) -> Self {
+        let mut client = Self::over(open(address).await, client_id).await;
+        client.address = Some(address.clone());
+        client
+    }
+
+    /// The same over any transport; such a client cannot reconnect.
+    pub async fn over(transport: impl Transport, client_id: &str) -> Self {
+        let mut this = Self::unconnected(client_id);
+        let connecting = this.begin(transport).await;
+        let result = connecting
+            .client
+            .initialize(client_id.to_owned(), vec!["1.0.0".into()], vec!["ahp-root://".into()])
+            .await;
+        this.initialized(&result.expect("initialize succeeds"));
+        this.go_live(connecting);
+        this
+    }
+
+    /// A client that knows an address and has not connected yet.
+    pub fn at(address: &Address, client_id: &str) -> Self {
+        let mut client = Self::unconnected(client_id);
+        client.address = Some(address.clone());
+        client
+    }
+
+    fn unconnected(client_id: &str) -> Self {
+        Self {
+            client_id: client_id.to_owned(),
+            address: None,
+            connection: None,
+            seen: Arc::default(),
+        }
+    }
+
+    /// The published client, for calls of the test's own.
+    pub fn client(&self) -> &Client {
+        &self.connection.as_ref().expect("the client is connected").client
+    }
+
+    /// What it has seen.
+    pub fn view(&self) -> MutexGuard<'_, View> {
+        self.seen.view()
+    }
+
+    /// Moves to another address, for instance of a host that was restarted.
+    pub fn move_to(&mut self, address: &Address) {
+        self.address = Some(address.clone());
+    }
+
+    /// Subscribes to a channel with the host's default delivery.
+    pub async fn subscribe(&self, uri: &str) {
+        let subscribed = self.client().subscribe(uri.to_owned()).await;
+        let (result, _) = subscribed.unwrap_or_else(|error| panic!("subscribe to {uri}: {error}"));
+        self.subscribed(&result);
+    }
+
+    /// Subscribes without intentional delay, so that nothing is merged unless the host is pressed (SUB-10).
+    pub async fn subscribe_without_delay(&self, uri: &str) {
+        let params = json!({ "channel": uri, "delivery": { "maxLatencyMs": 0 } });
+        let result: SubscribeResult = self.request("subscribe", params).await.expect("subscribe succeeds");
+        self.subscribed(&result);
+    }
+
+    fn subscribed(&self, result: &SubscribeResult) {
+        let snapshot = result.snapshot.as_ref().expect("a state channel has a snapshot");
+        self.view().receive_snapshot(snapshot);
+        self.seen.changed.notify_waiters();
+    }
+
+    /// Sends any request.
+    pub async fn request<R: serde::de::DeserializeOwned>(&self, method: &str, params: Value) -> Result<R, ClientError> {
+        self.client().request(method, params).await
+    }
+
+    /// Creates a session with the tour agent, subscribes to it and to its chat, and waits until it is ready.
+    pub async fn create_session(&self, name: &str) -> SessionUris {
+        let uris = self.create_session_unready(name).await;
+        self.until("the session is ready", |view| {
+            view.session(&uris.session)
+                .is_some_and(|session| session.lifecycle == SessionLifecycle::Ready)
+        })
+        .await;
+        uris
+    }
+
+    /// The same without waiting.
+    pub async fn create_session_unready(&self, name: &str) -> SessionUris {
+        let session = format!("ahp-session:/{name}");
+        let params = json!({ "channel": session });
+        let created: Value = self
+            .request("createSession", params)
+            .await
+            .expect("createSession succeeds");
+        assert_eq!(created, Value::Null, "createSession answers null (TRN-09)");
+        self.join(&session).await
+    }
+
+    /// Subscribes to a session and its default chat.
+    pub async fn join(&self, session: &str) -> SessionUris {
+        self.subscribe(session).await;
+        let chat = self
+            .view()
+            .session(session)
+            .and_then(|state| state.default_chat.clone())
+            .expect("a session has a default chat");
+        self.subscribe(&chat).await;
+        SessionUris {
+            session: session.to_owned(),
+            chat,
+        }
+    }
+
+    /// Dispatches an action given as JSON.
+    pub async fn dispatch(&self, channel: &str, action: Value) {
+        let action: StateAction = serde_json::from_value(action).expect("an action");
+        assert!(!matches!(action, StateAction::Unknown(_)), "a known action: {action:?}");
+        let dispatched = self.client().dispatch(channel.to_owned(), action).await;
+        dispatched.expect("the action can be sent");
+    }
+
+    /// Starts a turn without waiting for anything.
+    pub async fn start_turn(&self, chat: &str, turn_id: &str, text: &str) {
+        self.dispatch(chat, turn_started(turn_id, text)).await;
+    }
+
+    /// Runs a turn to its end.
+    pub async fn run_turn(&self, chat: &str, turn_id: &str, text: &str) -> Turn {
+        self.start_turn(chat, turn_id, text).await;
+        self.turn_end(chat, turn_id).await
+    }
+
+    /// Waits for a turn to end and returns it.
+    pub async fn turn_end(&self, chat: &str, turn_id: &str) -> Turn {
+        self.until(&format!("the turn {turn_id} ends"), |view| {
+            view.ended_turn(chat, turn_id).is_some()
+        })
+        .await;
+        let turn = self.view().ended_turn(chat, turn_id).cloned();
+        turn.expect("the turn was just there")
+    }
+
+    /// Waits until a running turn has at least so much text.
+    pub async fn running_text(&self, chat: &str, bytes: usize) {
+        self.until("the turn has produced text", |view| {
+            let turn = view.chat(chat).and_then(|chat| chat.active_turn.as_ref());
+            turn.is_some_and(|turn| markdown(&turn.response_parts).len() >= bytes)
+        })
+        .await;
+    }
+
+    /// Waits for a refusal of an own action and returns its reason.
+    pub async fn refusal(&self, number: usize) -> String {
+        self.until(&format!("refusal {number}"), |view| view.refusals.len() >= number)
+            .await;
+        let reason = self.view().refusals[number - 1].rejection_reason.clone();
+        reason.expect("a refusal has a reason")
+    }
+
+    /// Waits for a condition.
+    pub async fn until(&self, what: &str, holds: impl Fn(&View) -> bool) {
+        let waiting = async {
+            loop {
+                let changed = self.seen.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if holds(&self.view()) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
+            let view = self.view();
+            let last: Vec<_> = view.actions.iter().rev().take(5).collect();
+            panic!("{}: {what} did not happen; last actions: {last:#?}", self.client_id);
+        }
+    }
+
+    /// Cuts the connection without a word, and keeps what had arrived.
+    pub async fn cut(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            drop(connection.client);
+            let draining = tokio::time::timeout(PATIENCE, connection.pump).await;
+            draining.expect("the connection ends").expect("no panic");
+        }
+    }
+
+    /// Waits until the host has ended the connection.
+    pub async fn disconnected(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            let draining = tokio::time::timeout(PATIENCE, connection.pump).await;
+            draining.expect("the host ends the connection").expect("no panic");
+        }
+    }
+
+    /// Opens a new connection and asks for what was missed.
+    pub async fn reconnect(&mut self) -> Result<Resumed, ClientError> {
+        let last_seen = self.view().last_seen;
+        self.reconnect_from(last_seen).await
+    }
+
+    /// The same with a number of the test's choice.
+    pub async fn reconnect_from(&mut self, last_seen: u64) -> Result<Resumed, ClientError> {
+        let address = self.address.clone().expect("a client with an address");
+        let connecting = self.begin(open(&address).await).await;
+        let channels = self.view().channels();
+        let last_seen = i64::try_from(last_seen).expect("a plausible number");
+        let result = connecting
+            .client
+            .reconnect(self.client_id.clone(), last_seen, channels)
+            .await;
+        let resumed = match result {
+            Ok(ReconnectResult::Replay(replay)) => {
+                let mut view = self.view();
+                let actions = replay.actions.len();
+                for envelope in replay.actions {
+                    view.receive_action(envelope);
+                }
+                for uri in &replay.missing {
+                    view.forget(uri);
+                }
+                Ok(Resumed::Replay {
+                    actions,
+                    missing: replay.missing,
+                })
+            }
+            Ok(ReconnectResult::Snapshot(fresh)) => {
+                let mut view = self.view();
+                // In this answer, what is not there is missing (REC-06).
+                for uri in view.channels() {
+                    view.forget(&uri);
+                }
+                for snapshot in &fresh.snapshots {
+                    view.receive_snapshot(snapshot);
+                }
+                Ok(Resumed::Snapshots(view.channels()))
+            }
+            Err(error) => Err(error),
+        };
+        self.go_live(connecting);
+        resumed
+    }
+
+    /// Initializes on the present connection, as the published runtime does after a refused `reconnect` (NEG-22).
+    pub async fn initialize_again(&mut self) {
+        let channels = self.view().channels();
+        for uri in &channels {
+            self.view().forget(uri);
+        }
+        let initializing = self
+            .client()
+            .initialize(self.client_id.clone(), vec!["1.0.0".into()], channels);
+        let result = initializing.await.expect("initialize succeeds");
+        self.initialized(&result);
+    }
+
+    fn initialized(&self, result: &InitializeResult) {
+        let mut view = self.view();
+        view.last_seen = view
+            .last_seen
+            .max(u64::try_from(result.server_seq).expect("serverSeq is not negative"));
+        for snapshot in &result.snapshots {
+            view.receive_snapshot(snapshot);
+        }
+        drop(view);
+        self.seen.changed.notify_waiters();
+    }
+
+    async fn begin(&self, transport: impl Transport) -> Connecting {
+        let config = ClientConfig {
+            subscription_buffer: EVENT_BUFFER,
+            ..ClientConfig::default()
+        };
+        let client = Client::connect(transport, config).await.expect("the client starts");
+        self.view().begin_connection();
+        let events = client.events();
+        Connecting { client, events }
+    }
+
+    /// Applies live events from here on; those that came during the handshake are still in the stream.
+    fn go_live(&mut self, connecting: Connecting) {
+        let Connecting { client, mut events } = connecting;
+        let seen = Arc::clone(&self.seen);
+        let pump = tokio::spawn(async move {
+            while let Some(event) = events.recv().await {
+                seen.view().receive_event(event.event);
+                seen.changed.notify_waiters();
+            }
+            seen.changed.notify_waiters();
+        });
+        self.connection = Some(Connection { client, pump });
+        self.seen.changed.notify_waiters();
+    }
+
+    /// Proves that the mirror equals what a second client gets by subscribing afresh, and that the host kept the
+    /// order on every connection.
+    pub async fn assert_converged(&self) {
+        let address = self.address.as_ref().expect("a client with an address");
+        let number = OBSERVERS.fetch_add(1, Ordering::Relaxed);
+        let observer = Self::connect(address, &format!("observer-{number}")).await;
+        self.assert_equal_to_snapshots_of(observer.client()).await;
+    }
+
+    /// The same with snapshots that the given client takes.
+    pub async fn assert_equal_to_snapshots_of(&self, observer: &Client) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        for uri in self.view().channels() {
+            loop {
+                let subscribed: Result<SubscribeResult, _> =
+                    observer.request("subscribe", json!({ "channel": uri })).await;
+                let snapshot = match subscribed {
+                    Ok(result) => result.snapshot.expect("a state channel has a snapshot"),
+                    Err(error) => panic!("the host no longer knows {uri}, which is mirrored: {error}"),
+                };
+                let expected = view::comparable_snapshot(&snapshot.state);
+                let mirrored = self.view().comparable(&uri);
+                if mirrored == expected {
+                    break;
+                }
+                // The last actions may still be on their way.
+                assert!(
+                    tokio::time::Instant::now() < deadline,
+                    "{}: the mirror of {uri} is\n{mirrored:#}\nand the host has\n{expected:#}",
+                    self.client_id
+                );
+                let changed = self.seen.changed.notified();
+                let _ = tokio::time::timeout(std::time::Duration::from_millis(20), changed).await;
+            }
+        }
+        let view = self.view();
+        assert!(view.problems.is_empty(), "{}: {:?}", self.client_id, view.problems);
+    }
+}
+
+static OBSERVERS: AtomicU64 = AtomicU64::new(0);
+
+struct Connecting {
+    client: Client,
+    events: ahp::ClientEventStream,
+}
+
+async fn open(address: &Address) -> WebSocketTransport {
+    WebSocketTransport::connect(&address.url_with_token())
+        .await
+        .expect("the host accepts the connection")
+}
+
+/// The action that starts a turn with a message of a person.
+pub fn turn_started(turn_id: &str, text: &str) -> Value {
+    json!({
+        "type": "chat/turnStarted",
+        "turnId": turn_id,
+        "startedAt": now(),
+        "message": { "text": text, "origin": { "kind": "user" } },
+    })
+}
+
+/// The time as clients send it.
+pub fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
+/// The text of all markdown parts.
+pub fn markdown(parts: &[ResponsePart]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        ResponsePart::Markdown(part) => Some(part.content.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}

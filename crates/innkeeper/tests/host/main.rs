@@ -1,0 +1,38 @@
+//! Drives the real program over real sockets with clients that are not ours: the published client and its state
+//! mirror, and raw sockets for everything that client would never send.
+//!
+//! Requirements are named by their ids, and `lesson_NN` names a failure that other hosts were reported for.
+
+mod access;
+mod bad_input;
+mod bad_messages;
+mod cancel_and_errors;
+mod delivery;
+mod dispatching;
+mod limits;
+mod local_transports;
+mod notifications;
+mod reconnect;
+mod reconnect_edges;
+mod session_lifecycle;
+mod shutdown;
+mod streaming;
+mod versions;
+
+use innkeeper_testkit::official::OfficialClient;
+use innkeeper_testkit::process::{HostOptions, HostProcess};
+
+fn options() -> HostOptions {
+    HostOptions::new(env!("CARGO_BIN_EXE_innkeeper"))
+}
+
+async fn start() -> HostProcess {
+    HostProcess::start(options()).await
+}
+
+/// A host and one published client.
+async fn start_with_client() -> (HostProcess, OfficialClient) {
+    let host = start().await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    (host, client)
+}

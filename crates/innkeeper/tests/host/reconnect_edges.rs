@@ -1,0 +1,153 @@
+//! The exact edges of the replay window, and what may be asked of it.
+
+use innkeeper_testkit::official::{OfficialClient, Resumed};
+use innkeeper_testkit::process::HostProcess;
+use innkeeper_testkit::raw::RawClient;
+use serde_json::{Value, json};
+
+use crate::{options, start, start_with_client};
+
+/// Changes a session's title so many times, one action each.
+async fn rename(client: &OfficialClient, session: &str, times: usize) {
+    for number in 0..times {
+        let title = format!("title {number}");
+        client
+            .dispatch(session, json!({ "type": "session/titleChanged", "title": title }))
+            .await;
+    }
+    let last = format!("title {}", times - 1);
+    client
+        .until("the last title is here", |view| {
+            view.session(session).is_some_and(|state| state.title == last)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn lesson_01_a_gap_exactly_as_large_as_the_window_is_replayed_and_one_more_is_not() {
+    let host = HostProcess::start(options().limit("replay_answer_actions", 10)).await;
+    let writer = OfficialClient::connect(host.address(), "writer").await;
+    let uris = writer.create_session("edge").await;
+    for (missed, replayed) in [(10, true), (11, false)] {
+        let mut client = OfficialClient::connect(host.address(), &format!("missed-{missed}")).await;
+        client.join(&uris.session).await;
+        client.cut().await;
+        rename(&writer, &uris.session, missed).await;
+        let resumed = client.reconnect().await.expect("reconnect succeeds");
+        if replayed {
+            assert_eq!(resumed, Resumed::Replay { actions: missed, missing: vec![] });
+        } else {
+            assert!(matches!(&resumed, Resumed::Snapshots(channels) if channels.len() == 3), "{resumed:?}");
+        }
+        client.assert_converged().await;
+    }
+}
+
+#[tokio::test]
+async fn rec_10_every_number_inside_the_window_is_replayed_from_and_every_older_one_is_not() {
+    let host = HostProcess::start(options().limit("replay_channel_bytes", 6000)).await;
+    let writer = OfficialClient::connect(host.address(), "writer").await;
+    let uris = writer.create_session("window").await;
+    let begin = writer.view().last_seen;
+    rename(&writer, &uris.session, 40).await;
+    let numbers: Vec<u64> = writer.view().actions.iter().map(|action| action.server_seq).collect();
+    let mut numbers: Vec<u64> = numbers.into_iter().filter(|number| *number > begin).collect();
+    numbers.insert(0, begin);
+    let mut reached_the_edge = false;
+    for (index, last_seen) in numbers.iter().enumerate().rev() {
+        let mut client = OfficialClient::connect(host.address(), &format!("from-{index}")).await;
+        client.join(&uris.session).await;
+        client.cut().await;
+        match client.reconnect_from(*last_seen).await.expect("reconnect succeeds") {
+            Resumed::Replay { actions, .. } => {
+                assert!(!reached_the_edge, "a hole in the window");
+                assert_eq!(actions, numbers.len() - 1 - index);
+            }
+            Resumed::Snapshots(channels) => {
+                assert_eq!(channels.len(), 3);
+                reached_the_edge = true;
+            }
+        }
+        client.assert_converged().await;
+    }
+    assert!(reached_the_edge, "the window was too large for this test");
+}
+
+#[tokio::test]
+async fn a_busy_chat_does_not_push_a_quiet_one_out_of_the_window() {
+    let host = HostProcess::start(options().limit("replay_channel_bytes", 20_000)).await;
+    let writer = OfficialClient::connect(host.address(), "writer").await;
+    let quiet = writer.create_session("quiet").await;
+    let busy = writer.create_session("busy").await;
+    let mut client = OfficialClient::connect(host.address(), "client").await;
+    client.join(&quiet.session).await;
+    client.cut().await;
+    rename(&writer, &quiet.session, 3).await;
+    writer.run_turn(&busy.chat, "t1", "/stream 2000 0 100").await;
+    let resumed = client.reconnect().await.expect("reconnect succeeds");
+    assert_eq!(resumed, Resumed::Replay { actions: 3, missing: vec![] });
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn rec_11_a_number_from_the_future_gets_snapshots() {
+    let (_host, mut client) = start_with_client().await;
+    client.create_session("future").await;
+    client.cut().await;
+    let ahead = client.view().last_seen + 1_000_000_000_000;
+    let resumed = client.reconnect_from(ahead).await.expect("reconnect succeeds");
+    assert!(matches!(&resumed, Resumed::Snapshots(channels) if channels.len() == 3), "{resumed:?}");
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn rec_17_a_client_that_counts_from_one_again_is_not_taken_for_a_repeat() {
+    let (_host, mut client) = start_with_client().await;
+    let uris = client.create_session("counting").await;
+    for round in 0..3 {
+        // The published client begins with clientSeq 1 on every connection (trap 6).
+        client.run_turn(&uris.chat, &format!("t{round}"), "/stream 1").await;
+        client.cut().await;
+        client.reconnect().await.expect("reconnect succeeds");
+    }
+    assert_eq!(client.view().chat(&uris.chat).expect("mirrored").turns.len(), 3);
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn neg_20_a_reconnected_client_keeps_the_version_it_negotiated() {
+    let host = start().await;
+    let mut old = RawClient::connect(host.address()).await;
+    old.initialize("old", &["0.9.0"]).await.expect("initialized");
+    drop(old);
+    let mut back = RawClient::connect(host.address()).await;
+    let params = json!({ "clientId": "old", "lastSeenServerSeq": 0, "subscriptions": ["ahp-root://"] });
+    let resumed = back.call("reconnect", params).await.expect("reconnect succeeds");
+    assert_eq!(resumed["type"], "snapshot");
+    back.call("createSession", json!({ "channel": "ahp-session:/x" }))
+        .await
+        .expect("created");
+    let added = back
+        .notification("root/sessionAdded", |message| message["method"] == "root/sessionAdded")
+        .await;
+    assert!(added["params"]["summary"].get("chats").is_none(), "{added}");
+}
+
+#[tokio::test]
+async fn rec_01_the_answer_has_exactly_the_published_shape() {
+    let host = start().await;
+    let mut raw = RawClient::initialized(host.address(), "shape").await;
+    let listed = raw.call("listSessions", json!({})).await.expect("listed");
+    assert_eq!(listed, json!({ "items": [] }));
+    drop(raw);
+    let mut back = RawClient::connect(host.address()).await;
+    let future = json!({ "clientId": "shape", "lastSeenServerSeq": 0, "subscriptions": [] });
+    let resumed = back.call("reconnect", future).await.expect("reconnect succeeds");
+    assert_eq!(resumed, json!({ "type": "replay", "actions": [], "missing": [] }));
+    let again = json!({ "clientId": "shape", "lastSeenServerSeq": 0, "subscriptions": [] });
+    let refused: Result<Value, _> = back.call("reconnect", again).await;
+    assert_eq!(
+        refused.expect_err("one handshake per connection").message,
+        "this connection is already initialized; open another one to start over"
+    );
+}

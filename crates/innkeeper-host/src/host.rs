@@ -16,6 +16,7 @@ use innkeeper_core::{
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
@@ -46,6 +47,8 @@ pub struct HostHandle {
     limits: Arc<Limits>,
     tasks: TaskTracker,
     ready: Arc<AtomicBool>,
+    /// Ends what is not a connection yet when the host goes down.
+    stopping: CancellationToken,
     version: Arc<str>,
 }
 
@@ -95,6 +98,7 @@ impl Host {
     /// but not longer than `deadline`.
     pub async fn shutdown(self, deadline: Duration) {
         self.handle.ready.store(false, Ordering::Release);
+        self.handle.stopping.cancel();
         let (done, finished) = oneshot::channel();
         let stop = async {
             if self.handle.inbox.send(Message::ShutDown { done }).await.is_ok() {
@@ -164,6 +168,7 @@ impl HostBuilder {
             limits: Arc::clone(&limits),
             tasks: tasks.clone(),
             ready: Arc::new(AtomicBool::new(true)),
+            stopping: CancellationToken::new(),
             version,
         };
         let task = HostTask {
@@ -236,6 +241,10 @@ impl HostHandle {
 
     pub(crate) fn limits(&self) -> Arc<Limits> {
         Arc::clone(&self.limits)
+    }
+
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.stopping
     }
 
     pub(crate) fn tasks(&self) -> &TaskTracker {

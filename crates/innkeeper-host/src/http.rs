@@ -163,6 +163,7 @@ impl Shared {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let limits = self.host.limits();
+        let stopping = self.host.stopping().clone();
         let service = service_fn(move |request| {
             let state = Arc::clone(&self);
             let permits = Arc::clone(&permits);
@@ -173,10 +174,13 @@ impl Shared {
             .header_read_timeout(limits.handshake_time)
             .max_buf_size(limits.http_head_bytes.max(8192))
             .max_headers(limits.http_headers)
-            .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
-        let _ = tokio::time::timeout(limits.handshake_time + ADMISSION_TIME, serving).await;
+        // An upgraded connection has a task of its own by then.
+        tokio::select! {
+            _ = tokio::time::timeout(limits.handshake_time + ADMISSION_TIME, serving) => {}
+            () = stopping.cancelled() => {}
+        }
     }
 
     async fn answer<S>(
@@ -376,6 +380,8 @@ fn plain(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert("content-type", HeaderValue::from_static("text/plain; charset=utf-8"));
+    // One request per connection: nobody keeps a socket that has shown no credential.
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
     headers.insert("cache-control", HeaderValue::from_static("no-store"));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     response

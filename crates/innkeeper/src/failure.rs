@@ -150,10 +150,11 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        // Messages that quote somebody else may bring a period along; the sentence goes on here.
+        let message = self.message.trim_end_matches('.');
         match &self.hint {
-            Some(hint) => write!(f, "; {hint}"),
-            None => Ok(()),
+            Some(hint) => write!(f, "{message}; {hint}"),
+            None => f.write_str(message),
         }
     }
 }

@@ -1,0 +1,351 @@
+//! A host on a stage: every input is handled at once, and what each connection was sent waits in
+//! its inbox as JSON.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ahp_types::state::AgentInfo;
+use innkeeper_core::decode::decode_action;
+use innkeeper_core::request::{CreateSession, Initialize, ListSessions, Reconnect, Subscribe};
+use innkeeper_core::{
+    AgentEvent, ChannelId, ClientId, CloseReason, Command, ConnId, CoreConfig, Dispatch, Effect, Failure, HostCore,
+    Input, Now, Principal, RequestId, Scope, Seq, Subscriber, TurnEnd, TurnKey,
+};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+pub const ROOT: &str = "ahp-root://";
+pub const SESSION: &str = "ahp-session:/one";
+
+/// The host and everything it has said.
+pub struct Stage {
+    pub core: HostCore,
+    pub now: Now,
+    pub closed: Vec<(ConnId, CloseReason)>,
+    /// What agents were asked to do, oldest first.
+    pub agent: Vec<Effect>,
+    /// The audience of the latest publication.
+    pub audience: Vec<Subscriber>,
+    inboxes: BTreeMap<ConnId, Vec<Value>>,
+    next_slot: u32,
+    next_id: u64,
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        Self::with(CoreConfig::default())
+    }
+
+    pub fn with(config: CoreConfig) -> Self {
+        Self::starting_at(config, Seq(1))
+    }
+
+    pub fn starting_at(config: CoreConfig, last_seq: Seq) -> Self {
+        let agents = vec![agent("tour"), agent("other")];
+        Self {
+            core: HostCore::new(config, agents, last_seq),
+            now: Now {
+                mono_ms: 5000,
+                wall: "2026-01-31T12:00:00Z".parse().unwrap(),
+            },
+            closed: Vec::new(),
+            agent: Vec::new(),
+            audience: Vec::new(),
+            inboxes: BTreeMap::new(),
+            next_slot: 0,
+            next_id: 1,
+        }
+    }
+
+    pub fn handle(&mut self, input: Input) {
+        let mut effects = Vec::new();
+        self.core.handle(self.now, input, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Append { .. } => {}
+                Effect::Publish { to, frame, .. } => {
+                    self.audience = to.to_vec();
+                    for subscriber in to.iter() {
+                        self.receive(subscriber.conn, &frame.bytes);
+                    }
+                }
+                Effect::Notify { to, message } => {
+                    for subscriber in to.iter() {
+                        self.receive(subscriber.conn, &message);
+                    }
+                }
+                Effect::Send { to, message } => self.receive(to, &message.encode()),
+                Effect::Close { conn, reason } => self.closed.push((conn, reason)),
+                Effect::OpenSession(_)
+                | Effect::StartTurn { .. }
+                | Effect::CancelTurn { .. }
+                | Effect::CloseChat { .. } => self.agent.push(effect),
+            }
+        }
+    }
+
+    fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
+        let message = serde_json::from_slice(bytes).expect("the host sends JSON");
+        self.inboxes.entry(conn).or_default().push(message);
+    }
+
+    /// Everything a connection was sent since it last looked.
+    pub fn inbox(&mut self, conn: ConnId) -> Vec<Value> {
+        self.inboxes.remove(&conn).unwrap_or_default()
+    }
+
+    /// The envelopes among them.
+    pub fn actions(&mut self, conn: ConnId) -> Vec<Value> {
+        let inbox = self.inbox(conn).into_iter();
+        inbox
+            .filter(|message| message["method"] == "action")
+            .map(|mut message| message["params"].take())
+            .collect()
+    }
+
+    /// The types of the envelopes among them.
+    pub fn action_types(&mut self, conn: ConnId) -> Vec<String> {
+        let actions = self.actions(conn).into_iter();
+        actions
+            .map(|envelope| envelope["action"]["type"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    /// The methods of the notifications among them that are not actions.
+    pub fn notifications(&mut self, conn: ConnId) -> Vec<Value> {
+        let inbox = self.inbox(conn).into_iter();
+        inbox
+            .filter(|message| message["method"].as_str().is_some_and(|method| method != "action"))
+            .collect()
+    }
+
+    pub fn connect(&mut self) -> ConnId {
+        self.connect_as(Principal::new("token:default", Scope::Admin))
+    }
+
+    pub fn connect_as(&mut self, principal: Principal) -> ConnId {
+        let conn = ConnId {
+            slot: self.next_slot,
+            generation: 0,
+        };
+        self.next_slot += 1;
+        self.handle(Input::Connected { conn, principal });
+        conn
+    }
+
+    pub fn disconnect(&mut self, conn: ConnId) {
+        self.inboxes.remove(&conn);
+        self.handle(Input::Disconnected { conn });
+    }
+
+    /// Sends a request and returns its response; whatever else came stays in the inbox.
+    pub fn request(&mut self, conn: ConnId, command: Command) -> Value {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.handle(Input::Request {
+            conn,
+            id: RequestId::number(id),
+            command,
+        });
+        let inbox = self.inboxes.entry(conn).or_default();
+        let index = inbox
+            .iter()
+            .position(|message| message["id"] == id)
+            .expect("every request is answered");
+        inbox.remove(index)
+    }
+
+    pub fn initialize(&mut self, conn: ConnId, client: &str, versions: &[&str], channels: &[&str]) -> Value {
+        self.request(
+            conn,
+            Command::Initialize(Box::new(Initialize {
+                protocol_versions: owned(versions),
+                client_id: ClientId::new(client),
+                initial_subscriptions: owned(channels),
+                client_name: None,
+                mcp_apps: false,
+                locale: None,
+            })),
+        )
+    }
+
+    /// A connection that is through its handshake.
+    pub fn client(&mut self, name: &str, channels: &[&str]) -> ConnId {
+        let conn = self.connect();
+        let answer = self.initialize(conn, name, &["1.0.0"], channels);
+        assert!(answer.get("error").is_none(), "{answer}");
+        conn
+    }
+
+    pub fn reconnect(&mut self, conn: ConnId, client: &str, last_seen: u64, channels: &[&str]) -> Value {
+        self.request(
+            conn,
+            Command::Reconnect(Box::new(Reconnect {
+                client_id: ClientId::new(client),
+                last_seen,
+                subscriptions: owned(channels),
+            })),
+        )
+    }
+
+    pub fn subscribe(&mut self, conn: ConnId, channel: &str) -> Value {
+        self.subscribe_within(conn, channel, None)
+    }
+
+    pub fn subscribe_within(&mut self, conn: ConnId, channel: &str, max_latency_ms: Option<u32>) -> Value {
+        self.request(
+            conn,
+            Command::Subscribe(Box::new(Subscribe {
+                channel: channel.to_owned(),
+                max_latency_ms,
+            })),
+        )
+    }
+
+    pub fn unsubscribe(&mut self, conn: ConnId, channel: &str) {
+        self.handle(Input::Unsubscribe {
+            conn,
+            channel: channel.to_owned(),
+        });
+    }
+
+    pub fn create(&mut self, conn: ConnId, channel: &str) -> Value {
+        self.request(conn, Command::CreateSession(Box::new(new_session(channel))))
+    }
+
+    pub fn dispose(&mut self, conn: ConnId, channel: &str) -> Value {
+        let channel = channel.to_owned();
+        self.request(conn, Command::DisposeSession { channel })
+    }
+
+    pub fn list(&mut self, conn: ConnId, limit: Option<u32>, cursor: Option<&str>) -> Value {
+        let cursor = cursor.map(str::to_owned);
+        self.request(conn, Command::ListSessions(Box::new(ListSessions { limit, cursor })))
+    }
+
+    /// Answers the latest request to bring up a session.
+    pub fn opened(&mut self, outcome: Result<(), Failure>) {
+        let session = self.agent.iter().rev().find_map(|effect| match effect {
+            Effect::OpenSession(open) => Some(open.session),
+            _ => None,
+        });
+        let session = session.expect("a session is being opened");
+        self.handle(Input::SessionOpened { session, outcome });
+    }
+
+    /// A session that is ready; returns the URI of its chat.
+    pub fn session(&mut self, conn: ConnId, channel: &str) -> String {
+        let answer = self.create(conn, channel);
+        assert_eq!(answer["result"], Value::Null, "{answer}");
+        self.opened(Ok(()));
+        innkeeper_core::uri::default_chat(channel)
+    }
+
+    pub fn dispatch(&mut self, conn: ConnId, channel: &str, client_seq: i64, action: Value) {
+        let raw = RawValue::from_string(action.to_string()).unwrap();
+        let action = decode_action(&raw);
+        let channel = channel.to_owned();
+        let dispatch = Box::new(Dispatch {
+            channel,
+            client_seq,
+            raw,
+            action,
+        });
+        self.handle(Input::Dispatch { conn, dispatch });
+    }
+
+    pub fn start_turn(&mut self, conn: ConnId, chat: &str, turn: &str) {
+        let action = self.turn_started(turn);
+        self.dispatch(conn, chat, 1, action);
+    }
+
+    pub fn turn_started(&self, turn: &str) -> Value {
+        json!({ "type": "chat/turnStarted", "turnId": turn, "startedAt": self.now.rfc3339(), "message": message("hi") })
+    }
+
+    /// The run that was started last.
+    pub fn run(&self) -> (ChannelId, TurnKey) {
+        let run = self.agent.iter().rev().find_map(|effect| match effect {
+            Effect::StartTurn { chat, turn, .. } => Some((*chat, *turn)),
+            _ => None,
+        });
+        run.expect("a turn was started")
+    }
+
+    pub fn says(&mut self, event: AgentEvent) {
+        let (chat, turn) = self.run();
+        self.handle(Input::Agent { chat, turn, event });
+    }
+
+    pub fn ends(&mut self, end: TurnEnd) {
+        let (chat, turn) = self.run();
+        self.handle(Input::TurnEnded { chat, turn, end });
+    }
+
+    /// Lets time pass, with every deadline on the way.
+    pub fn pass(&mut self, millis: u64) {
+        let until = self.now.mono_ms + millis;
+        while let Some(deadline) = self.core.next_deadline().filter(|deadline| *deadline <= until) {
+            self.move_to(deadline);
+            self.handle(Input::Tick);
+        }
+        self.move_to(until);
+    }
+
+    fn move_to(&mut self, mono_ms: u64) {
+        self.now.wall += Duration::from_millis(mono_ms - self.now.mono_ms);
+        self.now.mono_ms = mono_ms;
+    }
+
+    /// A channel's state as a fresh snapshot shows it.
+    pub fn state(&self, channel: &str) -> Value {
+        let snapshot = self.core.snapshot(channel).expect("the channel exists");
+        serde_json::to_value(&snapshot.state).unwrap()
+    }
+}
+
+pub fn new_session(channel: &str) -> CreateSession {
+    CreateSession {
+        channel: channel.to_owned(),
+        provider: None,
+        working_directories: Vec::new(),
+        active_client: None,
+    }
+}
+
+pub fn message(text: &str) -> Value {
+    json!({ "text": text, "origin": { "kind": "user" } })
+}
+
+pub fn announce(client: &str) -> Value {
+    json!({ "type": "session/activeClientSet", "activeClient": { "clientId": client, "tools": [] } })
+}
+
+pub fn title(title: &str) -> Value {
+    json!({ "type": "session/titleChanged", "title": title })
+}
+
+/// The code and message of an error response.
+pub fn error(answer: &Value) -> (i64, &str) {
+    let error = &answer["error"];
+    (
+        error["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}")),
+        error["message"].as_str().unwrap_or_default(),
+    )
+}
+
+fn agent(provider: &str) -> AgentInfo {
+    AgentInfo {
+        provider: provider.to_owned(),
+        display_name: provider.to_owned(),
+        description: String::new(),
+        models: Vec::new(),
+        protected_resources: None,
+        customizations: None,
+        capabilities: None,
+    }
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}

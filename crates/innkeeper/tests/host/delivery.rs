@@ -1,0 +1,119 @@
+//! Readers that are slow, readers that stop, and readers that notice nothing of it.
+
+use ahp_types::state::TurnState;
+use innkeeper_testkit::official::{OfficialClient, markdown};
+use innkeeper_testkit::process::HostProcess;
+use innkeeper_testkit::raw::{Incoming, RawClient};
+use serde_json::json;
+
+use crate::{options, start_with_client};
+
+/// Subscribes and never reads again until told to.
+async fn deaf_client(host: &HostProcess, client_id: &str, chat: &str) -> RawClient {
+    let mut deaf = RawClient::connect_with_small_buffer(host.address()).await;
+    deaf.initialize(client_id, &["1.0.0"]).await.expect("initialized");
+    deaf.call("subscribe", json!({ "channel": chat })).await.expect("subscribed");
+    deaf
+}
+
+#[tokio::test]
+async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_and_nobody_else_notices() {
+    // Long enough for the write to be waiting when the test begins to read again.
+    let host = HostProcess::start(options().limit("outbox_bytes", 2 << 20).limit("write_ms", 60_000)).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let uris = client.create_session("slow").await;
+    let mut deaf = deaf_client(&host, "deaf", &uris.chat).await;
+    let turn = client.run_turn(&uris.chat, "t1", "/stream 1500 0 8000").await;
+    assert_eq!(turn.state, TurnState::Complete);
+    assert_eq!(markdown(&turn.response_parts).len(), 12_000_000, "the other reader got everything");
+
+    let mut last_seen = 0;
+    let end = loop {
+        match deaf.receive().await {
+            Incoming::Message(message) => {
+                last_seen = message["params"]["serverSeq"].as_u64().unwrap_or(last_seen);
+            }
+            end => break end,
+        }
+    };
+    assert_eq!(
+        end,
+        Incoming::Closed(1013, "the client reads too slowly; use reconnect".to_owned())
+    );
+    // It comes back and gets what it missed, or a fresh picture.
+    let mut back = RawClient::connect(host.address()).await;
+    let params = json!({ "clientId": "deaf", "lastSeenServerSeq": last_seen, "subscriptions": [uris.chat] });
+    let resumed = back.call("reconnect", params).await.expect("reconnect succeeds");
+    assert!(resumed["type"] == "replay" || resumed["type"] == "snapshot");
+    client.run_turn(&uris.chat, "t2", "hello").await;
+    back.notification("the next turn", |message| {
+        message["params"]["action"]["type"] == "chat/turnComplete"
+    })
+    .await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn p_7_memory_stays_bounded_while_many_readers_are_stuck() {
+    let host = HostProcess::start(options().limit("outbox_bytes", 1 << 20).limit("write_ms", 500)).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let uris = client.create_session("stuck").await;
+    let mut stuck = Vec::new();
+    for number in 0..20 {
+        stuck.push(deaf_client(&host, &format!("stuck-{number}"), &uris.chat).await);
+    }
+    let before = host.peak_memory();
+    client.run_turn(&uris.chat, "t1", "/stream 1500 0 8000").await;
+    let grown = host.peak_memory() - before;
+    // The text itself, its window for replay, one queue per reader, and what the allocator keeps.
+    assert!(grown < 160 << 20, "memory grew by {} MiB", grown >> 20);
+    // Those who are stuck for too long are given up without having to read anything.
+    let held = host.open_files();
+    for _ in 0..600 {
+        if host.open_files() + stuck.len() <= held + 1 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert!(host.open_files() + stuck.len() <= held + 1, "stuck connections are still open");
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn a_firehose_of_large_deltas_never_closes_a_reader_that_reads() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("firehose").await;
+    // The largest deltas the agent knows, as fast as it can: many times what a connection may have waiting.
+    let turn = client.run_turn(&uris.chat, "t1", "/stream 400 0 65536").await;
+    assert_eq!(markdown(&turn.response_parts).len(), 400 * 65536);
+    client.client().ping().await.expect("the connection is still up");
+}
+
+#[tokio::test]
+async fn trap_11_a_snapshot_of_several_megabytes_reaches_the_published_client() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("large").await;
+    client.run_turn(&uris.chat, "t1", "/stream 50 0 65536").await;
+    let fresh = OfficialClient::connect(host.address(), "fresh").await;
+    fresh.join(&uris.session).await;
+    let turn = fresh.turn_end(&uris.chat, "t1").await;
+    assert_eq!(markdown(&turn.response_parts).len(), 50 * 65536);
+    fresh.assert_converged().await;
+}
+
+#[tokio::test]
+async fn trn_20_a_busy_connection_still_answers_pings() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("busy").await;
+    client.start_turn(&uris.chat, "t1", "/stream 100000000 0 16").await;
+    client.running_text(&uris.chat, 1000).await;
+    let mut other = RawClient::initialized(host.address(), "other").await;
+    for _ in 0..20 {
+        client.client().ping().await.expect("answered");
+        other.still_works().await;
+    }
+    let cancel = json!({ "type": "chat/turnCancelled", "turnId": "t1", "duration": 0 });
+    client.dispatch(&uris.chat, cancel).await;
+    client.turn_end(&uris.chat, "t1").await;
+    client.assert_converged().await;
+}

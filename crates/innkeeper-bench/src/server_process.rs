@@ -50,10 +50,18 @@ impl ServerProcess {
     pub(crate) async fn start_host(binary: &Path, environment: &[(&str, &str)]) -> Result<Self> {
         let directory = TempDir::new().context("cannot create a temporary directory")?;
         let data = directory.path().join("data");
+        // The default bounds are for people; thousands of clients of one machine need room.
+        let config = directory.path().join("innkeeper.toml");
+        fs::write(
+            &config,
+            "[limits]\nconnections = 10000\nconnections_per_principal = 10000\n",
+        )?;
         let mut command = Command::new(binary);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--no-auth", "--json", "--data"])
             .arg(data)
+            .arg("--config")
+            .arg(config)
             .envs(environment.iter().copied());
         Self::start(command, directory).await
     }

@@ -173,6 +173,7 @@ impl HostCore {
                 (None, _) => Verdict::Reject("no turn is running".to_owned()),
             },
             StateAction::ChatTurnResume(resume) => match (active, chat.model.turns().last()) {
+                _ if self.shutting_down => Verdict::Reject("the host is shutting down".to_owned()),
                 (Some(_), _) => Verdict::Reject("a turn is already running".to_owned()),
                 (None, Some(turn)) if turn.id == resume.turn_id && turn.state == TurnState::Error => {
                     match turn.response_parts.last() {

@@ -174,6 +174,11 @@ impl HostCore {
             }),
         };
         self.commit(cx, session, action, None);
+        // What was queued while the session was coming up starts now (PEND-03).
+        let chats = self.sessions.get(&session).map(|session| session.chats.clone());
+        for chat in chats.into_iter().flatten() {
+            self.take_from_queue(cx, chat);
+        }
     }
 
     pub(crate) fn dispose_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, uri: &str) {

@@ -58,6 +58,7 @@ impl HostCore {
 
     /// Stops the agent after the end of its turn was published.
     pub(crate) fn stop_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        self.clear_activity(cx, chat_id);
         if let Some(run) = self.chats.get_mut(&chat_id).and_then(|chat| chat.run.take()) {
             cx.effects.push(Effect::CancelTurn {
                 chat: chat_id,
@@ -289,6 +290,7 @@ impl HostCore {
             let message = format!(
                 "the agent produced more than {most} parts in one turn, so the host ended it; ask for something smaller"
             );
+            self.clear_activity(cx, chat_id);
             self.fail_run(cx, chat_id, Failure::new("tooManyParts", message), false);
             cx.effects.push(Effect::CancelTurn {
                 chat: chat_id,

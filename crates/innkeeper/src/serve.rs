@@ -52,7 +52,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     ended
 }
 
-/// Keeps files private from the moment they are created, and secrets out of core dumps.
+/// Keeps files private from the moment they are created and secrets out of core dumps, and makes room for connections.
 fn protect_process() {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let no_core = rustix::process::Rlimit {
@@ -61,6 +61,12 @@ fn protect_process() {
     };
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Core, no_core) {
         text::warn(&format!("core dumps cannot be switched off ({error})"));
+    }
+    // Every connection takes a descriptor, and shells often allow fewer than the host accepts.
+    let mut files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    files.current = files.maximum;
+    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, files) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
     }
 }
 
@@ -82,7 +88,7 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
     };
 
     let host = Host::builder()
-        .agent(TourAgent::new())
+        .agent(tour_agent())
         .limits(limits)
         .server_info("innkeeper", env!("CARGO_PKG_VERSION"))
         .start()
@@ -182,14 +188,11 @@ async fn bind_tcp(address: ListenAddress) -> Result<(TcpListener, SocketAddr), F
 fn tcp_access(bound: SocketAddr, token: Option<&TokenFile>, settings: &Settings) -> Result<Access, Failure> {
     let mut access = Access::new(bound);
     if let Some(token) = token {
-        let secret = Token::parse(token.secret()).map_err(|error| {
-            Failure::new(
-                Kind::DataDirectory,
-                format!("the token in {} cannot be used ({error})", token.path().display()),
-            )
-            .hint("delete the file, and the host will write a new one at its next start")
-        })?;
-        access = access.allow_token(secret, "default", Scope::Admin);
+        access = access.allow_token(usable(token)?, "default", Scope::Admin);
+        for (scope, path) in &settings.narrow_tokens {
+            let token = TokenFile::read_or_create(path)?;
+            access = access.allow_token(usable(&token)?, &scope.to_string(), *scope);
+        }
     }
     for origin in &settings.allow_origin {
         access = access.allow_origin(origin.as_str());
@@ -201,6 +204,24 @@ fn tcp_access(bound: SocketAddr, token: Option<&TokenFile>, settings: &Settings)
         }
     }
     Ok(access)
+}
+
+fn usable(token: &TokenFile) -> Result<Token, Failure> {
+    Token::parse(token.secret()).map_err(|error| {
+        Failure::new(
+            Kind::DataDirectory,
+            format!("the token in {} cannot be used ({error})", token.path().display()),
+        )
+        .hint("delete the file, and the host will write a new one at its next start")
+    })
+}
+
+/// The built-in guide; benchmarks ask it to say when it produced each piece of its answers.
+fn tour_agent() -> TourAgent {
+    match std::env::var_os("INNKEEPER_TOUR_STAMP") {
+        Some(_) => TourAgent::new().stamped(),
+        None => TourAgent::new(),
+    }
 }
 
 fn tokio_listener(listener: std::os::unix::net::UnixListener) -> Result<UnixListener, Failure> {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use innkeeper_host::Scope;
+
 use crate::address::ListenAddress;
 use crate::cli::ServeArgs;
 use crate::config::ConfigFile;
@@ -25,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) unusual_data: Option<PathBuf>,
     /// Who may connect to the TCP port.
     pub(crate) admission: Admission,
+    /// Files with further tokens of narrower scope, created when missing.
+    pub(crate) narrow_tokens: Vec<(Scope, PathBuf)>,
     /// Origins of browser clients to accept.
     pub(crate) allow_origin: Vec<Origin>,
     /// Further names under which clients reach the host.
@@ -72,6 +76,13 @@ impl Settings {
             }
             None => (default?, None),
         };
+        let narrow_tokens = [
+            (Scope::Drive, config.drive_token_file),
+            (Scope::View, config.view_token_file),
+        ]
+        .into_iter()
+        .filter_map(|(scope, file)| Some((scope, file?)))
+        .collect();
         let mut allow_origin = config.allow_origin;
         allow_origin.extend(args.allow_origin);
         let mut allow_host = config.allow_host;
@@ -83,6 +94,7 @@ impl Settings {
             data,
             unusual_data,
             admission,
+            narrow_tokens,
             allow_origin,
             allow_host,
             json: args.json,

@@ -1,5 +1,5 @@
-//! The core seen from outside, one scenario at a time. Ids in names and comments are those of the
-//! host's list of protocol requirements; `docs/` says where to find it.
+//! The core seen from outside, one scenario at a time. Ids in names and comments, such as NEG-02 or
+//! E-06, name the protocol requirement or trap that a scenario is about.
 
 mod dispatch;
 mod handshake;

@@ -31,6 +31,10 @@ pub(crate) struct ConfigFile {
     pub(crate) data: Option<PathBuf>,
     /// Token file, like `--token-file`.
     pub(crate) token_file: Option<PathBuf>,
+    /// File with a second token, whose holders may use sessions but not change the host.
+    pub(crate) drive_token_file: Option<PathBuf>,
+    /// File with a third token, whose holders may only look.
+    pub(crate) view_token_file: Option<PathBuf>,
     /// Origins of browser clients, like `--allow-origin`; flags add to them.
     pub(crate) allow_origin: Vec<Origin>,
     /// Names of the host, like `--allow-host`; flags add to them.
@@ -108,10 +112,14 @@ impl ConfigFile {
 
     fn resolve_paths(&mut self, file: &Path) {
         let base = file.parent().unwrap_or_else(|| Path::new(""));
-        for path in [&mut self.unix, &mut self.data, &mut self.token_file]
-            .into_iter()
-            .flatten()
-        {
+        let paths = [
+            &mut self.unix,
+            &mut self.data,
+            &mut self.token_file,
+            &mut self.drive_token_file,
+            &mut self.view_token_file,
+        ];
+        for path in paths.into_iter().flatten() {
             *path = base.join(&*path);
         }
     }
@@ -150,6 +158,7 @@ mod tests {
     fn reads_every_key() {
         let (config, warnings) = parse(
             "listen = \":0\"\nunix = \"s/sock\"\ndata = \"/data\"\ntoken_file = \"token\"\n\
+             drive_token_file = \"drive\"\nview_token_file = \"view\"\n\
              allow_origin = [\"https://a.test\"]\nallow_host = [\"inn.test\"]\nlog = \"debug\"\n",
         )
         .unwrap();
@@ -158,6 +167,8 @@ mod tests {
         assert_eq!(config.unix, Some(PathBuf::from("/etc/s/sock")));
         assert_eq!(config.data, Some(PathBuf::from("/data")));
         assert_eq!(config.token_file, Some(PathBuf::from("/etc/token")));
+        assert_eq!(config.drive_token_file, Some(PathBuf::from("/etc/drive")));
+        assert_eq!(config.view_token_file, Some(PathBuf::from("/etc/view")));
         assert_eq!(config.allow_origin, ["https://a.test".parse().unwrap()]);
         assert_eq!(config.allow_host, ["inn.test"]);
         assert_eq!(config.log.as_deref(), Some("debug"));
@@ -224,7 +235,7 @@ mod tests {
             [
                 "/etc/innkeeper.toml:1: unknown key `lisen` is ignored; did you mean `listen`?",
                 "/etc/innkeeper.toml:3: unknown key `zebra` is ignored; the keys here are listen, unix, data, \
-                 token_file, allow_origin, allow_host, log and limits",
+                 token_file, drive_token_file, view_token_file, allow_origin, allow_host, log and limits",
             ]
         );
     }

@@ -47,9 +47,12 @@ async fn neg_23_a_second_initialize_is_refused_and_the_first_one_holds() {
             "this connection is already initialized; open another one to start over"
         );
     }
-    raw.call("createSession", json!({ "channel": "ahp-session:/x", "activeClient": { "clientId": "twice", "tools": [] } }))
-        .await
-        .expect("still the first identity");
+    raw.call(
+        "createSession",
+        json!({ "channel": "ahp-session:/x", "activeClient": { "clientId": "twice", "tools": [] } }),
+    )
+    .await
+    .expect("still the first identity");
 }
 
 #[tokio::test]
@@ -58,7 +61,11 @@ async fn wrong_types_and_missing_fields_are_named_and_the_connection_goes_on() {
     let long_uri = format!("a:/{}", "x".repeat(2048));
     let cases: [(&str, Value, &str); 22] = [
         ("subscribe", json!({}), "params.channel: is missing"),
-        ("subscribe", json!({ "channel": 5 }), "params.channel: invalid type: integer `5`, expected a string"),
+        (
+            "subscribe",
+            json!({ "channel": 5 }),
+            "params.channel: invalid type: integer `5`, expected a string",
+        ),
         ("subscribe", json!({ "channel": null }), "params.channel: is missing"),
         (
             "subscribe",
@@ -90,8 +97,16 @@ async fn wrong_types_and_missing_fields_are_named_and_the_connection_goes_on() {
             json!({ "channel": "ahp-root://", "view": { "turns": -1 } }),
             "params.view.turns: must not be negative",
         ),
-        ("listSessions", json!({ "limit": 0 }), "params.limit: must be at least 1"),
-        ("listSessions", json!({ "limit": "all" }), "params.limit: invalid type: string \"all\", expected i64"),
+        (
+            "listSessions",
+            json!({ "limit": 0 }),
+            "params.limit: must be at least 1",
+        ),
+        (
+            "listSessions",
+            json!({ "limit": "all" }),
+            "params.limit: invalid type: string \"all\", expected i64",
+        ),
         (
             "listSessions",
             json!({ "channel": "ahp-session:/x" }),
@@ -139,9 +154,17 @@ async fn wrong_types_and_missing_fields_are_named_and_the_connection_goes_on() {
     let mut raw = RawClient::initialized(host.address(), "raw").await;
     for (method, params, message) in cases {
         let refused = raw.call(method, params.clone()).await.expect_err(message);
-        assert_eq!((refused.code, refused.message.as_str()), (-32602, message), "{method} {params}");
+        assert_eq!(
+            (refused.code, refused.message.as_str()),
+            (-32602, message),
+            "{method} {params}"
+        );
     }
-    assert_eq!(raw.call("listSessions", json!({})).await, Ok(json!({ "items": [] })), "nothing was created");
+    assert_eq!(
+        raw.call("listSessions", json!({})).await,
+        Ok(json!({ "items": [] })),
+        "nothing was created"
+    );
     witness.client().ping().await.expect("unaffected");
     witness.assert_converged().await;
 }
@@ -152,8 +175,16 @@ async fn bad_handshakes_are_named_and_may_be_corrected_on_the_same_connection() 
     let mut raw = RawClient::connect(host.address()).await;
     let long = "c".repeat(257);
     let cases: [(&str, Value, &str); 12] = [
-        ("initialize", json!({ "clientId": "c" }), "params: missing field `protocolVersions`"),
-        ("initialize", json!({ "protocolVersions": ["1.0.0"] }), "params: missing field `clientId`"),
+        (
+            "initialize",
+            json!({ "clientId": "c" }),
+            "params: missing field `protocolVersions`",
+        ),
+        (
+            "initialize",
+            json!({ "protocolVersions": ["1.0.0"] }),
+            "params: missing field `clientId`",
+        ),
         (
             "initialize",
             json!({ "protocolVersions": "1.0.0", "clientId": "c" }),
@@ -164,7 +195,11 @@ async fn bad_handshakes_are_named_and_may_be_corrected_on_the_same_connection() 
             json!({ "protocolVersions": [], "clientId": "c" }),
             "params.protocolVersions: is empty; offer at least one version, as in [\"1.0.0\"]",
         ),
-        ("initialize", json!({ "protocolVersions": ["1.0.0"], "clientId": "" }), "params.clientId: a client id is not empty"),
+        (
+            "initialize",
+            json!({ "protocolVersions": ["1.0.0"], "clientId": "" }),
+            "params.clientId: a client id is not empty",
+        ),
         (
             "initialize",
             json!({ "protocolVersions": ["1.0.0"], "clientId": long }),
@@ -185,7 +220,11 @@ async fn bad_handshakes_are_named_and_may_be_corrected_on_the_same_connection() 
             json!({ "protocolVersions": ["1.0.0"], "clientId": "c", "initialSubscriptions": vec!["ahp-root://"; 1025] }),
             "params.initialSubscriptions: has 1025 entries; a connection has at most 1024 subscriptions",
         ),
-        ("reconnect", json!({ "clientId": "c", "subscriptions": [] }), "params: missing field `lastSeenServerSeq`"),
+        (
+            "reconnect",
+            json!({ "clientId": "c", "subscriptions": [] }),
+            "params: missing field `lastSeenServerSeq`",
+        ),
         (
             "reconnect",
             json!({ "clientId": "c", "lastSeenServerSeq": -1, "subscriptions": [] }),
@@ -203,7 +242,9 @@ async fn bad_handshakes_are_named_and_may_be_corrected_on_the_same_connection() 
     }
     let unknown = json!({ "clientId": "c", "lastSeenServerSeq": 1, "subscriptions": [] });
     assert_eq!(raw.call("reconnect", unknown).await.expect_err("unknown").code, -32008);
-    raw.initialize("c", &["1.0.0"]).await.expect("NEG-22: initialize after a failed reconnect");
+    raw.initialize("c", &["1.0.0"])
+        .await
+        .expect("NEG-22: initialize after a failed reconnect");
 }
 
 #[tokio::test]
@@ -220,7 +261,10 @@ async fn neg_11_unknown_initial_subscriptions_are_left_out() {
     assert_eq!(result["protocolVersion"], "1.0.0");
     assert_eq!(result["serverInfo"]["name"], "innkeeper");
     let snapshots = result["snapshots"].as_array().expect("snapshots");
-    assert!(snapshots.iter().all(|snapshot| snapshot["resource"] == "ahp-root://"), "{snapshots:?}");
+    assert!(
+        snapshots.iter().all(|snapshot| snapshot["resource"] == "ahp-root://"),
+        "{snapshots:?}"
+    );
     assert!(!snapshots.is_empty());
     assert_eq!(snapshots[0]["fromSeq"], result["serverSeq"]);
     assert_eq!(snapshots[0]["state"]["agents"][0]["provider"], "tour");
@@ -230,15 +274,27 @@ async fn neg_11_unknown_initial_subscriptions_are_left_out() {
 async fn e_54_every_method_without_a_handler_answers_32601_and_never_an_empty_success() {
     let host = start().await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
-    let unsupported = METHODS.iter().filter(|method| matches!(method.route, Route::Unsupported));
+    let unsupported = METHODS
+        .iter()
+        .filter(|method| matches!(method.route, Route::Unsupported));
     let known = unsupported.map(|method| method.name);
-    let made_up = ["shutdown", "vscode/diagnosticsFetch", "Initialize", "action", "$/cancelRequest", ""];
+    let made_up = [
+        "shutdown",
+        "vscode/diagnosticsFetch",
+        "Initialize",
+        "action",
+        "$/cancelRequest",
+        "",
+    ];
     let mut tried = 0;
     for name in known.chain(made_up) {
         for params in [json!({}), json!({ "channel": "ahp-root://" }), Value::Null] {
             let refused = raw.call(name, params).await.expect_err(name);
             assert_eq!(refused.code, -32601, "{name}");
-            assert_eq!(refused.message, format!("this host does not implement the method {name:?}"));
+            assert_eq!(
+                refused.message,
+                format!("this host does not implement the method {name:?}")
+            );
         }
         tried += 1;
     }
@@ -256,8 +312,19 @@ async fn error_answers_hold_no_paths_stacks_or_tokens() {
     let token = host.address().token.clone().expect("a token");
     let home = host.path("").display().to_string();
     let mut raw = RawClient::initialized(host.address(), "raw").await;
-    for method in ["subscribe", "createSession", "disposeSession", "listSessions", "resourceRead", "authenticate"] {
-        for params in [json!({}), json!({ "channel": "file:///etc/passwd" }), json!({ "channel": 1, "limit": {} })] {
+    for method in [
+        "subscribe",
+        "createSession",
+        "disposeSession",
+        "listSessions",
+        "resourceRead",
+        "authenticate",
+    ] {
+        for params in [
+            json!({}),
+            json!({ "channel": "file:///etc/passwd" }),
+            json!({ "channel": 1, "limit": {} }),
+        ] {
             if let Err(refused) = raw.call(method, params).await {
                 for secret in [token.as_str(), home.as_str(), ".rs:", "panicked"] {
                     assert!(!refused.message.contains(secret), "{}", refused.message);
@@ -271,7 +338,8 @@ async fn error_answers_hold_no_paths_stacks_or_tokens() {
 async fn a_clients_close_is_answered_and_leaves_the_host_alone() {
     let (host, witness) = start_with_client().await;
     let mut raw = RawClient::initialized(host.address(), "leaving").await;
-    raw.send_frame(tokio_tungstenite::tungstenite::Message::Close(None)).await;
+    raw.send_frame(tokio_tungstenite::tungstenite::Message::Close(None))
+        .await;
     assert!(matches!(raw.end().await, Incoming::Closed(..) | Incoming::Broken(_)));
     witness.client().ping().await.expect("unaffected");
     witness.assert_converged().await;

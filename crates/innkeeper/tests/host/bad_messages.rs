@@ -17,9 +17,24 @@ async fn trn_13_every_broken_message_gets_its_exact_error_and_the_connection_goe
     let mut raw = RawClient::initialized(host.address(), "raw").await;
     let null = Value::Null;
     let cases: [(&str, Value, i64, &str); 22] = [
-        ("{", null.clone(), -32700, "not JSON: EOF while parsing an object at line 1 column 1"),
-        ("", null.clone(), -32700, "not JSON: EOF while parsing a value at line 1 column 0"),
-        ("hello", null.clone(), -32700, "not JSON: expected value at line 1 column 1"),
+        (
+            "{",
+            null.clone(),
+            -32700,
+            "not JSON: EOF while parsing an object at line 1 column 1",
+        ),
+        (
+            "",
+            null.clone(),
+            -32700,
+            "not JSON: EOF while parsing a value at line 1 column 0",
+        ),
+        (
+            "hello",
+            null.clone(),
+            -32700,
+            "not JSON: expected value at line 1 column 1",
+        ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"ping"} {}"#,
             null.clone(),
@@ -32,14 +47,49 @@ async fn trn_13_every_broken_message_gets_its_exact_error_and_the_connection_goe
             -32600,
             "JSON-RPC batches are not part of AHP; send one message at a time",
         ),
-        ("[]", null.clone(), -32600, "JSON-RPC batches are not part of AHP; send one message at a time"),
+        (
+            "[]",
+            null.clone(),
+            -32600,
+            "JSON-RPC batches are not part of AHP; send one message at a time",
+        ),
         ("{}", null.clone(), -32600, r#"the member jsonrpc must be "2.0""#),
-        ("5", null.clone(), -32600, "not a JSON-RPC message: invalid type: integer `5`, expected struct Envelope"),
-        ("null", null.clone(), -32600, "not a JSON-RPC message: invalid type: null, expected struct Envelope"),
-        (r#"{"id":1,"method":"ping"}"#, json!(1), -32600, r#"the member jsonrpc must be "2.0""#),
-        (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, json!(1), -32600, r#"the member jsonrpc must be "2.0""#),
-        (r#"{"jsonrpc":"2.0","id":1}"#, json!(1), -32600, "the member method is missing"),
-        (r#"{"jsonrpc":"2.0","id":1,"method":5}"#, json!(1), -32600, "the member method must be a string"),
+        (
+            "5",
+            null.clone(),
+            -32600,
+            "not a JSON-RPC message: invalid type: integer `5`, expected struct Envelope",
+        ),
+        (
+            "null",
+            null.clone(),
+            -32600,
+            "not a JSON-RPC message: invalid type: null, expected struct Envelope",
+        ),
+        (
+            r#"{"id":1,"method":"ping"}"#,
+            json!(1),
+            -32600,
+            r#"the member jsonrpc must be "2.0""#,
+        ),
+        (
+            r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
+            json!(1),
+            -32600,
+            r#"the member jsonrpc must be "2.0""#,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            json!(1),
+            -32600,
+            "the member method is missing",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
+            json!(1),
+            -32600,
+            "the member method must be a string",
+        ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":1}"#,
             json!(1),
@@ -58,8 +108,18 @@ async fn trn_13_every_broken_message_gets_its_exact_error_and_the_connection_goe
             -32600,
             "an id is a non-negative integer or a string",
         ),
-        (r#"{"jsonrpc":"2.0","id":-1,"method":"ping"}"#, json!(-1), -32600, "an id is a non-negative integer or a string"),
-        (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, json!(1.5), -32600, "an id is a non-negative integer or a string"),
+        (
+            r#"{"jsonrpc":"2.0","id":-1,"method":"ping"}"#,
+            json!(-1),
+            -32600,
+            "an id is a non-negative integer or a string",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
+            json!(1.5),
+            -32600,
+            "an id is a non-negative integer or a string",
+        ),
         (
             r#"{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}"#,
             null.clone(),
@@ -101,15 +161,26 @@ async fn trn_13_every_broken_message_gets_its_exact_error_and_the_connection_goe
 async fn trap_1_string_ids_are_answered_with_the_very_same_string() {
     let host = start().await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
-    for id in [r#""a""#, r#""""#, r#""with \"quotes\" and \u00e9""#, "0", "18446744073709551615"] {
-        raw.send(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
+    for id in [
+        r#""a""#,
+        r#""""#,
+        r#""with \"quotes\" and \u00e9""#,
+        "0",
+        "18446744073709551615",
+    ] {
+        raw.send(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#))
+            .await;
         let expected: Value = serde_json::from_str(id).expect("JSON");
         assert_eq!(raw.answer(&expected).await, Ok(Value::Null), "{id}");
     }
     let long = "x".repeat(300);
-    raw.send(format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"ping"}}"#)).await;
+    raw.send(format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"ping"}}"#))
+        .await;
     let refused = raw.answer(&Value::Null).await.expect_err("too long");
-    assert_eq!((refused.code, refused.message.as_str()), (-32600, "a string id has at most 256 bytes"));
+    assert_eq!(
+        (refused.code, refused.message.as_str()),
+        (-32600, "a string id has at most 256 bytes")
+    );
     raw.still_works().await;
 }
 
@@ -180,8 +251,13 @@ async fn lesson_17_a_message_above_the_limit_is_answered_with_1009_and_the_clien
     let witness = OfficialClient::connect(host.address(), "witness").await;
     let uris = witness.create_session("ceiling").await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
-    raw.call("subscribe", json!({ "channel": uris.chat })).await.expect("subscribed");
-    let frame = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{}"}}}}"#, "x".repeat(99_000));
+    raw.call("subscribe", json!({ "channel": uris.chat }))
+        .await
+        .expect("subscribed");
+    let frame = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{}"}}}}"#,
+        "x".repeat(99_000)
+    );
     raw.send(frame).await;
     assert_eq!(raw.answer(&json!(1)).await, Ok(Value::Null), "just below the limit");
     // The host stops in the middle of the message, so sending the rest may fail.
@@ -191,7 +267,8 @@ async fn lesson_17_a_message_above_the_limit_is_answered_with_1009_and_the_clien
         Incoming::Closed(1009, "the message is larger than this host accepts".to_owned())
     );
     let mut back = RawClient::connect(host.address()).await;
-    let params = json!({ "clientId": "raw", "lastSeenServerSeq": witness.view().last_seen, "subscriptions": [uris.chat] });
+    let params =
+        json!({ "clientId": "raw", "lastSeenServerSeq": witness.view().last_seen, "subscriptions": [uris.chat] });
     let resumed = back.call("reconnect", params).await.expect("reconnect succeeds");
     assert_eq!(resumed["type"], "replay");
     witness.run_turn(&uris.chat, "t1", "still here").await;

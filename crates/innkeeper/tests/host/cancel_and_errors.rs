@@ -73,7 +73,10 @@ async fn turn_12_a_resumable_error_is_resumed_in_the_same_turn() {
         .await;
     let turn = client.turn_end(&uris.chat, "t1").await;
     assert!(markdown(&turn.response_parts).ends_with("this time nothing goes wrong."));
-    let errors = turn.response_parts.iter().filter(|part| matches!(part, ResponsePart::Error(_)));
+    let errors = turn
+        .response_parts
+        .iter()
+        .filter(|part| matches!(part, ResponsePart::Error(_)));
     assert_eq!(errors.count(), 1, "the earlier error stays visible");
     client.assert_converged().await;
 }

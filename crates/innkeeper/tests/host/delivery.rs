@@ -12,7 +12,9 @@ use crate::{options, start_with_client};
 async fn deaf_client(host: &HostProcess, client_id: &str, chat: &str) -> RawClient {
     let mut deaf = RawClient::connect_with_small_buffer(host.address()).await;
     deaf.initialize(client_id, &["1.0.0"]).await.expect("initialized");
-    deaf.call("subscribe", json!({ "channel": chat })).await.expect("subscribed");
+    deaf.call("subscribe", json!({ "channel": chat }))
+        .await
+        .expect("subscribed");
     deaf
 }
 
@@ -25,7 +27,11 @@ async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_and_nobody_el
     let mut deaf = deaf_client(&host, "deaf", &uris.chat).await;
     let turn = client.run_turn(&uris.chat, "t1", "/stream 1500 0 8000").await;
     assert_eq!(turn.state, TurnState::Complete);
-    assert_eq!(markdown(&turn.response_parts).len(), 12_000_000, "the other reader got everything");
+    assert_eq!(
+        markdown(&turn.response_parts).len(),
+        12_000_000,
+        "the other reader got everything"
+    );
 
     let mut last_seen = 0;
     let end = loop {
@@ -75,7 +81,10 @@ async fn p_7_memory_stays_bounded_while_many_readers_are_stuck() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    assert!(host.open_files() + stuck.len() <= held + 1, "stuck connections are still open");
+    assert!(
+        host.open_files() + stuck.len() <= held + 1,
+        "stuck connections are still open"
+    );
     client.assert_converged().await;
 }
 

@@ -20,7 +20,8 @@ async fn lesson_11_an_announcement_repeated_300_times_makes_no_loop() {
     client.dispatch(&uris.session, announcement("first")).await;
     witness
         .until("the announcement arrives", |view| {
-            view.session(&uris.session).is_some_and(|state| !state.active_clients.is_empty())
+            view.session(&uris.session)
+                .is_some_and(|state| !state.active_clients.is_empty())
         })
         .await;
     let before = witness.view().last_seen;
@@ -30,10 +31,16 @@ async fn lesson_11_an_announcement_repeated_300_times_makes_no_loop() {
     client.client().ping().await.expect("the host answers");
     witness.client().ping().await.expect("the host answers");
     assert_eq!(witness.view().last_seen, before, "nobody else is told");
-    let echoes = client.view().actions.iter().filter(|envelope| {
-        matches!(envelope.action, StateAction::SessionActiveClientSet(_))
-    }).count();
-    assert!(echoes <= 2, "the author is told once that nothing changed, not {echoes} times");
+    let echoes = client
+        .view()
+        .actions
+        .iter()
+        .filter(|envelope| matches!(envelope.action, StateAction::SessionActiveClientSet(_)))
+        .count();
+    assert!(
+        echoes <= 2,
+        "the author is told once that nothing changed, not {echoes} times"
+    );
     client.assert_converged().await;
     witness.assert_converged().await;
 }
@@ -48,13 +55,19 @@ async fn act_10_an_active_client_leaves_when_it_unsubscribes_and_stays_through_a
     client.cut().await;
     client.reconnect().await.expect("reconnect succeeds");
     witness.client().ping().await.expect("the host answers");
-    let members = witness.view().session(&uris.session).expect("mirrored").active_clients.len();
+    let members = witness
+        .view()
+        .session(&uris.session)
+        .expect("mirrored")
+        .active_clients
+        .len();
     assert_eq!(members, 1, "kept through the reconnect");
     client.client().unsubscribe(uris.session.clone()).await.expect("sent");
     client.view().forget(&uris.session);
     witness
         .until("the member leaves", |view| {
-            view.session(&uris.session).is_some_and(|state| state.active_clients.is_empty())
+            view.session(&uris.session)
+                .is_some_and(|state| state.active_clients.is_empty())
         })
         .await;
     client.assert_converged().await;
@@ -111,12 +124,27 @@ async fn trap_2_malformed_and_unknown_actions_are_refused_and_echoed_as_they_cam
             json!({ "type": "chat/turnStarted", "turnId": 5, "startedAt": now(), "message": {} }),
             "malformed action: action.turnId: invalid type: integer `5`, expected a string",
         ),
-        (json!({ "type": "chat/turnStarted" }), "malformed action: action: missing field `turnId`"),
+        (
+            json!({ "type": "chat/turnStarted" }),
+            "malformed action: action: missing field `turnId`",
+        ),
         (json!({}), "malformed action: action.type: missing field `type`"),
-        (json!(5), "malformed action: action.type: invalid type: integer `5`, expected struct Head"),
-        (json!(null), "malformed action: action.type: invalid type: null, expected struct Head"),
-        (json!({ "type": "x-mine/thing", "z": [1] }), "unknown action type \"x-mine/thing\""),
-        (json!({ "type": "session/titleChanged" }), "malformed action: action: missing field `title`"),
+        (
+            json!(5),
+            "malformed action: action.type: invalid type: integer `5`, expected struct Head",
+        ),
+        (
+            json!(null),
+            "malformed action: action.type: invalid type: null, expected struct Head",
+        ),
+        (
+            json!({ "type": "x-mine/thing", "z": [1] }),
+            "unknown action type \"x-mine/thing\"",
+        ),
+        (
+            json!({ "type": "session/titleChanged" }),
+            "malformed action: action: missing field `title`",
+        ),
         (
             json!({ "type": "session/isReadChanged", "isRead": true }),
             "session/isReadChanged does not belong on this kind of channel",
@@ -173,7 +201,10 @@ async fn dsp_01_a_dispatch_is_never_answered_whatever_is_wrong_with_it() {
     assert_eq!(raw.notifications, Vec::<Value>::new());
     // With an id it is a request, and those are answered.
     let refused = raw.call("dispatchAction", json!({})).await.expect_err("refused");
-    assert_eq!((refused.code, refused.message.as_str()), (-32600, "dispatchAction is a notification; send it without an id"));
+    assert_eq!(
+        (refused.code, refused.message.as_str()),
+        (-32600, "dispatchAction is a notification; send it without an id")
+    );
     client.assert_converged().await;
 }
 
@@ -194,8 +225,12 @@ async fn dsp_07_a_chat_is_renamed_the_way_the_reference_client_does_it() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("rename").await;
     let mut raw = RawClient::initialized(host.address(), "raw").await;
-    raw.dispatch(&uris.chat, 7, json!({ "type": "session/titleChanged", "title": "my chat" }))
-        .await;
+    raw.dispatch(
+        &uris.chat,
+        7,
+        json!({ "type": "session/titleChanged", "title": "my chat" }),
+    )
+    .await;
     client
         .until("the catalogue shows the new title", |view| {
             let session = view.session(&uris.session).expect("mirrored");
@@ -212,7 +247,9 @@ async fn dsp_20_fractional_numbers_are_accepted() {
     let mut raw = RawClient::initialized(host.address(), "raw").await;
     client.start_turn(&uris.chat, "t1", "/slow 600").await;
     client
-        .until("the turn runs", |view| view.chat(&uris.chat).is_some_and(|chat| chat.active_turn.is_some()))
+        .until("the turn runs", |view| {
+            view.chat(&uris.chat).is_some_and(|chat| chat.active_turn.is_some())
+        })
         .await;
     let cancel = json!({ "type": "chat/turnCancelled", "turnId": "t1", "duration": 12.5 });
     raw.dispatch(&uris.chat, 1, cancel).await;

@@ -67,7 +67,10 @@ async fn root_12_summaries_are_announced_as_differences_and_add_up_to_the_list()
             let changes = change["params"]["changes"].as_object().expect("an object").clone();
             assert!(!changes.is_empty(), "an empty change: {change}");
             for (field, value) in changes {
-                assert!(!["resource", "provider", "createdAt"].contains(&field.as_str()), "{change}");
+                assert!(
+                    !["resource", "provider", "createdAt"].contains(&field.as_str()),
+                    "{change}"
+                );
                 assert_ne!(summary[&field], value, "only what changed is announced: {field}");
                 summary[field] = value;
             }
@@ -76,7 +79,9 @@ async fn root_12_summaries_are_announced_as_differences_and_add_up_to_the_list()
             break;
         }
         let next = raw
-            .notification("another change", |message| message["method"] == "root/sessionSummaryChanged")
+            .notification("another change", |message| {
+                message["method"] == "root/sessionSummaryChanged"
+            })
             .await;
         raw.notifications.insert(0, next);
     }

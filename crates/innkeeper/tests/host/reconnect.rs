@@ -21,10 +21,15 @@ async fn rec_03_a_cut_in_the_middle_of_a_stream_loses_and_doubles_nothing() {
     client.cut().await;
     let at_the_cut = witness.view().last_seen;
     witness
-        .until("the stream goes on without the other", |view| view.last_seen > at_the_cut + 20)
+        .until("the stream goes on without the other", |view| {
+            view.last_seen > at_the_cut + 20
+        })
         .await;
     let resumed = client.reconnect().await.expect("reconnect succeeds");
-    assert!(matches!(&resumed, Resumed::Replay { actions, missing } if *actions > 0 && missing.is_empty()), "{resumed:?}");
+    assert!(
+        matches!(&resumed, Resumed::Replay { actions, missing } if *actions > 0 && missing.is_empty()),
+        "{resumed:?}"
+    );
     let mine = client.turn_end(&uris.chat, "t1").await;
     let theirs = witness.turn_end(&uris.chat, "t1").await;
     assert_eq!(mine, theirs);
@@ -118,7 +123,9 @@ async fn lesson_05_beyond_the_window_every_channel_gets_a_fresh_snapshot() {
     other.run_turn(&uris.chat, "t2", "hello").await;
     client.turn_end(&uris.chat, "t2").await;
     client
-        .until("the root is live", |view| view.root().is_some_and(|root| root.active_sessions == Some(3)))
+        .until("the root is live", |view| {
+            view.root().is_some_and(|root| root.active_sessions == Some(3))
+        })
         .await;
     client.assert_converged().await;
 }
@@ -197,16 +204,27 @@ async fn lesson_12_a_refused_action_reaches_its_sender_only_and_is_not_replayed(
     // Trap 7: the published mirror would apply this refusal, so nobody else may ever see it.
     let bogus = json!({ "type": "session/defaultChatChanged", "defaultChat": "ahp-chat:/bogus" });
     client.dispatch(&uris.session, bogus).await;
-    assert_eq!(client.refusal(1).await, "only the host may send session/defaultChatChanged");
+    assert_eq!(
+        client.refusal(1).await,
+        "only the host may send session/defaultChatChanged"
+    );
     {
         let view = client.view();
         let refused = &view.refusals[0];
-        assert!(matches!(refused.action, StateAction::SessionDefaultChatChanged(_)), "echoed as it was sent");
-        assert_eq!(refused.origin.as_ref().map(|origin| origin.client_id.as_str()), Some("first"));
+        assert!(
+            matches!(refused.action, StateAction::SessionDefaultChatChanged(_)),
+            "echoed as it was sent"
+        );
+        assert_eq!(
+            refused.origin.as_ref().map(|origin| origin.client_id.as_str()),
+            Some("first")
+        );
         assert!(refused.server_seq > before, "DSP-13");
     }
     witness.client().ping().await.expect("the host answers");
-    let is_bogus = |envelope: &&ahp_types::actions::ActionEnvelope| matches!(envelope.action, StateAction::SessionDefaultChatChanged(_));
+    let is_bogus = |envelope: &&ahp_types::actions::ActionEnvelope| {
+        matches!(envelope.action, StateAction::SessionDefaultChatChanged(_))
+    };
     assert_eq!(witness.view().actions.iter().filter(is_bogus).count(), 0);
     for who in [&mut client, &mut witness] {
         who.cut().await;
@@ -238,7 +256,13 @@ async fn lesson_15_a_long_absence_is_replayed_in_order_and_once() {
     // The same again: what was seen is not sent a second time.
     client.cut().await;
     let resumed = client.reconnect().await.expect("reconnect succeeds");
-    assert_eq!(resumed, Resumed::Replay { actions: 0, missing: vec![] });
+    assert_eq!(
+        resumed,
+        Resumed::Replay {
+            actions: 0,
+            missing: vec![]
+        }
+    );
     client.assert_converged().await;
 }
 
@@ -251,7 +275,9 @@ async fn lesson_13_clients_that_vanish_in_the_middle_of_a_stream_leave_nothing_b
     let before = host.open_files();
     for number in 0..40 {
         let mut raw = RawClient::initialized(host.address(), &format!("vanishing-{number}")).await;
-        raw.call("subscribe", json!({ "channel": uris.chat })).await.expect("subscribed");
+        raw.call("subscribe", json!({ "channel": uris.chat }))
+            .await
+            .expect("subscribed");
         drop(raw);
     }
     // Sockets in CLOSE_WAIT would show as open files.
@@ -285,7 +311,10 @@ async fn lesson_16_a_peer_that_went_silent_is_found_out_by_ping_and_comes_back_w
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     assert!(host.open_files() < files, "the silent connection was never given up");
-    assert_eq!(silent.end().await, Incoming::Closed(1008, "pings went unanswered".to_owned()));
+    assert_eq!(
+        silent.end().await,
+        Incoming::Closed(1008, "pings went unanswered".to_owned())
+    );
     // The published client answers pings and is still here.
     client.run_turn(&uris.chat, "t1", "hello").await;
     client.cut().await;
@@ -299,6 +328,12 @@ async fn rec_07_a_host_without_traffic_replays_nothing() {
     let mut client = OfficialClient::connect(host.address(), "idle").await;
     client.cut().await;
     let resumed = client.reconnect().await.expect("reconnect succeeds");
-    assert_eq!(resumed, Resumed::Replay { actions: 0, missing: vec![] });
+    assert_eq!(
+        resumed,
+        Resumed::Replay {
+            actions: 0,
+            missing: vec![]
+        }
+    );
     client.assert_converged().await;
 }

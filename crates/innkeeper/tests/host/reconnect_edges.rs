@@ -35,9 +35,18 @@ async fn lesson_01_a_gap_exactly_as_large_as_the_window_is_replayed_and_one_more
         rename(&writer, &uris.session, missed).await;
         let resumed = client.reconnect().await.expect("reconnect succeeds");
         if replayed {
-            assert_eq!(resumed, Resumed::Replay { actions: missed, missing: vec![] });
+            assert_eq!(
+                resumed,
+                Resumed::Replay {
+                    actions: missed,
+                    missing: vec![]
+                }
+            );
         } else {
-            assert!(matches!(&resumed, Resumed::Snapshots(channels) if channels.len() == 3), "{resumed:?}");
+            assert!(
+                matches!(&resumed, Resumed::Snapshots(channels) if channels.len() == 3),
+                "{resumed:?}"
+            );
         }
         client.assert_converged().await;
     }
@@ -85,7 +94,13 @@ async fn a_busy_chat_does_not_push_a_quiet_one_out_of_the_window() {
     rename(&writer, &quiet.session, 3).await;
     writer.run_turn(&busy.chat, "t1", "/stream 2000 0 100").await;
     let resumed = client.reconnect().await.expect("reconnect succeeds");
-    assert_eq!(resumed, Resumed::Replay { actions: 3, missing: vec![] });
+    assert_eq!(
+        resumed,
+        Resumed::Replay {
+            actions: 3,
+            missing: vec![]
+        }
+    );
     client.assert_converged().await;
 }
 
@@ -96,7 +111,10 @@ async fn rec_11_a_number_from_the_future_gets_snapshots() {
     client.cut().await;
     let ahead = client.view().last_seen + 1_000_000_000_000;
     let resumed = client.reconnect_from(ahead).await.expect("reconnect succeeds");
-    assert!(matches!(&resumed, Resumed::Snapshots(channels) if channels.len() == 3), "{resumed:?}");
+    assert!(
+        matches!(&resumed, Resumed::Snapshots(channels) if channels.len() == 3),
+        "{resumed:?}"
+    );
     client.assert_converged().await;
 }
 

@@ -54,11 +54,26 @@ async fn ses_01_a_taken_uri_and_ses_04_an_unknown_agent_are_refused() {
     let again: Result<Value, _> = client
         .request("createSession", json!({ "channel": uris.session }))
         .await;
-    assert_eq!(rpc(again), (-32003, "\"ahp-session:/taken\" exists already; choose another URI or subscribe to it".to_owned()));
+    assert_eq!(
+        rpc(again),
+        (
+            -32003,
+            "\"ahp-session:/taken\" exists already; choose another URI or subscribe to it".to_owned()
+        )
+    );
     let unknown: Result<Value, _> = client
-        .request("createSession", json!({ "channel": "ahp-session:/x", "provider": "nobody" }))
+        .request(
+            "createSession",
+            json!({ "channel": "ahp-session:/x", "provider": "nobody" }),
+        )
         .await;
-    assert_eq!(rpc(unknown), (-32002, "there is no agent \"nobody\" on this host; it has: tour".to_owned()));
+    assert_eq!(
+        rpc(unknown),
+        (
+            -32002,
+            "there is no agent \"nobody\" on this host; it has: tour".to_owned()
+        )
+    );
     client.assert_converged().await;
 }
 
@@ -93,7 +108,11 @@ async fn root_10_sessions_are_listed_latest_first_and_in_pages() {
         .request("listSessions", json!({ "channel": "ahp-root://" }))
         .await
         .expect("listed");
-    assert_eq!(all["items"].as_array().expect("items").len(), 5, "no limit means everything");
+    assert_eq!(
+        all["items"].as_array().expect("items").len(),
+        5,
+        "no limit means everything"
+    );
     assert_eq!(all["items"][0]["resource"], "ahp-session:/a", "the latest comes first");
     assert!(all.get("nextCursor").is_none(), "nothing follows");
 
@@ -115,10 +134,15 @@ async fn root_10_sessions_are_listed_latest_first_and_in_pages() {
     let distinct: HashSet<String> = paged.iter().map(Value::to_string).collect();
     assert_eq!(distinct.len(), 5);
 
-    let wrong: Result<Value, _> = client.request("listSessions", json!({ "limit": 2, "cursor": "nonsense" })).await;
+    let wrong: Result<Value, _> = client
+        .request("listSessions", json!({ "limit": 2, "cursor": "nonsense" }))
+        .await;
     assert_eq!(
         rpc(wrong),
-        (-32602, "params.cursor: is not a cursor of this host; start again without one".to_owned())
+        (
+            -32602,
+            "params.cursor: is not a cursor of this host; start again without one".to_owned()
+        )
     );
     client.assert_converged().await;
 }
@@ -139,9 +163,9 @@ async fn ses_27_disposing_a_session_ends_its_chats_turns_and_subscriptions() {
     assert_eq!(disposed, Value::Null);
     for who in [&client, &second] {
         who.until("the root hears of it", |view| {
-            view.notifications
-                .iter()
-                .any(|event| matches!(event, SubscriptionEvent::SessionRemoved(removed) if removed.session == uris.session))
+            view.notifications.iter().any(
+                |event| matches!(event, SubscriptionEvent::SessionRemoved(removed) if removed.session == uris.session),
+            )
         })
         .await;
         who.until("the count follows", |view| {
@@ -203,11 +227,15 @@ async fn lesson_09_a_second_subscribe_is_answered_and_one_unsubscribe_ends_both(
         message["params"]["action"]["type"] == "chat/turnComplete"
     })
     .await;
-    let starts = raw.notifications.iter().filter(|message| message["params"]["action"]["type"] == "chat/turnStarted");
+    let starts = raw
+        .notifications
+        .iter()
+        .filter(|message| message["params"]["action"]["type"] == "chat/turnStarted");
     assert_eq!(starts.count(), 1);
     raw.notifications.clear();
     raw.notify("unsubscribe", subscribe).await;
-    raw.notify("unsubscribe", json!({ "channel": "ahp-session:/unknown" })).await;
+    raw.notify("unsubscribe", json!({ "channel": "ahp-session:/unknown" }))
+        .await;
     raw.still_works().await;
     client.run_turn(&uris.chat, "t2", "/stream 1").await;
     raw.still_works().await;

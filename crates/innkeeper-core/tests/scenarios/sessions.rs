@@ -1,0 +1,182 @@
+//! Sessions come and go (SES).
+
+use innkeeper_core::{Command, Effect, Failure};
+use serde_json::{Value, json};
+
+use crate::harness::*;
+
+#[test]
+fn ses01_a_uri_is_taken_while_creating_when_ready_and_after_a_failure() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    stage.create(conn, SESSION);
+    assert_eq!(error(&stage.create(conn, SESSION)).0, -32003, "while creating");
+    stage.opened(Err(Failure::new("noAgent", "it did not start")));
+    let answer = stage.create(conn, SESSION);
+    assert_eq!(error(&answer).0, -32003, "after a failure");
+    assert!(error(&answer).1.contains(SESSION), "{answer}");
+    stage.dispose(conn, SESSION);
+    assert_eq!(stage.create(conn, SESSION)["result"], Value::Null, "after disposal it is free");
+}
+
+#[test]
+fn ses01_uris_that_cannot_name_a_session_are_refused_by_field() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    for bad in ["", "no-scheme", "ahp-chat:/x", "ahp-root://", "a b:/c", "ahp-session:/x/annotations"] {
+        let answer = stage.create(conn, bad);
+        assert_eq!(error(&answer).0, -32602, "{bad:?}");
+        assert!(error(&answer).1.starts_with("params.channel: "), "{answer}");
+    }
+}
+
+#[test]
+fn ses02_e55_the_answer_does_not_wait_for_the_back_end() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    assert_eq!(stage.create(conn, SESSION)["result"], Value::Null);
+    assert_eq!(stage.state(SESSION)["lifecycle"], "creating");
+    stage.subscribe(conn, SESSION);
+    stage.opened(Err(Failure::new("noAgent", "it did not start")));
+    let failed = stage.actions(conn).remove(0);
+    assert_eq!(failed["action"]["type"], "session/creationFailed");
+    assert_eq!(failed["action"]["error"]["message"], "it did not start");
+    assert_eq!(stage.state(SESSION)["lifecycle"], "failed");
+    stage.opened(Ok(()));
+    assert_eq!(stage.inbox(conn), Vec::<Value>::new(), "a second answer of the back end is ignored");
+}
+
+#[test]
+fn ses03_ses33_root_subscribers_hear_of_creation_and_disposal() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let watcher = stage.client("watcher", &[ROOT]);
+    stage.create(conn, SESSION);
+    let heard = stage.inbox(watcher);
+    assert_eq!(heard[0]["method"], "root/sessionAdded");
+    assert_eq!(heard[0]["params"]["summary"]["resource"], SESSION);
+    assert_eq!(heard[1]["params"]["action"], json!({ "type": "root/activeSessionsChanged", "activeSessions": 1 }));
+    stage.dispose(conn, SESSION);
+    let heard = stage.inbox(watcher);
+    assert_eq!(heard[0]["method"], "root/sessionRemoved");
+    assert_eq!(heard[0]["params"], json!({ "channel": ROOT, "session": SESSION }));
+    assert_eq!(heard[1]["params"]["action"]["activeSessions"], 0);
+}
+
+#[test]
+fn ses04_the_provider_is_the_named_one_or_the_first() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let mut wanted = new_session(SESSION);
+    wanted.provider = Some("nobody".into());
+    let answer = stage.request(conn, Command::CreateSession(Box::new(wanted.clone())));
+    assert_eq!(error(&answer).0, -32002);
+    assert!(error(&answer).1.contains("\"nobody\"") && error(&answer).1.contains("tour, other"), "{answer}");
+    wanted.provider = Some("other".into());
+    stage.request(conn, Command::CreateSession(Box::new(wanted)));
+    assert_eq!(stage.state(SESSION)["provider"], "other");
+    stage.create(conn, "ahp-session:/two");
+    assert_eq!(stage.state("ahp-session:/two")["provider"], "tour");
+}
+
+#[test]
+fn ses06_only_the_first_directory_counts_without_the_capability() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let mut wanted = new_session(SESSION);
+    wanted.working_directories = vec!["file:///a".into(), "file:///b".into()];
+    stage.request(conn, Command::CreateSession(Box::new(wanted.clone())));
+    assert_eq!(stage.state(SESSION)["workingDirectories"], json!(["file:///a"]));
+    wanted.channel = "ahp-session:/two".into();
+    wanted.working_directories = vec!["file:///a".into(), "not a uri".into()];
+    let answer = stage.request(conn, Command::CreateSession(Box::new(wanted)));
+    assert_eq!(error(&answer).0, -32602);
+    assert!(error(&answer).1.starts_with("params.workingDirectories[1]: "), "{answer}");
+}
+
+#[test]
+fn ses07_the_creator_may_join_at_once_but_only_as_itself() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let mut wanted = new_session(SESSION);
+    let active = json!({ "clientId": "somebody", "tools": [] });
+    wanted.active_client = Some(serde_json::from_value(active).unwrap());
+    let answer = stage.request(conn, Command::CreateSession(Box::new(wanted.clone())));
+    assert_eq!(error(&answer).0, -32602);
+    assert!(error(&answer).1.starts_with("params.activeClient.clientId: "), "{answer}");
+    wanted.active_client.as_mut().unwrap().client_id = "c".into();
+    stage.request(conn, Command::CreateSession(Box::new(wanted)));
+    assert_eq!(stage.state(SESSION)["activeClients"][0]["clientId"], "c");
+}
+
+#[test]
+fn ses08_ses10_e49_a_new_session_has_every_required_field_and_a_default_chat() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    stage.create(conn, "copilot:/1");
+    let state = stage.state("copilot:/1");
+    for field in ["provider", "title", "status", "lifecycle", "activeClients", "chats"] {
+        assert!(state.get(field).is_some(), "{field}");
+    }
+    assert!(state.get("createdAt").is_none() && state.get("modifiedAt").is_none());
+    let chat = "ahp-chat://default/Y29waWxvdDovMQ";
+    assert_eq!(state["defaultChat"], chat);
+    assert_eq!(state["chats"][0]["resource"], chat);
+    assert_eq!(stage.state(chat)["resource"], chat);
+    assert_ne!(stage.state(chat)["movable"], true, "SES-11");
+}
+
+#[test]
+fn ses09_turn22_turns_start_only_when_the_session_is_ready() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    stage.create(conn, SESSION);
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    stage.start_turn(conn, &chat, "t");
+    assert!(stage.actions(conn)[0]["rejectionReason"].as_str().unwrap().contains("wait for session/ready"));
+    stage.opened(Ok(()));
+    stage.start_turn(conn, &chat, "t");
+    assert_eq!(stage.state(&chat)["activeTurn"]["id"], "t");
+}
+
+#[test]
+fn pend03_a_message_queued_while_the_session_starts_runs_when_it_is_ready() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    stage.create(conn, SESSION);
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message("early") });
+    stage.dispatch(conn, &chat, 1, queued);
+    assert!(stage.state(&chat).get("activeTurn").is_none());
+    stage.opened(Ok(()));
+    assert_eq!(stage.state(&chat)["activeTurn"]["message"]["text"], "early");
+}
+
+#[test]
+fn ses27_ses30_disposal_ends_the_turn_closes_the_chat_and_is_answered_with_null() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let chat = stage.session(conn, SESSION);
+    stage.start_turn(conn, &chat, "t");
+    stage.agent.clear();
+    assert_eq!(stage.dispose(conn, SESSION)["result"], Value::Null);
+    assert!(matches!(stage.agent[..], [Effect::CancelTurn { .. }, Effect::CloseChat { .. }]), "{:?}", stage.agent);
+    assert!(stage.core.snapshot(SESSION).is_none() && stage.core.snapshot(&chat).is_none());
+    for gone in [SESSION, &chat, ROOT] {
+        assert_eq!(error(&stage.dispose(conn, gone)).0, -32001, "{gone}");
+    }
+}
+
+#[test]
+fn act09_act14_membership_ends_with_the_last_subscription_of_the_client() {
+    let mut stage = Stage::new();
+    let one = stage.client("twin", &[]);
+    stage.session(one, SESSION);
+    stage.subscribe(one, SESSION);
+    let two = stage.client("twin", &[SESSION]);
+    stage.dispatch(one, SESSION, 1, announce("twin"));
+    stage.unsubscribe(one, SESSION);
+    assert_eq!(stage.state(SESSION)["activeClients"].as_array().unwrap().len(), 1, "ACT-14");
+    stage.unsubscribe(two, SESSION);
+    assert_eq!(stage.state(SESSION)["activeClients"], json!([]), "ACT-09");
+}

@@ -1,0 +1,160 @@
+//! The session list and its upkeep (ROOT).
+
+use innkeeper_core::{AgentEvent, TurnEnd};
+use serde_json::{Value, json};
+
+use crate::harness::*;
+
+/// The parameters of every summary change a connection heard of.
+fn changes(stage: &mut Stage, conn: innkeeper_core::ConnId) -> Vec<Value> {
+    let heard = stage.notifications(conn).into_iter();
+    heard
+        .filter(|message| message["method"] == "root/sessionSummaryChanged")
+        .map(|message| message["params"]["changes"].clone())
+        .collect()
+}
+
+#[test]
+fn root10_root11_the_list_is_latest_first_complete_or_in_pages() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    for name in ["a", "b", "c", "d"] {
+        stage.session(conn, &format!("ahp-session:/{name}"));
+        stage.pass(1000);
+    }
+    stage.start_turn(conn, &innkeeper_core::uri::default_chat("ahp-session:/b"), "t");
+    let names = |answer: &Value| -> Vec<String> {
+        let items = answer["result"]["items"].as_array().unwrap().iter();
+        items.map(|item| item["resource"].as_str().unwrap().replace("ahp-session:/", "")).collect()
+    };
+    let all = stage.list(conn, None, None);
+    assert_eq!(names(&all), ["b", "d", "c", "a"]);
+    assert!(all["result"].get("nextCursor").is_none());
+    let mut paged = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = stage.list(conn, Some(3), cursor.as_deref());
+        paged.extend(names(&page));
+        match page["result"].get("nextCursor") {
+            Some(next) => cursor = Some(next.as_str().unwrap().to_owned()),
+            None => break,
+        }
+    }
+    assert_eq!(paged, ["b", "d", "c", "a"]);
+}
+
+#[test]
+fn root10_a_cursor_of_somebody_else_is_an_error_that_names_it() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    for bad in ["", "x", "1", "1.x", "👻.1"] {
+        let answer = stage.list(conn, Some(1), Some(bad));
+        assert_eq!(error(&answer).0, -32602, "{bad:?}");
+        assert!(error(&answer).1.starts_with("params.cursor: "), "{answer}");
+    }
+}
+
+#[test]
+fn root12_root13_a_burst_of_changes_is_one_notification_of_what_changed() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let watcher = stage.client("watcher", &[ROOT]);
+    stage.session(conn, SESSION);
+    stage.pass(1000);
+    stage.inbox(watcher);
+    for n in 0..10 {
+        stage.dispatch(conn, SESSION, n, title(&format!("title {n}")));
+    }
+    stage.pass(99);
+    assert_eq!(changes(&mut stage, watcher), Vec::<Value>::new());
+    stage.pass(1);
+    assert_eq!(changes(&mut stage, watcher), [json!({ "title": "title 9" })]);
+    stage.pass(10_000);
+    assert_eq!(changes(&mut stage, watcher), Vec::<Value>::new());
+}
+
+#[test]
+fn root13_a_change_that_is_undone_in_time_is_not_announced() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let watcher = stage.client("watcher", &[ROOT]);
+    stage.session(conn, SESSION);
+    stage.pass(1000);
+    stage.inbox(watcher);
+    for flag in [true, false] {
+        stage.dispatch(conn, SESSION, 1, json!({ "type": "session/isArchivedChanged", "isArchived": flag }));
+    }
+    stage.pass(1000);
+    assert_eq!(changes(&mut stage, watcher), Vec::<Value>::new());
+}
+
+#[test]
+fn root13_whoever_lists_in_the_middle_of_a_change_hears_of_its_end() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let chat = stage.session(conn, SESSION);
+    stage.start_turn(conn, &chat, "t1");
+    stage.ends(TurnEnd::Complete);
+    stage.pass(1000);
+    let watcher = stage.client("watcher", &[ROOT]);
+    stage.start_turn(conn, &chat, "t2");
+    let activity = |status: &Value| status.as_u64().unwrap() & 0b1_1111;
+    let listed = stage.list(watcher, None, None)["result"]["items"][0]["status"].clone();
+    stage.ends(TurnEnd::Complete);
+    stage.pass(1000);
+    assert_eq!(activity(&listed), 8, "in progress while it was listed");
+    let heard = changes(&mut stage, watcher);
+    let last_status = heard.iter().rev().find_map(|changes| changes.get("status"));
+    assert_eq!(last_status.map(activity), Some(1), "and not for ever: {heard:?}");
+}
+
+#[test]
+fn root14_e36_e37_a_cleared_activity_is_an_empty_one() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let watcher = stage.client("watcher", &[ROOT]);
+    let chat = stage.session(conn, SESSION);
+    stage.start_turn(conn, &chat, "t");
+    stage.says(AgentEvent::Activity(Some("thinking".into())));
+    stage.pass(1000);
+    assert_eq!(changes(&mut stage, watcher).pop().unwrap()["activity"], "thinking");
+    stage.ends(TurnEnd::Complete);
+    stage.pass(1000);
+    assert_eq!(changes(&mut stage, watcher).pop().unwrap()["activity"], "");
+}
+
+#[test]
+fn root15_root16_summaries_have_their_fields_and_0_9_gets_no_catalogue() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    stage.session(conn, SESSION);
+    let old = stage.connect();
+    stage.initialize(old, "old", &["0.9.0"], &[]);
+    let summary = |answer: Value| answer["result"]["items"][0].clone();
+    let (new, old) = (summary(stage.list(conn, None, None)), summary(stage.list(old, None, None)));
+    for field in ["provider", "title", "status", "resource", "createdAt", "modifiedAt"] {
+        assert!(new.get(field).is_some() && old.get(field).is_some(), "{field}");
+    }
+    assert_eq!(new["chats"][0]["resource"], new["defaultChat"]);
+    assert!(old.get("chats").is_none() && old.get("defaultChat").is_none());
+}
+
+#[test]
+fn ses14_ses15_ses22_a_turn_shows_in_catalogue_session_and_summary() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let watcher = stage.client("watcher", &[ROOT]);
+    let chat = stage.session(conn, SESSION);
+    stage.subscribe(conn, SESSION);
+    stage.pass(1000);
+    stage.inbox(watcher);
+    stage.inbox(conn);
+    stage.start_turn(conn, &chat, "t");
+    assert_eq!(stage.state(SESSION)["chats"][0]["status"], stage.state(&chat)["status"]);
+    assert_eq!(stage.state(SESSION)["status"].as_u64().unwrap() & 0b1_1111, 8);
+    assert!(stage.action_types(conn).contains(&"session/chatUpdated".to_owned()), "TURN-16");
+    stage.pass(100);
+    let heard = changes(&mut stage, watcher).pop().unwrap();
+    assert_eq!(heard["chats"][0]["status"].as_u64().unwrap() & 0b1_1111, 8, "SES-22");
+    assert_eq!(heard["title"], "hi", "named after its first message");
+}

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use innkeeper_core::{AgentEvent, ChannelId, Failure, Input, TurnKey, Usage};
@@ -274,6 +274,15 @@ impl EventSink {
                 () = self.cancelled.cancelled() => {}
             }
         }
+        let bytes = text_bytes(&event);
+        let under_way = if bytes < LARGE_EVENT_BYTES {
+            None
+        } else {
+            tokio::select! {
+                under_way = Gate::leave(&self.gate, bytes) => Some(under_way),
+                () = self.cancelled.cancelled() => None,
+            }
+        };
         if self.cancelled.is_cancelled() {
             return Err(AgentError::Cancelled);
         }
@@ -282,17 +291,39 @@ impl EventSink {
             turn: self.turn,
             event,
         };
-        self.inbox
-            .send(Message::Core(input))
-            .await
-            .map_err(|_| AgentError::Cancelled)
+        let message = match under_way {
+            None => Message::Core(input),
+            Some(under_way) => Message::LargeEvent { input, under_way },
+        };
+        self.inbox.send(message).await.map_err(|_| AgentError::Cancelled)
     }
 }
 
-/// Holds an agent back while even its fastest reader is behind.
+/// Events of this size are counted until the main loop has them. Smaller ones need no counting: the
+/// inbox does not hold enough of them to matter.
+const LARGE_EVENT_BYTES: usize = 1024;
+
+/// Bytes of large events on their way to the main loop from which on an agent waits. Without it a
+/// full inbox of the largest events would be published at once, before the gate can be shut.
+const BYTES_UNDER_WAY: usize = 256 << 10;
+
+fn text_bytes(event: &AgentEvent) -> usize {
+    match event {
+        AgentEvent::Text(text)
+        | AgentEvent::Reasoning(text)
+        | AgentEvent::Notice(text)
+        | AgentEvent::Title(text)
+        | AgentEvent::Activity(Some(text)) => text.len(),
+        AgentEvent::EndPart | AgentEvent::Usage(_) | AgentEvent::Activity(None) => 0,
+    }
+}
+
+/// Holds an agent back while even its fastest reader is behind, or while too much of what it said
+/// is still under way.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     shut: AtomicBool,
+    under_way: AtomicUsize,
     changed: Notify,
 }
 
@@ -310,15 +341,44 @@ impl Gate {
         self.changed.notify_waiters();
     }
 
+    /// Counts an event as under way, once there is room.
+    async fn leave(gate: &Arc<Self>, bytes: usize) -> UnderWay {
+        gate.until(|gate| gate.under_way.load(Ordering::Acquire) < BYTES_UNDER_WAY)
+            .await;
+        gate.under_way.fetch_add(bytes, Ordering::AcqRel);
+        UnderWay {
+            gate: Arc::clone(gate),
+            bytes,
+        }
+    }
+
     async fn opened(&self) {
+        self.until(|gate| !gate.is_shut()).await;
+    }
+
+    async fn until(&self, holds: impl Fn(&Self) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if !self.is_shut() {
+            if holds(self) {
                 return;
             }
             changed.await;
         }
+    }
+}
+
+/// A large event on its way; dropping it makes room, whether it arrived or not.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    gate: Arc<Gate>,
+    bytes: usize,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.gate.under_way.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.gate.changed.notify_waiters();
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, UnderWay};
 use crate::close::Close;
 use crate::driver::Driver;
 use crate::journal::{Journal, JournalError, JournalRecord, VolatileJournal};
@@ -257,6 +257,8 @@ impl HostHandle {
 pub(crate) enum Message {
     /// Something for the core.
     Core(Input),
+    /// Something long from an agent, counted until it is here.
+    LargeEvent { input: Input, under_way: UnderWay },
     /// A transport was accepted.
     Attach {
         principal: Principal,
@@ -377,6 +379,10 @@ impl HostTask {
     fn handle(&mut self, now: Now, message: Message, effects: &mut Vec<Effect>) {
         match message {
             Message::Core(input) => self.handle_input(now, input, effects),
+            Message::LargeEvent { input, under_way } => {
+                drop(under_way);
+                self.handle_input(now, input, effects);
+            }
             Message::Attach { principal, reply } => {
                 let (conn, outbox) = self.add_connection();
                 self.handle_input(now, Input::Connected { conn, principal }, effects);
@@ -507,8 +513,10 @@ impl HostTask {
         let mut least_behind = usize::MAX;
         for subscriber in &*to {
             if let Some(connection) = self.connection(subscriber.conn) {
-                let waiting = connection.outbox.push_actions(&run.frames, subscriber.max_latency_ms);
-                least_behind = least_behind.min(waiting);
+                connection.outbox.push_actions(&run.frames, subscriber.max_latency_ms);
+                if let Some(waiting) = connection.outbox.backlog() {
+                    least_behind = least_behind.min(waiting);
+                }
             }
         }
         let streams = run.frames.iter().any(|frame| frame.is_mergeable());
@@ -535,8 +543,7 @@ impl HostTask {
         for (chat, readers) in held {
             let least_behind = readers
                 .iter()
-                .filter_map(|reader| self.outbox(reader.conn))
-                .map(Outbox::bytes)
+                .filter_map(|reader| self.outbox(reader.conn)?.backlog())
                 .min();
             if least_behind.is_some_and(|bytes| bytes > self.limits.agent_hold_bytes / 4) {
                 self.held.push((chat, readers));

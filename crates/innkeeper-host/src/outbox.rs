@@ -164,11 +164,22 @@ impl Queue {
             // The next time it has doubled, so that merging costs a constant per message.
             self.compact_at = self.limits.merge_bytes.max(2 * self.bytes);
         }
-        if self.bytes > self.limits.bytes {
+        if self.bytes > self.limits.bytes && self.bytes - self.largest_answer() > self.limits.bytes {
             self.overflowed = true;
             self.items = VecDeque::new();
             self.bytes = 0;
         }
+    }
+
+    /// The weight of the heaviest waiting answer. One answer may be larger than the bound: the client
+    /// asked for it, closing the connection would only make it ask again, and until it is written it
+    /// costs next to nothing.
+    fn largest_answer(&self) -> usize {
+        let answers = self.items.iter().filter_map(|item| match &item.message {
+            Outgoing::Answer(_) => Some(item.message.weight()),
+            Outgoing::Action(_) | Outgoing::Text(_) => None,
+        });
+        answers.max().unwrap_or(0)
     }
 
     /// Merges every run of neighbours in place.
@@ -256,17 +267,16 @@ impl Outbox {
         self.with(|queue| queue.push(message));
     }
 
-    /// Adds actions of one channel and returns how many bytes now wait.
-    pub(crate) fn push_actions(&self, frames: &[Arc<ActionFrame>], max_latency_ms: u32) -> usize {
-        self.with(|queue| {
-            queue.push_actions(frames, max_latency_ms);
-            queue.bytes()
-        })
+    /// Adds actions of one channel.
+    pub(crate) fn push_actions(&self, frames: &[Arc<ActionFrame>], max_latency_ms: u32) {
+        self.with(|queue| queue.push_actions(frames, max_latency_ms));
     }
 
-    /// Bytes waiting.
-    pub(crate) fn bytes(&self) -> usize {
-        self.lock().queue.bytes()
+    /// Bytes waiting; `None` for a connection that is being closed, which no agent waits for and
+    /// whose empty queue says nothing about the readers that are left.
+    pub(crate) fn backlog(&self) -> Option<usize> {
+        let state = self.lock();
+        state.closing.is_none().then(|| state.queue.bytes())
     }
 
     /// Closes the connection after what is queued; the first reason stands.

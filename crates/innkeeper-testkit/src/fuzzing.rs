@@ -44,7 +44,10 @@ pub fn rpc_bytes(bytes: &[u8]) {
         Ok(Message::Response { .. }) => assert!(!wants_answer, "a request became a response: {text}"),
         Err(rejected) => {
             assert!(!rejected.error.message.is_empty(), "a refusal without a reason: {text}");
-            check_answer(&encode_error(rejected.id.as_ref(), &rejected.error), rejected.id.as_ref());
+            check_answer(
+                &encode_error(rejected.id.as_ref(), &rejected.error),
+                rejected.id.as_ref(),
+            );
         }
     }
 }
@@ -64,5 +67,8 @@ fn check_answer(answer: &[u8], id: Option<&RequestId>) {
     let text = String::from_utf8_lossy(answer);
     // A string id may hold escapes that no parser accepts as text, so it is compared as written.
     let head = format!(r#"{{"jsonrpc":"2.0","id":{},"#, id.map_or("null", RequestId::as_json));
-    assert!(text.starts_with(&head) && text.ends_with('}'), "{text} does not answer {head}");
+    assert!(
+        text.starts_with(&head) && text.ends_with('}'),
+        "{text} does not answer {head}"
+    );
 }

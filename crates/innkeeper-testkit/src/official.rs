@@ -386,7 +386,8 @@ impl OfficialClient {
     /// The same with snapshots that the given client takes.
     pub async fn assert_equal_to_snapshots_of(&self, observer: &Client) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
-        for uri in self.view().channels() {
+        let channels = self.view().channels();
+        for uri in channels {
             loop {
                 let subscribed: Result<SubscribeResult, _> =
                     observer.request("subscribe", json!({ "channel": uri })).await;

@@ -26,6 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct HostOptions {
     binary: PathBuf,
     flags: Vec<String>,
+    settings: Vec<String>,
     limits: Vec<(String, u64)>,
     home: Option<Arc<TempDir>>,
 }
@@ -36,6 +37,7 @@ impl HostOptions {
         Self {
             binary: binary.into(),
             flags: Vec::new(),
+            settings: Vec::new(),
             limits: Vec::new(),
             home: None,
         }
@@ -48,6 +50,13 @@ impl HostOptions {
         self
     }
 
+    /// Adds one line to the configuration file, before its sections.
+    #[must_use]
+    pub fn setting(mut self, line: &str) -> Self {
+        self.settings.push(line.to_owned());
+        self
+    }
+
     /// Sets one key of the `[limits]` section.
     #[must_use]
     pub fn limit(mut self, key: &str, value: u64) -> Self {
@@ -56,7 +65,8 @@ impl HostOptions {
     }
 
     fn command(&self, home: &Path) -> Command {
-        let mut config = String::from("[limits]\n");
+        let mut config = self.settings.join("\n");
+        config.push_str("\n[limits]\n");
         for (key, value) in &self.limits {
             config.push_str(&format!("{key} = {value}\n"));
         }

@@ -289,7 +289,9 @@ pub async fn http(address: &Address, request: &str) -> HttpAnswer {
     let text = String::from_utf8_lossy(&bytes);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let mut lines = head.lines();
-    let status = lines.next().and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    let status = lines
+        .next()
+        .and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
     HttpAnswer {
         status: status.unwrap_or_default(),
         headers: lines.map(str::to_lowercase).collect(),

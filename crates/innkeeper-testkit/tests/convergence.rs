@@ -36,7 +36,10 @@ fn five_hundred_seeds_without_a_violation() {
         ("refusals", 2000),
         ("no-op echoes", 200),
     ] {
-        assert!(tally.get(what).is_some_and(|times| *times >= least), "{what}: fewer than {least} in {tally:?}");
+        assert!(
+            tally.get(what).is_some_and(|times| *times >= least),
+            "{what}: fewer than {least} in {tally:?}"
+        );
     }
 }
 

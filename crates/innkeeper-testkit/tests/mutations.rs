@@ -23,7 +23,14 @@ fn every_seeded_bug_is_found() {
         });
         match found {
             Some((seeds, violation)) => {
-                let first_line: String = violation.to_string().lines().next().unwrap_or_default().chars().take(110).collect();
+                let first_line: String = violation
+                    .to_string()
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .chars()
+                    .take(110)
+                    .collect();
                 println!("{mutation:?}: {seeds} seeds: {first_line}");
             }
             None => missed.push(mutation),

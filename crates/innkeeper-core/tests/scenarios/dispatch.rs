@@ -34,11 +34,19 @@ fn refusal(stage: &mut Stage, conn: innkeeper_core::ConnId, channel: &str, actio
 fn e01_refusing_doing_nothing_and_ignoring_are_three_different_answers() {
     let (mut stage, author, _, _) = two_clients();
     stage.dispatch(author, "ahp-session:/nowhere", 1, title("x"));
-    assert_eq!(stage.inbox(author), Vec::<Value>::new(), "DSP-05: an unknown channel is silence");
+    assert_eq!(
+        stage.inbox(author),
+        Vec::<Value>::new(),
+        "DSP-05: an unknown channel is silence"
+    );
     let removed = json!({ "type": "session/activeClientRemoved", "clientId": "author" });
     stage.dispatch(author, SESSION, 2, removed);
     let echo = stage.actions(author).remove(0);
-    assert_eq!(echo["origin"], json!({ "clientId": "author", "clientSeq": 2 }), "DSP-15: a no-op is echoed");
+    assert_eq!(
+        echo["origin"],
+        json!({ "clientId": "author", "clientSeq": 2 }),
+        "DSP-15: a no-op is echoed"
+    );
     assert!(echo.get("rejectionReason").is_none());
     let reason = refusal(&mut stage, author, SESSION, json!({ "type": "session/ready" }));
     assert_eq!(reason, "only the host may send session/ready");
@@ -58,7 +66,12 @@ fn dsp03_an_accepted_action_reaches_every_subscriber_with_its_origin() {
 fn dsp04_dsp12_e02_lesson12_a_refusal_goes_to_its_author_alone_and_changes_nothing() {
     let (mut stage, author, observer, chat) = two_clients();
     let before = (stage.state(SESSION), stage.state(&chat));
-    stage.dispatch(author, SESSION, 5, json!({ "type": "session/defaultChatChanged", "defaultChat": "x:/y" }));
+    stage.dispatch(
+        author,
+        SESSION,
+        5,
+        json!({ "type": "session/defaultChatChanged", "defaultChat": "x:/y" }),
+    );
     let refused = stage.actions(author);
     assert_eq!(refused[0]["origin"]["clientSeq"], 5);
     assert!(refused[0]["rejectionReason"].is_string());
@@ -70,8 +83,16 @@ fn dsp04_dsp12_e02_lesson12_a_refusal_goes_to_its_author_alone_and_changes_nothi
 fn dsp06_dsp07_actions_of_the_host_and_of_other_channels_are_refused() {
     let (mut stage, author, _, chat) = two_clients();
     let delta = json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": "forged" });
-    assert_eq!(refusal(&mut stage, author, &chat, delta), "only the host may send chat/delta");
-    let reason = refusal(&mut stage, author, SESSION, json!({ "type": "chat/isReadChanged", "isRead": true }));
+    assert_eq!(
+        refusal(&mut stage, author, &chat, delta),
+        "only the host may send chat/delta"
+    );
+    let reason = refusal(
+        &mut stage,
+        author,
+        SESSION,
+        json!({ "type": "chat/isReadChanged", "isRead": true }),
+    );
     assert_eq!(reason, "chat/isReadChanged does not belong on this kind of channel");
     let config = json!({ "type": "root/configChanged", "config": { "a": 1 } });
     assert!(refusal(&mut stage, author, ROOT, config).contains("no settings"));
@@ -84,29 +105,59 @@ fn dsp07_renaming_a_chat_by_the_sessions_action_is_accepted() {
     let mine = stage.actions(author);
     assert_eq!(mine[0]["channel"], chat.as_str());
     assert_eq!(mine[0]["origin"]["clientSeq"], 9);
-    assert_eq!(stage.action_types(observer), ["session/chatUpdated"], "E-08: it travels in the catalogue");
+    assert_eq!(
+        stage.action_types(observer),
+        ["session/chatUpdated"],
+        "E-08: it travels in the catalogue"
+    );
     assert_eq!(stage.state(SESSION)["chats"][0]["title"], "my chat");
     assert_eq!(stage.state(&chat)["title"], "my chat");
-    assert_eq!(stage.state(SESSION)["title"], "New session", "the session keeps its own");
+    assert_eq!(
+        stage.state(SESSION)["title"],
+        "New session",
+        "the session keeps its own"
+    );
 }
 
 #[test]
 fn dsp08_unknown_and_malformed_actions_are_told_apart_and_echoed_verbatim() {
     let (mut stage, author, _, chat) = two_clients();
     let unknown = json!({ "type": "x-mine/thing", "deep": [1, { "a": null }] });
-    assert_eq!(refusal(&mut stage, author, SESSION, unknown), "unknown action type \"x-mine/thing\"");
+    assert_eq!(
+        refusal(&mut stage, author, SESSION, unknown),
+        "unknown action type \"x-mine/thing\""
+    );
     for (channel, action, field) in [
-        (SESSION, json!({ "type": "session/titleChanged", "title": 5 }), "action.title"),
+        (
+            SESSION,
+            json!({ "type": "session/titleChanged", "title": 5 }),
+            "action.title",
+        ),
         (SESSION, json!({ "type": "session/isReadChanged" }), "isRead"),
-        (SESSION, json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "author" } }), "tools"),
-        (&chat, json!({ "type": "chat/turnStarted", "turnId": "t", "startedAt": "x", "message": {} }), "action.message"),
-        (&chat, json!({ "type": "chat/pendingMessageSet", "kind": "later", "id": "q", "message": {} }), "action.kind"),
+        (
+            SESSION,
+            json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "author" } }),
+            "tools",
+        ),
+        (
+            &chat,
+            json!({ "type": "chat/turnStarted", "turnId": "t", "startedAt": "x", "message": {} }),
+            "action.message",
+        ),
+        (
+            &chat,
+            json!({ "type": "chat/pendingMessageSet", "kind": "later", "id": "q", "message": {} }),
+            "action.kind",
+        ),
         (&chat, json!({ "title": "no type" }), "action.type"),
         (&chat, json!(5), "action.type"),
         (&chat, json!(null), "action.type"),
     ] {
         let reason = refusal(&mut stage, author, channel, action);
-        assert!(reason.starts_with("malformed action: ") && reason.contains(field), "{field}: {reason}");
+        assert!(
+            reason.starts_with("malformed action: ") && reason.contains(field),
+            "{field}: {reason}"
+        );
     }
 }
 
@@ -137,7 +188,11 @@ fn dsp13_refusals_take_fresh_ascending_numbers() {
     stage.dispatch(author, SESSION, 2, json!({ "type": "nonsense" }));
     stage.dispatch(author, SESSION, 3, json!({ "type": "nonsense" }));
     stage.dispatch(author, SESSION, 4, title("two"));
-    let seqs: Vec<_> = stage.actions(author).iter().map(|e| e["serverSeq"].as_u64().unwrap()).collect();
+    let seqs: Vec<_> = stage
+        .actions(author)
+        .iter()
+        .map(|e| e["serverSeq"].as_u64().unwrap())
+        .collect();
     assert!(seqs.is_sorted_by(|a, b| a < b), "{seqs:?}");
     assert_eq!(seqs.len(), 4);
 }
@@ -188,7 +243,12 @@ fn dsp20_a_fractional_duration_is_rounded_and_replaced_by_the_hosts_own() {
     stage.start_turn(author, &chat, "t");
     stage.pass(250);
     stage.inbox(author);
-    stage.dispatch(author, &chat, 2, json!({ "type": "chat/turnCancelled", "turnId": "t", "duration": 12.5 }));
+    stage.dispatch(
+        author,
+        &chat,
+        2,
+        json!({ "type": "chat/turnCancelled", "turnId": "t", "duration": 12.5 }),
+    );
     let envelope = stage.actions(author).remove(0);
     assert_eq!(envelope["action"]["type"], "chat/turnCancelled");
     assert_eq!(envelope["action"]["duration"], 250, "TURN-05");
@@ -207,9 +267,15 @@ fn what_a_credential_does_not_allow_is_refused_by_name() {
         assert!(message.contains("drive") && message.contains("view"), "{message}");
     }
     let reason = refusal(&mut stage, viewer, SESSION, title("no"));
-    assert_eq!(reason, "session/titleChanged needs the scope drive and this connection has view");
+    assert_eq!(
+        reason,
+        "session/titleChanged needs the scope drive and this connection has view"
+    );
     assert!(stage.subscribe(viewer, &chat).get("result").is_some());
-    assert_eq!(stage.list(viewer, None, None)["result"]["items"][0]["resource"], SESSION);
+    assert_eq!(
+        stage.list(viewer, None, None)["result"]["items"][0]["resource"],
+        SESSION
+    );
 }
 
 #[test]

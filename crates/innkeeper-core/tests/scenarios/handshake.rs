@@ -22,7 +22,11 @@ fn neg01_before_the_handshake_only_ping_is_answered() {
     }
     stage.dispatch(conn, ROOT, 1, json!({ "type": "root/configChanged", "config": {} }));
     stage.unsubscribe(conn, ROOT);
-    assert_eq!(stage.inbox(conn), Vec::<Value>::new(), "notifications are never answered");
+    assert_eq!(
+        stage.inbox(conn),
+        Vec::<Value>::new(),
+        "notifications are never answered"
+    );
 }
 
 #[test]
@@ -90,9 +94,20 @@ fn neg10_neg11_known_initial_channels_come_with_snapshots_and_unknown_ones_are_l
     let conn = stage.connect();
     let channels = [ROOT, "ahp-session:/nowhere", SESSION, &chat];
     let result = stage.initialize(conn, "c", &["1.0.0"], &channels)["result"].take();
-    let resources: Vec<_> = result["snapshots"].as_array().unwrap().iter().map(|s| &s["resource"]).collect();
+    let resources: Vec<_> = result["snapshots"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| &s["resource"])
+        .collect();
     assert_eq!(resources, [ROOT, SESSION, &chat]);
-    assert!(result["snapshots"].as_array().unwrap().iter().all(|s| s["fromSeq"] == result["serverSeq"]));
+    assert!(
+        result["snapshots"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|s| s["fromSeq"] == result["serverSeq"])
+    );
     stage.dispatch(owner, SESSION, 1, title("seen by all"));
     assert_eq!(stage.action_types(conn), ["session/titleChanged"]);
 }
@@ -111,8 +126,14 @@ fn neg20_rec13_reconnect_speaks_the_version_negotiated_before() {
     stage.create(other, SESSION);
     let added = |messages: Vec<Value>| messages[0]["params"]["summary"].clone();
     let (old, new) = (added(stage.notifications(second)), added(stage.notifications(other)));
-    assert!(old.get("chats").is_none() && old.get("defaultChat").is_none(), "ROOT-16: {old}");
-    assert!(new.get("chats").is_some() && new.get("defaultChat").is_some(), "ROOT-16: {new}");
+    assert!(
+        old.get("chats").is_none() && old.get("defaultChat").is_none(),
+        "ROOT-16: {old}"
+    );
+    assert!(
+        new.get("chats").is_some() && new.get("defaultChat").is_some(),
+        "ROOT-16: {new}"
+    );
 }
 
 #[test]
@@ -137,7 +158,10 @@ fn neg22_lesson06_after_a_refused_reconnect_the_same_transport_may_initialize() 
     let answer = stage.reconnect(conn, "stranger", 7, &[ROOT]);
     let (code, message) = error(&answer);
     assert_eq!(code, -32008, "REC-12");
-    assert!(message.contains("\"stranger\"") && message.contains("send initialize"), "{message}");
+    assert!(
+        message.contains("\"stranger\"") && message.contains("send initialize"),
+        "{message}"
+    );
     assert!(stage.closed.is_empty());
     let answer = stage.initialize(conn, "stranger", &["1.0.0"], &[ROOT]);
     assert_eq!(answer["result"]["snapshots"][0]["resource"], ROOT);
@@ -169,9 +193,17 @@ fn neg20_a_client_id_belongs_to_the_credential_that_used_it_first() {
         (error(&answer).0, error(&answer).1.to_owned())
     };
     assert_eq!(code, -32009);
-    assert!(message.contains("\"mine\"") && message.contains("choose another id"), "{message}");
+    assert!(
+        message.contains("\"mine\"") && message.contains("choose another id"),
+        "{message}"
+    );
     assert_eq!(error(&stage.reconnect(stranger, "mine", 1, &[])).0, -32008);
-    assert!(stage.initialize(stranger, "theirs", &["1.0.0"], &[]).get("result").is_some());
+    assert!(
+        stage
+            .initialize(stranger, "theirs", &["1.0.0"], &[])
+            .get("result")
+            .is_some()
+    );
 }
 
 #[test]

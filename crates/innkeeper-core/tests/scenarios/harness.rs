@@ -46,7 +46,7 @@ impl Stage {
             core: HostCore::new(config, agents, last_seq),
             now: Now {
                 mono_ms: 5000,
-                wall: "2026-01-31T12:00:00Z".parse().unwrap(),
+                wall: "2026-01-31T12:00:00Z".parse().expect("a valid time"),
             },
             closed: Vec::new(),
             agent: Vec::new(),
@@ -242,7 +242,7 @@ impl Stage {
     }
 
     pub fn dispatch(&mut self, conn: ConnId, channel: &str, client_seq: i64, action: Value) {
-        let raw = RawValue::from_string(action.to_string()).unwrap();
+        let raw = RawValue::from_string(action.to_string()).expect("valid JSON");
         let action = decode_action(&raw);
         let channel = channel.to_owned();
         let dispatch = Box::new(Dispatch {
@@ -300,7 +300,7 @@ impl Stage {
     /// A channel's state as a fresh snapshot shows it.
     pub fn state(&self, channel: &str) -> Value {
         let snapshot = self.core.snapshot(channel).expect("the channel exists");
-        serde_json::to_value(&snapshot.state).unwrap()
+        serde_json::to_value(&snapshot.state).expect("a state is JSON")
     }
 }
 
@@ -329,7 +329,9 @@ pub fn title(title: &str) -> Value {
 pub fn error(answer: &Value) -> (i64, &str) {
     let error = &answer["error"];
     (
-        error["code"].as_i64().unwrap_or_else(|| panic!("not an error: {answer}")),
+        error["code"]
+            .as_i64()
+            .unwrap_or_else(|| panic!("not an error: {answer}")),
         error["message"].as_str().unwrap_or_default(),
     )
 }

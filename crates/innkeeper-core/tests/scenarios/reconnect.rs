@@ -32,8 +32,10 @@ fn window(actions: usize) -> CoreConfig {
 }
 
 fn seqs(actions: &Value) -> Vec<u64> {
-    let actions = actions.as_array().unwrap().iter();
-    actions.map(|envelope| envelope["serverSeq"].as_u64().unwrap()).collect()
+    let actions = actions.as_array().expect("a list").iter();
+    actions
+        .map(|envelope| envelope["serverSeq"].as_u64().expect("a number"))
+        .collect()
 }
 
 #[test]
@@ -53,9 +55,20 @@ fn rec01_rec03_rec09_lesson03_a_replay_holds_exactly_what_was_missed_and_live_go
     let result = stage.reconnect(again, "reader", seen, &[ROOT, SESSION, &chat])["result"].take();
     assert_eq!(result["type"], "replay");
     assert_eq!(result["missing"], json!([]));
-    assert_eq!(seqs(&result["actions"]), (first_missed..=last_missed).collect::<Vec<_>>());
-    let channels: Vec<_> = result["actions"].as_array().unwrap().iter().map(|e| e["channel"].clone()).collect();
-    assert!(channels.contains(&json!(ROOT)), "lesson 4: root actions are replayed like all others");
+    assert_eq!(
+        seqs(&result["actions"]),
+        (first_missed..=last_missed).collect::<Vec<_>>()
+    );
+    let channels: Vec<_> = result["actions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["channel"].clone())
+        .collect();
+    assert!(
+        channels.contains(&json!(ROOT)),
+        "lesson 4: root actions are replayed like all others"
+    );
     stage.says(AgentEvent::Text("live".into()));
     let live = stage.actions(again);
     assert_eq!(live.len(), 1, "REC-08");
@@ -83,7 +96,10 @@ fn rec04_the_clients_own_echoes_are_replayed_with_their_origin() {
     stage.disconnect(reader);
     let again = stage.connect();
     let result = stage.reconnect(again, "reader", seen, &[SESSION, &chat])["result"].take();
-    assert_eq!(result["actions"][0]["origin"], json!({ "clientId": "reader", "clientSeq": 31 }));
+    assert_eq!(
+        result["actions"][0]["origin"],
+        json!({ "clientId": "reader", "clientSeq": 31 })
+    );
 }
 
 #[test]
@@ -98,9 +114,16 @@ fn rec05_rec06_lesson05_beyond_the_window_every_channel_comes_as_a_snapshot() {
     let result = stage.reconnect(again, "reader", seen, &[ROOT, SESSION, "ahp-session:/gone", &chat])["result"].take();
     assert_eq!(result["type"], "snapshot");
     let snapshots = result["snapshots"].as_array().unwrap();
-    let resources: Vec<_> = snapshots.iter().map(|snapshot| snapshot["resource"].as_str().unwrap()).collect();
+    let resources: Vec<_> = snapshots
+        .iter()
+        .map(|snapshot| snapshot["resource"].as_str().unwrap())
+        .collect();
     assert_eq!(resources, [ROOT, SESSION, &chat], "REC-06: what is gone is left out");
-    assert!(snapshots.iter().all(|snapshot| snapshot["fromSeq"] == stage.core.seq().0));
+    assert!(
+        snapshots
+            .iter()
+            .all(|snapshot| snapshot["fromSeq"] == stage.core.seq().0)
+    );
     assert_eq!(snapshots[1]["state"]["title"], "8");
     stage.dispatch(writer, SESSION, 10, title("live"));
     assert_eq!(stage.actions(again).len(), 1);
@@ -137,8 +160,18 @@ fn lesson02_a_busy_channel_does_not_cost_a_quiet_one_its_replay() {
     let (mut stage, reader, writer, chat) = reader_and_writer(window(3));
     let seen = stage.core.seq().0;
     stage.disconnect(reader);
-    stage.dispatch(writer, SESSION, 1, json!({ "type": "session/isReadChanged", "isRead": false }));
-    stage.dispatch(writer, &chat, 2, json!({ "type": "chat/draftChanged", "draft": message("d") }));
+    stage.dispatch(
+        writer,
+        SESSION,
+        1,
+        json!({ "type": "session/isReadChanged", "isRead": false }),
+    );
+    stage.dispatch(
+        writer,
+        &chat,
+        2,
+        json!({ "type": "chat/draftChanged", "draft": message("d") }),
+    );
     let other = stage.session(writer, "ahp-session:/busy");
     stage.start_turn(writer, &other, "t");
     for _ in 0..100 {
@@ -175,12 +208,20 @@ fn rec14_act10_e57_membership_survives_a_reconnect_that_resumes_and_ends_with_on
         let seen = stage.core.seq().0;
         stage.disconnect(reader);
         stage.pass(29_000);
-        assert_eq!(stage.state(SESSION)["activeClients"].as_array().unwrap().len(), 1, "in its grace");
+        assert_eq!(
+            stage.state(SESSION)["activeClients"].as_array().unwrap().len(),
+            1,
+            "in its grace"
+        );
         stage.inbox(writer);
         let again = stage.connect();
         stage.reconnect(again, "reader", seen, resumed);
         stage.pass(120_000);
-        assert_eq!(stage.state(SESSION)["activeClients"].as_array().unwrap().len(), members, "{resumed:?}");
+        assert_eq!(
+            stage.state(SESSION)["activeClients"].as_array().unwrap().len(),
+            members,
+            "{resumed:?}"
+        );
         assert_eq!(stage.action_types(writer).len(), 1 - members);
     }
 }
@@ -220,7 +261,12 @@ fn rec19_lesson12_refusals_and_no_op_echoes_are_not_replayed() {
     stage.dispatch(writer, SESSION, 3, title("real"));
     let again = stage.connect();
     let result = stage.reconnect(again, "reader", seen, &[ROOT, SESSION, &chat])["result"].take();
-    let types: Vec<_> = result["actions"].as_array().unwrap().iter().map(|e| e["action"]["type"].clone()).collect();
+    let types: Vec<_> = result["actions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["action"]["type"].clone())
+        .collect();
     assert_eq!(types, ["session/titleChanged"]);
 }
 

@@ -16,14 +16,25 @@ fn ses01_a_uri_is_taken_while_creating_when_ready_and_after_a_failure() {
     assert_eq!(error(&answer).0, -32003, "after a failure");
     assert!(error(&answer).1.contains(SESSION), "{answer}");
     stage.dispose(conn, SESSION);
-    assert_eq!(stage.create(conn, SESSION)["result"], Value::Null, "after disposal it is free");
+    assert_eq!(
+        stage.create(conn, SESSION)["result"],
+        Value::Null,
+        "after disposal it is free"
+    );
 }
 
 #[test]
 fn ses01_uris_that_cannot_name_a_session_are_refused_by_field() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
-    for bad in ["", "no-scheme", "ahp-chat:/x", "ahp-root://", "a b:/c", "ahp-session:/x/annotations"] {
+    for bad in [
+        "",
+        "no-scheme",
+        "ahp-chat:/x",
+        "ahp-root://",
+        "a b:/c",
+        "ahp-session:/x/annotations",
+    ] {
         let answer = stage.create(conn, bad);
         assert_eq!(error(&answer).0, -32602, "{bad:?}");
         assert!(error(&answer).1.starts_with("params.channel: "), "{answer}");
@@ -43,7 +54,11 @@ fn ses02_e55_the_answer_does_not_wait_for_the_back_end() {
     assert_eq!(failed["action"]["error"]["message"], "it did not start");
     assert_eq!(stage.state(SESSION)["lifecycle"], "failed");
     stage.opened(Ok(()));
-    assert_eq!(stage.inbox(conn), Vec::<Value>::new(), "a second answer of the back end is ignored");
+    assert_eq!(
+        stage.inbox(conn),
+        Vec::<Value>::new(),
+        "a second answer of the back end is ignored"
+    );
 }
 
 #[test]
@@ -55,7 +70,10 @@ fn ses03_ses33_root_subscribers_hear_of_creation_and_disposal() {
     let heard = stage.inbox(watcher);
     assert_eq!(heard[0]["method"], "root/sessionAdded");
     assert_eq!(heard[0]["params"]["summary"]["resource"], SESSION);
-    assert_eq!(heard[1]["params"]["action"], json!({ "type": "root/activeSessionsChanged", "activeSessions": 1 }));
+    assert_eq!(
+        heard[1]["params"]["action"],
+        json!({ "type": "root/activeSessionsChanged", "activeSessions": 1 })
+    );
     stage.dispose(conn, SESSION);
     let heard = stage.inbox(watcher);
     assert_eq!(heard[0]["method"], "root/sessionRemoved");
@@ -71,7 +89,10 @@ fn ses04_the_provider_is_the_named_one_or_the_first() {
     wanted.provider = Some("nobody".into());
     let answer = stage.request(conn, Command::CreateSession(Box::new(wanted.clone())));
     assert_eq!(error(&answer).0, -32002);
-    assert!(error(&answer).1.contains("\"nobody\"") && error(&answer).1.contains("tour, other"), "{answer}");
+    assert!(
+        error(&answer).1.contains("\"nobody\"") && error(&answer).1.contains("tour, other"),
+        "{answer}"
+    );
     wanted.provider = Some("other".into());
     stage.request(conn, Command::CreateSession(Box::new(wanted)));
     assert_eq!(stage.state(SESSION)["provider"], "other");
@@ -91,7 +112,10 @@ fn ses06_only_the_first_directory_counts_without_the_capability() {
     wanted.working_directories = vec!["file:///a".into(), "not a uri".into()];
     let answer = stage.request(conn, Command::CreateSession(Box::new(wanted)));
     assert_eq!(error(&answer).0, -32602);
-    assert!(error(&answer).1.starts_with("params.workingDirectories[1]: "), "{answer}");
+    assert!(
+        error(&answer).1.starts_with("params.workingDirectories[1]: "),
+        "{answer}"
+    );
 }
 
 #[test]
@@ -103,7 +127,10 @@ fn ses07_the_creator_may_join_at_once_but_only_as_itself() {
     wanted.active_client = Some(serde_json::from_value(active).unwrap());
     let answer = stage.request(conn, Command::CreateSession(Box::new(wanted.clone())));
     assert_eq!(error(&answer).0, -32602);
-    assert!(error(&answer).1.starts_with("params.activeClient.clientId: "), "{answer}");
+    assert!(
+        error(&answer).1.starts_with("params.activeClient.clientId: "),
+        "{answer}"
+    );
     wanted.active_client.as_mut().unwrap().client_id = "c".into();
     stage.request(conn, Command::CreateSession(Box::new(wanted)));
     assert_eq!(stage.state(SESSION)["activeClients"][0]["clientId"], "c");
@@ -133,7 +160,12 @@ fn ses09_turn22_turns_start_only_when_the_session_is_ready() {
     stage.create(conn, SESSION);
     let chat = innkeeper_core::uri::default_chat(SESSION);
     stage.start_turn(conn, &chat, "t");
-    assert!(stage.actions(conn)[0]["rejectionReason"].as_str().unwrap().contains("wait for session/ready"));
+    assert!(
+        stage.actions(conn)[0]["rejectionReason"]
+            .as_str()
+            .unwrap()
+            .contains("wait for session/ready")
+    );
     stage.opened(Ok(()));
     stage.start_turn(conn, &chat, "t");
     assert_eq!(stage.state(&chat)["activeTurn"]["id"], "t");
@@ -160,7 +192,11 @@ fn ses27_ses30_disposal_ends_the_turn_closes_the_chat_and_is_answered_with_null(
     stage.start_turn(conn, &chat, "t");
     stage.agent.clear();
     assert_eq!(stage.dispose(conn, SESSION)["result"], Value::Null);
-    assert!(matches!(stage.agent[..], [Effect::CancelTurn { .. }, Effect::CloseChat { .. }]), "{:?}", stage.agent);
+    assert!(
+        matches!(stage.agent[..], [Effect::CancelTurn { .. }, Effect::CloseChat { .. }]),
+        "{:?}",
+        stage.agent
+    );
     assert!(stage.core.snapshot(SESSION).is_none() && stage.core.snapshot(&chat).is_none());
     for gone in [SESSION, &chat, ROOT] {
         assert_eq!(error(&stage.dispose(conn, gone)).0, -32001, "{gone}");
@@ -176,7 +212,11 @@ fn act09_act14_membership_ends_with_the_last_subscription_of_the_client() {
     let two = stage.client("twin", &[SESSION]);
     stage.dispatch(one, SESSION, 1, announce("twin"));
     stage.unsubscribe(one, SESSION);
-    assert_eq!(stage.state(SESSION)["activeClients"].as_array().unwrap().len(), 1, "ACT-14");
+    assert_eq!(
+        stage.state(SESSION)["activeClients"].as_array().unwrap().len(),
+        1,
+        "ACT-14"
+    );
     stage.unsubscribe(two, SESSION);
     assert_eq!(stage.state(SESSION)["activeClients"], json!([]), "ACT-09");
 }

@@ -30,7 +30,10 @@ fn sub03_e04_lesson03_the_response_comes_before_the_first_action_and_each_action
     let reader = stage.client("reader", &[]);
     let snapshot = stage.subscribe(reader, &chat)["result"]["snapshot"].take();
     stage.says(AgentEvent::Text("after".into()));
-    assert_eq!(snapshot["state"]["activeTurn"]["responseParts"][0]["content"], "before ");
+    assert_eq!(
+        snapshot["state"]["activeTurn"]["responseParts"][0]["content"],
+        "before "
+    );
     let actions = stage.actions(reader);
     assert_eq!(actions.len(), 1);
     assert_eq!(actions[0]["action"]["content"], "after");
@@ -78,7 +81,11 @@ fn sub06_unsubscribe_stops_delivery_at_once_and_is_harmless_for_unknown_channels
     stage.unsubscribe(conn, "ahp-session:/never");
     stage.dispatch(conn, SESSION, 1, title("unheard"));
     assert_eq!(stage.inbox(conn), Vec::<Value>::new());
-    assert_eq!(stage.state(SESSION)["title"], "unheard", "DSP-10: it was applied all the same");
+    assert_eq!(
+        stage.state(SESSION)["title"],
+        "unheard",
+        "DSP-10: it was applied all the same"
+    );
 }
 
 #[test]
@@ -87,7 +94,10 @@ fn sub07_lesson09_a_second_subscribe_is_answered_too_and_one_unsubscribe_ends_bo
     let conn = stage.client("c", &[]);
     stage.session(conn, SESSION);
     for _ in 0..2 {
-        assert_eq!(stage.subscribe(conn, SESSION)["result"]["snapshot"]["resource"], SESSION);
+        assert_eq!(
+            stage.subscribe(conn, SESSION)["result"]["snapshot"]["resource"],
+            SESSION
+        );
     }
     stage.dispatch(conn, SESSION, 1, title("once"));
     assert_eq!(stage.actions(conn).len(), 1);
@@ -101,7 +111,11 @@ fn sub10_the_bound_a_subscription_asks_for_reaches_the_outbox() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     stage.session(conn, SESSION);
-    for (asked, given) in [(Some(0), 0), (Some(250), 250), (None, CoreConfig::default().default_latency_ms)] {
+    for (asked, given) in [
+        (Some(0), 0),
+        (Some(250), 250),
+        (None, CoreConfig::default().default_latency_ms),
+    ] {
         stage.subscribe_within(conn, SESSION, asked);
         stage.dispatch(conn, SESSION, 1, title(&format!("{asked:?}")));
         assert_eq!(stage.audience[0].max_latency_ms, given);
@@ -124,7 +138,10 @@ fn sub17_e50_uris_are_exact_strings() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     stage.session(conn, "copilot:/A%20b");
-    assert_eq!(stage.subscribe(conn, "copilot:/A%20b")["result"]["snapshot"]["resource"], "copilot:/A%20b");
+    assert_eq!(
+        stage.subscribe(conn, "copilot:/A%20b")["result"]["snapshot"]["resource"],
+        "copilot:/A%20b"
+    );
     for other in ["copilot:/a%20b", "copilot:/A b", "copilot:/A%20b/", "COPILOT:/A%20b"] {
         assert_eq!(error(&stage.subscribe(conn, other)).0, -32001, "{other}");
     }
@@ -145,7 +162,12 @@ fn sub18_e45_every_state_a_channel_can_be_in_decodes_with_the_published_types() 
         failure: Failure::new("died", "it died"),
         resumable: true,
     });
-    stage.dispatch(conn, &chat, 2, json!({ "type": "chat/draftChanged", "draft": message("draft") }));
+    stage.dispatch(
+        conn,
+        &chat,
+        2,
+        json!({ "type": "chat/draftChanged", "draft": message("draft") }),
+    );
     stage.create(conn, "ahp-session:/failed");
     stage.opened(Err(Failure::new("noAgent", "no agent")));
     for answer in [
@@ -157,7 +179,11 @@ fn sub18_e45_every_state_a_channel_can_be_in_decodes_with_the_published_types() 
     ] {
         let decoded: SubscribeResult = serde_json::from_value(answer["result"].clone()).expect("decodes");
         assert!(!format!("{decoded:?}").contains("Unknown("), "{decoded:?}");
-        assert_eq!(serde_json::to_value(&decoded).unwrap(), answer["result"], "nothing is lost on the way");
+        assert_eq!(
+            serde_json::to_value(&decoded).unwrap(),
+            answer["result"],
+            "nothing is lost on the way"
+        );
     }
 }
 
@@ -184,7 +210,10 @@ fn sub20_a_connection_has_at_most_so_many_subscriptions() {
     let conn = stage.client("c", &[ROOT]);
     let chat = stage.session(conn, SESSION);
     assert!(stage.subscribe(conn, SESSION).get("result").is_some());
-    assert!(stage.subscribe(conn, SESSION).get("result").is_some(), "again is not one more");
+    assert!(
+        stage.subscribe(conn, SESSION).get("result").is_some(),
+        "again is not one more"
+    );
     let answer = stage.subscribe(conn, &chat);
     assert_eq!(error(&answer).0, -32602);
     assert!(error(&answer).1.starts_with("params.channel: "), "{answer}");

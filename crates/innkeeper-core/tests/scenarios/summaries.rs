@@ -25,7 +25,9 @@ fn root10_root11_the_list_is_latest_first_complete_or_in_pages() {
     stage.start_turn(conn, &innkeeper_core::uri::default_chat("ahp-session:/b"), "t");
     let names = |answer: &Value| -> Vec<String> {
         let items = answer["result"]["items"].as_array().unwrap().iter();
-        items.map(|item| item["resource"].as_str().unwrap().replace("ahp-session:/", "")).collect()
+        items
+            .map(|item| item["resource"].as_str().unwrap().replace("ahp-session:/", ""))
+            .collect()
     };
     let all = stage.list(conn, None, None);
     assert_eq!(names(&all), ["b", "d", "c", "a"]);
@@ -82,7 +84,12 @@ fn root13_a_change_that_is_undone_in_time_is_not_announced() {
     stage.pass(1000);
     stage.inbox(watcher);
     for flag in [true, false] {
-        stage.dispatch(conn, SESSION, 1, json!({ "type": "session/isArchivedChanged", "isArchived": flag }));
+        stage.dispatch(
+            conn,
+            SESSION,
+            1,
+            json!({ "type": "session/isArchivedChanged", "isArchived": flag }),
+        );
     }
     stage.pass(1000);
     assert_eq!(changes(&mut stage, watcher), Vec::<Value>::new());
@@ -131,7 +138,10 @@ fn root15_root16_summaries_have_their_fields_and_0_9_gets_no_catalogue() {
     let old = stage.connect();
     stage.initialize(old, "old", &["0.9.0"], &[]);
     let summary = |answer: Value| answer["result"]["items"][0].clone();
-    let (new, old) = (summary(stage.list(conn, None, None)), summary(stage.list(old, None, None)));
+    let (new, old) = (
+        summary(stage.list(conn, None, None)),
+        summary(stage.list(old, None, None)),
+    );
     for field in ["provider", "title", "status", "resource", "createdAt", "modifiedAt"] {
         assert!(new.get(field).is_some() && old.get(field).is_some(), "{field}");
     }
@@ -152,7 +162,10 @@ fn ses14_ses15_ses22_a_turn_shows_in_catalogue_session_and_summary() {
     stage.start_turn(conn, &chat, "t");
     assert_eq!(stage.state(SESSION)["chats"][0]["status"], stage.state(&chat)["status"]);
     assert_eq!(stage.state(SESSION)["status"].as_u64().unwrap() & 0b1_1111, 8);
-    assert!(stage.action_types(conn).contains(&"session/chatUpdated".to_owned()), "TURN-16");
+    assert!(
+        stage.action_types(conn).contains(&"session/chatUpdated".to_owned()),
+        "TURN-16"
+    );
     stage.pass(100);
     let heard = changes(&mut stage, watcher).pop().unwrap();
     assert_eq!(heard["chats"][0]["status"].as_u64().unwrap() & 0b1_1111, 8, "SES-22");

@@ -19,7 +19,10 @@ fn with_config(config: CoreConfig) -> (Stage, ConnId, String) {
 
 fn reason(stage: &mut Stage, conn: ConnId) -> String {
     let envelope = stage.actions(conn).pop().expect("an envelope");
-    envelope["rejectionReason"].as_str().unwrap_or_else(|| panic!("not refused: {envelope}")).to_owned()
+    envelope["rejectionReason"]
+        .as_str()
+        .unwrap_or_else(|| panic!("not refused: {envelope}"))
+        .to_owned()
 }
 
 #[test]
@@ -39,7 +42,14 @@ fn turn01_e11_a_second_turn_is_refused_and_the_first_goes_on() {
 #[test]
 fn turn02_e12_a_start_time_that_would_poison_the_turn_never_gets_in() {
     let (mut stage, conn, chat) = chat_with_reader();
-    for bad in ["not-a-date", "", "9999-12-31T23:59:59Z", "1970-01-01T00:00:00Z", "2026-01-31", "5"] {
+    for bad in [
+        "not-a-date",
+        "",
+        "9999-12-31T23:59:59Z",
+        "1970-01-01T00:00:00Z",
+        "2026-01-31",
+        "5",
+    ] {
         let mut action = stage.turn_started("t");
         action["startedAt"] = json!(bad);
         stage.dispatch(conn, &chat, 1, action);
@@ -73,7 +83,12 @@ fn turn03_e10_e19_turn14_the_echo_comes_first_then_each_part_before_its_text() {
         ]
     );
     let parts = stage.state(&chat)["activeTurn"]["responseParts"].clone();
-    let texts: Vec<_> = parts.as_array().unwrap().iter().map(|part| part["content"].clone()).collect();
+    let texts: Vec<_> = parts
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| part["content"].clone())
+        .collect();
     assert_eq!(texts, ["let me see", "Hello", "Again"]);
 }
 
@@ -117,12 +132,20 @@ fn turn11_dsp16_a_cancel_ends_the_turn_stops_the_agent_and_a_second_one_is_refus
     stage.start_turn(conn, &chat, "t");
     stage.says(AgentEvent::Activity(Some("thinking".into())));
     let cancel = json!({ "type": "chat/turnCancelled", "turnId": "t", "duration": i64::MAX });
-    stage.dispatch(conn, &chat, 2, json!({ "type": "chat/turnCancelled", "turnId": "other", "duration": 0 }));
+    stage.dispatch(
+        conn,
+        &chat,
+        2,
+        json!({ "type": "chat/turnCancelled", "turnId": "other", "duration": 0 }),
+    );
     assert_eq!(reason(&mut stage, conn), "another turn is running, not this one");
     stage.dispatch(conn, &chat, 3, cancel.clone());
     assert!(matches!(stage.agent.last(), Some(Effect::CancelTurn { .. })));
     assert_eq!(stage.state(&chat)["turns"][0]["state"], "cancelled");
-    assert!(stage.state(&chat).get("activity").is_none(), "nobody is thinking any more");
+    assert!(
+        stage.state(&chat).get("activity").is_none(),
+        "nobody is thinking any more"
+    );
     stage.inbox(conn);
     stage.dispatch(conn, &chat, 4, cancel);
     assert_eq!(reason(&mut stage, conn), "no turn is running");
@@ -173,7 +196,10 @@ fn pend02_pend05_e07_the_queue_is_taken_from_in_order_when_a_turn_completes() {
     stage.ends(TurnEnd::Complete);
     let actions = stage.actions(conn);
     let types: Vec<_> = actions.iter().map(|e| e["action"]["type"].as_str().unwrap()).collect();
-    assert_eq!(types, ["chat/turnComplete", "chat/pendingMessageRemoved", "chat/turnStarted"]);
+    assert_eq!(
+        types,
+        ["chat/turnComplete", "chat/pendingMessageRemoved", "chat/turnStarted"]
+    );
     assert_eq!(actions[1]["action"]["id"], "b");
     assert_eq!(actions[2]["action"]["queuedMessageId"], "b");
     stage.ends(TurnEnd::Complete);
@@ -188,7 +214,14 @@ fn pend03_a_message_queued_while_nothing_runs_starts_at_once_after_its_echo() {
     let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message("now") });
     stage.dispatch(conn, &chat, 1, queued);
     let types = stage.action_types(conn);
-    assert_eq!(types, ["chat/pendingMessageSet", "chat/pendingMessageRemoved", "chat/turnStarted"]);
+    assert_eq!(
+        types,
+        [
+            "chat/pendingMessageSet",
+            "chat/pendingMessageRemoved",
+            "chat/turnStarted"
+        ]
+    );
 }
 
 #[test]

@@ -163,7 +163,9 @@ impl Connection {
     /// Checks that every request was answered and every dispatch has its outcome.
     pub fn check_settled(&self) -> Result<(), Violation> {
         if let Some((id, asked)) = self.asked.first_key_value() {
-            return Err(Violation::new(format!("request {id} {asked:?} was never answered")).on(&self.client_id, self.id));
+            return Err(
+                Violation::new(format!("request {id} {asked:?} was never answered")).on(&self.client_id, self.id)
+            );
         }
         for (client_seq, dispatched) in &self.dispatched {
             let fits = match (dispatched.expected, dispatched.echoes, dispatched.rejections) {
@@ -200,7 +202,9 @@ impl Connection {
                     return Err(Violation::new(format!("reconnect did not resume {lost} (REC-08)")));
                 }
                 if let Some(ghost) = absent.iter().find(|uri| has(uri)) {
-                    return Err(Violation::new(format!("reconnect did not report {ghost} as missing (REC-02)")));
+                    return Err(Violation::new(format!(
+                        "reconnect did not report {ghost} as missing (REC-02)"
+                    )));
                 }
             }
             Marker::Expect(snapshots) => {
@@ -236,7 +240,9 @@ impl Connection {
                 Ok(None)
             }
             (None, Some(_)) => self.response(&message),
-            _ => Err(Violation::new(format!("neither a response nor a notification: {message}"))),
+            _ => Err(Violation::new(format!(
+                "neither a response nor a notification: {message}"
+            ))),
         }
     }
 
@@ -358,7 +364,9 @@ impl Connection {
                     dispatched.rejections += 1;
                     Ok(())
                 }
-                _ => Err(Violation::new(format!("a refusal that is not ours to read: {envelope:?}"))),
+                _ => Err(Violation::new(format!(
+                    "a refusal that is not ours to read: {envelope:?}"
+                ))),
             };
         }
         if let Some(dispatched) = own.and_then(|client_seq| self.dispatched.get_mut(&client_seq)) {

@@ -42,7 +42,10 @@ impl Sim {
         let session = self.likely_session(conn, choices);
         let draft = match choices.below(20) {
             0..=3 => hopeless(session, choices),
-            4 => Draft::fair("ahp-session:/never-created", json!({ "type": "session/isReadChanged", "isRead": true })),
+            4 => Draft::fair(
+                "ahp-session:/never-created",
+                json!({ "type": "session/isReadChanged", "isRead": true }),
+            ),
             5..=9 => self.for_session(conn, session, choices),
             _ => self.for_chat(&uri::default_chat(session), choices),
         };

@@ -144,9 +144,11 @@ impl Sim {
             let command = initialize(&format!("probe-{version}"), version, Vec::new());
             let mut ignored = Vec::new();
             let principal = Principal::stdio();
-            sim.core.handle(sim.now, Input::Connected { conn, principal }, &mut ignored);
+            sim.core
+                .handle(sim.now, Input::Connected { conn, principal }, &mut ignored);
             let id = RequestId::number(0);
-            sim.core.handle(sim.now, Input::Request { conn, id, command }, &mut ignored);
+            sim.core
+                .handle(sim.now, Input::Request { conn, id, command }, &mut ignored);
         }
         sim
     }

@@ -21,7 +21,11 @@ impl Sim {
         for client in 0..self.clients.len() {
             self.clients[client].version = if choices.one_in(4) { "0.9.0" } else { "1.0.0" };
             let conn = self.open(client, Mirror::default())?;
-            let root = if choices.one_in(4) { Vec::new() } else { vec![uri::ROOT.to_owned()] };
+            let root = if choices.one_in(4) {
+                Vec::new()
+            } else {
+                vec![uri::ROOT.to_owned()]
+            };
             self.initialize(conn, client, root)?;
             self.read(conn, usize::MAX)?;
             if client == 0 {
@@ -58,7 +62,9 @@ impl Sim {
                 let channel = any_channel(choices);
                 sim.subscribe(conn, channel, choices)
             }),
-            10 => self.with_conn(choices, |sim, conn, choices| sim.unsubscribe(conn, any_channel(choices))),
+            10 => self.with_conn(choices, |sim, conn, choices| {
+                sim.unsubscribe(conn, any_channel(choices))
+            }),
             11..=19 => self.with_conn(choices, Self::dispatch),
             20..=28 => self.agent_speaks(choices),
             29 => self.agent_ends(choices),

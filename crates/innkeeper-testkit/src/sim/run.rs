@@ -75,7 +75,9 @@ fn play(sim: &mut Sim, choices: &mut Choices<'_>) -> Result<Outcome, Violation> 
         sim.handle(Input::ShutDown)?;
         sim.quiet()?;
         if let Some((chat, turn)) = sim.agent.running(|_| 0) {
-            return Err(Violation::new(format!("{turn:?} runs on in {chat:?} after the host went down")));
+            return Err(Violation::new(format!(
+                "{turn:?} runs on in {chat:?} after the host went down"
+            )));
         }
     }
     // Everybody leaves for good.

@@ -21,7 +21,13 @@ async fn deaf_client(host: &HostProcess, client_id: &str, chat: &str) -> RawClie
 #[tokio::test]
 async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_and_nobody_else_notices() {
     // Long enough for the write to be waiting when the test begins to read again.
-    let host = HostProcess::start(options().limit("outbox_bytes", 2 << 20).limit("write_ms", 60_000)).await;
+    let host = HostProcess::start(
+        options()
+            .limit("outbox_bytes", 2 << 20)
+            .limit("write_ms", 60_000)
+            .limit("agent_hold_bytes", 200_000),
+    )
+    .await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_session("slow").await;
     let mut deaf = deaf_client(&host, "deaf", &uris.chat).await;
@@ -61,7 +67,13 @@ async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_and_nobody_el
 
 #[tokio::test]
 async fn p_7_memory_stays_bounded_while_many_readers_are_stuck() {
-    let host = HostProcess::start(options().limit("outbox_bytes", 1 << 20).limit("write_ms", 500)).await;
+    let host = HostProcess::start(
+        options()
+            .limit("outbox_bytes", 1 << 20)
+            .limit("write_ms", 500)
+            .limit("agent_hold_bytes", 100_000),
+    )
+    .await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_session("stuck").await;
     let mut stuck = Vec::new();
@@ -107,6 +119,30 @@ async fn trap_11_a_snapshot_of_several_megabytes_reaches_the_published_client() 
     fresh.join(&uris.session).await;
     let turn = fresh.turn_end(&uris.chat, "t1").await;
     assert_eq!(markdown(&turn.response_parts).len(), 50 * 65536);
+    fresh.assert_converged().await;
+}
+
+#[tokio::test]
+async fn a_chat_larger_than_the_queue_of_a_connection_can_be_opened_and_reopened() {
+    let limits = options()
+        .limit("outbox_bytes", 1 << 20)
+        .limit("agent_hold_bytes", 100_000);
+    let host = HostProcess::start(limits).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let uris = client.create_session("huge").await;
+    client.run_turn(&uris.chat, "t1", "/stream 500 0 8000").await;
+    let mut fresh = OfficialClient::connect(host.address(), "fresh").await;
+    fresh.join(&uris.session).await;
+    fresh.assert_converged().await;
+    fresh.cut().await;
+    // Once as a replay, once as snapshots: both are larger than the queue.
+    fresh.reconnect_from(1).await.expect("reconnect succeeds");
+    fresh.assert_converged().await;
+    let before = fresh.view().last_seen;
+    client.run_turn(&uris.chat, "t2", "/stream 500 0 8000").await;
+    fresh.turn_end(&uris.chat, "t2").await;
+    fresh.cut().await;
+    fresh.reconnect_from(before).await.expect("reconnect succeeds");
     fresh.assert_converged().await;
 }
 

@@ -14,6 +14,7 @@ mod local_transports;
 mod notifications;
 mod reconnect;
 mod reconnect_edges;
+mod scopes;
 mod session_lifecycle;
 mod shutdown;
 mod streaming;

@@ -4,9 +4,11 @@ use ahp::ClientError;
 use ahp_types::actions::StateAction;
 use ahp_types::state::TurnState;
 use innkeeper_testkit::official::{OfficialClient, Resumed, markdown};
-use innkeeper_testkit::process::HostProcess;
-use innkeeper_testkit::raw::{Incoming, RawClient};
+use innkeeper_testkit::process::{HostProcess, PATIENCE};
+use innkeeper_testkit::raw::{RawClient, UPGRADE};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::{options, start, start_with_client};
 
@@ -301,20 +303,22 @@ async fn lesson_16_a_peer_that_went_silent_is_found_out_by_ping_and_comes_back_w
     let host = HostProcess::start(options().limit("ping_interval_ms", 150)).await;
     let mut client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_session("proxy").await;
-    // A connection that no longer passes anything on: nobody reads, so nobody answers pings.
-    let mut silent = RawClient::initialized(host.address(), "silent").await;
-    let files = host.open_files();
-    for _ in 0..600 {
-        if host.open_files() < files {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    assert!(host.open_files() < files, "the silent connection was never given up");
-    assert_eq!(
-        silent.end().await,
-        Incoming::Closed(1008, "pings went unanswered".to_owned())
+    // A connection that no longer passes anything on: after the upgrade nobody answers pings.
+    let mut silent = TcpStream::connect(host.address().authority()).await.expect("connected");
+    let token = host.address().token.as_deref().expect("a token");
+    let upgrade = format!(
+        "GET /?tkn={token} HTTP/1.1\r\nhost: {}\r\n{}\r\n\r\n",
+        host.address().authority(),
+        UPGRADE.join("\r\n")
     );
+    silent.write_all(upgrade.as_bytes()).await.expect("sent");
+    let mut received = Vec::new();
+    let reading = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut received));
+    reading.await.expect("the host gives up").expect("readable");
+    let pings = received.windows(2).filter(|bytes| *bytes == [0x89, 0x00]).count();
+    assert!(pings >= 2, "{pings} pings");
+    let farewell = [&[0x88, 23, 0x03, 0xf0], "pings went unanswered".as_bytes()].concat();
+    assert!(received.ends_with(&farewell), "a close frame with 1008: {received:?}");
     // The published client answers pings and is still here.
     client.run_turn(&uris.chat, "t1", "hello").await;
     client.cut().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::action::{ChannelKind, Since};
 use crate::effect::Subscriber;
-use crate::ids::{ChannelId, ConnId, IdMap};
+use crate::ids::{ChannelId, ConnId, IdMap, Seq};
 
 /// One state channel.
 #[derive(Debug)]
@@ -17,8 +17,19 @@ pub struct Channel {
     /// What it carries.
     pub kind: ChannelKind,
     subscribers: Vec<Subscriber>,
+    /// The state each subscriber started from, in the same order as the subscribers.
+    started: Vec<Seq>,
     /// The same list as the fan-out takes it; rebuilt after a change, shared between changes.
     shared: Option<Arc<[Subscriber]>>,
+}
+
+/// What is remembered of a subscription when its connection is gone.
+#[derive(Debug, Clone, Copy)]
+pub struct Subscription {
+    /// The delivery bound; `reconnect` names channels, not bounds.
+    pub max_latency_ms: u32,
+    /// The `fromSeq` it started from.
+    pub started: Seq,
 }
 
 /// All channels.
@@ -44,6 +55,7 @@ impl Channels {
                 uri_json,
                 kind,
                 subscribers: Vec::new(),
+                started: Vec::new(),
                 shared: None,
             },
         );
@@ -76,30 +88,46 @@ impl Channels {
 }
 
 impl Channel {
-    /// Adds a subscription or replaces the connection's earlier one: they are a set (SUB-07).
-    pub fn subscribe(&mut self, subscriber: Subscriber) {
+    /// Adds a subscription or replaces the connection's earlier one: they are a set (SUB-07). The
+    /// earlier one's start stands, because it never stopped receiving.
+    pub fn subscribe(&mut self, subscriber: Subscriber, started: Seq) {
         self.shared = None;
-        match self
-            .subscribers
-            .iter_mut()
-            .find(|existing| existing.conn == subscriber.conn)
-        {
-            Some(existing) => *existing = subscriber,
-            None => self.subscribers.push(subscriber),
+        match self.position(subscriber.conn) {
+            Some(index) => self.subscribers[index] = subscriber,
+            None => {
+                self.subscribers.push(subscriber);
+                self.started.push(started);
+            }
         }
     }
 
     /// Ends a subscription.
     pub fn unsubscribe(&mut self, conn: ConnId) {
-        if let Some(index) = self.subscribers.iter().position(|subscriber| subscriber.conn == conn) {
+        if let Some(index) = self.position(conn) {
             self.subscribers.swap_remove(index);
+            self.started.swap_remove(index);
             self.shared = None;
         }
     }
 
-    /// This connection's subscription.
-    pub fn subscription(&self, conn: ConnId) -> Option<&Subscriber> {
-        self.subscribers.iter().find(|subscriber| subscriber.conn == conn)
+    /// How this connection subscribes.
+    pub fn subscription(&self, conn: ConnId) -> Option<Subscription> {
+        let index = self.position(conn)?;
+        Some(Subscription {
+            max_latency_ms: self.subscribers[index].max_latency_ms,
+            started: self.started[index],
+        })
+    }
+
+    /// Moves the start of a resumed subscription back to where it once was.
+    pub fn set_started(&mut self, conn: ConnId, started: Seq) {
+        if let Some(index) = self.position(conn) {
+            self.started[index] = started;
+        }
+    }
+
+    fn position(&self, conn: ConnId) -> Option<usize> {
+        self.subscribers.iter().position(|subscriber| subscriber.conn == conn)
     }
 
     /// The audience of an action, limited to those whose version knows it (NEG-07).

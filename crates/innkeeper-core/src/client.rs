@@ -1,11 +1,12 @@
 //! Clients, which outlive their transports.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::access::Principal;
 use crate::action::Since;
-use crate::ids::{ChannelId, ClientId, ConnId};
+use crate::channel::Subscription;
+use crate::ids::{ChannelId, ClientId, ConnId, IdMap};
 
 /// What was negotiated for a client; `reconnect` carries none of it (NEG-20).
 #[derive(Debug, Clone)]
@@ -30,8 +31,8 @@ pub enum Presence {
     Active(ActiveTransports),
     /// The last transport is gone; the place is kept until the deadline.
     Grace(Kept),
-    /// The grace is over; only what was negotiated is remembered.
-    Absent,
+    /// The grace is over; only what `reconnect` needs is remembered.
+    Absent(Subscriptions),
 }
 
 /// A non-empty list of connections.
@@ -41,13 +42,16 @@ pub struct ActiveTransports {
     newest: ConnId,
 }
 
+/// The subscriptions of connections that are gone.
+pub type Subscriptions = IdMap<ChannelId, Subscription>;
+
 /// What a client in its grace keeps.
 #[derive(Debug)]
 pub struct Kept {
     /// When the grace ends.
     pub until_ms: u64,
-    /// The delivery bound of each subscription; `reconnect` names channels, not bounds.
-    pub latencies: HashMap<ChannelId, u32>,
+    /// What it subscribed to.
+    pub subscriptions: Subscriptions,
 }
 
 /// One client.

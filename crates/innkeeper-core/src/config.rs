@@ -51,7 +51,7 @@ impl Default for CoreConfig {
             max_queued_messages: 64,
             max_parts_per_turn: 10_000,
             max_sessions: 100_000,
-            max_absent_clients: 10_000,
+            max_absent_clients: 1000,
             replay: ReplayLimits::default(),
         }
     }

@@ -42,6 +42,8 @@ pub struct HostCore {
     pub(crate) config: CoreConfig,
     /// The last sequence number given out.
     pub(crate) seq: Seq,
+    /// The number this life of the host started after.
+    pub(crate) born: Seq,
     pub(crate) channels: Channels,
     pub(crate) root: Arc<RootState>,
     pub(crate) sessions: IdMap<ChannelId, Session>,
@@ -98,6 +100,7 @@ impl HostCore {
             config,
             // NEG-24: the published client only reconnects once it has seen a number above zero.
             seq: last_seq.max(Seq(1)),
+            born: last_seq,
             channels,
             root: Arc::new(RootState {
                 agents,
@@ -157,7 +160,7 @@ impl HostCore {
     pub fn primary_conn(&self, client: &ClientId) -> Option<ConnId> {
         match &self.clients.get(client)?.presence {
             Presence::Active(transports) => Some(transports.primary()),
-            Presence::Grace(_) | Presence::Absent => None,
+            Presence::Grace(_) | Presence::Absent(_) => None,
         }
     }
 

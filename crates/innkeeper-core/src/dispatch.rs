@@ -357,8 +357,17 @@ impl HostCore {
                 self.stop_run(cx, channel);
             }
             StateAction::ChatPendingMessageSet(set) => {
+                let queue = self
+                    .chats
+                    .get(&channel)
+                    .and_then(|chat| chat.model.head().queued_messages.as_deref());
+                let is_edit = queue.unwrap_or_default().iter().any(|message| message.id == set.id);
                 self.commit(cx, channel, StateAction::ChatPendingMessageSet(set), Some(author));
-                self.take_from_queue(cx, channel);
+                // PEND-03: a new message starts when nothing runs. Editing one that was left
+                // waiting, as after a cancel, starts nothing (E-63).
+                if !is_edit {
+                    self.take_from_queue(cx, channel);
+                }
             }
             StateAction::SessionTitleChanged(changed) => {
                 if let Some(session) = self.sessions.get_mut(&channel) {

@@ -30,7 +30,7 @@ pub struct ActionFrame {
     /// Its place in the total order.
     pub seq: Seq,
     /// The whole JSON-RPC message.
-    pub bytes: Bytes,
+    pub bytes: Vec<u8>,
     /// The versions that know the action.
     pub since: Since,
     /// How soon it must be on disk.
@@ -98,7 +98,7 @@ impl ActionFrame {
                     end: out.len(),
                 };
                 out.extend_from_slice(&last.bytes[tail.end..]);
-                (out.into(), Some(splice))
+                (out, Some(splice))
             }
             (None, _) | (_, None) => (last.bytes.clone(), last.splice),
         };
@@ -145,7 +145,7 @@ pub(crate) fn encode_action(
     let rule = action::rule(action);
     ActionFrame {
         seq,
-        bytes: out.into(),
+        bytes: out,
         since: rule.map_or(Since::V0_9, |rule| rule.since),
         durability: rule.map_or(Durability::Durable, |rule| rule.durability),
         splice,
@@ -176,7 +176,7 @@ impl AppendHead {
         end_envelope(&mut out, seq, None, None);
         ActionFrame {
             seq,
-            bytes: out.into(),
+            bytes: out,
             since: Since::V0_9,
             durability: Durability::Stream,
             splice: Some(splice),
@@ -265,12 +265,32 @@ impl Outgoing {
         }
     }
 
-    /// The message as it goes on the wire.
-    pub fn encode(&self) -> Bytes {
+    /// The message as it goes on the wire; this is where a snapshot is encoded.
+    pub fn into_wire(self) -> Wire {
         match self {
-            Self::Action(frame) => frame.bytes.clone(),
-            Self::Text(bytes) => bytes.clone(),
-            Self::Answer(answer) => answer.encode(),
+            Self::Action(frame) => Wire::Action(frame),
+            Self::Text(bytes) => Wire::Text(bytes),
+            Self::Answer(answer) => Wire::Text(answer.encode()),
+        }
+    }
+}
+
+/// One encoded message, still shared where it can be.
+#[derive(Debug, Clone)]
+pub enum Wire {
+    /// An action that others get too.
+    Action(Arc<ActionFrame>),
+    /// Anything else.
+    Text(Bytes),
+}
+
+impl std::ops::Deref for Wire {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Action(frame) => &frame.bytes,
+            Self::Text(bytes) => bytes,
         }
     }
 }

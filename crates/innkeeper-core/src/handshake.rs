@@ -6,7 +6,7 @@ use ahp_types::version::negotiate_protocol_version;
 use serde_json::json;
 
 use crate::action::Since;
-use crate::client::{ActiveTransports, Client, Negotiated, Phase, Presence};
+use crate::client::{ActiveTransports, Client, Negotiated, Phase, Presence, Subscriptions};
 use crate::core::{Cx, HostCore, Timer};
 use crate::effect::{CloseReason, Effect};
 use crate::error::{RpcError, code};
@@ -43,17 +43,21 @@ impl HostCore {
         if let Err(error) = self.admit(conn, &initialize.client_id, Some(negotiated)) {
             return cx.answer(conn, id, Err(error));
         }
-        let mut snapshots = Vec::new();
-        let mut estimated_bytes = 512;
+        // NEG-11: there is no per-item error, so what is unknown is left out.
+        let mut channels: Vec<ChannelId> = Vec::new();
         for uri in &initialize.initial_subscriptions {
-            // NEG-11: there is no per-item error, so what is unknown is left out.
-            if let Ok(channel) = self.register(conn, uri, None)
-                && let Some(snapshot) = self.capture(channel)
-            {
-                estimated_bytes += self.estimated_bytes(channel);
-                snapshots.push(snapshot);
+            match self.register(conn, uri, None) {
+                Ok(channel) if !channels.contains(&channel) => channels.push(channel),
+                Ok(_) | Err(_) => {}
             }
         }
+        self.leave_unheard(cx, &initialize.client_id);
+        let snapshots = channels.iter().filter_map(|channel| self.capture(*channel)).collect();
+        let estimated_bytes = 512
+            + channels
+                .iter()
+                .map(|channel| self.estimated_bytes(*channel))
+                .sum::<usize>();
         let mut server_info = json!({ "name": self.config.server_name, "title": "Innkeeper" });
         if let Some(version) = &self.config.server_version {
             server_info["version"] = json!(version);
@@ -70,38 +74,42 @@ impl HostCore {
     }
 
     pub(crate) fn reconnect(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, reconnect: Reconnect) {
-        let latencies = match self.clients.get(&reconnect.client_id).map(|client| &client.presence) {
-            Some(Presence::Grace(kept)) => kept.latencies.clone(),
-            Some(Presence::Active(_) | Presence::Absent) | None => Default::default(),
-        };
+        let earlier = self.earlier_subscriptions(&reconnect.client_id);
         if let Err(error) = self.admit(conn, &reconnect.client_id, None) {
             return cx.answer(conn, id, Err(error));
         }
+        let last_seen = Seq(reconnect.last_seen);
         let mut resumed: Vec<ChannelId> = Vec::new();
         let mut missing = Vec::new();
+        let mut continues = self.born <= last_seen && last_seen <= self.seq;
         for uri in &reconnect.subscriptions {
-            let latency = self
-                .channels
-                .find(uri)
-                .and_then(|channel| latencies.get(&channel).copied());
-            match self.register(conn, uri, latency) {
+            let known = self.channels.find(uri).and_then(|channel| earlier.get(&channel));
+            match self.register(conn, uri, known.map(|known| known.max_latency_ms)) {
                 Ok(channel) if resumed.contains(&channel) => {}
-                Ok(channel) => resumed.push(channel),
+                Ok(channel) => {
+                    resumed.push(channel);
+                    continues &= known.is_some_and(|known| known.started <= last_seen);
+                }
                 Err(_) => missing.push(uri.clone()),
             }
         }
-        self.leave_what_was_not_resumed(cx, &reconnect.client_id);
+        self.leave_unheard(cx, &reconnect.client_id);
         // Cut and registration are one step, so nothing is lost or doubled between the replay
-        // and the first live action (REC-09). A number from the future, or from an earlier life
-        // of the host, cannot be replayed from (REC-11).
-        let last_seen = Seq(reconnect.last_seen);
-        let replayable = if last_seen <= self.seq {
+        // and the first live action (REC-09).
+        //
+        // A replay continues the state that the client has. That is not to be had from a number
+        // of the future or of an earlier life of the host (REC-11), nor for a channel that the
+        // client was not subscribed to, such as a new session under the name of an old one, nor
+        // from before the snapshot of its subscription: the published client does not count a
+        // snapshot as seen, and whether the snapshot ever reached it nobody can tell.
+        let replayable = if continues {
             self.replay.since(&resumed, last_seen)
         } else {
             None
         };
         let answer = match replayable {
             Some(mut actions) => {
+                self.resume_starts(conn, &earlier);
                 let knows = self.line(conn);
                 actions.retain(|frame| frame.since <= knows);
                 let estimated_bytes = 512 + actions.iter().map(|frame| frame.bytes.len()).sum::<usize>();
@@ -126,6 +134,37 @@ impl HostCore {
             }
         };
         cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+    }
+
+    /// What a client subscribed to with the connections it has or had. Where several overlap,
+    /// the latest start counts: if in doubt the client gets snapshots.
+    fn earlier_subscriptions(&self, id: &ClientId) -> Subscriptions {
+        let mut earlier = Subscriptions::default();
+        match self.clients.get(id).map(|client| &client.presence) {
+            Some(Presence::Grace(kept)) => earlier.clone_from(&kept.subscriptions),
+            Some(Presence::Absent(subscriptions)) => earlier.clone_from(subscriptions),
+            Some(Presence::Active(transports)) => {
+                for conn in transports.iter() {
+                    for channel in self.conns.get(&conn).into_iter().flat_map(|conn| &conn.subscriptions) {
+                        if let Some(found) = self.channels.get(*channel).and_then(|entry| entry.subscription(conn)) {
+                            let known = earlier.entry(*channel).or_insert(found);
+                            known.started = known.started.max(found.started);
+                        }
+                    }
+                }
+            }
+            None => {}
+        }
+        earlier
+    }
+
+    /// After a replay a subscription goes on from where it once started.
+    fn resume_starts(&mut self, conn: ConnId, earlier: &Subscriptions) {
+        for (channel, subscription) in earlier {
+            if let Some(entry) = self.channels.get_mut(*channel) {
+                entry.set_started(conn, subscription.started);
+            }
+        }
     }
 
     /// Binds a connection to a client. Without `negotiated` the client must be known, and its
@@ -159,7 +198,7 @@ impl HostCore {
                         self.timers.remove(&(kept.until_ms, Timer::Grace(id.clone())));
                         client.presence = Presence::Active(ActiveTransports::one(conn));
                     }
-                    Presence::Absent => {
+                    Presence::Absent(_) => {
                         self.absent.retain(|absent| absent != id);
                         client.presence = Presence::Active(ActiveTransports::one(conn));
                     }
@@ -187,20 +226,6 @@ impl HostCore {
             }
         }
         Ok(())
-    }
-
-    /// REC-14: a client that comes back without one of its sessions has left it.
-    fn leave_what_was_not_resumed(&mut self, cx: &mut Cx<'_>, id: &ClientId) {
-        let memberships = self
-            .clients
-            .get(id)
-            .map(|client| client.memberships.clone())
-            .unwrap_or_default();
-        for session in memberships {
-            if !self.client_listens(id, session) {
-                self.leave(cx, id, session);
-            }
-        }
     }
 
     fn line(&self, conn: ConnId) -> Since {

@@ -103,7 +103,7 @@ pub enum AgentEvent {
     /// Closes the open part, so that the next text starts a new one.
     EndPart,
     /// What the turn has cost so far.
-    Usage(Usage),
+    Usage(Box<Usage>),
     /// What the agent is doing, for a status line; `None` clears it.
     Activity(Option<String>),
     /// A remark of the system in the transcript (TURN-20).

@@ -43,7 +43,7 @@ pub use config::CoreConfig;
 pub use core::HostCore;
 pub use effect::{CloseReason, Effect, OpenSession, Subscriber, TurnStart};
 pub use error::RpcError;
-pub use frame::{ActionFrame, Outgoing};
+pub use frame::{ActionFrame, Outgoing, Wire};
 pub use ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
 pub use input::{AgentEvent, Dispatch, Failure, Input, TurnEnd, Usage};
 pub use replay::ReplayLimits;

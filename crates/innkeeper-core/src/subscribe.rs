@@ -1,11 +1,10 @@
 //! Subscriptions, and what ends with them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ahp_types::actions::{SessionActiveClientRemovedAction, StateAction};
 
-use crate::client::{Kept, Phase, Presence};
+use crate::client::{Kept, Phase, Presence, Subscriptions};
 use crate::core::{Cx, HostCore, Timer};
 use crate::effect::Subscriber;
 use crate::error::{RpcError, code};
@@ -42,6 +41,7 @@ impl HostCore {
         max_latency_ms: Option<u32>,
     ) -> Result<ChannelId, RpcError> {
         let max_subscriptions = self.config.max_subscriptions;
+        let started = self.seq;
         let Some(channel) = self.channels.find(uri) else {
             return Err(no_such_channel(uri));
         };
@@ -62,7 +62,7 @@ impl HostCore {
         };
         connection.subscriptions.insert(channel);
         if let Some(entry) = self.channels.get_mut(channel) {
-            entry.subscribe(subscriber);
+            entry.subscribe(subscriber, started);
         }
         Ok(channel)
     }
@@ -93,11 +93,11 @@ impl HostCore {
         let Some(connection) = self.conns.remove(&conn) else {
             return;
         };
-        let mut latencies = HashMap::new();
+        let mut subscriptions = Subscriptions::default();
         for channel in &connection.subscriptions {
             if let Some(entry) = self.channels.get_mut(*channel) {
                 if let Some(subscription) = entry.subscription(conn) {
-                    latencies.insert(*channel, subscription.max_latency_ms);
+                    subscriptions.insert(*channel, subscription);
                 }
                 entry.unsubscribe(conn);
             }
@@ -109,14 +109,21 @@ impl HostCore {
         let Some(client) = self.clients.get_mut(&client_id) else {
             return;
         };
-        let Presence::Active(transports) = std::mem::replace(&mut client.presence, Presence::Absent) else {
+        let absent = Presence::Absent(Subscriptions::default());
+        let Presence::Active(transports) = std::mem::replace(&mut client.presence, absent) else {
             return;
         };
         match transports.without(conn) {
-            Some(rest) => client.presence = Presence::Active(rest),
+            Some(rest) => {
+                client.presence = Presence::Active(rest);
+                self.leave_unheard(cx, &client_id);
+            }
             None => {
                 let until_ms = cx.now.mono_ms + grace_ms;
-                client.presence = Presence::Grace(Kept { until_ms, latencies });
+                client.presence = Presence::Grace(Kept {
+                    until_ms,
+                    subscriptions,
+                });
                 self.timers.insert((until_ms, Timer::Grace(client_id)));
             }
         }
@@ -128,10 +135,11 @@ impl HostCore {
         let Some(client) = self.clients.get_mut(client_id) else {
             return;
         };
-        match &client.presence {
-            Presence::Grace(kept) if kept.until_ms <= cx.now.mono_ms => client.presence = Presence::Absent,
-            Presence::Grace(_) | Presence::Active(_) | Presence::Absent => return,
-        }
+        let subscriptions = match &mut client.presence {
+            Presence::Grace(kept) if kept.until_ms <= cx.now.mono_ms => std::mem::take(&mut kept.subscriptions),
+            Presence::Grace(_) | Presence::Active(_) | Presence::Absent(_) => return,
+        };
+        client.presence = Presence::Absent(subscriptions);
         for session in client.memberships.clone() {
             self.leave(cx, client_id, session);
         }
@@ -141,7 +149,7 @@ impl HostCore {
                 && self
                     .clients
                     .get(&oldest)
-                    .is_some_and(|client| matches!(client.presence, Presence::Absent))
+                    .is_some_and(|client| matches!(client.presence, Presence::Absent(_)))
             {
                 self.clients.remove(&oldest);
             }
@@ -156,7 +164,22 @@ impl HostCore {
                     .get(&conn)
                     .is_some_and(|conn| conn.subscriptions.contains(&channel))
             }),
-            Some(Presence::Grace(_) | Presence::Absent) | None => false,
+            Some(Presence::Grace(_) | Presence::Absent(_)) | None => false,
+        }
+    }
+
+    /// A client that no longer listens to a session with any of its connections has left it
+    /// (REC-14, ACT-14).
+    pub(crate) fn leave_unheard(&mut self, cx: &mut Cx<'_>, id: &ClientId) {
+        let memberships = self
+            .clients
+            .get(id)
+            .map(|client| client.memberships.clone())
+            .unwrap_or_default();
+        for session in memberships {
+            if !self.client_listens(id, session) {
+                self.leave(cx, id, session);
+            }
         }
     }
 

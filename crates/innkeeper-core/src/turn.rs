@@ -102,7 +102,7 @@ impl HostCore {
                 };
                 let action = ChatUsageAction {
                     turn_id,
-                    usage: usage_info(usage),
+                    usage: usage_info(*usage),
                     meta: None,
                 };
                 self.commit(cx, chat_id, StateAction::ChatUsage(action), None);

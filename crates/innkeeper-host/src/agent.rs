@@ -244,7 +244,7 @@ impl EventSink {
 
     /// What the turn has cost so far.
     pub async fn usage(&self, usage: Usage) -> Result<(), AgentError> {
-        self.send(AgentEvent::Usage(usage)).await
+        self.send(AgentEvent::Usage(Box::new(usage))).await
     }
 
     /// What the agent is doing, for a status line.

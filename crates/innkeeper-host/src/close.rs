@@ -9,6 +9,8 @@ pub enum Close {
     UnsupportedVersion,
     /// 1001: the host is going down; come back by `reconnect`.
     GoingAway,
+    /// 1002: a frame that breaks the WebSocket protocol.
+    BadFrame,
     /// 1007: a text frame that is not UTF-8.
     NotUtf8,
     /// 1009: a message beyond the limit.
@@ -29,6 +31,7 @@ impl Close {
         match self {
             Self::UnsupportedVersion | Self::Gone => 1000,
             Self::GoingAway => 1001,
+            Self::BadFrame => 1002,
             Self::NotUtf8 => 1007,
             Self::Silent => 1008,
             Self::TooLarge => 1009,
@@ -42,6 +45,7 @@ impl Close {
         match self {
             Self::UnsupportedVersion => "no common protocol version",
             Self::GoingAway => "the host is shutting down; reconnect when it is back",
+            Self::BadFrame => "the frame breaks the WebSocket protocol",
             Self::NotUtf8 => "text frames must be UTF-8",
             Self::TooLarge => "the message is larger than this host accepts",
             Self::Failed => "the host failed; see its log",

@@ -1,11 +1,12 @@
 //! One connection: a task that reads and a task that writes, so that neither waits for the other.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use innkeeper_core::frame::encode_error;
-use innkeeper_core::{ConnId, Input, Outgoing, Principal, RpcError, error::code};
+use innkeeper_core::{ConnId, Input, Outgoing, Principal, RpcError, Wire, error::code};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -44,10 +45,17 @@ pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, princ
     };
     let close = reader.run().await;
     outbox.close(close);
-    drop(reader);
     let _ = host.inbox().send(Message::Core(Input::Disconnected { conn })).await;
     let _ = host.inbox().send(Message::Detached { conn }).await;
-    let _ = writing.await;
+    // The peer must be able to read why before the socket goes away.
+    let closing = async {
+        let _ = writing.await;
+        tokio::time::sleep(CLOSE_TIME).await;
+    };
+    tokio::select! {
+        () = reader.source.drain() => {}
+        () = closing => {}
+    }
 }
 
 struct Reader<S> {
@@ -177,7 +185,7 @@ impl<S: Source> Reader<S> {
             .ok()
     }
 
-    async fn send(&self, input: Input) -> Option<()> {
+    async fn send(&mut self, input: Input) -> Option<()> {
         self.inbox.send(Message::Core(input)).await.ok()
     }
 
@@ -244,7 +252,10 @@ impl<S: Sink> Writer<S> {
     async fn run(mut self) {
         let mut last_write = Instant::now();
         loop {
-            let next = tokio::time::timeout(self.limits.ping_interval, self.outbox.next(last_write.elapsed())).await;
+            let next = tokio::select! {
+                next = tokio::time::timeout(self.limits.ping_interval, self.outbox.next(last_write.elapsed())) => next,
+                () = self.sink.urgent() => Ok(Next::Write(Vec::new())),
+            };
             let result = match next {
                 Ok(Next::Write(messages)) => self.write(messages).await,
                 Ok(Next::Close(close)) => {
@@ -264,16 +275,16 @@ impl<S: Sink> Writer<S> {
         }
     }
 
-    /// Writes a batch. A peer that takes nothing for too long, or that has fallen behind beyond
-    /// its bound meanwhile, is given up.
-    async fn write(&mut self, messages: Vec<Bytes>) -> Result<(), Close> {
-        match tokio::time::timeout(self.limits.write_time, self.sink.write(messages)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Close::Gone),
-            Err(_) => {
+    /// Writes a batch. A peer that takes nothing for too long is given up; one that is merely slow
+    /// is not, as long as its queue stays within its bound.
+    async fn write(&mut self, messages: Vec<Wire>) -> Result<(), Close> {
+        match self.sink.write(messages).await {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 let _ = tokio::time::timeout(CLOSE_TIME, self.sink.close(Close::TooSlow)).await;
                 Err(Close::TooSlow)
             }
+            Err(_) => Err(Close::Gone),
         }
     }
 }

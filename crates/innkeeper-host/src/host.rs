@@ -513,8 +513,7 @@ impl HostTask {
         let mut least_behind = usize::MAX;
         for subscriber in &*to {
             if let Some(connection) = self.connection(subscriber.conn) {
-                connection.outbox.push_actions(&run.frames, subscriber.max_latency_ms);
-                if let Some(waiting) = connection.outbox.backlog() {
+                if let Some(waiting) = connection.outbox.push_actions(&run.frames, subscriber.max_latency_ms) {
                     least_behind = least_behind.min(waiting);
                 }
             }

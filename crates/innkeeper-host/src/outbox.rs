@@ -11,8 +11,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use innkeeper_core::{ActionFrame, Outgoing};
+use innkeeper_core::{ActionFrame, Outgoing, Wire};
 use tokio::sync::Notify;
 
 use crate::close::Close;
@@ -102,6 +101,12 @@ impl Queue {
         self.bytes
     }
 
+    /// Bytes waiting; `None` once the connection fell too far behind. No agent waits for it then, and
+    /// its empty queue says nothing about the readers that are left.
+    fn backlog(&self) -> Option<usize> {
+        (!self.overflowed).then_some(self.bytes)
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -117,7 +122,7 @@ impl Queue {
     }
 
     /// Takes the next messages, encoded, merging neighbours that may be merged.
-    pub fn take(&mut self) -> Vec<Bytes> {
+    pub fn take(&mut self) -> Vec<Wire> {
         let pressed = self.items.len() > self.limits.merge_messages || self.bytes > self.limits.merge_bytes;
         let mut taken = Vec::new();
         let mut taken_bytes = 0;
@@ -137,7 +142,7 @@ impl Queue {
                 }
                 other => {
                     finish_run(&mut run, &mut taken);
-                    taken.push(other.encode());
+                    taken.push(other.into_wire());
                 }
             }
         }
@@ -214,13 +219,13 @@ impl Queue {
     }
 }
 
-fn finish_run(run: &mut Vec<Arc<ActionFrame>>, taken: &mut Vec<Bytes>) {
-    match run.as_slice() {
-        [] => {}
-        [single] => taken.push(single.bytes.clone()),
-        several => taken.push(ActionFrame::merged(several).bytes),
+fn finish_run(run: &mut Vec<Arc<ActionFrame>>, taken: &mut Vec<Wire>) {
+    if run.len() > 1 {
+        taken.push(Wire::Action(Arc::new(ActionFrame::merged(run))));
+        run.clear();
+    } else {
+        taken.extend(run.drain(..).map(Wire::Action));
     }
-    run.clear();
 }
 
 /// A queue shared by the main loop and one writer.
@@ -244,7 +249,7 @@ struct State {
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Write these, then come back.
-    Write(Vec<Bytes>),
+    Write(Vec<Wire>),
     /// Close; everything before it is written or given up.
     Close(Close),
 }
@@ -267,16 +272,17 @@ impl Outbox {
         self.with(|queue| queue.push(message));
     }
 
-    /// Adds actions of one channel.
-    pub(crate) fn push_actions(&self, frames: &[Arc<ActionFrame>], max_latency_ms: u32) {
-        self.with(|queue| queue.push_actions(frames, max_latency_ms));
+    /// Adds actions of one channel and returns how many bytes now wait, like [`Self::backlog`].
+    pub(crate) fn push_actions(&self, frames: &[Arc<ActionFrame>], max_latency_ms: u32) -> Option<usize> {
+        self.with(|queue| {
+            queue.push_actions(frames, max_latency_ms);
+            queue.backlog()
+        })
     }
 
-    /// Bytes waiting; `None` for a connection that is being closed, which no agent waits for and
-    /// whose empty queue says nothing about the readers that are left.
+    /// Bytes waiting for a reader that is not given up.
     pub(crate) fn backlog(&self) -> Option<usize> {
-        let state = self.lock();
-        state.closing.is_none().then(|| state.queue.bytes())
+        self.lock().queue.backlog()
     }
 
     /// Closes the connection after what is queued; the first reason stands.

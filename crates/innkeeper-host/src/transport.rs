@@ -2,8 +2,11 @@
 
 use std::future::Future;
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
+use innkeeper_core::Wire;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::close::Close;
 
@@ -27,16 +30,52 @@ pub enum Received {
 pub trait Source: Send + 'static {
     /// Waits for the next message.
     fn next(&mut self) -> impl Future<Output = Received> + Send;
+
+    /// Reads and forgets until the peer stops. Closing a socket with unread input makes the
+    /// system discard what was just written, and with it the reason for closing.
+    fn drain(&mut self) -> impl Future<Output = ()> + Send;
 }
 
 /// The writing half.
 pub trait Sink: Send + 'static {
     /// Writes all messages and flushes once: flushing each one singly costs ten times as much.
-    fn write(&mut self, messages: Vec<Bytes>) -> impl Future<Output = io::Result<()>> + Send;
+    ///
+    /// However long that takes, a peer that takes part of it now and then is waited for; one that
+    /// takes not a byte for the host's `write_time` makes it fail with [`io::ErrorKind::TimedOut`].
+    fn write(&mut self, messages: Vec<Wire>) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Completes when the transport itself has something to write, such as the answer to a ping;
+    /// an empty [`write`](Self::write) then writes it.
+    fn urgent(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Asks the peer for a sign of life; does nothing where the transport has none.
     fn ping(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Says goodbye.
     fn close(&mut self, close: Close) -> impl Future<Output = io::Result<()>> + Send;
+}
+
+/// Writes everything, as long as the peer takes at least a byte within `patience` every time.
+async fn write_steadily(
+    writer: &mut (impl AsyncWrite + Unpin),
+    mut bytes: &[u8],
+    patience: Duration,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match tokio::time::timeout(patience, writer.write(bytes)).await {
+            Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(Ok(taken)) => bytes = &bytes[taken..],
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Flushes what was written, with the same patience.
+async fn flush_steadily(writer: &mut (impl AsyncWrite + Unpin), patience: Duration) -> io::Result<()> {
+    match tokio::time::timeout(patience, writer.flush()).await {
+        Ok(flushed) => flushed,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
 }

@@ -74,7 +74,7 @@ impl Stage {
                         self.receive(subscriber.conn, &message);
                     }
                 }
-                Effect::Send { to, message } => self.receive(to, &message.encode()),
+                Effect::Send { to, message } => self.receive(to, &message.into_wire()),
                 Effect::Close { conn, reason } => self.closed.push((conn, reason)),
                 Effect::OpenSession(_)
                 | Effect::StartTurn { .. }

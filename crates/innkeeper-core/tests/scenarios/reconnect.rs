@@ -200,6 +200,45 @@ fn rec11_e05_a_number_the_host_never_gave_out_or_forgot_is_answered_with_snapsho
 }
 
 #[test]
+fn sub02_a_client_that_does_not_count_snapshots_as_seen_gets_nothing_twice() {
+    // The published client subscribes late, at a number far above the last action it received,
+    // and reconnects with the low one. Whether the snapshot reached it nobody can tell.
+    let (mut stage, _, writer, chat) = reader_and_writer(CoreConfig::default());
+    let late = stage.client("late", &[ROOT]);
+    let last_seen = stage.core.seq().0;
+    stage.start_turn(writer, &chat, "t");
+    stage.says(AgentEvent::Text("in the snapshot".into()));
+    let from_seq = stage.subscribe(late, &chat)["result"]["snapshot"]["fromSeq"]
+        .as_u64()
+        .unwrap();
+    stage.says(AgentEvent::Text("missed".into()));
+    stage.disconnect(late);
+    for (seen, expected) in [
+        (last_seen, "snapshot"),
+        (from_seq, "snapshot"),
+        (stage.core.seq().0, "replay"),
+    ] {
+        let again = stage.connect();
+        let result = stage.reconnect(again, "late", seen, &[&chat])["result"].take();
+        assert_eq!(result["type"], expected, "{seen}");
+        stage.disconnect(again);
+    }
+}
+
+#[test]
+fn a_session_that_took_the_place_of_another_is_not_replayed_into_its_state() {
+    let (mut stage, reader, writer, _) = reader_and_writer(CoreConfig::default());
+    stage.dispose(writer, SESSION);
+    stage.session(writer, SESSION);
+    let seen = stage.core.seq().0;
+    stage.dispatch(writer, SESSION, 1, title("new"));
+    stage.disconnect(reader);
+    let again = stage.connect();
+    let result = stage.reconnect(again, "reader", seen, &[SESSION])["result"].take();
+    assert_eq!(result["type"], "snapshot", "the reader never had this session's state");
+}
+
+#[test]
 fn rec14_act10_e57_membership_survives_a_reconnect_that_resumes_and_ends_with_one_that_does_not() {
     for (resumed, members) in [(&[SESSION][..], 1), (&[ROOT], 0)] {
         let (mut stage, reader, writer, _) = reader_and_writer(CoreConfig::default());

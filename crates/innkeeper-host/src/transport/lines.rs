@@ -1,11 +1,13 @@
 //! Newline-delimited JSON over any pair of byte streams: stdio, pipes, in-memory duplexes.
 
 use std::io;
+use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
+use innkeeper_core::Wire;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{Received, Sink, Source};
+use super::{Received, Sink, Source, flush_steadily, write_steadily};
 use crate::close::Close;
 
 /// Reads one message per line.
@@ -31,6 +33,15 @@ impl<R> LineSource<R> {
 }
 
 impl<R: AsyncRead + Unpin + Send + 'static> Source for LineSource<R> {
+    async fn drain(&mut self) {
+        loop {
+            self.buffer.clear();
+            if !matches!(self.reader.read_buf(&mut self.buffer).await, Ok(1..)) {
+                return;
+            }
+        }
+    }
+
     async fn next(&mut self) -> Received {
         loop {
             if let Some(offset) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
@@ -64,25 +75,30 @@ impl<R: AsyncRead + Unpin + Send + 'static> Source for LineSource<R> {
 #[derive(Debug)]
 pub struct LineSink<W> {
     writer: W,
+    patience: Duration,
 }
 
 impl<W> LineSink<W> {
-    /// Writes to the given stream.
-    pub fn new(writer: W) -> Self {
-        Self { writer }
+    /// Writes to the given stream, whose other end must take something within `patience`.
+    pub fn new(writer: W, patience: Duration) -> Self {
+        Self { writer, patience }
     }
 }
 
 impl<W: AsyncWrite + Unpin + Send + 'static> Sink for LineSink<W> {
-    async fn write(&mut self, messages: Vec<Bytes>) -> io::Result<()> {
+    async fn write(&mut self, messages: Vec<Wire>) -> io::Result<()> {
         // JSON escapes newlines inside strings, so one in the text would be our own mistake.
         let mut lines = Vec::with_capacity(messages.iter().map(|message| message.len() + 1).sum());
         for message in &messages {
             lines.extend_from_slice(message);
             lines.push(b'\n');
         }
-        self.writer.write_all(&lines).await?;
-        self.writer.flush().await
+        write_steadily(&mut self.writer, &lines, self.patience).await?;
+        flush_steadily(&mut self.writer, self.patience).await
+    }
+
+    async fn urgent(&mut self) {
+        std::future::pending().await
     }
 
     async fn ping(&mut self) -> io::Result<()> {

@@ -1,118 +1,303 @@
 //! AHP over WebSocket: one JSON-RPC message per text frame (TRN-02), and binary frames that hold
 //! UTF-8 accepted as well (TRN-03).
+//!
+//! Reading is tungstenite's: masks, fragments, UTF-8 and every rule of RFC 6455 that a peer can
+//! break. Writing is ours: frames of a server are a short header before bytes that are already
+//! encoded and shared, so they are copied once, straight into the buffer of one write.
 
 use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
-use tokio::io::{AsyncRead, AsyncWrite};
+use futures_util::StreamExt;
+use innkeeper_core::Wire;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
+use tokio::sync::Notify;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::error::{CapacityError, ProtocolError};
-use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
-use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame};
+use tokio_tungstenite::tungstenite::error::CapacityError;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::{Received, Sink, Source};
+use super::{Received, Sink, Source, flush_steadily, write_steadily};
 use crate::close::Close;
 use crate::limits::Limits;
 
 /// Longest frame the host sends; longer messages go out in fragments, because the published
 /// client refuses frames beyond 16 MiB (trap 11).
 const FRAGMENT_BYTES: usize = 1 << 20;
+/// How much is gathered for one write.
+const WRITE_BYTES: usize = 64 << 10;
+
+const TEXT: u8 = 0x1;
+const CLOSE: u8 = 0x8;
+const PING: u8 = 0x9;
+const FINAL: u8 = 0x80;
 
 /// Splits an upgraded stream. `unread` is what arrived together with the upgrade request.
 pub async fn accept<S>(stream: S, unread: Vec<u8>, limits: &Limits) -> (WebSocketSource<S>, WebSocketSink<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let socket = WebSocketStream::from_partially_read(stream, unread, Role::Server, Some(config(limits))).await;
-    let (sink, source) = socket.split();
-    (WebSocketSource { source }, WebSocketSink { sink })
+    let (read, write) = tokio::io::split(stream);
+    let replies = Arc::new(Replies::default());
+    let reading = Reading {
+        read,
+        replies: Arc::clone(&replies),
+    };
+    let socket = WebSocketStream::from_partially_read(reading, unread, Role::Server, Some(config(limits))).await;
+    let sink = WebSocketSink {
+        write,
+        replies,
+        patience: limits.write_time,
+    };
+    (WebSocketSource { socket }, sink)
 }
 
-/// All four numbers are set on purpose: the library's defaults keep 128 KiB per idle connection
-/// for reading and never bound the write side (trap 10).
+/// The sizes are set on purpose: the library's defaults keep 128 KiB per idle connection (trap 10).
+/// Its write side only ever holds a pong or the answer to a close.
 fn config(limits: &Limits) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(4 << 10)
-        .write_buffer_size(64 << 10)
-        .max_write_buffer_size(2 * FRAGMENT_BYTES)
+        .write_buffer_size(0)
+        .max_write_buffer_size(4 << 10)
         .max_message_size(Some(limits.message_bytes))
         .max_frame_size(Some(limits.message_bytes))
+}
+
+/// What the reading side wants to tell the peer: pongs, and the answer to a close.
+#[derive(Debug, Default)]
+struct Replies {
+    bytes: Mutex<Vec<u8>>,
+    added: Notify,
+}
+
+/// Replies waiting at most; a peer that floods us with pings and reads no pongs gets no more.
+const MAX_REPLY_BYTES: usize = 16 << 10;
+
+impl Replies {
+    fn add(&self, bytes: &[u8]) {
+        let mut waiting = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() + bytes.len() <= MAX_REPLY_BYTES {
+            waiting.extend_from_slice(bytes);
+            self.added.notify_one();
+        }
+    }
+
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A stream that reads from the socket and leaves what it writes to the writer task.
+#[derive(Debug)]
+struct Reading<S> {
+    read: ReadHalf<S>,
+    replies: Arc<Replies>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Reading<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.read).poll_read(cx, buf)
+    }
+}
+
+impl<S: Unpin> AsyncWrite for Reading<S> {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.replies.add(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
 }
 
 /// The reading half.
 #[derive(Debug)]
 pub struct WebSocketSource<S> {
-    source: SplitStream<WebSocketStream<S>>,
+    socket: WebSocketStream<Reading<S>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Source for WebSocketSource<S> {
     async fn next(&mut self) -> Received {
-        match self.source.next().await {
+        match self.socket.next().await {
             Some(Ok(Message::Text(text))) => Received::Message(text.into()),
             Some(Ok(Message::Binary(bytes))) => Received::Message(bytes),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Received::Alive,
             Some(Ok(Message::Close(_))) | None => Received::Closed,
             Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => Received::Violation(Close::TooLarge),
             Some(Err(Error::Utf8(_))) => Received::Violation(Close::NotUtf8),
-            Some(Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))) => Received::Closed,
+            Some(Err(Error::Protocol(_))) => Received::Violation(Close::BadFrame),
             Some(Err(_)) => Received::Closed,
         }
+    }
+
+    async fn drain(&mut self) {
+        let mut unwanted = [0; 1024];
+        while matches!(self.socket.get_mut().read.read(&mut unwanted).await, Ok(1..)) {}
     }
 }
 
 /// The writing half.
 #[derive(Debug)]
 pub struct WebSocketSink<S> {
-    sink: SplitSink<WebSocketStream<S>, Message>,
+    write: WriteHalf<S>,
+    replies: Arc<Replies>,
+    patience: Duration,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Sink for WebSocketSink<S> {
-    async fn write(&mut self, messages: Vec<Bytes>) -> io::Result<()> {
-        for message in messages {
-            if message.len() > FRAGMENT_BYTES {
-                self.write_fragments(message).await?;
-            } else {
-                let text = Utf8Bytes::try_from(message).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-                self.sink.feed(Message::Text(text)).await.map_err(into_io)?;
+    async fn write(&mut self, messages: Vec<Wire>) -> io::Result<()> {
+        // Between messages is the one place where a reply may stand.
+        let mut buffer = self.replies.take();
+        let wanted: usize = messages.iter().map(|message| message.len() + 10).sum();
+        buffer.reserve(wanted.min(WRITE_BYTES));
+        for message in &messages {
+            for (opcode, fragment) in fragments(message) {
+                if !buffer.is_empty() && buffer.len() + fragment.len() > WRITE_BYTES {
+                    write_steadily(&mut self.write, &buffer, self.patience).await?;
+                    buffer.clear();
+                }
+                push_header(&mut buffer, opcode, fragment.len());
+                if fragment.len() < WRITE_BYTES {
+                    buffer.extend_from_slice(fragment);
+                } else {
+                    write_steadily(&mut self.write, &buffer, self.patience).await?;
+                    buffer.clear();
+                    write_steadily(&mut self.write, fragment, self.patience).await?;
+                }
             }
         }
-        self.sink.flush().await.map_err(into_io)
+        write_steadily(&mut self.write, &buffer, self.patience).await?;
+        flush_steadily(&mut self.write, self.patience).await
+    }
+
+    async fn urgent(&mut self) {
+        self.replies.added.notified().await;
     }
 
     async fn ping(&mut self) -> io::Result<()> {
-        self.sink.send(Message::Ping(Bytes::new())).await.map_err(into_io)
+        self.write.write_all(&[FINAL | PING, 0]).await?;
+        self.write.flush().await
     }
 
     async fn close(&mut self, close: Close) -> io::Result<()> {
-        let frame = CloseFrame {
-            code: close.code().into(),
-            reason: Utf8Bytes::from_static(close.reason()),
-        };
-        self.sink.send(Message::Close(Some(frame))).await.map_err(into_io)?;
-        self.sink.close().await.map_err(into_io)
+        let mut frame = Vec::new();
+        push_header(&mut frame, FINAL | CLOSE, 2 + close.reason().len());
+        frame.extend_from_slice(&close.code().to_be_bytes());
+        frame.extend_from_slice(close.reason().as_bytes());
+        self.write.write_all(&frame).await?;
+        self.write.shutdown().await
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> WebSocketSink<S> {
-    async fn write_fragments(&mut self, mut message: Bytes) -> io::Result<()> {
-        let mut opcode = OpCode::Data(Data::Text);
-        while !message.is_empty() {
-            let fragment = message.split_to(message.len().min(FRAGMENT_BYTES));
-            let frame = Frame::message(fragment, opcode, message.is_empty());
-            self.sink.send(Message::Frame(frame)).await.map_err(into_io)?;
-            opcode = OpCode::Data(Data::Continue);
+/// A message as frames: one, or several of a size that every client accepts.
+fn fragments(message: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    let last = message.len().saturating_sub(1) / FRAGMENT_BYTES;
+    let whole = message.is_empty().then_some((FINAL | TEXT, message));
+    let chunks = message.chunks(FRAGMENT_BYTES).enumerate().map(move |(index, chunk)| {
+        let opcode = if index == 0 { TEXT } else { 0 };
+        let fin = if index == last { FINAL } else { 0 };
+        (fin | opcode, chunk)
+    });
+    whole.into_iter().chain(chunks)
+}
+
+/// The head of an unmasked frame (RFC 6455, section 5.2).
+fn push_header(out: &mut Vec<u8>, opcode: u8, len: usize) {
+    out.push(opcode);
+    match u16::try_from(len) {
+        Ok(len @ 0..=125) => out.push(len as u8),
+        Ok(len) => {
+            out.push(126);
+            out.extend_from_slice(&len.to_be_bytes());
         }
-        Ok(())
+        Err(_) => {
+            out.push(127);
+            out.extend_from_slice(&(len as u64).to_be_bytes());
+        }
     }
 }
 
-fn into_io(error: Error) -> io::Error {
-    match error {
-        Error::Io(error) => error,
-        other => io::Error::other(other),
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+
+    use super::*;
+
+    /// Writes with ours and reads with the library, as a client does.
+    async fn round_trip(messages: Vec<Wire>) -> Vec<Message> {
+        let (server, client) = tokio::io::duplex(1 << 16);
+        let (_source, mut sink) = accept(server, Vec::new(), &Limits::default()).await;
+        let writing = tokio::spawn(async move {
+            sink.write(messages).await.expect("written");
+            sink.ping().await.expect("written");
+            sink.close(Close::TooSlow).await.expect("written");
+        });
+        let client = WebSocketStream::from_raw_socket(client, Role::Client, None).await;
+        let seen = client
+            .map(|message| message.expect("a well-formed frame"))
+            .collect()
+            .await;
+        writing.await.expect("no panic");
+        seen
+    }
+
+    #[tokio::test]
+    async fn every_size_of_message_arrives_whole_at_a_client_we_did_not_write() {
+        let sizes = [
+            0,
+            1,
+            125,
+            126,
+            127,
+            65_535,
+            65_536,
+            70_000,
+            FRAGMENT_BYTES,
+            FRAGMENT_BYTES + 1,
+            3 * FRAGMENT_BYTES + 5,
+        ];
+        let texts: Vec<String> = sizes
+            .iter()
+            .map(|size| "é".repeat(size / 2) + &"x".repeat(size % 2))
+            .collect();
+        let seen = round_trip(texts.iter().map(|text| Wire::Text(Bytes::from(text.clone()))).collect()).await;
+        for (text, message) in texts.iter().zip(&seen) {
+            assert!(
+                matches!(message, Message::Text(got) if got.as_str() == text),
+                "{} bytes",
+                text.len()
+            );
+        }
+        assert!(matches!(&seen[texts.len()], Message::Ping(_)));
+        assert!(matches!(&seen[texts.len() + 1], Message::Close(Some(frame)) if frame.code == CloseCode::Again));
+    }
+
+    #[tokio::test]
+    async fn a_ping_is_answered_between_messages() {
+        let (server, client) = tokio::io::duplex(1 << 16);
+        let (mut source, mut sink) = accept(server, Vec::new(), &Limits::default()).await;
+        let reading = tokio::spawn(async move { while !matches!(source.next().await, Received::Closed) {} });
+        let writing = tokio::spawn(async move {
+            sink.urgent().await;
+            sink.write(Vec::new()).await.expect("written");
+        });
+        let mut client = WebSocketStream::from_raw_socket(client, Role::Client, None).await;
+        futures_util::SinkExt::send(&mut client, Message::Ping(Bytes::from_static(b"are you there")))
+            .await
+            .expect("sent");
+        let answer = client.next().await.expect("an answer").expect("a well-formed frame");
+        assert!(matches!(answer, Message::Pong(payload) if payload == "are you there"));
+        drop(client);
+        reading.await.expect("no panic");
+        writing.await.expect("no panic");
     }
 }

@@ -243,7 +243,7 @@ impl Mutator {
             Mutation::MergeAcrossChannel
         };
         if self.mutation == Some(wanted) && first.merges_with(last) {
-            let merged = ActionFrame::merged(&[Arc::clone(first), Arc::clone(last)]).bytes;
+            let merged = Bytes::from(ActionFrame::merged(&[Arc::clone(first), Arc::clone(last)]).bytes);
             items.pop_back();
             if is_own {
                 items.pop_back();

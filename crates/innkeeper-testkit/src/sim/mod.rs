@@ -212,7 +212,7 @@ impl Sim {
             }
             Effect::Send { to, message } => {
                 if to == PROBE_1_0 || to == PROBE_0_9 {
-                    self.probe_answer = Some(message.encode());
+                    self.probe_answer = Some(Bytes::copy_from_slice(&message.into_wire()));
                     return Ok(());
                 }
                 match &message {

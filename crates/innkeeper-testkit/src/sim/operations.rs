@@ -322,10 +322,10 @@ fn any_event(choices: &mut Choices<'_>) -> AgentEvent {
         0..=5 => AgentEvent::Text(["a", "\"b\"\n", "\u{1F600}", ""][choices.below(4)].to_owned()),
         6..=7 => AgentEvent::Reasoning("hm ".to_owned()),
         8 => AgentEvent::EndPart,
-        9 => AgentEvent::Usage(Usage {
+        9 => AgentEvent::Usage(Box::new(Usage {
             output_tokens: Some(choices.below(256) as u32),
             ..Usage::default()
-        }),
+        })),
         10 => AgentEvent::Activity((choices.below(2) == 0).then(|| "thinking".to_owned())),
         _ => match choices.below(2) {
             0 => AgentEvent::Notice("a remark".to_owned()),

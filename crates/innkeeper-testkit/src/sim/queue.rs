@@ -76,7 +76,7 @@ impl Queue {
                 Some(Item::Marker(marker)) => read.push(Read::Marker(marker)),
                 Some(Item::Message(message)) => {
                     left -= 1;
-                    read.push(Read::Message(message.encode()));
+                    read.push(Read::Message(Bytes::copy_from_slice(&message.into_wire())));
                 }
                 Some(Item::Mergeable(first)) => {
                     left -= 1;
@@ -89,8 +89,8 @@ impl Queue {
                         }
                     }
                     let bytes = match run.as_slice() {
-                        [only] => only.bytes.clone(),
-                        run => ActionFrame::merged(run).bytes,
+                        [only] => only.bytes.clone().into(),
+                        run => ActionFrame::merged(run).bytes.into(),
                     };
                     read.push(Read::Message(bytes));
                 }

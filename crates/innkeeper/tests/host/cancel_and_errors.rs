@@ -166,9 +166,7 @@ async fn pend_queued_messages_start_when_the_turn_ends_and_not_after_a_cancel() 
     client.dispatch(&uris.chat, cancel).await;
     client.turn_end(&uris.chat, &turn_id).await;
     client.client().ping().await.expect("the host answers");
-    let view = client.view();
-    let chat = view.chat(&uris.chat).expect("mirrored").clone();
-    drop(view);
+    let chat = client.view().chat(&uris.chat).cloned().expect("mirrored");
     assert!(chat.active_turn.is_none());
     assert_eq!(chat.queued_messages.map(|queue| queue.len()), Some(1));
     client.assert_converged().await;

@@ -1,11 +1,15 @@
 //! What clients may change, and what they are told when they may not.
 
+use ahp::hosts::HostId;
+use ahp::{HostedResourceKey, MultiHostStateMirror};
 use ahp_types::actions::StateAction;
-use innkeeper_testkit::official::{OfficialClient, now, turn_started};
+use ahp_types::commands::SubscribeResult;
+use innkeeper_testkit::official::{OfficialClient, Resumed, View, turn_started};
+use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 
-use crate::start_with_client;
+use crate::{options, start_with_client};
 
 fn announcement(client_id: &str) -> Value {
     json!({ "type": "session/activeClientSet", "activeClient": { "clientId": client_id, "tools": [] } })
@@ -260,5 +264,122 @@ async fn dsp_20_fractional_numbers_are_accepted() {
     let cancel = json!({ "type": "chat/turnCancelled", "turnId": "t1", "duration": 12.5 });
     raw.dispatch(&uris.chat, 1, cancel).await;
     client.turn_end(&uris.chat, "t1").await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn p_3_every_accepted_action_reaches_every_subscriber_once_in_one_order() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("order").await;
+    let other = OfficialClient::connect(host.address(), "other").await;
+    other.join(&uris.session).await;
+    for number in 0..40 {
+        for who in [&client, &other] {
+            let title = format!("{number} of {}", who.client_id);
+            who.dispatch(&uris.session, json!({ "type": "session/titleChanged", "title": title }))
+                .await;
+        }
+    }
+    let echoes = |view: &View| -> Vec<(u64, String, i64)> {
+        let echoes = view.actions.iter().filter_map(|envelope| {
+            let origin = envelope.origin.as_ref()?;
+            Some((envelope.server_seq, origin.client_id.clone(), origin.client_seq))
+        });
+        echoes.collect()
+    };
+    for who in [&client, &other] {
+        who.until("all echoes are here", |view| echoes(view).len() >= 80).await;
+    }
+    let seen = echoes(&client.view());
+    assert_eq!(seen, echoes(&other.view()), "one order for all");
+    assert_eq!(seen.len(), 80, "each once");
+    for who in ["first", "other"] {
+        let own: Vec<i64> = seen
+            .iter()
+            .filter(|(_, id, _)| id == who)
+            .map(|(_, _, seq)| *seq)
+            .collect();
+        assert!(
+            own.is_sorted_by(|one, next| one < next),
+            "{who} keeps its own order: {own:?}"
+        );
+    }
+    client.assert_converged().await;
+    other.assert_converged().await;
+}
+
+#[tokio::test]
+async fn dsp_16_of_two_who_start_a_turn_at_once_one_wins_and_the_other_is_told() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("race").await;
+    let other = OfficialClient::connect(host.address(), "other").await;
+    other.join(&uris.session).await;
+    for round in 1..=5 {
+        let (mine, theirs) = (format!("mine-{round}"), format!("theirs-{round}"));
+        tokio::join!(
+            client.start_turn(&uris.chat, &mine, "/stream 20 2"),
+            other.start_turn(&uris.chat, &theirs, "/stream 20 2")
+        );
+        let refused = |view: &View| view.refusals.len();
+        for who in [&client, &other] {
+            who.until("the round is over", |view| {
+                view.chat(&uris.chat).is_some_and(|chat| chat.turns.len() == round)
+            })
+            .await;
+        }
+        client.client().ping().await.expect("answered");
+        other.client().ping().await.expect("answered");
+        assert_eq!(
+            refused(&client.view()) + refused(&other.view()),
+            round,
+            "exactly one is told"
+        );
+    }
+    client.assert_converged().await;
+    other.assert_converged().await;
+}
+
+#[tokio::test]
+async fn act_10_a_client_that_stays_away_leaves_its_sessions_and_may_still_reconnect() {
+    let host = HostProcess::start(options().limit("grace_ms", 100)).await;
+    let mut client = OfficialClient::connect(host.address(), "first").await;
+    let witness = OfficialClient::connect(host.address(), "witness").await;
+    // SES-07: joining is part of creating.
+    let create = json!({ "channel": "ahp-session:/away", "activeClient": { "clientId": "first", "tools": [] } });
+    let created: Value = client.request("createSession", create).await.expect("created");
+    assert_eq!(created, Value::Null);
+    let uris = client.join("ahp-session:/away").await;
+    witness.join(&uris.session).await;
+    let members = |view: &View| view.session(&uris.session).map(|session| session.active_clients.len());
+    assert_eq!(members(&witness.view()), Some(1));
+    client.cut().await;
+    witness
+        .until("the member leaves", |view| members(view) == Some(0))
+        .await;
+    let resumed = client.reconnect().await.expect("still known");
+    assert!(matches!(resumed, Resumed::Replay { actions: 1.., .. }), "{resumed:?}");
+    client.assert_converged().await;
+    witness.assert_converged().await;
+}
+
+#[tokio::test]
+async fn trap_7_the_published_mirror_still_applies_refusals() {
+    // Our clients in these tests pass refusals by. The day this fails, upstream has changed, and they need not.
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("trap").await;
+    let bogus = json!({ "type": "session/defaultChatChanged", "defaultChat": "ahp-chat:/bogus" });
+    client.dispatch(&uris.session, bogus).await;
+    client.refusal(1).await;
+    let refused = client.view().refusals[0].clone();
+    let snapshot: SubscribeResult = client
+        .request("subscribe", json!({ "channel": uris.session }))
+        .await
+        .expect("subscribed");
+    let host = HostId::new("host");
+    let mut mirror = MultiHostStateMirror::new();
+    mirror.apply_snapshot(&host, &snapshot.snapshot.expect("a snapshot"));
+    mirror.apply_envelope(&host, &refused);
+    let key = HostedResourceKey::new(host, uris.session.as_str());
+    assert_eq!(mirror.sessions()[&key].default_chat.as_deref(), Some("ahp-chat:/bogus"));
     client.assert_converged().await;
 }

@@ -156,6 +156,23 @@ async fn t_18_a_socket_that_says_nothing_is_closed_and_does_not_block_others() {
 }
 
 #[tokio::test]
+async fn t_18_sockets_without_a_credential_are_bounded_apart_from_the_others() {
+    let host = HostProcess::start(options().limit("unauthenticated_connections", 2)).await;
+    let client = OfficialClient::connect(host.address(), "in").await;
+    let address = host.address().authority();
+    let silent = [TcpStream::connect(address).await, TcpStream::connect(address).await];
+    assert_eq!(get(host.address(), "/healthz", &[]).await.status, 503);
+    client.client().ping().await.expect("whoever is in stays in");
+    drop(silent);
+    let mut tries = 0;
+    while get(host.address(), "/healthz", &[]).await.status != 200 {
+        tries += 1;
+        assert!(tries < 100, "the places are never freed");
+    }
+    client.assert_converged().await;
+}
+
+#[tokio::test]
 async fn the_head_of_a_request_is_bounded() {
     let host = start().await;
     let address = host.address();

@@ -86,13 +86,18 @@ async fn stdio_answers_bad_lines_and_prints_nothing_else_on_standard_output() {
         let line = lines.next_line().await.expect("readable").expect("a line");
         answers.push(serde_json::from_str::<Value>(&line).expect("JSON"));
     }
-    assert_eq!(answers[0], json!({ "jsonrpc": "2.0", "id": "a", "result": null }));
-    let codes: Vec<_> = answers[1..5]
+    // What the reader refuses by itself may overtake what the main loop answers.
+    let answer = |id: Value| answers.iter().find(|answer| answer["id"] == id).expect("answered");
+    assert_eq!(
+        *answer(json!("a")),
+        json!({ "jsonrpc": "2.0", "id": "a", "result": null })
+    );
+    assert_eq!(answer(json!(1))["result"]["protocolVersion"], "1.0.0");
+    let codes: Vec<_> = answers
         .iter()
-        .map(|answer| answer["error"]["code"].as_i64())
+        .filter_map(|answer| answer["error"]["code"].as_i64())
         .collect();
-    assert_eq!(codes, [Some(-32700), Some(-32600), Some(-32700), Some(-32700)]);
-    assert_eq!(answers[5]["result"]["protocolVersion"], "1.0.0");
+    assert_eq!(codes, [-32700, -32600, -32700, -32700]);
     drop(stdin);
     assert_eq!(lines.next_line().await.expect("readable"), None, "and then silence");
     let (status, log) = host.ended().await;

@@ -19,6 +19,7 @@ mod session_lifecycle;
 mod shutdown;
 mod streaming;
 mod versions;
+mod websocket;
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::{HostOptions, HostProcess};

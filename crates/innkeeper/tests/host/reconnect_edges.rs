@@ -1,9 +1,9 @@
 //! The exact edges of the replay window, and what may be asked of it.
 
-use innkeeper_testkit::official::{OfficialClient, Resumed};
+use innkeeper_testkit::official::{OfficialClient, Resumed, View};
 use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::RawClient;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{options, start, start_with_client};
 
@@ -57,29 +57,40 @@ async fn rec_10_every_number_inside_the_window_is_replayed_from_and_every_older_
     let host = HostProcess::start(options().limit("replay_channel_bytes", 6000)).await;
     let writer = OfficialClient::connect(host.address(), "writer").await;
     let uris = writer.create_session("window").await;
+    let subscribe = json!({ "channel": uris.session });
+    for index in 0..=40 {
+        let mut reader = RawClient::initialized(host.address(), &format!("reader-{index}")).await;
+        reader.call("subscribe", subscribe.clone()).await.expect("subscribed");
+    }
     let begin = writer.view().last_seen;
     rename(&writer, &uris.session, 40).await;
-    let numbers: Vec<u64> = writer.view().actions.iter().map(|action| action.server_seq).collect();
-    let mut numbers: Vec<u64> = numbers.into_iter().filter(|number| *number > begin).collect();
+    let later = |view: &View| -> Vec<u64> {
+        let numbers = view.actions.iter().map(|action| action.server_seq);
+        numbers.filter(|number| *number > begin).collect()
+    };
+    let mut numbers = later(&writer.view());
     numbers.insert(0, begin);
+    assert_eq!(numbers.len(), 41);
     let mut reached_the_edge = false;
     for (index, last_seen) in numbers.iter().enumerate().rev() {
-        let mut client = OfficialClient::connect(host.address(), &format!("from-{index}")).await;
-        client.join(&uris.session).await;
-        client.cut().await;
-        match client.reconnect_from(*last_seen).await.expect("reconnect succeeds") {
-            Resumed::Replay { actions, .. } => {
-                assert!(!reached_the_edge, "a hole in the window");
-                assert_eq!(actions, numbers.len() - 1 - index);
-            }
-            Resumed::Snapshots(channels) => {
-                assert_eq!(channels.len(), 3);
-                reached_the_edge = true;
-            }
+        let mut reader = RawClient::connect(host.address()).await;
+        let params = json!({
+            "clientId": format!("reader-{index}"), "lastSeenServerSeq": last_seen, "subscriptions": [uris.session],
+        });
+        let resumed = reader.call("reconnect", params).await.expect("reconnect succeeds");
+        if resumed["type"] == "replay" {
+            assert!(!reached_the_edge, "a hole in the window");
+            let actions = resumed["actions"].as_array().expect("actions").iter();
+            let replayed: Vec<u64> = actions.filter_map(|action| action["serverSeq"].as_u64()).collect();
+            assert_eq!(replayed, numbers[index + 1..]);
+        } else {
+            let state = &resumed["snapshots"][0]["state"];
+            assert_eq!(state["title"], "title 39", "{resumed}");
+            reached_the_edge = true;
         }
-        client.assert_converged().await;
     }
     assert!(reached_the_edge, "the window was too large for this test");
+    writer.assert_converged().await;
 }
 
 #[tokio::test]
@@ -152,20 +163,63 @@ async fn neg_20_a_reconnected_client_keeps_the_version_it_negotiated() {
 }
 
 #[tokio::test]
-async fn rec_01_the_answer_has_exactly_the_published_shape() {
+async fn rec_01_both_answers_have_exactly_the_published_shape() {
     let host = start().await;
-    let mut raw = RawClient::initialized(host.address(), "shape").await;
-    let listed = raw.call("listSessions", json!({})).await.expect("listed");
-    assert_eq!(listed, json!({ "items": [] }));
+    let mut raw = RawClient::connect(host.address()).await;
+    let initialized = raw.initialize("shape", &["1.0.0"]).await.expect("initialized");
     drop(raw);
-    let mut back = RawClient::connect(host.address()).await;
-    let future = json!({ "clientId": "shape", "lastSeenServerSeq": 0, "subscriptions": [] });
-    let resumed = back.call("reconnect", future).await.expect("reconnect succeeds");
-    assert_eq!(resumed, json!({ "type": "replay", "actions": [], "missing": [] }));
-    let again = json!({ "clientId": "shape", "lastSeenServerSeq": 0, "subscriptions": [] });
-    let refused: Result<Value, _> = back.call("reconnect", again).await;
+    let now = &initialized["serverSeq"];
+    // A number that this life of the host never gave out cannot be replayed from (REC-11).
+    for (last_seen, expected) in [
+        (
+            now,
+            json!({ "type": "replay", "actions": [], "missing": ["ahp-session:/gone"] }),
+        ),
+        (&json!(0), json!({ "type": "snapshot", "snapshots": [] })),
+    ] {
+        let mut back = RawClient::connect(host.address()).await;
+        let params = json!({
+            "clientId": "shape", "lastSeenServerSeq": last_seen, "subscriptions": ["ahp-session:/gone"],
+        });
+        let resumed = back
+            .call("reconnect", params.clone())
+            .await
+            .expect("reconnect succeeds");
+        assert_eq!(resumed, expected);
+        let refused = back
+            .call("reconnect", params)
+            .await
+            .expect_err("one handshake per connection");
+        assert_eq!(
+            refused.message,
+            "this connection is already initialized; open another one to start over"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_counts_actions_only_is_not_given_what_its_snapshots_already_hold() {
+    let (host, mut client) = start_with_client().await;
+    let counted = client.view().last_seen;
+    let other = OfficialClient::connect(host.address(), "other").await;
+    let uris = other.create_session("known").await;
+    other.run_turn(&uris.chat, "t1", "/stream 5").await;
+    // The published runtime remembers the numbers of actions, not those of snapshots.
+    client.join(&uris.session).await;
+    let known = client.view().last_seen;
+    assert!(known > counted);
+    client.cut().await;
+    other.run_turn(&uris.chat, "t2", "/stream 5").await;
+    client.reconnect_from(counted).await.expect("reconnect succeeds");
+    let doubled = |view: &View| {
+        let of_chat = view.actions.iter().filter(|envelope| envelope.channel == uris.chat);
+        of_chat.filter(|envelope| envelope.server_seq <= known).count()
+    };
     assert_eq!(
-        refused.expect_err("one handshake per connection").message,
-        "this connection is already initialized; open another one to start over"
+        doubled(&client.view()),
+        0,
+        "a plain mirror would apply them a second time"
     );
+    client.turn_end(&uris.chat, "t2").await;
+    client.assert_converged().await;
 }

@@ -246,7 +246,7 @@ async fn lesson_09_a_second_subscribe_is_answered_and_one_unsubscribe_ends_both(
 /// The code and sentence of a refused request.
 fn rpc(result: Result<Value, ClientError>) -> (i32, String) {
     match result {
-        Err(ClientError::Rpc(error)) => (error.code.try_into().expect("a small code"), error.message),
+        Err(ClientError::Rpc(error)) => (error.code, error.message),
         other => panic!("a refusal was expected: {other:?}"),
     }
 }

@@ -1,0 +1,144 @@
+//! What is published is what was kept, and nothing else.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ahp_types::actions::{ActionEnvelope, StateAction};
+use innkeeper_host::{Host, HostError, Journal, JournalError, JournalRecord, Lease, TourAgent, async_trait};
+use innkeeper_testkit::official::OfficialClient;
+use innkeeper_testkit::raw::{Incoming, RawClient, get};
+use serde_json::{Value, json};
+
+use crate::Running;
+
+/// Keeps everything in memory, and fails when told to.
+#[derive(Clone, Default)]
+struct Notebook {
+    kept: Arc<Mutex<Vec<JournalRecord>>>,
+    full: Arc<AtomicBool>,
+    broken: bool,
+    flushes: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Journal for Notebook {
+    async fn open(&self) -> Result<Lease, JournalError> {
+        if self.broken {
+            return Err(JournalError("the disk is on fire".to_owned()));
+        }
+        Ok(Lease {
+            last_seq: innkeeper_core::Seq(41),
+        })
+    }
+
+    async fn append(&self, batch: Vec<JournalRecord>) -> Result<(), JournalError> {
+        if self.full.load(Ordering::SeqCst) {
+            return Err(JournalError("the disk is full".to_owned()));
+        }
+        self.kept.lock().expect("no panic").extend(batch);
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), JournalError> {
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn p_1_what_subscribers_get_is_byte_for_byte_what_the_journal_kept() {
+    let notebook = Notebook::default();
+    let running = Running::start(Host::builder().agent(TourAgent::new()).journal(notebook.clone())).await;
+    let client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("kept").await;
+    client
+        .dispatch(
+            &uris.session,
+            json!({ "type": "session/defaultChatChanged", "defaultChat": "ahp-chat:/bogus" }),
+        )
+        .await;
+    client.refusal(1).await;
+    // Without delay and slowly, so that nothing is merged on the way.
+    let watcher = OfficialClient::connect(&running.address, "watcher").await;
+    watcher.subscribe_without_delay(&uris.chat).await;
+    client.start_turn(&uris.chat, "t1", "/stream 20 5").await;
+    watcher.turn_end(&uris.chat, "t1").await;
+    client.turn_end(&uris.chat, "t1").await;
+    client.assert_converged().await;
+
+    let kept: Vec<ActionEnvelope> = notebook
+        .kept
+        .lock()
+        .expect("no panic")
+        .iter()
+        .map(|record| {
+            let message: Value = serde_json::from_slice(&record.frame.bytes).expect("JSON");
+            let envelope: ActionEnvelope = serde_json::from_value(message["params"].clone()).expect("an envelope");
+            assert_eq!(envelope.channel, *record.channel);
+            assert_eq!(envelope.server_seq, record.frame.seq.0);
+            envelope
+        })
+        .collect();
+    assert!(kept.is_sorted_by(|one, next| one.server_seq < next.server_seq));
+    assert!(
+        kept.first().is_some_and(|first| first.server_seq > 41),
+        "the order continues after the lease"
+    );
+    assert!(
+        !kept
+            .iter()
+            .any(|envelope| matches!(envelope.action, StateAction::SessionDefaultChatChanged(_))),
+        "refusals are not kept"
+    );
+    let of_chat: Vec<_> = kept
+        .iter()
+        .filter(|envelope| envelope.channel == uris.chat)
+        .cloned()
+        .collect();
+    assert_eq!(watcher.view().actions, of_chat);
+}
+
+#[tokio::test]
+async fn p_14_a_journal_that_fails_ends_the_host_before_anything_unkept_is_shown() {
+    let notebook = Notebook::default();
+    let running = Running::start(Host::builder().agent(TourAgent::new()).journal(notebook.clone())).await;
+    let client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("lost").await;
+    let mut raw = RawClient::initialized(&running.address, "raw").await;
+    raw.call("subscribe", json!({ "channel": uris.session }))
+        .await
+        .expect("subscribed");
+    assert!(running.handle().is_ready());
+    notebook.full.store(true, Ordering::SeqCst);
+    client
+        .dispatch(
+            &uris.session,
+            json!({ "type": "session/titleChanged", "title": "never kept" }),
+        )
+        .await;
+    assert_eq!(
+        raw.end().await,
+        Incoming::Closed(1011, "the host failed; see its log".to_owned())
+    );
+    assert_eq!(raw.notifications, Vec::<Value>::new(), "what was not kept is not shown");
+    assert!(!running.handle().is_ready());
+    assert_eq!(get(&running.address, "/readyz", &[]).await.status, 503);
+    assert_eq!(get(&running.address, "/healthz", &[]).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_shutdown_flushes_the_journal_and_a_broken_one_prevents_the_start() {
+    let notebook = Notebook::default();
+    let running = Running::start(Host::builder().agent(TourAgent::new()).journal(notebook.clone())).await;
+    running.host.shutdown(Duration::from_secs(10)).await;
+    assert_eq!(notebook.flushes.load(Ordering::SeqCst), 1);
+    let broken = Notebook {
+        broken: true,
+        ..Notebook::default()
+    };
+    match Host::builder().agent(TourAgent::new()).journal(broken).start().await {
+        Err(HostError::Journal(error)) => assert_eq!(error.to_string(), "the journal failed: the disk is on fire"),
+        other => panic!("an error was expected: {other:?}"),
+    }
+}

@@ -1,0 +1,35 @@
+//! A host and its client in one process, without any socket.
+
+use innkeeper_host::{Host, Principal, Scope, TourAgent, stdio};
+use innkeeper_testkit::official::{LineTransport, OfficialClient, markdown};
+
+#[tokio::test]
+async fn an_in_memory_duplex_is_a_transport_like_any_other() {
+    let host = Host::builder()
+        .agent(TourAgent::new())
+        .start()
+        .await
+        .expect("the host starts");
+    let mut connections = Vec::new();
+    let mut connect = || {
+        let (ours, theirs) = tokio::io::duplex(4096);
+        let (input, output) = tokio::io::split(theirs);
+        let principal = Principal::new("memory", Scope::Admin);
+        connections.push(tokio::spawn(stdio::serve(host.handle(), input, output, principal)));
+        let (reader, writer) = tokio::io::split(ours);
+        LineTransport::new(reader, writer)
+    };
+    let client = OfficialClient::over(connect(), "one").await;
+    let other = OfficialClient::over(connect(), "two").await;
+    let uris = client.create_session("memory").await;
+    other.join(&uris.session).await;
+    let turn = client.run_turn(&uris.chat, "t1", "/stream 1000 0 50").await;
+    assert_eq!(markdown(&turn.response_parts).len(), 50_000);
+    other.turn_end(&uris.chat, "t1").await;
+    client.assert_equal_to_snapshots_of(other.client()).await;
+    other.assert_equal_to_snapshots_of(client.client()).await;
+    host.shutdown(std::time::Duration::from_secs(10)).await;
+    for connection in connections {
+        connection.await.expect("the connection ends with the host");
+    }
+}

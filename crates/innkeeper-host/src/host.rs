@@ -512,10 +512,10 @@ impl HostTask {
         };
         let mut least_behind = usize::MAX;
         for subscriber in &*to {
-            if let Some(connection) = self.connection(subscriber.conn) {
-                if let Some(waiting) = connection.outbox.push_actions(&run.frames, subscriber.max_latency_ms) {
-                    least_behind = least_behind.min(waiting);
-                }
+            if let Some(connection) = self.connection(subscriber.conn)
+                && let Some(waiting) = connection.outbox.push_actions(&run.frames, subscriber.max_latency_ms)
+            {
+                least_behind = least_behind.min(waiting);
             }
         }
         let streams = run.frames.iter().any(|frame| frame.is_mergeable());

@@ -325,6 +325,7 @@ impl Connection {
                 for snapshot in resync.snapshots {
                     self.snapshot(snapshot)?;
                 }
+                self.mirror.counted = self.mirror.last_seen;
             }
         }
         Ok(())
@@ -352,6 +353,7 @@ impl Connection {
             )));
         }
         self.mirror.last_seen = envelope.server_seq;
+        self.mirror.counted = envelope.server_seq;
         let own = envelope
             .origin
             .as_ref()
@@ -395,6 +397,7 @@ impl Connection {
             return Err(Violation::new(format!("initialize names serverSeq {seq}")));
         }
         self.mirror.last_seen = seq;
+        self.mirror.counted = seq;
         Ok(())
     }
 

@@ -20,6 +20,8 @@ pub struct Mirror {
     pub channels: BTreeMap<String, Mirrored>,
     /// The highest `serverSeq` read, over all channels, responses and refusals included.
     pub last_seen: u64,
+    /// The same as the published client counts it: the snapshot of a subscription is not seen.
+    pub counted: u64,
     /// The session list, once it was fetched and while the root is subscribed to.
     pub catalogue: Option<BTreeMap<String, Value>>,
 }

@@ -313,7 +313,11 @@ impl Sim {
         let Some(connection) = self.conns.get(&conn) else {
             return Ok(());
         };
-        let last_seen = connection.mirror.last_seen;
+        // Every other client counts as the published one does.
+        let last_seen = match client % 2 {
+            0 => connection.mirror.last_seen,
+            _ => connection.mirror.counted,
+        };
         let channels: Vec<String> = connection.mirror.channels.keys().cloned().collect();
         let command = Command::Reconnect(Box::new(Reconnect {
             client_id: ClientId::new(&self.clients[client].id),

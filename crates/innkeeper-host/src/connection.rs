@@ -275,19 +275,24 @@ impl<S: Sink> Writer<S> {
         }
     }
 
-    /// Writes a batch. A peer that takes nothing for too long is given up; one that is merely slow
-    /// is not, as long as its queue stays within its bound.
+    /// Writes a batch. Once the connection is to be closed, because the peer fell behind beyond
+    /// its bound or the host is going down, what is under way has a moment left and no more.
     async fn write(&mut self, messages: Vec<Wire>) -> Result<(), Close> {
-        match self.sink.write(messages).await {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                let _ = tokio::time::timeout(CLOSE_TIME, self.sink.close(Close::TooSlow)).await;
-                Err(Close::TooSlow)
-            }
-            Err(_) => Err(Close::Gone),
+        let outbox = Arc::clone(&self.outbox);
+        let cut_short = async {
+            outbox.closed().await;
+            tokio::time::sleep(CLOSE_TIME).await;
+        };
+        tokio::select! {
+            written = self.sink.write(messages) => written.map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => Close::TooSlow,
+                _ => Close::Gone,
+            }),
+            // In the middle of a message, so there is no way to say why.
+            () = cut_short => Err(Close::TooSlow),
         }
     }
 }
 
 /// Time for a last word.
-const CLOSE_TIME: Duration = Duration::from_secs(1);
+const CLOSE_TIME: Duration = Duration::from_secs(2);

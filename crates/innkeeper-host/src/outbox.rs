@@ -234,7 +234,7 @@ pub struct Outbox {
     state: Mutex<State>,
     /// Wakes the writer.
     wake: Notify,
-    /// Wakes the reader.
+    /// Tells reader and writer that the connection is to be closed.
     closing: Notify,
 }
 
@@ -289,14 +289,17 @@ impl Outbox {
     pub(crate) fn close(&self, close: Close) {
         let mut state = self.lock();
         state.closing.get_or_insert(close);
-        self.closing.notify_one();
+        self.closing.notify_waiters();
         self.wake_writer(&mut state);
     }
 
-    /// Completes when the connection is to be closed, for the reader.
+    /// Completes when the connection is to be closed.
     pub(crate) async fn closed(&self) -> Close {
         loop {
             let closing = self.closing.notified();
+            tokio::pin!(closing);
+            // Listening before looking, so that nothing falls in between.
+            closing.as_mut().enable();
             if let Some(close) = self.lock().closing {
                 return close;
             }
@@ -343,7 +346,7 @@ impl Outbox {
         let result = change(&mut state.queue);
         if state.queue.overflowed() {
             state.closing.get_or_insert(Close::TooSlow);
-            self.closing.notify_one();
+            self.closing.notify_waiters();
         }
         self.wake_writer(&mut state);
         result

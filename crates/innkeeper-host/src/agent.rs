@@ -5,13 +5,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use innkeeper_core::{AgentEvent, ChannelId, Failure, Input, TurnKey, Usage};
-use tokio::sync::{Notify, mpsc};
+use innkeeper_core::{AgentEvent, Failure, TurnKey, Usage};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::events::{EventQueue, Offer};
 use crate::host::Message;
 
 /// A back end that can hold conversations.
@@ -211,16 +211,15 @@ impl AgentError {
 #[derive(Clone)]
 pub struct EventSink {
     pub(crate) inbox: mpsc::Sender<Message>,
-    pub(crate) chat: ChannelId,
+    pub(crate) queue: Arc<EventQueue>,
     pub(crate) turn: TurnKey,
     pub(crate) cancelled: CancellationToken,
-    pub(crate) gate: Arc<Gate>,
 }
 
 impl fmt::Debug for EventSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventSink")
-            .field("chat", &self.chat)
+            .field("chat", &self.queue.chat())
             .field("turn", &self.turn)
             .finish_non_exhaustive()
     }
@@ -267,118 +266,20 @@ impl EventSink {
         self.cancelled.cancelled().await;
     }
 
-    async fn send(&self, event: AgentEvent) -> Result<(), AgentError> {
-        if self.gate.is_shut() {
-            tokio::select! {
-                () = self.gate.opened() => {}
-                () = self.cancelled.cancelled() => {}
-            }
-        }
-        let bytes = text_bytes(&event);
-        let under_way = if bytes < LARGE_EVENT_BYTES {
-            None
-        } else {
-            tokio::select! {
-                under_way = Gate::leave(&self.gate, bytes) => Some(under_way),
-                () = self.cancelled.cancelled() => None,
-            }
-        };
-        if self.cancelled.is_cancelled() {
-            return Err(AgentError::Cancelled);
-        }
-        let input = Input::Agent {
-            chat: self.chat,
-            turn: self.turn,
-            event,
-        };
-        let message = match under_way {
-            None => Message::Core(input),
-            Some(under_way) => Message::LargeEvent { input, under_way },
-        };
-        self.inbox.send(message).await.map_err(|_| AgentError::Cancelled)
-    }
-}
-
-/// Events of this size are counted until the main loop has them. Smaller ones need no counting: the
-/// inbox does not hold enough of them to matter.
-const LARGE_EVENT_BYTES: usize = 1024;
-
-/// Bytes of large events on their way to the main loop from which on an agent waits. Without it a
-/// full inbox of the largest events would be published at once, before the gate can be shut.
-const BYTES_UNDER_WAY: usize = 256 << 10;
-
-fn text_bytes(event: &AgentEvent) -> usize {
-    match event {
-        AgentEvent::Text(text)
-        | AgentEvent::Reasoning(text)
-        | AgentEvent::Notice(text)
-        | AgentEvent::Title(text)
-        | AgentEvent::Activity(Some(text)) => text.len(),
-        AgentEvent::EndPart | AgentEvent::Usage(_) | AgentEvent::Activity(None) => 0,
-    }
-}
-
-/// Holds an agent back while even its fastest reader is behind, or while too much of what it said
-/// is still under way.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    shut: AtomicBool,
-    under_way: AtomicUsize,
-    changed: Notify,
-}
-
-impl Gate {
-    pub(crate) fn is_shut(&self) -> bool {
-        self.shut.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn shut(&self) {
-        self.shut.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn open(&self) {
-        self.shut.store(false, Ordering::Release);
-        self.changed.notify_waiters();
-    }
-
-    /// Counts an event as under way, once there is room.
-    async fn leave(gate: &Arc<Self>, bytes: usize) -> UnderWay {
-        gate.until(|gate| gate.under_way.load(Ordering::Acquire) < BYTES_UNDER_WAY)
-            .await;
-        gate.under_way.fetch_add(bytes, Ordering::AcqRel);
-        UnderWay {
-            gate: Arc::clone(gate),
-            bytes,
-        }
-    }
-
-    async fn opened(&self) {
-        self.until(|gate| !gate.is_shut()).await;
-    }
-
-    async fn until(&self, holds: impl Fn(&Self) -> bool) {
+    async fn send(&self, mut event: AgentEvent) -> Result<(), AgentError> {
         loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if holds(self) {
-                return;
+            match self.queue.offer(self.turn, event) {
+                Offer::Taken => return Ok(()),
+                Offer::Ring => return self.ring().await,
+                Offer::Over => return Err(AgentError::Cancelled),
+                Offer::Full(back) => event = back,
             }
-            changed.await;
+            self.queue.room(self.turn).await;
         }
     }
-}
 
-/// A large event on its way; dropping it makes room, whether it arrived or not.
-#[derive(Debug)]
-pub(crate) struct UnderWay {
-    gate: Arc<Gate>,
-    bytes: usize,
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.gate.under_way.fetch_sub(self.bytes, Ordering::AcqRel);
-        self.gate.changed.notify_waiters();
+    async fn ring(&self) -> Result<(), AgentError> {
+        let bell = Message::Events(Arc::clone(&self.queue));
+        self.inbox.send(bell).await.map_err(|_| AgentError::Cancelled)
     }
 }

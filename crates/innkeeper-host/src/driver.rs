@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agent::{Agent, AgentChat, AgentError, ChatContext, EventSink, Gate, TurnInput};
+use crate::agent::{Agent, AgentChat, AgentError, ChatContext, EventSink, TurnInput};
+use crate::events::EventQueue;
 use crate::host::Message;
 use crate::limits::Limits;
 
@@ -22,8 +23,8 @@ pub(crate) struct Driver {
     closed: CancellationToken,
     /// The run in progress and how to stop it.
     running: Option<(TurnKey, CancellationToken)>,
-    /// Holds the agent back.
-    pub(crate) gate: Arc<Gate>,
+    /// What the agent produces, and where it is held back.
+    pub(crate) queue: Arc<EventQueue>,
 }
 
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl Driver {
         // Unbounded is bounded here: the core starts one turn at a time.
         let (turns, receiver) = mpsc::unbounded_channel();
         let closed = CancellationToken::new();
-        let gate = Arc::new(Gate::default());
+        let queue = Arc::new(EventQueue::new(open.chat));
         let task = Task {
             agent,
             context: ChatContext {
@@ -53,9 +54,8 @@ impl Driver {
                 chat: open.chat_uri,
                 working_directories: open.working_directories,
             },
-            chat: open.chat,
             inbox,
-            gate: Arc::clone(&gate),
+            queue: Arc::clone(&queue),
             open_time: limits.open_session_time,
             cancel_time: limits.cancel_time,
         };
@@ -71,13 +71,14 @@ impl Driver {
             turns,
             closed,
             running: None,
-            gate,
+            queue,
         }
     }
 
     /// Hands a turn to the agent.
     pub(crate) fn start(&mut self, key: TurnKey, start: Box<TurnStart>) {
         let cancelled = CancellationToken::new();
+        self.queue.begin(key);
         self.running = Some((key, cancelled.clone()));
         let _ = self.turns.send(Turn { key, start, cancelled });
     }
@@ -86,6 +87,7 @@ impl Driver {
     pub(crate) fn cancel(&mut self, key: TurnKey) {
         if let Some((_, cancelled)) = self.running.take_if(|(running, _)| *running == key) {
             cancelled.cancel();
+            self.queue.cancel(key);
         }
     }
 }
@@ -99,9 +101,8 @@ impl Drop for Driver {
 struct Task {
     agent: Arc<dyn Agent>,
     context: ChatContext,
-    chat: ChannelId,
     inbox: mpsc::Sender<Message>,
-    gate: Arc<Gate>,
+    queue: Arc<EventQueue>,
     open_time: Duration,
     cancel_time: Duration,
 }
@@ -116,12 +117,9 @@ impl Task {
         while let Some(turn) = turns.recv().await {
             let key = turn.key;
             let end = self.run_turn(&mut chat, turn).await;
-            self.report(Input::TurnEnded {
-                chat: self.chat,
-                turn: key,
-                end,
-            })
-            .await;
+            if self.queue.end(key, end) {
+                let _ = self.inbox.send(Message::Events(Arc::clone(&self.queue))).await;
+            }
         }
     }
 
@@ -159,10 +157,9 @@ impl Task {
         };
         let events = EventSink {
             inbox: self.inbox.clone(),
-            chat: self.chat,
             turn: turn.key,
             cancelled: turn.cancelled.clone(),
-            gate: Arc::clone(&self.gate),
+            queue: Arc::clone(&self.queue),
         };
         let input = TurnInput {
             turn_id: turn.start.turn_id,

@@ -1,7 +1,7 @@
 //! The main loop: one task owns the core, everything that happens is a [`Message`], and every
 //! consequence is performed here, in order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,9 +19,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agent::{Agent, UnderWay};
+use crate::agent::Agent;
 use crate::close::Close;
 use crate::driver::Driver;
+use crate::events::EventQueue;
 use crate::journal::{Journal, JournalError, JournalRecord, VolatileJournal};
 use crate::limits::Limits;
 use crate::outbox::{Outbox, QueueLimits};
@@ -31,6 +32,8 @@ use crate::peer::{PeerError, ReverseMethod, Waiting};
 const INBOX: usize = 1024;
 /// Messages handled before their consequences are performed together.
 const BATCH: usize = 256;
+/// Effects gathered before they are performed even in the middle of a batch.
+const MAX_EFFECTS: usize = 4096;
 /// How often a held-back agent is looked at again.
 const GATE_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -184,6 +187,7 @@ impl HostBuilder {
             free: Vec::new(),
             drivers: HashMap::new(),
             held: Vec::new(),
+            taken: VecDeque::new(),
             started: Instant::now(),
             stopping: None,
         };
@@ -257,8 +261,8 @@ impl HostHandle {
 pub(crate) enum Message {
     /// Something for the core.
     Core(Input),
-    /// Something long from an agent, counted until it is here.
-    LargeEvent { input: Input, under_way: UnderWay },
+    /// An agent produced something.
+    Events(Arc<EventQueue>),
     /// A transport was accepted.
     Attach {
         principal: Principal,
@@ -297,6 +301,8 @@ struct HostTask {
     drivers: HashMap<ChannelId, Driver>,
     /// Agents that wait until one of these readers has caught up.
     held: Vec<(ChannelId, Arc<[Subscriber]>)>,
+    /// The room that queues of agents are emptied into.
+    taken: VecDeque<Input>,
     started: Instant,
     stopping: Option<oneshot::Sender<()>>,
 }
@@ -327,21 +333,17 @@ impl HostTask {
                 }
                 () = tokio::time::sleep_until(wake_at.unwrap_or_else(Instant::now)), if wake_at.is_some() => {}
             }
-            let now = self.now();
-            for message in messages.drain(..) {
-                self.handle(now, message, &mut effects);
-            }
-            if self.core.next_deadline().is_some_and(|at| at <= now.mono_ms) {
-                self.handle_input(now, Input::Tick, &mut effects);
-            }
-            let busy = !effects.is_empty();
-            if let Err(error) = self.perform(&mut effects).await {
-                // Nothing may be shown that is not kept, so the host ends here.
-                tracing::error!(%error, "the host stops");
-                self.ready.store(false, Ordering::Release);
-                self.close_all(Close::Failed);
-                return;
-            }
+            let performed = self.handle_all(&mut messages, &mut effects).await;
+            let busy = match performed {
+                Ok(busy) => busy,
+                Err(error) => {
+                    // Nothing may be shown that is not kept, so the host ends here.
+                    tracing::error!(%error, "the host stops");
+                    self.ready.store(false, Ordering::Release);
+                    self.close_all(Close::Failed);
+                    return;
+                }
+            };
             self.release_agents();
             if let Some(done) = self.stopping.take() {
                 if let Err(error) = self.journal.flush().await {
@@ -357,6 +359,29 @@ impl HostTask {
                 tokio::task::yield_now().await;
             }
         }
+    }
+
+    /// Handles a batch of messages and performs what follows from them. Returns whether anything did.
+    async fn handle_all(
+        &mut self,
+        messages: &mut Vec<Message>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<bool, JournalError> {
+        let now = self.now();
+        let mut busy = false;
+        for message in messages.drain(..) {
+            self.handle(now, message, effects);
+            if effects.len() >= MAX_EFFECTS {
+                self.perform(effects).await?;
+                busy = true;
+            }
+        }
+        if self.core.next_deadline().is_some_and(|at| at <= now.mono_ms) {
+            self.handle_input(now, Input::Tick, effects);
+        }
+        busy |= !effects.is_empty();
+        self.perform(effects).await?;
+        Ok(busy)
     }
 
     fn now(&self) -> Now {
@@ -379,9 +404,13 @@ impl HostTask {
     fn handle(&mut self, now: Now, message: Message, effects: &mut Vec<Effect>) {
         match message {
             Message::Core(input) => self.handle_input(now, input, effects),
-            Message::LargeEvent { input, under_way } => {
-                drop(under_way);
-                self.handle_input(now, input, effects);
+            Message::Events(queue) => {
+                queue.take(&mut self.taken);
+                let mut taken = std::mem::take(&mut self.taken);
+                for input in taken.drain(..) {
+                    self.handle_input(now, input, effects);
+                }
+                self.taken = taken;
             }
             Message::Attach { principal, reply } => {
                 let (conn, outbox) = self.add_connection();
@@ -527,8 +556,8 @@ impl HostTask {
     }
 
     fn hold_agent(&mut self, chat: ChannelId, readers: Arc<[Subscriber]>) {
-        if let Some(driver) = self.drivers.get(&chat).filter(|driver| !driver.gate.is_shut()) {
-            driver.gate.shut();
+        if let Some(driver) = self.drivers.get(&chat).filter(|driver| !driver.queue.is_held()) {
+            driver.queue.hold();
             self.held.push((chat, readers));
         }
     }
@@ -547,7 +576,7 @@ impl HostTask {
             if least_behind.is_some_and(|bytes| bytes > self.limits.agent_hold_bytes / 4) {
                 self.held.push((chat, readers));
             } else if let Some(driver) = self.drivers.get(&chat) {
-                driver.gate.open();
+                driver.queue.release();
             }
         }
     }

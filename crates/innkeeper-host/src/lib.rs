@@ -54,6 +54,7 @@ mod agent;
 mod close;
 mod connection;
 mod driver;
+mod events;
 mod host;
 pub mod http;
 mod journal;

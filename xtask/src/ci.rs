@@ -26,18 +26,10 @@ const LONGEST_SMOKE: Duration = Duration::from_secs(300);
 /// Runs all checks and stops at the first that fails.
 pub(crate) fn run(workspace: &Workspace, bench: Bench) -> Result<()> {
     let started = Instant::now();
-    cargo(workspace, &["fmt", "--all", "--check"])
-        .context("run `cargo fmt --all` and look at what it changed")?;
+    cargo(workspace, &["fmt", "--all", "--check"]).context("run `cargo fmt --all` and look at what it changed")?;
     cargo(
         workspace,
-        &[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ],
+        &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
     )?;
     step("cargo xtask tidy", || tidy::run(workspace))?;
     if has_nextest(workspace) {
@@ -57,14 +49,7 @@ pub(crate) fn run(workspace: &Workspace, bench: Bench) -> Result<()> {
 fn smoke_benchmarks(workspace: &Workspace) -> Result<()> {
     cargo(
         workspace,
-        &[
-            "build",
-            "--release",
-            "-p",
-            "innkeeper",
-            "-p",
-            "innkeeper-bench",
-        ],
+        &["build", "--release", "-p", "innkeeper", "-p", "innkeeper-bench"],
     )?;
     let program = workspace
         .metadata()?

@@ -25,9 +25,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.as_slice() {
         ["tidy"] => Workspace::locate().and_then(|workspace| tidy::run(&workspace)),
         ["ci"] => Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Smoke)),
-        ["ci", "--no-bench"] => {
-            Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Skip))
-        }
+        ["ci", "--no-bench"] => Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Skip)),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -11,9 +11,7 @@ use anyhow::{Context, Result, bail};
 pub(crate) fn shown(command: &Command) -> String {
     let program = command.get_program().to_string_lossy();
     let program = program.rsplit(['/', '\\']).next().unwrap_or_default();
-    let arguments = command
-        .get_args()
-        .map(|argument| argument.to_string_lossy());
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy());
     let words: Vec<_> = std::iter::once(program.into()).chain(arguments).collect();
     words.join(" ")
 }
@@ -64,10 +62,7 @@ fn wait(child: &mut Child, longest: Duration) -> Result<()> {
         if started.elapsed() > longest {
             child.kill()?;
             child.wait()?;
-            bail!(
-                "was still running after {} s and was ended",
-                longest.as_secs()
-            );
+            bail!("was still running after {} s and was ended", longest.as_secs());
         }
         thread::sleep(Duration::from_millis(50));
     }

@@ -36,9 +36,7 @@ impl Source {
 
     /// Returns whether the file lies in the given folder.
     pub(crate) fn is_under(&self, folder: &str) -> bool {
-        self.path
-            .strip_prefix(folder)
-            .is_some_and(|rest| rest.starts_with('/'))
+        self.path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
     }
 
     /// Counts the lines up to the first test module that is written out in this file.
@@ -52,12 +50,7 @@ impl Source {
 pub(crate) fn blank_test_files(sources: &mut [Source]) {
     let test_modules: HashSet<String> = sources
         .iter()
-        .flat_map(|source| {
-            source
-                .test_modules
-                .iter()
-                .map(|module| stem_of(module, source))
-        })
+        .flat_map(|source| source.test_modules.iter().map(|module| stem_of(module, source)))
         .collect();
     for source in sources {
         let of_test_module = test_modules.iter().any(|module| {
@@ -125,9 +118,6 @@ mod tests {
             .filter(|source| !source.product_code.trim().is_empty())
             .map(|source| source.path.as_str())
             .collect();
-        assert_eq!(
-            with_product_code,
-            ["c/src/lib.rs", "c/src/kept.rs", "c/src/other.rs"]
-        );
+        assert_eq!(with_product_code, ["c/src/lib.rs", "c/src/kept.rs", "c/src/other.rs"]);
     }
 }

@@ -52,9 +52,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         .map(|(path, text)| Source::new(path, text))
         .collect();
     blank_test_files(&mut sources);
-    let size_exceptions = workspace
-        .read_text(size::EXCEPTIONS_PATH)
-        .unwrap_or_default();
+    let size_exceptions = workspace.read_text(size::EXCEPTIONS_PATH).unwrap_or_default();
 
     let mut findings = Vec::new();
     for package in &metadata.packages {

@@ -121,13 +121,7 @@ impl Workspace {
     fn files_known_to_git(&self) -> Option<Vec<String>> {
         let output = self
             .command("git")
-            .args([
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ])
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
             .output()
             .ok()?;
         if !output.status.success() {
@@ -142,8 +136,7 @@ impl Workspace {
         let mut files = Vec::new();
         let mut pending = vec![self.root.clone()];
         while let Some(directory) = pending.pop() {
-            let entries = fs::read_dir(&directory)
-                .with_context(|| format!("cannot list {}", directory.display()))?;
+            let entries = fs::read_dir(&directory).with_context(|| format!("cannot list {}", directory.display()))?;
             for entry in entries {
                 let entry = entry?;
                 let kind = entry.file_type()?;

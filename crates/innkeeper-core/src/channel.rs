@@ -152,9 +152,4 @@ impl Channel {
             .copied()
             .collect()
     }
-
-    /// Whether anybody listens.
-    pub fn has_subscribers(&self) -> bool {
-        !self.subscribers.is_empty()
-    }
 }

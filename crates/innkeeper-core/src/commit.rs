@@ -124,18 +124,12 @@ impl HostCore {
             return;
         };
         let frame = Arc::new(frame);
-        cx.effects.push(Effect::Append {
-            channel: Arc::clone(&entry.uri),
+        cx.effects.push(Effect::Publish {
+            channel,
+            uri: Arc::clone(&entry.uri),
+            to: entry.audience(frame.since),
             frame: Arc::clone(&frame),
         });
-        if entry.has_subscribers() {
-            let to = entry.audience(frame.since);
-            cx.effects.push(Effect::Publish {
-                channel,
-                to,
-                frame: Arc::clone(&frame),
-            });
-        }
         self.replay.push(channel, cx.now.mono_ms, frame);
     }
 

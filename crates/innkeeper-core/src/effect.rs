@@ -12,18 +12,13 @@ use crate::ids::{ChannelId, ConnId, TurnKey};
 /// One consequence of an input.
 #[derive(Debug)]
 pub enum Effect {
-    /// Keep an accepted action. Comes before the publication of the same action.
-    Append {
-        /// The channel's URI.
-        channel: Arc<str>,
-        /// The action.
-        frame: Arc<ActionFrame>,
-    },
-    /// Put an action into the queue of every subscriber.
+    /// Keep an accepted action, then put it into the queue of every subscriber.
     Publish {
         /// The channel the action belongs to.
         channel: ChannelId,
-        /// The subscribers, already filtered by what their version knows.
+        /// Its URI.
+        uri: Arc<str>,
+        /// The subscribers, if any, already filtered by what their version knows.
         to: Arc<[Subscriber]>,
         /// The action.
         frame: Arc<ActionFrame>,

@@ -10,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use innkeeper_core::{AgentEvent, ChannelId, Input, TurnEnd, TurnKey};
 use tokio::sync::Notify;
 
-/// Events waiting at most; beyond it the agent waits.
+/// Events waiting at most; beyond it the agent waits. Well below the number of queued messages at
+/// which a connection counts as slow, so that a burst alone makes nobody look slow.
 const MAX_EVENTS: usize = 512;
 /// Bytes of text waiting at most, but for the last event.
 const MAX_BYTES: usize = 256 << 10;

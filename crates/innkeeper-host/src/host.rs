@@ -466,21 +466,16 @@ impl HostTask {
 
     /// Keeps what must be kept, then does the rest in order.
     async fn perform(&mut self, effects: &mut Vec<Effect>) -> Result<(), JournalError> {
-        let mut records = Vec::new();
-        let mut rest = Vec::with_capacity(effects.len());
-        for effect in effects.drain(..) {
-            match effect {
-                Effect::Append { channel, frame } => records.push(JournalRecord { channel, frame }),
-                other => rest.push(other),
+        if self.journal.wants_records() {
+            let records: Vec<JournalRecord> = effects.iter().filter_map(record).collect();
+            if !records.is_empty() {
+                self.journal.append(records).await?;
             }
         }
-        if !records.is_empty() {
-            self.journal.append(records).await?;
-        }
         let mut run = Run::default();
-        for effect in rest {
+        for effect in effects.drain(..) {
             match effect {
-                Effect::Publish { channel, to, frame } => {
+                Effect::Publish { channel, to, frame, .. } => {
                     if !run.continues(channel, &to) {
                         self.publish(&mut run);
                     }
@@ -498,7 +493,7 @@ impl HostTask {
 
     fn perform_one(&mut self, effect: Effect) {
         match effect {
-            Effect::Append { .. } | Effect::Publish { .. } => {}
+            Effect::Publish { .. } => {}
             Effect::Notify { to, message } => {
                 for subscriber in &*to {
                     self.push(subscriber.conn, Outgoing::Text(message.clone()));
@@ -667,6 +662,17 @@ impl HostTask {
                 connection.outbox.close(close);
             }
         }
+    }
+}
+
+/// What a journal keeps of an effect.
+fn record(effect: &Effect) -> Option<JournalRecord> {
+    match effect {
+        Effect::Publish { uri, frame, .. } => Some(JournalRecord {
+            channel: Arc::clone(uri),
+            frame: Arc::clone(frame),
+        }),
+        _ => None,
     }
 }
 

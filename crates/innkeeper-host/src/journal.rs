@@ -36,6 +36,11 @@ pub trait Journal: Send + Sync + 'static {
     /// Takes ownership and tells where the order continues.
     async fn open(&self) -> Result<Lease, JournalError>;
 
+    /// Whether the journal keeps anything; one that does not is never asked to append.
+    fn wants_records(&self) -> bool {
+        true
+    }
+
     /// Keeps a batch. Resolves when every [`innkeeper_core::action::Durability::Durable`] record
     /// of it would survive a crash.
     async fn append(&self, batch: Vec<JournalRecord>) -> Result<(), JournalError>;
@@ -57,6 +62,10 @@ impl Journal for VolatileJournal {
     async fn open(&self) -> Result<Lease, JournalError> {
         let micros = u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or_default();
         Ok(Lease { last_seq: Seq(micros) })
+    }
+
+    fn wants_records(&self) -> bool {
+        false
     }
 
     async fn append(&self, _: Vec<JournalRecord>) -> Result<(), JournalError> {

@@ -40,10 +40,7 @@ pub(super) fn check(benchmark: &Benchmark, report: &str) -> Result<()> {
     let Some(figure) = benchmark.figure else {
         return Ok(());
     };
-    let mut of_figure = numbers
-        .iter()
-        .filter(|(name, _)| *name == figure)
-        .peekable();
+    let mut of_figure = numbers.iter().filter(|(name, _)| *name == figure).peekable();
     if of_figure.peek().is_none() {
         bail!("the benchmark reported no `{figure}`");
     }

@@ -66,12 +66,10 @@ pub(super) fn declared_test_modules(text: &str, code: &str) -> Vec<TestModule> {
         .into_iter()
         .filter_map(|(start, item)| Some((start, item, module_name(code, item)?)))
         .filter(|(_, _, (_, next))| *next == b';')
-        .map(
-            |(start, item, (name, _))| match path_attribute(&text[start..item]) {
-                Some(path) => TestModule::At(path.to_owned()),
-                None => TestModule::Named(name.to_owned()),
-            },
-        )
+        .map(|(start, item, (name, _))| match path_attribute(&text[start..item]) {
+            Some(path) => TestModule::At(path.to_owned()),
+            None => TestModule::Named(name.to_owned()),
+        })
         .collect()
 }
 
@@ -179,24 +177,14 @@ fn string_length(bytes: &[u8], at: usize) -> Option<usize> {
         return None;
     }
     let raw = rest[..prefix].contains(&b'r');
-    let hashes = rest[prefix..]
-        .iter()
-        .take_while(|byte| **byte == b'#')
-        .count();
+    let hashes = rest[prefix..].iter().take_while(|byte| **byte == b'#').count();
     if (hashes > 0 && !raw) || rest.get(prefix + hashes) != Some(&b'"') {
         return None;
     }
     let body = prefix + hashes + 1;
     let mut end = body;
     while end < rest.len() {
-        if rest[end] == b'"'
-            && rest[end + 1..]
-                .iter()
-                .take(hashes)
-                .filter(|b| **b == b'#')
-                .count()
-                == hashes
-        {
+        if rest[end] == b'"' && rest[end + 1..].iter().take(hashes).filter(|b| **b == b'#').count() == hashes {
             return Some(end + 1 + hashes);
         }
         end += if rest[end] == b'\\' && !raw { 2 } else { 1 };
@@ -234,19 +222,13 @@ mod tests {
 
     #[test]
     fn comments_and_literals_become_spaces() {
-        assert_eq!(
-            blanked_words("a // b\nc /* d /* e */ f */ g"),
-            ["a", "c", "g"]
-        );
+        assert_eq!(blanked_words("a // b\nc /* d /* e */ f */ g"), ["a", "c", "g"]);
         assert_eq!(blanked_words(r#"a "b \" c" d"#), ["a", "d"]);
         assert_eq!(
             blanked_words(r###"a r#"b " c"# d b"e" br##"f"# "## g"###),
             ["a", "d", "g"]
         );
-        assert_eq!(
-            blanked_words("a '\\'' b '\"' c 'ü' d"),
-            ["a", "b", "c", "d"]
-        );
+        assert_eq!(blanked_words("a '\\'' b '\"' c 'ü' d"), ["a", "b", "c", "d"]);
         assert_eq!(blanked_words("a \"ü\nö\" b"), ["a", "b"]);
     }
 
@@ -263,10 +245,7 @@ mod tests {
         assert_eq!(product.len(), code.len());
         assert!(product.contains("fn a") && product.contains("fn c"));
         assert!(!product.contains("fn b") && !product.contains("expect"));
-        assert_eq!(
-            test_items("#[cfg(test)]\nuse a::b;\nuse c;").trim(),
-            "use c;"
-        );
+        assert_eq!(test_items("#[cfg(test)]\nuse a::b;\nuse c;").trim(), "use c;");
         assert_eq!(test_items("#![cfg(test)]\nuse c;").trim(), "");
         let feature = "#[cfg(any(test, feature = \"x\"))]\nfn a() {}";
         assert_eq!(test_items(feature), feature);

@@ -18,11 +18,7 @@ pub(crate) fn find_word(code: &str, pattern: &str) -> Vec<usize> {
 
 /// Returns the number of the line that holds a position.
 pub(crate) fn line_at(text: &str, position: usize) -> usize {
-    1 + text
-        .bytes()
-        .take(position)
-        .filter(|byte| *byte == b'\n')
-        .count()
+    1 + text.bytes().take(position).filter(|byte| *byte == b'\n').count()
 }
 
 /// Returns the number of the first line that starts with a key of a manifest, or 1.

@@ -14,10 +14,7 @@ enum Layer {
     /// The embeddable host, on top of the core.
     Host,
     /// A back-end or service of the host. Siblings never use one another.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the first sibling crate has yet to come")
-    )]
+    #[cfg_attr(not(test), expect(dead_code, reason = "the first sibling crate has yet to come"))]
     Sibling,
     /// The program, which wires everything together.
     Program,
@@ -176,9 +173,8 @@ fn check_against(table: &[Row], package: &Package, manifest: &Manifest) -> Vec<F
             },
         }
     };
-    let refused = |dependency: &Dependency| {
-        refusal(dependency).map(|(what, remedy)| finding(&dependency.name, what, remedy))
-    };
+    let refused =
+        |dependency: &Dependency| refusal(dependency).map(|(what, remedy)| finding(&dependency.name, what, remedy));
     package.dependencies.iter().filter_map(refused).collect()
 }
 
@@ -221,19 +217,13 @@ mod tests {
             ],
         );
         assert!(refused(TABLE, &good).is_empty());
-        let bad = package(
-            "innkeeper-core",
-            &[("tokio", None), ("hyper", Some("build"))],
-        );
+        let bad = package("innkeeper-core", &[("tokio", None), ("hyper", Some("build"))]);
         assert_eq!(refused(TABLE, &bad).len(), 2);
     }
 
     #[test]
     fn the_host_stays_light() {
-        let good = package(
-            "innkeeper-host",
-            &[("innkeeper-core", None), ("tokio", None)],
-        );
+        let good = package("innkeeper-host", &[("innkeeper-core", None), ("tokio", None)]);
         assert!(refused(TABLE, &good).is_empty());
         for heavy in ["rusqlite", "rmcp", "clap", "reqwest", "toml", "etcetera"] {
             let bad = package("innkeeper-host", &[(heavy, None)]);

@@ -54,8 +54,7 @@ impl Banned {
     /// Checks one text file.
     pub(super) fn check(&self, path: &str, text: &str) -> Vec<Finding> {
         // The lock file is cargo's, and corpora are whatever bytes the fuzzer found interesting.
-        if path == "Cargo.lock" || path.ends_with("/Cargo.lock") || path.starts_with("fuzz/corpus/")
-        {
+        if path == "Cargo.lock" || path.ends_with("/Cargo.lock") || path.starts_with("fuzz/corpus/") {
             return Vec::new();
         }
         let mut findings = Vec::new();
@@ -76,11 +75,7 @@ impl Banned {
                     "make it relative, take it as a parameter, or use a made-up folder such as /srv/project",
                 );
             }
-            if let Some(host) = self
-                .registry_hosts
-                .iter()
-                .find(|host| line.contains(host.as_str()))
-            {
+            if let Some(host) = self.registry_hosts.iter().find(|host| line.contains(host.as_str())) {
                 report(
                     REGISTRY_RULE,
                     format!("names the package registry {host}"),
@@ -100,9 +95,9 @@ impl Banned {
 }
 
 fn machine_path(line: &str) -> Option<&'static str> {
-    let machine = MACHINE_FOLDERS.iter().find(|folder| {
-        path_starts(line, folder).any(|rest| !rest.starts_with(|c: char| is_path_word(c)))
-    });
+    let machine = MACHINE_FOLDERS
+        .iter()
+        .find(|folder| path_starts(line, folder).any(|rest| !rest.starts_with(|c: char| is_path_word(c))));
     let home = HOME_FOLDERS.iter().find(|folder| {
         path_starts(line, folder).any(|rest| {
             let end = rest.find(|c: char| !is_path_word(c)).unwrap_or(rest.len());
@@ -115,9 +110,7 @@ fn machine_path(line: &str) -> Option<&'static str> {
 /// Returns what follows the folder, wherever it is the beginning of a path.
 fn path_starts<'a>(line: &'a str, folder: &'a str) -> impl Iterator<Item = &'a str> {
     line.match_indices(folder)
-        .filter(|(start, _)| {
-            !line[..*start].ends_with(|c: char| is_path_word(c) || ")}>".contains(c))
-        })
+        .filter(|(start, _)| !line[..*start].ends_with(|c: char| is_path_word(c) || ")}>".contains(c)))
         .map(|(start, _)| &line[start + folder.len()..])
 }
 
@@ -130,8 +123,7 @@ fn has_marker(line: &str, marker: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(marker).any(|(start, _)| {
         let inside_name = marker.starts_with(is_name) && line[..start].ends_with(is_name);
-        let goes_on =
-            marker.ends_with(is_name) && line[start + marker.len()..].starts_with(is_name);
+        let goes_on = marker.ends_with(is_name) && line[start + marker.len()..].starts_with(is_name);
         !inside_name && !goes_on
     })
 }

@@ -64,11 +64,7 @@ fn check_ban(source: &Source, ban: &Ban) -> Vec<Finding> {
             .into_iter()
             .filter(|(_, name)| name == module)
             .map(|(position, _)| position);
-        uses.extend(
-            direct
-                .chain(grouped)
-                .map(|position| (position, path.clone())),
-        );
+        uses.extend(direct.chain(grouped).map(|position| (position, path.clone())));
     }
     let findings = uses.into_iter().map(|(position, name)| Finding {
         path: source.path.clone(),
@@ -151,10 +147,7 @@ mod tests {
     #[test]
     fn the_host_reads_no_environment() {
         assert_eq!(
-            findings(
-                HOST,
-                "use std::fs; const V: &str = env!(\"CARGO_PKG_VERSION\");"
-            ),
+            findings(HOST, "use std::fs; const V: &str = env!(\"CARGO_PKG_VERSION\");"),
             0
         );
         assert_eq!(findings(HOST, "let home = std::env::var(\"HOME\");"), 1);

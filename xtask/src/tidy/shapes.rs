@@ -54,10 +54,7 @@ fn check_matches(source: &Source) -> Vec<Finding> {
         if !over_actions {
             continue;
         }
-        for offset in find_word(&arms, "_ =>")
-            .into_iter()
-            .chain(find_word(&arms, "_ if "))
-        {
+        for offset in find_word(&arms, "_ =>").into_iter().chain(find_word(&arms, "_ if ")) {
             findings.push(Finding {
                 path: source.path.clone(),
                 line: line_at(code, open + 1 + offset),
@@ -73,13 +70,11 @@ fn check_matches(source: &Source) -> Vec<Finding> {
 
 /// Returns `StateAction` and the name it was imported as, if it was renamed.
 fn names_of_state_action(code: &str) -> Vec<&str> {
-    let renamed = find_word(code, "StateAction as ")
-        .into_iter()
-        .filter_map(|start| {
-            let alias = &code[start + "StateAction as ".len()..];
-            let end = alias.find(|c: char| !c.is_alphanumeric() && c != '_')?;
-            Some(&alias[..end])
-        });
+    let renamed = find_word(code, "StateAction as ").into_iter().filter_map(|start| {
+        let alias = &code[start + "StateAction as ".len()..];
+        let end = alias.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+        Some(&alias[..end])
+    });
     ["StateAction"].into_iter().chain(renamed).collect()
 }
 

@@ -25,19 +25,13 @@ pub(super) fn check(sources: &[Source], exceptions_text: &str) -> Vec<Finding> {
         .collect();
     let unlisted = too_long
         .iter()
-        .filter(|(source, _)| {
-            !exceptions
-                .iter()
-                .any(|exception| exception.path == source.path)
-        })
+        .filter(|(source, _)| !exceptions.iter().any(|exception| exception.path == source.path))
         .map(|(source, lines)| Finding {
             path: source.path.clone(),
             line: MOST_LINES + 1,
             rule: RULE,
             what: format!("{lines} lines before the tests; {MOST_LINES} are the most"),
-            remedy: format!(
-                "split it by responsibility, or list it with a reason in {EXCEPTIONS_PATH}"
-            ),
+            remedy: format!("split it by responsibility, or list it with a reason in {EXCEPTIONS_PATH}"),
         });
     let exception_finding = |exception: &Exception<'_>, what: String, remedy: &str| Finding {
         path: EXCEPTIONS_PATH.into(),
@@ -48,11 +42,7 @@ pub(super) fn check(sources: &[Source], exceptions_text: &str) -> Vec<Finding> {
     };
     let stale = exceptions
         .iter()
-        .filter(|exception| {
-            !too_long
-                .iter()
-                .any(|(source, _)| source.path == exception.path)
-        })
+        .filter(|exception| !too_long.iter().any(|(source, _)| source.path == exception.path))
         .map(|exception| {
             let what = format!("`{}` is not longer than {MOST_LINES} lines", exception.path);
             exception_finding(exception, what, "delete the entry")

@@ -7,13 +7,7 @@ const RULE: &str = "spawning";
 const FOLDER: &str = "crates/innkeeper-host/src";
 
 /// The files of the host, relative to its sources, that may start tasks. `*` stands for any file of the folder.
-const SPAWNING_FILES: &[&str] = &[
-    "host.rs",
-    "connection.rs",
-    "driver.rs",
-    "http.rs",
-    "transport/*.rs",
-];
+const SPAWNING_FILES: &[&str] = &["host.rs", "connection.rs", "driver.rs", "http.rs", "transport/*.rs"];
 
 const SPAWNS: &[&str] = &["spawn(", "spawn_blocking(", "spawn_local(", "spawn_on("];
 
@@ -41,15 +35,13 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
 }
 
 fn may_spawn(path: &str) -> bool {
-    SPAWNING_FILES
-        .iter()
-        .any(|allowed| match allowed.split_once('*') {
-            Some((folder, extension)) => path
-                .strip_prefix(folder)
-                .and_then(|rest| rest.strip_suffix(extension))
-                .is_some_and(|name| !name.contains('/')),
-            None => path == *allowed,
-        })
+    SPAWNING_FILES.iter().any(|allowed| match allowed.split_once('*') {
+        Some((folder, extension)) => path
+            .strip_prefix(folder)
+            .and_then(|rest| rest.strip_suffix(extension))
+            .is_some_and(|name| !name.contains('/')),
+        None => path == *allowed,
+    })
 }
 
 #[cfg(test)]
@@ -65,29 +57,21 @@ mod tests {
     #[test]
     fn owners_of_tasks_may_spawn() {
         assert_eq!(findings("crates/innkeeper-host/src/host.rs", SPAWN), 0);
-        assert_eq!(
-            findings("crates/innkeeper-host/src/transport/unix.rs", SPAWN),
-            0
-        );
+        assert_eq!(findings("crates/innkeeper-host/src/transport/unix.rs", SPAWN), 0);
         assert_eq!(findings("crates/innkeeper/src/main.rs", SPAWN), 0);
     }
 
     #[test]
     fn others_may_not() {
         assert_eq!(findings("crates/innkeeper-host/src/outbox.rs", SPAWN), 2);
-        assert_eq!(
-            findings("crates/innkeeper-host/src/transport/a/b.rs", SPAWN),
-            2
-        );
-        assert_eq!(
-            findings("crates/innkeeper-host/src/a.rs", "spawn_blocking(work)"),
-            1
-        );
+        assert_eq!(findings("crates/innkeeper-host/src/transport/a/b.rs", SPAWN), 2);
+        assert_eq!(findings("crates/innkeeper-host/src/a.rs", "spawn_blocking(work)"), 1);
     }
 
     #[test]
     fn definitions_and_tests_are_no_calls() {
-        let text = "fn spawn(&self) {}\nfn a() { spawn_writer(); }\n#[cfg(test)]\nmod tests { fn a() { tokio::spawn(b()); } }";
+        let text =
+            "fn spawn(&self) {}\nfn a() { spawn_writer(); }\n#[cfg(test)]\nmod tests { fn a() { tokio::spawn(b()); } }";
         assert_eq!(findings("crates/innkeeper-host/src/outbox.rs", text), 0);
     }
 }

@@ -62,9 +62,10 @@ impl Stage {
         self.core.handle(self.now, input, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Append { .. } => {}
                 Effect::Publish { to, frame, .. } => {
-                    self.audience = to.to_vec();
+                    if !to.is_empty() {
+                        self.audience = to.to_vec();
+                    }
                     for subscriber in to.iter() {
                         self.receive(subscriber.conn, &frame.bytes);
                     }

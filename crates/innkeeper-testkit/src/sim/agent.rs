@@ -41,11 +41,7 @@ impl Agent {
                     )));
                 }
             }
-            Effect::Append { .. }
-            | Effect::Publish { .. }
-            | Effect::Notify { .. }
-            | Effect::Send { .. }
-            | Effect::Close { .. } => {}
+            Effect::Publish { .. } | Effect::Notify { .. } | Effect::Send { .. } | Effect::Close { .. } => {}
         }
         Ok(())
     }

@@ -106,7 +106,7 @@ pub struct Sim {
     next_slot: u32,
     next_request: u64,
     next_turn: u64,
-    last_appended: Seq,
+    last_published: Seq,
     probe_answer: Option<Bytes>,
     tally: Tally,
 }
@@ -136,7 +136,7 @@ impl Sim {
             next_slot: 2,
             next_request: 1,
             next_turn: 1,
-            last_appended: Seq(0),
+            last_published: Seq(0),
             probe_answer: None,
             tally: Tally::new(),
         };
@@ -185,20 +185,15 @@ impl Sim {
             _ => {}
         }
         match effect {
-            Effect::Append { frame, .. } => {
-                if frame.seq <= self.last_appended {
+            Effect::Publish { to, frame, .. } => {
+                if frame.seq <= self.last_published {
                     return Err(Violation::new(format!(
-                        "{} is kept after {}",
-                        frame.seq, self.last_appended
+                        "{} is published after {}",
+                        frame.seq, self.last_published
                     )));
                 }
-                self.last_appended = frame.seq;
+                self.last_published = frame.seq;
                 self.mutator.appended(&frame);
-            }
-            Effect::Publish { to, frame, .. } => {
-                if frame.seq != self.last_appended {
-                    return Err(Violation::new(format!("{} is published before it is kept", frame.seq)));
-                }
                 let merges = |latency: u32| latency > 0;
                 let audience: Vec<(ConnId, bool)> = to
                     .iter()

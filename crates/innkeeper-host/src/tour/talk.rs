@@ -1,5 +1,7 @@
 //! What the tour agent says.
 
+use std::fmt::Write as _;
+
 use super::command::COMMANDS;
 use crate::agent::TurnInput;
 
@@ -56,8 +58,8 @@ const FILLER: &str = "lorem ipsum dolor sit amet ";
 /// One delta of exactly so many bytes, the same every time.
 pub(super) fn delta(index: u64, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + FILLER.len());
-    text.push_str(&index.to_string());
-    text.push(' ');
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{index} ");
     while text.len() < bytes {
         text.push_str(FILLER);
     }

@@ -50,11 +50,12 @@ impl ServerProcess {
     pub(crate) async fn start_host(binary: &Path, environment: &[(&str, &str)]) -> Result<Self> {
         let directory = TempDir::new().context("cannot create a temporary directory")?;
         let data = directory.path().join("data");
-        // The default bounds are for people; thousands of clients of one machine need room.
+        // The default bounds are for people; thousands of clients of one machine need room, and so
+        // does a turn of millions of deltas.
         let config = directory.path().join("innkeeper.toml");
         fs::write(
             &config,
-            "[limits]\nconnections = 10000\nconnections_per_principal = 10000\n",
+            "[limits]\nconnections = 10000\nconnections_per_principal = 10000\nturn_bytes = 4294967296\n",
         )?;
         let mut command = Command::new(binary);
         command

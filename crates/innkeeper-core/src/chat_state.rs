@@ -16,6 +16,7 @@ use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
 use ahp_types::actions::{ChatQueuedMessagesReorderedAction, StateAction};
 use ahp_types::state::{ChatState, ResponsePart, ToolCallState, Turn};
 
+use crate::core::json_bytes;
 use crate::snapshot::{History, State};
 
 /// Longest accepted distance between a client's `startedAt` and the host's clock, in seconds.
@@ -33,6 +34,8 @@ pub struct ChatModel {
     parts: HashMap<Box<str>, usize>,
     /// Roughly how many bytes a snapshot takes.
     bytes: usize,
+    /// The same when the active turn started.
+    bytes_before_turn: usize,
 }
 
 impl ChatModel {
@@ -44,6 +47,7 @@ impl ChatModel {
             history: Arc::new(history),
             parts: HashMap::new(),
             bytes: 512,
+            bytes_before_turn: 512,
         };
         model.reindex();
         model
@@ -66,7 +70,13 @@ impl ChatModel {
 
     /// Roughly how many bytes a snapshot takes.
     pub fn estimated_bytes(&self) -> usize {
-        self.bytes
+        let head = &self.head;
+        self.bytes + json_bytes(&head.draft) + json_bytes(&head.queued_messages) + json_bytes(&head.steering_message)
+    }
+
+    /// Bytes of text in the parts of the active turn.
+    pub fn turn_bytes(&self) -> usize {
+        self.bytes.saturating_sub(self.bytes_before_turn)
     }
 
     /// Whether a turn with this id runs or ever ran here.
@@ -88,7 +98,8 @@ impl ChatModel {
             StateAction::ChatReasoning(delta) => self.append(&delta.turn_id, &delta.part_id, &delta.content, true),
             StateAction::ChatTurnStarted(_) if self.head.active_turn.is_some() => ReduceOutcome::NoOp,
             StateAction::ChatTurnStarted(started) => {
-                self.bytes += 256 + started.message.text.len();
+                self.bytes += 256 + json_bytes(&started.message);
+                self.bytes_before_turn = self.bytes;
                 let outcome = self.reduce(action);
                 self.reindex();
                 outcome
@@ -274,7 +285,7 @@ fn turn_bytes(turn: &Turn) -> usize {
             _ => 256,
         })
         .sum();
-    256 + turn.message.text.len() + text
+    256 + json_bytes(&turn.message) + text
 }
 
 #[cfg(test)]

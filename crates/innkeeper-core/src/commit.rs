@@ -131,6 +131,7 @@ impl HostCore {
             frame: Arc::clone(&frame),
         });
         self.replay.push(channel, cx.now.mono_ms, frame);
+        self.schedule_sweep(cx.now);
     }
 
     /// Brings everything that is derived from a channel's state up to date in the same step.

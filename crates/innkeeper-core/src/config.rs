@@ -27,6 +27,9 @@ pub struct CoreConfig {
     pub max_queued_messages: usize,
     /// Most response parts of one turn.
     pub max_parts_per_turn: usize,
+    /// Most bytes of text in the parts of one turn. The published client reads no message beyond
+    /// 64 MiB, so a chat with a longer turn could never be opened again.
+    pub max_turn_bytes: usize,
     /// Most sessions on the host.
     pub max_sessions: usize,
     /// How many clients without a connection are remembered, so that `reconnect` knows their
@@ -50,6 +53,7 @@ impl Default for CoreConfig {
             max_attachments: 64,
             max_queued_messages: 64,
             max_parts_per_turn: 10_000,
+            max_turn_bytes: 32 << 20,
             max_sessions: 100_000,
             max_absent_clients: 1000,
             replay: ReplayLimits::default(),

@@ -23,6 +23,9 @@ use crate::snapshot::{Snapshot, State};
 use crate::time::Now;
 use crate::uri;
 
+/// How often the replay window forgets what is too old.
+const SWEEP_INTERVAL_MS: u64 = 60_000;
+
 /// The root channel is always there and never removed.
 pub(crate) const ROOT: ChannelId = ChannelId(0);
 
@@ -52,6 +55,8 @@ pub struct HostCore {
     pub(crate) conns: IdMap<ConnId, Conn>,
     pub(crate) replay: Replay,
     pub(crate) timers: BTreeSet<(u64, Timer)>,
+    /// Whether a sweep of the replay window is due.
+    pub(crate) sweeping: bool,
     /// Clients without a connection whose grace is over, oldest first.
     pub(crate) absent: std::collections::VecDeque<ClientId>,
     pub(crate) next_turn: u64,
@@ -65,6 +70,8 @@ pub(crate) enum Timer {
     Grace(ClientId),
     /// A session's summary changes are announced.
     Summary(ChannelId),
+    /// The replay window forgets what is too old.
+    Sweep,
 }
 
 /// The input being handled: when it happened and where its consequences go.
@@ -115,6 +122,7 @@ impl HostCore {
             conns: IdMap::default(),
             replay,
             timers: BTreeSet::new(),
+            sweeping: false,
             absent: std::collections::VecDeque::new(),
             next_turn: 0,
             shutting_down: false,
@@ -172,6 +180,12 @@ impl HostCore {
     /// The state of a channel right now, by URI.
     pub fn snapshot(&self, uri: &str) -> Option<Snapshot> {
         self.channels.find(uri).and_then(|channel| self.capture(channel))
+    }
+
+    /// Gives up every claim to continue what clients have seen, after a failure in the middle of
+    /// an input: whoever reconnects gets snapshots.
+    pub fn forget_replay(&mut self) {
+        self.replay.clear(self.seq);
     }
 
     /// Bytes held for replay.
@@ -233,6 +247,12 @@ impl HostCore {
             match self.timers.pop_first() {
                 Some((_, Timer::Grace(client))) => self.end_grace(cx, &client),
                 Some((_, Timer::Summary(session))) => self.announce_summary(cx, session),
+                Some((_, Timer::Sweep)) => {
+                    self.sweeping = false;
+                    if self.replay.sweep(cx.now.mono_ms) {
+                        self.schedule_sweep(cx.now);
+                    }
+                }
                 None => break,
             }
         }
@@ -248,6 +268,15 @@ impl HostCore {
             .collect();
         for chat in running {
             self.cancel_run(cx, chat);
+        }
+    }
+
+    /// Makes sure that the replay window is looked through in time.
+    pub(crate) fn schedule_sweep(&mut self, now: Now) {
+        if !self.sweeping {
+            self.sweeping = true;
+            self.timers
+                .insert((now.mono_ms.saturating_add(SWEEP_INTERVAL_MS), Timer::Sweep));
         }
     }
 
@@ -272,9 +301,9 @@ impl HostCore {
     pub(crate) fn estimated_bytes(&self, channel: ChannelId) -> usize {
         let base = 1024;
         match (self.sessions.get(&channel), self.chats.get(&channel)) {
-            (Some(session), _) => base + 256 * session.state.chats.len() + 512 * session.state.active_clients.len(),
+            (Some(session), _) => base + json_bytes(&session.state.chats) + json_bytes(&session.state.active_clients),
             (None, Some(chat)) => base + chat.model.estimated_bytes(),
-            (None, None) => base + 512 * self.root.agents.len(),
+            (None, None) => base + json_bytes(&self.root.agents),
         }
     }
 
@@ -284,6 +313,11 @@ impl HostCore {
         let action = RootActiveSessionsChangedAction { active_sessions };
         self.commit(cx, ROOT, StateAction::RootActiveSessionsChanged(action), None);
     }
+}
+
+/// How many bytes a value takes as JSON.
+pub(crate) fn json_bytes(value: &impl serde::Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
 /// Refuses what a connection's credential does not allow.

@@ -120,10 +120,10 @@ impl HostCore {
                     );
                 }
                 let unchanged = session.state.active_clients.contains(&set.active_client);
-                match (unchanged, &session.acknowledged) {
+                match (unchanged, session.acknowledged.contains(&author.client)) {
                     (false, _) => Verdict::Accept(action),
-                    (true, Some(client)) if *client == author.client => Verdict::Silence,
-                    (true, _) => Verdict::Acknowledge,
+                    (true, false) => Verdict::Acknowledge,
+                    (true, true) => Verdict::Silence,
                 }
             }
             StateAction::SessionActiveClientRemoved(removed) if removed.client_id != author.client.as_str() => {
@@ -400,14 +400,18 @@ impl HostCore {
     /// Notes that a client's unchanged announcement was acknowledged.
     fn note_acknowledged(&mut self, channel: ChannelId, author: &Author) {
         if let Some(session) = self.sessions.get_mut(&channel) {
-            session.acknowledged = Some(author.client.clone());
+            session.acknowledged.insert(author.client.clone());
         }
     }
 }
 
 /// A start time that the reducers can add a duration to (TURN-02, E-12).
 fn check_started_at(started_at: &str, wall: Timestamp) -> Result<(), String> {
-    let Ok(at) = started_at.parse::<Timestamp>() else {
+    let parsed = started_at
+        .parse::<Timestamp>()
+        .ok()
+        .filter(|_| is_plain_rfc3339(started_at));
+    let Some(at) = parsed else {
         return Err("startedAt must be an RFC 3339 time, as in 2026-01-31T12:00:00.000Z".to_owned());
     };
     if (at.as_second() - wall.as_second()).abs() > MAX_CLOCK_SKEW_SECONDS {
@@ -416,6 +420,16 @@ fn check_started_at(started_at: &str, wall: Timestamp) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// Whether a time has the form every client reads. The parser accepts more, such as a space for
+/// the `T` or a time zone in brackets, and the text is passed on as it is.
+fn is_plain_rfc3339(text: &str) -> bool {
+    let has_t = text.as_bytes().get(10).is_some_and(|byte| *byte == b'T');
+    has_t
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || b"-+:.TZ".contains(&byte))
 }
 
 /// Milliseconds between two readings of the monotonic clock, as actions carry them.

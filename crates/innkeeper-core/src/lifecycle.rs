@@ -1,5 +1,6 @@
 //! Sessions come, go, and are listed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ahp_types::actions::{SessionActiveClientSetAction, SessionCreationFailedAction, SessionReadyAction, StateAction};
@@ -140,7 +141,8 @@ impl HostCore {
             announced: None,
             titled: false,
             summary_due: false,
-            acknowledged: None,
+            acknowledged: BTreeSet::new(),
+            modified_ms: cx.now.wall.as_millisecond(),
         };
         self.sessions.insert(session_id, session);
         self.announce_added(cx, session_id);
@@ -239,7 +241,7 @@ impl HostCore {
         let mut rows: Vec<(i64, ChannelId, &Session)> = self
             .sessions
             .iter()
-            .map(|(id, session)| (session.modified_ms(), *id, session))
+            .map(|(id, session)| (session.modified_ms, *id, session))
             .collect();
         rows.sort_unstable_by_key(|(modified, id, _)| std::cmp::Reverse((*modified, *id)));
         if let Some(cursor) = &list.cursor {

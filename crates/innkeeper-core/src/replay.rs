@@ -140,14 +140,48 @@ impl Replay {
         self.bytes
     }
 
-    /// Halves the largest window, so that the work is paid for by the bytes it frees.
+    /// Forgets what is too old, also where nothing new comes. Returns whether anything is left.
+    pub fn sweep(&mut self, now_ms: u64) -> bool {
+        let oldest_kept = now_ms.saturating_sub(self.limits.max_age_ms);
+        for window in self.windows.values_mut() {
+            while window.entries.front().is_some_and(|entry| entry.at_ms < oldest_kept) {
+                self.bytes -= window.forget_oldest();
+            }
+        }
+        self.bytes > 0
+    }
+
+    /// Forgets everything, so that every reconnect gets snapshots.
+    pub fn clear(&mut self, now: Seq) {
+        for window in self.windows.values_mut() {
+            *window = Window {
+                entries: VecDeque::new(),
+                bytes: 0,
+                forgotten: now,
+            };
+        }
+        self.bytes = 0;
+    }
+
+    /// Cuts the largest windows down to one size at which all of them fit with a tenth to spare,
+    /// so that the next cut is far away however many windows there are.
     fn shrink_largest(&mut self) {
-        let Some(window) = self.windows.values_mut().max_by_key(|window| window.bytes) else {
-            return;
-        };
-        let target = window.bytes / 2;
-        while window.bytes > target {
-            self.bytes -= window.forget_oldest();
+        let budget = self.limits.total_bytes / 10 * 9;
+        let mut sizes: Vec<usize> = self.windows.values().map(|window| window.bytes).collect();
+        sizes.sort_unstable();
+        let mut left = budget;
+        let mut cap = budget;
+        for (index, size) in sizes.iter().enumerate() {
+            cap = left / (sizes.len() - index);
+            if *size > cap {
+                break;
+            }
+            left -= size;
+        }
+        for window in self.windows.values_mut() {
+            while window.bytes > cap {
+                self.bytes -= window.forget_oldest();
+            }
         }
     }
 }
@@ -251,6 +285,40 @@ mod tests {
         );
         replay.close(A);
         assert_eq!(replay.bytes(), 0);
+    }
+
+    #[test]
+    fn a_channel_at_rest_forgets_too() {
+        let limits = ReplayLimits {
+            max_age_ms: 1000,
+            ..ReplayLimits::default()
+        };
+        let mut replay = Replay::new(limits);
+        replay.open(A, Seq(0));
+        replay.push(A, 0, frame(1));
+        assert!(replay.sweep(1000));
+        assert!(!replay.sweep(1001));
+        assert_eq!(seqs(&replay, &[A], 0), None);
+        assert_eq!(seqs(&replay, &[A], 1), Some(vec![]));
+    }
+
+    #[test]
+    fn many_windows_are_cut_to_fit_at_once() {
+        let limits = ReplayLimits {
+            total_bytes: 100 * cost(),
+            ..ReplayLimits::default()
+        };
+        let mut replay = Replay::new(limits);
+        for channel in 0..50 {
+            replay.open(ChannelId(channel), Seq(0));
+        }
+        for seq in 1..=101 {
+            replay.push(ChannelId(seq % 50), 0, frame(seq));
+        }
+        assert!(
+            replay.bytes() <= 90 * cost(),
+            "one cut makes room for more than one action"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Sessions: their state, the catalogue of their chats, and what is derived from both.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ahp_types::actions::{PartialChatSummary, SessionChatAddedAction, SessionChatUpdatedAction, StateAction};
@@ -35,9 +36,11 @@ pub struct Session {
     pub titled: bool,
     /// Whether an announcement of changes is already due.
     pub summary_due: bool,
-    /// The client whose unchanged announcement was acknowledged last, while nothing else has
-    /// changed since. See [`crate::dispatch`] for why.
-    pub acknowledged: Option<ClientId>,
+    /// The clients whose unchanged announcement was acknowledged while nothing else has changed
+    /// since. See [`crate::dispatch`] for why.
+    pub acknowledged: BTreeSet<ClientId>,
+    /// [`Self::modified_at`] as a number, for ordering.
+    pub modified_ms: i64,
 }
 
 /// One chat and what runs in it.
@@ -109,11 +112,6 @@ impl Session {
         latest.unwrap_or(&self.created_at)
     }
 
-    /// [`Self::modified_at`] as a number, for ordering.
-    pub fn modified_ms(&self) -> i64 {
-        millis(self.modified_at())
-    }
-
     /// Why this session takes no turns, if it does not (TURN-22).
     pub fn not_ready(&self) -> Option<&'static str> {
         match self.state.lifecycle {
@@ -165,6 +163,7 @@ impl Session {
 
     /// Recomputes what no action carries: the activity of the whole session (SES-15, SES-16).
     pub fn refresh_aggregate(&mut self) {
+        self.modified_ms = millis(self.modified_at());
         let chats = &self.state.chats;
         let has = |bits: SessionStatus| chats.iter().any(|chat| activity(chat.status) == bits.bits());
         let lead = self
@@ -240,6 +239,6 @@ fn activity(status: u32) -> u32 {
     status & ACTIVITY_BITS
 }
 
-fn millis(rfc3339: &str) -> i64 {
+pub(crate) fn millis(rfc3339: &str) -> i64 {
     rfc3339.parse::<Timestamp>().map_or(0, Timestamp::as_millisecond)
 }

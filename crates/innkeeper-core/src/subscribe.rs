@@ -119,7 +119,7 @@ impl HostCore {
                 self.leave_unheard(cx, &client_id);
             }
             None => {
-                let until_ms = cx.now.mono_ms + grace_ms;
+                let until_ms = cx.now.mono_ms.saturating_add(grace_ms);
                 client.presence = Presence::Grace(Kept {
                     until_ms,
                     subscriptions,

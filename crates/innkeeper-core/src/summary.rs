@@ -47,7 +47,7 @@ impl HostCore {
             _ => {}
         }
         if let Some(session) = self.sessions.get_mut(&session_id) {
-            session.acknowledged = None;
+            session.acknowledged.clear();
         }
         self.schedule_summary(cx, session_id);
     }
@@ -59,7 +59,7 @@ impl HostCore {
         {
             entry.summary_due = true;
             self.timers.insert((
-                cx.now.mono_ms + self.config.summary_debounce_ms,
+                cx.now.mono_ms.saturating_add(self.config.summary_debounce_ms),
                 Timer::Summary(session),
             ));
         }
@@ -68,12 +68,11 @@ impl HostCore {
     /// Announces every change that is being collected. A list shows the present; a change in it
     /// that is undone before it was announced would otherwise stay with its reader for ever.
     pub(crate) fn announce_what_is_due(&mut self, cx: &mut Cx<'_>) {
-        let mut due: Vec<ChannelId> = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.summary_due)
-            .map(|(id, _)| *id)
-            .collect();
+        let scheduled = self.timers.iter().filter_map(|(_, timer)| match timer {
+            Timer::Summary(session) => Some(*session),
+            Timer::Grace(_) | Timer::Sweep => None,
+        });
+        let mut due: Vec<ChannelId> = scheduled.collect();
         due.sort_unstable();
         for session in due {
             self.announce_summary(cx, session);

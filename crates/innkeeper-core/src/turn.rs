@@ -240,11 +240,34 @@ impl HostCore {
     }
 
     fn append(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, content: &str, reasoning: bool) {
-        let open = self.run_mut(chat_id).and_then(|run| run.open_part.as_ref());
+        let Some(chat) = self.chats.get(&chat_id) else {
+            return;
+        };
+        if chat.model.turn_bytes() + content.len() > self.config.max_turn_bytes {
+            let most = self.config.max_turn_bytes >> 20;
+            let message = format!(
+                "the agent wrote more than {most} MiB in one turn, so the host ended it; ask for something smaller"
+            );
+            return self.stop_failed(cx, chat_id, Failure::new("tooMuchText", message));
+        }
+        let open = chat.run.as_ref().and_then(|run| run.open_part.as_ref());
         if open.is_none_or(|part| part.reasoning != reasoning) {
             self.open_part(cx, chat_id, reasoning);
         }
         self.commit_append(cx, chat_id, content);
+    }
+
+    /// Ends a run that went too far: people are told, and the agent is stopped.
+    fn stop_failed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, failure: Failure) {
+        let Some(key) = self.run_mut(chat_id).map(|run| run.key) else {
+            return;
+        };
+        self.clear_activity(cx, chat_id);
+        self.fail_run(cx, chat_id, failure, false);
+        cx.effects.push(Effect::CancelTurn {
+            chat: chat_id,
+            turn: key,
+        });
     }
 
     /// TURN-03: the part exists before its first text.
@@ -286,16 +309,10 @@ impl HostCore {
         let most = self.config.max_parts_per_turn;
         let run = self.run_mut(chat_id)?;
         if run.parts >= most {
-            let key = run.key;
             let message = format!(
                 "the agent produced more than {most} parts in one turn, so the host ended it; ask for something smaller"
             );
-            self.clear_activity(cx, chat_id);
-            self.fail_run(cx, chat_id, Failure::new("tooManyParts", message), false);
-            cx.effects.push(Effect::CancelTurn {
-                chat: chat_id,
-                turn: key,
-            });
+            self.stop_failed(cx, chat_id, Failure::new("tooManyParts", message));
             return None;
         }
         run.parts += 1;

@@ -279,7 +279,8 @@ impl EventSink {
     }
 
     async fn ring(&self) -> Result<(), AgentError> {
-        let bell = Message::Events(Arc::clone(&self.queue));
-        self.inbox.send(bell).await.map_err(|_| AgentError::Cancelled)
+        EventQueue::ring(&self.queue, &self.inbox)
+            .await
+            .map_err(|()| AgentError::Cancelled)
     }
 }

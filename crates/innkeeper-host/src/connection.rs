@@ -44,7 +44,11 @@ pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, princ
         limits: host.limits(),
     };
     let close = reader.run().await;
-    outbox.close(close);
+    // A peer that only stopped sending still gets its answers: the main loop, which has everything
+    // it sent before, closes the connection when it comes to its end.
+    if close != Close::Gone {
+        outbox.close(close);
+    }
     let _ = host.inbox().send(Message::Core(Input::Disconnected { conn })).await;
     let _ = host.inbox().send(Message::Detached { conn }).await;
     // The peer must be able to read why before the socket goes away.
@@ -69,24 +73,25 @@ struct Reader<S> {
 
 impl<S: Source> Reader<S> {
     async fn run(&mut self) -> Close {
-        // The writer pings; two intervals without a sign of life mean the peer is gone.
+        // The writer pings once an interval, so three without a sign of life mean the peer is gone.
         let patience = self.limits.ping_interval * 3;
+        let answers_pings = self.source.answers_pings();
         loop {
             let received = tokio::select! {
-                received = tokio::time::timeout(patience, self.source.next()) => received,
+                received = self.source.next() => received,
                 close = self.outbox.closed() => return close,
+                () = tokio::time::sleep(patience), if answers_pings => return Close::Silent,
             };
             match received {
-                Ok(Received::Message(bytes)) => {
+                Received::Message(bytes) => {
                     self.budget.spend().await;
                     if self.handle(&bytes).await.is_none() {
                         return Close::GoingAway;
                     }
                 }
-                Ok(Received::Alive) => {}
-                Ok(Received::Closed) => return Close::Gone,
-                Ok(Received::Violation(close)) => return close,
-                Err(_) => return Close::Silent,
+                Received::Alive => {}
+                Received::Closed => return Close::Gone,
+                Received::Violation(close) => return close,
             }
         }
     }
@@ -251,21 +256,27 @@ struct Writer<S> {
 impl<S: Sink> Writer<S> {
     async fn run(mut self) {
         let mut last_write = Instant::now();
+        // By the clock and not by silence: a client that only listens to a busy chat must be asked too.
+        let mut next_ping = last_write + self.limits.ping_interval;
         loop {
             let next = tokio::select! {
-                next = tokio::time::timeout(self.limits.ping_interval, self.outbox.next(last_write.elapsed())) => next,
-                () = self.sink.urgent() => Ok(Next::Write(Vec::new())),
+                next = self.outbox.next(last_write.elapsed()) => Some(next),
+                () = self.sink.urgent() => Some(Next::Write(Vec::new())),
+                () = tokio::time::sleep_until(next_ping) => None,
             };
             let result = match next {
-                Ok(Next::Write(messages)) => self.write(messages).await,
-                Ok(Next::Close(close)) => {
+                Some(Next::Write(messages)) => self.write(messages).await,
+                Some(Next::Close(close)) => {
                     let _ = tokio::time::timeout(CLOSE_TIME, self.sink.close(close)).await;
                     return;
                 }
-                Err(_) => match tokio::time::timeout(self.limits.write_time, self.sink.ping()).await {
-                    Ok(Ok(())) => Ok(()),
-                    Ok(Err(_)) | Err(_) => Err(Close::Gone),
-                },
+                None => {
+                    next_ping = Instant::now() + self.limits.ping_interval;
+                    match tokio::time::timeout(self.limits.write_time, self.sink.ping()).await {
+                        Ok(Ok(())) => Ok(()),
+                        Ok(Err(_)) | Err(_) => Err(Close::Gone),
+                    }
+                }
             };
             if let Err(close) = result {
                 self.outbox.close(close);

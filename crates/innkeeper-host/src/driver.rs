@@ -118,7 +118,7 @@ impl Task {
             let key = turn.key;
             let end = self.run_turn(&mut chat, turn).await;
             if self.queue.end(key, end) {
-                let _ = self.inbox.send(Message::Events(Arc::clone(&self.queue))).await;
+                let _ = EventQueue::ring(&self.queue, &self.inbox).await;
             }
         }
     }

@@ -5,10 +5,12 @@
 //! the queue is where an agent is held back.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use innkeeper_core::{AgentEvent, ChannelId, Input, TurnEnd, TurnKey};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
+
+use crate::host::Message;
 
 /// Events waiting at most; beyond it the agent waits. Well below the number of queued messages at
 /// which a connection counts as slow, so that a burst alone makes nobody look slow.
@@ -114,6 +116,16 @@ impl EventQueue {
         !std::mem::replace(&mut state.rung, true)
     }
 
+    /// Tells the main loop that something waits. An agent may give up in the middle of this, for
+    /// instance in a timeout of its own; then whoever comes next rings.
+    pub(crate) async fn ring(queue: &Arc<Self>, inbox: &mpsc::Sender<Message>) -> Result<(), ()> {
+        let unheard = Unheard(queue);
+        let permit = inbox.reserve().await.map_err(|_| ())?;
+        std::mem::forget(unheard);
+        permit.send(Message::Events(Arc::clone(queue)));
+        Ok(())
+    }
+
     /// Completes when it is worth offering again.
     pub(crate) async fn room(&self, turn: TurnKey) {
         loop {
@@ -167,6 +179,15 @@ impl EventQueue {
     }
 }
 
+/// A bell that was not heard yet; dropped unheard, it counts as not rung.
+struct Unheard<'a>(&'a Arc<EventQueue>);
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        self.0.lock().rung = false;
+    }
+}
+
 fn text_bytes(event: &AgentEvent) -> usize {
     match event {
         AgentEvent::Text(text)
@@ -204,6 +225,30 @@ mod tests {
         );
         queue.begin(TurnKey(2));
         assert!(matches!(queue.offer(TurnKey(2), text(1)), Offer::Ring));
+    }
+
+    #[tokio::test]
+    async fn a_bell_that_nobody_heard_is_rung_again() {
+        let queue = Arc::new(EventQueue::new(ChannelId(1)));
+        let (inbox, mut messages) = mpsc::channel(1);
+        inbox
+            .try_send(Message::Detached {
+                conn: innkeeper_core::ConnId { slot: 0, generation: 0 },
+            })
+            .expect("room");
+        queue.begin(TURN);
+        assert!(matches!(queue.offer(TURN, text(1)), Offer::Ring));
+        // The inbox is full, and the agent gives up waiting for it.
+        let given_up =
+            tokio::time::timeout(std::time::Duration::from_millis(10), EventQueue::ring(&queue, &inbox)).await;
+        assert!(given_up.is_err());
+        assert!(
+            matches!(queue.offer(TURN, text(1)), Offer::Ring),
+            "the next event rings"
+        );
+        messages.recv().await.expect("the message that was in the way");
+        EventQueue::ring(&queue, &inbox).await.expect("heard");
+        assert!(matches!(queue.offer(TURN, text(1)), Offer::Taken));
     }
 
     #[test]

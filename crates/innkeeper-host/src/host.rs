@@ -13,7 +13,7 @@ use innkeeper_core::{
     ActionFrame, ChannelId, ClientId, ConnId, Effect, HostCore, Input, Now, Outgoing, Principal, RpcError, Subscriber,
     error::code,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -34,10 +34,13 @@ const INBOX: usize = 1024;
 const BATCH: usize = 256;
 /// Effects gathered before they are performed even in the middle of a batch.
 const MAX_EFFECTS: usize = 4096;
+/// How long an agent is held back at most: a reader that trickles is not waited for without end.
+const MAX_HOLD: Duration = Duration::from_secs(1);
 /// How often a held-back agent is looked at again.
 const GATE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A running host. Dropping it stops everything at once; [`Host::shutdown`] does so in order.
+/// A running host. [`Host::shutdown`] stops it; merely dropping it leaves it running for as long as
+/// a handle, a listener or a chat is alive.
 #[derive(Debug)]
 pub struct Host {
     handle: HostHandle,
@@ -199,12 +202,12 @@ impl HostBuilder {
 impl HostHandle {
     /// Asks a client something, through its newest connection (TRN-18, TRN-19).
     ///
-    /// `params` is an object; the root channel is added to it.
+    /// The root channel is added to `params`.
     pub async fn request_client(
         &self,
         client: &ClientId,
         method: ReverseMethod,
-        params: Value,
+        params: Map<String, Value>,
     ) -> Result<Value, PeerError> {
         let (reply, answer) = oneshot::channel();
         let ask = Message::Ask {
@@ -221,6 +224,11 @@ impl HostHandle {
             Ok(Err(_)) => Err(PeerError::Disconnected),
             Err(_) => Err(PeerError::TimedOut),
         }
+    }
+
+    /// Completes when the host has ended, by [`Host::shutdown`] or because it failed.
+    pub async fn ended(&self) {
+        self.inbox.closed().await;
     }
 
     /// Whether the host takes work.
@@ -274,7 +282,7 @@ pub(crate) enum Message {
     Ask {
         client: ClientId,
         method: ReverseMethod,
-        params: Value,
+        params: Map<String, Value>,
         reply: oneshot::Sender<Result<Value, PeerError>>,
     },
     /// A client answered.
@@ -299,8 +307,8 @@ struct HostTask {
     connections: Vec<Slot>,
     free: Vec<u32>,
     drivers: HashMap<ChannelId, Driver>,
-    /// Agents that wait until one of these readers has caught up.
-    held: Vec<(ChannelId, Arc<[Subscriber]>)>,
+    /// Agents that wait until one of their readers has caught up, and since when.
+    held: Vec<(ChannelId, Arc<[Subscriber]>, Instant)>,
     /// The room that queues of agents are emptied into.
     taken: VecDeque<Input>,
     started: Instant,
@@ -449,8 +457,12 @@ impl HostTask {
         let core = &mut self.core;
         let handled = std::panic::catch_unwind(AssertUnwindSafe(|| core.handle(now, input, effects)));
         if handled.is_err() {
-            tracing::error!("an input made the core panic; it was dropped");
+            // What the input changed before it failed is unknown, so nobody's picture can be
+            // continued: everybody reconnects and gets a fresh one.
+            tracing::error!("an input made the core panic; every connection is closed");
             effects.truncate(before);
+            self.core.forget_replay();
+            self.close_all(Close::Failed);
             if let Some((to, id)) = request {
                 let error = RpcError::new(
                     code::INTERNAL_ERROR,
@@ -553,7 +565,7 @@ impl HostTask {
     fn hold_agent(&mut self, chat: ChannelId, readers: Arc<[Subscriber]>) {
         if let Some(driver) = self.drivers.get(&chat).filter(|driver| !driver.queue.is_held()) {
             driver.queue.hold();
-            self.held.push((chat, readers));
+            self.held.push((chat, readers, Instant::now()));
         }
     }
 
@@ -563,13 +575,14 @@ impl HostTask {
             return;
         }
         let held = std::mem::take(&mut self.held);
-        for (chat, readers) in held {
+        for (chat, readers, since) in held {
             let least_behind = readers
                 .iter()
                 .filter_map(|reader| self.outbox(reader.conn)?.backlog())
                 .min();
-            if least_behind.is_some_and(|bytes| bytes > self.limits.agent_hold_bytes / 4) {
-                self.held.push((chat, readers));
+            let is_behind = least_behind.is_some_and(|bytes| bytes > self.limits.agent_hold_bytes / 4);
+            if is_behind && since.elapsed() < MAX_HOLD {
+                self.held.push((chat, readers, since));
             } else if let Some(driver) = self.drivers.get(&chat) {
                 driver.queue.release();
             }
@@ -586,7 +599,7 @@ impl HostTask {
         &mut self,
         client: ClientId,
         method: ReverseMethod,
-        params: Value,
+        params: Map<String, Value>,
         reply: oneshot::Sender<Result<Value, PeerError>>,
     ) {
         let Some(conn) = self.core.primary_conn(&client) else {
@@ -601,7 +614,7 @@ impl HostTask {
             return;
         };
         let mut params = params;
-        params["channel"] = json!(innkeeper_core::uri::ROOT);
+        params.insert("channel".to_owned(), json!(innkeeper_core::uri::ROOT));
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method.name(), "params": params });
         connection.outbox.push(Outgoing::Text(request.to_string().into()));
     }
@@ -632,8 +645,9 @@ impl HostTask {
     fn remove_connection(&mut self, conn: ConnId) {
         if let Some(slot) = self.connections.get_mut(conn.slot as usize)
             && slot.generation == conn.generation
-            && slot.connection.take().is_some()
+            && let Some(connection) = slot.connection.take()
         {
+            connection.outbox.close(Close::Gone);
             self.free.push(conn.slot);
         }
     }

@@ -21,7 +21,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use innkeeper_core::{Principal, Scope};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -54,7 +54,7 @@ pub fn serve_tcp(host: HostHandle, listener: TcpListener, access: Access) -> Ser
         while let Some((stream, peer)) = accept_or_stop(&stop, || listener.accept()).await {
             let _ = stream.set_nodelay(true);
             let peer: SocketAddr = peer;
-            state.clone().admit(stream, Peer::Address(peer.ip())).await;
+            Arc::clone(&state).admit(stream, Peer::Address(peer.ip()));
         }
     })
 }
@@ -73,7 +73,7 @@ pub fn serve_unix(host: HostHandle, listener: UnixListener, access: Access) -> S
                     continue;
                 }
             };
-            state.clone().admit(stream, Peer::User(uid)).await;
+            Arc::clone(&state).admit(stream, Peer::User(uid));
         }
     })
 }
@@ -141,21 +141,36 @@ impl Shared {
         }
     }
 
-    async fn admit<S>(self: Arc<Self>, mut stream: S, peer: Peer)
+    /// Takes a new socket off the accept loop, which must never wait for anybody.
+    fn admit<S>(self: Arc<Self>, stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let waiting = Arc::clone(&self.unauthenticated).acquire_owned();
-        let (Ok(connection), Ok(Ok(unauthenticated))) = (
-            Arc::clone(&self.connections).try_acquire_owned(),
-            tokio::time::timeout(ADMISSION_TIME, waiting).await,
-        ) else {
-            let _ = tokio::time::timeout(ADMISSION_TIME, stream.write_all(BUSY)).await;
-            return;
-        };
-        let permits = Arc::new(Mutex::new(Some((connection, unauthenticated))));
         let tasks = self.host.tasks().clone();
-        tasks.spawn(self.serve(stream, peer, permits));
+        let connection = Arc::clone(&self.connections).try_acquire_owned().ok();
+        // First come, first served; only who finds no place waits for one.
+        let at_once = Arc::clone(&self.unauthenticated).try_acquire_owned().ok();
+        tasks.spawn(async move {
+            let unauthenticated = match at_once {
+                Some(permit) => Some(permit),
+                None => {
+                    let waiting = Arc::clone(&self.unauthenticated).acquire_owned();
+                    tokio::time::timeout(ADMISSION_TIME, waiting)
+                        .await
+                        .ok()
+                        .and_then(Result::ok)
+                }
+            };
+            match (connection, unauthenticated) {
+                (Some(connection), Some(unauthenticated)) => {
+                    let permits = Arc::new(Mutex::new(Some((connection, unauthenticated))));
+                    self.serve(stream, peer, permits).await;
+                }
+                (None, _) | (_, None) => {
+                    let _ = tokio::time::timeout(ADMISSION_TIME, turn_away(stream)).await;
+                }
+            }
+        });
     }
 
     async fn serve<S>(self: Arc<Self>, stream: S, peer: Peer, permits: Arc<Mutex<Option<Permits>>>)
@@ -316,6 +331,16 @@ type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\nretry-after: 1\r\n\r\n";
+
+/// Says that the host is busy, and reads what the peer sends until it has read that: closing a
+/// socket with unread input makes the system discard what was just written.
+async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+    stream.write_all(BUSY).await?;
+    stream.shutdown().await?;
+    let mut unwanted = [0; 1024];
+    while stream.read(&mut unwanted).await? > 0 {}
+    Ok(())
+}
 
 /// Why a request is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -62,6 +62,10 @@ pub struct Queue {
     /// The size at which the queue is next merged in place.
     compact_at: usize,
     overflowed: bool,
+    /// The weight of the heaviest answer since the queue was last empty, which does not count against
+    /// the bound. One answer may be larger than that: the client asked for it, closing the
+    /// connection would only make it ask again, and until it is written it costs next to nothing.
+    largest_answer: usize,
 }
 
 impl Queue {
@@ -73,6 +77,7 @@ impl Queue {
             bytes: 0,
             compact_at: limits.merge_bytes,
             overflowed: false,
+            largest_answer: 0,
         }
     }
 
@@ -147,6 +152,9 @@ impl Queue {
             }
         }
         finish_run(&mut run, &mut taken);
+        if self.items.is_empty() {
+            self.largest_answer = 0;
+        }
         if self.items.is_empty() && self.items.capacity() > 64 {
             // An idle connection must not keep what a burst needed.
             self.items = VecDeque::new();
@@ -159,6 +167,9 @@ impl Queue {
         if self.overflowed {
             return;
         }
+        if let Outgoing::Answer(_) = &message {
+            self.largest_answer = self.largest_answer.max(message.weight());
+        }
         self.bytes += message.weight() + ITEM_OVERHEAD;
         self.items.push_back(Item { message, hold_ms });
     }
@@ -169,22 +180,11 @@ impl Queue {
             // The next time it has doubled, so that merging costs a constant per message.
             self.compact_at = self.limits.merge_bytes.max(2 * self.bytes);
         }
-        if self.bytes > self.limits.bytes && self.bytes - self.largest_answer() > self.limits.bytes {
+        if self.bytes > self.limits.bytes && self.bytes.saturating_sub(self.largest_answer) > self.limits.bytes {
             self.overflowed = true;
             self.items = VecDeque::new();
             self.bytes = 0;
         }
-    }
-
-    /// The weight of the heaviest waiting answer. One answer may be larger than the bound: the client
-    /// asked for it, closing the connection would only make it ask again, and until it is written it
-    /// costs next to nothing.
-    fn largest_answer(&self) -> usize {
-        let answers = self.items.iter().filter_map(|item| match &item.message {
-            Outgoing::Answer(_) => Some(item.message.weight()),
-            Outgoing::Action(_) | Outgoing::Text(_) => None,
-        });
-        answers.max().unwrap_or(0)
     }
 
     /// Merges every run of neighbours in place.

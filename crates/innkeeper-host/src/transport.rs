@@ -31,6 +31,9 @@ pub trait Source: Send + 'static {
     /// Waits for the next message.
     fn next(&mut self) -> impl Future<Output = Received> + Send;
 
+    /// Whether a peer that is there answers pings, so that its silence means it is gone.
+    fn answers_pings(&self) -> bool;
+
     /// Reads and forgets until the peer stops. Closing a socket with unread input makes the
     /// system discard what was just written, and with it the reason for closing.
     fn drain(&mut self) -> impl Future<Output = ()> + Send;

@@ -127,6 +127,7 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
     };
     announce(&settings, &endpoint);
 
+    let handle = host.handle();
     let stdio = async {
         if !settings.stdio {
             return std::future::pending().await;
@@ -142,6 +143,10 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
     tokio::select! {
         signal = signals.next() => tracing::info!(?signal, "stopping"),
         () = stdio => tracing::info!("standard input ended; stopping"),
+        () = handle.ended() => {
+            return Err(Failure::new(Kind::Unexpected, "the host failed and cannot go on")
+                .hint("its log says why; start it again"));
+        }
     }
 
     let stop = async {

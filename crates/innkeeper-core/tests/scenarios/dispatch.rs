@@ -222,6 +222,29 @@ fn dsp15_e52_lesson11_an_announcement_that_repeats_itself_dies_out() {
 }
 
 #[test]
+fn dsp15_e52_two_clients_that_answer_their_own_echoes_die_out_too() {
+    let (mut stage, author, observer, _) = two_clients();
+    let mut seq = 0;
+    let mut rounds = 0;
+    stage.dispatch(author, SESSION, 100, announce("author"));
+    stage.dispatch(observer, SESSION, 100, announce("observer"));
+    loop {
+        let heard = [(author, "author"), (observer, "observer")].map(|(conn, name)| (conn, name, stage.actions(conn)));
+        if heard.iter().all(|(_, _, actions)| actions.is_empty()) {
+            break;
+        }
+        rounds += 1;
+        assert!(rounds < 10, "a loop");
+        for (conn, name, actions) in heard {
+            if !actions.is_empty() {
+                seq += 1;
+                stage.dispatch(conn, SESSION, seq, announce(name));
+            }
+        }
+    }
+}
+
+#[test]
 fn dsp18_clients_write_messages_of_their_user_only() {
     let (mut stage, author, _, chat) = two_clients();
     for kind in ["agent", "tool", "somethingNew"] {

@@ -292,3 +292,53 @@ fn going_down_cancels_what_runs_and_refuses_what_is_new() {
     }
     assert_eq!(error(&stage.create(conn, "ahp-session:/three")).0, -32011);
 }
+
+#[test]
+fn a_turn_that_grows_beyond_what_a_client_can_read_is_ended() {
+    let mut stage = Stage::with(CoreConfig {
+        max_turn_bytes: 1000,
+        ..Default::default()
+    });
+    let conn = stage.client("c", &[]);
+    let chat = stage.session(conn, SESSION);
+    stage.start_turn(conn, &chat, "t");
+    for _ in 0..3 {
+        stage.says(AgentEvent::Text("x".repeat(300)));
+    }
+    let turn = &stage.state(&chat)["turns"][0];
+    assert_eq!(turn["state"], "error");
+    assert_eq!(turn["responseParts"][0]["content"], "x".repeat(600));
+    assert_eq!(turn["responseParts"][1]["error"]["errorType"], "tooMuchText");
+    stage.start_turn(conn, &chat, "t2");
+    stage.says(AgentEvent::Text("the next turn starts afresh".into()));
+    assert_eq!(stage.state(&chat)["activeTurn"]["id"], "t2");
+}
+
+#[test]
+fn turn02_only_the_plain_form_of_rfc_3339_is_passed_on() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let chat = stage.session(conn, SESSION);
+    stage.subscribe(conn, &chat);
+    let good = stage.turn_started("t")["startedAt"]
+        .as_str()
+        .expect("a time")
+        .to_owned();
+    for odd in [
+        good.replace('T', " "),
+        format!("{good}[UTC]"),
+        good.to_lowercase(),
+        format!(" {good}"),
+    ] {
+        let mut started = stage.turn_started("t");
+        started["startedAt"] = odd.clone().into();
+        stage.dispatch(conn, &chat, 1, started);
+        let echo = stage.actions(conn).pop().expect("an answer");
+        assert!(
+            echo["rejectionReason"]
+                .as_str()
+                .is_some_and(|reason| reason.contains("startedAt")),
+            "{odd:?}"
+        );
+    }
+}

@@ -33,6 +33,10 @@ impl<R> LineSource<R> {
 }
 
 impl<R: AsyncRead + Unpin + Send + 'static> Source for LineSource<R> {
+    fn answers_pings(&self) -> bool {
+        false
+    }
+
     async fn drain(&mut self) {
         loop {
             self.buffer.clear();

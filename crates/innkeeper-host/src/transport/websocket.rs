@@ -138,6 +138,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Source for WebSocketSou
         }
     }
 
+    fn answers_pings(&self) -> bool {
+        true
+    }
+
     async fn drain(&mut self) {
         let mut unwanted = [0; 1024];
         while matches!(self.socket.get_mut().read.read(&mut unwanted).await, Ok(1..)) {}

@@ -7,7 +7,7 @@ use ahp_types::messages::JsonRpcError;
 use innkeeper_host::{ClientId, Host, Limits, PeerError, ReverseMethod, TourAgent};
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::RawClient;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::Running;
@@ -22,7 +22,7 @@ async fn start() -> Running {
 }
 
 async fn read(running: &Running, client: &str) -> Result<Value, PeerError> {
-    let params = json!({ "uri": "virtual://notes" });
+    let params = Map::from_iter([("uri".to_owned(), json!("virtual://notes"))]);
     running
         .handle()
         .request_client(&ClientId::new(client), ReverseMethod::ResourceRead, params)
@@ -58,7 +58,7 @@ async fn trn_18_the_published_client_answers_and_refuses() {
     assert_eq!(answer["data"], "virtual://notes");
     let refused = running
         .handle()
-        .request_client(&ClientId::new("first"), ReverseMethod::ResourceWrite, json!({}))
+        .request_client(&ClientId::new("first"), ReverseMethod::ResourceWrite, Map::new())
         .await;
     assert_eq!(
         refused,

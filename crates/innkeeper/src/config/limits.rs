@@ -70,6 +70,7 @@ limits_section! {
     attachments in ANY => core.max_attachments;
     queued_messages in ANY => core.max_queued_messages;
     parts_per_turn in SOME => core.max_parts_per_turn;
+    turn_bytes in SOME => core.max_turn_bytes;
     sessions in SOME => core.max_sessions;
     absent_clients in ANY => core.max_absent_clients;
     replay_channel_bytes in ANY => core.replay.channel_bytes;

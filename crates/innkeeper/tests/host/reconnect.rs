@@ -327,6 +327,16 @@ async fn lesson_16_a_peer_that_went_silent_is_found_out_by_ping_and_comes_back_w
 }
 
 #[tokio::test]
+async fn lesson_16_a_peer_that_only_listens_to_a_busy_chat_is_pinged_and_stays() {
+    let host = HostProcess::start(options().limit("ping_interval_ms", 150)).await;
+    let client = OfficialClient::connect(host.address(), "listener").await;
+    let uris = client.create_session("busy").await;
+    // Longer than three intervals, and never quiet for one of them.
+    client.run_turn(&uris.chat, "t1", "/stream 40 40").await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
 async fn rec_07_a_host_without_traffic_replays_nothing() {
     let host = start().await;
     let mut client = OfficialClient::connect(host.address(), "idle").await;

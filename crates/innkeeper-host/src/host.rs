@@ -378,6 +378,11 @@ impl HostTask {
         let now = self.now();
         let mut busy = false;
         for message in messages.drain(..) {
+            if matches!(message, Message::Detached { .. }) {
+                // What was said before the end is still to be answered.
+                busy |= !effects.is_empty();
+                self.perform(effects).await?;
+            }
             self.handle(now, message, effects);
             if effects.len() >= MAX_EFFECTS {
                 self.perform(effects).await?;

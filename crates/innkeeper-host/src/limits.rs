@@ -39,7 +39,7 @@ pub struct Limits {
     pub outbox_merge_bytes: usize,
     /// Time in which a connection must accept at least one byte; beyond it 1013.
     pub write_time: Duration,
-    /// Time between pings; two unanswered ones end the connection.
+    /// Time between pings to a WebSocket peer; silence for three of them ends the connection.
     pub ping_interval: Duration,
     /// Time for a client to answer a reverse request.
     pub reverse_request_time: Duration,

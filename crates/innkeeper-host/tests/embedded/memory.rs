@@ -1,6 +1,8 @@
 //! A host and its client in one process, without any socket.
 
-use innkeeper_host::{Host, Principal, Scope, TourAgent, stdio};
+use std::time::Duration;
+
+use innkeeper_host::{Host, Limits, Principal, Scope, TourAgent, stdio};
 use innkeeper_testkit::official::{LineTransport, OfficialClient, markdown};
 
 #[tokio::test]
@@ -28,8 +30,27 @@ async fn an_in_memory_duplex_is_a_transport_like_any_other() {
     other.turn_end(&uris.chat, "t1").await;
     client.assert_equal_to_snapshots_of(other.client()).await;
     other.assert_equal_to_snapshots_of(client.client()).await;
-    host.shutdown(std::time::Duration::from_secs(10)).await;
+    host.shutdown(Duration::from_secs(10)).await;
     for connection in connections {
         connection.await.expect("the connection ends with the host");
     }
+}
+
+#[tokio::test]
+async fn a_quiet_client_on_a_pipe_is_not_taken_for_a_dead_one() {
+    let limits = Limits {
+        ping_interval: Duration::from_millis(20),
+        ..Limits::default()
+    };
+    let builder = Host::builder().agent(TourAgent::new()).limits(limits);
+    let host = builder.start().await.expect("the host starts");
+    let (ours, theirs) = tokio::io::duplex(4096);
+    let (input, output) = tokio::io::split(theirs);
+    tokio::spawn(stdio::serve(host.handle(), input, output, Principal::stdio()));
+    let (reader, writer) = tokio::io::split(ours);
+    let client = OfficialClient::over(LineTransport::new(reader, writer), "quiet").await;
+    // Many intervals of saying nothing: a pipe has no pings to answer.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    client.client().ping().await.expect("still there");
+    host.shutdown(Duration::from_secs(10)).await;
 }

@@ -224,6 +224,24 @@ fn stdio_speaks_lines_of_json() {
 }
 
 #[test]
+fn stdio_answers_everything_that_came_before_the_end_of_its_input() {
+    use std::io::Write as _;
+    let home = Home::new();
+    for _ in 0..5 {
+        let mut program = home.spawn(&["--stdio"]);
+        let mut requests = String::new();
+        for id in 1..=200 {
+            requests.push_str(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));
+            requests.push('\n');
+        }
+        program.stdin.as_mut().unwrap().write_all(requests.as_bytes()).unwrap();
+        program.stdin = None;
+        let ended = program.wait().code(0);
+        assert_eq!(ended.stdout.lines().count(), 200);
+    }
+}
+
+#[test]
 fn unix_socket_is_private_and_serves() {
     let home = Home::new();
     let socket = home.path("run/s");

@@ -21,6 +21,9 @@ pub struct Args {
     /// Deltas per measurement.
     #[arg(long, default_value_t = 300_000)]
     deltas: u64,
+    /// Bytes of the replay window per channel [default: the host's own].
+    #[arg(long)]
+    replay_bytes: Option<usize>,
     /// Measures only a little, to see that everything works.
     #[arg(long)]
     smoke: bool,
@@ -53,8 +56,14 @@ struct Row {
 pub fn run(args: &Args) -> anyhow::Result<Report> {
     let deltas = if args.smoke { 20_000 } else { args.deltas };
     let sizes = [1, 100, 10_000];
-    let by_parts: Vec<Row> = sizes.iter().map(|parts| measure(*parts, 0, deltas)).collect();
-    let by_history: Vec<Row> = sizes.iter().map(|turns| measure(1, *turns, deltas)).collect();
+    let by_parts: Vec<Row> = sizes
+        .iter()
+        .map(|parts| measure(*parts, 0, deltas, args.replay_bytes))
+        .collect();
+    let by_history: Vec<Row> = sizes
+        .iter()
+        .map(|turns| measure(1, *turns, deltas, args.replay_bytes))
+        .collect();
     Ok(Report {
         benchmark: "core",
         deltas,
@@ -73,8 +82,8 @@ fn growth(rows: &[Row]) -> f64 {
 }
 
 /// The median of five measurements of streaming into a turn of so many parts after so many turns.
-fn measure(parts: usize, history: usize, deltas: u64) -> Row {
-    let mut host = BenchHost::new(parts);
+fn measure(parts: usize, history: usize, deltas: u64, replay_bytes: Option<usize>) -> Row {
+    let mut host = BenchHost::new(parts, replay_bytes);
     for turn in 0..history {
         host.start(&format!("h{turn}"));
         host.text("an answer");
@@ -115,11 +124,15 @@ struct BenchHost {
 }
 
 impl BenchHost {
-    fn new(parts: usize) -> Self {
-        let config = CoreConfig {
+    fn new(parts: usize, replay_bytes: Option<usize>) -> Self {
+        let mut config = CoreConfig {
             max_parts_per_turn: parts + 10,
+            max_turn_bytes: usize::MAX,
             ..CoreConfig::default()
         };
+        if let Some(bytes) = replay_bytes {
+            config.replay.channel_bytes = bytes;
+        }
         let agent =
             serde_json::from_value(json!({ "provider": "bench", "displayName": "", "description": "", "models": [] }));
         let core = HostCore::new(config, agent.into_iter().collect(), Seq(1));

@@ -124,13 +124,13 @@ impl HostCore {
             return;
         };
         let frame = Arc::new(frame);
+        self.replay.push(channel, cx.now.mono_ms, &frame);
         cx.effects.push(Effect::Publish {
             channel,
             uri: Arc::clone(&entry.uri),
             to: entry.audience(frame.since),
-            frame: Arc::clone(&frame),
+            frame,
         });
-        self.replay.push(channel, cx.now.mono_ms, frame);
         self.schedule_sweep(cx.now);
     }
 

@@ -62,6 +62,17 @@ impl ActionFrame {
         }
     }
 
+    /// A frame that was kept for replay.
+    pub(crate) fn kept(seq: Seq, since: Since, bytes: Vec<u8>) -> Self {
+        Self {
+            seq,
+            bytes,
+            since,
+            durability: Durability::Durable,
+            splice: None,
+        }
+    }
+
     /// Whether the frame is streamed output that may be folded into a neighbour.
     pub fn is_mergeable(&self) -> bool {
         self.splice.is_some()

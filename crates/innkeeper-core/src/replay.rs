@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::action::Since;
 use crate::frame::ActionFrame;
 use crate::ids::{ChannelId, IdMap, Seq};
 
@@ -37,15 +38,33 @@ impl Default for ReplayLimits {
     }
 }
 
+/// Where one action is in its chunk.
 #[derive(Debug)]
 struct Entry {
+    seq: Seq,
     at_ms: u64,
-    frame: Arc<ActionFrame>,
+    since: Since,
+    /// Where its bytes end; they start where the entry before it ends.
+    end: usize,
 }
+
+/// Actions one after the other. The window copies what it keeps: frames are then freed as soon as
+/// they are written, and their memory is used again while it is still in the cache, instead of
+/// being scattered over everything that was allocated meanwhile.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Where the oldest entry starts.
+    start: usize,
+    entries: VecDeque<Entry>,
+}
+
+/// Bytes of a full chunk, unless a single action is larger.
+const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 struct Window {
-    entries: VecDeque<Entry>,
+    chunks: VecDeque<Chunk>,
     bytes: usize,
     /// The newest action that is no longer here. Replay is possible from this point on, and at
     /// this very point too (REC-10, E-06).
@@ -61,7 +80,7 @@ pub struct Replay {
 }
 
 /// What one entry costs besides its text.
-const ENTRY_OVERHEAD: usize = size_of::<Entry>() + size_of::<ActionFrame>();
+const ENTRY_OVERHEAD: usize = size_of::<Entry>();
 
 impl Replay {
     /// An empty window.
@@ -78,7 +97,7 @@ impl Replay {
         self.windows.insert(
             channel,
             Window {
-                entries: VecDeque::new(),
+                chunks: VecDeque::new(),
                 bytes: 0,
                 forgotten: created,
             },
@@ -93,17 +112,14 @@ impl Replay {
     }
 
     /// Keeps an action.
-    pub fn push(&mut self, channel: ChannelId, now_ms: u64, frame: Arc<ActionFrame>) {
+    pub fn push(&mut self, channel: ChannelId, now_ms: u64, frame: &ActionFrame) {
         let Some(window) = self.windows.get_mut(&channel) else {
             return;
         };
-        let cost = frame.bytes.len() + ENTRY_OVERHEAD;
-        window.entries.push_back(Entry { at_ms: now_ms, frame });
-        window.bytes += cost;
-        self.bytes += cost;
+        window.add(now_ms, frame);
+        self.bytes += frame.bytes.len() + ENTRY_OVERHEAD;
         let oldest_kept = now_ms.saturating_sub(self.limits.max_age_ms);
-        while window.bytes > self.limits.channel_bytes
-            || window.entries.front().is_some_and(|entry| entry.at_ms < oldest_kept)
+        while window.bytes > self.limits.channel_bytes || window.oldest().is_some_and(|entry| entry.at_ms < oldest_kept)
         {
             self.bytes -= window.forget_oldest();
         }
@@ -122,10 +138,19 @@ impl Replay {
             if last_seen < window.forgotten {
                 return None;
             }
-            let start = window.entries.partition_point(|entry| entry.frame.seq <= last_seen);
-            for entry in window.entries.range(start..) {
-                bytes += entry.frame.bytes.len();
-                actions.push(Arc::clone(&entry.frame));
+            for chunk in &window.chunks {
+                if chunk.entries.back().is_none_or(|entry| entry.seq <= last_seen) {
+                    continue;
+                }
+                let mut start = chunk.start;
+                for entry in &chunk.entries {
+                    if entry.seq > last_seen {
+                        let kept = &chunk.bytes[start..entry.end];
+                        bytes += kept.len();
+                        actions.push(Arc::new(ActionFrame::kept(entry.seq, entry.since, kept.to_vec())));
+                    }
+                    start = entry.end;
+                }
             }
             if actions.len() > self.limits.answer_actions || bytes > self.limits.answer_bytes {
                 return None;
@@ -144,7 +169,7 @@ impl Replay {
     pub fn sweep(&mut self, now_ms: u64) -> bool {
         let oldest_kept = now_ms.saturating_sub(self.limits.max_age_ms);
         for window in self.windows.values_mut() {
-            while window.entries.front().is_some_and(|entry| entry.at_ms < oldest_kept) {
+            while window.oldest().is_some_and(|entry| entry.at_ms < oldest_kept) {
                 self.bytes -= window.forget_oldest();
             }
         }
@@ -155,7 +180,7 @@ impl Replay {
     pub fn clear(&mut self, now: Seq) {
         for window in self.windows.values_mut() {
             *window = Window {
-                entries: VecDeque::new(),
+                chunks: VecDeque::new(),
                 bytes: 0,
                 forgotten: now,
             };
@@ -187,15 +212,58 @@ impl Replay {
 }
 
 impl Window {
+    fn oldest(&self) -> Option<&Entry> {
+        self.chunks.front()?.entries.front()
+    }
+
+    fn add(&mut self, at_ms: u64, frame: &ActionFrame) {
+        let len = frame.bytes.len();
+        let has_room = self
+            .chunks
+            .back()
+            .is_some_and(|chunk| chunk.bytes.len() + len <= CHUNK_BYTES);
+        if !has_room {
+            // A quiet channel starts small; one that filled a chunk will fill the next.
+            let capacity = if self.chunks.is_empty() {
+                len
+            } else {
+                len.max(CHUNK_BYTES)
+            };
+            self.chunks.push_back(Chunk {
+                bytes: Vec::with_capacity(capacity),
+                start: 0,
+                entries: VecDeque::new(),
+            });
+        }
+        if let Some(chunk) = self.chunks.back_mut() {
+            chunk.bytes.extend_from_slice(&frame.bytes);
+            let end = chunk.bytes.len();
+            chunk.entries.push_back(Entry {
+                seq: frame.seq,
+                at_ms,
+                since: frame.since,
+                end,
+            });
+        }
+        self.bytes += len + ENTRY_OVERHEAD;
+    }
+
     /// Drops the oldest entry and returns what it cost.
     fn forget_oldest(&mut self) -> usize {
-        let Some(entry) = self.entries.pop_front() else {
-            self.bytes = 0;
+        let Some(chunk) = self.chunks.front_mut() else {
             return 0;
         };
-        let cost = entry.frame.bytes.len() + ENTRY_OVERHEAD;
+        let Some(entry) = chunk.entries.pop_front() else {
+            self.chunks.pop_front();
+            return 0;
+        };
+        let cost = entry.end - chunk.start + ENTRY_OVERHEAD;
+        chunk.start = entry.end;
+        if chunk.entries.is_empty() {
+            self.chunks.pop_front();
+        }
         self.bytes -= cost;
-        self.forgotten = entry.frame.seq;
+        self.forgotten = entry.seq;
         cost
     }
 }
@@ -216,6 +284,28 @@ mod tests {
         frame(1).bytes.len() + ENTRY_OVERHEAD
     }
 
+    #[test]
+    fn what_comes_back_is_what_was_kept_over_many_chunks() {
+        let mut replay = Replay::new(ReplayLimits {
+            channel_bytes: 4 * CHUNK_BYTES,
+            ..ReplayLimits::default()
+        });
+        replay.open(A, Seq(0));
+        let frames: Vec<_> = (1..=5000).map(frame).collect();
+        for frame in &frames {
+            replay.push(A, 0, frame);
+        }
+        assert!(replay.bytes() <= 4 * CHUNK_BYTES);
+        let oldest = (1..)
+            .find(|seq| replay.since(&[A], Seq(*seq)).is_some())
+            .expect("something is kept");
+        let kept = replay.since(&[A], Seq(oldest)).expect("replayable");
+        assert_eq!(kept.len() as u64, 5000 - oldest);
+        for (kept, sent) in kept.iter().zip(&frames[usize::try_from(oldest).expect("small")..]) {
+            assert_eq!((kept.seq, &kept.bytes), (sent.seq, &sent.bytes));
+        }
+    }
+
     const A: ChannelId = ChannelId(1);
     const B: ChannelId = ChannelId(2);
 
@@ -234,7 +324,7 @@ mod tests {
         let mut replay = Replay::new(limits);
         replay.open(A, Seq(0));
         for seq in 1..=5 {
-            replay.push(A, 0, frame(seq));
+            replay.push(A, 0, &frame(seq));
         }
         assert_eq!(
             seqs(&replay, &[A], 2),
@@ -254,9 +344,9 @@ mod tests {
         let mut replay = Replay::new(limits);
         replay.open(A, Seq(0));
         replay.open(B, Seq(0));
-        replay.push(A, 0, frame(1));
+        replay.push(A, 0, &frame(1));
         for seq in 2..100 {
-            replay.push(B, 0, frame(seq));
+            replay.push(B, 0, &frame(seq));
         }
         assert_eq!(seqs(&replay, &[A], 0), Some(vec![1]));
         assert_eq!(seqs(&replay, &[B], 1), None);
@@ -272,12 +362,12 @@ mod tests {
         };
         let mut replay = Replay::new(limits);
         replay.open(A, Seq(0));
-        replay.push(A, 0, frame(1));
-        replay.push(A, 5000, frame(2));
+        replay.push(A, 0, &frame(1));
+        replay.push(A, 5000, &frame(2));
         assert_eq!(seqs(&replay, &[A], 0), None);
         assert_eq!(seqs(&replay, &[A], 1), Some(vec![2]));
-        replay.push(A, 5000, frame(3));
-        replay.push(A, 5000, frame(4));
+        replay.push(A, 5000, &frame(3));
+        replay.push(A, 5000, &frame(4));
         assert_eq!(
             seqs(&replay, &[A], 1),
             None,
@@ -295,7 +385,7 @@ mod tests {
         };
         let mut replay = Replay::new(limits);
         replay.open(A, Seq(0));
-        replay.push(A, 0, frame(1));
+        replay.push(A, 0, &frame(1));
         assert!(replay.sweep(1000));
         assert!(!replay.sweep(1001));
         assert_eq!(seqs(&replay, &[A], 0), None);
@@ -313,7 +403,7 @@ mod tests {
             replay.open(ChannelId(channel), Seq(0));
         }
         for seq in 1..=101 {
-            replay.push(ChannelId(seq % 50), 0, frame(seq));
+            replay.push(ChannelId(seq % 50), 0, &frame(seq));
         }
         assert!(
             replay.bytes() <= 90 * cost(),
@@ -327,7 +417,7 @@ mod tests {
         replay.open(A, Seq(0));
         replay.open(B, Seq(0));
         for (seq, channel) in [(1, A), (2, B), (3, A), (4, B)] {
-            replay.push(channel, 0, frame(seq));
+            replay.push(channel, 0, &frame(seq));
         }
         assert_eq!(seqs(&replay, &[B, A], 1), Some(vec![2, 3, 4]));
     }

@@ -14,7 +14,7 @@ use crate::host::Message;
 
 /// Events waiting at most; beyond it the agent waits. Well below the number of queued messages at
 /// which a connection counts as slow, so that a burst alone makes nobody look slow.
-const MAX_EVENTS: usize = 512;
+const MAX_EVENTS: usize = 1024;
 /// Bytes of text waiting at most, but for the last event.
 const MAX_BYTES: usize = 256 << 10;
 

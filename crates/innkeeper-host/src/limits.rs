@@ -71,7 +71,7 @@ impl Default for Limits {
             messages_per_second: 2000,
             message_burst: 5000,
             outbox_bytes: 8 << 20,
-            outbox_merge_messages: 2048,
+            outbox_merge_messages: 4096,
             outbox_merge_bytes: 1 << 20,
             write_time: Duration::from_secs(10),
             ping_interval: Duration::from_secs(20),

@@ -9,6 +9,8 @@ use innkeeper_core::CoreConfig;
 pub struct Limits {
     /// Longest inbound message, in bytes; beyond it the connection is closed with 1009.
     pub message_bytes: usize,
+    /// Most fragments of one inbound WebSocket message; beyond it the connection is closed with 1009.
+    pub message_fragments: usize,
     /// Deepest nesting of inbound JSON; beyond it the answer is `-32600`.
     pub json_depth: usize,
     /// Most members of one inbound JSON object or array; beyond it the answer is `-32600`.
@@ -59,6 +61,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             message_bytes: 16 << 20,
+            message_fragments: 4096,
             json_depth: 64,
             json_members: 100_000,
             http_head_bytes: 16 << 10,

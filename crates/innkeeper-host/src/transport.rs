@@ -10,6 +10,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::close::Close;
 
+mod fragments;
 pub mod lines;
 pub mod websocket;
 

@@ -20,6 +20,7 @@ use tokio_tungstenite::tungstenite::error::CapacityError;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::fragments::{FragmentCounter, TooManyFragments};
 use super::{Received, Sink, Source, flush_steadily, write_steadily};
 use crate::close::Close;
 use crate::limits::Limits;
@@ -42,9 +43,13 @@ where
 {
     let (read, write) = tokio::io::split(stream);
     let replies = Arc::new(Replies::default());
+    let mut fragments = FragmentCounter::new(limits.message_fragments);
+    // What came with the upgrade request is a few bytes at most, hence never too many fragments.
+    let _ = fragments.feed(&unread);
     let reading = Reading {
         read,
         replies: Arc::clone(&replies),
+        fragments,
     };
     let socket = WebSocketStream::from_partially_read(reading, unread, Role::Server, Some(config(limits))).await;
     let sink = WebSocketSink {
@@ -95,11 +100,17 @@ impl Replies {
 struct Reading<S> {
     read: ReadHalf<S>,
     replies: Arc<Replies>,
+    fragments: FragmentCounter,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Reading<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.read).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.read).poll_read(cx, buf);
+        match self.fragments.feed(&buf.filled()[before..]) {
+            Ok(()) => polled,
+            Err(TooManyFragments) => Poll::Ready(Err(io::ErrorKind::FileTooLarge.into())),
+        }
     }
 }
 
@@ -132,6 +143,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Source for WebSocketSou
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Received::Alive,
             Some(Ok(Message::Close(_))) | None => Received::Closed,
             Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))) => Received::Violation(Close::TooLarge),
+            Some(Err(Error::Io(error))) if error.kind() == io::ErrorKind::FileTooLarge => {
+                Received::Violation(Close::TooLarge)
+            }
             Some(Err(Error::Utf8(_))) => Received::Violation(Close::NotUtf8),
             Some(Err(Error::Protocol(_))) => Received::Violation(Close::BadFrame),
             Some(Err(_)) => Received::Closed,
@@ -283,6 +297,22 @@ mod tests {
         }
         assert!(matches!(&seen[texts.len()], Message::Ping(_)));
         assert!(matches!(&seen[texts.len() + 1], Message::Close(Some(frame)) if frame.code == CloseCode::Again));
+    }
+
+    #[tokio::test]
+    async fn a_message_in_too_many_pieces_ends_the_connection() {
+        let (server, mut client) = tokio::io::duplex(1 << 16);
+        let limits = Limits {
+            message_fragments: 3,
+            ..Limits::default()
+        };
+        let (mut source, _sink) = accept(server, Vec::new(), &limits).await;
+        // Empty fragments, masked as a client's are.
+        client.write_all(&[0x01, 0x80, 0, 0, 0, 0]).await.expect("sent");
+        for _ in 0..3 {
+            client.write_all(&[0x00, 0x80, 0, 0, 0, 0]).await.expect("sent");
+        }
+        assert!(matches!(source.next().await, Received::Violation(Close::TooLarge)));
     }
 
     #[tokio::test]

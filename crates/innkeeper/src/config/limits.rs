@@ -38,8 +38,9 @@ const ANY: RangeInclusive<u64> = 0..=u64::MAX;
 const CONNECTIONS: RangeInclusive<u64> = 1..=10_000;
 
 limits_section! {
-    // Raising the first five would let a client exhaust the stack or the memory of the parser.
+    // Raising the first six would let a client exhaust the stack or the memory of the parser.
     message_bytes in 1..=16 << 20 => message_bytes;
+    message_fragments in 1..=4096 => message_fragments;
     json_depth in 1..=64 => json_depth;
     json_members in 1..=100_000 => json_members;
     http_head_bytes in 1..=16 << 10 => http_head_bytes;

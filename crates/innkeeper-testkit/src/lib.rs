@@ -2,6 +2,7 @@
 
 #![warn(missing_docs)]
 
+mod comparable;
 pub mod fuzzing;
 pub mod mutation;
 pub mod official;

@@ -9,8 +9,7 @@ use ahp_types::actions::{ActionEnvelope, StateAction};
 use ahp_types::state::{ChatState, RootState, SessionState, Snapshot, SnapshotState, Turn};
 use serde_json::Value;
 
-/// Bits 0 to 4 of a session's status: derived from its chats and carried by no action (E-08).
-const ACTIVITY_BITS: u64 = 0b1_1111;
+use crate::comparable::without_unannounced_fields;
 
 /// The published mirror, and everything that went into it.
 ///
@@ -157,22 +156,4 @@ impl View {
 /// A fresh snapshot in the form mirrors are compared in.
 pub(super) fn comparable_snapshot(state: &SnapshotState) -> Value {
     without_unannounced_fields(serde_json::to_value(state).expect("states are JSON"))
-}
-
-/// Removes exactly what E-08 names: a session's activity bits and activity, a chat's title.
-fn without_unannounced_fields(mut state: Value) -> Value {
-    let is_chat = state.get("turns").is_some();
-    let is_session = state.get("lifecycle").is_some();
-    if let Some(fields) = state.as_object_mut() {
-        if is_chat {
-            fields.remove("title");
-        }
-        if is_session {
-            fields.remove("activity");
-            if let Some(status) = fields.get("status").and_then(Value::as_u64) {
-                fields.insert("status".to_owned(), Value::from(status & !ACTIVITY_BITS));
-            }
-        }
-    }
-    state
 }

@@ -8,10 +8,9 @@ use ahp_types::state::{ChatState, RootState, SessionState, SnapshotState};
 use innkeeper_core::snapshot::Snapshot;
 use serde_json::Value;
 
-use super::Violation;
+use crate::comparable::without_unannounced_fields;
 
-/// Bits 0 to 4 of a session's status: derived from its chats and carried by no action (E-08).
-const ACTIVITY_BITS: u64 = 0b1_1111;
+use super::Violation;
 
 /// Everything one connection has learned, and what it would reconnect with.
 #[derive(Debug, Clone, Default)]
@@ -81,24 +80,6 @@ impl Mirrored {
 /// The host's own state in the same form.
 pub fn comparable(snapshot: &Snapshot) -> Value {
     without_unannounced_fields(serde_json::to_value(&snapshot.state).unwrap_or_default())
-}
-
-/// Removes exactly what E-08 names: a session's activity bits and activity, a chat's title.
-fn without_unannounced_fields(mut state: Value) -> Value {
-    let is_chat = state.get("turns").is_some();
-    let is_session = state.get("lifecycle").is_some();
-    if let Some(fields) = state.as_object_mut() {
-        if is_chat {
-            fields.remove("title");
-        }
-        if is_session {
-            fields.remove("activity");
-            if let Some(status) = fields.get("status").and_then(Value::as_u64) {
-                fields.insert("status".to_owned(), Value::from(status & !ACTIVITY_BITS));
-            }
-        }
-    }
-    state
 }
 
 /// A session summary in the form lists are compared in: an empty activity is no activity (ROOT-14).

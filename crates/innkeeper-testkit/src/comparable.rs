@@ -1,0 +1,24 @@
+//! What two pictures of one state are compared by.
+
+use serde_json::Value;
+
+/// Bits 0 to 4 of a session's status: derived from its chats and carried by no action (E-08).
+const ACTIVITY_BITS: u64 = 0b1_1111;
+
+/// Removes exactly what E-08 names: a session's activity bits and activity, a chat's title.
+pub(crate) fn without_unannounced_fields(mut state: Value) -> Value {
+    let is_chat = state.get("turns").is_some();
+    let is_session = state.get("lifecycle").is_some();
+    if let Some(fields) = state.as_object_mut() {
+        if is_chat {
+            fields.remove("title");
+        }
+        if is_session {
+            fields.remove("activity");
+            if let Some(status) = fields.get("status").and_then(Value::as_u64) {
+                fields.insert("status".to_owned(), Value::from(status & !ACTIVITY_BITS));
+            }
+        }
+    }
+    state
+}

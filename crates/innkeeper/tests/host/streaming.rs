@@ -134,3 +134,39 @@ async fn two_chats_stream_at_once_and_stay_apart() {
     assert_eq!(markdown(&second.response_parts), stream_text(700, 10));
     client.assert_converged().await;
 }
+
+#[tokio::test]
+async fn trap_8_a_burst_fits_into_the_ring_of_the_published_client_as_it_is_shipped() {
+    let (host, driver) = start_with_client().await;
+    let uris = driver.create_session("burst").await;
+    let address = host.address();
+    let token = address.token.as_deref().expect("a token");
+    let url = format!("ws://{}/?tkn={token}", address.authority());
+    let transport = ahp_ws::WebSocketTransport::connect(&url).await.expect("connected");
+    // By default it keeps 256 events of a subscription and drops the rest without a word.
+    let client = ahp::Client::connect(transport, ahp::ClientConfig::default())
+        .await
+        .expect("started");
+    let versions = vec!["1.0.0".to_owned()];
+    client
+        .initialize("as-shipped".to_owned(), versions, Vec::new())
+        .await
+        .expect("initialized");
+    let (_, mut events) = client.subscribe(uris.chat.clone()).await.expect("subscribed");
+    // Nobody reads the events while they come.
+    driver.run_turn(&uris.chat, "t1", "/stream 5000 0 16").await;
+    let mut received = 0;
+    loop {
+        let event = tokio::time::timeout(innkeeper_testkit::process::PATIENCE, events.recv()).await;
+        match event.expect("the turn ends") {
+            Some(ahp::SubscriptionEvent::Action(envelope)) => match envelope.action {
+                StateAction::ChatDelta(delta) => received += delta.content.len(),
+                StateAction::ChatTurnComplete(_) => break,
+                _ => {}
+            },
+            other => panic!("the turn has not ended: {other:?}"),
+        }
+    }
+    assert_eq!(received, 5000 * 16, "nothing was dropped");
+    client.shutdown().await;
+}

@@ -33,9 +33,10 @@ pub(crate) fn run(workspace: &Workspace, bench: Bench) -> Result<()> {
     )?;
     step("cargo xtask tidy", || tidy::run(workspace))?;
     if has_nextest(workspace) {
-        cargo(workspace, &["nextest", "run", "--workspace"])?;
-        // Nextest does not know doctests.
+        // Nextest does not know doctests. They come first, so that the summary of all other tests
+        // stands at the end.
         cargo(workspace, &["test", "--workspace", "--doc"])?;
+        cargo(workspace, &["nextest", "run", "--workspace"])?;
     } else {
         cargo(workspace, &["test", "--workspace"])?;
     }

@@ -9,7 +9,7 @@ use innkeeper_core::frame::encode_error;
 use innkeeper_core::{ConnId, Input, Outgoing, Principal, RpcError, Wire, error::code};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::close::Close;
@@ -41,6 +41,7 @@ pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, princ
         inbox: host.inbox(),
         outbox: Arc::clone(&outbox),
         budget: Budget::new(&host.limits()),
+        in_flight: Arc::new(Semaphore::new(host.limits().requests_in_flight)),
         limits: host.limits(),
     };
     let close = reader.run().await;
@@ -68,6 +69,8 @@ struct Reader<S> {
     inbox: mpsc::Sender<Message>,
     outbox: Arc<Outbox>,
     budget: Budget,
+    /// Places for requests that are read and not handled yet.
+    in_flight: Arc<Semaphore>,
     limits: Arc<Limits>,
 }
 
@@ -112,7 +115,7 @@ impl<S: Source> Reader<S> {
         match rpc::parse(text, shape) {
             Ok(rpc::Message::Request { id, method, params }) => match self.request(&method, params) {
                 Ok(command) => {
-                    self.send(Input::Request {
+                    self.send_request(Input::Request {
                         conn: self.conn,
                         id,
                         command,
@@ -188,6 +191,13 @@ impl<S: Source> Reader<S> {
                 |error| tracing::debug!(conn = %self.conn, method = method.name, problem = error.message, "ignored"),
             )
             .ok()
+    }
+
+    /// Sends a request, once few enough of this connection's wait: until then nothing more is read,
+    /// and the peer's own socket pushes back.
+    async fn send_request(&mut self, input: Input) -> Option<()> {
+        let in_flight = Arc::clone(&self.in_flight).acquire_owned().await.ok()?;
+        self.inbox.send(Message::Request { input, in_flight }).await.ok()
     }
 
     async fn send(&mut self, input: Input) -> Option<()> {

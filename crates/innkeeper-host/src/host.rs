@@ -14,7 +14,7 @@ use innkeeper_core::{
     error::code,
 };
 use serde_json::{Map, Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -271,6 +271,11 @@ pub(crate) enum Message {
     Core(Input),
     /// An agent produced something.
     Events(Arc<EventQueue>),
+    /// A request for the core, and its place among those of its connection.
+    Request {
+        input: Input,
+        in_flight: OwnedSemaphorePermit,
+    },
     /// A transport was accepted.
     Attach {
         principal: Principal,
@@ -417,6 +422,10 @@ impl HostTask {
     fn handle(&mut self, now: Now, message: Message, effects: &mut Vec<Effect>) {
         match message {
             Message::Core(input) => self.handle_input(now, input, effects),
+            Message::Request { input, in_flight } => {
+                self.handle_input(now, input, effects);
+                drop(in_flight);
+            }
             Message::Events(queue) => {
                 queue.take(&mut self.taken);
                 let mut taken = std::mem::take(&mut self.taken);

@@ -33,6 +33,8 @@ pub struct Limits {
     pub messages_per_second: u32,
     /// Messages a connection may send at once before the sustained rate applies.
     pub message_burst: u32,
+    /// Requests of one connection that are read and not handled yet; beyond it the host stops reading.
+    pub requests_in_flight: usize,
     /// Bytes queued for one connection; beyond it the connection is closed with 1013.
     pub outbox_bytes: usize,
     /// Queued messages or bytes from which on adjacent streamed output is merged.
@@ -73,6 +75,7 @@ impl Default for Limits {
             failed_tokens_per_minute: 10,
             messages_per_second: 2000,
             message_burst: 5000,
+            requests_in_flight: 256,
             outbox_bytes: 8 << 20,
             outbox_merge_messages: 4096,
             outbox_merge_bytes: 1 << 20,

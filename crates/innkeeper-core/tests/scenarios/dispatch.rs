@@ -318,3 +318,17 @@ fn limits_on_what_clients_write_are_named() {
     with_attachment["attachments"] = json!([{ "type": "simple", "label": "x" }]);
     assert!(refusal(&mut stage, author, &chat, draft(with_attachment)).contains("at most 0 attachments"));
 }
+
+#[test]
+fn trap_16_numbers_the_types_let_through_do_not_get_through() {
+    let (mut stage, author, _, _) = two_clients();
+    let resized = json!({ "type": "terminal/resized", "cols": -5, "rows": 1 });
+    let raw = serde_json::value::to_raw_value(&resized).expect("JSON");
+    assert!(
+        innkeeper_core::decode::decode_action(&raw).is_ok(),
+        "the published type has no range"
+    );
+    stage.dispatch(author, SESSION, 1, resized);
+    let echo = stage.actions(author).pop().expect("an answer");
+    assert!(echo["rejectionReason"].is_string(), "{echo}");
+}

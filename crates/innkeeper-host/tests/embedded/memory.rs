@@ -54,3 +54,28 @@ async fn a_quiet_client_on_a_pipe_is_not_taken_for_a_dead_one() {
     client.client().ping().await.expect("still there");
     host.shutdown(Duration::from_secs(10)).await;
 }
+
+#[tokio::test]
+async fn more_requests_than_may_be_in_flight_are_all_answered_in_their_order() {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+    let limits = Limits {
+        requests_in_flight: 1,
+        ..Limits::default()
+    };
+    let builder = Host::builder().agent(TourAgent::new()).limits(limits);
+    let host = builder.start().await.expect("the host starts");
+    let (ours, theirs) = tokio::io::duplex(1 << 20);
+    let (input, output) = tokio::io::split(theirs);
+    tokio::spawn(stdio::serve(host.handle(), input, output, Principal::stdio()));
+    let (reader, mut writer) = tokio::io::split(ours);
+    for id in 0..500 {
+        let ping = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n");
+        writer.write_all(ping.as_bytes()).await.expect("sent");
+    }
+    let mut lines = tokio::io::BufReader::new(reader).lines();
+    for id in 0..500 {
+        let line = lines.next_line().await.expect("readable").expect("an answer");
+        assert_eq!(line, format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":null}}"));
+    }
+    host.shutdown(Duration::from_secs(10)).await;
+}

@@ -52,6 +52,7 @@ limits_section! {
     failed_tokens_per_minute in SOME => failed_tokens_per_minute;
     messages_per_second in SOME => messages_per_second;
     message_burst in SOME => message_burst;
+    requests_in_flight in SOME => requests_in_flight;
     outbox_bytes in SOME => outbox_bytes;
     outbox_merge_messages in SOME => outbox_merge_messages;
     outbox_merge_bytes in SOME => outbox_merge_bytes;

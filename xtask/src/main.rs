@@ -1,6 +1,7 @@
-//! Checks and chores of this repository: `cargo xtask tidy` and `cargo xtask ci`.
+//! Checks and chores of this repository: `cargo xtask tidy`, `cargo xtask ci` and more.
 
 mod ci;
+mod conformance;
 mod process;
 mod source;
 mod tidy;
@@ -14,9 +15,10 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  tidy             check the rules of this repository that the compiler cannot check
-  ci [--no-bench]  run everything that must be green before a commit, stopping at the first failure
-  help             print this text
+  tidy                   check the rules of this repository that the compiler cannot check
+  ci [--no-bench]        run everything that must be green before a commit, stopping at the first failure
+  conformance [--check]  write docs/conformance.md from the tests, or only check that it is up to date
+  help                   print this text
 ";
 
 fn main() -> ExitCode {
@@ -26,6 +28,8 @@ fn main() -> ExitCode {
         ["tidy"] => Workspace::locate().and_then(|workspace| tidy::run(&workspace)),
         ["ci"] => Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Smoke)),
         ["ci", "--no-bench"] => Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Skip)),
+        ["conformance"] => Workspace::locate().and_then(|workspace| conformance::write(&workspace)),
+        ["conformance", "--check"] => Workspace::locate().and_then(|workspace| conformance::run_check(&workspace)),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -7,7 +7,7 @@ pub(crate) use find::{find_word, line_at, line_naming, matching_close};
 
 use std::collections::HashSet;
 
-use blank::TestModule;
+use blank::{Parts, TestModule};
 
 /// One Rust file of the repository.
 pub(crate) struct Source {
@@ -15,6 +15,8 @@ pub(crate) struct Source {
     pub(crate) path: String,
     /// The file with comments and literals turned into spaces; positions and lines stay as they are.
     pub(crate) code: String,
+    /// The comments and literals of the file, with everything else turned into spaces.
+    pub(crate) prose: String,
     /// `code` with test-only items turned into spaces as well.
     pub(crate) product_code: String,
     test_modules: Vec<TestModule>,
@@ -23,12 +25,13 @@ pub(crate) struct Source {
 impl Source {
     /// Prepares a file for the rules.
     pub(crate) fn new(path: impl Into<String>, text: &str) -> Self {
-        let code = blank::comments_and_literals(text);
+        let Parts { code, prose } = blank::take_apart(text);
         let product_code = blank::test_items(&code);
         let test_modules = blank::declared_test_modules(text, &code);
         Self {
             path: path.into(),
             code,
+            prose,
             product_code,
             test_modules,
         }

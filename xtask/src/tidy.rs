@@ -12,17 +12,18 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
+use crate::conformance;
 use crate::source::{Source, blank_test_files};
 use crate::workspace::Workspace;
 
 /// One place where a rule is broken.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
-    path: String,
-    line: usize,
-    rule: &'static str,
-    what: String,
-    remedy: String,
+    pub(crate) path: String,
+    pub(crate) line: usize,
+    pub(crate) rule: &'static str,
+    pub(crate) what: String,
+    pub(crate) remedy: String,
 }
 
 impl fmt::Display for Finding {
@@ -72,6 +73,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         findings.extend(banned.check(path, text));
         findings.extend(crate_docs::check_root(path, text));
     }
+
+    findings.extend(conformance::check(workspace, &sources));
 
     findings.sort();
     for finding in &findings {

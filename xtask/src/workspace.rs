@@ -106,6 +106,11 @@ impl Workspace {
         fs::read_to_string(self.root.join(relative)).ok()
     }
 
+    /// Writes a file of the workspace.
+    pub(crate) fn write_text(&self, relative: &str, text: &str) -> Result<()> {
+        fs::write(self.root.join(relative), text).with_context(|| format!("cannot write {relative}"))
+    }
+
     /// Lists the files of the repository, sorted: tracked ones, and new ones that git does not ignore.
     pub(crate) fn files(&self) -> Result<Vec<String>> {
         let mut files = match self.files_known_to_git() {

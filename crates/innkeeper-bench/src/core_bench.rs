@@ -135,7 +135,11 @@ impl BenchHost {
         }
         let agent =
             serde_json::from_value(json!({ "provider": "bench", "displayName": "", "description": "", "models": [] }));
-        let core = HostCore::new(config, agent.into_iter().collect(), Seq(1));
+        let profile = agent
+            .into_iter()
+            .map(|agent: ahp_types::state::AgentInfo| agent.into())
+            .collect();
+        let core = HostCore::new(config, profile, Seq(1));
         let conn = ConnId { slot: 0, generation: 0 };
         let uri = "ahp-session:/bench";
         let mut host = Self {
@@ -163,21 +167,20 @@ impl BenchHost {
             provider: None,
             working_directories: Vec::new(),
             active_client: None,
+            ..CreateSession::default()
         })));
         let opened = host.effects.iter().find_map(|effect| match effect {
-            Effect::OpenSession(open) => Some((open.session, open.chat)),
+            Effect::OpenChat(open) => Some(open.chat),
             _ => None,
         });
-        let (session, chat) = opened.expect("invariant: a created session is opened");
+        let chat = opened.expect("invariant: a created session is opened");
         host.chat = chat;
-        host.handle(Input::SessionOpened {
-            session,
-            outcome: Ok(()),
-        });
+        host.handle(Input::ChatOpened { chat, outcome: Ok(()) });
         let channel = host.chat_uri.clone();
         host.request(Command::Subscribe(Box::new(Subscribe {
             channel,
             max_latency_ms: Some(0),
+            turns: None,
         })));
         host
     }

@@ -17,19 +17,42 @@ pub struct Channel {
     /// What it carries.
     pub kind: ChannelKind,
     subscribers: Vec<Subscriber>,
-    /// The state each subscriber started from, in the same order as the subscribers.
-    started: Vec<Seq>,
+    /// What each subscriber has, in the same order as the subscribers.
+    bases: Vec<Base>,
     /// The same list as the fan-out takes it; rebuilt after a change, shared between changes.
     shared: Option<Arc<[Subscriber]>>,
 }
 
 /// What is remembered of a subscription when its connection is gone.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Subscription {
     /// The delivery bound; `reconnect` names channels, not bounds.
     pub max_latency_ms: u32,
-    /// The `fromSeq` it started from.
+    /// What its reader has.
+    pub base: Base,
+}
+
+/// The state that later actions build on at one subscriber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    /// The last thing that only this subscriber was sent: its snapshot, or a page of turns. Who has
+    /// not seen that cannot be helped with a replay.
     pub started: Seq,
+    /// The newest completed turn of a chat that this subscriber has not been sent; `None` when it
+    /// has all of them (SUB-12).
+    pub unloaded: Option<Arc<str>>,
+}
+
+impl Base {
+    /// From where on a reader of either state can be helped with a replay: if they hold different
+    /// turns, from nowhere.
+    pub fn latest_start(&self, other: &Self) -> Seq {
+        if self.unloaded == other.unloaded {
+            self.started.max(other.started)
+        } else {
+            Seq::MAX
+        }
+    }
 }
 
 /// All channels.
@@ -55,7 +78,7 @@ impl Channels {
                 uri_json,
                 kind,
                 subscribers: Vec::new(),
-                started: Vec::new(),
+                bases: Vec::new(),
                 shared: None,
             },
         );
@@ -89,14 +112,22 @@ impl Channels {
 
 impl Channel {
     /// Adds a subscription or replaces the connection's earlier one: they are a set (SUB-07). The
-    /// earlier one's start stands, because it never stopped receiving.
-    pub fn subscribe(&mut self, subscriber: Subscriber, started: Seq) {
+    /// earlier one's start stands, because it never stopped receiving, unless it lacked turns that
+    /// the new snapshot brings.
+    pub fn subscribe(&mut self, subscriber: Subscriber, started: Seq, unloaded: Option<Arc<str>>) {
         self.shared = None;
         match self.position(subscriber.conn) {
-            Some(index) => self.subscribers[index] = subscriber,
+            Some(index) => {
+                self.subscribers[index] = subscriber;
+                if self.bases[index].unloaded != unloaded {
+                    // Only who has seen something that came later has surely seen the snapshot.
+                    let started = started.next();
+                    self.bases[index] = Base { started, unloaded };
+                }
+            }
             None => {
                 self.subscribers.push(subscriber);
-                self.started.push(started);
+                self.bases.push(Base { started, unloaded });
             }
         }
     }
@@ -105,7 +136,7 @@ impl Channel {
     pub fn unsubscribe(&mut self, conn: ConnId) {
         if let Some(index) = self.position(conn) {
             self.subscribers.swap_remove(index);
-            self.started.swap_remove(index);
+            self.bases.swap_remove(index);
             self.shared = None;
         }
     }
@@ -115,14 +146,36 @@ impl Channel {
         let index = self.position(conn)?;
         Some(Subscription {
             max_latency_ms: self.subscribers[index].max_latency_ms,
-            started: self.started[index],
+            base: self.bases[index].clone(),
         })
     }
 
-    /// Moves the start of a resumed subscription back to where it once was.
-    pub fn set_started(&mut self, conn: ConnId, started: Seq) {
+    /// Notes what a subscriber has: what it had before a replay, or with one more page of turns.
+    pub fn set_base(&mut self, conn: ConnId, base: Base) {
         if let Some(index) = self.position(conn) {
-            self.started[index] = started;
+            self.bases[index] = base;
+        }
+    }
+
+    /// Takes into account that another subscriber of the same client has a state of its own.
+    pub fn distrust(&mut self, conn: ConnId, other: &Base) {
+        if let Some(index) = self.position(conn) {
+            self.bases[index].started = self.bases[index].latest_start(other);
+        }
+    }
+
+    /// The subscribers that lack some of a chat's turns, and the newest turn each of them lacks.
+    pub fn partial_readers(&self) -> Vec<(ConnId, Arc<str>)> {
+        let readers = self.subscribers.iter().zip(&self.bases);
+        readers
+            .filter_map(|(subscriber, base)| Some((subscriber.conn, Arc::clone(base.unloaded.as_ref()?))))
+            .collect()
+    }
+
+    /// Nobody lacks a turn of a chat that has none.
+    pub fn all_loaded(&mut self) {
+        for base in &mut self.bases {
+            base.unloaded = None;
         }
     }
 

@@ -9,15 +9,15 @@
 //!   would make the turn unclosable (E-12) never gets in;
 //! - queued messages that a reorder does not name keep their order (E-40).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
 use ahp_types::actions::{ChatQueuedMessagesReorderedAction, StateAction};
-use ahp_types::state::{ChatState, ResponsePart, ToolCallState, Turn};
+use ahp_types::state::{ChatInputRequest, ChatState, ResponsePart, ToolCallContributor, ToolCallState, Turn};
 
 use crate::core::json_bytes;
-use crate::snapshot::{History, State};
+use crate::snapshot::{History, State, Window};
 
 /// Longest accepted distance between a client's `startedAt` and the host's clock, in seconds.
 /// Generous, because wall clocks differ; finite, because the reducers add durations to it.
@@ -32,6 +32,11 @@ pub struct ChatModel {
     history: History,
     /// Where each part of the active turn is, by part or tool call id.
     parts: HashMap<Box<str>, usize>,
+    /// Where the parts are that wait for somebody or something: calls that have not ended and
+    /// questions without an answer.
+    open: BTreeSet<usize>,
+    /// How many bytes of tool content each open call holds; it is replaced as a whole.
+    content_bytes: HashMap<Box<str>, usize>,
     /// Roughly how many bytes a snapshot takes.
     bytes: usize,
     /// The same when the active turn started.
@@ -42,12 +47,21 @@ impl ChatModel {
     /// A chat in the given state.
     pub fn new(mut state: ChatState) -> Self {
         let history = std::mem::take(&mut state.turns).into_iter().map(Arc::new).collect();
+        Self::with_history(state, history)
+    }
+
+    /// A chat with turns that another one has as well.
+    pub fn with_history(mut state: ChatState, history: Vec<Arc<Turn>>) -> Self {
+        state.turns = Vec::new();
+        let bytes = 512 + history.iter().map(|turn| turn_bytes(turn)).sum::<usize>();
         let mut model = Self {
             head: Arc::new(state),
             history: Arc::new(history),
             parts: HashMap::new(),
-            bytes: 512,
-            bytes_before_turn: 512,
+            open: BTreeSet::new(),
+            content_bytes: HashMap::new(),
+            bytes,
+            bytes_before_turn: bytes,
         };
         model.reindex();
         model
@@ -64,14 +78,23 @@ impl ChatModel {
     }
 
     /// Captures the state in constant time.
-    pub fn snapshot(&self) -> State {
-        State::Chat(Arc::clone(&self.head), Arc::clone(&self.history))
+    pub fn snapshot(&self, window: Window) -> State {
+        State::Chat(Arc::clone(&self.head), Arc::clone(&self.history), window)
     }
 
     /// Roughly how many bytes a snapshot takes.
     pub fn estimated_bytes(&self) -> usize {
         let head = &self.head;
         self.bytes + json_bytes(&head.draft) + json_bytes(&head.queued_messages) + json_bytes(&head.steering_message)
+    }
+
+    /// The same for a snapshot that leaves turns out, without looking at those.
+    pub fn estimated_bytes_of(&self, window: Window) -> usize {
+        if window == Window::ALL {
+            return self.estimated_bytes();
+        }
+        let shown = self.history.iter().skip(window.skipped).map(|turn| turn_bytes(turn));
+        (self.estimated_bytes() - self.bytes) + 512 + self.turn_bytes() + shown.sum::<usize>()
     }
 
     /// Bytes of text in the parts of the active turn.
@@ -115,6 +138,31 @@ impl ChatModel {
                 }
                 outcome
             }
+            StateAction::ChatToolCallDelta(delta) => {
+                self.bytes += delta.content.as_ref().map_or(0, String::len);
+                self.reduce_call(&delta.tool_call_id, action)
+            }
+            StateAction::ChatToolCallReady(ready) => {
+                self.bytes += json_bytes(&ready.tool_input) + json_bytes(&ready.edits);
+                self.reduce_call(&ready.tool_call_id, action)
+            }
+            StateAction::ChatToolCallContentChanged(changed) => {
+                self.count_content(&changed.tool_call_id, json_bytes(&changed.content));
+                self.reduce_call(&changed.tool_call_id, action)
+            }
+            StateAction::ChatToolCallComplete(complete) => {
+                self.count_content(&complete.tool_call_id, json_bytes(&complete.result));
+                self.reduce_call(&complete.tool_call_id, action)
+            }
+            StateAction::ChatToolCallConfirmed(confirmed) => self.reduce_call(&confirmed.tool_call_id, action),
+            StateAction::ChatToolCallResultConfirmed(confirmed) => self.reduce_call(&confirmed.tool_call_id, action),
+            StateAction::ChatToolCallAuthRequired(required) => self.reduce_call(&required.tool_call_id, action),
+            StateAction::ChatToolCallAuthResolved(resolved) => self.reduce_call(&resolved.tool_call_id, action),
+            StateAction::ChatInputCompleted(_) => {
+                let outcome = self.reduce(action);
+                self.close_parts();
+                outcome
+            }
             StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_) => {
                 let outcome = self.reduce(action);
                 self.keep_completed();
@@ -130,6 +178,78 @@ impl ChatModel {
             }
             other => self.reduce(other),
         }
+    }
+
+    /// Where the parts are that wait for somebody or something.
+    pub fn open_parts(&self) -> impl Iterator<Item = usize> + '_ {
+        self.open.iter().copied()
+    }
+
+    /// A tool call of the active turn.
+    pub fn tool_call(&self, call: &str) -> Option<&ToolCallState> {
+        let index = *self.parts.get(call)?;
+        match self.head.active_turn.as_ref()?.response_parts.get(index)? {
+            ResponsePart::ToolCall(part) => Some(&part.tool_call),
+            _ => None,
+        }
+    }
+
+    /// An unanswered question of the active turn.
+    pub fn open_question(&self, id: &str) -> Option<&ChatInputRequest> {
+        let turn = self.head.active_turn.as_ref()?;
+        self.open
+            .iter()
+            .find_map(|index| match turn.response_parts.get(*index)? {
+                ResponsePart::InputRequest(part) if part.request.id == id && part.response.is_none() => {
+                    Some(&part.request)
+                }
+                _ => None,
+            })
+    }
+
+    /// The ids of all unanswered questions of the active turn.
+    pub fn open_question_ids(&self) -> Vec<String> {
+        let parts = self
+            .head
+            .active_turn
+            .as_ref()
+            .map(|turn| turn.response_parts.as_slice());
+        let id = |index: &usize| match parts?.get(*index)? {
+            ResponsePart::InputRequest(part) => Some(part.request.id.clone()),
+            _ => None,
+        };
+        self.open.iter().filter_map(id).collect()
+    }
+
+    /// The tool calls of the active turn that have not ended.
+    pub fn open_calls(&self) -> impl Iterator<Item = &ToolCallState> {
+        let parts = self
+            .head
+            .active_turn
+            .as_ref()
+            .map(|turn| turn.response_parts.as_slice());
+        self.open.iter().filter_map(move |index| match parts?.get(*index)? {
+            ResponsePart::ToolCall(part) => Some(&part.tool_call),
+            _ => None,
+        })
+    }
+
+    /// Whether the active turn waits for people rather than for its agent.
+    pub fn waits_for_people(&self) -> bool {
+        let Some(turn) = &self.head.active_turn else {
+            return false;
+        };
+        self.open.iter().any(|index| match turn.response_parts.get(*index) {
+            Some(ResponsePart::InputRequest(_)) => true,
+            Some(ResponsePart::ToolCall(part)) => match &part.tool_call {
+                ToolCallState::PendingConfirmation(_)
+                | ToolCallState::PendingResultConfirmation(_)
+                | ToolCallState::AuthRequired(_) => true,
+                ToolCallState::Running(call) => matches!(call.contributor, Some(ToolCallContributor::Client(_))),
+                _ => false,
+            },
+            _ => false,
+        })
     }
 
     /// Appends text to the part at a known place, as `chat/delta` and `chat/reasoning` do.
@@ -168,6 +288,32 @@ impl ChatModel {
 
     fn reduce(&mut self, action: &StateAction) -> ReduceOutcome {
         apply_action_to_chat(Arc::make_mut(&mut self.head), action)
+    }
+
+    /// Reduces an action about one tool call; upstream says "applied" even when nothing changed.
+    fn reduce_call(&mut self, call: &str, action: &StateAction) -> ReduceOutcome {
+        if !self.parts.contains_key(call) {
+            return ReduceOutcome::NoOp;
+        }
+        let outcome = self.reduce(action);
+        self.close_parts();
+        outcome
+    }
+
+    fn count_content(&mut self, call: &str, bytes: usize) {
+        let before = self.content_bytes.insert(call.into(), bytes).unwrap_or(0);
+        self.bytes = (self.bytes + bytes).saturating_sub(before);
+    }
+
+    /// Forgets open parts that are no longer open.
+    fn close_parts(&mut self) {
+        let parts = self
+            .head
+            .active_turn
+            .as_ref()
+            .map(|turn| turn.response_parts.as_slice());
+        let parts = parts.unwrap_or_default();
+        self.open.retain(|index| parts.get(*index).is_some_and(is_open));
     }
 
     fn append(&mut self, turn_id: &str, part_id: &str, content: &str, reasoning: bool) -> ReduceOutcome {
@@ -221,6 +367,8 @@ impl ChatModel {
         }
         if self.head.active_turn.is_none() {
             self.parts.clear();
+            self.open.clear();
+            self.content_bytes.clear();
         }
     }
 
@@ -242,10 +390,19 @@ impl ChatModel {
             // The first part of an id wins, as it does when walking from the front.
             self.parts.entry(key.into()).or_insert(index);
         }
+        let turn = self.head.active_turn.as_ref();
+        if turn
+            .and_then(|turn| turn.response_parts.get(index))
+            .is_some_and(is_open)
+        {
+            self.open.insert(index);
+        }
     }
 
     fn reindex(&mut self) {
         self.parts.clear();
+        self.open.clear();
+        self.content_bytes.clear();
         for index in 0..self.part_count() {
             self.index_part(index);
         }
@@ -275,13 +432,26 @@ fn part_key(part: &ResponsePart) -> Option<&str> {
     }
 }
 
-fn turn_bytes(turn: &Turn) -> usize {
+fn is_open(part: &ResponsePart) -> bool {
+    match part {
+        ResponsePart::InputRequest(part) => part.response.is_none(),
+        ResponsePart::ToolCall(part) => !matches!(
+            part.tool_call,
+            ToolCallState::Completed(_) | ToolCallState::Cancelled(_) | ToolCallState::Unknown(_)
+        ),
+        _ => false,
+    }
+}
+
+/// Roughly how many bytes a completed turn takes.
+pub(crate) fn turn_bytes(turn: &Turn) -> usize {
     let text: usize = turn
         .response_parts
         .iter()
         .map(|part| match part {
             ResponsePart::Markdown(part) => part.content.len(),
             ResponsePart::Reasoning(part) => part.content.len(),
+            ResponsePart::ToolCall(_) | ResponsePart::InputRequest(_) => json_bytes(part),
             _ => 256,
         })
         .sum();

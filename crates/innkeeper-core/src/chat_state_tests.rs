@@ -49,7 +49,7 @@ fn failed(turn: &str) -> StateAction {
 }
 
 fn as_json(model: &ChatModel) -> serde_json::Value {
-    serde_json::to_value(model.snapshot()).expect("serialises")
+    serde_json::to_value(model.snapshot(Window::ALL)).expect("serialises")
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_snapshot_in_flight_does_not_move() {
     let mut model = ChatModel::new(empty());
     model.apply(&started("t1"));
     model.apply(&part("t1", "p1", "markdown"));
-    let captured = model.snapshot();
+    let captured = model.snapshot(Window::ALL);
     let before = serde_json::to_value(&captured).expect("serialises");
     model.apply(&delta("t1", "p1", "later"));
     model.apply(&complete("t1"));

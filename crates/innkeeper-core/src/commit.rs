@@ -63,11 +63,24 @@ impl HostCore {
         if !subscribed {
             return;
         }
+        self.send_alone(cx, author.conn, channel, action, Some(author));
+    }
+
+    /// Sends an action to one connection only, with a fresh number and outside the replay window.
+    pub(crate) fn send_alone(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        channel: ChannelId,
+        action: &StateAction,
+        author: Option<&Author>,
+    ) -> Seq {
         let seq = self.next_seq();
         if let Some(entry) = self.channels.get(channel) {
-            let frame = Arc::new(encode_action(&entry.uri_json, action, seq, Some(author.origin())));
-            cx.send(author.conn, Outgoing::Action(frame));
+            let frame = Arc::new(encode_action(&entry.uri_json, action, seq, author.map(Author::origin)));
+            cx.send(conn, Outgoing::Action(frame));
         }
+        seq
     }
 
     /// Refuses an action: to its author only, because the published mirror applies refused
@@ -142,7 +155,12 @@ impl HostCore {
             | StateAction::ChatReasoning(_)
             | StateAction::ChatToolCallDelta(_)
             | StateAction::ChatUsage(_) => {}
-            _ if self.chats.contains_key(&channel) => self.sync_chat(cx, channel),
+            _ if self.chats.contains_key(&channel) => {
+                if concerns_waiting(action) {
+                    self.mirror(cx, channel);
+                }
+                self.sync_chat(cx, channel);
+            }
             _ => self.session_changed(cx, channel, action),
         }
     }
@@ -152,4 +170,25 @@ impl HostCore {
         debug_assert!(self.seq <= Seq::MAX, "a sequence number every client can read");
         self.seq
     }
+}
+
+/// Whether an action can change what a chat waits for.
+fn concerns_waiting(action: &StateAction) -> bool {
+    matches!(
+        action,
+        StateAction::ChatToolCallReady(_)
+            | StateAction::ChatToolCallConfirmed(_)
+            | StateAction::ChatToolCallComplete(_)
+            | StateAction::ChatToolCallResultConfirmed(_)
+            | StateAction::ChatToolCallAuthRequired(_)
+            | StateAction::ChatToolCallAuthResolved(_)
+            | StateAction::ChatInputRequested(_)
+            | StateAction::ChatInputAnswerChanged(_)
+            | StateAction::ChatInputCompleted(_)
+            | StateAction::ChatTurnComplete(_)
+            | StateAction::ChatTurnCancelled(_)
+            | StateAction::ChatError(_)
+            | StateAction::ChatTurnResume(_)
+            | StateAction::ChatTruncated(_)
+    )
 }

@@ -35,6 +35,20 @@ pub struct CoreConfig {
     /// How many clients without a connection are remembered, so that `reconnect` knows their
     /// version (NEG-20).
     pub max_absent_clients: usize,
+    /// Most chats of one session, workers included (CHT-13).
+    pub max_chats: usize,
+    /// How many workers may stand between a worker and the chat that started it all (CHT-13).
+    pub max_worker_depth: usize,
+    /// Most tools one client may offer in a session.
+    pub max_client_tools: usize,
+    /// Most bytes of an active client's entry.
+    pub max_active_client_bytes: usize,
+    /// Completed turns on one page of `fetchTurns`.
+    pub turns_per_page: usize,
+    /// Silence of an agent after which its chat says so; 0 means never.
+    pub silence_notice_ms: u64,
+    /// Silence of an agent after which its turn is ended; 0 means never.
+    pub silence_limit_ms: u64,
     /// The replay window.
     pub replay: ReplayLimits,
 }
@@ -56,6 +70,13 @@ impl Default for CoreConfig {
             max_turn_bytes: 32 << 20,
             max_sessions: 100_000,
             max_absent_clients: 1000,
+            max_chats: 256,
+            max_worker_depth: 8,
+            max_client_tools: 512,
+            max_active_client_bytes: 4 << 20,
+            turns_per_page: 50,
+            silence_notice_ms: 60_000,
+            silence_limit_ms: 30 * 60_000,
             replay: ReplayLimits::default(),
         }
     }

@@ -4,13 +4,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ahp_types::actions::{RootActiveSessionsChangedAction, RootAgentsChangedAction, StateAction};
-use ahp_types::state::{AgentInfo, RootState};
+use ahp_types::state::RootState;
 
 use crate::access::{Principal, Scope};
 use crate::action::ChannelKind;
+use crate::agent::{AgentProfile, Setting};
+use crate::approval::WorkspaceApprovals;
 use crate::channel::Channels;
 use crate::client::{Client, Conn, Negotiated, Phase, Presence};
 use crate::config::CoreConfig;
+use crate::configure;
 use crate::effect::Effect;
 use crate::error::RpcError;
 use crate::frame::{self, Outgoing};
@@ -19,7 +22,7 @@ use crate::input::Input;
 use crate::replay::Replay;
 use crate::request::{Command, RequestId};
 use crate::session::{Chat, Session};
-use crate::snapshot::{Snapshot, State};
+use crate::snapshot::{Configured, Snapshot, State, Window};
 use crate::time::Now;
 use crate::uri;
 
@@ -49,6 +52,12 @@ pub struct HostCore {
     pub(crate) born: Seq,
     pub(crate) channels: Channels,
     pub(crate) root: Arc<RootState>,
+    /// The agents, in the order clients see them.
+    pub(crate) agents: Vec<AgentProfile>,
+    /// The host's own settings, in the order clients see them.
+    pub(crate) host_settings: Arc<[Setting]>,
+    /// What people allowed for good, by workspace.
+    pub(crate) workspace_approvals: WorkspaceApprovals,
     pub(crate) sessions: IdMap<ChannelId, Session>,
     pub(crate) chats: IdMap<ChannelId, Chat>,
     pub(crate) clients: HashMap<ClientId, Client>,
@@ -70,6 +79,8 @@ pub(crate) enum Timer {
     Grace(ClientId),
     /// A session's summary changes are announced.
     Summary(ChannelId),
+    /// Somebody looks whether a chat's agent is still alive.
+    Watchdog(ChannelId),
     /// The replay window forgets what is too old.
     Sweep,
 }
@@ -97,12 +108,13 @@ impl Cx<'_> {
 impl HostCore {
     /// A host without sessions. `last_seq` is the highest number any earlier life of this host
     /// may have given out; the first action takes the next one (E-05).
-    pub fn new(config: CoreConfig, agents: Vec<AgentInfo>, last_seq: Seq) -> Self {
+    pub fn new(config: CoreConfig, agents: Vec<AgentProfile>, last_seq: Seq) -> Self {
         let mut channels = Channels::default();
         let root = channels.create(uri::ROOT, ChannelKind::Root);
         debug_assert_eq!(root, ROOT, "the root is the first channel");
         let mut replay = Replay::new(config.replay);
         replay.open(root, last_seq);
+        let host_settings: Arc<[Setting]> = configure::host_settings(&config).into();
         Self {
             config,
             // NEG-24: the published client only reconnects once it has seen a number above zero.
@@ -110,12 +122,15 @@ impl HostCore {
             born: last_seq,
             channels,
             root: Arc::new(RootState {
-                agents,
+                agents: agents.iter().map(|agent| agent.info.clone()).collect(),
                 active_sessions: Some(0),
                 terminals: None,
-                config: None,
+                config: Some(configure::root_config(&host_settings)),
                 meta: None,
             }),
+            agents,
+            host_settings,
+            workspace_approvals: WorkspaceApprovals::default(),
             sessions: IdMap::default(),
             chats: IdMap::default(),
             clients: HashMap::new(),
@@ -138,10 +153,19 @@ impl HostCore {
             Input::Request { conn, id, command } => self.request(cx, conn, &id, command),
             Input::Dispatch { conn, dispatch } => self.dispatch(cx, conn, *dispatch),
             Input::Unsubscribe { conn, channel } => self.unsubscribe(cx, conn, &channel),
-            Input::SessionOpened { session, outcome } => self.session_opened(cx, session, outcome),
+            Input::ChatOpened { chat, outcome } => self.chat_opened(cx, chat, outcome),
+            Input::Progress {
+                chat,
+                done,
+                total,
+                message,
+            } => self.progress(cx, chat, done, total, message),
+            Input::Background { chat, change } => self.background(cx, chat, change),
             Input::Agent { chat, turn, event } => self.agent_event(cx, chat, turn, event),
             Input::TurnEnded { chat, turn, end } => self.turn_ended(cx, chat, turn, end),
-            Input::AgentsChanged(agents) => {
+            Input::AgentsChanged(profiles) => {
+                let agents = profiles.iter().map(|agent| agent.info.clone()).collect();
+                self.agents = profiles;
                 self.commit(
                     cx,
                     ROOT,
@@ -223,20 +247,46 @@ impl HostCore {
                 let message = "send initialize or reconnect first; before that only ping is answered";
                 cx.answer(conn, id, Err(RpcError::invalid_request(message)));
             }
-            (Command::Subscribe(subscribe), true) => self.subscribe(cx, conn, id, *subscribe),
-            (Command::ListSessions(list), true) => {
+            (command, true) => match require(scope, &command) {
+                Ok(()) => self.command(cx, conn, id, command),
+                Err(error) => cx.answer(conn, id, Err(error)),
+            },
+        }
+    }
+
+    /// Carries out a request of a connection that is ready and may make it.
+    fn command(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: Command) {
+        match command {
+            // Answered before the handshake was looked at.
+            Command::Ping | Command::Initialize(_) | Command::Reconnect(_) => {}
+            Command::Subscribe(subscribe) => self.subscribe(cx, conn, id, *subscribe),
+            Command::ListSessions(list) => {
                 self.announce_what_is_due(cx);
                 let result = self.list_sessions(conn, &list);
                 cx.answer(conn, id, result);
             }
-            (Command::CreateSession(create), true) => match require(scope, Scope::Drive, "createSession") {
-                Ok(()) => self.create_session(cx, conn, id, *create),
-                Err(error) => cx.answer(conn, id, Err(error)),
-            },
-            (Command::DisposeSession { channel }, true) => match require(scope, Scope::Drive, "disposeSession") {
-                Ok(()) => self.dispose_session(cx, conn, id, &channel),
-                Err(error) => cx.answer(conn, id, Err(error)),
-            },
+            Command::CreateSession(create) => self.create_session(cx, conn, id, *create),
+            Command::DisposeSession { channel } => self.dispose_session(cx, conn, id, &channel),
+            Command::CreateChat(create) => self.create_chat(cx, conn, id, *create),
+            Command::DisposeChat { channel } => {
+                let result = self.dispose_chat(cx, &channel);
+                cx.answer(conn, id, result);
+            }
+            Command::MoveChat(move_chat) => {
+                let result = self.move_chat(cx, &move_chat);
+                cx.answer(conn, id, result);
+            }
+            Command::FetchTurns { channel, cursor } => {
+                let result = self.fetch_turns(cx, conn, &channel, cursor.as_deref());
+                cx.answer(conn, id, result);
+            }
+            Command::Completions(completions) => self.completions(cx, conn, id, *completions),
+            Command::ResolveSessionConfig(setup) => self.resolve_session_config(cx, conn, id, &setup),
+            Command::SessionConfigCompletions(query) => self.setting_values(cx, conn, id, *query),
+            Command::Authenticate(authenticate) => {
+                let result = self.authenticate(cx, &authenticate);
+                cx.answer(conn, id, result);
+            }
         }
     }
 
@@ -247,6 +297,7 @@ impl HostCore {
             match self.timers.pop_first() {
                 Some((_, Timer::Grace(client))) => self.end_grace(cx, &client),
                 Some((_, Timer::Summary(session))) => self.announce_summary(cx, session),
+                Some((_, Timer::Watchdog(chat))) => self.watch(cx, chat),
                 Some((_, Timer::Sweep)) => {
                     self.sweeping = false;
                     if self.replay.sweep(cx.now.mono_ms) {
@@ -282,13 +333,18 @@ impl HostCore {
 
     /// Captures a channel's state at the present sequence number.
     pub(crate) fn capture(&self, channel: ChannelId) -> Option<Snapshot> {
+        self.capture_window(channel, Window::ALL)
+    }
+
+    /// The same, with part of a chat's turns.
+    pub(crate) fn capture_window(&self, channel: ChannelId, window: Window) -> Option<Snapshot> {
         let entry = self.channels.get(channel)?;
         let state = if channel == ROOT {
-            State::Root(Arc::clone(&self.root))
+            State::Root(Configured::new(&self.root, &self.host_settings))
         } else if let Some(session) = self.sessions.get(&channel) {
-            State::Session(Arc::clone(&session.state))
+            State::Session(Configured::new(&session.state, &session.settings))
         } else {
-            self.chats.get(&channel)?.model.snapshot()
+            self.chats.get(&channel)?.model.snapshot(window)
         };
         Some(Snapshot {
             resource: Arc::clone(&entry.uri),
@@ -299,10 +355,18 @@ impl HostCore {
 
     /// Roughly how many bytes a channel's snapshot takes.
     pub(crate) fn estimated_bytes(&self, channel: ChannelId) -> usize {
+        self.estimated_bytes_of(channel, Window::ALL)
+    }
+
+    /// The same, with part of a chat's turns.
+    pub(crate) fn estimated_bytes_of(&self, channel: ChannelId, window: Window) -> usize {
         let base = 1024;
         match (self.sessions.get(&channel), self.chats.get(&channel)) {
-            (Some(session), _) => base + json_bytes(&session.state.chats) + json_bytes(&session.state.active_clients),
-            (None, Some(chat)) => base + chat.model.estimated_bytes(),
+            (Some(session), _) => {
+                let state = &session.state;
+                base + json_bytes(&state.chats) + json_bytes(&state.active_clients) + json_bytes(&state.config)
+            }
+            (None, Some(chat)) => base + chat.model.estimated_bytes_of(window),
             (None, None) => base + json_bytes(&self.root.agents),
         }
     }
@@ -321,7 +385,24 @@ pub(crate) fn json_bytes(value: &impl serde::Serialize) -> usize {
 }
 
 /// Refuses what a connection's credential does not allow.
-fn require(held: Scope, needed: Scope, what: &str) -> Result<(), RpcError> {
+fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
+    let (what, needed) = match command {
+        Command::CreateSession(_) => ("createSession", Scope::Drive),
+        Command::DisposeSession { .. } => ("disposeSession", Scope::Drive),
+        Command::CreateChat(_) => ("createChat", Scope::Drive),
+        Command::DisposeChat { .. } => ("disposeChat", Scope::Drive),
+        Command::MoveChat(_) => ("moveChat", Scope::Drive),
+        Command::Authenticate(_) => ("authenticate", Scope::Drive),
+        Command::Ping
+        | Command::Initialize(_)
+        | Command::Reconnect(_)
+        | Command::Subscribe(_)
+        | Command::ListSessions(_)
+        | Command::FetchTurns { .. }
+        | Command::Completions(_)
+        | Command::ResolveSessionConfig(_)
+        | Command::SessionConfigCompletions(_) => return Ok(()),
+    };
     if held >= needed {
         Ok(())
     } else {

@@ -8,33 +8,58 @@
 //! then met with silence until something else changes in the session: the author's queue drains,
 //! nobody else is told, and no loop can form (DSP-15, E-52).
 
-use ahp_types::actions::{ChatTurnCancelledAction, ChatTurnStartedAction, SessionTitleChangedAction, StateAction};
-use ahp_types::state::{
-    ChatInteractivity, Message, MessageAttachment, MessageKind, PendingMessageKind, ResponsePart, TurnState,
-};
-use jiff::Timestamp;
+use ahp_types::actions::{SessionTitleChangedAction, StateAction};
 
 use crate::access::Scope;
 use crate::action::{self, ChannelKind, Dispatcher};
-use crate::chat_state::MAX_CLOCK_SKEW_SECONDS;
 use crate::client::Phase;
 use crate::commit::Author;
+use crate::configure::Change;
 use crate::core::{Cx, HostCore};
 use crate::ids::{ChannelId, ConnId};
 use crate::input::Dispatch;
-use crate::session::Chat;
+use crate::settings::Problem;
+
+mod chat;
+mod message;
+mod session;
+mod tool;
 
 /// The judgement of a dispatched action.
-#[expect(clippy::large_enum_variant, reason = "lives on the stack for the length of one call")]
 enum Verdict {
     /// Apply it, possibly in a corrected form that the echo then shows to everybody.
     Accept(StateAction),
     /// It repeats what is already so: tell the author and nobody else.
     Acknowledge,
+    /// Likewise, in a corrected form.
+    Echo(StateAction),
     /// It repeats what was just acknowledged.
     Silence,
     /// Refuse it with a reason for people.
     Reject(String),
+    /// Refuse it, and fail the call it is about: its owner does not know the tool (TOOL-20).
+    RejectAndFail { reason: String, call: String },
+}
+
+impl Verdict {
+    /// Accepts an action that passed its check.
+    fn from_check(action: StateAction, check: Result<(), String>) -> Self {
+        match check {
+            Ok(()) => Self::Accept(action),
+            Err(reason) => Self::Reject(reason),
+        }
+    }
+
+    /// Accepts a change of settings that passed its check. One that changes nothing is for its
+    /// author alone: clients that announce their settings on every change would go on for ever
+    /// (DSP-15).
+    fn from_change<A>(check: Result<Change<A>, Problem>, action: fn(A) -> StateAction) -> Self {
+        match check {
+            Ok(Change::Apply(change)) => Self::Accept(action(change)),
+            Ok(Change::Repeat(change)) => Self::Echo(action(change)),
+            Err(problem) => Self::Reject(problem.to_string()),
+        }
+    }
 }
 
 impl HostCore {
@@ -66,8 +91,13 @@ impl HostCore {
                     self.note_acknowledged(channel, &author);
                 }
             }
+            Verdict::Echo(action) => self.acknowledge(cx, channel, &action, &author),
             Verdict::Silence => {}
             Verdict::Reject(reason) => self.reject(cx, channel, dispatch.raw.get(), &author, &reason),
+            Verdict::RejectAndFail { reason, call } => {
+                self.reject(cx, channel, dispatch.raw.get(), &author, &reason);
+                self.fail_unknown_tool(cx, channel, call);
+            }
         }
     }
 
@@ -90,9 +120,15 @@ impl HostCore {
             ));
         }
         match entry.kind {
-            ChannelKind::Root => Verdict::Reject("this host has no settings that clients may change".to_owned()),
+            ChannelKind::Root => match action {
+                StateAction::RootConfigChanged(changed) => {
+                    let check = self.check_root_config(&changed);
+                    Verdict::from_change(check, StateAction::RootConfigChanged)
+                }
+                _ => Verdict::Reject("clients may not send this to the root channel".to_owned()),
+            },
             ChannelKind::Session => self.judge_session(channel, action, author),
-            ChannelKind::Chat => self.judge_chat(cx, channel, action),
+            ChannelKind::Chat => self.judge_chat(cx, channel, action, author),
             ChannelKind::Canvas
             | ChannelKind::Changeset
             | ChannelKind::Annotations
@@ -101,238 +137,6 @@ impl HostCore {
             | ChannelKind::Automations
             | ChannelKind::AutomationRun => Verdict::Reject("this host has no such channels".to_owned()),
         }
-    }
-
-    fn judge_session(&self, channel: ChannelId, action: StateAction, author: &Author) -> Verdict {
-        let Some(session) = self.sessions.get(&channel) else {
-            return Verdict::Reject("the session is gone".to_owned());
-        };
-        match &action {
-            StateAction::SessionTitleChanged(changed) => match self.check_title(&changed.title) {
-                Ok(()) => Verdict::Accept(action),
-                Err(reason) => Verdict::Reject(reason),
-            },
-            StateAction::SessionIsReadChanged(_) | StateAction::SessionIsArchivedChanged(_) => Verdict::Accept(action),
-            StateAction::SessionActiveClientSet(set) => {
-                if set.active_client.client_id != author.client.as_str() {
-                    return Verdict::Reject(
-                        "a client may only announce itself: activeClient.clientId is not the dispatcher's".to_owned(),
-                    );
-                }
-                let unchanged = session.state.active_clients.contains(&set.active_client);
-                match (unchanged, session.acknowledged.contains(&author.client)) {
-                    (false, _) => Verdict::Accept(action),
-                    (true, false) => Verdict::Acknowledge,
-                    (true, true) => Verdict::Silence,
-                }
-            }
-            StateAction::SessionActiveClientRemoved(removed) if removed.client_id != author.client.as_str() => {
-                Verdict::Reject("a client may only remove itself: clientId is not the dispatcher's".to_owned())
-            }
-            StateAction::SessionActiveClientRemoved(_) => Verdict::Accept(action),
-            // An unknown customization is nothing to decide about: the reducer ignores it.
-            StateAction::SessionCustomizationToggled(_) => Verdict::Accept(action),
-            StateAction::SessionConfigChanged(_) => {
-                Verdict::Reject("this session has no settings that clients may change".to_owned())
-            }
-            StateAction::SessionMcpServerStartRequested(_)
-            | StateAction::SessionMcpServerStopRequested(_)
-            | StateAction::SessionMcpServerBackgroundRequested(_) => {
-                Verdict::Reject("this session has no such MCP server".to_owned())
-            }
-            StateAction::SessionWorkingDirectorySet(_)
-            | StateAction::SessionWorkingDirectoryRemoved(_)
-            | StateAction::SessionWorkingDirectoryReplaced(_) => {
-                Verdict::Reject("this session's agent cannot change its working directories".to_owned())
-            }
-            _ => Verdict::Reject("clients may not send this to a session".to_owned()),
-        }
-    }
-
-    fn judge_chat(&self, cx: &Cx<'_>, channel: ChannelId, action: StateAction) -> Verdict {
-        let Some(chat) = self.chats.get(&channel) else {
-            return Verdict::Reject("the chat is gone".to_owned());
-        };
-        let head = chat.model.head();
-        let active = head.active_turn.as_ref();
-        match action {
-            StateAction::ChatTurnStarted(started) => match self.check_turn(cx, chat, &started) {
-                Ok(()) => Verdict::Accept(StateAction::ChatTurnStarted(started)),
-                Err(reason) => Verdict::Reject(reason),
-            },
-            StateAction::ChatTurnCancelled(cancelled) => match (active, &chat.run) {
-                (Some(turn), Some(run)) if turn.id == cancelled.turn_id => {
-                    // TURN-05: durations are measured here; a client's may be anything.
-                    let duration = elapsed(cx.now.mono_ms, run.started_ms);
-                    Verdict::Accept(StateAction::ChatTurnCancelled(ChatTurnCancelledAction {
-                        duration,
-                        ..cancelled
-                    }))
-                }
-                (Some(_), _) => Verdict::Reject("another turn is running, not this one".to_owned()),
-                (None, _) => Verdict::Reject("no turn is running".to_owned()),
-            },
-            StateAction::ChatTurnResume(resume) => match (active, chat.model.turns().last()) {
-                _ if self.shutting_down => Verdict::Reject("the host is shutting down".to_owned()),
-                (Some(_), _) => Verdict::Reject("a turn is already running".to_owned()),
-                (None, Some(turn)) if turn.id == resume.turn_id && turn.state == TurnState::Error => {
-                    match turn.response_parts.last() {
-                        Some(ResponsePart::Error(error)) if error.resumable == Some(true) => {
-                            Verdict::Accept(StateAction::ChatTurnResume(resume))
-                        }
-                        _ => Verdict::Reject("the turn's error cannot be resumed".to_owned()),
-                    }
-                }
-                (None, _) => {
-                    Verdict::Reject("only the latest turn can be resumed, and only after a resumable error".to_owned())
-                }
-            },
-            StateAction::ChatPendingMessageSet(set) => {
-                let queue = head.queued_messages.as_deref().unwrap_or_default();
-                let is_new =
-                    set.kind == PendingMessageKind::Queued && !queue.iter().any(|message| message.id == set.id);
-                if is_new && queue.len() >= self.config.max_queued_messages {
-                    return Verdict::Reject(format!(
-                        "a chat queues at most {} messages",
-                        self.config.max_queued_messages
-                    ));
-                }
-                match self.check_message(chat, &set.message) {
-                    Ok(()) => Verdict::Accept(StateAction::ChatPendingMessageSet(set)),
-                    Err(reason) => Verdict::Reject(reason),
-                }
-            }
-            StateAction::ChatPendingMessageRemoved(removed) => {
-                let known = match removed.kind {
-                    PendingMessageKind::Steering => head
-                        .steering_message
-                        .as_ref()
-                        .is_some_and(|message| message.id == removed.id),
-                    PendingMessageKind::Queued => head
-                        .queued_messages
-                        .iter()
-                        .flatten()
-                        .any(|message| message.id == removed.id),
-                };
-                if known {
-                    Verdict::Accept(StateAction::ChatPendingMessageRemoved(removed))
-                } else {
-                    Verdict::Reject("no such pending message".to_owned())
-                }
-            }
-            StateAction::ChatQueuedMessagesReordered(reordered) => Verdict::Accept(
-                StateAction::ChatQueuedMessagesReordered(chat.model.complete_order(&reordered)),
-            ),
-            StateAction::ChatDraftChanged(changed) => match changed
-                .draft
-                .as_ref()
-                .map_or(Ok(()), |draft| self.check_message(chat, draft))
-            {
-                Ok(()) => Verdict::Accept(StateAction::ChatDraftChanged(changed)),
-                Err(reason) => Verdict::Reject(reason),
-            },
-            StateAction::ChatIsReadChanged(_) | StateAction::ChatIsArchivedChanged(_) => Verdict::Accept(action),
-            StateAction::SessionTitleChanged(changed) => match self.check_title(&changed.title) {
-                Ok(()) => Verdict::Accept(StateAction::SessionTitleChanged(changed)),
-                Err(reason) => Verdict::Reject(reason),
-            },
-            StateAction::ChatTruncated(_) => Verdict::Reject("this chat's agent cannot rewind its history".to_owned()),
-            StateAction::ChatToolCallConfirmed(_)
-            | StateAction::ChatToolCallComplete(_)
-            | StateAction::ChatToolCallResultConfirmed(_)
-            | StateAction::ChatToolCallContentChanged(_) => {
-                Verdict::Reject("no such tool call is waiting for this".to_owned())
-            }
-            StateAction::ChatInputAnswerChanged(_) | StateAction::ChatInputCompleted(_) => {
-                Verdict::Reject("no such question is open".to_owned())
-            }
-            StateAction::ChatWorkingDirectorySet(_) | StateAction::ChatWorkingDirectoryRemoved(_) => {
-                Verdict::Reject("this chat's agent cannot change its working directories".to_owned())
-            }
-            _ => Verdict::Reject("clients may not send this to a chat".to_owned()),
-        }
-    }
-
-    fn check_title(&self, title: &str) -> Result<(), String> {
-        if title.len() > self.config.max_title_bytes {
-            return Err(format!("a title has at most {} bytes", self.config.max_title_bytes));
-        }
-        Ok(())
-    }
-
-    fn check_turn(&self, cx: &Cx<'_>, chat: &Chat, started: &ChatTurnStartedAction) -> Result<(), String> {
-        if let Some(reason) = self.sessions.get(&chat.session).and_then(|session| session.not_ready()) {
-            return Err(reason.to_owned());
-        }
-        if self.shutting_down {
-            return Err("the host is shutting down".to_owned());
-        }
-        if chat.model.head().active_turn.is_some() {
-            return Err("a turn is already running in this chat; cancel it, or queue the message".to_owned());
-        }
-        if started.turn_id.is_empty() || started.turn_id.len() > 256 {
-            return Err("turnId has between 1 and 256 bytes".to_owned());
-        }
-        if chat.model.knows_turn(&started.turn_id) {
-            return Err("this turnId was used before; every turn needs its own".to_owned());
-        }
-        if started.queued_message_id.is_some() {
-            return Err("queuedMessageId is set by the host when it takes a message from the queue".to_owned());
-        }
-        check_started_at(&started.started_at, cx.now.wall)?;
-        self.check_message(chat, &started.message)
-    }
-
-    /// The rules for every message a client may write (DSP-18, TURN-17).
-    fn check_message(&self, chat: &Chat, message: &Message) -> Result<(), String> {
-        if message.origin.kind != MessageKind::User {
-            return Err("clients write messages of kind user only".to_owned());
-        }
-        if matches!(
-            chat.model.head().interactivity,
-            Some(ChatInteractivity::ReadOnly | ChatInteractivity::Hidden)
-        ) {
-            return Err("this chat takes no messages from people".to_owned());
-        }
-        if message.text.len() > self.config.max_message_bytes {
-            return Err(format!(
-                "a message has at most {} bytes of text",
-                self.config.max_message_bytes
-            ));
-        }
-        let attachments = message.attachments.as_deref().unwrap_or_default();
-        if attachments.len() > self.config.max_attachments {
-            return Err(format!(
-                "a message has at most {} attachments",
-                self.config.max_attachments
-            ));
-        }
-        for (index, attachment) in attachments.iter().enumerate() {
-            match attachment {
-                MessageAttachment::Unknown(_) => {
-                    return Err(format!(
-                        "message.attachments[{index}] is malformed or of an unknown kind"
-                    ));
-                }
-                MessageAttachment::Simple(simple) if simple.model_representation.is_none() && simple.meta.is_none() => {
-                    return Err(format!("message.attachments[{index}] needs a modelRepresentation"));
-                }
-                MessageAttachment::Chat(chat)
-                    if self
-                        .channels
-                        .find(&chat.resource)
-                        .is_none_or(|id| !self.chats.contains_key(&id)) =>
-                {
-                    return Err(format!("message.attachments[{index}] names a chat that does not exist"));
-                }
-                MessageAttachment::Simple(_)
-                | MessageAttachment::EmbeddedResource(_)
-                | MessageAttachment::Resource(_)
-                | MessageAttachment::Annotations(_)
-                | MessageAttachment::Chat(_) => {}
-            }
-        }
-        Ok(())
     }
 
     /// Applies what was accepted, then does what it asks for: side effects come strictly last,
@@ -346,16 +150,18 @@ impl HostCore {
                 let text = started.message.text.clone();
                 self.commit(cx, channel, StateAction::ChatTurnStarted(started), Some(author));
                 self.title_from(cx, channel, &text);
-                self.start_run(cx, channel, false);
+                self.start_run(cx, channel, false, Some(&author.client));
             }
             StateAction::ChatTurnResume(resume) => {
                 self.commit(cx, channel, StateAction::ChatTurnResume(resume), Some(author));
-                self.start_run(cx, channel, true);
+                self.withdraw_questions(cx, channel);
+                self.start_run(cx, channel, true, Some(&author.client));
             }
             StateAction::ChatTurnCancelled(cancelled) => {
                 self.commit(cx, channel, StateAction::ChatTurnCancelled(cancelled), Some(author));
                 self.stop_run(cx, channel);
             }
+            StateAction::ChatTruncated(truncated) => self.truncate(cx, channel, truncated, author),
             StateAction::ChatPendingMessageSet(set) => {
                 let queue = self
                     .chats
@@ -366,8 +172,31 @@ impl HostCore {
                 // PEND-03: a new message starts when nothing runs. Editing one that was left
                 // waiting, as after a cancel, starts nothing (E-63).
                 if !is_edit {
-                    self.take_from_queue(cx, channel);
+                    self.take_from_queue(cx, channel, false);
                 }
+            }
+            StateAction::ChatToolCallConfirmed(_)
+            | StateAction::ChatToolCallComplete(_)
+            | StateAction::ChatToolCallResultConfirmed(_) => self.accept_tool(cx, channel, action, author),
+            StateAction::ChatInputCompleted(completed) => {
+                let action = StateAction::ChatInputCompleted(completed.clone());
+                self.commit(cx, channel, action, Some(author));
+                self.answered(cx, channel, &completed);
+            }
+            StateAction::RootConfigChanged(_) => {
+                self.commit(cx, channel, action, Some(author));
+                self.root_config_changed(cx);
+            }
+            StateAction::SessionConfigChanged(_) => {
+                self.commit(cx, channel, action, Some(author));
+                self.approvals_changed(cx, channel);
+            }
+            StateAction::SessionWorkingDirectorySet(_)
+            | StateAction::SessionWorkingDirectoryRemoved(_)
+            | StateAction::SessionWorkingDirectoryReplaced(_) => {
+                self.commit(cx, channel, action.clone(), Some(author));
+                self.directories_changed(cx, channel, &action);
+                self.workspace_changed(cx, channel);
             }
             StateAction::SessionTitleChanged(changed) => {
                 if let Some(session) = self.sessions.get_mut(&channel) {
@@ -403,33 +232,6 @@ impl HostCore {
             session.acknowledged.insert(author.client.clone());
         }
     }
-}
-
-/// A start time that the reducers can add a duration to (TURN-02, E-12).
-fn check_started_at(started_at: &str, wall: Timestamp) -> Result<(), String> {
-    let parsed = started_at
-        .parse::<Timestamp>()
-        .ok()
-        .filter(|_| is_plain_rfc3339(started_at));
-    let Some(at) = parsed else {
-        return Err("startedAt must be an RFC 3339 time, as in 2026-01-31T12:00:00.000Z".to_owned());
-    };
-    if (at.as_second() - wall.as_second()).abs() > MAX_CLOCK_SKEW_SECONDS {
-        return Err(
-            "startedAt is more than a day away from the host's clock; check the clock of this device".to_owned(),
-        );
-    }
-    Ok(())
-}
-
-/// Whether a time has the form every client reads. The parser accepts more, such as a space for
-/// the `T` or a time zone in brackets, and the text is passed on as it is.
-fn is_plain_rfc3339(text: &str) -> bool {
-    let has_t = text.as_bytes().get(10).is_some_and(|byte| *byte == b'T');
-    has_t
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || b"-+:.TZ".contains(&byte))
 }
 
 /// Milliseconds between two readings of the monotonic clock, as actions carry them.

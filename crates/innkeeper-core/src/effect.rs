@@ -4,10 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::{Map, Value};
 
 use crate::action::Since;
+use crate::agent::{Attachment, ClientTool, CommandInfo, PastTurn, Reply, Worker};
 use crate::frame::{ActionFrame, Outgoing};
 use crate::ids::{ChannelId, ConnId, TurnKey};
+use crate::request::RequestId;
 
 /// One consequence of an input.
 #[derive(Debug)]
@@ -44,8 +47,9 @@ pub enum Effect {
         /// Why.
         reason: CloseReason,
     },
-    /// Bring up the back end of a new session; answer with `Input::SessionOpened`.
-    OpenSession(Box<OpenSession>),
+    /// Bring up the back end of a chat; answer with `Input::ChatOpened`. A chat that already has
+    /// one gets a new one, because its history changed.
+    OpenChat(Box<OpenChat>),
     /// Let the agent run a turn. Its action is already in everybody's queue (E-10).
     StartTurn {
         /// The chat.
@@ -61,6 +65,26 @@ pub enum Effect {
         chat: ChannelId,
         /// The run.
         turn: TurnKey,
+    },
+    /// Tell a running agent something it waits for.
+    Reply {
+        /// The chat.
+        chat: ChannelId,
+        /// The run.
+        turn: TurnKey,
+        /// What it waits for.
+        reply: Box<Reply>,
+    },
+    /// A tool call's worker has a chat and a run; its parent drives it.
+    StartWorker(Box<Worker>),
+    /// Look something up outside the core and answer a request with it.
+    LookUp {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// What to look up.
+        what: Box<LookUp>,
     },
     /// Release the back end of a chat that is gone.
     CloseChat {
@@ -81,11 +105,9 @@ pub struct Subscriber {
 }
 
 /// What an agent is asked to bring up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenSession {
-    /// The session.
-    pub session: ChannelId,
-    /// Its default chat.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenChat {
+    /// The chat.
     pub chat: ChannelId,
     /// The agent to use.
     pub provider: String,
@@ -95,17 +117,34 @@ pub struct OpenSession {
     pub chat_uri: Arc<str>,
     /// Where it works.
     pub working_directories: Vec<String>,
+    /// The turns the chat already has.
+    pub history: Vec<PastTurn>,
+    /// What a side chat is about: context for the model that its own history does not show
+    /// (CHT-06).
+    pub context: Vec<PastTurn>,
+    /// The words a side chat was opened on.
+    pub selection: Option<String>,
+    /// What the session was set up with.
+    pub settings: Map<String, Value>,
+    /// Whether somebody wants to know how far it is.
+    pub wants_progress: bool,
 }
 
 /// One turn to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct TurnStart {
     /// The turn's id.
     pub turn_id: String,
     /// What the person wrote.
     pub text: String,
+    /// What came with it.
+    pub attachments: Vec<Attachment>,
     /// The model chosen for this message (TURN-15).
     pub model: Option<String>,
+    /// What the model is set up with.
+    pub model_settings: Map<String, Value>,
+    /// The custom agent chosen for this message, by URI.
+    pub agent: Option<String>,
     /// Whether an interrupted turn goes on (TURN-12).
     pub resume: bool,
     /// How many turns this chat completed before.
@@ -114,6 +153,45 @@ pub struct TurnStart {
     pub session_uri: Arc<str>,
     /// The session's title.
     pub session_title: String,
+    /// Where the chat works now.
+    pub working_directories: Vec<String>,
+    /// What the session is set up with now.
+    pub settings: Map<String, Value>,
+    /// The tools that clients of the session offer (ACT-04, ACT-05).
+    pub client_tools: Vec<ClientTool>,
+}
+
+/// Something that is found outside the core.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LookUp {
+    /// What fits at a place in a message (CMP-01).
+    Completions {
+        /// The chat's agent.
+        provider: String,
+        /// The chat's URI.
+        chat_uri: Arc<str>,
+        /// Where the chat works.
+        working_directories: Vec<String>,
+        /// The message so far.
+        text: String,
+        /// The place, in UTF-16 code units.
+        offset: usize,
+        /// The agent's slash commands.
+        commands: Vec<CommandInfo>,
+    },
+    /// Values of a setting (CMP-06).
+    SettingValues {
+        /// The agent.
+        provider: String,
+        /// The setting.
+        property: String,
+        /// What was typed; empty at first.
+        query: String,
+        /// Where the session would work.
+        working_directory: Option<String>,
+        /// What was chosen so far.
+        values: Map<String, Value>,
+    },
 }
 
 /// Why the host closes a connection.

@@ -46,8 +46,8 @@ impl HostCore {
         // NEG-11: there is no per-item error, so what is unknown is left out.
         let mut channels: Vec<ChannelId> = Vec::new();
         for uri in &initialize.initial_subscriptions {
-            match self.register(conn, uri, None) {
-                Ok(channel) if !channels.contains(&channel) => channels.push(channel),
+            match self.register(conn, uri, None, None) {
+                Ok((channel, _)) if !channels.contains(&channel) => channels.push(channel),
                 Ok(_) | Err(_) => {}
             }
         }
@@ -84,11 +84,11 @@ impl HostCore {
         let mut continues = self.born <= last_seen && last_seen <= self.seq;
         for uri in &reconnect.subscriptions {
             let known = self.channels.find(uri).and_then(|channel| earlier.get(&channel));
-            match self.register(conn, uri, known.map(|known| known.max_latency_ms)) {
-                Ok(channel) if resumed.contains(&channel) => {}
-                Ok(channel) => {
+            match self.register(conn, uri, known.map(|known| known.max_latency_ms), None) {
+                Ok((channel, _)) if resumed.contains(&channel) => {}
+                Ok((channel, _)) => {
                     resumed.push(channel);
-                    continues &= known.is_some_and(|known| known.started <= last_seen);
+                    continues &= known.is_some_and(|known| known.base.started <= last_seen);
                 }
                 Err(_) => missing.push(uri.clone()),
             }
@@ -100,8 +100,9 @@ impl HostCore {
         // A replay continues the state that the client has. That is not to be had from a number
         // of the future or of an earlier life of the host (REC-11), nor for a channel that the
         // client was not subscribed to, such as a new session under the name of an old one, nor
-        // from before the snapshot of its subscription: the published client does not count a
-        // snapshot as seen, and whether the snapshot ever reached it nobody can tell.
+        // from before the snapshot of its subscription or a page of turns sent to it alone: the
+        // published client does not count a snapshot as seen, and whether either ever reached it
+        // nobody can tell.
         let replayable = if continues {
             self.replay.since(&resumed, last_seen)
         } else {
@@ -109,7 +110,7 @@ impl HostCore {
         };
         let answer = match replayable {
             Some(mut actions) => {
-                self.resume_starts(conn, &earlier);
+                self.resume_bases(conn, &earlier);
                 let knows = self.line(conn);
                 actions.retain(|frame| frame.since <= knows);
                 let estimated_bytes = 512 + actions.iter().map(|frame| frame.bytes.len()).sum::<usize>();
@@ -137,7 +138,8 @@ impl HostCore {
     }
 
     /// What a client subscribed to with the connections it has or had. Where several overlap,
-    /// the latest start counts: if in doubt the client gets snapshots.
+    /// the latest start counts: if in doubt, as when they hold different turns, the client gets
+    /// snapshots.
     fn earlier_subscriptions(&self, id: &ClientId) -> Subscriptions {
         let mut earlier = Subscriptions::default();
         match self.clients.get(id).map(|client| &client.presence) {
@@ -147,8 +149,8 @@ impl HostCore {
                 for conn in transports.iter() {
                     for channel in self.conns.get(&conn).into_iter().flat_map(|conn| &conn.subscriptions) {
                         if let Some(found) = self.channels.get(*channel).and_then(|entry| entry.subscription(conn)) {
-                            let known = earlier.entry(*channel).or_insert(found);
-                            known.started = known.started.max(found.started);
+                            let known = earlier.entry(*channel).or_insert_with(|| found.clone());
+                            known.base.started = known.base.latest_start(&found.base);
                         }
                     }
                 }
@@ -158,11 +160,11 @@ impl HostCore {
         earlier
     }
 
-    /// After a replay a subscription goes on from where it once started.
-    fn resume_starts(&mut self, conn: ConnId, earlier: &Subscriptions) {
+    /// After a replay a subscription goes on from what it once started with.
+    fn resume_bases(&mut self, conn: ConnId, earlier: &Subscriptions) {
         for (channel, subscription) in earlier {
             if let Some(entry) = self.channels.get_mut(*channel) {
-                entry.set_started(conn, subscription.started);
+                entry.set_base(conn, subscription.base.clone());
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Everything that can happen to the core.
 
 use ahp_types::actions::StateAction;
-use ahp_types::state::AgentInfo;
 use serde_json::value::RawValue;
 
 use crate::access::Principal;
+use crate::agent::{AgentEvent, AgentProfile, BackgroundChange, Failure, TurnEnd};
 use crate::decode::DecodeError;
 use crate::ids::{ChannelId, ConnId, TurnKey};
 use crate::request::{Command, RequestId};
@@ -47,10 +47,10 @@ pub enum Input {
         /// From which URI.
         channel: String,
     },
-    /// The back end of a session is up, or is not.
-    SessionOpened {
-        /// The session.
-        session: ChannelId,
+    /// The back end of a chat is up, or is not. A session is ready when its default chat is.
+    ChatOpened {
+        /// The chat.
+        chat: ChannelId,
         /// Whether it worked.
         outcome: Result<(), Failure>,
     },
@@ -72,8 +72,26 @@ pub enum Input {
         /// How it ended.
         end: TurnEnd,
     },
+    /// Bringing up a session takes a while, and this much is done (ROOT-17).
+    Progress {
+        /// The session's default chat.
+        chat: ChannelId,
+        /// How much is done.
+        done: u64,
+        /// Out of how much, if that is known.
+        total: Option<u64>,
+        /// What is going on.
+        message: Option<String>,
+    },
+    /// Work beside turns started or ended.
+    Background {
+        /// The chat it belongs to.
+        chat: ChannelId,
+        /// What changed.
+        change: BackgroundChange,
+    },
     /// The catalogue of agents changed.
-    AgentsChanged(Vec<AgentInfo>),
+    AgentsChanged(Vec<AgentProfile>),
     /// The moment named by [`crate::HostCore::next_deadline`] has come.
     Tick,
     /// The host is going down: running turns are cancelled, new work is refused.
@@ -91,71 +109,4 @@ pub struct Dispatch {
     pub raw: Box<RawValue>,
     /// The action, or why it could not be read.
     pub action: Result<StateAction, DecodeError>,
-}
-
-/// What an agent can produce during a turn. Agents do not see AHP's types.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AgentEvent {
-    /// Markdown for the reader, appended to the open markdown part or starting one.
-    Text(String),
-    /// The model's thinking, likewise.
-    Reasoning(String),
-    /// Closes the open part, so that the next text starts a new one.
-    EndPart,
-    /// What the turn has cost so far.
-    Usage(Box<Usage>),
-    /// What the agent is doing, for a status line; `None` clears it.
-    Activity(Option<String>),
-    /// A remark of the system in the transcript (TURN-20).
-    Notice(String),
-    /// A better title for the session, unless a person chose one.
-    Title(String),
-}
-
-/// Token counts of a turn.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Tokens read.
-    pub input_tokens: Option<u32>,
-    /// Tokens written.
-    pub output_tokens: Option<u32>,
-    /// Tokens read from a cache.
-    pub cache_read_tokens: Option<u32>,
-    /// The model that was used.
-    pub model: Option<String>,
-}
-
-/// How a turn ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TurnEnd {
-    /// The agent is done.
-    Complete,
-    /// The agent noticed the cancellation.
-    Cancelled,
-    /// The agent could not go on.
-    Failed {
-        /// What happened.
-        failure: Failure,
-        /// Whether the agent can really continue this very turn (TURN-13).
-        resumable: bool,
-    },
-}
-
-/// A failure to show to people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// A short name for programs, such as `agentDied`.
-    pub kind: String,
-    /// A sentence for people.
-    pub message: String,
-}
-
-impl Failure {
-    /// Names a failure.
-    pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            kind: kind.into(),
-            message: message.into(),
-        }
-    }
 }

@@ -1,43 +1,52 @@
 //! Sessions come, go, and are listed.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ahp_types::actions::{SessionActiveClientSetAction, SessionCreationFailedAction, SessionReadyAction, StateAction};
+use ahp_types::actions::{
+    SessionActiveClientSetAction, SessionCreationFailedAction, SessionReadyAction, SessionServerToolsChangedAction,
+    StateAction,
+};
 use ahp_types::notifications::{SessionAddedParams, SessionRemovedParams};
 use ahp_types::state::{
-    ChatOrigin, ChatState, ErrorInfo, SessionLifecycle, SessionState, SessionStatus, SessionSummary,
+    ChatOrigin, ChatState, ErrorInfo, SessionConfigState, SessionLifecycle, SessionState, SessionStatus, SessionSummary,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::action::{ChannelKind, Since};
+use crate::agent::{AgentProfile, Failure, Setting};
 use crate::chat_state::ChatModel;
 use crate::client::Phase;
 use crate::core::{Cx, HostCore, ROOT};
-use crate::effect::{Effect, OpenSession};
+use crate::directories::MAX_DIRECTORIES;
+use crate::effect::{Effect, OpenChat};
 use crate::error::{RpcError, code};
-use crate::frame::encode_notification;
+use crate::frame::{Outgoing, encode_notification};
+use crate::history::past_turn;
 use crate::ids::{ChannelId, ClientId, ConnId};
-use crate::input::Failure;
+
 use crate::request::{CreateSession, ListSessions, RequestId};
-use crate::session::{Chat, Session, UNTITLED, summary_of};
+use crate::session::{Chat, Progress, Session, UNTITLED, summary_of};
+use crate::settings::Problem;
 use crate::uri;
 
 /// Most sessions on one page of `listSessions`.
 const MAX_PAGE: u32 = 1000;
 
+/// What a checked request leads to: the agent, and what the session is set up with.
+type Checked = (String, Arc<[Setting]>, SessionConfigState);
+
 impl HostCore {
     pub(crate) fn create_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, create: CreateSession) {
         match self.check_create(conn, &create) {
-            Ok(provider) => {
+            Ok((provider, settings, config)) => {
                 cx.answer(conn, id, Ok(Value::Null));
-                self.add_session(cx, create, provider);
+                self.add_session(cx, conn, create, provider, settings, config);
             }
             Err(error) => cx.answer(conn, id, Err(error)),
         }
     }
 
-    fn check_create(&self, conn: ConnId, create: &CreateSession) -> Result<String, RpcError> {
+    fn check_create(&self, conn: ConnId, create: &CreateSession) -> Result<Checked, RpcError> {
         uri::check_new_session(&create.channel).map_err(|problem| RpcError::invalid_params("channel", problem))?;
         if self.shutting_down {
             return Err(RpcError::new(
@@ -60,6 +69,10 @@ impl HostCore {
             );
             return Err(RpcError::new(code::CONFLICT, message));
         }
+        if create.working_directories.len() > MAX_DIRECTORIES {
+            let problem = format!("a session works in at most {MAX_DIRECTORIES} directories");
+            return Err(RpcError::invalid_params("workingDirectories", problem));
+        }
         for (index, directory) in create.working_directories.iter().enumerate() {
             uri::check(directory)
                 .map_err(|problem| RpcError::invalid_params(&format!("workingDirectories[{index}]"), problem))?;
@@ -72,34 +85,68 @@ impl HostCore {
                 "must be this connection's own client id",
             ));
         }
-        let agents = &self.root.agents;
-        let known = || {
-            agents
-                .iter()
-                .map(|agent| agent.provider.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        match &create.provider {
-            Some(wanted) if agents.iter().any(|agent| agent.provider == *wanted) => Ok(wanted.clone()),
-            Some(wanted) => {
-                let message = format!("there is no agent {wanted:?} on this host; it has: {}", known());
-                Err(RpcError::new(code::PROVIDER_NOT_FOUND, message))
-            }
-            None => match agents.first() {
-                Some(agent) => Ok(agent.provider.clone()),
-                None => Err(RpcError::new(code::PROVIDER_NOT_FOUND, "this host has no agents")),
-            },
+        if let Some(active) = &create.active_client {
+            self.check_active_client(active)
+                .map_err(|problem| RpcError::invalid_params("activeClient", problem))?;
         }
+        let agent = self.agent_named(create.provider.as_deref())?;
+        let (settings, config) = self
+            .session_config(agent, &create.config)
+            .map_err(Problem::into_error)?;
+        Ok((agent.info.provider.clone(), settings, config))
     }
 
-    fn add_session(&mut self, cx: &mut Cx<'_>, create: CreateSession, provider: String) {
+    /// The agent a client named, or the default one (SES-04).
+    pub(crate) fn agent_named(&self, provider: Option<&str>) -> Result<&AgentProfile, RpcError> {
+        let found = match provider {
+            Some(wanted) => self.agents.iter().find(|agent| agent.info.provider == wanted),
+            None => self.agents.first(),
+        };
+        found.ok_or_else(|| match provider {
+            Some(wanted) => {
+                let known: Vec<&str> = self.agents.iter().map(|agent| agent.info.provider.as_str()).collect();
+                let message = format!(
+                    "there is no agent {wanted:?} on this host; it has: {}",
+                    known.join(", ")
+                );
+                RpcError::new(code::PROVIDER_NOT_FOUND, message)
+            }
+            None => RpcError::new(code::PROVIDER_NOT_FOUND, "this host has no agents"),
+        })
+    }
+
+    /// What the core knows about a session's agent.
+    pub(crate) fn agent_of(&self, session: &Session) -> Option<&AgentProfile> {
+        self.agents
+            .iter()
+            .find(|agent| agent.info.provider == session.state.provider)
+    }
+
+    fn add_session(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        create: CreateSession,
+        provider: String,
+        settings: Arc<[Setting]>,
+        config: SessionConfigState,
+    ) {
         let now = cx.now.rfc3339();
         let chat_uri = uri::default_chat(&create.channel);
         // SES-06: without the capability only the first directory counts.
-        let working_directories: Vec<String> = create.working_directories.into_iter().take(1).collect();
+        let several = self.agent_named(Some(&provider)).is_ok_and(|agent| {
+            let capabilities = agent.info.capabilities.as_ref();
+            capabilities.is_some_and(|capabilities| capabilities.multiple_working_directories.is_some())
+        });
+        let most = if several { usize::MAX } else { 1 };
+        let mut working_directories: Vec<String> = Vec::new();
+        for directory in create.working_directories.into_iter().take(most) {
+            if !working_directories.contains(&directory) {
+                working_directories.push(directory);
+            }
+        }
         let directories = (!working_directories.is_empty()).then(|| working_directories.clone());
-        let chat_state = new_chat(&chat_uri, &now, directories.clone());
+        let chat_state = new_chat(&chat_uri, UNTITLED, &now, ChatOrigin::User);
         let state = SessionState {
             provider: provider.clone(),
             title: UNTITLED.to_owned(),
@@ -115,60 +162,93 @@ impl HostCore {
             active_clients: Vec::new(),
             chats: vec![summary_of(&chat_state)],
             default_chat: Some(chat_uri.clone()),
-            config: None,
+            config: Some(config),
             customizations: None,
             changesets: None,
             input_needed: None,
             meta: None,
         };
         let session_id = self.channels.create(&create.channel, ChannelKind::Session);
-        let chat_id = self.channels.create(&chat_uri, ChannelKind::Chat);
         self.replay.open(session_id, self.seq);
-        self.replay.open(chat_id, self.seq);
-        let session_uri: Arc<str> = create.channel.as_str().into();
-        let chat_uri: Arc<str> = chat_uri.as_str().into();
-        let chat = Chat {
-            session: session_id,
-            model: ChatModel::new(chat_state),
-            run: None,
-        };
-        self.chats.insert(chat_id, chat);
-        let session = Session {
-            uri: Arc::clone(&session_uri),
-            state: Arc::new(state),
-            created_at: now,
-            chats: vec![chat_id],
-            announced: None,
-            titled: false,
-            summary_due: false,
-            acknowledged: BTreeSet::new(),
-            modified_ms: cx.now.wall.as_millisecond(),
-        };
+        let chat_id = self.insert_chat(Chat::new(session_id, ChatModel::new(chat_state)));
+        let mut session = Session::new(&create.channel, state, settings, cx.now);
+        session.chats.push(chat_id);
+        session.progress = create.progress_token.map(|token| Progress {
+            conn,
+            token,
+            done: 0,
+            reported: false,
+        });
         self.sessions.insert(session_id, session);
+        self.share_workspace_approvals(session_id);
         self.announce_added(cx, session_id);
         self.publish_active_sessions(cx);
+        self.publish_server_tools(cx, session_id);
         if let Some(active_client) = create.active_client {
             let action = StateAction::SessionActiveClientSet(SessionActiveClientSetAction { active_client });
             self.commit(cx, session_id, action, None);
         }
-        cx.effects.push(Effect::OpenSession(Box::new(OpenSession {
-            session: session_id,
+        self.open_chat(cx, chat_id);
+    }
+
+    /// Makes a channel for a chat.
+    pub(crate) fn insert_chat(&mut self, chat: Chat) -> ChannelId {
+        let chat_id = self.channels.create(&chat.model.head().resource, ChannelKind::Chat);
+        self.replay.open(chat_id, self.seq);
+        self.chats.insert(chat_id, chat);
+        chat_id
+    }
+
+    /// Asks for a chat's back end, with everything an agent has to know about its past.
+    pub(crate) fn open_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        let (Some(chat), Some(channel)) = (self.chats.get(&chat_id), self.channels.get(chat_id)) else {
+            return;
+        };
+        let Some(session) = self.sessions.get(&chat.session) else {
+            return;
+        };
+        cx.effects.push(Effect::OpenChat(Box::new(OpenChat {
             chat: chat_id,
-            provider,
-            session_uri,
-            chat_uri,
-            working_directories,
+            provider: session.state.provider.clone(),
+            session_uri: Arc::clone(&session.uri),
+            chat_uri: Arc::clone(&channel.uri),
+            working_directories: directories_of(session, chat),
+            history: chat.model.turns().iter().map(|turn| past_turn(turn)).collect(),
+            context: chat.aside.context.to_vec(),
+            selection: chat.aside.selection.clone(),
+            settings: settings_of(session),
+            wants_progress: session.progress.is_some(),
         })));
     }
 
-    pub(crate) fn session_opened(&mut self, cx: &mut Cx<'_>, session: ChannelId, outcome: Result<(), Failure>) {
-        let still_creating = self
-            .sessions
-            .get(&session)
-            .is_some_and(|session| session.state.lifecycle == SessionLifecycle::Creating);
-        if !still_creating {
+    /// Publishes the agent's own tools, which clients show and do not execute.
+    fn publish_server_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let tools: Vec<_> = self
+            .agent_of(session)
+            .map(|agent| agent.tools.iter().map(crate::tool::wire::definition).collect())
+            .unwrap_or_default();
+        if !tools.is_empty() {
+            let action = StateAction::SessionServerToolsChanged(SessionServerToolsChangedAction { tools });
+            self.commit(cx, session_id, action, None);
+        }
+    }
+
+    pub(crate) fn chat_opened(&mut self, cx: &mut Cx<'_>, chat: ChannelId, outcome: Result<(), Failure>) {
+        let Some(chat) = self.chats.get(&chat) else {
+            return;
+        };
+        let session = chat.session;
+        // Of a further chat nobody waits for this: its first turn says what is wrong.
+        let is_awaited = self.sessions.get(&session).is_some_and(|session| {
+            session.state.lifecycle == SessionLifecycle::Creating && session.is_default(&chat.model.head().resource)
+        });
+        if !is_awaited {
             return;
         }
+        self.finish_progress(cx, session);
         let action = match outcome {
             Ok(()) => StateAction::SessionReady(SessionReadyAction {}),
             Err(failure) => StateAction::SessionCreationFailed(SessionCreationFailedAction {
@@ -179,7 +259,50 @@ impl HostCore {
         // What was queued while the session was coming up starts now (PEND-03).
         let chats = self.sessions.get(&session).map(|session| session.chats.clone());
         for chat in chats.into_iter().flatten() {
-            self.take_from_queue(cx, chat);
+            self.take_from_queue(cx, chat, false);
+        }
+    }
+
+    /// Reports how far a session's creation is, to whoever asked (ROOT-17, ROOT-19).
+    pub(crate) fn progress(
+        &mut self,
+        cx: &mut Cx<'_>,
+        chat: ChannelId,
+        done: u64,
+        total: Option<u64>,
+        message: Option<String>,
+    ) {
+        let session = self.chats.get(&chat).map(|chat| chat.session);
+        let Some(session) = session.and_then(|id| self.sessions.get_mut(&id)) else {
+            return;
+        };
+        let creating = session.state.lifecycle == SessionLifecycle::Creating;
+        if let Some(progress) = session.progress.as_mut().filter(|_| creating) {
+            // Never backwards, and never the last word: that one is sent when the session is up.
+            progress.done = progress.done.max(done);
+            progress.reported = true;
+            let total = total.filter(|total| *total > progress.done);
+            let params = progress_params(&progress.token, progress.done, total, message);
+            cx.send(
+                progress.conn,
+                Outgoing::Text(encode_notification("root/progress", &params)),
+            );
+        }
+    }
+
+    /// ROOT-18: the last frame of a token has reached its total, whatever came of it.
+    fn finish_progress(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
+        let progress = self
+            .sessions
+            .get_mut(&session)
+            .and_then(|session| session.progress.take());
+        if let Some(progress) = progress.filter(|progress| progress.reported) {
+            let end = progress.done + 1;
+            let params = progress_params(&progress.token, end, Some(end), None);
+            cx.send(
+                progress.conn,
+                Outgoing::Text(encode_notification("root/progress", &params)),
+            );
         }
     }
 
@@ -194,16 +317,7 @@ impl HostCore {
             return cx.answer(conn, id, Err(RpcError::session_not_found(uri)));
         };
         for chat_id in session.chats.iter().copied() {
-            if let Some(chat) = self.chats.remove(&chat_id)
-                && let Some(run) = chat.run
-            {
-                cx.effects.push(Effect::CancelTurn {
-                    chat: chat_id,
-                    turn: run.key,
-                });
-            }
-            cx.effects.push(Effect::CloseChat { chat: chat_id });
-            self.remove_channel(chat_id);
+            self.drop_chat(cx, chat_id);
         }
         self.remove_channel(session_id);
         for member in &session.state.active_clients {
@@ -224,6 +338,20 @@ impl HostCore {
             });
         }
         self.publish_active_sessions(cx);
+    }
+
+    /// Ends what runs in a chat and forgets it.
+    pub(crate) fn drop_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        if let Some(chat) = self.chats.remove(&chat_id)
+            && let Some(run) = chat.run
+        {
+            cx.effects.push(Effect::CancelTurn {
+                chat: chat_id,
+                turn: run.key,
+            });
+        }
+        cx.effects.push(Effect::CloseChat { chat: chat_id });
+        self.remove_channel(chat_id);
     }
 
     /// SUB-19: subscriptions end with their channel.
@@ -341,19 +469,21 @@ pub(crate) fn error_info(failure: Failure) -> ErrorInfo {
     }
 }
 
-fn new_chat(uri: &str, now: &str, working_directories: Option<Vec<String>>) -> ChatState {
+/// A chat without a past.
+pub(crate) fn new_chat(uri: &str, title: &str, now: &str, origin: ChatOrigin) -> ChatState {
     ChatState {
         resource: uri.to_owned(),
-        title: UNTITLED.to_owned(),
+        title: title.to_owned(),
         status: SessionStatus::Idle.bits() | SessionStatus::IsRead.bits(),
         activity: None,
         modified_at: now.to_owned(),
         changes: None,
-        origin: Some(ChatOrigin::User),
+        origin: Some(origin),
         // SES-11: a default chat is never movable.
         movable: None,
         interactivity: None,
-        working_directories,
+        // Absent means all of the session's (CHT-09).
+        working_directories: None,
         changesets: None,
         background_work: None,
         canvases: None,
@@ -365,6 +495,35 @@ fn new_chat(uri: &str, now: &str, working_directories: Option<Vec<String>>) -> C
         draft: None,
         meta: None,
     }
+}
+
+/// Where a chat works: its own subset, or all of its session's directories (CHT-09).
+pub(crate) fn directories_of(session: &Session, chat: &Chat) -> Vec<String> {
+    let own = chat.model.head().working_directories.as_ref();
+    own.or(session.state.working_directories.as_ref())
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// What a session is set up with.
+pub(crate) fn settings_of(session: &Session) -> Map<String, Value> {
+    session
+        .state
+        .config
+        .as_ref()
+        .map(|config| config.values.clone())
+        .unwrap_or_default()
+}
+
+fn progress_params(token: &str, done: u64, total: Option<u64>, message: Option<String>) -> Value {
+    let mut params = json!({ "channel": uri::ROOT, "progressToken": token, "progress": done });
+    if let Some(total) = total {
+        params["total"] = json!(total);
+    }
+    if let Some(message) = message {
+        params["message"] = json!(message);
+    }
+    params
 }
 
 fn parse_cursor(cursor: &str) -> Option<(i64, ChannelId)> {

@@ -1,8 +1,11 @@
 //! Requests as the core sees them: parsed, typed, with the id kept exactly as it arrived.
 
-use ahp_types::state::SessionActiveClient;
+use ahp_types::commands::ChatSource;
+use ahp_types::state::{Message, SessionActiveClient};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
+use crate::agent::Secret;
 use crate::ids::ClientId;
 
 /// A request id, echoed byte for byte (TRN-10). The framing layer lets only integers and
@@ -53,6 +56,30 @@ pub enum Command {
     },
     /// `listSessions`.
     ListSessions(Box<ListSessions>),
+    /// `createChat`.
+    CreateChat(Box<CreateChat>),
+    /// `disposeChat`.
+    DisposeChat {
+        /// The chat's URI.
+        channel: String,
+    },
+    /// `moveChat`.
+    MoveChat(Box<MoveChat>),
+    /// `fetchTurns`.
+    FetchTurns {
+        /// The chat's URI.
+        channel: String,
+        /// Where the last page ended; absent means the next older page.
+        cursor: Option<String>,
+    },
+    /// `completions`.
+    Completions(Box<Completions>),
+    /// `resolveSessionConfig`.
+    ResolveSessionConfig(Box<SessionSetup>),
+    /// `sessionConfigCompletions`.
+    SessionConfigCompletions(Box<SettingQuery>),
+    /// `authenticate`.
+    Authenticate(Box<Authenticate>),
 }
 
 /// What `initialize` carries that the host acts on.
@@ -83,18 +110,19 @@ pub struct Reconnect {
     pub subscriptions: Vec<String>,
 }
 
-/// What `subscribe` carries. `view.turns` is read by the framing layer and may be ignored
-/// (SUB-12): the snapshot then holds all retained turns.
-#[derive(Debug, Clone)]
+/// What `subscribe` carries.
+#[derive(Debug, Clone, Default)]
 pub struct Subscribe {
     /// The channel's URI.
     pub channel: String,
     /// `delivery.maxLatencyMs`; absent means the host's default (SUB-10).
     pub max_latency_ms: Option<u32>,
+    /// `view.turns`: how many of the latest completed turns; absent means all (SUB-12).
+    pub turns: Option<usize>,
 }
 
 /// What `createSession` carries.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CreateSession {
     /// The URI the client chose.
     pub channel: String,
@@ -104,6 +132,94 @@ pub struct CreateSession {
     pub working_directories: Vec<String>,
     /// Joins the session as an active client right after creation (SES-07).
     pub active_client: Option<SessionActiveClient>,
+    /// What the session is set up with (CMP-09).
+    pub config: Map<String, Value>,
+    /// Where to report progress to (ROOT-17).
+    pub progress_token: Option<String>,
+}
+
+/// What `createChat` carries.
+#[derive(Debug, Clone)]
+pub struct CreateChat {
+    /// The session's URI.
+    pub channel: String,
+    /// The URI the client chose for the chat.
+    pub chat: String,
+    /// Starts the first turn (CHT-10).
+    pub initial_message: Option<Message>,
+    /// Where it comes from.
+    pub source: Option<ChatSource>,
+    /// A subset of the session's directories; absent means all (CHT-09).
+    pub working_directories: Option<Vec<String>>,
+}
+
+/// What `moveChat` carries.
+#[derive(Debug, Clone)]
+pub struct MoveChat {
+    /// The chat's URI.
+    pub channel: String,
+    /// Where to.
+    pub destination: MoveDestination,
+}
+
+/// Where a chat moves to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MoveDestination {
+    /// A place in a session, perhaps the one it is in.
+    Session {
+        /// The session's URI.
+        session: String,
+        /// The chat it comes after; absent means first.
+        after: Option<String>,
+    },
+    /// A session of its own.
+    NewSession,
+}
+
+/// What `completions` carries.
+#[derive(Debug, Clone)]
+pub struct Completions {
+    /// The chat's URI, or the session's, as the reference client sends it.
+    pub channel: String,
+    /// What is completed; unknown kinds find nothing.
+    pub kind: String,
+    /// The text so far.
+    pub text: String,
+    /// The place in it, in UTF-16 code units.
+    pub offset: i64,
+}
+
+/// What `resolveSessionConfig` carries.
+#[derive(Debug, Clone, Default)]
+pub struct SessionSetup {
+    /// The agent; absent means the host's default.
+    pub provider: Option<String>,
+    /// Where the session would work.
+    pub working_directory: Option<String>,
+    /// What was chosen so far.
+    pub config: Map<String, Value>,
+}
+
+/// What `sessionConfigCompletions` carries.
+#[derive(Debug, Clone, Default)]
+pub struct SettingQuery {
+    /// The session to be.
+    pub setup: SessionSetup,
+    /// The setting.
+    pub property: String,
+    /// What was typed.
+    pub query: String,
+}
+
+/// What `authenticate` carries.
+#[derive(Debug, Clone)]
+pub struct Authenticate {
+    /// The protected resource.
+    pub resource: String,
+    /// A token for it; empty takes an earlier one back (AUTH-05).
+    pub token: Secret,
+    /// How long it is good for, in seconds.
+    pub expires_in: Option<u64>,
 }
 
 /// What `listSessions` carries.

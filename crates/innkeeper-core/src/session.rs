@@ -9,10 +9,11 @@ use ahp_types::state::{
 };
 use jiff::Timestamp;
 
+use crate::agent::{PastTurn, Setting};
 use crate::chat_state::ChatModel;
-use crate::effect::TurnStart;
 use crate::frame::AppendHead;
-use crate::ids::{ChannelId, ClientId, TurnKey};
+use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
+use crate::time::Now;
 
 /// Bits 0 to 4 of a status are one activity value, never a combination (E-26).
 const ACTIVITY_BITS: u32 = 0b1_1111;
@@ -26,6 +27,9 @@ pub struct Session {
     pub uri: Arc<str>,
     /// Its state.
     pub state: Arc<SessionState>,
+    /// What it can be set up with, in the order clients show it: as it was when the session was
+    /// created, whatever its agent offers to new ones.
+    pub settings: Arc<[Setting]>,
     /// When it was created, RFC 3339.
     pub created_at: String,
     /// Its chats, in catalogue order.
@@ -41,6 +45,21 @@ pub struct Session {
     pub acknowledged: BTreeSet<ClientId>,
     /// [`Self::modified_at`] as a number, for ordering.
     pub modified_ms: i64,
+    /// Who wants to know how far its creation is.
+    pub progress: Option<Progress>,
+}
+
+/// Who asked to be told of a session's creation, and what it was told last (ROOT-17).
+#[derive(Debug)]
+pub struct Progress {
+    /// The connection that created the session.
+    pub conn: ConnId,
+    /// The token it chose.
+    pub token: String,
+    /// What was reported last.
+    pub done: u64,
+    /// Whether anything was reported.
+    pub reported: bool,
 }
 
 /// One chat and what runs in it.
@@ -52,6 +71,21 @@ pub struct Chat {
     pub model: ChatModel,
     /// The agent's run of the active turn.
     pub run: Option<Run>,
+    /// The chat whose tool call started this one; it moves and goes with that chat.
+    pub parent: Option<ChannelId>,
+    /// What a side chat is about, in case its agent has to be opened again.
+    pub aside: Aside,
+    /// Whether the watchdog has a timer for it.
+    pub is_watched: bool,
+}
+
+/// What a side chat was opened on (CHT-06).
+#[derive(Debug, Clone, Default)]
+pub struct Aside {
+    /// The turns of the chat it was opened from.
+    pub context: Arc<[PastTurn]>,
+    /// The words it was opened on.
+    pub selection: Option<String>,
 }
 
 /// An agent at work on the active turn.
@@ -65,6 +99,16 @@ pub struct Run {
     pub open_part: Option<OpenPart>,
     /// Numbers the parts of the turn.
     pub parts: usize,
+    /// The client that started the turn; its tools are preferred (ACT-05).
+    pub author: Option<ClientId>,
+    /// The run whose tool call started this worker.
+    pub parent: Option<(ChannelId, TurnKey)>,
+    /// Whether it outlives that run.
+    pub detached: bool,
+    /// When the agent was last heard of.
+    pub heard_ms: u64,
+    /// What the chat's activity was before the watchdog replaced it.
+    pub before_silence: Option<Option<String>>,
 }
 
 /// The part being streamed into.
@@ -78,7 +122,44 @@ pub struct OpenPart {
     pub head: AppendHead,
 }
 
+impl Chat {
+    /// A chat in which nothing runs.
+    pub fn new(session: ChannelId, model: ChatModel) -> Self {
+        Self {
+            session,
+            model,
+            run: None,
+            parent: None,
+            aside: Aside::default(),
+            is_watched: false,
+        }
+    }
+}
+
 impl Session {
+    /// A session that nobody has been told of.
+    pub fn new(uri: &str, state: SessionState, settings: Arc<[Setting]>, now: Now) -> Self {
+        Self {
+            uri: uri.into(),
+            state: Arc::new(state),
+            settings,
+            created_at: now.rfc3339(),
+            chats: Vec::new(),
+            announced: None,
+            titled: false,
+            summary_due: false,
+            acknowledged: BTreeSet::new(),
+            modified_ms: now.wall.as_millisecond(),
+            progress: None,
+        }
+    }
+
+    /// Whether this is the chat that the session came with. It need not be the first of the
+    /// catalogue.
+    pub fn is_default(&self, chat: &str) -> bool {
+        self.state.default_chat.as_deref() == Some(chat)
+    }
+
     /// The summary that `listSessions` and the root channel show (ROOT-15, ROOT-16).
     pub fn summary(&self) -> SessionSummary {
         let state = &self.state;
@@ -188,22 +269,6 @@ impl Session {
             state.status = status;
             state.activity = shown;
         }
-    }
-}
-
-impl Chat {
-    /// What an agent needs to know about the active turn.
-    pub fn turn_start(&self, session: &Session, resume: bool) -> Option<TurnStart> {
-        let turn = self.model.head().active_turn.as_ref()?;
-        Some(TurnStart {
-            turn_id: turn.id.clone(),
-            text: turn.message.text.clone(),
-            model: turn.message.model.as_ref().map(|model| model.id.clone()),
-            resume,
-            turns_before: self.model.turns().len(),
-            session_uri: Arc::clone(&session.uri),
-            session_title: session.state.title.clone(),
-        })
     }
 }
 

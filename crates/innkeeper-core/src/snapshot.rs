@@ -1,15 +1,18 @@
 //! Snapshots, captured in the core in constant time and encoded by whoever writes them.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use ahp_types::state::{ChatState, RootState, SessionState, Turn};
+use ahp_types::state::{ActiveTurn, ChatState, ResponsePart, RootState, SessionState, ToolCallState, Turn};
 use bytes::Bytes;
 use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 
+use crate::agent::Setting;
 use crate::frame::{ActionFrame, begin_result, write_json};
 use crate::ids::Seq;
 use crate::request::RequestId;
+use crate::settings::InOrder;
 
 /// The completed turns of a chat, oldest first. Shared with snapshots in flight.
 pub type History = Arc<Vec<Arc<Turn>>>;
@@ -30,11 +33,57 @@ pub struct Snapshot {
 #[derive(Debug, Clone)]
 pub enum State {
     /// The root channel.
-    Root(Arc<RootState>),
+    Root(Configured<RootState>),
     /// A session.
-    Session(Arc<SessionState>),
-    /// A chat: everything but the completed turns, and those.
-    Chat(Arc<ChatState>, History),
+    Session(Configured<SessionState>),
+    /// A chat: everything but the completed turns, those, and how many of them are shown.
+    Chat(Arc<ChatState>, History, Window),
+}
+
+/// Which of a chat's completed turns a snapshot shows (SUB-12).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Window {
+    /// How many of the oldest turns are left out.
+    pub skipped: usize,
+}
+
+impl Window {
+    /// All turns.
+    pub const ALL: Self = Self { skipped: 0 };
+}
+
+/// The cursor for the turns before `loaded_from`, if there are any: it names the newest of them.
+pub(crate) fn cursor(turns: &[Arc<Turn>], loaded_from: usize) -> Option<String> {
+    let newest = turns.get(loaded_from.checked_sub(1)?)?;
+    Some(format!("{CURSOR_HEAD}{}", newest.id))
+}
+
+/// What a cursor of `fetchTurns` starts with.
+pub(crate) const CURSOR_HEAD: &str = "through:";
+
+/// A state with settings, and the order they are declared in, which the state itself does not keep
+/// (CMP-08).
+#[derive(Debug, Clone)]
+pub struct Configured<T> {
+    state: Arc<T>,
+    settings: Arc<[Setting]>,
+}
+
+impl<T> Configured<T> {
+    pub(crate) fn new(state: &Arc<T>, settings: &Arc<[Setting]>) -> Self {
+        Self {
+            state: Arc::clone(state),
+            settings: Arc::clone(settings),
+        }
+    }
+}
+
+impl<T> Deref for Configured<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.state
+    }
 }
 
 impl Serialize for Snapshot {
@@ -50,16 +99,90 @@ impl Serialize for Snapshot {
 impl Serialize for State {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Root(state) => state.serialize(serializer),
-            Self::Session(state) => state.serialize(serializer),
-            Self::Chat(head, history) => serialize_chat(head, history, serializer),
+            Self::Root(root) => serialize_root(root, serializer),
+            Self::Session(session) => serialize_session(session, serializer),
+            Self::Chat(head, history, window) => serialize_chat(head, history, *window, serializer),
         }
     }
 }
 
+/// Writes the root as the published type would, with its settings in order. As with
+/// [`serialize_chat`], a field added upstream does not compile until it is written here.
+fn serialize_root<S: Serializer>(root: &Configured<RootState>, serializer: S) -> Result<S::Ok, S::Error> {
+    let RootState {
+        agents,
+        active_sessions,
+        terminals,
+        config,
+        meta,
+    } = &*root.state;
+    let config = config.as_ref().map(|config| InOrder::host(config, &root.settings));
+    let mut out = serializer.serialize_map(None)?;
+    out.serialize_entry("agents", agents)?;
+    optional(&mut out, "activeSessions", active_sessions)?;
+    optional(&mut out, "terminals", terminals)?;
+    optional(&mut out, "config", &config)?;
+    optional(&mut out, "_meta", meta)?;
+    out.end()
+}
+
+/// Writes a session likewise.
+fn serialize_session<S: Serializer>(session: &Configured<SessionState>, serializer: S) -> Result<S::Ok, S::Error> {
+    let SessionState {
+        provider,
+        title,
+        status,
+        activity,
+        origin,
+        project,
+        working_directories,
+        annotations,
+        lifecycle,
+        creation_error,
+        server_tools,
+        active_clients,
+        chats,
+        default_chat,
+        config,
+        customizations,
+        changesets,
+        input_needed,
+        meta,
+    } = &*session.state;
+    let config = config
+        .as_ref()
+        .map(|config| InOrder::session(config, &session.settings));
+    let mut out = serializer.serialize_map(None)?;
+    out.serialize_entry("provider", provider)?;
+    out.serialize_entry("title", title)?;
+    out.serialize_entry("status", status)?;
+    optional(&mut out, "activity", activity)?;
+    optional(&mut out, "origin", origin)?;
+    optional(&mut out, "project", project)?;
+    optional(&mut out, "workingDirectories", working_directories)?;
+    optional(&mut out, "annotations", annotations)?;
+    out.serialize_entry("lifecycle", lifecycle)?;
+    optional(&mut out, "creationError", creation_error)?;
+    optional(&mut out, "serverTools", server_tools)?;
+    out.serialize_entry("activeClients", active_clients)?;
+    out.serialize_entry("chats", chats)?;
+    optional(&mut out, "defaultChat", default_chat)?;
+    optional(&mut out, "config", &config)?;
+    optional(&mut out, "customizations", customizations)?;
+    optional(&mut out, "changesets", changesets)?;
+    optional(&mut out, "inputNeeded", input_needed)?;
+    optional(&mut out, "_meta", meta)?;
+    out.end()
+}
+
 /// Writes a chat as the published type would. The destructuring is exhaustive, so a field added
 /// upstream does not compile until it is written here.
-fn serialize_chat<S: Serializer>(head: &ChatState, history: &History, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_chat<S: Serializer>(
+    head: &ChatState,
+    history: &History,
+    window: Window,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let ChatState {
         resource,
         title,
@@ -75,7 +198,8 @@ fn serialize_chat<S: Serializer>(head: &ChatState, history: &History, serializer
         background_work,
         canvases,
         turns: _,
-        turns_next_cursor,
+        // The host has the whole history; where a reader's window ends is not part of the state.
+        turns_next_cursor: _,
         active_turn,
         steering_message,
         queued_messages,
@@ -96,9 +220,9 @@ fn serialize_chat<S: Serializer>(head: &ChatState, history: &History, serializer
     optional(&mut out, "changesets", changesets)?;
     optional(&mut out, "backgroundWork", background_work)?;
     optional(&mut out, "canvases", canvases)?;
-    out.serialize_entry("turns", &Turns(history))?;
-    optional(&mut out, "turnsNextCursor", turns_next_cursor)?;
-    optional(&mut out, "activeTurn", active_turn)?;
+    out.serialize_entry("turns", &Turns(history.get(window.skipped..).unwrap_or_default()))?;
+    optional(&mut out, "turnsNextCursor", &cursor(history, window.skipped))?;
+    optional(&mut out, "activeTurn", &active_turn.as_ref().map(Active))?;
     optional(&mut out, "steeringMessage", steering_message)?;
     optional(&mut out, "queuedMessages", queued_messages)?;
     optional(&mut out, "draft", draft)?;
@@ -111,6 +235,53 @@ fn optional<M: SerializeMap, T: Serialize>(out: &mut M, key: &str, value: &Optio
     match value {
         Some(value) => out.serialize_entry(key, value),
         None => Ok(()),
+    }
+}
+
+/// The active turn as the published type would write it, but for calls that wait for somebody to
+/// sign in: that state encodes its `status` twice there (E-41). A completed turn has no such call.
+struct Active<'a>(&'a ActiveTurn);
+
+impl Serialize for Active<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ActiveTurn {
+            id,
+            started_at,
+            message,
+            response_parts,
+            usage,
+        } = self.0;
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("id", id)?;
+        out.serialize_entry("startedAt", started_at)?;
+        out.serialize_entry("message", message)?;
+        out.serialize_entry("responseParts", &Parts(response_parts))?;
+        optional(&mut out, "usage", usage)?;
+        out.end()
+    }
+}
+
+struct Parts<'a>(&'a [ResponsePart]);
+
+impl Serialize for Parts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Part))
+    }
+}
+
+struct Part<'a>(&'a ResponsePart);
+
+impl Serialize for Part<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let ResponsePart::ToolCall(part) = self.0
+            && let ToolCallState::AuthRequired(call) = &part.tool_call
+        {
+            let mut out = serializer.serialize_map(Some(2))?;
+            out.serialize_entry("kind", "toolCall")?;
+            out.serialize_entry("toolCall", call)?;
+            return out.end();
+        }
+        self.0.serialize(serializer)
     }
 }
 

@@ -11,35 +11,37 @@ use crate::error::{RpcError, code};
 use crate::frame::Outgoing;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::request::{RequestId, Subscribe};
-use crate::snapshot::{Answer, AnswerBody};
+use crate::snapshot::{Answer, AnswerBody, Window};
 use crate::uri;
 
 impl HostCore {
     pub(crate) fn subscribe(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, subscribe: Subscribe) {
-        let result = self.register(conn, &subscribe.channel, subscribe.max_latency_ms);
-        let channel = match result {
-            Ok(channel) => channel,
+        let result = self.register(conn, &subscribe.channel, subscribe.max_latency_ms, subscribe.turns);
+        let (channel, window) = match result {
+            Ok(registered) => registered,
             Err(error) => return cx.answer(conn, id, Err(error)),
         };
         // Registered and captured in one step, and the response takes its place in the queue
         // before anything that follows (SUB-03, E-04).
-        if let Some(snapshot) = self.capture(channel) {
+        if let Some(snapshot) = self.capture_window(channel, window) {
             let answer = Answer {
                 id: id.clone(),
                 body: AnswerBody::Subscribed(snapshot),
-                estimated_bytes: self.estimated_bytes(channel),
+                estimated_bytes: self.estimated_bytes_of(channel, window),
             };
             cx.send(conn, Outgoing::Answer(Arc::new(answer)));
         }
     }
 
-    /// Makes a connection a subscriber of a channel.
+    /// Makes a connection a subscriber of a channel. Of a chat's completed turns it gets the latest
+    /// `turns`, or all of them; the answer says what its snapshot has to show.
     pub(crate) fn register(
         &mut self,
         conn: ConnId,
         uri: &str,
         max_latency_ms: Option<u32>,
-    ) -> Result<ChannelId, RpcError> {
+        turns: Option<usize>,
+    ) -> Result<(ChannelId, Window), RpcError> {
         let max_subscriptions = self.config.max_subscriptions;
         let started = self.seq;
         let Some(channel) = self.channels.find(uri) else {
@@ -61,10 +63,11 @@ impl HostCore {
             knows: *line,
         };
         connection.subscriptions.insert(channel);
+        let (window, unloaded) = self.window(channel, turns);
         if let Some(entry) = self.channels.get_mut(channel) {
-            entry.subscribe(subscriber, started);
+            entry.subscribe(subscriber, started, unloaded);
         }
-        Ok(channel)
+        Ok((channel, window))
     }
 
     /// `unsubscribe`: fire and forget, and harmless for an unknown channel (SUB-06).
@@ -115,6 +118,15 @@ impl HostCore {
         };
         match transports.without(conn) {
             Some(rest) => {
+                // What was sent to the lost connection alone, its state may build on when it comes
+                // back, and nobody can tell it from the others of the same client then.
+                for other in rest.iter() {
+                    for (channel, lost) in &subscriptions {
+                        if let Some(entry) = self.channels.get_mut(*channel) {
+                            entry.distrust(other, &lost.base);
+                        }
+                    }
+                }
                 client.presence = Presence::Active(rest);
                 self.leave_unheard(cx, &client_id);
             }

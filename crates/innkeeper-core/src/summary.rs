@@ -40,9 +40,11 @@ impl HostCore {
                 }
             }
             StateAction::SessionActiveClientRemoved(removed) => {
-                if let Some(client) = self.clients.get_mut(&ClientId::new(&removed.client_id)) {
+                let id = ClientId::new(&removed.client_id);
+                if let Some(client) = self.clients.get_mut(&id) {
                     client.memberships.remove(&session_id);
                 }
+                self.fail_calls_of(cx, session_id, &id);
             }
             _ => {}
         }
@@ -70,7 +72,7 @@ impl HostCore {
     pub(crate) fn announce_what_is_due(&mut self, cx: &mut Cx<'_>) {
         let scheduled = self.timers.iter().filter_map(|(_, timer)| match timer {
             Timer::Summary(session) => Some(*session),
-            Timer::Grace(_) | Timer::Sweep => None,
+            Timer::Grace(_) | Timer::Watchdog(_) | Timer::Sweep => None,
         });
         let mut due: Vec<ChannelId> = scheduled.collect();
         due.sort_unstable();

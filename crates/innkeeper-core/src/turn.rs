@@ -1,5 +1,7 @@
 //! Turns: what an agent does becomes actions, and what follows from their end.
 
+use std::sync::Arc;
+
 use ahp_types::actions::{
     ChatActivityChangedAction, ChatErrorAction, ChatPendingMessageRemovedAction, ChatResponsePartAction,
     ChatTurnCancelledAction, ChatTurnCompleteAction, ChatTurnStartedAction, ChatUsageAction, SessionTitleChangedAction,
@@ -7,17 +9,18 @@ use ahp_types::actions::{
 };
 use ahp_types::common::StringOrMarkdown;
 use ahp_types::state::{
-    ErrorResponsePart, MarkdownResponsePart, PendingMessageKind, ReasoningResponsePart, ResponsePart,
-    SystemNotificationResponsePart, UsageInfo,
+    ErrorResponsePart, MarkdownResponsePart, PendingMessageKind, ReasoningResponsePart, ResourceResponsePart,
+    ResponsePart, SystemNotificationResponsePart, UsageInfo,
 };
 
+use crate::agent::{AgentEvent, Failure, Reply, TurnEnd, Usage};
+use crate::chats::UNTITLED_CHAT;
 use crate::core::{Cx, HostCore};
 use crate::dispatch::elapsed;
-use crate::effect::Effect;
+use crate::effect::{Effect, TurnStart};
 use crate::frame::AppendHead;
-use crate::ids::{ChannelId, TurnKey};
-use crate::input::{AgentEvent, Failure, TurnEnd, Usage};
-use crate::lifecycle::error_info;
+use crate::ids::{ChannelId, ClientId, TurnKey};
+use crate::lifecycle::{directories_of, error_info, settings_of};
 use crate::session::{OpenPart, Run};
 
 /// Longest title taken from a message, in characters.
@@ -25,35 +28,71 @@ const TITLE_CHARS: usize = 60;
 
 impl HostCore {
     /// Hands the active turn to the agent.
-    pub(crate) fn start_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool) {
-        let key = TurnKey(self.next_turn);
-        let Some(chat) = self.chats.get_mut(&chat_id) else {
+    pub(crate) fn start_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool, author: Option<&ClientId>) {
+        let Some(start) = self.turn_start(chat_id, resume, author) else {
             return;
         };
-        let Some(session) = self.sessions.get(&chat.session) else {
+        let Some(key) = self.add_run(cx, chat_id, author) else {
             return;
         };
-        let Some(start) = chat.turn_start(session, resume) else {
-            return;
-        };
-        self.next_turn += 1;
-        let parts = chat
-            .model
-            .head()
-            .active_turn
-            .as_ref()
-            .map_or(0, |turn| turn.response_parts.len());
-        chat.run = Some(Run {
-            key,
-            started_ms: cx.now.mono_ms,
-            open_part: None,
-            parts,
-        });
         cx.effects.push(Effect::StartTurn {
             chat: chat_id,
             turn: key,
             start: Box::new(start),
         });
+    }
+
+    /// Notes that an agent works on the active turn.
+    pub(crate) fn add_run(
+        &mut self,
+        cx: &mut Cx<'_>,
+        chat_id: ChannelId,
+        author: Option<&ClientId>,
+    ) -> Option<TurnKey> {
+        let key = TurnKey(self.next_turn);
+        let chat = self.chats.get_mut(&chat_id)?;
+        let turn = chat.model.head().active_turn.as_ref()?;
+        let parts = turn.response_parts.len();
+        self.next_turn += 1;
+        chat.run = Some(Run {
+            key,
+            started_ms: cx.now.mono_ms,
+            open_part: None,
+            parts,
+            author: author.cloned(),
+            parent: None,
+            detached: false,
+            heard_ms: cx.now.mono_ms,
+            before_silence: None,
+        });
+        self.start_watching(cx, chat_id);
+        Some(key)
+    }
+
+    /// What an agent needs to know about the active turn.
+    fn turn_start(&self, chat_id: ChannelId, resume: bool, author: Option<&ClientId>) -> Option<TurnStart> {
+        let chat = self.chats.get(&chat_id)?;
+        let session = self.sessions.get(&chat.session)?;
+        let turn = chat.model.head().active_turn.as_ref()?;
+        let model = turn.message.model.as_ref();
+        Some(TurnStart {
+            turn_id: turn.id.clone(),
+            text: turn.message.text.clone(),
+            attachments: self.attachments_of(&turn.message),
+            model: model.map(|model| model.id.clone()),
+            model_settings: model
+                .and_then(|model| model.config.clone())
+                .map(|config| config.into_iter().collect())
+                .unwrap_or_default(),
+            agent: turn.message.agent.as_ref().map(|agent| agent.uri.clone()),
+            resume,
+            turns_before: chat.model.turns().len(),
+            session_uri: Arc::clone(&session.uri),
+            session_title: session.state.title.clone(),
+            working_directories: directories_of(session, chat),
+            settings: settings_of(session),
+            client_tools: self.client_tools(session, author),
+        })
     }
 
     /// Stops the agent after the end of its turn was published.
@@ -64,6 +103,15 @@ impl HostCore {
                 chat: chat_id,
                 turn: run.key,
             });
+            self.run_over(cx, chat_id, &run);
+        }
+    }
+
+    /// What follows from the end of a run, however it ended.
+    fn run_over(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, run: &Run) {
+        self.end_workers(cx, chat_id, run.key);
+        if let Some((parent, _)) = run.parent.filter(|_| run.detached) {
+            self.unlist_worker(cx, parent, chat_id);
         }
     }
 
@@ -88,6 +136,7 @@ impl HostCore {
         if !self.is_running(chat_id, turn) {
             return; // A late event of an ended or replaced turn.
         }
+        self.heard(cx, chat_id);
         match event {
             AgentEvent::Text(content) => self.append(cx, chat_id, &content, false),
             AgentEvent::Reasoning(content) => self.append(cx, chat_id, &content, true),
@@ -108,26 +157,38 @@ impl HostCore {
                 self.commit(cx, chat_id, StateAction::ChatUsage(action), None);
             }
             AgentEvent::Activity(activity) => {
+                if self
+                    .chats
+                    .get(&chat_id)
+                    .is_some_and(|chat| chat.model.head().activity == activity)
+                {
+                    return;
+                }
                 let action = ChatActivityChangedAction { activity };
                 self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
             }
             AgentEvent::Notice(text) => {
-                let Some(turn_id) = self.active_turn_id(chat_id) else {
-                    return;
-                };
                 let part = SystemNotificationResponsePart {
                     content: StringOrMarkdown::Plain(text),
                     meta: None,
                 };
-                if self
-                    .add_part(cx, chat_id, turn_id, ResponsePart::SystemNotification(part))
-                    .is_some()
-                    && let Some(run) = self.run_mut(chat_id)
-                {
-                    run.open_part = None;
-                }
+                self.add_whole_part(cx, chat_id, ResponsePart::SystemNotification(part));
+            }
+            AgentEvent::Resource { uri, content_type } => {
+                let part = ResourceResponsePart {
+                    uri,
+                    size_hint: None,
+                    content_type,
+                    nonce: None,
+                };
+                self.add_whole_part(cx, chat_id, ResponsePart::ContentRef(part));
             }
             AgentEvent::Title(title) => self.title_from(cx, chat_id, &title),
+            AgentEvent::Tool { call, step } => self.tool_step(cx, chat_id, turn, call, *step),
+            AgentEvent::Ask(questions) => self.ask(cx, chat_id, turn, *questions),
+            AgentEvent::TakeSteering => self.take_steering(cx, chat_id, turn),
+            AgentEvent::Spawn(spawn) => self.spawn_worker(cx, chat_id, turn, *spawn),
+            AgentEvent::Alive => {}
         }
     }
 
@@ -160,12 +221,38 @@ impl HostCore {
         }
         // E-63, PEND-06: nothing starts by itself after a cancel or an error.
         if completed {
-            self.take_from_queue(cx, chat_id);
+            self.take_from_queue(cx, chat_id, true);
         }
     }
 
-    /// Starts the head of the queue when nothing runs: removed, then started, in that order (E-07).
-    pub(crate) fn take_from_queue(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+    /// Gives the agent the steering message, if there is one (PEND-04).
+    fn take_steering(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey) {
+        let steering = self
+            .chats
+            .get(&chat_id)
+            .and_then(|chat| chat.model.head().steering_message.clone());
+        let text = steering.map(|message| {
+            let removed = ChatPendingMessageRemovedAction {
+                kind: PendingMessageKind::Steering,
+                id: message.id,
+            };
+            self.commit(cx, chat_id, StateAction::ChatPendingMessageRemoved(removed), None);
+            message.message.text
+        });
+        self.reply(cx, chat_id, turn, Reply::Steering(text));
+    }
+
+    pub(crate) fn reply(&self, cx: &mut Cx<'_>, chat: ChannelId, turn: TurnKey, reply: Reply) {
+        cx.effects.push(Effect::Reply {
+            chat,
+            turn,
+            reply: Box::new(reply),
+        });
+    }
+
+    /// Starts what waits when nothing runs: removed, then started, in that order (E-07). A steering
+    /// message that its turn did not take goes first, so that nobody's words are lost.
+    pub(crate) fn take_from_queue(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, after_turn: bool) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return;
         };
@@ -177,7 +264,17 @@ impl HostCore {
         if head.active_turn.is_some() || !ready || self.shutting_down {
             return;
         }
-        let Some(next) = head.queued_messages.as_deref().and_then(<[_]>::first).cloned() else {
+        let steering = head
+            .steering_message
+            .as_ref()
+            .map(|next| (PendingMessageKind::Steering, next));
+        let queued = head.queued_messages.iter().flatten().next();
+        let next = match (after_turn, steering) {
+            (true, Some(steering)) => Some(steering),
+            // PEND-04: set while idle, it waits for a turn to steer.
+            _ => queued.map(|next| (PendingMessageKind::Queued, next)),
+        };
+        let Some((kind, next)) = next.map(|(kind, next)| (kind, next.clone())) else {
             return;
         };
         // A fresh id that no client can have chosen for an earlier turn of this chat.
@@ -186,7 +283,7 @@ impl HostCore {
             .find(|id| !chat.model.knows_turn(id))
             .unwrap_or_default();
         let removed = ChatPendingMessageRemovedAction {
-            kind: PendingMessageKind::Queued,
+            kind,
             id: next.id.clone(),
         };
         self.commit(cx, chat_id, StateAction::ChatPendingMessageRemoved(removed), None);
@@ -200,38 +297,32 @@ impl HostCore {
         };
         self.commit(cx, chat_id, StateAction::ChatTurnStarted(started), None);
         self.title_from(cx, chat_id, &text);
-        self.start_run(cx, chat_id, false);
+        self.start_run(cx, chat_id, false, None);
     }
 
-    /// Names a session after its first message, unless it has a name.
+    /// Names a session after its first message, unless it has a name, and a further chat after its
+    /// own.
     pub(crate) fn title_from(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, text: &str) {
-        let Some(session_id) = self.chats.get(&chat_id).map(|chat| chat.session) else {
+        let title = title_in(text);
+        let Some(chat) = self.chats.get(&chat_id).filter(|_| !title.is_empty()) else {
             return;
         };
-        let Some(session) = self.sessions.get_mut(&session_id).filter(|session| !session.titled) else {
+        let session_id = chat.session;
+        let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
-        let line = text
-            .lines()
-            .map(str::trim)
-            .find(|line| !line.is_empty())
-            .unwrap_or_default();
-        if line.is_empty() {
-            return;
+        let head = chat.model.head();
+        let names_session = !std::mem::replace(&mut session.titled, true);
+        let names_chat = if session.is_default(&head.resource) {
+            names_session
+        } else {
+            head.title == UNTITLED_CHAT
+        };
+        if names_session {
+            let action = SessionTitleChangedAction { title: title.clone() };
+            self.commit(cx, session_id, StateAction::SessionTitleChanged(action), None);
         }
-        let mut title: String = line.chars().take(TITLE_CHARS).collect();
-        if title.len() < line.len() {
-            title.push('…');
-        }
-        session.titled = true;
-        let is_default = session.chats.first() == Some(&chat_id);
-        self.commit(
-            cx,
-            session_id,
-            StateAction::SessionTitleChanged(SessionTitleChangedAction { title: title.clone() }),
-            None,
-        );
-        if is_default {
+        if names_chat {
             if let Some(chat) = self.chats.get_mut(&chat_id) {
                 chat.model.edit(|state| state.title = title);
             }
@@ -240,16 +331,12 @@ impl HostCore {
     }
 
     fn append(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, content: &str, reasoning: bool) {
+        if !self.fits(cx, chat_id, content.len()) {
+            return;
+        }
         let Some(chat) = self.chats.get(&chat_id) else {
             return;
         };
-        if chat.model.turn_bytes() + content.len() > self.config.max_turn_bytes {
-            let most = self.config.max_turn_bytes >> 20;
-            let message = format!(
-                "the agent wrote more than {most} MiB in one turn, so the host ended it; ask for something smaller"
-            );
-            return self.stop_failed(cx, chat_id, Failure::new("tooMuchText", message));
-        }
         let open = chat.run.as_ref().and_then(|run| run.open_part.as_ref());
         if open.is_none_or(|part| part.reasoning != reasoning) {
             self.open_part(cx, chat_id, reasoning);
@@ -258,7 +345,7 @@ impl HostCore {
     }
 
     /// Ends a run that went too far: people are told, and the agent is stopped.
-    fn stop_failed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, failure: Failure) {
+    pub(crate) fn stop_failed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, failure: Failure) {
         let Some(key) = self.run_mut(chat_id).map(|run| run.key) else {
             return;
         };
@@ -304,8 +391,26 @@ impl HostCore {
         Some(())
     }
 
-    /// Adds a part, or ends the turn when it has too many. Returns whether the turn goes on.
+    /// Adds a part that comes in one piece, after which text starts a new one.
+    fn add_whole_part(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, part: ResponsePart) -> Option<()> {
+        let turn_id = self.active_turn_id(chat_id)?;
+        self.run_mut(chat_id)?.open_part = None;
+        self.add_part(cx, chat_id, turn_id, part)
+    }
+
     fn add_part(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn_id: String, part: ResponsePart) -> Option<()> {
+        self.count_part(cx, chat_id)?;
+        let action = ChatResponsePartAction {
+            turn_id,
+            part,
+            meta: None,
+        };
+        self.commit(cx, chat_id, StateAction::ChatResponsePart(action), None);
+        Some(())
+    }
+
+    /// Makes room for a part, or ends the turn when it has too many. Returns whether it goes on.
+    pub(crate) fn count_part(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) -> Option<()> {
         let most = self.config.max_parts_per_turn;
         let run = self.run_mut(chat_id)?;
         if run.parts >= most {
@@ -316,17 +421,21 @@ impl HostCore {
             return None;
         }
         run.parts += 1;
-        self.commit(
-            cx,
-            chat_id,
-            StateAction::ChatResponsePart(ChatResponsePartAction {
-                turn_id,
-                part,
-                meta: None,
-            }),
-            None,
-        );
         Some(())
+    }
+
+    /// Whether so much more still fits into the turn; if not, the turn is ended.
+    pub(crate) fn fits(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, bytes: usize) -> bool {
+        let used = self.chats.get(&chat_id).map_or(0, |chat| chat.model.turn_bytes());
+        if used + bytes <= self.config.max_turn_bytes {
+            return true;
+        }
+        let most = self.config.max_turn_bytes >> 20;
+        let message = format!(
+            "the agent wrote more than {most} MiB in one turn, so the host ended it; ask for something smaller"
+        );
+        self.stop_failed(cx, chat_id, Failure::new("tooMuchText", message));
+        false
     }
 
     fn fail_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, failure: Failure, resumable: bool) {
@@ -354,9 +463,10 @@ impl HostCore {
         };
         let action = end(turn.id.clone(), elapsed(cx.now.mono_ms, run.started_ms));
         self.commit(cx, chat_id, action, None);
+        self.run_over(cx, chat_id, &run);
     }
 
-    fn clear_activity(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+    pub(crate) fn clear_activity(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         if self
             .chats
             .get(&chat_id)
@@ -367,14 +477,14 @@ impl HostCore {
         }
     }
 
-    fn is_running(&self, chat_id: ChannelId, key: TurnKey) -> bool {
+    pub(crate) fn is_running(&self, chat_id: ChannelId, key: TurnKey) -> bool {
         self.chats
             .get(&chat_id)
             .and_then(|chat| chat.run.as_ref())
             .is_some_and(|run| run.key == key)
     }
 
-    fn active_turn_id(&self, chat_id: ChannelId) -> Option<String> {
+    pub(crate) fn active_turn_id(&self, chat_id: ChannelId) -> Option<String> {
         self.chats
             .get(&chat_id)?
             .model
@@ -384,9 +494,20 @@ impl HostCore {
             .map(|turn| turn.id.clone())
     }
 
-    fn run_mut(&mut self, chat_id: ChannelId) -> Option<&mut Run> {
+    pub(crate) fn run_mut(&mut self, chat_id: ChannelId) -> Option<&mut Run> {
         self.chats.get_mut(&chat_id)?.run.as_mut()
     }
+}
+
+/// The first words of a text, as a title.
+fn title_in(text: &str) -> String {
+    let lines = text.lines().map(str::trim);
+    let line = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default();
+    let mut title: String = line.chars().take(TITLE_CHARS).collect();
+    if title.len() < line.len() {
+        title.push('…');
+    }
+    title
 }
 
 fn usage_info(usage: Usage) -> UsageInfo {

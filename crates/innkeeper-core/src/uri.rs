@@ -14,6 +14,13 @@ pub const MAX_URI_BYTES: usize = 2048;
 /// Longest accepted client id, in bytes.
 pub const MAX_CLIENT_ID_BYTES: usize = 256;
 
+/// How the URIs of sessions' own chats start.
+const DEFAULT_CHATS: &str = "ahp-chat://default/";
+/// How the URIs of workers' chats start.
+const WORKER_CHATS: &str = "ahp-chat://subagent/";
+/// Most bytes of a tool call's id in its worker's URI.
+const MAX_CALL_BYTES: usize = 256;
+
 /// Schemes that name something other than a session, so no session may take them.
 const RESERVED_SCHEMES: [&str; 11] = [
     "ahp-root",
@@ -64,6 +71,30 @@ pub fn check_new_session(uri: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that a client may create a chat under this URI. The names that the host gives its own
+/// chats are not for clients: a session that comes later would find its chat taken.
+pub fn check_new_chat(uri: &str) -> Result<(), String> {
+    check(uri)?;
+    let scheme = scheme(uri).unwrap_or_default();
+    let is_chat = scheme.eq_ignore_ascii_case("ahp-chat");
+    let is_taken = scheme.eq_ignore_ascii_case("ahp-session")
+        || RESERVED_SCHEMES
+            .iter()
+            .any(|reserved| reserved.eq_ignore_ascii_case(scheme));
+    if is_taken && !is_chat {
+        return Err(format!("the scheme {scheme}: is not for chats; use ahp-chat:/<id>"));
+    }
+    if is_chat && [DEFAULT_CHATS, WORKER_CHATS].iter().any(|head| starts_with(uri, head)) {
+        return Err("ahp-chat://default/ and ahp-chat://subagent/ are for the host; use ahp-chat:/<id>".to_owned());
+    }
+    Ok(())
+}
+
+fn starts_with(uri: &str, head: &str) -> bool {
+    uri.get(..head.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(head))
+}
+
 /// Checks that a client id is short and printable.
 pub fn check_client_id(id: &str) -> Result<(), String> {
     if id.is_empty() {
@@ -84,7 +115,31 @@ pub fn check_client_id(id: &str) -> Result<(), String> {
 /// The URI of a session's default chat. The reference client computes this spelling by itself
 /// and ignores `defaultChat` (E-49), so the host uses it too.
 pub fn default_chat(session: &str) -> String {
-    format!("ahp-chat://default/{}", URL_SAFE_NO_PAD.encode(session))
+    format!("{DEFAULT_CHATS}{}", URL_SAFE_NO_PAD.encode(session))
+}
+
+/// The URI of a worker's chat, in the spelling that the reference client computes for the first
+/// worker of a tool call (E-49). Further ones get a number.
+pub(crate) fn worker_chat(session: &str, call: &str, is_free: impl Fn(&str) -> bool) -> String {
+    let mut id = String::with_capacity(call.len());
+    for byte in call.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            id.push(char::from(byte));
+        } else {
+            id.push_str(&format!("%{byte:02X}"));
+        }
+        if id.len() >= MAX_CALL_BYTES {
+            break;
+        }
+    }
+    let first = format!("{WORKER_CHATS}{}/{id}", URL_SAFE_NO_PAD.encode(session));
+    if is_free(&first) {
+        return first;
+    }
+    (2u64..)
+        .map(|n| format!("{first}~{n}"))
+        .find(|uri| is_free(uri))
+        .unwrap_or_default()
 }
 
 /// Whether an unknown URI should be reported as a missing session or chat (`-32001`) or as
@@ -125,6 +180,45 @@ mod tests {
             assert!(check_new_session(bad).is_err(), "{bad:?}");
         }
         assert!(check_new_session(&format!("a:/{}", "x".repeat(MAX_URI_BYTES))).is_err());
+    }
+
+    #[test]
+    fn cht01_chats_may_use_any_scheme_but_those_of_other_things_and_the_hosts_own_names() {
+        for good in [
+            "ahp-chat:/a",
+            "ahp-chat://mine/a",
+            "x-mine:thing",
+            "ahp-chat://defaults/x",
+        ] {
+            assert_eq!(check_new_chat(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "plain",
+            "ahp-session:/a",
+            "AHP-Session:/a",
+            "ahp-terminal:/a",
+            "mcp://s",
+            "ahp-chat://default/Y29waWxvdDovMQ",
+            "AHP-CHAT://Default/Y29waWxvdDovMQ",
+            "ahp-chat://subagent/a/b",
+        ] {
+            assert!(check_new_chat(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn e49_a_workers_uri_is_the_one_the_reference_client_computes_and_unique() {
+        let first = worker_chat("copilot:/1", "call_1", |_| true);
+        assert_eq!(first, "ahp-chat://subagent/Y29waWxvdDovMQ/call_1");
+        assert_eq!(
+            worker_chat("copilot:/1", "call_1", |uri| uri != first),
+            format!("{first}~2")
+        );
+        let odd = worker_chat("copilot:/1", "a b/\u{e9}#?%", |_| true);
+        assert_eq!(odd, "ahp-chat://subagent/Y29waWxvdDovMQ/a%20b%2F%C3%A9%23%3F%25");
+        assert_eq!(check(&odd), Ok(()));
+        assert!(worker_chat("copilot:/1", &"é".repeat(1000), |_| true).len() < 400);
     }
 
     #[test]

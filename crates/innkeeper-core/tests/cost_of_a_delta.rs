@@ -24,7 +24,11 @@ fn started() -> Value {
 /// Allocations of one delta through the core into the last of so many parts.
 fn core_allocations(parts: usize) -> u64 {
     let agent = serde_json::from_value(json!({"provider": "p", "displayName": "", "description": "", "models": []}));
-    let mut core = HostCore::new(CoreConfig::default(), agent.into_iter().collect(), Seq(1));
+    let profile = agent
+        .into_iter()
+        .map(|agent: ahp_types::state::AgentInfo| agent.into())
+        .collect();
+    let mut core = HostCore::new(CoreConfig::default(), profile, Seq(1));
     let conn = ConnId { slot: 0, generation: 0 };
     let mut effects = Vec::new();
     let request = |command| Input::Request {
@@ -54,21 +58,15 @@ fn core_allocations(parts: usize) -> u64 {
         provider: None,
         working_directories: Vec::new(),
         active_client: None,
+        ..CreateSession::default()
     };
     core.handle(NOW, request(Command::CreateSession(Box::new(create))), &mut effects);
     let opened = effects.iter().find_map(|effect| match effect {
-        Effect::OpenSession(open) => Some((open.session, open.chat)),
+        Effect::OpenChat(open) => Some(open.chat),
         _ => None,
     });
-    let (session, chat) = opened.expect("a session is opened");
-    core.handle(
-        NOW,
-        Input::SessionOpened {
-            session,
-            outcome: Ok(()),
-        },
-        &mut effects,
-    );
+    let chat = opened.expect("a session is opened");
+    core.handle(NOW, Input::ChatOpened { chat, outcome: Ok(()) }, &mut effects);
     let raw = serde_json::value::to_raw_value(&started()).expect("JSON");
     let dispatch = Dispatch {
         channel: uri::default_chat("ahp-session:/s"),

@@ -1,131 +1,271 @@
-//! One task per open chat: it owns the agent's side of the conversation.
+//! One task per open chat: it owns the agent's side of the conversation. A worker's chat has a
+//! driver too, but no task: its parent's agent drives it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use innkeeper_core::{ChannelId, Failure, Input, OpenSession, TurnEnd, TurnKey, TurnStart};
-use tokio::sync::mpsc;
+use innkeeper_core::{ChannelId, Input, OpenChat, Reply, TurnEnd, TurnKey, TurnStart};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agent::{Agent, AgentChat, AgentError, ChatContext, EventSink, TurnInput};
-use crate::events::EventQueue;
+use crate::agent::mailbox::Mailbox;
+use crate::agent::{Agent, AgentChat, AgentError, ChatContext, EventSink, TurnInput, Worker};
+use crate::events::{Bell, EventQueue};
 use crate::host::Message;
-use crate::limits::Limits;
 
-/// The main loop's end of a chat's task.
+/// What a driver needs of its host.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) bell: Bell,
+    pub(crate) open_time: Duration,
+    pub(crate) cancel_time: Duration,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// What everything that belongs to one chat's agent shares.
+#[derive(Debug)]
+pub(crate) struct ChatLink {
+    pub(crate) queue: Arc<EventQueue>,
+    /// The chat is gone, or its history changed and another agent's chat takes over.
+    pub(crate) closed: CancellationToken,
+    around: Surroundings,
+}
+
+impl ChatLink {
+    fn new(chat: ChannelId, around: Surroundings) -> Arc<Self> {
+        Arc::new(Self {
+            queue: Arc::new(EventQueue::new(chat)),
+            closed: CancellationToken::new(),
+            around,
+        })
+    }
+
+    pub(crate) async fn ring(&self) -> Result<(), AgentError> {
+        let rung = self.around.bell.ring(&self.queue).await;
+        rung.map_err(|()| AgentError::Cancelled)
+    }
+
+    pub(crate) fn ring_now(&self) {
+        self.around.bell.ring_now(&self.queue);
+    }
+
+    /// How long something may go on after it was cancelled.
+    pub(crate) fn cancel_time(&self) -> Duration {
+        self.around.cancel_time
+    }
+
+    /// Runs something beside turns, until it is done or the chat is closed. Shutdown waits for it.
+    pub(crate) fn run_apart(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
+        let closed = self.closed.clone();
+        self.around.tasks.spawn(async move {
+            tokio::select! {
+                () = closed.cancelled() => {}
+                () = work => {}
+            }
+        });
+    }
+}
+
+/// The main loop's end of a chat's agent.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    turns: mpsc::UnboundedSender<Turn>,
-    /// Ends the task.
-    closed: CancellationToken,
-    /// The run in progress and how to stop it.
-    running: Option<(TurnKey, CancellationToken)>,
-    /// What the agent produces, and where it is held back.
-    pub(crate) queue: Arc<EventQueue>,
+    link: Arc<ChatLink>,
+    /// Where turns go; a worker's chat takes none.
+    turns: Option<mpsc::UnboundedSender<Turn>>,
+    /// Completes when the task has let go of everything.
+    finished: Option<oneshot::Receiver<()>>,
+    running: Option<Running>,
+}
+
+/// The run in progress, or the last one.
+#[derive(Debug, Clone)]
+struct Running {
+    key: TurnKey,
+    cancelled: CancellationToken,
+    mailbox: Arc<Mailbox>,
 }
 
 #[derive(Debug)]
 struct Turn {
-    key: TurnKey,
+    running: Running,
     start: Box<TurnStart>,
-    cancelled: CancellationToken,
 }
 
 impl Driver {
-    /// Starts a chat's task. It opens the agent's chat, reports how that went, and waits for turns.
-    pub(crate) fn spawn(
+    /// Starts a chat's task. It waits for the driver before it, opens the agent's chat, reports how
+    /// that went, and waits for turns.
+    pub(crate) fn start(
         agent: Arc<dyn Agent>,
-        open: OpenSession,
-        inbox: mpsc::Sender<Message>,
-        limits: &Limits,
-        tasks: &TaskTracker,
+        open: OpenChat,
+        around: Surroundings,
+        previous: Option<oneshot::Receiver<()>>,
     ) -> Self {
         // Unbounded is bounded here: the core starts one turn at a time.
         let (turns, receiver) = mpsc::unbounded_channel();
-        let closed = CancellationToken::new();
-        let queue = Arc::new(EventQueue::new(open.chat));
+        let (done, finished) = oneshot::channel();
+        let tasks = around.tasks.clone();
+        let chat = open.chat;
+        let link = ChatLink::new(chat, around);
+        let context = ChatContext::new(open, &link.around.bell);
         let task = Task {
             agent,
-            context: ChatContext {
-                session: open.session_uri,
-                chat: open.chat_uri,
-                working_directories: open.working_directories,
-            },
-            inbox,
-            queue: Arc::clone(&queue),
-            open_time: limits.open_session_time,
-            cancel_time: limits.cancel_time,
+            context,
+            link: Arc::clone(&link),
         };
-        let token = closed.clone();
-        let session = open.session;
+        let closed = link.closed.clone();
         tasks.spawn(async move {
+            // Dropped last, after everything the task held.
+            let _done = done;
+            if let Some(previous) = previous {
+                let _ = tokio::time::timeout(task.link.cancel_time(), previous).await;
+            }
             tokio::select! {
-                () = token.cancelled() => {}
-                () = task.run(session, receiver) => {}
+                () = closed.cancelled() => {}
+                () = task.run(chat, receiver) => {}
             }
         });
         Self {
-            turns,
-            closed,
+            link,
+            turns: Some(turns),
+            finished: Some(finished),
             running: None,
-            queue,
         }
     }
 
+    /// Prepares a worker's chat: what the main loop keeps, and what the parent's agent gets.
+    pub(crate) fn worker(
+        worker: &innkeeper_core::Worker,
+        parent: Option<&Self>,
+        around: Surroundings,
+    ) -> (Self, Worker) {
+        let link = ChatLink::new(worker.chat, around);
+        let cancelled = match parent.and_then(|parent| parent.running(worker.parent.1)) {
+            // What its parent waits for ends with it, at the same moment.
+            Some(parent) if !worker.detached => parent.cancelled.child_token(),
+            _ => CancellationToken::new(),
+        };
+        let running = Running {
+            key: worker.turn,
+            cancelled,
+            mailbox: Arc::new(Mailbox::new(worker.turn)),
+        };
+        link.queue.begin(worker.turn);
+        let handle = Worker::new(sink(&link, &running), Arc::clone(&worker.chat_uri));
+        let driver = Self {
+            link,
+            turns: None,
+            finished: None,
+            running: Some(running),
+        };
+        (driver, handle)
+    }
+
+    /// What the agent produces, and where it is held back.
+    pub(crate) fn queue(&self) -> &EventQueue {
+        &self.link.queue
+    }
+
     /// Hands a turn to the agent.
-    pub(crate) fn start(&mut self, key: TurnKey, start: Box<TurnStart>) {
-        let cancelled = CancellationToken::new();
-        self.queue.begin(key);
-        self.running = Some((key, cancelled.clone()));
-        let _ = self.turns.send(Turn { key, start, cancelled });
+    pub(crate) fn run(&mut self, key: TurnKey, start: Box<TurnStart>) {
+        let Some(turns) = &self.turns else {
+            return;
+        };
+        let running = Running {
+            key,
+            cancelled: CancellationToken::new(),
+            mailbox: Arc::new(Mailbox::new(key)),
+        };
+        self.link.queue.begin(key);
+        let _ = turns.send(Turn {
+            running: running.clone(),
+            start,
+        });
+        self.running = Some(running);
     }
 
     /// Stops a turn whose end is already published.
     pub(crate) fn cancel(&mut self, key: TurnKey) {
-        if let Some((_, cancelled)) = self.running.take_if(|(running, _)| *running == key) {
-            cancelled.cancel();
-            self.queue.cancel(key);
+        if let Some(running) = self.running.take_if(|running| running.key == key) {
+            // Refused first, so that nothing an agent does on its way out is taken.
+            self.link.queue.cancel(key);
+            running.cancelled.cancel();
         }
+    }
+
+    /// Tells a run what it waits for; a run that is over does not wait.
+    pub(crate) fn reply(&self, key: TurnKey, reply: Reply) {
+        if let Some(running) = self.running(key) {
+            running.mailbox.deliver(reply);
+        }
+    }
+
+    /// Gives a run the worker that one of its calls asked for.
+    pub(crate) fn hand_over(&self, key: TurnKey, call: &str, worker: Worker) {
+        if let Some(running) = self.running(key) {
+            running.mailbox.deliver_worker(call, worker);
+        }
+    }
+
+    /// Ends everything. Returns what completes when the task has let go.
+    pub(crate) fn close(mut self) -> Option<oneshot::Receiver<()>> {
+        self.finished.take()
+    }
+
+    fn running(&self, key: TurnKey) -> Option<&Running> {
+        self.running.as_ref().filter(|running| running.key == key)
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.closed.cancel();
+        self.link.queue.close();
+        if let Some(running) = self.running.take() {
+            running.cancelled.cancel();
+        }
+        self.link.closed.cancel();
+    }
+}
+
+fn sink(link: &Arc<ChatLink>, running: &Running) -> EventSink {
+    EventSink {
+        link: Arc::clone(link),
+        turn: running.key,
+        cancelled: running.cancelled.clone(),
+        mailbox: Arc::clone(&running.mailbox),
     }
 }
 
 struct Task {
     agent: Arc<dyn Agent>,
     context: ChatContext,
-    inbox: mpsc::Sender<Message>,
-    queue: Arc<EventQueue>,
-    open_time: Duration,
-    cancel_time: Duration,
+    link: Arc<ChatLink>,
 }
 
 impl Task {
-    async fn run(self, session: ChannelId, mut turns: mpsc::UnboundedReceiver<Turn>) {
+    async fn run(self, chat_id: ChannelId, mut turns: mpsc::UnboundedReceiver<Turn>) {
         let (mut chat, outcome) = match self.open().await {
             Ok(chat) => (Some(chat), Ok(())),
             Err(error) => (None, Err(error.into_failure())),
         };
-        self.report(Input::SessionOpened { session, outcome }).await;
-        while let Some(turn) = turns.recv().await {
-            let key = turn.key;
-            let end = self.run_turn(&mut chat, turn).await;
-            if self.queue.end(key, end) {
-                let _ = EventQueue::ring(&self.queue, &self.inbox).await;
+        let opened = Message::Core(Input::ChatOpened { chat: chat_id, outcome });
+        let _ = self.link.around.bell.inbox().send(opened).await;
+        while let Some(Turn { running, start }) = turns.recv().await {
+            let end = self.run_turn(&mut chat, &running, start).await;
+            // Whatever the agent left behind, in tasks of its own for instance, need not wait on.
+            running.cancelled.cancel();
+            if self.link.queue.end(running.key, end) {
+                let _ = self.link.ring().await;
             }
         }
     }
 
     async fn open(&self) -> Result<Box<dyn AgentChat>, AgentError> {
+        let open_time = self.link.around.open_time;
         let opening = AssertUnwindSafe(self.agent.open_chat(self.context.clone())).catch_unwind();
-        match tokio::time::timeout(self.open_time, opening).await {
+        match tokio::time::timeout(open_time, opening).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(AgentError::failed(
                 "agentDied",
@@ -134,14 +274,19 @@ impl Task {
             Err(_) => {
                 let message = format!(
                     "the agent did not start within {} s; see the host's log",
-                    self.open_time.as_secs()
+                    open_time.as_secs()
                 );
                 Err(AgentError::failed("agentTimeout", message))
             }
         }
     }
 
-    async fn run_turn(&self, chat: &mut Option<Box<dyn AgentChat>>, turn: Turn) -> TurnEnd {
+    async fn run_turn(
+        &self,
+        chat: &mut Option<Box<dyn AgentChat>>,
+        running: &Running,
+        start: Box<TurnStart>,
+    ) -> TurnEnd {
         // An agent that died in an earlier turn gets a fresh start with the next one.
         let agent_chat = match chat {
             Some(chat) => chat,
@@ -155,53 +300,48 @@ impl Task {
                 }
             },
         };
-        let events = EventSink {
-            inbox: self.inbox.clone(),
-            turn: turn.key,
-            cancelled: turn.cancelled.clone(),
-            queue: Arc::clone(&self.queue),
-        };
-        let input = TurnInput {
-            turn_id: turn.start.turn_id,
-            text: turn.start.text,
-            model: turn.start.model,
-            resume: turn.start.resume,
-            turns_before: turn.start.turns_before,
-            session: turn.start.session_uri,
-            session_title: turn.start.session_title,
-        };
-        let run = AssertUnwindSafe(agent_chat.run_turn(input, events)).catch_unwind();
-        let out_of_patience = async {
-            turn.cancelled.cancelled().await;
-            tokio::time::sleep(self.cancel_time).await;
-        };
+        let events = sink(&self.link, running);
+        let run = AssertUnwindSafe(agent_chat.run_turn(TurnInput::new(*start), events)).catch_unwind();
         let result = tokio::select! {
             result = run => result,
-            () = out_of_patience => return TurnEnd::Cancelled,
+            () = out_of_patience(&running.cancelled, self.link.cancel_time()) => return TurnEnd::Cancelled,
         };
         match result {
-            Ok(Ok(())) => TurnEnd::Complete,
-            Ok(Err(AgentError::Cancelled)) => TurnEnd::Cancelled,
-            Ok(Err(AgentError::Failed {
-                kind,
-                message,
-                resumable,
-            })) => TurnEnd::Failed {
-                failure: Failure::new(kind, message),
-                resumable,
-            },
+            Ok(result) => turn_end(result),
             Err(_) => {
                 *chat = None;
-                let message = "the agent failed in the middle of the turn; the next message starts it afresh";
-                TurnEnd::Failed {
-                    failure: Failure::new("agentDied", message),
-                    resumable: false,
-                }
+                died("the agent failed in the middle of the turn; the next message starts it afresh")
             }
         }
     }
+}
 
-    async fn report(&self, input: Input) {
-        let _ = self.inbox.send(Message::Core(input)).await;
+/// Completes some time after a cancellation, for what has not stopped by itself.
+pub(crate) async fn out_of_patience(cancelled: &CancellationToken, patience: Duration) {
+    cancelled.cancelled().await;
+    tokio::time::sleep(patience).await;
+}
+
+/// How a run ends with what its agent returned.
+pub(crate) fn turn_end(result: Result<(), AgentError>) -> TurnEnd {
+    match result {
+        Ok(()) => TurnEnd::Complete,
+        Err(AgentError::Cancelled) => TurnEnd::Cancelled,
+        Err(AgentError::Failed {
+            kind,
+            message,
+            resumable,
+        }) => TurnEnd::Failed {
+            failure: innkeeper_core::Failure::new(kind, message),
+            resumable,
+        },
+    }
+}
+
+/// How a run ends whose agent panicked.
+pub(crate) fn died(message: &str) -> TurnEnd {
+    TurnEnd::Failed {
+        failure: innkeeper_core::Failure::new("agentDied", message),
+        resumable: false,
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use innkeeper_core::agent::{BackgroundChange, ToolContent, ToolReady, ToolStep};
 use innkeeper_core::{AgentEvent, ChannelId, Input, TurnEnd, TurnKey};
 use tokio::sync::{Notify, mpsc};
 
@@ -37,6 +38,56 @@ struct State {
     held: bool,
     /// Whether the main loop knows that something waits.
     rung: bool,
+    /// Whether the chat has no use for this queue any more.
+    closed: bool,
+}
+
+/// Queues whose bell did not fit into the main loop's inbox; the loop looks here after every batch.
+pub(crate) type MissedBells = Arc<Mutex<Vec<Arc<EventQueue>>>>;
+
+/// How an agent's side tells the main loop that a queue has something.
+#[derive(Debug, Clone)]
+pub(crate) struct Bell {
+    inbox: mpsc::Sender<Message>,
+    missed: MissedBells,
+}
+
+impl Bell {
+    pub(crate) fn new(inbox: mpsc::Sender<Message>, missed: MissedBells) -> Self {
+        Self { inbox, missed }
+    }
+
+    /// The main loop's inbox, for what does not go through a queue.
+    pub(crate) fn inbox(&self) -> &mpsc::Sender<Message> {
+        &self.inbox
+    }
+
+    /// Rings, and waits until there is room for it.
+    pub(crate) async fn ring(&self, queue: &Arc<EventQueue>) -> Result<(), ()> {
+        EventQueue::ring(queue, &self.inbox).await
+    }
+
+    /// Rings without waiting, for what happens in a `drop`.
+    pub(crate) fn ring_now(&self, queue: &Arc<EventQueue>) {
+        let is_full = || {
+            let rung = self.inbox.try_send(Message::Events(Arc::clone(queue)));
+            matches!(rung, Err(mpsc::error::TrySendError::Full(_)))
+        };
+        if is_full() {
+            let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+            missed.push(Arc::clone(queue));
+            drop(missed);
+            // Still full means that the loop has a batch before it, after which it looks at what it
+            // missed. If the loop has emptied its inbox in between, this is heard instead.
+            is_full();
+        }
+    }
+}
+
+impl State {
+    fn has_room(&self) -> bool {
+        !self.held && self.waiting.len() < MAX_EVENTS && self.bytes < MAX_BYTES
+    }
 }
 
 /// What became of an event.
@@ -86,7 +137,7 @@ impl EventQueue {
         if state.running != Some(turn) {
             return Offer::Over;
         }
-        if state.held || state.waiting.len() >= MAX_EVENTS || state.bytes >= MAX_BYTES {
+        if !state.has_room() {
             return Offer::Full(event);
         }
         state.bytes += text_bytes(&event);
@@ -128,20 +179,78 @@ impl EventQueue {
 
     /// Completes when it is worth offering again.
     pub(crate) async fn room(&self, turn: TurnKey) {
+        self.until(|state| state.has_room() || state.running != Some(turn))
+            .await;
+    }
+
+    async fn until(&self, holds: impl Fn(&State) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // Listening before looking, so that nothing falls in between.
             changed.as_mut().enable();
-            {
-                let state = self.lock();
-                let has_room = !state.held && state.waiting.len() < MAX_EVENTS && state.bytes < MAX_BYTES;
-                if has_room || state.running != Some(turn) {
-                    return;
-                }
+            if holds(&self.lock()) {
+                return;
             }
             changed.await;
         }
+    }
+
+    /// Adds an event of a run whether there is room or not, for what an agent leaves behind in a
+    /// `drop`; there can be no more of those than of what it started. Returns whether to ring.
+    pub(crate) fn push(&self, turn: TurnKey, event: AgentEvent) -> bool {
+        let mut state = self.lock();
+        if state.running != Some(turn) {
+            return false;
+        }
+        state.bytes += text_bytes(&event);
+        state.waiting.push_back(Input::Agent {
+            chat: self.chat,
+            turn,
+            event,
+        });
+        !std::mem::replace(&mut state.rung, true)
+    }
+
+    /// Adds the beginning or a change of work beside turns, if there is room.
+    pub(crate) fn offer_beside(&self, change: BackgroundChange) -> Result<bool, Option<BackgroundChange>> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(None);
+        }
+        if !state.has_room() {
+            return Err(Some(change));
+        }
+        Ok(self.add_beside(&mut state, change))
+    }
+
+    /// Adds the end of work beside turns, for which there is always room, even after the chat
+    /// stopped using this queue: a new one shows the same work. Returns whether to ring.
+    pub(crate) fn push_beside(&self, change: BackgroundChange) -> bool {
+        let mut state = self.lock();
+        self.add_beside(&mut state, change)
+    }
+
+    fn add_beside(&self, state: &mut State, change: BackgroundChange) -> bool {
+        state.waiting.push_back(Input::Background {
+            chat: self.chat,
+            change,
+        });
+        !std::mem::replace(&mut state.rung, true)
+    }
+
+    /// Completes when it is worth offering work beside turns again.
+    pub(crate) async fn room_beside(&self) {
+        self.until(|state| state.closed || state.has_room()).await;
+    }
+
+    /// The chat is gone, or got another queue.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.running = None;
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// Takes everything that waits, for the main loop.
@@ -188,6 +297,7 @@ impl Drop for Unheard<'_> {
     }
 }
 
+/// The bulk of an event; what it weighs beyond that is bounded by the number of events.
 fn text_bytes(event: &AgentEvent) -> usize {
     match event {
         AgentEvent::Text(text)
@@ -195,7 +305,35 @@ fn text_bytes(event: &AgentEvent) -> usize {
         | AgentEvent::Notice(text)
         | AgentEvent::Title(text)
         | AgentEvent::Activity(Some(text)) => text.len(),
-        AgentEvent::EndPart | AgentEvent::Usage(_) | AgentEvent::Activity(None) => 0,
+        AgentEvent::Resource { uri, .. } => uri.len(),
+        AgentEvent::Spawn(spawn) => spawn.prompt.len(),
+        AgentEvent::Tool { step, .. } => step_bytes(step),
+        AgentEvent::Ask(_)
+        | AgentEvent::EndPart
+        | AgentEvent::Usage(_)
+        | AgentEvent::Activity(None)
+        | AgentEvent::TakeSteering
+        | AgentEvent::Alive => 0,
+    }
+}
+
+fn step_bytes(step: &ToolStep) -> usize {
+    let contents = |contents: &[ToolContent]| contents.iter().map(content_bytes).sum();
+    match step {
+        ToolStep::Input(text) => text.len(),
+        ToolStep::Ready(ToolReady { input, .. }) => input.as_ref().map_or(0, String::len),
+        ToolStep::Content(content) => contents(content),
+        ToolStep::Done { result, .. } => contents(&result.content),
+        ToolStep::Start(_) | ToolStep::Risk(_) | ToolStep::AuthRequired(_) | ToolStep::AuthResolved => 0,
+    }
+}
+
+fn content_bytes(content: &ToolContent) -> usize {
+    match content {
+        ToolContent::Text(text) => text.len(),
+        ToolContent::Embedded { data, .. } => data.len(),
+        ToolContent::Terminal { preview, .. } => preview.as_ref().map_or(0, String::len),
+        ToolContent::Resource { .. } | ToolContent::FileEdit(_) | ToolContent::Subagent { .. } => 0,
     }
 }
 

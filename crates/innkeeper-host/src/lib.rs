@@ -55,6 +55,7 @@ mod close;
 mod connection;
 mod driver;
 mod events;
+mod files;
 mod host;
 pub mod http;
 mod journal;
@@ -68,10 +69,17 @@ mod tour;
 pub mod transport;
 
 pub use access::{Access, BadToken, Token};
-pub use agent::{Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, ModelInfo, TurnInput};
+pub use agent::{
+    Agent, AgentChat, AgentError, AgentInfo, Answer, AnswerValue, Attachment, AuthRequirement, Background, ChatContext,
+    Choice, ClientCall, ClientTool, ConfirmOption, Confirmation, Decision, Directories, EventSink, FileChange, Form,
+    Invocation, ModelInfo, Offer, PastOutcome, PastTool, PastTurn, Question, QuestionKind, Response, Risk,
+    RiskReporter, Secret, Setting, SettingKind, SettingQuery, SettingValue, SignIn, ToolCall, ToolCallBuilder,
+    ToolContent, ToolDraft, ToolInfo, ToolResult, TurnInput, Verdict, Worker, WorkerSpec,
+};
 pub use async_trait::async_trait;
 pub use close::Close;
 pub use connection::serve;
+pub use files::{Files, FoundFile, NoFiles};
 pub use host::{Host, HostBuilder, HostError, HostHandle};
 pub use innkeeper_core::{ClientId, CoreConfig, Principal, ReplayLimits, Scope, Usage};
 pub use journal::{Journal, JournalError, JournalRecord, Lease, VolatileJournal};

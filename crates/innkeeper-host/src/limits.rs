@@ -1,4 +1,5 @@
-//! Every bound of the host in one place. All of them can be configured; none can be switched off.
+//! Every bound of the host in one place. All of them can be configured; none can be switched
+//! off but the watchdog over silent agents.
 
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub struct Limits {
     pub open_session_time: Duration,
     /// Time an agent has to return after its turn was cancelled.
     pub cancel_time: Duration,
+    /// Time to look something up for a client: completions, values of a setting.
+    pub look_up_time: Duration,
     /// Bytes queued for even the fastest subscriber from which on an agent is held back.
     pub agent_hold_bytes: usize,
     /// What the core bounds.
@@ -85,6 +88,7 @@ impl Default for Limits {
             reverse_requests: 32,
             open_session_time: Duration::from_secs(30),
             cancel_time: Duration::from_secs(2),
+            look_up_time: Duration::from_secs(5),
             agent_hold_bytes: 512 << 10,
             core: CoreConfig::default(),
         }

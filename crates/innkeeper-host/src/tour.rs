@@ -4,13 +4,34 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::json;
 
-use crate::agent::{Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, TurnInput};
+use crate::agent::{
+    Agent, AgentChat, AgentError, AgentInfo, ChatContext, Choice, Directories, EventSink, Setting, SettingKind,
+    SettingQuery, SettingValue, ToolInfo, TurnInput,
+};
 
 mod command;
+mod helpers;
+mod memory;
+mod people;
 mod talk;
+mod tools;
 
-use command::Command;
+use command::{COMMANDS, Command};
+use memory::Memory;
+
+/// What the setting `topic` finds; too many to list, as far as a tour guide is concerned.
+const TOPICS: &[(&str, &str)] = &[
+    ("bread", "How it is baked"),
+    ("bridges", "How they stay up"),
+    ("clocks", "Why they strike"),
+    ("gardens", "What grows in them"),
+    ("maps", "How to fold them"),
+    ("rivers", "Where they go"),
+    ("trains", "When they come"),
+    ("weather", "What it does"),
+];
 
 /// The built-in guide.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,37 +57,114 @@ impl TourAgent {
 #[async_trait]
 impl Agent for TourAgent {
     fn info(&self) -> AgentInfo {
-        AgentInfo::new(
+        let info = AgentInfo::new(
             "tour",
             "Tour guide",
             "Shows you around this host. Needs no key; type /help to see what it can do.",
         )
         .with_model("tour", "Tour guide")
+        .with_history()
+        .with_chats()
+        .with_side_chats()
+        .with_directories(Directories::ManyReplaceablePrimary);
+        let info = settings().into_iter().fold(info, AgentInfo::with_setting);
+        let info = COMMANDS.iter().fold(info, |info, entry| {
+            info.with_command(entry.name, entry.usage, entry.what)
+        });
+        tools::TOOLS.iter().fold(info, |info, (name, title, description)| {
+            info.with_tool(ToolInfo {
+                name: (*name).to_owned(),
+                title: Some((*title).to_owned()),
+                description: Some((*description).to_owned()),
+                input_schema: Some(json!({ "type": "object" })),
+            })
+        })
     }
 
-    async fn open_chat(&self, _: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
-        Ok(Box::new(*self))
+    async fn open_chat(&self, cx: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
+        cx.progress(1, Some(2), "Lighting the lamps").await;
+        Ok(Box::new(TourChat {
+            stamp: self.stamp,
+            memory: Memory::new(&cx),
+        }))
+    }
+
+    async fn setting_values(&self, query: SettingQuery) -> Vec<SettingValue> {
+        let typed = query.text.to_lowercase();
+        let fits = |topic: &str| query.setting == "topic" && topic.contains(&typed);
+        let found = TOPICS.iter().filter(|(topic, _)| fits(topic));
+        found
+            .map(|(topic, description)| SettingValue {
+                value: (*topic).to_owned(),
+                label: format!("{}{}", topic[..1].to_uppercase(), &topic[1..]),
+                description: Some((*description).to_owned()),
+            })
+            .collect()
     }
 }
 
+fn settings() -> [Setting; 2] {
+    let setting = |id: &str, title: &str, description: &str, kind, mutable| Setting {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        description: Some(description.to_owned()),
+        kind,
+        default: None,
+        mutable,
+        read_only: false,
+        required: false,
+    };
+    let moods = vec![Choice::new("cheerful", "Cheerful"), Choice::new("grumpy", "Grumpy")];
+    let mood = setting(
+        "mood",
+        "Mood",
+        "How the guide talks to you.",
+        SettingKind::Choice(moods),
+        true,
+    );
+    let first = vec![Choice::new("bread", "Bread"), Choice::new("maps", "Maps")];
+    [
+        Setting {
+            default: Some(json!("cheerful")),
+            ..mood
+        },
+        setting(
+            "topic",
+            "Topic",
+            "What the session is about. Type to find more.",
+            SettingKind::Search(first),
+            false,
+        ),
+    ]
+}
+
+/// One conversation with the guide.
+#[derive(Debug)]
+struct TourChat {
+    stamp: bool,
+    memory: Memory,
+}
+
 #[async_trait]
-impl AgentChat for TourAgent {
+impl AgentChat for TourChat {
     async fn run_turn(&mut self, turn: TurnInput, events: EventSink) -> Result<(), AgentError> {
         if turn.resume {
             return events
                 .text("Picking up where we left off: this time nothing goes wrong.")
                 .await;
         }
-        match Command::parse(&turn.text) {
-            Ok(Some(command)) => self.perform(command, &events).await,
-            Ok(None) => say(&events, &talk::answer(&turn)).await,
+        let outcome = match Command::parse(&turn.text) {
+            Ok(Some(command)) => self.perform(command, &turn, &events).await,
+            Ok(None) => say(&events, &talk::answer(&turn, &self.memory)).await,
             Err(problem) => say(&events, &problem).await,
-        }
+        };
+        self.memory.add(&turn.text);
+        outcome
     }
 }
 
-impl TourAgent {
-    async fn perform(self, command: Command, events: &EventSink) -> Result<(), AgentError> {
+impl TourChat {
+    async fn perform(&self, command: Command, turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
         match command {
             Command::Help => say(events, &talk::help()).await,
             Command::Stream { count, delay, bytes } => self.stream(events, count, delay, bytes).await,
@@ -76,32 +174,8 @@ impl TourAgent {
                 }
                 say(events, "I have thought about it.").await
             }
-            Command::Error { resumable: false } => {
-                say(events, "Something is about to go wrong, because you asked for it.").await?;
-                Err(AgentError::failed(
-                    "tour",
-                    "This error was asked for with /error. Nothing is broken; send another message.",
-                ))
-            }
-            Command::Error { resumable: true } => {
-                say(events, "Something is about to go wrong, but not for good.").await?;
-                let message = "This error was asked for with /error resumable. Resume the turn to go on.";
-                Err(AgentError::resumable("tour", message))
-            }
-            Command::Usage => {
-                let usage = innkeeper_core::Usage {
-                    input_tokens: Some(1200),
-                    output_tokens: Some(34),
-                    cache_read_tokens: Some(1000),
-                    model: Some("tour".to_owned()),
-                };
-                events.usage(usage).await?;
-                say(
-                    events,
-                    "I report 1200 tokens in, 1000 of them from the cache, and 34 out. They cost nothing.",
-                )
-                .await
-            }
+            Command::Error { resumable } => fail(events, resumable).await,
+            Command::Usage => report_usage(events).await,
             Command::Slow(seconds) => {
                 for left in (1..=seconds).rev() {
                     events.activity(format!("Taking it slowly: {left} s left")).await?;
@@ -109,10 +183,28 @@ impl TourAgent {
                 }
                 say(events, &format!("That took {seconds} s. Cancelling works at any time.")).await
             }
+            Command::Silent(seconds) => {
+                pause(events, Duration::from_secs(seconds)).await?;
+                say(events, &format!("I said nothing for {seconds} s, and the host let me.")).await
+            }
+            Command::Tool => tools::tool(events).await,
+            Command::Confirm => tools::confirm(events).await,
+            Command::Options => tools::options(events).await,
+            Command::Result => tools::result(events).await,
+            Command::Parallel(count) => tools::parallel(events, count).await,
+            Command::Plan => tools::plan(events).await,
+            Command::ClientTool { name, input } => tools::client_tool(turn, events, &name, input).await,
+            Command::Auth => tools::auth(events).await,
+            Command::Ask { url: false } => people::ask(events).await,
+            Command::Ask { url: true } => people::ask_url(events).await,
+            Command::Steer(seconds) => people::steer(events, seconds).await,
+            Command::Attachments => people::attachments(turn, events).await,
+            Command::Subagent(depth) => helpers::subagent(events, depth).await,
+            Command::Background(seconds) => helpers::background(events, seconds).await,
         }
     }
 
-    async fn stream(self, events: &EventSink, count: u64, delay: Duration, bytes: usize) -> Result<(), AgentError> {
+    async fn stream(&self, events: &EventSink, count: u64, delay: Duration, bytes: usize) -> Result<(), AgentError> {
         for index in 0..count {
             let text = if self.stamp {
                 talk::stamped_delta(bytes)
@@ -126,6 +218,31 @@ impl TourAgent {
         }
         Ok(())
     }
+}
+
+async fn fail(events: &EventSink, resumable: bool) -> Result<(), AgentError> {
+    if resumable {
+        say(events, "Something is about to go wrong, but not for good.").await?;
+        let message = "This error was asked for with /error resumable. Resume the turn to go on.";
+        return Err(AgentError::resumable("tour", message));
+    }
+    say(events, "Something is about to go wrong, because you asked for it.").await?;
+    Err(AgentError::failed(
+        "tour",
+        "This error was asked for with /error. Nothing is broken; send another message.",
+    ))
+}
+
+async fn report_usage(events: &EventSink) -> Result<(), AgentError> {
+    let usage = innkeeper_core::Usage {
+        input_tokens: Some(1200),
+        output_tokens: Some(34),
+        cache_read_tokens: Some(1000),
+        model: Some("tour".to_owned()),
+    };
+    events.usage(usage).await?;
+    let words = "I report 1200 tokens in, 1000 of them from the cache, and 34 out. They cost nothing.";
+    say(events, words).await
 }
 
 /// Says something word by word, as a model would.

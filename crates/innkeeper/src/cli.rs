@@ -36,6 +36,18 @@ pub(crate) enum Command {
     /// List the sessions of a running host.
     #[command(after_long_help = exit_code_table())]
     Sessions(SessionsArgs),
+    /// List what the sessions of a running host wait for: approvals, questions, sign-ins.
+    #[command(after_long_help = exit_code_table())]
+    Pending(PendingArgs),
+    /// Let a tool run that waits for an approval, or its result through.
+    #[command(after_long_help = exit_code_table())]
+    Approve(ApproveArgs),
+    /// Keep a tool that waits for an approval from running, or its result back.
+    #[command(after_long_help = exit_code_table())]
+    Deny(DenyArgs),
+    /// Answer the questions of an agent.
+    #[command(after_long_help = exit_code_table())]
+    Answer(AnswerArgs),
 }
 
 /// Flags that every command understands.
@@ -141,6 +153,61 @@ pub(crate) struct SessionsArgs {
     /// Print one session summary as JSON per line instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper pending`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PendingArgs {
+    /// Print `{"session":…,"request":…}` as JSON, one per line, instead of words.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper approve`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ApproveArgs {
+    /// What to approve: an id that `innkeeper pending` shows, or a part of one [default: the only approval there is].
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// The choice to make, for instance allow-session [default: none, which approves this once].
+    #[arg(long, value_name = "OPTION")]
+    pub(crate) option: Option<String>,
+    /// Run the tool with this input instead, where it may be edited.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) input: Option<String>,
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper deny`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DenyArgs {
+    /// What to deny: an id that `innkeeper pending` shows, or a part of one [default: the only approval there is].
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Why, for the agent to read.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) because: Option<String>,
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper answer`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AnswerArgs {
+    /// The answers, as `question=answer`; questions may stay without one.
+    #[arg(value_name = "QUESTION=ANSWER")]
+    pub(crate) values: Vec<String>,
+    /// What to answer: an id that `innkeeper pending` shows, or a part of one [default: the only question there is].
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Decline to answer.
+    #[arg(long, conflicts_with = "values")]
+    pub(crate) decline: bool,
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 }

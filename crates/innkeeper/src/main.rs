@@ -40,6 +40,10 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Send(args) => client::send(args)?,
         Command::Watch(args) => client::watch(args)?,
         Command::Sessions(args) => client::sessions(args)?,
+        Command::Pending(args) => client::pending(args)?,
+        Command::Approve(args) => client::approve(args)?,
+        Command::Deny(args) => client::deny(args)?,
+        Command::Answer(args) => client::answer(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

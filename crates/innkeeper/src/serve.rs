@@ -88,6 +88,7 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
     };
 
     let host = Host::builder()
+        .files(innkeeper_local::Workspace::new())
         .agent(tour_agent())
         .limits(limits)
         .server_info("innkeeper", env!("CARGO_PKG_VERSION"))

@@ -5,30 +5,40 @@
 
 use super::find::{find_word, is_identifier_byte, matching_close};
 
-/// Turns comments, string literals and character literals into spaces.
-pub(super) fn comments_and_literals(text: &str) -> String {
+/// A file taken apart. Both parts are as long as the file, with spaces where the other part stands.
+pub(super) struct Parts {
+    /// The file without comments, string literals and character literals.
+    pub(super) code: String,
+    /// The comments and literals alone.
+    pub(super) prose: String,
+}
+
+/// Tells the code of a file from its comments and literals.
+pub(super) fn take_apart(text: &str) -> Parts {
     let bytes = text.as_bytes();
-    let mut kept = Vec::with_capacity(bytes.len());
+    let mut code = Vec::with_capacity(bytes.len());
+    let mut prose = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
         let skipped = comment_length(&bytes[at..])
             .or_else(|| string_length(bytes, at))
             .or_else(|| character_length(&text[at..]));
-        match skipped {
-            Some(length) => {
-                let end = (at + length).min(bytes.len());
-                kept.extend(bytes[at..end].iter().map(|byte| blanked(*byte)));
-                at = end;
-            }
-            None => {
-                // A whole character, so that `at` always lies on a character boundary.
-                let length = text[at..].chars().next().map_or(1, char::len_utf8);
-                kept.extend_from_slice(&bytes[at..at + length]);
-                at += length;
-            }
-        }
+        // A whole character of code, so that `at` always lies on a character boundary.
+        let length = skipped.unwrap_or_else(|| text[at..].chars().next().map_or(1, char::len_utf8));
+        let end = (at + length).min(bytes.len());
+        let (part, other) = match skipped {
+            Some(_) => (&mut prose, &mut code),
+            None => (&mut code, &mut prose),
+        };
+        part.extend_from_slice(&bytes[at..end]);
+        other.extend(bytes[at..end].iter().map(|byte| blanked(*byte)));
+        at = end;
     }
-    String::from_utf8(kept).expect("invariant: whole characters are kept or become spaces")
+    let whole = |part| String::from_utf8(part).expect("invariant: whole characters are kept or become spaces");
+    Parts {
+        code: whole(code),
+        prose: whole(prose),
+    }
 }
 
 /// Turns items behind `#[cfg(test)]` into spaces, and everything when the file itself is test-only.
@@ -214,9 +224,11 @@ mod tests {
     use super::*;
 
     fn blanked_words(text: &str) -> Vec<String> {
-        let code = comments_and_literals(text);
-        assert_eq!(code.len(), text.len());
-        assert_eq!(code.lines().count(), text.lines().count());
+        let Parts { code, prose } = take_apart(text);
+        for part in [&code, &prose] {
+            assert_eq!(part.len(), text.len());
+            assert_eq!(part.lines().count(), text.lines().count());
+        }
         code.split_whitespace().map(str::to_owned).collect()
     }
 
@@ -230,6 +242,13 @@ mod tests {
         );
         assert_eq!(blanked_words("a '\\'' b '\"' c 'ü' d"), ["a", "b", "c", "d"]);
         assert_eq!(blanked_words("a \"ü\nö\" b"), ["a", "b"]);
+    }
+
+    #[test]
+    fn comments_and_literals_are_kept_apart() {
+        let prose = take_apart("a \"b\" // c ü\nd /* e\n f */ g").prose;
+        let words: Vec<&str> = prose.split_whitespace().collect();
+        assert_eq!(words, ["\"b\"", "//", "c", "ü", "/*", "e", "f", "*/"]);
     }
 
     #[test]

@@ -14,7 +14,6 @@ enum Layer {
     /// The embeddable host, on top of the core.
     Host,
     /// A back-end or service of the host. Siblings never use one another.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the first sibling crate has yet to come"))]
     Sibling,
     /// The program, which wires everything together.
     Program,
@@ -71,6 +70,11 @@ const TABLE: &[Row] = &[
     Row {
         name: "innkeeper-host",
         layer: Layer::Host,
+        outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
+    },
+    Row {
+        name: "innkeeper-local",
+        layer: Layer::Sibling,
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
     },
     Row {

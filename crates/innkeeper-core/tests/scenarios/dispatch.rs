@@ -95,7 +95,7 @@ fn dsp06_dsp07_actions_of_the_host_and_of_other_channels_are_refused() {
     );
     assert_eq!(reason, "chat/isReadChanged does not belong on this kind of channel");
     let config = json!({ "type": "root/configChanged", "config": { "a": 1 } });
-    assert!(refusal(&mut stage, author, ROOT, config).contains("no settings"));
+    assert!(refusal(&mut stage, author, ROOT, config).contains("is unknown"));
 }
 
 #[test]

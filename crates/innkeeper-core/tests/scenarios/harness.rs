@@ -8,11 +8,15 @@ use ahp_types::state::AgentInfo;
 use innkeeper_core::decode::decode_action;
 use innkeeper_core::request::{CreateSession, Initialize, ListSessions, Reconnect, Subscribe};
 use innkeeper_core::{
-    AgentEvent, ChannelId, ClientId, CloseReason, Command, ConnId, CoreConfig, Dispatch, Effect, Failure, HostCore,
-    Input, Now, Principal, RequestId, Scope, Seq, Subscriber, TurnEnd, TurnKey,
+    AgentEvent, AgentProfile, ChannelId, ClientId, CloseReason, Command, ConnId, CoreConfig, Dispatch, Effect, Failure,
+    HostCore, Input, LookUp, Now, Principal, RequestId, Scope, Seq, Subscriber, TurnEnd, TurnKey,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+
+mod chats;
+
+pub use chats::*;
 
 pub const ROOT: &str = "ahp-root://";
 pub const SESSION: &str = "ahp-session:/one";
@@ -41,7 +45,11 @@ impl Stage {
     }
 
     pub fn starting_at(config: CoreConfig, last_seq: Seq) -> Self {
-        let agents = vec![agent("tour"), agent("other")];
+        let agents = vec![agent("tour").into(), agent("other").into()];
+        Self::with_agents(config, agents, last_seq)
+    }
+
+    pub fn with_agents(config: CoreConfig, agents: Vec<AgentProfile>, last_seq: Seq) -> Self {
         Self {
             core: HostCore::new(config, agents, last_seq),
             now: Now {
@@ -77,8 +85,11 @@ impl Stage {
                 }
                 Effect::Send { to, message } => self.receive(to, &message.into_wire()),
                 Effect::Close { conn, reason } => self.closed.push((conn, reason)),
-                Effect::OpenSession(_)
+                Effect::OpenChat(_)
                 | Effect::StartTurn { .. }
+                | Effect::Reply { .. }
+                | Effect::StartWorker(_)
+                | Effect::LookUp { .. }
                 | Effect::CancelTurn { .. }
                 | Effect::CloseChat { .. } => self.agent.push(effect),
             }
@@ -156,6 +167,49 @@ impl Stage {
         inbox.remove(index)
     }
 
+    /// Sends a request whose answer somebody else looks up; returns what is looked up.
+    pub fn look_up(&mut self, conn: ConnId, command: Command) -> LookUp {
+        let id = RequestId::number(self.next_id);
+        self.next_id += 1;
+        self.handle(Input::Request {
+            conn,
+            id: id.clone(),
+            command,
+        });
+        match self.agent.pop() {
+            Some(Effect::LookUp {
+                conn: to,
+                id: answers,
+                what,
+            }) => {
+                assert_eq!((to, answers), (conn, id));
+                *what
+            }
+            other => panic!("nothing is looked up: {other:?} {:?}", self.inbox(conn)),
+        }
+    }
+
+    /// Sends a request and returns its response as it was written.
+    pub fn answer_text(&mut self, conn: ConnId, command: Command) -> String {
+        let mut effects = Vec::new();
+        let id = RequestId::number(self.next_id);
+        self.next_id += 1;
+        self.core
+            .handle(self.now, Input::Request { conn, id, command }, &mut effects);
+        match effects.pop() {
+            Some(Effect::Send { message, .. }) => {
+                String::from_utf8(message.into_wire().to_vec()).expect("the host sends text")
+            }
+            other => panic!("not answered at once: {other:?}"),
+        }
+    }
+
+    /// Why the latest dispatched action was refused.
+    pub fn refusal(&mut self, conn: ConnId) -> Option<String> {
+        let last = self.actions(conn).pop().expect("the author hears of it");
+        last["rejectionReason"].as_str().map(str::to_owned)
+    }
+
     pub fn initialize(&mut self, conn: ConnId, client: &str, versions: &[&str], channels: &[&str]) -> Value {
         self.request(
             conn,
@@ -199,6 +253,7 @@ impl Stage {
             Command::Subscribe(Box::new(Subscribe {
                 channel: channel.to_owned(),
                 max_latency_ms,
+                turns: None,
             })),
         )
     }
@@ -226,12 +281,12 @@ impl Stage {
 
     /// Answers the latest request to bring up a session.
     pub fn opened(&mut self, outcome: Result<(), Failure>) {
-        let session = self.agent.iter().rev().find_map(|effect| match effect {
-            Effect::OpenSession(open) => Some(open.session),
+        let chat = self.agent.iter().rev().find_map(|effect| match effect {
+            Effect::OpenChat(open) => Some(open.chat),
             _ => None,
         });
-        let session = session.expect("a session is being opened");
-        self.handle(Input::SessionOpened { session, outcome });
+        let chat = chat.expect("a chat is being opened");
+        self.handle(Input::ChatOpened { chat, outcome });
     }
 
     /// A session that is ready; returns the URI of its chat.
@@ -283,6 +338,14 @@ impl Stage {
         self.handle(Input::TurnEnded { chat, turn, end });
     }
 
+    pub fn says_in(&mut self, (chat, turn): (ChannelId, TurnKey), event: AgentEvent) {
+        self.handle(Input::Agent { chat, turn, event });
+    }
+
+    pub fn ends_in(&mut self, (chat, turn): (ChannelId, TurnKey), end: TurnEnd) {
+        self.handle(Input::TurnEnded { chat, turn, end });
+    }
+
     /// Lets time pass, with every deadline on the way.
     pub fn pass(&mut self, millis: u64) {
         let until = self.now.mono_ms + millis;
@@ -311,6 +374,7 @@ pub fn new_session(channel: &str) -> CreateSession {
         provider: None,
         working_directories: Vec::new(),
         active_client: None,
+        ..CreateSession::default()
     }
 }
 
@@ -337,7 +401,7 @@ pub fn error(answer: &Value) -> (i64, &str) {
     )
 }
 
-fn agent(provider: &str) -> AgentInfo {
+pub fn agent(provider: &str) -> AgentInfo {
     AgentInfo {
         provider: provider.to_owned(),
         display_name: provider.to_owned(),

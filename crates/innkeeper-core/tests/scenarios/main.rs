@@ -1,11 +1,27 @@
 //! The core seen from outside, one scenario at a time. Ids in names and comments, such as NEG-02 or
 //! E-06, name the protocol requirement or trap that a scenario is about.
 
+mod active_clients;
+mod approvals;
+mod chats;
+mod configuration;
+mod directories;
 mod dispatch;
+mod disposal;
 mod handshake;
 mod harness;
+mod history;
+mod host_settings;
+mod moves;
+mod pending;
+mod questions;
 mod reconnect;
 mod sessions;
 mod subscriptions;
 mod summaries;
+mod told;
+mod tools;
 mod turns;
+mod watchdog;
+mod workers;
+mod working;

@@ -1,6 +1,6 @@
 //! `reconnect`: replay or snapshots, nothing lost, nothing doubled (REC).
 
-use innkeeper_core::{AgentEvent, ConnId, CoreConfig, ReplayLimits, Seq, TurnEnd};
+use innkeeper_core::{AgentEvent, ConnId, CoreConfig, Input, ReplayLimits, Seq, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -338,4 +338,21 @@ fn a_session_created_anew_under_an_old_uri_is_never_replayed_into_the_old_state(
     let again = stage.connect();
     let result = stage.reconnect(again, "reader", seen, &[ROOT, SESSION])["result"].take();
     assert_eq!(result["type"], "snapshot");
+}
+
+#[test]
+fn rec05_a_lost_connection_is_not_replayed_what_its_snapshot_already_had() {
+    let mut stage = Stage::new();
+    let first = stage.client("c", &[]);
+    stage.session(first, SESSION);
+    stage.subscribe(first, SESSION);
+    let counted = stage.core.seq();
+    stage.dispatch(first, SESSION, 1, title("in the snapshot"));
+    // The published client does not count what a snapshot says, so this connection comes back
+    // with an older number than the state it has.
+    let second = stage.client("c", &[SESSION]);
+    stage.handle(Input::Disconnected { conn: second });
+    let third = stage.connect();
+    let answer = stage.reconnect(third, "c", counted.0, &[SESSION]);
+    assert_eq!(answer["result"]["type"], "snapshot", "{answer}");
 }

@@ -6,24 +6,36 @@ use std::time::Duration;
 const MAX_COUNT: u64 = 100_000_000;
 /// Longest delta of `/stream`.
 const MAX_BYTES: usize = 64 << 10;
-/// Longest `/slow`.
+/// Longest `/slow`, `/silent`, `/steer` or `/background`.
 const MAX_SECONDS: u64 = 3600;
+/// Deepest `/subagent`. The host has a limit of its own below it, which is worth seeing.
+const MAX_DEPTH: u64 = 32;
+/// Most errands of one `/parallel`.
+const MAX_ERRANDS: u64 = 100;
 
 /// A parsed slash command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
-    /// `/help`.
     Help,
-    /// `/stream <count> [<delay-ms>] [<bytes-per-delta>]`.
     Stream { count: u64, delay: Duration, bytes: usize },
-    /// `/reason <text>`.
     Reason(String),
-    /// `/error [resumable]`.
     Error { resumable: bool },
-    /// `/usage`.
     Usage,
-    /// `/slow <seconds>`.
     Slow(u64),
+    Silent(u64),
+    Tool,
+    Confirm,
+    Options,
+    Result,
+    Parallel(u64),
+    Plan,
+    ClientTool { name: String, input: String },
+    Auth,
+    Ask { url: bool },
+    Steer(u64),
+    Attachments,
+    Subagent(u64),
+    Background(u64),
 }
 
 impl Command {
@@ -34,22 +46,24 @@ impl Command {
             return Ok(None);
         };
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let rest = rest.trim();
+        if !COMMANDS.iter().any(|entry| entry.name == name) {
+            return Err(format!(
+                "I do not know the command /{name}. /help lists the ones I know."
+            ));
+        }
+        Self::read(name, rest.trim()).map(Some).ok_or_else(|| usage(name))
+    }
+
+    /// Reads the arguments of a known command.
+    fn read(name: &str, rest: &str) -> Option<Self> {
         let arguments: Vec<&str> = rest.split_whitespace().collect();
-        let command = match (name, arguments.as_slice()) {
+        Some(match (name, arguments.as_slice()) {
             ("help", _) => Self::Help,
             ("stream", [count, more @ ..]) if more.len() <= 2 => {
-                let count = number(count, MAX_COUNT).ok_or_else(|| usage("stream"))?;
-                let delay = more
-                    .first()
-                    .map_or(Some(0), |delay| number(delay, 60_000))
-                    .ok_or_else(|| usage("stream"))?;
-                let bytes = more
-                    .get(1)
-                    .map_or(Some(16), |bytes| number(bytes, MAX_BYTES as u64))
-                    .ok_or_else(|| usage("stream"))?;
+                let delay = more.first().map_or(Some(0), |delay| number(delay, 60_000))?;
+                let bytes = more.get(1).map_or(Some(16), |bytes| number(bytes, MAX_BYTES as u64))?;
                 Self::Stream {
-                    count,
+                    count: number(count, MAX_COUNT)?,
                     delay: Duration::from_millis(delay),
                     bytes: usize::try_from(bytes).unwrap_or(MAX_BYTES),
                 }
@@ -58,45 +72,131 @@ impl Command {
             ("error", []) => Self::Error { resumable: false },
             ("error", ["resumable"]) => Self::Error { resumable: true },
             ("usage", []) => Self::Usage,
-            ("slow", [seconds]) => Self::Slow(number(seconds, MAX_SECONDS).ok_or_else(|| usage("slow"))?),
-            ("stream" | "reason" | "error" | "usage" | "slow", _) => return Err(usage(name)),
-            _ => {
-                return Err(format!(
-                    "I do not know the command /{name}. /help lists the ones I know."
-                ));
+            ("slow", [seconds]) => Self::Slow(number(seconds, MAX_SECONDS)?),
+            ("silent", [seconds]) => Self::Silent(number(seconds, MAX_SECONDS)?),
+            ("tool", []) => Self::Tool,
+            ("confirm", []) => Self::Confirm,
+            ("options", []) => Self::Options,
+            ("result", []) => Self::Result,
+            ("parallel", [count]) => Self::Parallel(number(count, MAX_ERRANDS)?),
+            ("plan", []) => Self::Plan,
+            ("client-tool", [tool, ..]) => {
+                let input = rest.strip_prefix(tool).unwrap_or_default().trim();
+                let input = if input.is_empty() { "{}" } else { input };
+                serde_json::from_str::<serde_json::Value>(input).ok()?;
+                Self::ClientTool {
+                    name: (*tool).to_owned(),
+                    input: input.to_owned(),
+                }
             }
-        };
-        Ok(Some(command))
+            ("auth", []) => Self::Auth,
+            ("ask", []) => Self::Ask { url: false },
+            ("ask", ["url"]) => Self::Ask { url: true },
+            ("steer", seconds) => Self::Steer(optional(seconds, 10)?),
+            ("attachments", _) => Self::Attachments,
+            ("subagent", depth) => Self::Subagent(match depth {
+                [] => 1,
+                [depth] => number(depth, MAX_DEPTH).filter(|depth| *depth > 0)?,
+                _ => return None,
+            }),
+            ("background", seconds) => Self::Background(optional(seconds, 3)?),
+            _ => return None,
+        })
     }
 }
 
-/// The commands and what they do, as `/help` shows them.
-pub(super) const COMMANDS: &[(&str, &str)] = &[
-    (
-        "/stream <count> [<delay-ms>] [<bytes-per-delta>]",
+/// A command as `/help` and completions show it.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) usage: &'static str,
+    pub(super) what: &'static str,
+}
+
+const fn entry(name: &'static str, usage: &'static str, what: &'static str) -> Entry {
+    Entry { name, usage, what }
+}
+
+/// The commands and what they do.
+pub(super) const COMMANDS: &[Entry] = &[
+    entry(
+        "stream",
+        "<count> [<delay-ms>] [<bytes-per-delta>]",
         "streams exactly that many deltas into one part",
     ),
-    ("/reason <text>", "thinks aloud before it answers"),
-    (
-        "/error [resumable]",
+    entry("reason", "<text>", "thinks aloud before it answers"),
+    entry(
+        "error",
+        "[resumable]",
         "fails, for good or so that the turn can be resumed",
     ),
-    ("/usage", "reports token counts"),
-    ("/slow <seconds>", "takes its time and shows what it is doing"),
-    ("/help", "lists these commands"),
+    entry("usage", "", "reports token counts"),
+    entry("slow", "<seconds>", "takes its time and shows what it is doing"),
+    entry(
+        "silent",
+        "<seconds>",
+        "says nothing for a while, so that the host wonders",
+    ),
+    entry("tool", "", "calls a tool that streams its input and its output"),
+    entry(
+        "confirm",
+        "",
+        "asks before it runs a tool; the input can be edited, and a judge has an opinion",
+    ),
+    entry("options", "", "asks with choices of its own, in two groups"),
+    entry("result", "", "lets you look at a result before the model gets it"),
+    entry("parallel", "<count>", "asks for so many permissions at once"),
+    entry("plan", "", "ticks off a plan step by step"),
+    entry(
+        "client-tool",
+        "<name> [<json>]",
+        "has one of your client's own tools executed",
+    ),
+    entry("auth", "", "needs you to sign in before a tool goes on"),
+    entry(
+        "ask",
+        "[url]",
+        "asks one question of every kind, or sends you to a page",
+    ),
+    entry("steer", "[<seconds>]", "waits for steering messages and repeats them"),
+    entry("attachments", "", "says what came with the message"),
+    entry(
+        "subagent",
+        "[<depth>]",
+        "sends a helper, who sends a helper; the last one asks for permission",
+    ),
+    entry(
+        "background",
+        "[<seconds>]",
+        "leaves something running, and a helper, when the turn is over",
+    ),
+    entry("help", "", "lists these commands"),
 ];
+
+impl Entry {
+    /// How it is typed.
+    pub(super) fn form(&self) -> String {
+        format!("/{} {}", self.name, self.usage).trim_end().to_owned()
+    }
+}
 
 fn usage(name: &str) -> String {
     let form = COMMANDS
         .iter()
-        .map(|(form, _)| *form)
-        .find(|form| form.trim_start_matches('/').starts_with(name))
-        .unwrap_or("/help");
+        .find(|entry| entry.name == name)
+        .map_or_else(|| "/help".to_owned(), Entry::form);
     format!("That is not how /{name} is used. It goes like this: `{form}`")
 }
 
 fn number(text: &str, most: u64) -> Option<u64> {
     text.parse().ok().filter(|number| *number <= most)
+}
+
+fn optional(arguments: &[&str], default: u64) -> Option<u64> {
+    match arguments {
+        [] => Some(default),
+        [seconds] => number(seconds, MAX_SECONDS),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -119,6 +219,15 @@ mod tests {
             Command::parse("/error resumable"),
             Ok(Some(Command::Error { resumable: true }))
         );
+        assert_eq!(
+            Command::parse("/client-tool ring {\"a\": 1}"),
+            Ok(Some(Command::ClientTool {
+                name: "ring".to_owned(),
+                input: "{\"a\": 1}".to_owned(),
+            }))
+        );
+        assert_eq!(Command::parse("/subagent"), Ok(Some(Command::Subagent(1))));
+        assert_eq!(Command::parse("/steer 4"), Ok(Some(Command::Steer(4))));
         assert_eq!(Command::parse("/reason a  b"), Ok(Some(Command::Reason("a  b".into()))));
         for wrong in [
             "/stream",
@@ -129,6 +238,15 @@ mod tests {
             "/slow 99999",
             "/reason",
             "/error maybe",
+            "/silent",
+            "/tool now",
+            "/parallel 101",
+            "/client-tool",
+            "/client-tool ring {",
+            "/ask me",
+            "/steer soon",
+            "/subagent 0",
+            "/background 1 2",
         ] {
             assert!(
                 Command::parse(wrong).unwrap_err().contains("It goes like this"),

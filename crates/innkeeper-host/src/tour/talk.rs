@@ -3,12 +3,28 @@
 use std::fmt::Write as _;
 
 use super::command::COMMANDS;
+use super::memory::Memory;
 use crate::agent::TurnInput;
 
 /// A friendly, useful answer to plain words.
-pub(super) fn answer(turn: &TurnInput) -> String {
+pub(super) fn answer(turn: &TurnInput, memory: &Memory) -> String {
+    let mut answer = answer_cheerfully(turn, memory);
+    if turn.settings.get("mood").and_then(|mood| mood.as_str()) == Some("grumpy") {
+        answer.insert_str(0, "Hmph. ");
+    }
+    if let Some(topic) = turn.settings.get("topic").and_then(|topic| topic.as_str()) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(answer, "\nThis session is about *{topic}*, I am told.");
+    }
+    answer
+}
+
+fn answer_cheerfully(turn: &TurnInput, memory: &Memory) -> String {
     let words = turn.text.to_lowercase();
     let about = |topics: &[&str]| topics.iter().any(|topic| words.contains(topic));
+    if about(&["remember"]) {
+        return memory.recall();
+    }
     if about(&["session", "where am i"]) {
         return format!(
             "You are in the session **{}** (`{}`), and this chat has completed {} before this one.\n\n\
@@ -38,6 +54,7 @@ pub(super) fn answer(turn: &TurnInput) -> String {
          - `/stream 200 20` to watch an answer arrive piece by piece\n\
          - `/slow 5`, and cancel it half-way\n\
          - `/error resumable`, then resume the turn\n\
+         - `/confirm`, and answer it from any of your clients\n\
          - ask me about *this session* or about *reconnecting*\n\
          - `/help` for everything I can do\n",
         turn.text.split_whitespace().count(),
@@ -47,8 +64,9 @@ pub(super) fn answer(turn: &TurnInput) -> String {
 /// The list of commands.
 pub(super) fn help() -> String {
     let mut text = String::from("I perform on command, so that clients have something to show:\n\n");
-    for (form, what) in COMMANDS {
-        text.push_str(&format!("- `{form}`: {what}\n"));
+    for entry in COMMANDS {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "- `{}`: {}", entry.form(), entry.what);
     }
     text
 }

@@ -2,9 +2,17 @@
 //! come over a socket and are the published ones.
 
 mod agents;
+mod client_tools;
+mod giving_up;
+mod helpers;
 mod journals;
+mod look_ups;
 mod memory;
+mod people;
 mod reverse_requests;
+mod scripted;
+mod tools;
+mod tour;
 
 use innkeeper_host::{Access, Host, HostBuilder, HostHandle, http};
 use innkeeper_testkit::raw::Address;

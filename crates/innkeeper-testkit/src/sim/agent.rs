@@ -18,7 +18,7 @@ impl Agent {
     /// Takes note of an effect that concerns agents.
     pub fn perform(&mut self, effect: &Effect) -> Result<(), Violation> {
         match effect {
-            Effect::OpenSession(open) => self.opening.push(open.session),
+            Effect::OpenChat(open) => self.opening.push(open.chat),
             Effect::StartTurn { chat, turn, .. } => {
                 if let Some(other) = self.running.insert(*chat, *turn) {
                     return Err(Violation::new(format!(
@@ -41,6 +41,7 @@ impl Agent {
                     )));
                 }
             }
+            Effect::Reply { .. } | Effect::StartWorker(_) | Effect::LookUp { .. } => {}
             Effect::Publish { .. } | Effect::Notify { .. } | Effect::Send { .. } | Effect::Close { .. } => {}
         }
         Ok(())

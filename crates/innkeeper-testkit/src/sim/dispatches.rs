@@ -155,7 +155,14 @@ impl Sim {
 
     fn for_session(&self, conn: ConnId, session: &str, choices: &mut Choices<'_>) -> Draft {
         let flag = choices.below(2) == 0;
-        let action = match choices.below(6) {
+        let mode = if flag { "ask" } else { "allowAll" };
+        let action = match choices.below(8) {
+            6 => json!({ "type": "session/configChanged", "config": { "approvalMode": mode } }),
+            7 => {
+                let action =
+                    json!({ "type": "root/configChanged", "config": { "approvalMode": mode }, "replace": flag });
+                return Draft::fair(uri::ROOT, action);
+            }
             0 => json!({ "type": "session/titleChanged", "title": format!("named {}", choices.below(3)) }),
             1 => json!({ "type": "session/isReadChanged", "isRead": flag }),
             2 => json!({ "type": "session/isArchivedChanged", "isArchived": flag }),
@@ -201,7 +208,7 @@ impl Sim {
 
     fn last_turn(&self, chat: &str) -> Option<String> {
         match self.core.snapshot(chat)?.state {
-            State::Chat(_, history) => history.last().map(|turn| turn.id.clone()),
+            State::Chat(_, history, _) => history.last().map(|turn| turn.id.clone()),
             State::Root(_) | State::Session(_) => None,
         }
     }
@@ -232,7 +239,10 @@ fn hopeless(session: &str, choices: &mut Choices<'_>) -> Draft {
             chat,
             json!({ "type": "chat/draftChanged", "draft": { "text": "x", "origin": { "kind": "agent" } } }),
         ),
-        8 => Draft::hopeless(uri::ROOT, json!({ "type": "root/configChanged", "config": {} })),
+        8 => Draft::hopeless(
+            uri::ROOT,
+            json!({ "type": "root/configChanged", "config": { "unknown": true } }),
+        ),
         _ => Draft::hopeless(chat, [json!(5), json!(null), json!([])][choices.below(3)].clone()),
     }
 }

@@ -25,7 +25,8 @@ use bytes::Bytes;
 use innkeeper_core::request::{Initialize, Reconnect};
 use innkeeper_core::snapshot::AnswerBody;
 use innkeeper_core::{
-    ClientId, Command, ConnId, CoreConfig, Effect, HostCore, Input, Now, Outgoing, Principal, RequestId, Seq,
+    AgentProfile, ClientId, Command, ConnId, CoreConfig, Effect, HostCore, Input, Now, Outgoing, Principal, RequestId,
+    Seq,
 };
 
 use self::agent::Agent;
@@ -222,7 +223,10 @@ impl Sim {
                 self.read(conn, usize::MAX)?;
                 self.cut(conn)?;
             }
-            Effect::OpenSession(_)
+            Effect::OpenChat(_)
+            | Effect::Reply { .. }
+            | Effect::StartWorker(_)
+            | Effect::LookUp { .. }
             | Effect::StartTurn { .. }
             | Effect::CancelTurn { .. }
             | Effect::CloseChat { .. } => {}
@@ -452,8 +456,8 @@ fn initialize(client_id: &str, version: &str, channels: Vec<String>) -> Command 
     }))
 }
 
-fn agents(description: &str) -> Vec<AgentInfo> {
-    vec![AgentInfo {
+fn agents(description: &str) -> Vec<AgentProfile> {
+    let info = AgentInfo {
         provider: "tour".to_owned(),
         display_name: "Tour".to_owned(),
         description: description.to_owned(),
@@ -461,5 +465,6 @@ fn agents(description: &str) -> Vec<AgentInfo> {
         protected_resources: None,
         customizations: None,
         capabilities: None,
-    }]
+    };
+    vec![info.into()]
 }

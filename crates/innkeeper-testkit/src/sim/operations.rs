@@ -30,11 +30,8 @@ impl Sim {
             self.read(conn, usize::MAX)?;
             if client == 0 {
                 self.create(conn, &session, choices)?;
-                if let Some(session) = self.agent.take_opening(|_| 0) {
-                    self.handle(Input::SessionOpened {
-                        session,
-                        outcome: Ok(()),
-                    })?;
+                if let Some(chat) = self.agent.take_opening(|_| 0) {
+                    self.handle(Input::ChatOpened { chat, outcome: Ok(()) })?;
                 }
             }
             for channel in [session.clone(), uri::default_chat(&session)] {
@@ -163,6 +160,7 @@ impl Sim {
             provider: None,
             working_directories: Vec::new(),
             active_client,
+            ..CreateSession::default()
         }));
         self.request(conn, Asked::Lifecycle, command)
     }
@@ -194,6 +192,7 @@ impl Sim {
         let subscribe = Subscribe {
             channel,
             max_latency_ms,
+            turns: None,
         };
         self.request(conn, asked, Command::Subscribe(Box::new(subscribe)))
     }
@@ -239,15 +238,15 @@ impl Sim {
     }
 
     fn session_opens(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        let Some(session) = self.agent.take_opening(|len| choices.below(len)) else {
+        let Some(chat) = self.agent.take_opening(|len| choices.below(len)) else {
             return Ok(());
         };
         let outcome = match choices.below(4) {
             0 => Err(Failure::new("scripted", "no back end")),
             _ => Ok(()),
         };
-        self.note(|| format!("{session:?} opens: {outcome:?}"));
-        self.handle(Input::SessionOpened { session, outcome })
+        self.note(|| format!("{chat:?} opens: {outcome:?}"));
+        self.handle(Input::ChatOpened { chat, outcome })
     }
 
     /// What an ended run still says must change nothing.
@@ -300,7 +299,7 @@ impl Sim {
     /// The running turn of a chat, as the host sees it.
     pub(super) fn active_turn(&self, chat: &str) -> Option<String> {
         match self.core.snapshot(chat)?.state {
-            State::Chat(head, _) => head.active_turn.as_ref().map(|turn| turn.id.clone()),
+            State::Chat(head, ..) => head.active_turn.as_ref().map(|turn| turn.id.clone()),
             State::Root(_) | State::Session(_) => None,
         }
     }

@@ -74,13 +74,13 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
             }
             StateAction::ChatToolCallReady(call) if call.turn_id == self.turn_id && call.confirmed.is_none() => {
                 self.remark(&format!(
-                    "[waiting for an approval in another client: {}]",
+                    "[waiting for an approval: {}; `innkeeper approve` or `innkeeper deny` in another terminal]",
                     call.invocation_message.as_text()
                 ))?;
             }
             StateAction::ChatInputRequested(asked) => {
                 let message = asked.request.message.as_deref().unwrap_or("a question");
-                self.remark(&format!("[waiting for an answer in another client: {message}]"))?;
+                self.remark(&format!("[waiting for an answer: {message}; see `innkeeper pending`]"))?;
             }
             _ => {}
         }

@@ -3,13 +3,14 @@
 mod answer;
 mod connect;
 mod describe;
+mod pending;
 mod send;
 mod sessions;
 mod target;
 mod transport;
 mod watch;
 
-use crate::cli::{SendArgs, SessionsArgs, WatchArgs};
+use crate::cli::{AnswerArgs, ApproveArgs, DenyArgs, PendingArgs, SendArgs, SessionsArgs, WatchArgs};
 use crate::failure::{Failure, Kind};
 
 /// Sends a message and streams the answer.
@@ -25,6 +26,26 @@ pub(crate) fn watch(args: WatchArgs) -> Result<(), Failure> {
 /// Lists the sessions.
 pub(crate) fn sessions(args: SessionsArgs) -> Result<(), Failure> {
     block_on(sessions::run(args))
+}
+
+/// Lists what sessions wait for.
+pub(crate) fn pending(args: PendingArgs) -> Result<(), Failure> {
+    block_on(pending::list(args))
+}
+
+/// Lets a tool run.
+pub(crate) fn approve(args: ApproveArgs) -> Result<(), Failure> {
+    block_on(pending::approve(args))
+}
+
+/// Keeps a tool from running.
+pub(crate) fn deny(args: DenyArgs) -> Result<(), Failure> {
+    block_on(pending::deny(args))
+}
+
+/// Answers an agent's questions.
+pub(crate) fn answer(args: AnswerArgs) -> Result<(), Failure> {
+    block_on(pending::answer(args))
 }
 
 /// Runs a client on one thread.

@@ -11,9 +11,16 @@ use crate::text::{Output, note, one_line};
 use super::connect::Connection;
 use super::describe::status_in_words;
 
-/// Lists all sessions, page by page.
+/// Lists all sessions.
 pub(super) async fn run(args: SessionsArgs) -> Result<(), Failure> {
     let connection = Connection::open(&args.connect).await?;
+    let sessions = all_sessions(&connection).await?;
+    connection.close().await;
+    show(&args, &sessions)
+}
+
+/// Asks for all sessions, page by page.
+pub(super) async fn all_sessions(connection: &Connection) -> Result<Vec<SessionSummary>, Failure> {
     let mut sessions: Vec<SessionSummary> = Vec::new();
     let mut cursor = None;
     loop {
@@ -29,13 +36,15 @@ pub(super) async fn run(args: SessionsArgs) -> Result<(), Failure> {
         cursor = page.next_cursor;
         // A page without entries that promises more would have us ask forever.
         if cursor.is_none() || empty {
-            break;
+            return Ok(sessions);
         }
     }
-    connection.close().await;
+}
+
+fn show(args: &SessionsArgs, sessions: &[SessionSummary]) -> Result<(), Failure> {
     let mut output = Output::stdout();
     if args.json {
-        for session in &sessions {
+        for session in sessions {
             let line = serde_json::to_string(session).map_err(|error| {
                 Failure::new(
                     Kind::Unexpected,
@@ -53,7 +62,7 @@ pub(super) async fn run(args: SessionsArgs) -> Result<(), Failure> {
         ));
         return Ok(());
     }
-    output.show(&table(&sessions))
+    output.show(&table(sessions))
 }
 
 fn table(sessions: &[SessionSummary]) -> String {

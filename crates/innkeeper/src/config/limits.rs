@@ -62,6 +62,7 @@ limits_section! {
     reverse_requests in SOME => reverse_requests;
     open_session_ms in SOME => open_session_time;
     cancel_ms in SOME => cancel_time;
+    look_up_ms in SOME => look_up_time;
     agent_hold_bytes in SOME => agent_hold_bytes;
     default_latency_ms in ANY => core.default_latency_ms;
     grace_ms in ANY => core.grace_ms;
@@ -75,6 +76,14 @@ limits_section! {
     turn_bytes in SOME => core.max_turn_bytes;
     sessions in SOME => core.max_sessions;
     absent_clients in ANY => core.max_absent_clients;
+    chats in SOME => core.max_chats;
+    worker_depth in ANY => core.max_worker_depth;
+    client_tools in ANY => core.max_client_tools;
+    active_client_bytes in SOME => core.max_active_client_bytes;
+    turns_per_page in SOME => core.turns_per_page;
+    // Zero is a choice here: some agents think for hours.
+    silence_notice_ms in ANY => core.silence_notice_ms;
+    silence_limit_ms in ANY => core.silence_limit_ms;
     replay_channel_bytes in ANY => core.replay.channel_bytes;
     replay_total_bytes in ANY => core.replay.total_bytes;
     replay_age_ms in ANY => core.replay.max_age_ms;
@@ -133,10 +142,14 @@ mod tests {
 
     #[test]
     fn keys_set_their_bounds_and_nothing_else() {
-        let limits = apply("connections = 9000\nping_interval_ms = 1500\nsessions = 7").unwrap();
+        let limits =
+            apply("connections = 9000\nping_interval_ms = 1500\nsessions = 7\nchats = 3\nsilence_limit_ms = 0")
+                .unwrap();
         assert_eq!(limits.connections, 9000);
         assert_eq!(limits.ping_interval, Duration::from_millis(1500));
         assert_eq!(limits.core.max_sessions, 7);
+        assert_eq!(limits.core.max_chats, 3);
+        assert_eq!(limits.core.silence_limit_ms, 0, "a watchdog can be sent to sleep");
         assert_eq!(limits.message_bytes, Limits::default().message_bytes);
     }
 
@@ -146,6 +159,7 @@ mod tests {
             ("connections = 0", "connections"),
             ("connections = 10001", "connections"),
             ("json_depth = 65", "json_depth"),
+            ("turns_per_page = 0", "turns_per_page"),
             ("message_burst = 5000000000", "message_burst"),
         ] {
             assert_eq!(apply(text).unwrap_err().0, key);

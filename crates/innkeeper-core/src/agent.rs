@@ -1,0 +1,192 @@
+//! What passes between the core and an agent, in words of their own: agents never see AHP's types
+//! or a sequence number.
+
+use std::sync::Arc;
+
+use crate::ids::{ChannelId, TurnKey};
+
+mod past;
+mod profile;
+mod question;
+mod tool;
+
+pub use past::{Attachment, PastOutcome, PastTool, PastTurn};
+pub use profile::{AgentProfile, Choice, CommandInfo, Setting, SettingKind, SettingValue, ToolInfo};
+pub use question::{Answer, AnswerValue, Question, QuestionKind, Questions, Response};
+pub use tool::{
+    AuthRequirement, ClientTool, ConfirmOption, Confirmation, Contributor, Decision, FileChange, Offer, Permission,
+    Risk, Secret, ToolContent, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
+};
+
+/// What an agent can produce during a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AgentEvent {
+    /// Markdown for the reader, appended to the open markdown part or starting one.
+    Text(String),
+    /// The model's thinking, likewise.
+    Reasoning(String),
+    /// Closes the open part, so that the next text starts a new one.
+    EndPart,
+    /// What the turn has cost so far.
+    Usage(Box<Usage>),
+    /// What the agent is doing, for a status line; `None` clears it.
+    Activity(Option<String>),
+    /// A remark of the system in the transcript (TURN-20).
+    Notice(String),
+    /// A better title for the session, unless a person chose one.
+    Title(String),
+    /// Something to look at that is not text.
+    Resource {
+        /// Where it is.
+        uri: String,
+        /// Its media type.
+        content_type: Option<String>,
+    },
+    /// A tool call takes a step.
+    Tool {
+        /// The agent's own id of the call, unique in its chat (TOOL-21).
+        call: String,
+        /// The step.
+        step: Box<ToolStep>,
+    },
+    /// The agent asks people something; answered with [`Reply::Answered`].
+    Ask(Box<Questions>),
+    /// The agent is ready to hear a steering message; answered with [`Reply::Steering`] (PEND-04).
+    TakeSteering,
+    /// A tool call starts a worker in a chat of its own; answered with `Effect::StartWorker` or
+    /// with [`Reply::NotSpawned`] (CHT-12).
+    Spawn(Box<Spawn>),
+    /// Nothing to show, but the agent is alive; keeps the watchdog quiet.
+    Alive,
+}
+
+/// A worker to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spawn {
+    /// The tool call that starts it.
+    pub call: String,
+    /// A title for its chat.
+    pub title: String,
+    /// What it is told to do.
+    pub prompt: String,
+    /// The name of the worker's kind, such as `explorer`.
+    pub agent_name: Option<String>,
+    /// A sentence about it.
+    pub description: Option<String>,
+    /// Whether it outlives the turn that started it, as background work (CHT-24).
+    pub detached: bool,
+}
+
+/// What the core tells an agent in the middle of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// Something happened to one of its tool calls.
+    Tool {
+        /// The call.
+        call: String,
+        /// What happened.
+        reply: ToolReply,
+    },
+    /// People answered.
+    Answered {
+        /// The id of [`Questions`].
+        id: String,
+        /// What they said.
+        answer: Answer,
+    },
+    /// The steering message, if there was one.
+    Steering(Option<String>),
+    /// The worker cannot be started, and why.
+    NotSpawned {
+        /// The call that wanted it.
+        call: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// Work that goes on beside turns (CHT-24).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackgroundChange {
+    /// It started, or its description changed.
+    Set {
+        /// Its id, unique in the chat.
+        id: String,
+        /// A short label.
+        label: String,
+        /// The command that runs.
+        command: String,
+        /// The terminal that shows its output.
+        terminal: Option<String>,
+    },
+    /// It ended.
+    Remove {
+        /// Its id.
+        id: String,
+    },
+}
+
+/// Token counts of a turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens read.
+    pub input_tokens: Option<u32>,
+    /// Tokens written.
+    pub output_tokens: Option<u32>,
+    /// Tokens read from a cache.
+    pub cache_read_tokens: Option<u32>,
+    /// The model that was used.
+    pub model: Option<String>,
+}
+
+/// How a turn ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// The agent is done.
+    Complete,
+    /// The agent noticed the cancellation.
+    Cancelled,
+    /// The agent could not go on.
+    Failed {
+        /// What happened.
+        failure: Failure,
+        /// Whether the agent can really continue this very turn (TURN-13).
+        resumable: bool,
+    },
+}
+
+/// A failure to show to people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// A short name for programs, such as `agentDied`.
+    pub kind: String,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl Failure {
+    /// Names a failure.
+    pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// A worker that was started, and the run that belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worker {
+    /// The chat and run of the tool call that started it.
+    pub parent: (ChannelId, TurnKey),
+    /// That tool call.
+    pub call: String,
+    /// The worker's chat.
+    pub chat: ChannelId,
+    /// Its URI.
+    pub chat_uri: Arc<str>,
+    /// The worker's run.
+    pub turn: TurnKey,
+    /// Whether it outlives its parent's turn.
+    pub detached: bool,
+}

@@ -1,0 +1,138 @@
+//! What the core knows about an agent.
+
+use serde_json::Value;
+
+/// An agent, as the core knows it: how clients see it, and what it can do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentProfile {
+    /// How clients see it, capabilities included.
+    pub info: ahp_types::state::AgentInfo,
+    /// Whether it can be opened with a history, which is what forks and truncation need
+    /// (TRC-05).
+    pub restores_history: bool,
+    /// What a session of it can be set up with.
+    pub settings: Vec<Setting>,
+    /// Its slash commands.
+    pub commands: Vec<CommandInfo>,
+    /// The names of its own tools; a client's tool of the same name is renamed for the model
+    /// (ACT-04).
+    pub tools: Vec<ToolInfo>,
+}
+
+impl From<ahp_types::state::AgentInfo> for AgentProfile {
+    fn from(info: ahp_types::state::AgentInfo) -> Self {
+        Self {
+            info,
+            restores_history: false,
+            settings: Vec::new(),
+            commands: Vec::new(),
+            tools: Vec::new(),
+        }
+    }
+}
+
+/// A tool of an agent, for `SessionState.serverTools`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolInfo {
+    /// Its name.
+    pub name: String,
+    /// A title for people.
+    pub title: Option<String>,
+    /// What it does.
+    pub description: Option<String>,
+    /// The JSON Schema of its input.
+    pub input_schema: Option<Value>,
+}
+
+/// A slash command of an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandInfo {
+    /// Its name, without the slash.
+    pub name: String,
+    /// How it is used, as in `<count> [<delay>]`.
+    pub usage: String,
+    /// What it does.
+    pub description: String,
+}
+
+/// One thing a session or the host can be set up with (CMP-07).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// Its id.
+    pub id: String,
+    /// A title for people.
+    pub title: String,
+    /// A sentence about it.
+    pub description: Option<String>,
+    /// What kind of value it takes.
+    pub kind: SettingKind,
+    /// The value when nobody chose one.
+    pub default: Option<Value>,
+    /// Whether it can be changed after the session was created (SES-23).
+    pub mutable: bool,
+    /// Whether people see it without being able to change it.
+    pub read_only: bool,
+    /// Whether a session cannot be created without it.
+    pub required: bool,
+}
+
+/// What kind of value a setting takes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SettingKind {
+    /// Words.
+    Text,
+    /// A number.
+    Number,
+    /// A whole number.
+    Integer,
+    /// Yes or no.
+    Boolean,
+    /// One of these.
+    Choice(Vec<Choice>),
+    /// One of too many to list; `sessionConfigCompletions` finds them (CMP-06). These are shown
+    /// before anybody has typed.
+    Search(Vec<Choice>),
+    /// Several words.
+    TextList {
+        /// Fewest.
+        min: Option<u32>,
+        /// Most.
+        max: Option<u32>,
+    },
+}
+
+/// A value to choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The value itself.
+    pub id: String,
+    /// A label for people.
+    pub label: String,
+    /// A sentence about it.
+    pub description: Option<String>,
+    /// Whether the agent would choose it.
+    pub recommended: bool,
+}
+
+impl Choice {
+    /// A choice.
+    pub fn new(id: impl Into<String>, label: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            label: label.into(),
+            description: None,
+            recommended: false,
+        }
+    }
+}
+
+/// A value that `sessionConfigCompletions` found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingValue {
+    /// The value.
+    pub value: String,
+    /// A label for people.
+    pub label: String,
+    /// A sentence about it.
+    pub description: Option<String>,
+}

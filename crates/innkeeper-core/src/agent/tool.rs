@@ -1,0 +1,314 @@
+//! Tool calls as agents see them.
+
+use serde_json::{Map, Value};
+
+use crate::ids::ClientId;
+
+/// One step of a tool call, in the order they usually come.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolStep {
+    /// The call begins; its input may still be streaming.
+    Start(ToolStart),
+    /// More of the input, as the model writes it.
+    Input(String),
+    /// The input is complete: run at once, or ask first. Also asks again in mid-run.
+    Ready(ToolReady),
+    /// A judge's verdict on a call that waits for people (TOOL-18).
+    Risk(Risk),
+    /// What the running call has produced so far; replaces what it had.
+    Content(Vec<ToolContent>),
+    /// An MCP server wants people to sign in before it goes on (TOOL-15).
+    AuthRequired(AuthRequirement),
+    /// It got what it wanted.
+    AuthResolved,
+    /// The call is over.
+    Done {
+        /// Its outcome.
+        result: ToolResult,
+        /// Whether people look at the result before the model does.
+        review: bool,
+    },
+}
+
+/// The beginning of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolStart {
+    /// The tool's name, by which approvals are remembered.
+    pub name: String,
+    /// A name for people.
+    pub display_name: String,
+    /// What the agent wants to achieve with it.
+    pub intention: Option<String>,
+    /// Who executes it (TOOL-01).
+    pub contributor: Contributor,
+}
+
+/// Who executes a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contributor {
+    /// The agent or the host.
+    Host,
+    /// A client of the session; it alone completes the call (TOOL-11).
+    Client(ClientId),
+    /// An MCP server, by the id of its customization.
+    Mcp(String),
+}
+
+/// A call whose input is complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolReady {
+    /// What is about to happen, for people (TOOL-03).
+    pub invocation: String,
+    /// The input, usually JSON text.
+    pub input: Option<String>,
+    /// Whether people are asked.
+    pub permission: Permission,
+}
+
+/// Whether people are asked before a call runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Permission {
+    /// It is harmless.
+    NotNeeded,
+    /// It is not, and the policy of the session decides whether they are asked.
+    Ask(Box<Confirmation>),
+}
+
+/// What people see when they are asked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Confirmation {
+    /// A question, as in "Run this command?".
+    pub title: Option<String>,
+    /// Whether they may change the input.
+    pub editable: bool,
+    /// Files the call would change.
+    pub edits: Vec<FileChange>,
+    /// How risky a judge finds it.
+    pub risk: Option<Risk>,
+    /// The ways to answer.
+    pub offer: Offer,
+}
+
+/// The ways to answer a confirmation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Offer {
+    /// Allow once, for this session, always in this workspace, or deny; the host remembers.
+    #[default]
+    Standard,
+    /// The agent's own choices; the host remembers nothing.
+    Own(Vec<ConfirmOption>),
+}
+
+/// One choice of a confirmation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfirmOption {
+    /// Comes back in [`Decision::choice`].
+    pub id: String,
+    /// Shown to people.
+    pub label: String,
+    /// Whether choosing it lets the call run.
+    pub approves: bool,
+    /// Choices of one group stand together.
+    pub group: Option<u32>,
+}
+
+/// A change to one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChange {
+    /// The file before, if it existed: its URI and where that content can be read.
+    pub before: Option<(String, String)>,
+    /// The file after, if it still exists, likewise.
+    pub after: Option<(String, String)>,
+    /// Lines added.
+    pub added: u32,
+    /// Lines removed.
+    pub removed: u32,
+}
+
+/// A judge's view of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Risk {
+    /// The judge is thinking.
+    Assessing,
+    /// The verdict.
+    Assessed {
+        /// Why.
+        reason: String,
+        /// From 0, dangerous, to 1, safe.
+        safety: f64,
+    },
+}
+
+/// A piece of a call's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolContent {
+    /// Text.
+    Text(String),
+    /// Inline bytes, in base64.
+    Embedded {
+        /// The bytes.
+        data: String,
+        /// Their media type.
+        content_type: String,
+    },
+    /// Something that can be read elsewhere.
+    Resource {
+        /// Where.
+        uri: String,
+        /// Its media type.
+        content_type: Option<String>,
+    },
+    /// A changed file.
+    FileEdit(FileChange),
+    /// A terminal (TOOL-16).
+    Terminal {
+        /// The terminal's URI.
+        uri: String,
+        /// Its title.
+        title: String,
+        /// Whether it is a pseudo-terminal.
+        is_pty: bool,
+        /// How its command ended, once it has (TOOL-17).
+        exit_code: Option<i64>,
+        /// The last lines of its output, once it has ended.
+        preview: Option<String>,
+    },
+    /// A worker's chat (CHT-12).
+    Subagent {
+        /// The chat's URI.
+        chat: String,
+        /// Its title.
+        title: String,
+        /// The name of the worker's kind.
+        agent_name: Option<String>,
+        /// A sentence about it.
+        description: Option<String>,
+    },
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToolResult {
+    /// Whether it worked.
+    pub success: bool,
+    /// What happened, for people, in the past tense.
+    pub summary: String,
+    /// What it produced.
+    pub content: Vec<ToolContent>,
+    /// The same as data.
+    pub structured: Option<Map<String, Value>>,
+    /// What went wrong, for the model.
+    pub error: Option<String>,
+}
+
+impl ToolResult {
+    /// A success with one piece of text.
+    pub fn text(summary: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            success: true,
+            summary: summary.into(),
+            content: vec![ToolContent::Text(text.into())],
+            ..Self::default()
+        }
+    }
+
+    /// A failure.
+    pub fn failed(summary: impl Into<String>, error: impl Into<String>) -> Self {
+        Self {
+            success: false,
+            summary: summary.into(),
+            error: Some(error.into()),
+            ..Self::default()
+        }
+    }
+}
+
+/// What an MCP server wants people to sign in to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthRequirement {
+    /// The protected resource, as `authenticate` names it.
+    pub resource: String,
+    /// A name for people.
+    pub resource_name: Option<String>,
+    /// Where tokens for it come from.
+    pub authorization_servers: Vec<String>,
+    /// The scopes the call needs.
+    pub scopes: Vec<String>,
+    /// Why, for people.
+    pub description: Option<String>,
+}
+
+/// What happened to a tool call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolReply {
+    /// People, or the policy, decided whether it may run.
+    Decided(Decision),
+    /// The client that executes it is done with it, or is gone.
+    Completed(ToolResult),
+    /// People looked at the result and let the model have it, or not.
+    Reviewed {
+        /// Whether the model may have it.
+        approved: bool,
+    },
+    /// Somebody signed in; the token is for this call's resource.
+    Authenticated {
+        /// The token. Never shown, kept or logged (AUTH-12).
+        token: Secret,
+    },
+    /// Somebody gave up signing in, which ended the call.
+    AuthRefused,
+}
+
+/// A token on its way to an agent.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a token.
+    pub fn new(token: impl Into<String>) -> Self {
+        Self(token.into())
+    }
+
+    /// The token itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Whether a call may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it may.
+    pub approved: bool,
+    /// The input to run with, if people changed it.
+    pub edited_input: Option<String>,
+    /// The choice they made, by id.
+    pub choice: Option<String>,
+    /// What they said about it, for the model.
+    pub remark: Option<String>,
+    /// The client that decided; `None` when the policy did.
+    pub by: Option<ClientId>,
+}
+
+/// A tool that a client of the session offers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientTool {
+    /// The name for the model, unique among all tools (ACT-04).
+    pub name: String,
+    /// The client that executes it.
+    pub client: ClientId,
+    /// The name the client knows it by.
+    pub client_name: String,
+    /// A title for people.
+    pub title: Option<String>,
+    /// What it does.
+    pub description: Option<String>,
+    /// The JSON Schema of its input.
+    pub input_schema: Option<Value>,
+}

@@ -1,0 +1,102 @@
+//! Work that goes on beside turns (CHT-24).
+
+use ahp_types::actions::{ChatBackgroundWorkRemovedAction, ChatBackgroundWorkSetAction, StateAction};
+use ahp_types::state::{BackgroundShellWork, BackgroundSubagentWork, BackgroundWork};
+
+use crate::agent::BackgroundChange;
+use crate::core::{Cx, HostCore};
+use crate::ids::ChannelId;
+
+/// Most entries of one chat.
+const MAX_ENTRIES: usize = 1000;
+
+impl HostCore {
+    /// An agent says what goes on. Workers are listed by the host itself, so their entries are not
+    /// the agent's to change.
+    pub(crate) fn background(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, change: BackgroundChange) {
+        let Some(chat) = self.chats.get(&chat_id) else {
+            return;
+        };
+        let work = chat.model.head().background_work.as_deref().unwrap_or_default();
+        match change {
+            BackgroundChange::Set {
+                id,
+                label,
+                command,
+                terminal,
+            } => {
+                let started_at = match work.iter().find(|work| id_of(work) == Some(&id)) {
+                    Some(BackgroundWork::Shell(known)) => known.started_at.clone(),
+                    Some(_) => return,
+                    None if id.is_empty() || work.len() >= MAX_ENTRIES => return,
+                    None => cx.now.rfc3339(),
+                };
+                let next = BackgroundWork::Shell(BackgroundShellWork {
+                    id,
+                    label,
+                    started_at,
+                    meta: None,
+                    command,
+                    terminal,
+                });
+                if !work.contains(&next) {
+                    let action = ChatBackgroundWorkSetAction { work: next };
+                    self.commit(cx, chat_id, StateAction::ChatBackgroundWorkSet(action), None);
+                }
+            }
+            BackgroundChange::Remove { id } => {
+                let is_shell = |work: &BackgroundWork| matches!(work, BackgroundWork::Shell(work) if work.id == id);
+                if work.iter().any(is_shell) {
+                    let action = ChatBackgroundWorkRemovedAction { id };
+                    self.commit(cx, chat_id, StateAction::ChatBackgroundWorkRemoved(action), None);
+                }
+            }
+        }
+    }
+
+    /// Lists a worker that outlives its turn (CHT-25).
+    pub(super) fn list_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, call: &str, label: &str, worker: &str) {
+        let Some(chat) = self.chats.get(&parent) else {
+            return;
+        };
+        let work = chat.model.head().background_work.as_deref().unwrap_or_default();
+        // The call names it, unless something else of that name goes on, such as the call's first
+        // worker.
+        let is_taken = work.iter().any(|work| id_of(work).is_some_and(|id| id == call));
+        let entry = BackgroundSubagentWork {
+            id: if is_taken { worker } else { call }.to_owned(),
+            label: label.to_owned(),
+            started_at: cx.now.rfc3339(),
+            meta: None,
+            chat: worker.to_owned(),
+        };
+        let action = ChatBackgroundWorkSetAction {
+            work: BackgroundWork::Subagent(entry),
+        };
+        self.commit(cx, parent, StateAction::ChatBackgroundWorkSet(action), None);
+    }
+
+    /// The run of a worker that outlived its turn is over.
+    pub(crate) fn unlist_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, worker: ChannelId) {
+        let (Some(chat), Some(uri)) = (self.chats.get(&parent), self.chat_uri(worker)) else {
+            return;
+        };
+        let work = chat.model.head().background_work.as_deref().unwrap_or_default();
+        let entry = work.iter().find_map(|work| match work {
+            BackgroundWork::Subagent(work) if work.chat == uri => Some(work.id.clone()),
+            _ => None,
+        });
+        if let Some(id) = entry {
+            let action = ChatBackgroundWorkRemovedAction { id };
+            self.commit(cx, parent, StateAction::ChatBackgroundWorkRemoved(action), None);
+        }
+    }
+}
+
+fn id_of(work: &BackgroundWork) -> Option<&String> {
+    match work {
+        BackgroundWork::Shell(work) => Some(&work.id),
+        BackgroundWork::Subagent(work) => Some(&work.id),
+        BackgroundWork::Unknown(_) => None,
+    }
+}

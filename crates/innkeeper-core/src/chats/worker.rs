@@ -1,0 +1,189 @@
+//! Workers: chats that a tool call starts, read-only to people, driven by the agent of the call.
+
+use ahp_types::actions::{ChatToolCallContentChangedAction, ChatTurnStartedAction, StateAction};
+use ahp_types::state::{
+    ChatInteractivity, ChatOrigin, Message, MessageKind, MessageOrigin, ToolCallState, ToolResultContent,
+    ToolResultSubagentContent,
+};
+
+use crate::agent::{Reply, Spawn, Worker};
+use crate::chat_state::ChatModel;
+use crate::core::{Cx, HostCore};
+use crate::effect::Effect;
+use crate::ids::{ChannelId, TurnKey};
+use crate::lifecycle::new_chat;
+use crate::session::Chat;
+use crate::uri;
+
+/// The id of a worker's only turn.
+const TURN: &str = "worker";
+
+impl HostCore {
+    /// Starts a worker for a tool call (CHT-12), or tells the agent why not.
+    pub(crate) fn spawn_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, turn: TurnKey, spawn: Spawn) {
+        match self.check_spawn(parent, &spawn) {
+            Ok(()) => {
+                self.add_worker(cx, (parent, turn), spawn);
+            }
+            Err(reason) => {
+                let call = spawn.call;
+                self.reply(cx, parent, turn, Reply::NotSpawned { call, reason });
+            }
+        }
+    }
+
+    /// The bounds on workers are the host's own: agents have been seen to start them without end
+    /// (CHT-13).
+    fn check_spawn(&self, parent: ChannelId, spawn: &Spawn) -> Result<(), String> {
+        if !matches!(self.tool_call(parent, &spawn.call), Some(ToolCallState::Running(_))) {
+            return Err(format!("the tool call {:?} is not running", spawn.call));
+        }
+        if self.shutting_down {
+            return Err("the host is shutting down".to_owned());
+        }
+        if spawn.prompt.len() > self.config.max_message_bytes {
+            let most = self.config.max_message_bytes;
+            return Err(format!("a worker is told what to do in at most {most} bytes"));
+        }
+        let most = self.config.max_worker_depth;
+        if self.depth(parent) >= most {
+            return Err(format!("workers start workers at most {most} deep on this host"));
+        }
+        let most = self.config.max_chats;
+        if self
+            .session_of(parent)
+            .is_none_or(|session| session.chats.len() >= most)
+        {
+            return Err(format!(
+                "a session has at most {most} chats on this host, workers included"
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many chats stand above a chat.
+    fn depth(&self, chat_id: ChannelId) -> usize {
+        let parent = |id: &ChannelId| self.chats.get(id).and_then(|chat| chat.parent);
+        std::iter::successors(parent(&chat_id), parent).count()
+    }
+
+    fn add_worker(&mut self, cx: &mut Cx<'_>, parent: (ChannelId, TurnKey), spawn: Spawn) -> Option<()> {
+        let (parent_id, _) = parent;
+        let above = self.chats.get(&parent_id)?;
+        let session_id = above.session;
+        let session_uri = &self.sessions.get(&session_id)?.uri;
+        let author = above.run.as_ref().and_then(|run| run.author.clone());
+        let worker_uri = uri::worker_chat(session_uri, &spawn.call, |uri| self.channels.find(uri).is_none());
+        let title = worker_title(&spawn, self.config.max_title_bytes);
+        let origin = ChatOrigin::Tool {
+            chat: above.model.head().resource.clone(),
+            tool_call_id: spawn.call.clone(),
+        };
+        let mut state = new_chat(&worker_uri, &title, &cx.now.rfc3339(), origin);
+        state.interactivity = Some(ChatInteractivity::ReadOnly);
+        state
+            .working_directories
+            .clone_from(&above.model.head().working_directories);
+        let mut chat = Chat::new(session_id, ChatModel::new(state));
+        chat.parent = Some(parent_id);
+        let chat_id = self.join_session(cx, chat);
+        let started = ChatTurnStartedAction {
+            turn_id: TURN.to_owned(),
+            started_at: cx.now.rfc3339(),
+            message: Message {
+                text: spawn.prompt,
+                origin: MessageOrigin {
+                    kind: MessageKind::Agent,
+                },
+                attachments: None,
+                model: None,
+                agent: None,
+                meta: None,
+            },
+            queued_message_id: None,
+            meta: None,
+        };
+        self.commit(cx, chat_id, StateAction::ChatTurnStarted(started), None);
+        let key = self.add_run(cx, chat_id, author.as_ref())?;
+        let run = self.run_mut(chat_id)?;
+        run.parent = Some(parent);
+        run.detached = spawn.detached;
+        let content = ToolResultSubagentContent {
+            resource: worker_uri.clone(),
+            title: title.clone(),
+            agent_name: spawn.agent_name,
+            description: spawn.description,
+        };
+        self.show_worker(cx, parent_id, &spawn.call, content);
+        if spawn.detached {
+            self.list_worker(cx, parent_id, &spawn.call, &title, &worker_uri);
+        }
+        cx.effects.push(Effect::StartWorker(Box::new(Worker {
+            parent,
+            call: spawn.call,
+            chat: chat_id,
+            chat_uri: worker_uri.into(),
+            turn: key,
+            detached: spawn.detached,
+        })));
+        Some(())
+    }
+
+    /// The call's content names the worker's chat, as the chat's origin names the call (CHT-12).
+    fn show_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, call: &str, worker: ToolResultSubagentContent) {
+        let (Some(turn_id), Some(ToolCallState::Running(running))) =
+            (self.active_turn_id(parent), self.tool_call(parent, call))
+        else {
+            return;
+        };
+        let mut content = running.content.clone().unwrap_or_default();
+        content.push(ToolResultContent::Subagent(worker));
+        let action = ChatToolCallContentChangedAction {
+            turn_id,
+            tool_call_id: call.to_owned(),
+            meta: None,
+            content,
+        };
+        self.commit(cx, parent, StateAction::ChatToolCallContentChanged(action), None);
+    }
+
+    /// Ends the workers of a run that is over, but for the detached ones.
+    pub(crate) fn end_workers(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, key: TurnKey) {
+        let siblings = self.session_of(chat_id).map(|session| session.chats.clone());
+        for sibling in siblings.unwrap_or_default() {
+            let run = self.chats.get(&sibling).and_then(|chat| chat.run.as_ref());
+            if run.is_some_and(|run| run.parent == Some((chat_id, key)) && !run.detached) {
+                self.cancel_run(cx, sibling);
+            }
+        }
+    }
+}
+
+fn worker_title(spawn: &Spawn, most: usize) -> String {
+    let title = match spawn.title.trim() {
+        "" => spawn.agent_name.as_deref().unwrap_or("Worker"),
+        title => title,
+    };
+    let mut end = title.len().min(most);
+    while !title.is_char_boundary(end) {
+        end -= 1;
+    }
+    title[..end].to_owned()
+}
+
+/// Content of a call is replaced as a whole; the workers it started stay part of it, whether its
+/// agent repeats them or not (CHT-12).
+pub(crate) fn keep_workers(call: Option<&ToolCallState>, content: &mut Vec<ToolResultContent>) {
+    let Some(ToolCallState::Running(call)) = call else {
+        return;
+    };
+    for known in call.content.iter().flatten() {
+        if let ToolResultContent::Subagent(worker) = known
+            && !content.iter().any(
+                |content| matches!(content, ToolResultContent::Subagent(named) if named.resource == worker.resource),
+            )
+        {
+            content.push(known.clone());
+        }
+    }
+}

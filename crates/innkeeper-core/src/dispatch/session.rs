@@ -1,0 +1,93 @@
+//! What a client may change in a session.
+
+use std::collections::HashSet;
+
+use ahp_types::actions::StateAction;
+use ahp_types::state::SessionActiveClient;
+
+use super::Verdict;
+use crate::commit::Author;
+use crate::core::{HostCore, json_bytes};
+use crate::ids::ChannelId;
+
+impl HostCore {
+    pub(super) fn judge_session(&self, channel: ChannelId, action: StateAction, author: &Author) -> Verdict {
+        let Some(session) = self.sessions.get(&channel) else {
+            return Verdict::Reject("the session is gone".to_owned());
+        };
+        match &action {
+            StateAction::SessionTitleChanged(changed) => {
+                let check = self.check_title(&changed.title);
+                Verdict::from_check(action, check)
+            }
+            StateAction::SessionIsReadChanged(_) | StateAction::SessionIsArchivedChanged(_) => Verdict::Accept(action),
+            StateAction::SessionActiveClientSet(set) => {
+                if set.active_client.client_id != author.client.as_str() {
+                    return Verdict::Reject(
+                        "a client may only announce itself: activeClient.clientId is not the dispatcher's".to_owned(),
+                    );
+                }
+                if let Err(problem) = self.check_active_client(&set.active_client) {
+                    return Verdict::Reject(format!("activeClient.{problem}"));
+                }
+                let unchanged = session.state.active_clients.contains(&set.active_client);
+                match (unchanged, session.acknowledged.contains(&author.client)) {
+                    (false, _) => Verdict::Accept(action),
+                    (true, false) => Verdict::Acknowledge,
+                    (true, true) => Verdict::Silence,
+                }
+            }
+            StateAction::SessionActiveClientRemoved(removed) if removed.client_id != author.client.as_str() => {
+                Verdict::Reject("a client may only remove itself: clientId is not the dispatcher's".to_owned())
+            }
+            StateAction::SessionActiveClientRemoved(_) => Verdict::Accept(action),
+            // An unknown customization is nothing to decide about: the reducer ignores it.
+            StateAction::SessionCustomizationToggled(_) => Verdict::Accept(action),
+            StateAction::SessionConfigChanged(changed) => {
+                let check = self.check_session_config(session, changed);
+                Verdict::from_change(check, StateAction::SessionConfigChanged)
+            }
+            StateAction::SessionMcpServerStartRequested(_)
+            | StateAction::SessionMcpServerStopRequested(_)
+            | StateAction::SessionMcpServerBackgroundRequested(_) => {
+                Verdict::Reject("this session has no such MCP server".to_owned())
+            }
+            StateAction::SessionWorkingDirectorySet(_)
+            | StateAction::SessionWorkingDirectoryRemoved(_)
+            | StateAction::SessionWorkingDirectoryReplaced(_) => {
+                let check = self.check_directories(channel, &action);
+                Verdict::from_check(action, check)
+            }
+            _ => Verdict::Reject("clients may not send this to a session".to_owned()),
+        }
+    }
+
+    /// What a client may say about itself: tools with names that tell them apart, within bounds.
+    pub(crate) fn check_active_client(&self, client: &SessionActiveClient) -> Result<(), String> {
+        if client.tools.len() > self.config.max_client_tools {
+            return Err(format!(
+                "tools: a client offers at most {} tools",
+                self.config.max_client_tools
+            ));
+        }
+        let mut names = HashSet::new();
+        for (index, tool) in client.tools.iter().enumerate() {
+            if tool.name.is_empty() || tool.name.len() > 256 {
+                return Err(format!("tools[{index}].name: has between 1 and 256 bytes"));
+            }
+            if !names.insert(&tool.name) {
+                return Err(format!("tools[{index}].name: {:?} is offered twice", tool.name));
+            }
+            if tool.input_schema.as_ref().is_some_and(|schema| !schema.is_object()) {
+                return Err(format!("tools[{index}].inputSchema: must be a JSON Schema object"));
+            }
+        }
+        if json_bytes(client) > self.config.max_active_client_bytes {
+            return Err(format!(
+                "tools: the whole entry has at most {} bytes",
+                self.config.max_active_client_bytes
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,282 @@
+//! What a client may do to a tool call: decide about it, or run it if it is its own.
+
+use ahp_types::actions::{
+    ChatToolCallCompleteAction, ChatToolCallConfirmedAction, ChatToolCallContentChangedAction, StateAction,
+};
+use ahp_types::state::{
+    ConfirmationOptionKind, MessageKind, ToolCallCancellationReason, ToolCallConfirmationReason,
+    ToolCallPendingConfirmationState, ToolCallState, ToolInput, ToolResultContent,
+};
+use serde_json::{Map, json};
+
+use super::Verdict;
+use crate::agent::{Decision, ToolReply, ToolResult};
+use crate::commit::Author;
+use crate::core::{Cx, HostCore, json_bytes};
+use crate::ids::ChannelId;
+use crate::session::Chat;
+use crate::tool::wire;
+
+/// Where a call keeps who decided about it, so that a client that comes later sees it too.
+const DECIDED_BY: &str = "innkeeper.decidedBy";
+
+impl HostCore {
+    pub(super) fn judge_tool(&self, chat: &Chat, action: StateAction, author: &Author) -> Verdict {
+        let (turn_id, call_id) = match &action {
+            StateAction::ChatToolCallConfirmed(action) => (&action.turn_id, &action.tool_call_id),
+            StateAction::ChatToolCallComplete(action) => (&action.turn_id, &action.tool_call_id),
+            StateAction::ChatToolCallResultConfirmed(action) => (&action.turn_id, &action.tool_call_id),
+            StateAction::ChatToolCallContentChanged(action) => (&action.turn_id, &action.tool_call_id),
+            _ => return Verdict::Reject("this is not about a tool call".to_owned()),
+        };
+        let active = chat.model.head().active_turn.as_ref();
+        if active.is_none_or(|turn| turn.id != *turn_id) {
+            return Verdict::Reject("the turn of this tool call is not running".to_owned());
+        }
+        let Some(call) = chat.model.tool_call(call_id) else {
+            return Verdict::Reject("there is no such tool call in this turn".to_owned());
+        };
+        match action {
+            StateAction::ChatToolCallConfirmed(confirmed) => judge_confirmed(call, confirmed, author),
+            StateAction::ChatToolCallComplete(complete) => {
+                let check = check_complete(call, &complete, author)
+                    .and_then(|()| self.check_room(chat, json_bytes(&complete.result)));
+                Verdict::from_check(StateAction::ChatToolCallComplete(complete), check)
+            }
+            StateAction::ChatToolCallResultConfirmed(mut confirmed) => match call {
+                ToolCallState::PendingResultConfirmation(pending) => {
+                    confirmed.meta = Some(decided_by(pending.meta.clone().or(confirmed.meta), author));
+                    Verdict::Accept(StateAction::ChatToolCallResultConfirmed(confirmed))
+                }
+                other => Verdict::Reject(format!(
+                    "the result of this call is not waiting for anybody: {}",
+                    describe(other)
+                )),
+            },
+            StateAction::ChatToolCallContentChanged(changed) => {
+                let check = check_content(call, &changed, author)
+                    .and_then(|()| self.check_room(chat, json_bytes(&changed.content)));
+                Verdict::from_check(StateAction::ChatToolCallContentChanged(changed), check)
+            }
+            _ => Verdict::Reject("this is not about a tool call".to_owned()),
+        }
+    }
+
+    /// Applies a decision, remembers it where that was meant, and tells the agent.
+    pub(super) fn accept_tool(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, action: StateAction, author: &Author) {
+        let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
+            return;
+        };
+        match action {
+            StateAction::ChatToolCallConfirmed(confirmed) => {
+                let call = confirmed.tool_call_id.clone();
+                let tool = self
+                    .tool_call(chat_id, &call)
+                    .map(|call| wire::tool_name(call).to_owned())
+                    .unwrap_or_default();
+                let decision = decision(&confirmed, author);
+                self.commit(cx, chat_id, StateAction::ChatToolCallConfirmed(confirmed), Some(author));
+                if let Some(choice) = decision.choice.as_deref().filter(|_| decision.approved) {
+                    self.remember(cx, chat_id, &tool, choice);
+                }
+                self.tool_reply(cx, chat_id, turn, call, ToolReply::Decided(decision));
+            }
+            StateAction::ChatToolCallComplete(complete) => {
+                let call = complete.tool_call_id.clone();
+                let gives_up = matches!(self.tool_call(chat_id, &call), Some(ToolCallState::AuthRequired(_)));
+                let result = wire::from_result(complete.result.clone());
+                self.commit(cx, chat_id, StateAction::ChatToolCallComplete(complete), Some(author));
+                let reply = if gives_up {
+                    ToolReply::AuthRefused
+                } else {
+                    ToolReply::Completed(result)
+                };
+                self.tool_reply(cx, chat_id, turn, call, reply);
+            }
+            StateAction::ChatToolCallResultConfirmed(confirmed) => {
+                let call = confirmed.tool_call_id.clone();
+                let approved = confirmed.approved;
+                let action = StateAction::ChatToolCallResultConfirmed(confirmed);
+                self.commit(cx, chat_id, action, Some(author));
+                self.tool_reply(cx, chat_id, turn, call, ToolReply::Reviewed { approved });
+            }
+            _ => {}
+        }
+    }
+
+    /// Fails a call whose owner says that it does not know the tool (TOOL-20).
+    pub(super) fn fail_unknown_tool(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: String) {
+        let Some(turn) = self.run_mut(chat_id).map(|run| run.key) else {
+            return;
+        };
+        let result = ToolResult::failed(
+            "The client does not know this tool",
+            "the client that offered this tool does not know it any more; it was not run",
+        );
+        let done = crate::agent::ToolStep::Done {
+            result: result.clone(),
+            review: false,
+        };
+        self.tool_step(cx, chat_id, turn, call.clone(), done);
+        self.tool_reply(cx, chat_id, turn, call, ToolReply::Completed(result));
+    }
+
+    fn check_room(&self, chat: &Chat, bytes: usize) -> Result<(), String> {
+        if chat.model.turn_bytes() + bytes > self.config.max_turn_bytes {
+            return Err(format!(
+                "a turn has at most {} MiB, and this result does not fit any more",
+                self.config.max_turn_bytes >> 20
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn judge_confirmed(call: &ToolCallState, mut confirmed: ChatToolCallConfirmedAction, author: &Author) -> Verdict {
+    let pending = match call {
+        ToolCallState::PendingConfirmation(pending) => pending,
+        ToolCallState::Running(_) if !confirmed.approved && wire::owner(call) == Some(author.client.as_str()) => {
+            return Verdict::RejectAndFail {
+                reason: "the call is running already, so it was ended as failed".to_owned(),
+                call: confirmed.tool_call_id,
+            };
+        }
+        // DSP-16: the first decision wins.
+        other => {
+            return Verdict::Reject(format!("this call is not waiting for a decision: {}", describe(other)));
+        }
+    };
+    if let Err(reason) = check_confirmed(pending, &confirmed) {
+        return Verdict::Reject(reason);
+    }
+    if confirmed.approved {
+        // Whatever the client says: that the policy allowed it, or that nobody had to, is for the
+        // host to say.
+        confirmed.confirmed = Some(ToolCallConfirmationReason::UserAction);
+        confirmed.reason = None;
+    } else {
+        confirmed.reason.get_or_insert(ToolCallCancellationReason::Denied);
+    }
+    confirmed.meta = Some(decided_by(pending.meta.clone().or(confirmed.meta), author));
+    Verdict::Accept(StateAction::ChatToolCallConfirmed(confirmed))
+}
+
+fn check_confirmed(
+    pending: &ToolCallPendingConfirmationState,
+    confirmed: &ChatToolCallConfirmedAction,
+) -> Result<(), String> {
+    if let Some(id) = &confirmed.selected_option_id {
+        let options = pending.options.as_deref().unwrap_or_default();
+        let Some(option) = options.iter().find(|option| option.id == *id) else {
+            return Err(format!("selectedOptionId: {id:?} was not offered")); // TOOL-08
+        };
+        let approves = option.kind == ConfirmationOptionKind::Approve;
+        if approves != confirmed.approved {
+            return Err(format!(
+                "selectedOptionId: {:?} does not go with approved: {}",
+                option.label, confirmed.approved
+            ));
+        }
+    }
+    if confirmed.edited_tool_input.is_some() {
+        // TOOL-06, E-22
+        if pending.editable != Some(true) {
+            return Err("editedToolInput: the input of this call cannot be edited".to_owned());
+        }
+        if !matches!(pending.tool_input, Some(ToolInput::Inline(_))) {
+            return Err("editedToolInput: the input of this call is not inline".to_owned());
+        }
+    }
+    if let Some(suggestion) = &confirmed.user_suggestion
+        && suggestion.origin.kind != MessageKind::User
+    {
+        return Err("userSuggestion: clients write messages of kind user only".to_owned());
+    }
+    if !confirmed.approved && confirmed.reason == Some(ToolCallCancellationReason::ResultDenied) {
+        return Err("reason: result-denied is for results; use chat/toolCallResultConfirmed".to_owned());
+    }
+    Ok(())
+}
+
+/// TOOL-11, TOOL-12, E-25.
+fn check_complete(call: &ToolCallState, complete: &ChatToolCallCompleteAction, author: &Author) -> Result<(), String> {
+    match call {
+        ToolCallState::AuthRequired(_) if complete.result.success => {
+            Err("result.success: a call that waits for somebody to sign in cannot succeed".to_owned())
+        }
+        ToolCallState::AuthRequired(_) => Ok(()),
+        ToolCallState::Running(_) => {
+            check_owner(call, author)?;
+            check_contents(complete.result.content.as_deref(), "result.content")
+        }
+        ToolCallState::PendingConfirmation(_) => {
+            check_owner(call, author)?;
+            Err("this call waits for a decision; it cannot be completed yet".to_owned())
+        }
+        other => Err(format!("this call is not running: {}", describe(other))),
+    }
+}
+
+fn check_content(
+    call: &ToolCallState,
+    changed: &ChatToolCallContentChangedAction,
+    author: &Author,
+) -> Result<(), String> {
+    check_owner(call, author)?;
+    if !matches!(call, ToolCallState::Running(_)) {
+        return Err(format!("this call is not running: {}", describe(call)));
+    }
+    check_contents(Some(&changed.content), "content")
+}
+
+fn check_owner(call: &ToolCallState, author: &Author) -> Result<(), String> {
+    match wire::owner(call) {
+        Some(owner) if owner == author.client.as_str() => Ok(()),
+        Some(_) => Err("another client runs this tool; only that one may report about it".to_owned()),
+        None => Err("the host runs this tool; clients may not report about it".to_owned()),
+    }
+}
+
+/// A content that this host cannot read would reach everybody unread.
+fn check_contents(contents: Option<&[ToolResultContent]>, field: &str) -> Result<(), String> {
+    let unknown = contents
+        .unwrap_or_default()
+        .iter()
+        .position(|content| matches!(content, ToolResultContent::Unknown(_)));
+    match unknown {
+        Some(index) => Err(format!("{field}[{index}] is malformed or of an unknown type")),
+        None => Ok(()),
+    }
+}
+
+fn decision(confirmed: &ChatToolCallConfirmedAction, author: &Author) -> Decision {
+    let suggestion = confirmed.user_suggestion.as_ref().map(|message| message.text.clone());
+    let reason = confirmed.reason_message.as_ref().map(wire::plain);
+    Decision {
+        approved: confirmed.approved,
+        edited_input: confirmed.edited_tool_input.clone().filter(|_| confirmed.approved),
+        choice: confirmed.selected_option_id.clone(),
+        remark: suggestion.or(reason),
+        by: Some(author.client.clone()),
+    }
+}
+
+fn decided_by(meta: Option<Map<String, serde_json::Value>>, author: &Author) -> Map<String, serde_json::Value> {
+    let mut meta = meta.unwrap_or_default();
+    meta.insert(DECIDED_BY.to_owned(), json!({ "clientId": author.client.as_str() }));
+    meta
+}
+
+/// What a call is doing, for the reason of a refusal.
+fn describe(call: &ToolCallState) -> &'static str {
+    match call {
+        ToolCallState::Streaming(_) => "its input is still being written",
+        ToolCallState::PendingConfirmation(_) => "it waits for a decision",
+        ToolCallState::Running(_) => "it is running",
+        ToolCallState::AuthRequired(_) => "it waits for somebody to sign in",
+        ToolCallState::PendingResultConfirmation(_) => "its result waits for a decision",
+        ToolCallState::Completed(_) => "it is complete",
+        ToolCallState::Cancelled(_) => "it was cancelled",
+        ToolCallState::Unknown(_) => "it is in a state this host does not know",
+    }
+}

@@ -1,0 +1,110 @@
+//! What comes with a message, in particular other chats (TURN-17 to TURN-19).
+
+use ahp_types::state::{Message, MessageAttachment, MessageChatAttachment};
+
+use super::past_turn;
+use crate::agent::{Attachment, PastTurn};
+use crate::core::HostCore;
+use crate::session::Chat;
+
+impl HostCore {
+    /// Resolves the chats attached to a message to the turns they end with: what comes later is not
+    /// part of what was attached (TURN-18). A chat without completed turns stays as it is and
+    /// brings nothing (TURN-19).
+    pub(crate) fn pin_attachments(&self, message: &mut Message) -> Result<(), String> {
+        for (index, attachment) in message.attachments.iter_mut().flatten().enumerate() {
+            if let MessageAttachment::Chat(attached) = attachment {
+                self.pin(attached)
+                    .map_err(|problem| format!("message.attachments[{index}] {problem}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pin(&self, attached: &mut MessageChatAttachment) -> Result<(), String> {
+        let Some(chat) = self.chat_at(&attached.resource) else {
+            return Err(format!("names a chat that does not exist: {:?}", attached.resource));
+        };
+        let turns = chat.model.turns();
+        match &attached.end_turn {
+            None => attached.end_turn = turns.last().map(|turn| turn.id.clone()),
+            Some(end) if turns.iter().any(|turn| turn.id == *end) => {}
+            Some(end) if chat.model.knows_turn(end) => {
+                return Err(
+                    "has an endTurn that is still running; wait for its end, or omit endTurn to attach what is complete"
+                        .to_owned(),
+                );
+            }
+            Some(end) => return Err(format!("has an endTurn that its chat does not have: {end:?}")),
+        }
+        Ok(())
+    }
+
+    /// What came with a message, for the agent.
+    pub(crate) fn attachments_of(&self, message: &Message) -> Vec<Attachment> {
+        let attachments = message.attachments.as_deref().unwrap_or_default();
+        attachments
+            .iter()
+            .filter_map(|attachment| self.attachment(attachment))
+            .collect()
+    }
+
+    fn attachment(&self, attachment: &MessageAttachment) -> Option<Attachment> {
+        match attachment {
+            MessageAttachment::Simple(simple) => {
+                let label = simple.label.clone();
+                Some(match &simple.model_representation {
+                    Some(text) => Attachment::Text {
+                        label,
+                        text: text.clone(),
+                    },
+                    None => Attachment::Reference {
+                        label,
+                        meta: simple.meta.clone()?.into_iter().collect(),
+                    },
+                })
+            }
+            MessageAttachment::EmbeddedResource(embedded) => Some(Attachment::Embedded {
+                label: embedded.label.clone(),
+                data: embedded.data.clone(),
+                content_type: embedded.content_type.clone(),
+            }),
+            MessageAttachment::Resource(resource) => Some(Attachment::Resource {
+                label: resource.label.clone(),
+                uri: resource.uri.clone(),
+                content_type: resource.content_type.clone(),
+            }),
+            MessageAttachment::Annotations(annotations) => Some(Attachment::Annotations {
+                label: annotations.label.clone(),
+                resource: annotations.resource.clone(),
+                ids: annotations.annotation_ids.clone().unwrap_or_default(),
+            }),
+            MessageAttachment::Chat(attached) => Some(Attachment::Chat {
+                label: attached.label.clone(),
+                uri: attached.resource.clone(),
+                transcript: self.transcript(attached),
+            }),
+            MessageAttachment::Unknown(_) => None,
+        }
+    }
+
+    /// What was said in an attached chat. A message may have waited in a queue since it was
+    /// accepted; what has gone since then cannot be told.
+    fn transcript(&self, attached: &MessageChatAttachment) -> Vec<PastTurn> {
+        let (Some(chat), Some(end)) = (self.chat_at(&attached.resource), &attached.end_turn) else {
+            return Vec::new();
+        };
+        through(chat, end).unwrap_or_default()
+    }
+
+    pub(crate) fn chat_at(&self, uri: &str) -> Option<&Chat> {
+        self.chats.get(&self.channels.find(uri)?)
+    }
+}
+
+/// The completed turns of a chat through the named one.
+pub(crate) fn through(chat: &Chat, turn_id: &str) -> Option<Vec<PastTurn>> {
+    let turns = chat.model.turns();
+    let last = turns.iter().position(|turn| turn.id == turn_id)?;
+    Some(turns[..=last].iter().map(|turn| past_turn(turn)).collect())
+}

@@ -1,0 +1,110 @@
+//! Turns, in the words that agents know.
+
+use ahp_types::state::{
+    ActiveTurn, Message, ResponsePart, ToolCallState, ToolInput, ToolResultContent, Turn, TurnState,
+};
+
+use crate::agent::{PastOutcome, PastTool, PastTurn};
+use crate::tool::wire;
+
+/// A completed turn, as an agent is told of it.
+pub(crate) fn past_turn(turn: &Turn) -> PastTurn {
+    let outcome = match turn.state {
+        TurnState::Complete => PastOutcome::Complete,
+        TurnState::Cancelled => PastOutcome::Cancelled,
+        TurnState::Error => PastOutcome::Failed,
+    };
+    past(&turn.id, &turn.message, &turn.response_parts, outcome)
+}
+
+/// A turn that is still running, as an agent is told of it: what there is of it now (CHT-07).
+pub(crate) fn unfinished_turn(turn: &ActiveTurn) -> PastTurn {
+    past(&turn.id, &turn.message, &turn.response_parts, PastOutcome::Unfinished)
+}
+
+fn past(id: &str, message: &Message, parts: &[ResponsePart], outcome: PastOutcome) -> PastTurn {
+    let mut reply = String::new();
+    let mut tools = Vec::new();
+    for part in parts {
+        match part {
+            ResponsePart::Markdown(markdown) if !markdown.content.is_empty() => {
+                if !reply.is_empty() {
+                    reply.push_str("\n\n");
+                }
+                reply.push_str(&markdown.content);
+            }
+            ResponsePart::ToolCall(part) => tools.extend(past_tool(&part.tool_call)),
+            ResponsePart::Markdown(_)
+            | ResponsePart::Reasoning(_)
+            | ResponsePart::ContentRef(_)
+            | ResponsePart::SystemNotification(_)
+            | ResponsePart::InputRequest(_)
+            | ResponsePart::Error(_)
+            | ResponsePart::Unknown(_) => {}
+        }
+    }
+    PastTurn {
+        id: id.to_owned(),
+        text: message.text.clone(),
+        reply,
+        tools,
+        outcome,
+    }
+}
+
+fn past_tool(call: &ToolCallState) -> Option<PastTool> {
+    let input = match call {
+        ToolCallState::Streaming(call) => call.partial_input.clone().unwrap_or_default(),
+        ToolCallState::PendingConfirmation(call) => input_text(call.tool_input.as_ref()),
+        ToolCallState::Running(call) => input_text(call.tool_input.as_ref()),
+        ToolCallState::AuthRequired(call) => input_text(call.tool_input.as_ref()),
+        ToolCallState::PendingResultConfirmation(call) => input_text(call.tool_input.as_ref()),
+        ToolCallState::Completed(call) => input_text(call.tool_input.as_ref()),
+        ToolCallState::Cancelled(call) => input_text(call.tool_input.as_ref()),
+        ToolCallState::Unknown(_) => return None,
+    };
+    // A result that waits for people to look at it is withheld until they did.
+    let (output, success) = match call {
+        ToolCallState::Completed(call) => (
+            Some(output_text(
+                call.content.as_deref().unwrap_or_default(),
+                call.error.as_ref(),
+            )),
+            call.success,
+        ),
+        _ => (None, false),
+    };
+    Some(PastTool {
+        call: wire::call_id(call).to_owned(),
+        name: wire::tool_name(call).to_owned(),
+        input,
+        output,
+        success,
+    })
+}
+
+fn input_text(input: Option<&ToolInput>) -> String {
+    match input {
+        Some(ToolInput::Inline(text)) => text.clone(),
+        Some(ToolInput::ContentRef(content)) => content.uri.clone(),
+        None => String::new(),
+    }
+}
+
+/// The text of a result, or what went wrong if that is all there is.
+fn output_text(content: &[ToolResultContent], error: Option<&serde_json::Value>) -> String {
+    let texts: Vec<&str> = content
+        .iter()
+        .filter_map(|content| match content {
+            ToolResultContent::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    match error {
+        Some(error) if texts.is_empty() => {
+            let message = error.get("message").and_then(|message| message.as_str());
+            message.map_or_else(|| error.to_string(), str::to_owned)
+        }
+        _ => texts.join("\n"),
+    }
+}

@@ -1,0 +1,111 @@
+//! The watchdog: an agent that says nothing is seen to say nothing, and not for ever.
+//!
+//! Waiting for people is not silence: while a question, a confirmation or a client's tool is open,
+//! the clock stands still.
+
+use ahp_types::actions::{ChatActivityChangedAction, StateAction};
+
+use crate::agent::Failure;
+use crate::core::{Cx, HostCore, Timer};
+use crate::ids::ChannelId;
+
+impl HostCore {
+    /// Starts to look after a run, unless its chat is looked after already.
+    pub(crate) fn start_watching(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        let set = [self.config.silence_notice_ms, self.config.silence_limit_ms];
+        let Some(interval) = set.into_iter().filter(|interval| *interval > 0).min() else {
+            return;
+        };
+        if let Some(chat) = self.chats.get_mut(&chat_id)
+            && !std::mem::replace(&mut chat.is_watched, true)
+        {
+            self.timers
+                .insert((cx.now.mono_ms.saturating_add(interval), Timer::Watchdog(chat_id)));
+        }
+    }
+
+    /// The agent gave a sign of life.
+    pub(crate) fn heard(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        let Some(run) = self.run_mut(chat_id) else {
+            return;
+        };
+        run.heard_ms = cx.now.mono_ms;
+        if let Some(activity) = run.before_silence.take() {
+            let action = ChatActivityChangedAction { activity };
+            self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
+        }
+    }
+
+    /// Looks whether a chat's agent is alive.
+    pub(crate) fn watch(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        let (notice, limit) = (self.config.silence_notice_ms, self.config.silence_limit_ms);
+        let now = cx.now.mono_ms;
+        let waits_for_people = self
+            .chats
+            .get(&chat_id)
+            .is_some_and(|chat| chat.model.waits_for_people());
+        let waits_for_worker = self.has_workers(chat_id);
+        let Some(chat) = self.chats.get_mut(&chat_id) else {
+            return;
+        };
+        chat.is_watched = false;
+        let activity = chat.model.head().activity.clone();
+        let Some(run) = chat.run.as_mut() else {
+            return;
+        };
+        if waits_for_people || waits_for_worker {
+            run.heard_ms = now;
+        }
+        let silent_ms = now.saturating_sub(run.heard_ms);
+        if limit > 0 && silent_ms >= limit {
+            let message = format!(
+                "the agent has said nothing for {}, so the host ended the turn; send the message again, or see the host's log",
+                for_people(silent_ms)
+            );
+            return self.stop_failed(cx, chat_id, Failure::new("agentSilent", message));
+        }
+        let heard_ms = run.heard_ms;
+        let mut next = heard_ms.saturating_add(if limit > 0 { limit } else { u64::MAX });
+        if notice > 0 && silent_ms >= notice {
+            if run.before_silence.is_none() {
+                run.before_silence = Some(activity);
+            }
+            let text = format!("No sign of life from the agent for {}", for_people(silent_ms));
+            let action = ChatActivityChangedAction { activity: Some(text) };
+            self.commit(cx, chat_id, StateAction::ChatActivityChanged(action), None);
+            next = next.min(now.saturating_add(notice));
+        } else if notice > 0 {
+            next = next.min(heard_ms.saturating_add(notice));
+        }
+        if let Some(chat) = self.chats.get_mut(&chat_id)
+            && next < u64::MAX
+        {
+            chat.is_watched = true;
+            self.timers.insert((next.max(now + 1), Timer::Watchdog(chat_id)));
+        }
+    }
+
+    /// Whether a worker that its turn waits for is running; the worker has a watchdog of its own.
+    fn has_workers(&self, chat_id: ChannelId) -> bool {
+        let Some((chat, run)) = self
+            .chats
+            .get(&chat_id)
+            .and_then(|chat| Some((chat, chat.run.as_ref()?)))
+        else {
+            return false;
+        };
+        let siblings = self.sessions.get(&chat.session).map(|session| session.chats.as_slice());
+        siblings.unwrap_or_default().iter().any(|sibling| {
+            let worker = self.chats.get(sibling).and_then(|chat| chat.run.as_ref());
+            worker.is_some_and(|worker| worker.parent == Some((chat_id, run.key)) && !worker.detached)
+        })
+    }
+}
+
+/// A time span as people say it.
+fn for_people(ms: u64) -> String {
+    match ms / 1000 {
+        0..=119 => format!("{} s", ms / 1000),
+        seconds => format!("{} min", seconds / 60),
+    }
+}

@@ -1,0 +1,257 @@
+//! Clients that take part in a session, and the tools they bring (ACT).
+
+use innkeeper_core::agent::{ToolReply, ToolStep};
+use innkeeper_core::{ConnId, CoreConfig, Effect, Input, Reply};
+use serde_json::{Value, json};
+
+use crate::harness::*;
+use crate::working::*;
+
+fn offer(client: &str, tools: &[&str]) -> Value {
+    let tools: Vec<_> = tools
+        .iter()
+        .map(|name| json!({ "name": name, "description": "does it" }))
+        .collect();
+    json!({ "type": "session/activeClientSet", "activeClient": { "clientId": client, "tools": tools } })
+}
+
+fn complete(success: bool) -> Value {
+    json!({ "type": "chat/toolCallComplete", "turnId": "t", "toolCallId": CALL, "result": { "success": success, "pastTenseMessage": "Opened it", "content": [{ "type": "text", "text": "opened" }] } })
+}
+
+/// A turn in which the agent has called a tool of the client `c`.
+fn calling() -> (Stage, ConnId, String) {
+    let (mut stage, conn, chat) = working();
+    stage.accepted(conn, SESSION, offer("c", &["open"]));
+    stage.call(client_tool("open", "c"), harmless());
+    (stage, conn, chat)
+}
+
+fn failed_reply(stage: &mut Stage) -> String {
+    match stage.replies().as_slice() {
+        [
+            Reply::Tool {
+                reply: ToolReply::Completed(result),
+                ..
+            },
+        ] if !result.success => result.error.clone().expect("an error for the model"),
+        other => panic!("not one failure: {other:?}"),
+    }
+}
+
+#[test]
+fn act06_act07_tool05_a_client_runs_its_tool_and_reports_back() {
+    let (mut stage, conn, chat) = calling();
+    let state = stage.call_state(&chat, CALL);
+    assert_eq!(state["contributor"], json!({ "kind": "client", "clientId": "c" }));
+    assert_eq!(
+        (&state["status"], &state["confirmed"]),
+        (&json!("running"), &json!("not-needed"))
+    );
+    let waits = stage.waits(SESSION);
+    assert_eq!(
+        (&waits[0]["kind"], &waits[0]["clientId"]),
+        (&json!("toolClientExecution"), &json!("c"))
+    );
+    assert_eq!(
+        stage.state(SESSION)["status"].as_u64().map(|bits| bits & 31),
+        Some(8),
+        "E-23: no input needed"
+    );
+    let content = json!({ "type": "chat/toolCallContentChanged", "turnId": "t", "toolCallId": CALL, "content": [{ "type": "text", "text": "opening" }] });
+    stage.accepted(conn, &chat, content);
+    assert_eq!(stage.call_state(&chat, CALL)["content"][0]["text"], "opening");
+    stage.accepted(conn, &chat, complete(true));
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "completed");
+    assert!(stage.waits(SESSION).is_empty());
+    let replies = stage.replies();
+    assert!(
+        matches!(&replies[..], [Reply::Tool { reply: ToolReply::Completed(result), .. }] if result.success),
+        "{replies:?}"
+    );
+}
+
+#[test]
+fn tool11_act16_nobody_else_reports_about_a_clients_tool() {
+    let (mut stage, _, chat) = calling();
+    let other = stage.client("d", &[]);
+    let reason = stage.refused(other, &chat, complete(true));
+    assert!(reason.contains("another client runs this tool"), "{reason}");
+    let content = json!({ "type": "chat/toolCallContentChanged", "turnId": "t", "toolCallId": CALL, "content": [{ "type": "riddle" }] });
+    assert!(stage.refused(other, &chat, content).contains("another client"));
+}
+
+#[test]
+fn tool20_a_client_that_does_not_know_its_tool_denies_it() {
+    let (mut stage, conn, chat) = calling();
+    let reason = stage.refused(conn, &chat, decide(false, None));
+    assert!(reason.contains("ended as failed"), "{reason}");
+    let state = stage.call_state(&chat, CALL);
+    assert_eq!(
+        (&state["status"], &state["success"]),
+        (&json!("completed"), &json!(false))
+    );
+    assert!(failed_reply(&mut stage).contains("does not know it any more"));
+}
+
+#[test]
+fn act09_act11_a_client_that_unsubscribes_leaves_and_its_calls_fail() {
+    let (mut stage, conn, chat) = calling();
+    let watcher = stage.client("w", &[]);
+    stage.subscribe(watcher, SESSION);
+    stage.subscribe(watcher, &chat);
+    stage.inbox(watcher);
+    stage.unsubscribe(conn, SESSION);
+    let state = stage.call_state(&chat, CALL);
+    assert_eq!(
+        (&state["status"], &state["success"]),
+        (&json!("completed"), &json!(false)),
+        "not cancelled"
+    );
+    assert!(failed_reply(&mut stage).contains("left the session"));
+    assert_eq!(stage.state(SESSION)["activeClients"], json!([]));
+    let types = stage.action_types(watcher);
+    assert_eq!(
+        types
+            .iter()
+            .filter(|name| *name == "session/activeClientRemoved")
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn act12_a_call_whose_input_still_streams_fails_too() {
+    let (mut stage, conn, chat) = working();
+    stage.accepted(conn, SESSION, offer("c", &["open"]));
+    stage.tool(CALL, ToolStep::Start(client_tool("open", "c")));
+    stage.tool(CALL, ToolStep::Input("{".into()));
+    stage.accepted(
+        conn,
+        SESSION,
+        json!({ "type": "session/activeClientRemoved", "clientId": "c" }),
+    );
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "completed");
+    assert!(failed_reply(&mut stage).contains("left the session"));
+}
+
+#[test]
+fn act10_lesson_45_lesson_46_grace_keeps_a_call_alive_and_its_end_fails_it_once() {
+    let (mut stage, conn, chat) = calling();
+    stage.handle(Input::Disconnected { conn });
+    stage.pass(29_000);
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running");
+    let back = stage.client("c", &[SESSION, &chat]);
+    stage.pass(120_000);
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running", "back in time");
+    stage.handle(Input::Disconnected { conn: back });
+    stage.pass(30_000);
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "completed");
+    assert!(failed_reply(&mut stage).contains("left the session"));
+    stage.pass(120_000);
+    assert!(stage.replies().is_empty(), "once");
+}
+
+#[test]
+fn act08_a_call_for_a_client_that_is_long_gone_fails_at_once_with_a_hint() {
+    let (mut stage, conn, chat) = working();
+    stage.call(client_tool("open", "ghost"), harmless());
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "completed");
+    assert!(failed_reply(&mut stage).contains("open the session in a client"));
+    stage.accepted(conn, SESSION, offer("c", &["open"]));
+    stage.tool("call-2", ToolStep::Start(client_tool("open", "ghost")));
+    stage.tool("call-2", harmless());
+    assert!(failed_reply(&mut stage).contains("another client of this session offers the same tool"));
+}
+
+#[test]
+fn act14_another_connection_of_the_same_client_keeps_it_in() {
+    let (mut stage, conn, chat) = calling();
+    let second = stage.client("c", &[SESSION]);
+    stage.handle(Input::Disconnected { conn });
+    stage.pass(60_000);
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running");
+    stage.handle(Input::Disconnected { conn: second });
+    stage.pass(30_000);
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "completed");
+}
+
+#[test]
+fn act11_calls_fail_in_every_chat_of_the_session_and_in_no_other() {
+    let (mut stage, conn, _) = calling();
+    let other = stage.session(conn, "ahp-session:/other");
+    stage.subscribe(conn, "ahp-session:/other");
+    stage.accepted(conn, "ahp-session:/other", offer("c", &["open"]));
+    stage.start_turn(conn, &other, "t");
+    stage.call(client_tool("open", "c"), harmless());
+    stage.unsubscribe(conn, SESSION);
+    assert_eq!(stage.call_state(&other, CALL)["status"], "running");
+}
+
+fn tools_of(stage: &Stage) -> Vec<(String, String, String)> {
+    let start = stage.agent.iter().rev().find_map(|effect| match effect {
+        Effect::StartTurn { start, .. } => Some(start),
+        _ => None,
+    });
+    let tools = start.expect("a turn").client_tools.iter();
+    tools
+        .map(|tool| (tool.name.clone(), tool.client_name.clone(), tool.client.to_string()))
+        .collect()
+}
+
+#[test]
+fn act01_act04_act05_the_agent_sees_each_tool_once_preferably_from_whoever_asks() {
+    let mut stage = Stage::new();
+    let first = stage.client("c", &[]);
+    let second = stage.client("d", &[]);
+    let chat = stage.session(first, SESSION);
+    for conn in [first, second] {
+        stage.subscribe(conn, SESSION);
+        stage.subscribe(conn, &chat);
+    }
+    stage.accepted(first, SESSION, offer("c", &["open", "only-c"]));
+    stage.accepted(second, SESSION, offer("d", &["open", "only-d"]));
+    stage.start_turn(first, &chat, "one");
+    let own = |name: &str, client: &str| (name.to_owned(), name.to_owned(), client.to_owned());
+    assert_eq!(
+        tools_of(&stage),
+        [own("open", "c"), own("only-c", "c"), own("only-d", "d")]
+    );
+    stage.ends(innkeeper_core::TurnEnd::Complete);
+    stage.start_turn(second, &chat, "two");
+    assert_eq!(
+        tools_of(&stage),
+        [own("open", "d"), own("only-d", "d"), own("only-c", "c")]
+    );
+}
+
+#[test]
+fn act02_act03_a_client_announces_itself_within_bounds() {
+    let (mut stage, conn, _) = working_with(CoreConfig {
+        max_client_tools: 2,
+        max_active_client_bytes: 4096,
+        ..CoreConfig::default()
+    });
+    for (action, problem) in [
+        (offer("d", &["open"]), "clientId is not the dispatcher's"),
+        (
+            offer("c", &["open", "open"]),
+            "activeClient.tools[1].name: \"open\" is offered twice",
+        ),
+        (offer("c", &[""]), "activeClient.tools[0].name"),
+        (offer("c", &["a", "b", "c"]), "at most 2 tools"),
+        (
+            json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "c", "tools": [{ "name": "a", "inputSchema": 5 }] } }),
+            "inputSchema",
+        ),
+        (
+            json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "c", "tools": [{ "name": "a", "description": "x".repeat(5000) }] } }),
+            "at most 4096 bytes",
+        ),
+    ] {
+        let reason = stage.refused(conn, SESSION, action);
+        assert!(reason.contains(problem), "{reason}");
+    }
+    stage.accepted(conn, SESSION, offer("c", &[]));
+    assert_eq!(stage.state(SESSION)["activeClients"][0]["tools"], json!([]));
+}

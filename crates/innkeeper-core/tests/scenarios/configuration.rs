@@ -1,0 +1,415 @@
+//! What sessions can be set up with, and what people are offered while they type.
+
+use ahp_types::commands::{ResolveSessionConfigResult, SessionConfigCompletionsResult};
+use innkeeper_core::agent::{Choice, CommandInfo, Setting, SettingKind};
+use innkeeper_core::request::{Completions, CreateSession, SessionSetup, SettingQuery};
+use innkeeper_core::{AgentProfile, Command, ConnId, CoreConfig, Effect, LookUp, Seq};
+use serde_json::{Map, Value, json};
+
+use crate::harness::{ROOT, SESSION, Stage, agent, error, new_session};
+
+fn setting(id: &str, kind: SettingKind) -> Setting {
+    Setting {
+        id: id.to_owned(),
+        title: id.to_owned(),
+        description: None,
+        kind,
+        default: None,
+        mutable: false,
+        read_only: false,
+        required: false,
+    }
+}
+
+/// An agent with one setting of every interesting sort, in an order that no sorting yields.
+pub fn planner() -> AgentProfile {
+    let effort = Setting {
+        default: Some(json!("low")),
+        mutable: true,
+        ..setting(
+            "zeal",
+            SettingKind::Choice(vec![Choice::new("low", "A little"), Choice::new("high", "A lot")]),
+        )
+    };
+    let branch = Setting {
+        required: true,
+        ..setting("branch", SettingKind::Search(vec![Choice::new("main", "The trunk")]))
+    };
+    let remote = setting("remote", SettingKind::Search(Vec::new()));
+    let name = Setting {
+        default: Some(json!("planner")),
+        read_only: true,
+        ..setting("alias", SettingKind::Text)
+    };
+    AgentProfile {
+        settings: vec![effort, branch, remote, name],
+        commands: vec![CommandInfo {
+            name: "plan".to_owned(),
+            usage: "<goal>".to_owned(),
+            description: "Plans.".to_owned(),
+        }],
+        ..agent("planner").into()
+    }
+}
+
+pub fn stage(profile: AgentProfile) -> Stage {
+    Stage::with_agents(CoreConfig::default(), vec![profile, agent("plain").into()], Seq(1))
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().expect("an object")
+}
+
+fn resolve(stage: &mut Stage, conn: ConnId, config: Value) -> Value {
+    let setup = SessionSetup {
+        config: object(config),
+        ..SessionSetup::default()
+    };
+    stage.request(conn, Command::ResolveSessionConfig(Box::new(setup)))
+}
+
+fn query(property: &str, query: &str) -> Command {
+    Command::SessionConfigCompletions(Box::new(SettingQuery {
+        property: property.to_owned(),
+        query: query.to_owned(),
+        ..SettingQuery::default()
+    }))
+}
+
+fn completions(channel: &str, kind: &str, text: &str, offset: i64) -> Command {
+    Command::Completions(Box::new(Completions {
+        channel: channel.to_owned(),
+        kind: kind.to_owned(),
+        text: text.to_owned(),
+        offset,
+    }))
+}
+
+pub fn create(stage: &mut Stage, conn: ConnId, config: Value, directories: &[&str]) -> Value {
+    let create = CreateSession {
+        config: object(config),
+        working_directories: directories.iter().map(|uri| (*uri).to_owned()).collect(),
+        ..new_session(SESSION)
+    };
+    let answer = stage.request(conn, Command::CreateSession(Box::new(create)));
+    if answer.get("error").is_none() {
+        stage.opened(Ok(()));
+    }
+    answer
+}
+
+pub fn config_changed(channel: &str, config: Value) -> Value {
+    json!({ "type": format!("{channel}/configChanged"), "config": config })
+}
+
+pub fn replaced(channel: &str, config: Value) -> Value {
+    json!({ "type": format!("{channel}/configChanged"), "config": config, "replace": true })
+}
+
+/// The keys of the first object of that name, in the order they were written.
+fn written_order(bytes: &str, after: &str, keys: &[&str]) -> Vec<usize> {
+    let from = bytes.find(after).expect("it is there");
+    let place = |key: &&str| bytes[from..].find(&format!("\"{key}\":{{")).expect("the key is there");
+    keys.iter().map(place).collect()
+}
+
+// What sessions can be set up with.
+
+#[test]
+fn cmp05_a_resolved_config_has_the_whole_schema_and_every_default_and_echoes_what_was_chosen() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    let answer = resolve(&mut stage, conn, json!({}));
+    let result: ResolveSessionConfigResult = serde_json::from_value(answer["result"].clone()).expect("typed");
+    assert_eq!(result.schema.required, Some(vec!["branch".to_owned()]));
+    assert_eq!(result.schema.properties["branch"].enum_dynamic, Some(true));
+    assert_eq!(result.schema.properties["zeal"].session_mutable, Some(true));
+    let expected = json!({
+        "approvalMode": "ask", "approvedTools": [], "workspaceApprovedTools": [], "zeal": "low", "alias": "planner",
+    });
+    assert_eq!(answer["result"]["values"], expected);
+    // The next step: what was chosen comes back, and so does what was shown.
+    let mut chosen = expected;
+    chosen["zeal"] = json!("high");
+    chosen["branch"] = json!("feature/x");
+    let answer = resolve(&mut stage, conn, chosen.clone());
+    assert_eq!(answer["result"]["values"], chosen);
+}
+
+#[test]
+fn cmp05_what_cannot_be_resolved_is_named() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    let answer = resolve(&mut stage, conn, json!({ "zeal": "huge" }));
+    assert_eq!(error(&answer), (-32602, "params.config.zeal: must be one of low, high"));
+    let answer = resolve(&mut stage, conn, json!({ "isolation": "worktree" }));
+    let (code, message) = error(&answer);
+    assert_eq!(code, -32602);
+    assert!(message.starts_with("params.config.isolation: is unknown"), "{message}");
+    let setup = SessionSetup {
+        provider: Some("nobody".to_owned()),
+        ..SessionSetup::default()
+    };
+    let answer = stage.request(conn, Command::ResolveSessionConfig(Box::new(setup)));
+    assert_eq!(error(&answer).0, -32002);
+}
+
+#[test]
+fn cmp07_cmp08_properties_come_in_the_order_they_were_declared() {
+    let keys = [
+        "approvalMode",
+        "approvedTools",
+        "workspaceApprovedTools",
+        "zeal",
+        "branch",
+        "remote",
+        "alias",
+    ];
+    // A hash map would get seven keys right once in five thousand times.
+    for _ in 0..3 {
+        let mut stage = stage(planner());
+        let conn = stage.client("c", &[]);
+        let text = stage.answer_text(conn, Command::ResolveSessionConfig(Box::default()));
+        let order = written_order(&text, "\"properties\"", &keys);
+        assert!(order.is_sorted(), "{order:?} {text}");
+        let answer = create(&mut stage, conn, json!({ "branch": "main" }), &[]);
+        assert_eq!(answer["result"], Value::Null, "{answer}");
+        let snapshot = stage.core.snapshot(SESSION).expect("the session exists");
+        let text = serde_json::to_string(&snapshot).expect("JSON");
+        let order = written_order(&text, "\"properties\"", &keys);
+        assert!(order.is_sorted(), "{order:?} {text}");
+        let root = stage.core.snapshot(ROOT).expect("the root exists");
+        let text = serde_json::to_string(&root).expect("JSON");
+        let order = written_order(&text, "\"properties\"", &["approvalMode", "silenceLimitMinutes"]);
+        assert!(order.is_sorted(), "{order:?} {text}");
+    }
+}
+
+#[test]
+fn cmp08_what_is_written_by_hand_reads_back_as_the_published_state() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, json!({ "branch": "main" }), &["file:///a"]);
+    let session: ahp_types::state::SessionState = serde_json::from_value(stage.state(SESSION)).expect("a session");
+    assert_eq!(serde_json::to_value(&session).expect("JSON"), stage.state(SESSION));
+    let root: ahp_types::state::RootState = serde_json::from_value(stage.state(ROOT)).expect("a root");
+    assert_eq!(serde_json::to_value(&root).expect("JSON"), stage.state(ROOT));
+}
+
+#[test]
+fn cmp06_choices_are_filtered_and_searches_are_looked_up() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    let values = |answer: Value| -> Vec<String> {
+        let result: SessionConfigCompletionsResult = serde_json::from_value(answer["result"].clone()).expect("typed");
+        result.items.into_iter().map(|item| item.value).collect()
+    };
+    let cases = [
+        ("zeal", "", vec!["low", "high"]),
+        ("zeal", "LOT", vec!["high"]),
+        ("zeal", " Low", vec!["low"]),
+        ("zeal", "x", vec![]),
+        // The seed of a search is what is shown before anybody has typed.
+        ("branch", "", vec!["main"]),
+        ("alias", "p", vec![]),
+        ("approvalMode", "allow", vec!["allowAll"]),
+    ];
+    for (property, typed, expected) in cases {
+        let answer = stage.request(conn, query(property, typed));
+        assert_eq!(values(answer), expected, "{property} {typed:?}");
+    }
+    for (property, typed) in [("branch", "fea"), ("remote", "")] {
+        let expected = LookUp::SettingValues {
+            provider: "planner".to_owned(),
+            property: property.to_owned(),
+            query: typed.to_owned(),
+            working_directory: None,
+            values: Map::new(),
+        };
+        assert_eq!(stage.look_up(conn, query(property, typed)), expected);
+    }
+    let answer = stage.request(conn, query("colour", ""));
+    let (code, message) = error(&answer);
+    assert_eq!(code, -32602);
+    assert!(message.starts_with("params.property: is unknown"), "{message}");
+}
+
+#[test]
+fn cmp09_a_session_is_created_with_checked_values_only() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    let cases = [
+        (
+            json!({}),
+            "params.config.branch: is required and has no default; choose one",
+        ),
+        (
+            json!({ "branch": 1 }),
+            "params.config.branch: must be text, not a number",
+        ),
+        (
+            json!({ "branch": "b", "zeal": [] }),
+            "params.config.zeal: must be one of low, high",
+        ),
+        (
+            json!({ "branch": "b", "alias": "me" }),
+            "params.config.alias: is shown for information and cannot be changed",
+        ),
+        (
+            json!({ "branch": "b", "approvalMode": "never" }),
+            "params.config.approvalMode: must be one of ask, allowAll",
+        ),
+    ];
+    for (config, expected) in cases {
+        let answer = create(&mut stage, conn, config.clone(), &[]);
+        assert_eq!(error(&answer), (-32602, expected), "{config}");
+    }
+    let answer = create(
+        &mut stage,
+        conn,
+        json!({ "branch": "b", "approvalMode": "allowAll" }),
+        &[],
+    );
+    assert_eq!(answer["result"], Value::Null, "{answer}");
+    let values = &stage.state(SESSION)["config"]["values"];
+    assert_eq!(
+        (&values["branch"], &values["approvalMode"], &values["zeal"]),
+        (&json!("b"), &json!("allowAll"), &json!("low"))
+    );
+    let told = stage.agent.iter().find_map(|effect| match effect {
+        Effect::OpenChat(open) => Some(open.settings.clone()),
+        _ => None,
+    });
+    assert_eq!(told.expect("a chat was opened")["branch"], "b");
+}
+
+#[test]
+fn ses23_only_what_is_mutable_can_be_changed_later_and_the_rest_is_named() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, json!({ "branch": "b" }), &[]);
+    stage.subscribe(conn, SESSION);
+    let other = stage.client("d", &[SESSION]);
+    let cases = [
+        (
+            config_changed("session", json!({ "branch": "other" })),
+            "config.branch: was chosen when the session was created and cannot be changed now",
+        ),
+        (
+            config_changed("session", json!({ "zeal": "huge" })),
+            "config.zeal: must be one of low, high",
+        ),
+        (
+            config_changed("session", json!({ "alias": "me" })),
+            "config.alias: is shown for information and cannot be changed",
+        ),
+        (
+            replaced("session", json!({ "zeal": "high" })),
+            "config.branch: was chosen when the session was created and cannot be changed now; a replacement of all values has to keep it",
+        ),
+    ];
+    for (action, expected) in cases {
+        stage.dispatch(conn, SESSION, 1, action.clone());
+        assert_eq!(stage.refusal(conn).as_deref(), Some(expected), "{action}");
+    }
+    stage.dispatch(conn, SESSION, 2, config_changed("session", json!({ "shade": 1 })));
+    assert!(
+        stage
+            .refusal(conn)
+            .is_some_and(|reason| reason.starts_with("config.shade: is unknown"))
+    );
+    assert!(stage.actions(other).is_empty());
+
+    stage.dispatch(
+        conn,
+        SESSION,
+        3,
+        config_changed("session", json!({ "zeal": "high", "branch": "b" })),
+    );
+    assert_eq!(stage.refusal(conn), None);
+    assert_eq!(stage.action_types(other), ["session/configChanged"]);
+    assert_eq!(stage.state(SESSION)["config"]["values"]["zeal"], "high");
+}
+
+#[test]
+fn ses23_a_replacement_is_completed_with_defaults_for_everybody() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, json!({ "branch": "b", "zeal": "high" }), &[]);
+    stage.subscribe(conn, SESSION);
+    let kept = json!({ "branch": "b", "alias": "planner", "approvedTools": ["shell"] });
+    stage.dispatch(conn, SESSION, 1, replaced("session", kept));
+    let expected = json!({
+        "approvalMode": "ask", "approvedTools": ["shell"], "workspaceApprovedTools": [], "zeal": "low",
+        "branch": "b", "alias": "planner",
+    });
+    assert_eq!(stage.actions(conn)[0]["action"]["config"], expected);
+    assert_eq!(stage.state(SESSION)["config"]["values"], expected);
+}
+
+/// An unchanged one, too, is for its author alone, and does not silence the announcement that
+/// comes after it (DSP-15, E-52).
+#[test]
+fn ses23_an_unchanged_setting_is_acknowledged_to_its_author_alone() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, json!({ "branch": "b" }), &[]);
+    stage.subscribe(conn, SESSION);
+    let other = stage.client("d", &[SESSION]);
+    stage.dispatch(conn, SESSION, 1, crate::harness::announce("c"));
+    stage.inbox(conn);
+    stage.inbox(other);
+    stage.dispatch(conn, SESSION, 2, config_changed("session", json!({ "zeal": "low" })));
+    stage.dispatch(conn, SESSION, 3, crate::harness::announce("c"));
+    let seen = stage.actions(conn);
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert_eq!(seen[0]["origin"]["clientSeq"], 2);
+    assert_eq!(seen[1]["origin"]["clientSeq"], 3);
+    assert!(stage.actions(other).is_empty());
+}
+
+// What fits while people type.
+
+#[test]
+fn cmp01_completions_are_looked_up_for_a_chat_or_for_its_session() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, json!({ "branch": "b" }), &["file:///srv/project"]);
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    let expected = LookUp::Completions {
+        provider: "planner".to_owned(),
+        chat_uri: chat.as_str().into(),
+        working_directories: vec!["file:///srv/project".to_owned()],
+        text: "see @ma".to_owned(),
+        offset: 7,
+        commands: planner().commands,
+    };
+    for channel in [chat.as_str(), SESSION] {
+        let found = stage.look_up(conn, completions(channel, "userMessage", "see @ma", 7));
+        assert_eq!(found, expected, "{channel}");
+    }
+    let answer = stage.request(conn, completions(&chat, "x-future", "see @ma", 7));
+    assert_eq!(answer["result"], json!({ "items": [] }));
+    for channel in ["ahp-chat:/none", ROOT] {
+        let answer = stage.request(conn, completions(channel, "userMessage", "", 0));
+        assert_eq!(error(&answer).0, -32001, "{channel}");
+    }
+}
+
+/// CMP-03 and CMP-04 are about the items, which the host crate makes.
+#[test]
+fn cmp02_the_offset_is_counted_in_utf16_and_stays_within_the_text() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, json!({ "branch": "b" }), &[]);
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    // Two code units, four bytes.
+    for offset in [0, 1, 2] {
+        stage.look_up(conn, completions(&chat, "userMessage", "😀", offset));
+    }
+    for offset in [-1, 3, 4, i64::MAX, i64::MIN] {
+        let answer = stage.request(conn, completions(&chat, "userMessage", "😀", offset));
+        let expected = "params.offset: must be between 0 and 2, the length of the text in UTF-16 code units";
+        assert_eq!(error(&answer), (-32602, expected), "{offset}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Messages that wait: steering and queued (PEND).
+
+use innkeeper_core::{AgentEvent, Failure, Reply, TurnEnd};
+use serde_json::{Value, json};
+
+use crate::harness::*;
+use crate::working::*;
+
+fn pending(kind: &str, id: &str, text: &str) -> Value {
+    json!({ "type": "chat/pendingMessageSet", "kind": kind, "id": id, "message": message(text) })
+}
+
+fn removed(kind: &str, id: &str) -> Value {
+    json!({ "type": "chat/pendingMessageRemoved", "kind": kind, "id": id })
+}
+
+fn active_text(stage: &Stage, chat: &str) -> Value {
+    stage.state(chat)["activeTurn"]["message"]["text"].clone()
+}
+
+#[test]
+fn pend01_pend04_a_steering_message_reaches_the_running_agent_once() {
+    let (mut stage, conn, chat) = working();
+    stage.accepted(conn, &chat, pending("steering", "s", "to the left"));
+    assert_eq!(stage.state(&chat)["steeringMessage"]["id"], "s");
+    stage.inbox(conn);
+    stage.says(AgentEvent::TakeSteering);
+    assert_eq!(stage.replies(), [Reply::Steering(Some("to the left".into()))]);
+    assert!(stage.state(&chat).get("steeringMessage").is_none());
+    assert_eq!(stage.action_types(conn), ["chat/pendingMessageRemoved"]);
+    stage.says(AgentEvent::TakeSteering);
+    assert_eq!(stage.replies(), [Reply::Steering(None)]);
+}
+
+#[test]
+fn pend01_lesson_26_two_steers_are_both_delivered_or_one_visibly_replaces_the_other() {
+    let (mut stage, conn, chat) = working();
+    stage.accepted(conn, &chat, pending("steering", "s1", "left"));
+    stage.says(AgentEvent::TakeSteering);
+    stage.accepted(conn, &chat, pending("steering", "s2", "right"));
+    stage.accepted(conn, &chat, pending("steering", "s3", "straight on"));
+    stage.says(AgentEvent::TakeSteering);
+    let told = [
+        Reply::Steering(Some("left".into())),
+        Reply::Steering(Some("straight on".into())),
+    ];
+    assert_eq!(stage.replies(), told);
+}
+
+#[test]
+fn pend04_a_steer_that_its_turn_did_not_take_becomes_the_next_turn() {
+    let (mut stage, conn, chat) = working();
+    stage.accepted(conn, &chat, pending("queued", "q", "queued"));
+    stage.accepted(conn, &chat, pending("steering", "s", "steer"));
+    stage.inbox(conn);
+    stage.ends(TurnEnd::Complete);
+    assert_eq!(active_text(&stage, &chat), "steer", "before the queue");
+    assert!(stage.state(&chat).get("steeringMessage").is_none());
+    stage.ends(TurnEnd::Complete);
+    assert_eq!(active_text(&stage, &chat), "queued");
+}
+
+#[test]
+fn pend04_a_steer_set_while_nothing_runs_waits_for_a_turn() {
+    let (mut stage, conn, chat) = working();
+    stage.ends(TurnEnd::Complete);
+    stage.accepted(conn, &chat, pending("steering", "s", "later"));
+    assert!(stage.state(&chat).get("activeTurn").is_none());
+    stage.start_turn(conn, &chat, "t2");
+    stage.says(AgentEvent::TakeSteering);
+    assert_eq!(stage.replies(), [Reply::Steering(Some("later".into()))]);
+}
+
+#[test]
+fn pend06_e63_nothing_starts_by_itself_after_a_cancel_or_an_error() {
+    for fails in [true, false] {
+        let (mut stage, conn, chat) = working();
+        stage.accepted(conn, &chat, pending("queued", "q", "queued"));
+        stage.accepted(conn, &chat, pending("steering", "s", "steer"));
+        if fails {
+            stage.ends(TurnEnd::Failed {
+                failure: Failure::new("x", "y"),
+                resumable: false,
+            });
+        } else {
+            stage.accepted(
+                conn,
+                &chat,
+                json!({ "type": "chat/turnCancelled", "turnId": "t", "duration": 0 }),
+            );
+        }
+        let state = stage.state(&chat);
+        assert!(state.get("activeTurn").is_none());
+        assert_eq!(state["queuedMessages"][0]["id"], "q");
+        assert_eq!(state["steeringMessage"]["id"], "s");
+    }
+}
+
+#[test]
+fn pend07_lesson_25_a_message_removed_before_its_turn_is_never_sent() {
+    let (mut stage, conn, chat) = working();
+    stage.accepted(conn, &chat, pending("queued", "q", "oops"));
+    stage.accepted(conn, &chat, removed("queued", "q"));
+    stage.ends(TurnEnd::Complete);
+    assert!(stage.state(&chat).get("activeTurn").is_none());
+    let reason = stage.refused(conn, &chat, removed("queued", "q"));
+    assert!(reason.contains("no such pending message"), "{reason}");
+    assert!(
+        stage
+            .refused(conn, &chat, removed("steering", "s"))
+            .contains("no such pending message")
+    );
+}
+
+#[test]
+fn pend02_lesson_28_an_explicit_send_while_the_queue_drains_loses_nothing() {
+    let (mut stage, conn, chat) = working();
+    stage.accepted(conn, &chat, pending("queued", "q1", "first"));
+    stage.accepted(conn, &chat, pending("queued", "q2", "second"));
+    stage.ends(TurnEnd::Complete);
+    let action = stage.turn_started("explicit");
+    let reason = stage.refused(conn, &chat, action);
+    assert!(reason.contains("a turn is already running"), "{reason}");
+    assert_eq!(active_text(&stage, &chat), "first");
+    stage.ends(TurnEnd::Complete);
+    assert_eq!(active_text(&stage, &chat), "second");
+}
+
+#[test]
+fn pend08_a_queue_survives_its_author_and_ends_absent() {
+    let (mut stage, conn, chat) = working();
+    stage.accepted(conn, &chat, pending("queued", "q", "still here"));
+    stage.handle(innkeeper_core::Input::Disconnected { conn });
+    stage.pass(120_000);
+    stage.ends(TurnEnd::Complete);
+    assert_eq!(active_text(&stage, &chat), "still here");
+    assert!(stage.state(&chat).get("queuedMessages").is_none());
+}
+
+#[test]
+fn dsp18_pending_messages_and_drafts_are_of_people() {
+    let (mut stage, conn, chat) = working();
+    let mut forged = pending("queued", "q", "as an agent");
+    forged["message"]["origin"]["kind"] = json!("agent");
+    assert!(stage.refused(conn, &chat, forged).contains("kind user only"));
+    let draft = json!({ "type": "chat/draftChanged", "draft": { "text": "x", "origin": { "kind": "tool" } } });
+    assert!(stage.refused(conn, &chat, draft).contains("kind user only"));
+    assert!(
+        stage
+            .refused(conn, &chat, pending("queued", "", "no id"))
+            .contains("id has between")
+    );
+}

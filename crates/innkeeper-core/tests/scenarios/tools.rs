@@ -1,0 +1,515 @@
+//! Tool calls: the whole state machine, who may do what, and what the agent hears of it (TOOL).
+
+use innkeeper_core::agent::{
+    AuthRequirement, ConfirmOption, Confirmation, Contributor, FileChange, Offer, Permission, Risk, Secret,
+    ToolContent, ToolReply, ToolResult, ToolStart, ToolStep,
+};
+use innkeeper_core::request::Authenticate;
+use innkeeper_core::{Command, CoreConfig, Effect, Reply, TurnEnd};
+use serde_json::json;
+
+use crate::harness::*;
+use crate::working::*;
+
+#[test]
+fn tool01_e17_a_call_streams_its_input_runs_streams_content_and_completes() {
+    let (mut stage, conn, chat) = working();
+    let start = ToolStart {
+        intention: Some("to see what is there".into()),
+        ..host_tool("list")
+    };
+    stage.tool(CALL, ToolStep::Start(start));
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "streaming");
+    stage.tool(CALL, ToolStep::Input(r#"{"pa"#.into()));
+    stage.tool(CALL, ToolStep::Input(r#"th":"."}"#.into()));
+    assert_eq!(stage.call_state(&chat, CALL)["partialInput"], r#"{"path":"."}"#);
+    stage.tool(CALL, harmless());
+    let running = stage.call_state(&chat, CALL);
+    assert_eq!(
+        (&running["status"], &running["confirmed"]),
+        (&json!("running"), &json!("not-needed"))
+    );
+    assert!(running.get("contributor").is_none(), "a host tool has none");
+    stage.tool(CALL, ToolStep::Content(vec![ToolContent::Text("so far".into())]));
+    assert_eq!(stage.call_state(&chat, CALL)["content"][0]["text"], "so far");
+    stage.tool(CALL, done());
+    let completed = stage.call_state(&chat, CALL);
+    assert_eq!(
+        (&completed["status"], &completed["success"]),
+        (&json!("completed"), &json!(true))
+    );
+    assert_eq!(completed["intention"], "to see what is there");
+    let types = stage.action_types(conn);
+    let about_calls: Vec<_> = types.iter().filter(|name| !name.starts_with("session/")).collect();
+    assert_eq!(
+        about_calls,
+        [
+            "chat/toolCallStart",
+            "chat/toolCallDelta",
+            "chat/toolCallDelta",
+            "chat/toolCallReady",
+            "chat/toolCallContentChanged",
+            "chat/toolCallComplete"
+        ],
+        "no responsePart beside them (E-17)"
+    );
+}
+
+#[test]
+fn tool10_a_failed_call_is_complete_without_success() {
+    let (mut stage, _, chat) = working();
+    stage.call(host_tool("list"), harmless());
+    let result = ToolResult::failed("Could not list it", "no such directory");
+    stage.tool(CALL, ToolStep::Done { result, review: false });
+    let state = stage.call_state(&chat, CALL);
+    assert_eq!(
+        (&state["status"], &state["success"]),
+        (&json!("completed"), &json!(false))
+    );
+    assert_eq!(state["error"]["message"], "no such directory");
+}
+
+#[test]
+fn tool04_ses18_ses19_ses20_a_risky_call_asks_on_the_chat_and_on_the_session() {
+    let (mut stage, conn, chat) = working();
+    stage.call(host_tool("run"), risky());
+    let pending = stage.call_state(&chat, CALL);
+    assert_eq!(pending["status"], "pending-confirmation");
+    assert_eq!(
+        (&pending["editable"], &pending["confirmationTitle"]),
+        (&json!(true), &json!("Run it?"))
+    );
+    let waits = stage.waits(SESSION);
+    assert_eq!(waits.len(), 1);
+    assert_eq!(
+        (&waits[0]["kind"], &waits[0]["chat"], &waits[0]["turnId"]),
+        (&json!("toolConfirmation"), &json!(chat), &json!("t"))
+    );
+    assert_eq!(waits[0]["toolCall"], pending, "the full payload");
+    assert_eq!(stage.state(&chat)["status"].as_u64().map(|bits| bits & 31), Some(24));
+    assert_eq!(stage.state(SESSION)["status"].as_u64().map(|bits| bits & 31), Some(24));
+    stage.accepted(conn, &chat, decide(true, None));
+    assert!(stage.waits(SESSION).is_empty());
+    assert_eq!(stage.state(SESSION)["status"].as_u64().map(|bits| bits & 31), Some(8));
+}
+
+#[test]
+fn tool09_dsp16_everybody_sees_who_decided_and_the_first_decision_wins() {
+    let (mut stage, first, chat) = working();
+    let second = stage.client("d", &[]);
+    stage.subscribe(second, &chat);
+    stage.call(host_tool("run"), risky());
+    let labels: Vec<_> = stage.call_state(&chat, CALL)["options"]
+        .as_array()
+        .expect("options")
+        .iter()
+        .map(|option| (option["id"].as_str().expect("id").to_owned(), option["group"].as_i64()))
+        .collect();
+    assert_eq!(
+        labels,
+        [
+            ("allow-once".to_owned(), Some(0)),
+            ("allow-session".to_owned(), Some(1)),
+            ("deny".to_owned(), Some(2))
+        ],
+        "no workspace without a working directory"
+    );
+    let mut claims = decide(true, Some("allow-once"));
+    claims["confirmed"] = json!("setting");
+    let echo = stage.accepted(first, &chat, claims);
+    assert_eq!(echo["action"]["confirmed"], "user-action");
+    assert_eq!(echo["action"]["_meta"]["innkeeper.decidedBy"]["clientId"], "c");
+    let reason = stage.refused(second, &chat, decide(false, Some("deny")));
+    assert!(reason.contains("not waiting for a decision: it is running"), "{reason}");
+    let state = stage.call_state(&chat, CALL);
+    assert_eq!(state["selectedOption"]["id"], "allow-once");
+    assert_eq!(
+        state["_meta"]["innkeeper.decidedBy"]["clientId"], "c",
+        "also for whoever comes later"
+    );
+    let decision = stage.decision();
+    assert!(decision.approved);
+    assert_eq!(decision.by.map(|client| client.to_string()), Some("c".into()));
+}
+
+#[test]
+fn dsp10_lesson_40_a_decision_comes_from_a_client_that_only_watches_the_session() {
+    let (mut stage, _, chat) = working();
+    stage.call(host_tool("run"), risky());
+    let late = stage.client("phone", &[]);
+    let snapshot = stage.subscribe(late, SESSION);
+    let wait = snapshot["result"]["snapshot"]["state"]["inputNeeded"][0].clone();
+    assert_eq!(wait["toolCall"]["toolCallId"], CALL);
+    let action = json!({ "type": "chat/toolCallConfirmed", "turnId": wait["turnId"], "toolCallId": wait["toolCall"]["toolCallId"], "approved": true });
+    stage.dispatch(late, wait["chat"].as_str().expect("a chat"), 1, action);
+    assert!(stage.decision().approved);
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running");
+}
+
+#[test]
+fn tool06_tool08_e22_a_decision_must_fit_what_was_offered() {
+    let (mut stage, conn, chat) = working();
+    stage.call(host_tool("run"), risky());
+    let reason = stage.refused(conn, &chat, decide(true, Some("allow-everything")));
+    assert!(reason.contains("selectedOptionId"), "{reason}");
+    let reason = stage.refused(conn, &chat, decide(true, Some("deny")));
+    assert!(reason.contains("does not go with approved: true"), "{reason}");
+    let mut edited = decide(true, None);
+    edited["editedToolInput"] = json!(r#"{"command":"pwd"}"#);
+    stage.accepted(conn, &chat, edited.clone());
+    assert_eq!(stage.call_state(&chat, CALL)["toolInput"], r#"{"command":"pwd"}"#);
+    assert_eq!(stage.decision().edited_input.as_deref(), Some(r#"{"command":"pwd"}"#));
+
+    stage.tool("call-2", ToolStep::Start(host_tool("run")));
+    stage.tool("call-2", ready(Permission::Ask(Box::default())));
+    edited["toolCallId"] = json!("call-2");
+    let reason = stage.refused(conn, &chat, edited);
+    assert!(reason.contains("cannot be edited"), "{reason}");
+}
+
+#[test]
+fn tool05_a_denial_tells_the_agent_why() {
+    let (mut stage, conn, chat) = working();
+    stage.call(host_tool("run"), risky());
+    let mut action = decide(false, Some("deny"));
+    action["userSuggestion"] = message("use the other directory");
+    stage.accepted(conn, &chat, action);
+    let state = stage.call_state(&chat, CALL);
+    assert_eq!(
+        (&state["status"], &state["reason"]),
+        (&json!("cancelled"), &json!("denied"))
+    );
+    let decision = stage.decision();
+    assert!(!decision.approved);
+    assert_eq!(decision.remark.as_deref(), Some("use the other directory"));
+}
+
+#[test]
+fn tool03_e15_a_running_call_can_ask_again() {
+    let (mut stage, conn, chat) = working();
+    stage.call(host_tool("run"), harmless());
+    stage.tool(CALL, ToolStep::Content(vec![ToolContent::Text("half".into())]));
+    stage.tool(CALL, risky());
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "pending-confirmation");
+    stage.accepted(conn, &chat, decide(true, None));
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running");
+    assert!(
+        stage.call_state(&chat, CALL).get("content").is_none(),
+        "asking again drops it"
+    );
+}
+
+#[test]
+fn tool18_a_late_verdict_keeps_everything_else() {
+    let (mut stage, conn, chat) = working();
+    let confirmation = Confirmation {
+        title: Some("Delete it?".into()),
+        risk: Some(Risk::Assessing),
+        edits: vec![FileChange {
+            before: Some(("file:///a".into(), "git:/a".into())),
+            after: None,
+            added: 0,
+            removed: 12,
+        }],
+        ..Confirmation::default()
+    };
+    stage.call(host_tool("delete"), ready(Permission::Ask(Box::new(confirmation))));
+    let before = stage.call_state(&chat, CALL);
+    assert_eq!(before["riskAssessment"]["status"], "loading");
+    stage.tool(
+        CALL,
+        ToolStep::Risk(Risk::Assessed {
+            reason: "it is under version control".into(),
+            safety: 0.75,
+        }),
+    );
+    let after = stage.call_state(&chat, CALL);
+    assert_eq!(after["riskAssessment"]["status"], "complete");
+    assert_eq!(after["riskAssessment"]["safety"], 0.75);
+    for field in [
+        "confirmationTitle",
+        "edits",
+        "options",
+        "toolInput",
+        "invocationMessage",
+    ] {
+        assert_eq!(before[field], after[field], "{field}");
+    }
+    assert_eq!(stage.waits(SESSION)[0]["toolCall"], after, "the session shows it too");
+    stage.accepted(conn, &chat, decide(true, None));
+    stage.tool(CALL, ToolStep::Risk(Risk::Assessing));
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running", "too late to matter");
+}
+
+#[test]
+fn tool09_an_agent_offers_its_own_choices() {
+    let (mut stage, conn, chat) = working();
+    let option = |id: &str, approves, group| ConfirmOption {
+        id: id.into(),
+        label: id.into(),
+        approves,
+        group: Some(group),
+    };
+    let offer = Offer::Own(vec![
+        option("here", true, 1),
+        option("elsewhere", true, 1),
+        option("no", false, 2),
+    ]);
+    let confirmation = Confirmation {
+        offer,
+        ..Confirmation::default()
+    };
+    stage.call(host_tool("write"), ready(Permission::Ask(Box::new(confirmation))));
+    stage.accepted(conn, &chat, decide(true, Some("elsewhere")));
+    assert_eq!(stage.decision().choice.as_deref(), Some("elsewhere"));
+    assert_eq!(stage.call_state(&chat, CALL)["selectedOption"]["group"], 1);
+}
+
+#[test]
+fn tool04_e18_a_result_waits_for_people_and_a_denied_one_is_withheld() {
+    let (mut stage, conn, chat) = working();
+    for approved in [true, false] {
+        let call = format!("call-{approved}");
+        stage.tool(&call, ToolStep::Start(host_tool("fetch")));
+        stage.tool(&call, harmless());
+        let result = ToolResult::text("Fetched it", "secret page");
+        stage.tool(&call, ToolStep::Done { result, review: true });
+        assert_eq!(stage.call_state(&chat, &call)["status"], "pending-result-confirmation");
+        assert_eq!(stage.waits(SESSION)[0]["kind"], "toolConfirmation");
+        let action =
+            json!({ "type": "chat/toolCallResultConfirmed", "turnId": "t", "toolCallId": call, "approved": approved });
+        stage.accepted(conn, &chat, action.clone());
+        let expected = if approved { "completed" } else { "cancelled" };
+        assert_eq!(stage.call_state(&chat, &call)["status"], expected);
+        assert_eq!(
+            stage.replies(),
+            [Reply::Tool {
+                call: call.clone(),
+                reply: ToolReply::Reviewed { approved }
+            }]
+        );
+        let reason = stage.refused(conn, &chat, action);
+        assert!(reason.contains("not waiting for anybody"), "{reason}");
+    }
+    assert_eq!(stage.call_state(&chat, "call-false")["reason"], "result-denied");
+    assert!(stage.waits(SESSION).is_empty());
+}
+
+#[test]
+fn tool12_clients_do_not_complete_what_the_host_runs() {
+    let (mut stage, conn, chat) = working();
+    stage.call(host_tool("run"), harmless());
+    let complete = json!({ "type": "chat/toolCallComplete", "turnId": "t", "toolCallId": CALL, "result": { "success": true, "pastTenseMessage": "done" } });
+    let reason = stage.refused(conn, &chat, complete);
+    assert!(reason.contains("the host runs this tool"), "{reason}");
+    let content = json!({ "type": "chat/toolCallContentChanged", "turnId": "t", "toolCallId": CALL, "content": [] });
+    assert!(stage.refused(conn, &chat, content).contains("the host runs this tool"));
+    let unknown = json!({ "type": "chat/toolCallConfirmed", "turnId": "t", "toolCallId": "nobody", "approved": true });
+    assert!(stage.refused(conn, &chat, unknown).contains("no such tool call"));
+    let other_turn =
+        json!({ "type": "chat/toolCallConfirmed", "turnId": "other", "toolCallId": CALL, "approved": true });
+    assert!(stage.refused(conn, &chat, other_turn).contains("not running"));
+}
+
+#[test]
+fn turn06_tool20_the_end_of_a_turn_ends_its_calls_without_further_ado() {
+    let (mut stage, conn, chat) = working();
+    stage.tool("streaming", ToolStep::Start(host_tool("a")));
+    stage.tool("running", ToolStep::Start(host_tool("b")));
+    stage.tool("running", harmless());
+    stage.tool("waiting", ToolStep::Start(host_tool("c")));
+    stage.tool("waiting", risky());
+    stage.inbox(conn);
+    stage.ends(TurnEnd::Complete);
+    for call in ["streaming", "running", "waiting"] {
+        let state = stage.call_state(&chat, call);
+        assert_eq!(
+            (&state["status"], &state["reason"]),
+            (&json!("cancelled"), &json!("skipped")),
+            "{call}"
+        );
+    }
+    let types = stage.action_types(conn);
+    assert!(types.iter().all(|name| !name.starts_with("chat/toolCall")), "{types:?}");
+    assert!(types.contains(&"session/inputNeededRemoved".to_owned()), "{types:?}");
+    assert!(stage.waits(SESSION).is_empty());
+}
+
+fn sign_in() -> ToolStep {
+    ToolStep::AuthRequired(AuthRequirement {
+        resource: "https://mcp.example/".into(),
+        resource_name: Some("Example".into()),
+        authorization_servers: vec!["https://login.example/".into()],
+        scopes: vec!["read".into()],
+        description: Some("Sign in to read it".into()),
+    })
+}
+
+fn mcp_tool() -> ToolStart {
+    ToolStart {
+        contributor: Contributor::Mcp("mcp-1".into()),
+        ..host_tool("read")
+    }
+}
+
+#[test]
+fn tool14_tool15_auth10_a_call_waits_until_somebody_signs_in() {
+    let (mut stage, conn, chat) = working();
+    stage.call(mcp_tool(), harmless());
+    stage.tool(CALL, sign_in());
+    let state = stage.call_state(&chat, CALL);
+    assert_eq!(
+        (&state["status"], &state["auth"]["resource"]["resource"]),
+        (&json!("auth-required"), &json!("https://mcp.example/"))
+    );
+    let waits = stage.waits(SESSION);
+    assert_eq!(
+        (&waits[0]["kind"], &waits[0]["toolCall"]["status"]),
+        (&json!("toolAuthentication"), &json!("auth-required"))
+    );
+    let authenticate = |resource: &str, token: &str| {
+        Command::Authenticate(Box::new(Authenticate {
+            resource: resource.into(),
+            token: Secret::new(token),
+            expires_in: None,
+        }))
+    };
+    let wrong = stage.request(conn, authenticate("https://elsewhere.example/", "token"));
+    assert_eq!(error(&wrong).0, -32602, "AUTH-04");
+    assert!(stage.replies().is_empty());
+    let answer = stage.request(conn, authenticate("https://mcp.example/", "t0ken"));
+    assert_eq!(answer["result"], json!({}));
+    let replies = stage.replies();
+    let [
+        Reply::Tool {
+            reply: ToolReply::Authenticated { token },
+            ..
+        },
+    ] = replies.as_slice()
+    else {
+        panic!("{replies:?}");
+    };
+    assert_eq!(token.reveal(), "t0ken");
+    assert!(!format!("{replies:?}").contains("t0ken"), "AUTH-12");
+    stage.tool(CALL, ToolStep::AuthResolved);
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running");
+    assert!(stage.waits(SESSION).is_empty());
+}
+
+#[test]
+fn e25_tool12_anybody_may_give_up_signing_in_and_nothing_can_succeed_there() {
+    let (mut stage, conn, chat) = working();
+    stage.call(mcp_tool(), harmless());
+    stage.tool(CALL, ToolStep::Content(vec![ToolContent::Text("half".into())]));
+    stage.tool(CALL, sign_in());
+    let complete = |success| json!({ "type": "chat/toolCallComplete", "turnId": "t", "toolCallId": CALL, "result": { "success": success, "pastTenseMessage": "gave up" }, "requiresResultConfirmation": true });
+    let reason = stage.refused(conn, &chat, complete(true));
+    assert!(reason.contains("result.success"), "{reason}");
+    stage.accepted(conn, &chat, complete(false));
+    let state = stage.call_state(&chat, CALL);
+    assert_eq!(
+        (&state["status"], &state["content"][0]["text"]),
+        (&json!("completed"), &json!("half"))
+    );
+    assert_eq!(
+        stage.replies(),
+        [Reply::Tool {
+            call: CALL.into(),
+            reply: ToolReply::AuthRefused
+        }]
+    );
+}
+
+#[test]
+fn tool15_only_mcp_servers_ask_people_to_sign_in() {
+    let (mut stage, _, chat) = working();
+    stage.call(host_tool("read"), harmless());
+    stage.tool(CALL, sign_in());
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running");
+}
+
+#[test]
+fn e41_a_call_that_waits_for_a_sign_in_is_written_once_and_readable() {
+    let (mut stage, _, chat) = working();
+    stage.call(mcp_tool(), harmless());
+    stage.tool(CALL, sign_in());
+    let snapshot = stage.core.snapshot(&chat).expect("the chat");
+    let text = serde_json::to_string(&snapshot.state).expect("JSON");
+    assert_eq!(text.matches(r#""status":"auth-required""#).count(), 1, "{text}");
+}
+
+#[test]
+fn upstream_still_writes_the_status_of_a_sign_in_twice() {
+    let (mut stage, _, chat) = working();
+    stage.call(mcp_tool(), harmless());
+    stage.tool(CALL, sign_in());
+    let innkeeper_core::snapshot::State::Chat(..) = stage.core.snapshot(&chat).expect("the chat").state else {
+        panic!("a chat");
+    };
+    let wait = stage.waits(SESSION)[0].clone();
+    let call: ahp_types::state::ToolCallAuthRequiredState =
+        serde_json::from_value(wait["toolCall"].clone()).expect("the plain struct reads fine");
+    let text = serde_json::to_string(&ahp_types::state::ToolCallState::AuthRequired(Box::new(call))).expect("JSON");
+    assert_eq!(
+        text.matches(r#""status""#).count(),
+        2,
+        "E-41 is fixed upstream: drop our own encoding"
+    );
+}
+
+#[test]
+fn tool21_late_or_wrong_steps_of_an_agent_change_nothing() {
+    let (mut stage, conn, chat) = working();
+    stage.call(host_tool("run"), risky());
+    stage.inbox(conn);
+    let before = stage.state(&chat);
+    stage.tool(CALL, ToolStep::Start(host_tool("again")));
+    stage.tool(CALL, ToolStep::Input("more".into()));
+    stage.tool(CALL, ToolStep::Content(Vec::new()));
+    stage.tool(CALL, ToolStep::AuthResolved);
+    stage.tool("nobody", done());
+    stage.tool("nobody", harmless());
+    assert_eq!(stage.state(&chat), before);
+    assert!(stage.inbox(conn).is_empty());
+}
+
+#[test]
+fn lesson_39_several_calls_wait_at_once_and_each_is_answered_on_its_own() {
+    let (mut stage, conn, chat) = working();
+    for index in 0..5 {
+        let call = format!("call-{index}");
+        stage.tool(&call, ToolStep::Start(host_tool("run")));
+        stage.tool(&call, risky());
+    }
+    assert_eq!(stage.waits(SESSION).len(), 5);
+    for index in [3, 0, 4, 1, 2] {
+        let mut action = decide(index % 2 == 0, None);
+        action["toolCallId"] = json!(format!("call-{index}"));
+        stage.accepted(conn, &chat, action);
+        assert_eq!(stage.decision().approved, index % 2 == 0);
+    }
+    assert!(stage.waits(SESSION).is_empty());
+}
+
+#[test]
+fn a_turn_that_produces_too_much_tool_output_is_ended() {
+    let (mut stage, _, chat) = working_with(CoreConfig {
+        max_turn_bytes: 10_000,
+        ..CoreConfig::default()
+    });
+    stage.call(host_tool("run"), harmless());
+    for _ in 0..100 {
+        // The same content again and again replaces itself and takes no more room.
+        stage.tool(CALL, ToolStep::Content(vec![ToolContent::Text("x".repeat(4000))]));
+    }
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running");
+    stage.tool(CALL, ToolStep::Content(vec![ToolContent::Text("x".repeat(20_000))]));
+    let state = stage.state(&chat);
+    assert_eq!(state["turns"][0]["state"], "error");
+    assert!(
+        stage
+            .agent
+            .iter()
+            .any(|effect| matches!(effect, Effect::CancelTurn { .. }))
+    );
+}

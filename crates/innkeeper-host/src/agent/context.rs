@@ -1,0 +1,128 @@
+//! What an agent is told: about a chat when it opens, about a turn when it runs.
+
+use std::sync::Arc;
+
+use innkeeper_core::{ChannelId, Input, OpenChat, TurnStart};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+use super::{Attachment, ClientTool, PastTurn};
+use crate::events::Bell;
+use crate::host::Message;
+
+/// What an agent knows about the chat it opens.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ChatContext {
+    /// The session's URI.
+    pub session: Arc<str>,
+    /// The chat's URI.
+    pub chat: Arc<str>,
+    /// Where the chat works, as URIs.
+    pub working_directories: Vec<String>,
+    /// The turns the chat had when it was opened: it was forked, cut short, or is opened again.
+    pub history: Vec<PastTurn>,
+    /// What a side chat is about: context for the model that its own history does not show.
+    pub context: Vec<PastTurn>,
+    /// The words a side chat was opened on.
+    pub selection: Option<String>,
+    /// What the session was set up with.
+    pub settings: Map<String, Value>,
+    reporter: Option<(ChannelId, mpsc::Sender<Message>)>,
+}
+
+impl ChatContext {
+    pub(crate) fn new(open: OpenChat, bell: &Bell) -> Self {
+        Self {
+            session: open.session_uri,
+            chat: open.chat_uri,
+            working_directories: open.working_directories,
+            history: open.history,
+            context: open.context,
+            selection: open.selection,
+            settings: open.settings,
+            reporter: open.wants_progress.then(|| (open.chat, bell.inbox().clone())),
+        }
+    }
+
+    /// Tells whoever waits for the session how far it is (ROOT-17). Costs nothing when nobody
+    /// asked. `total` is left out (`None`) while it is unknown.
+    pub async fn progress(&self, done: u64, total: impl Into<Option<u64>>, message: impl Into<String>) {
+        if let Some((chat, inbox)) = &self.reporter {
+            let progress = Input::Progress {
+                chat: *chat,
+                done,
+                total: total.into(),
+                message: Some(message.into()),
+            };
+            let _ = inbox.send(Message::Core(progress)).await;
+        }
+    }
+}
+
+/// One turn to run.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TurnInput {
+    /// The turn's id.
+    pub turn_id: String,
+    /// What the person wrote.
+    pub text: String,
+    /// What came with it.
+    pub attachments: Vec<Attachment>,
+    /// The model chosen for this message.
+    pub model: Option<String>,
+    /// What the model is set up with.
+    pub model_settings: Map<String, Value>,
+    /// The custom agent chosen for this message, by URI.
+    pub agent: Option<String>,
+    /// Whether an interrupted turn goes on.
+    pub resume: bool,
+    /// How many turns this chat completed before.
+    pub turns_before: usize,
+    /// The session's URI.
+    pub session: Arc<str>,
+    /// The session's title.
+    pub session_title: String,
+    /// Where the chat works now, as URIs.
+    pub working_directories: Vec<String>,
+    /// What the session is set up with now.
+    pub settings: Map<String, Value>,
+    /// The tools that clients of the session offer, each name once. Call one with
+    /// [`EventSink::call_client_tool`](super::EventSink::call_client_tool).
+    pub client_tools: Vec<ClientTool>,
+}
+
+impl TurnInput {
+    pub(crate) fn new(start: TurnStart) -> Self {
+        Self {
+            turn_id: start.turn_id,
+            text: start.text,
+            attachments: start.attachments,
+            model: start.model,
+            model_settings: start.model_settings,
+            agent: start.agent,
+            resume: start.resume,
+            turns_before: start.turns_before,
+            session: start.session_uri,
+            session_title: start.session_title,
+            working_directories: start.working_directories,
+            settings: start.settings,
+            client_tools: start.client_tools,
+        }
+    }
+}
+
+/// What somebody types into a setting (CMP-06).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SettingQuery {
+    /// The setting.
+    pub setting: String,
+    /// What was typed; empty at first.
+    pub text: String,
+    /// Where the session would work, as a URI.
+    pub working_directory: Option<String>,
+    /// What was chosen so far.
+    pub settings: Map<String, Value>,
+}

@@ -1,0 +1,242 @@
+//! How an agent introduces itself.
+
+use ahp_types::state::{
+    AgentCapabilities, MultipleChatsCapability, MultipleWorkingDirectoriesCapability, SessionModelInfo,
+};
+use innkeeper_core::AgentProfile;
+use innkeeper_core::agent::CommandInfo;
+
+use super::{Setting, ToolInfo};
+
+/// How an agent is shown to people, and what it can do.
+///
+/// ```
+/// use innkeeper_host::{AgentInfo, Choice, Directories, Setting, SettingKind, ToolInfo};
+///
+/// let info = AgentInfo::new("clerk", "Clerk", "Keeps the books.")
+///     .with_model("quill", "Quill")
+///     .with_history()
+///     .with_side_chats()
+///     .with_directories(Directories::Many)
+///     .with_command("sum", "<column>", "adds up a column");
+/// assert_eq!(info.models.len(), 1);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentInfo {
+    /// The id that clients name in `createSession`.
+    pub provider: String,
+    /// A short name.
+    pub display_name: String,
+    /// A sentence.
+    pub description: String,
+    /// The models a message may choose from.
+    pub models: Vec<ModelInfo>,
+    can: Abilities,
+    settings: Vec<Setting>,
+    commands: Vec<CommandInfo>,
+    tools: Vec<ToolInfo>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Abilities {
+    history: bool,
+    chats: bool,
+    side_chats: bool,
+    directories: Option<Directories>,
+}
+
+/// A model an agent offers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelInfo {
+    /// The id that messages name.
+    pub id: String,
+    /// A short name.
+    pub name: String,
+}
+
+/// What an agent makes of several working directories (SES-25).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Directories {
+    /// Any number of them, all equal.
+    Many,
+    /// Any number; the first stays what it is.
+    ManyFixedPrimary,
+    /// Any number; the first can be replaced by another, but not taken away.
+    ManyReplaceablePrimary,
+}
+
+impl AgentInfo {
+    /// An agent without a choice of models, with one chat and at most one directory per session.
+    pub fn new(provider: &str, display_name: &str, description: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            display_name: display_name.to_owned(),
+            description: description.to_owned(),
+            models: Vec::new(),
+            can: Abilities::default(),
+            settings: Vec::new(),
+            commands: Vec::new(),
+            tools: Vec::new(),
+        }
+    }
+
+    /// Offers a model.
+    #[must_use]
+    pub fn with_model(mut self, id: &str, name: &str) -> Self {
+        self.models.push(ModelInfo {
+            id: id.to_owned(),
+            name: name.to_owned(),
+        });
+        self
+    }
+
+    /// Promises that `open_chat` honours [`ChatContext::history`](super::ChatContext::history).
+    /// People can then fork chats and cut them short (CHT-05, TRC-05).
+    #[must_use]
+    pub fn with_history(mut self) -> Self {
+        self.can.history = true;
+        self
+    }
+
+    /// Allows several chats in one session.
+    #[must_use]
+    pub fn with_chats(mut self) -> Self {
+        self.can.chats = true;
+        self
+    }
+
+    /// Promises that `open_chat` honours [`ChatContext::context`](super::ChatContext::context) and
+    /// [`ChatContext::selection`](super::ChatContext::selection). People can then open a chat
+    /// about something in another one (CHT-06).
+    #[must_use]
+    pub fn with_side_chats(mut self) -> Self {
+        self.can.side_chats = true;
+        self
+    }
+
+    /// Allows several working directories in one session.
+    #[must_use]
+    pub fn with_directories(mut self, directories: Directories) -> Self {
+        self.can.directories = Some(directories);
+        self
+    }
+
+    /// Adds something that a session can be set up with.
+    #[must_use]
+    pub fn with_setting(mut self, setting: Setting) -> Self {
+        self.settings.push(setting);
+        self
+    }
+
+    /// Adds a slash command: its name without the slash, how it is used, and what it does.
+    #[must_use]
+    pub fn with_command(mut self, name: &str, usage: &str, description: &str) -> Self {
+        self.commands.push(CommandInfo {
+            name: name.to_owned(),
+            usage: usage.to_owned(),
+            description: description.to_owned(),
+        });
+        self
+    }
+
+    /// Adds one of the agent's own tools. A client's tool of the same name is renamed for the
+    /// model (ACT-04).
+    #[must_use]
+    pub fn with_tool(mut self, tool: ToolInfo) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    pub(crate) fn into_profile(self) -> AgentProfile {
+        let models = self.models.into_iter().map(|model| SessionModelInfo {
+            id: model.id,
+            provider: self.provider.clone(),
+            name: model.name,
+            max_context_window: None,
+            max_output_tokens: None,
+            max_prompt_tokens: None,
+            supports_vision: None,
+            policy_state: None,
+            config_schema: None,
+            meta: None,
+        });
+        AgentProfile {
+            info: ahp_types::state::AgentInfo {
+                models: models.collect(),
+                provider: self.provider,
+                display_name: self.display_name,
+                description: self.description,
+                protected_resources: None,
+                customizations: None,
+                capabilities: self.can.into_wire(),
+            },
+            restores_history: self.can.history,
+            settings: self.settings,
+            commands: self.commands,
+            tools: self.tools,
+        }
+    }
+}
+
+impl Abilities {
+    /// What cannot be done is left out, never `false`: both mean the same, and older clients know
+    /// only the former.
+    fn into_wire(self) -> Option<AgentCapabilities> {
+        // Forks and side chats imply several chats.
+        let chats = self.chats || self.history || self.side_chats;
+        if !chats && self.directories.is_none() {
+            return None;
+        }
+        Some(AgentCapabilities {
+            multiple_chats: chats.then(|| MultipleChatsCapability {
+                fork: self.history.then_some(true),
+                side_chat: self.side_chats.then_some(true),
+            }),
+            multiple_working_directories: self.directories.map(|directories| {
+                MultipleWorkingDirectoriesCapability {
+                    // A replaceable first directory is also called immutable, for clients that
+                    // do not know replacing and must leave it alone.
+                    immutable_primary: (directories != Directories::Many).then_some(true),
+                    primary_replacement: (directories == Directories::ManyReplaceablePrimary).then_some(true),
+                }
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn capabilities(info: AgentInfo) -> Value {
+        let info = serde_json::to_value(info.into_profile().info).expect("JSON");
+        info["capabilities"].clone()
+    }
+
+    #[test]
+    fn cht02_ses25_abilities_become_capabilities_and_what_is_missing_is_left_out() {
+        let info = || AgentInfo::new("a", "A", "An agent.");
+        assert_eq!(capabilities(info()), Value::Null);
+        assert_eq!(capabilities(info().with_chats()), json!({ "multipleChats": {} }));
+        assert_eq!(
+            capabilities(info().with_history().with_side_chats()),
+            json!({ "multipleChats": { "fork": true, "sideChat": true } })
+        );
+        assert!(info().with_history().into_profile().restores_history);
+        let directories = |directories| capabilities(info().with_directories(directories));
+        assert_eq!(
+            directories(Directories::Many),
+            json!({ "multipleWorkingDirectories": {} })
+        );
+        assert_eq!(
+            directories(Directories::ManyFixedPrimary),
+            json!({ "multipleWorkingDirectories": { "immutablePrimary": true } })
+        );
+        assert_eq!(
+            directories(Directories::ManyReplaceablePrimary),
+            json!({ "multipleWorkingDirectories": { "immutablePrimary": true, "primaryReplacement": true } })
+        );
+    }
+}

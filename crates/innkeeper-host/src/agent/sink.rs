@@ -1,0 +1,237 @@
+//! Where an agent's output goes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use innkeeper_core::{AgentEvent, TurnKey, Usage};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::mailbox::Mailbox;
+use super::{
+    AgentError, Answer, Background, ClientCall, ClientTool, Form, Response, ToolCallBuilder, ToolResult, background,
+    client_tool, tool,
+};
+use crate::driver::ChatLink;
+use crate::events::Offer;
+
+/// Takes what an agent produces during one turn.
+///
+/// Sending waits while the host is behind, so an agent can never outrun its readers' host. Clones
+/// go to the same turn.
+#[derive(Clone)]
+pub struct EventSink {
+    pub(crate) link: Arc<ChatLink>,
+    pub(crate) turn: TurnKey,
+    pub(crate) cancelled: CancellationToken,
+    pub(crate) mailbox: Arc<Mailbox>,
+}
+
+impl fmt::Debug for EventSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventSink")
+            .field("chat", &self.link.queue.chat())
+            .field("turn", &self.turn)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EventSink {
+    /// Markdown for the reader.
+    pub async fn text(&self, text: impl Into<String>) -> Result<(), AgentError> {
+        self.send(AgentEvent::Text(text.into())).await
+    }
+
+    /// The model's thinking.
+    pub async fn reasoning(&self, text: impl Into<String>) -> Result<(), AgentError> {
+        self.send(AgentEvent::Reasoning(text.into())).await
+    }
+
+    /// Ends the present part, so that the next text starts a new one.
+    pub async fn end_part(&self) -> Result<(), AgentError> {
+        self.send(AgentEvent::EndPart).await
+    }
+
+    /// What the turn has cost so far.
+    pub async fn usage(&self, usage: Usage) -> Result<(), AgentError> {
+        self.send(AgentEvent::Usage(Box::new(usage))).await
+    }
+
+    /// What the agent is doing, for a status line.
+    pub async fn activity(&self, activity: impl Into<String>) -> Result<(), AgentError> {
+        self.send(AgentEvent::Activity(Some(activity.into()))).await
+    }
+
+    /// A remark of the system in the transcript.
+    pub async fn notice(&self, text: impl Into<String>) -> Result<(), AgentError> {
+        self.send(AgentEvent::Notice(text.into())).await
+    }
+
+    /// A better title for the session, unless a person chose one.
+    pub async fn title(&self, title: impl Into<String>) -> Result<(), AgentError> {
+        self.send(AgentEvent::Title(title.into())).await
+    }
+
+    /// Something to look at that is not text, by its URI and, if it is known, its media type.
+    pub async fn resource(
+        &self,
+        uri: impl Into<String>,
+        content_type: impl Into<Option<String>>,
+    ) -> Result<(), AgentError> {
+        let (uri, content_type) = (uri.into(), content_type.into());
+        self.send(AgentEvent::Resource { uri, content_type }).await
+    }
+
+    /// Nothing to show, but the agent is at work: keeps the host from calling it silent.
+    pub async fn alive(&self) -> Result<(), AgentError> {
+        self.send(AgentEvent::Alive).await
+    }
+
+    /// Begins a call of one of the agent's own tools.
+    pub fn tool(&self, name: impl Into<String>) -> ToolCallBuilder {
+        tool::begin(self.clone(), name.into())
+    }
+
+    /// Begins a call of a tool that a client of the session executes.
+    pub fn client_tool(&self, tool: &ClientTool) -> ClientCall {
+        client_tool::begin(self.clone(), tool)
+    }
+
+    /// Has a client execute one of its tools. The input is JSON text. A call that is denied, or
+    /// whose client leaves, gives a failed result.
+    pub async fn call_client_tool(
+        &self,
+        tool: &ClientTool,
+        input: impl Into<String>,
+    ) -> Result<ToolResult, AgentError> {
+        self.client_tool(tool).run(input).await
+    }
+
+    /// Asks people. They see the same form in every client and fill it in together; the first who
+    /// sends it answers for all.
+    ///
+    /// Giving up on the answer does not take the question back: it stays open until the turn ends.
+    pub async fn ask(&self, form: Form) -> Result<Answer, AgentError> {
+        let questions = form.into_questions(self.mailbox.fresh_id("question"));
+        let asked = Asked {
+            mailbox: &self.mailbox,
+            id: questions.id.clone(),
+        };
+        let answer = self.mailbox.add_question(&asked.id);
+        self.send(AgentEvent::Ask(Box::new(questions))).await?;
+        self.wait_for(answer).await
+    }
+
+    /// Asks people to visit a page, for instance to sign in there, and to say when they are done.
+    pub async fn ask_url(&self, message: impl Into<String>, url: impl Into<String>) -> Result<Response, AgentError> {
+        let answer = self.ask(Form::visit(message, url)).await?;
+        Ok(answer.response)
+    }
+
+    /// The message with which somebody wants to steer the running turn, if there is one; it counts
+    /// as heard from now on (PEND-04). Call it where the agent can take a new direction, such as
+    /// between two tool calls.
+    ///
+    /// Nobody's words are lost when this future is dropped: they are kept for the next call.
+    pub async fn steering(&self) -> Result<Option<String>, AgentError> {
+        let (number, receiver) = match self.mailbox.add_steering() {
+            Ok(text) => return Ok(Some(text)),
+            Err(waiting) => waiting,
+        };
+        let mut waiting = Steering {
+            mailbox: &self.mailbox,
+            number,
+            asked: false,
+            receiver,
+        };
+        self.send_noting(AgentEvent::TakeSteering, &mut waiting.asked).await?;
+        self.wait_for(&mut waiting.receiver).await
+    }
+
+    /// Shows work that goes on beside turns, such as a command that was left running: a short
+    /// label, and the command. It is shown until the guard is finished or dropped (CHT-24).
+    pub async fn background(
+        &self,
+        label: impl Into<String>,
+        command: impl Into<String>,
+    ) -> Result<Background, AgentError> {
+        background::begin(self, label.into(), command.into()).await
+    }
+
+    /// Completes when the turn is cancelled or over, for agents that wait for something else.
+    pub async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+
+    pub(super) async fn wait_for<T>(
+        &self,
+        receiver: impl Future<Output = Result<T, oneshot::error::RecvError>>,
+    ) -> Result<T, AgentError> {
+        tokio::select! {
+            biased;
+            () = self.cancelled.cancelled() => Err(AgentError::Cancelled),
+            answer = receiver => answer.map_err(|_| AgentError::Cancelled),
+        }
+    }
+
+    pub(super) async fn send(&self, event: AgentEvent) -> Result<(), AgentError> {
+        self.send_noting(event, &mut false).await
+    }
+
+    /// Sends, and notes the moment from which on an answer may come, even if whoever waits gives up
+    /// in the middle of this.
+    pub(super) async fn send_noting(&self, mut event: AgentEvent, sent: &mut bool) -> Result<(), AgentError> {
+        loop {
+            let offer = self.link.queue.offer(self.turn, event);
+            *sent = matches!(offer, Offer::Taken | Offer::Ring);
+            match offer {
+                Offer::Taken => return Ok(()),
+                Offer::Ring => return self.link.ring().await,
+                Offer::Over => return Err(AgentError::Cancelled),
+                Offer::Full(back) => event = back,
+            }
+            self.link.queue.room(self.turn).await;
+        }
+    }
+
+    /// Sends without waiting, for a `drop`.
+    pub(super) fn send_now(&self, event: AgentEvent) {
+        if self.link.queue.push(self.turn, event) {
+            self.link.ring_now();
+        }
+    }
+}
+
+/// A question that somebody waits for.
+struct Asked<'a> {
+    mailbox: &'a Mailbox,
+    id: String,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.mailbox.remove_question(&self.id);
+    }
+}
+
+/// A wait for a steering message; what arrives in the last moment is kept.
+struct Steering<'a> {
+    mailbox: &'a Mailbox,
+    number: u64,
+    asked: bool,
+    receiver: oneshot::Receiver<Option<String>>,
+}
+
+impl Drop for Steering<'_> {
+    fn drop(&mut self) {
+        if !self.asked {
+            // No answer will come, so nobody may stand in line for it.
+            self.mailbox.remove_steering(self.number);
+        }
+        // Closed first, so that a later answer finds nobody and is kept by the mailbox itself.
+        self.receiver.close();
+        if let Ok(Some(text)) = self.receiver.try_recv() {
+            self.mailbox.keep_steering(text);
+        }
+    }
+}

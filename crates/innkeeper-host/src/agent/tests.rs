@@ -1,0 +1,550 @@
+//! Agents' handles against a main loop that the test plays itself.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use innkeeper_core::agent::{BackgroundChange, ToolStep};
+use innkeeper_core::{AgentEvent, ChannelId, Input, OpenChat, Reply, TurnEnd, TurnKey, TurnStart};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::driver::{Driver, Surroundings};
+use crate::events::{Bell, MissedBells};
+use crate::host::Message;
+
+const CHAT: ChannelId = ChannelId(1);
+const WORKER: ChannelId = ChannelId(2);
+const TURN: TurnKey = TurnKey(1);
+const WORKER_TURN: TurnKey = TurnKey(2);
+
+/// The main loop's side.
+struct Loop {
+    inbox: mpsc::Receiver<Message>,
+    sender: mpsc::Sender<Message>,
+    missed: MissedBells,
+    tasks: TaskTracker,
+    taken: VecDeque<Input>,
+}
+
+impl Loop {
+    fn new(room: usize) -> Self {
+        let (sender, inbox) = mpsc::channel(room);
+        Self {
+            inbox,
+            sender,
+            missed: MissedBells::default(),
+            tasks: TaskTracker::new(),
+            taken: VecDeque::new(),
+        }
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings {
+            bell: Bell::new(self.sender.clone(), Arc::clone(&self.missed)),
+            open_time: Duration::from_secs(5),
+            cancel_time: Duration::from_millis(100),
+            tasks: self.tasks.clone(),
+        }
+    }
+
+    /// The next input, as the real loop would handle it.
+    async fn next(&mut self) -> Input {
+        loop {
+            if let Some(input) = self.taken.pop_front() {
+                return input;
+            }
+            let message = tokio::time::timeout(Duration::from_secs(5), self.inbox.recv()).await;
+            let message = message.expect("something happens").expect("the inbox is open");
+            let missed = std::mem::take(&mut *self.missed.lock().expect("no panic"));
+            let mut queues: Vec<_> = missed.into_iter().collect();
+            match message {
+                Message::Core(input) => self.taken.push_back(input),
+                Message::Events(queue) => queues.insert(0, queue),
+                other => panic!("unexpected: {other:?}"),
+            }
+            for queue in queues {
+                let mut taken = VecDeque::new();
+                queue.take(&mut taken);
+                self.taken.append(&mut taken);
+            }
+        }
+    }
+
+    /// The next event of an agent, past anything else.
+    async fn event(&mut self) -> (ChannelId, AgentEvent) {
+        loop {
+            if let Input::Agent { chat, event, .. } = self.next().await {
+                return (chat, event);
+            }
+        }
+    }
+
+    /// The next end of a run.
+    async fn end(&mut self) -> (ChannelId, TurnEnd) {
+        loop {
+            if let Input::TurnEnded { chat, end, .. } = self.next().await {
+                return (chat, end);
+            }
+        }
+    }
+
+    /// The next change of background work.
+    async fn background(&mut self) -> BackgroundChange {
+        loop {
+            if let Input::Background { change, .. } = self.next().await {
+                return change;
+            }
+        }
+    }
+
+    /// A driver whose agent does as it is told, with a turn running.
+    fn start<F>(&self, script: impl Fn(EventSink) -> F + Send + Sync + 'static) -> Driver
+    where
+        F: Future<Output = Result<(), AgentError>> + Send + 'static,
+    {
+        let agent = Scripted(Arc::new(move |events| Box::pin(script(events))));
+        let mut driver = Driver::start(Arc::new(agent), open(), self.surroundings(), None);
+        driver.run(TURN, Box::new(turn_start()));
+        driver
+    }
+
+    /// Waits for a spawn and answers it.
+    async fn spawned(&mut self, driver: &Driver, detached: bool) -> Driver {
+        loop {
+            if let (_, AgentEvent::Spawn(spawn)) = self.event().await {
+                assert_eq!(spawn.detached, detached);
+                let worker = innkeeper_core::Worker {
+                    parent: (CHAT, TURN),
+                    call: spawn.call.clone(),
+                    chat: WORKER,
+                    chat_uri: "ahp-chat:/worker".into(),
+                    turn: WORKER_TURN,
+                    detached,
+                };
+                let (worker_driver, handle) = Driver::worker(&worker, Some(driver), self.surroundings());
+                driver.hand_over(TURN, &spawn.call, handle);
+                return worker_driver;
+            }
+        }
+    }
+}
+
+type Script = Arc<dyn Fn(EventSink) -> futures_util::future::BoxFuture<'static, Result<(), AgentError>> + Send + Sync>;
+
+#[derive(Clone)]
+struct Scripted(Script);
+
+#[async_trait]
+impl Agent for Scripted {
+    fn info(&self) -> AgentInfo {
+        AgentInfo::new("scripted", "Scripted", "Does what the test says.")
+    }
+
+    async fn open_chat(&self, _: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl AgentChat for Scripted {
+    async fn run_turn(&mut self, _: TurnInput, events: EventSink) -> Result<(), AgentError> {
+        (self.0)(events).await
+    }
+}
+
+fn open() -> OpenChat {
+    OpenChat {
+        chat: CHAT,
+        provider: "scripted".to_owned(),
+        session_uri: "ahp-session:/s".into(),
+        chat_uri: "ahp-chat:/c".into(),
+        working_directories: Vec::new(),
+        history: Vec::new(),
+        context: Vec::new(),
+        selection: None,
+        settings: serde_json::Map::new(),
+        wants_progress: false,
+    }
+}
+
+fn turn_start() -> TurnStart {
+    TurnStart {
+        turn_id: "t1".to_owned(),
+        text: "go".to_owned(),
+        attachments: Vec::new(),
+        model: None,
+        model_settings: serde_json::Map::new(),
+        agent: None,
+        resume: false,
+        turns_before: 0,
+        session_uri: "ahp-session:/s".into(),
+        session_title: "s".to_owned(),
+        working_directories: Vec::new(),
+        settings: serde_json::Map::new(),
+        client_tools: Vec::new(),
+    }
+}
+
+async fn running_call(events: &EventSink) -> Result<ToolCall, AgentError> {
+    events.tool("helper").start().await?.run("Sends a helper").await
+}
+
+#[tokio::test]
+async fn cht12_a_worker_speaks_in_its_own_chat_and_ends_with_its_work() {
+    let mut main = Loop::new(64);
+    let driver = main.start(|events| async move {
+        let mut call = running_call(&events).await?;
+        let worker = call.worker(WorkerSpec::new("Helper", "Help")).await?;
+        assert_eq!(worker.uri(), "ahp-chat:/worker");
+        worker
+            .drive(|events| async move { events.text("from below").await })
+            .await?;
+        call.complete(ToolResult::text("Helped", "done")).await
+    });
+    let _worker = main.spawned(&driver, false).await;
+    assert_eq!(main.event().await, (WORKER, AgentEvent::Text("from below".to_owned())));
+    assert_eq!(main.end().await, (WORKER, TurnEnd::Complete));
+    assert_eq!(main.end().await, (CHAT, TurnEnd::Complete));
+}
+
+#[tokio::test]
+async fn cht12_workers_wait_for_their_own_replies() {
+    let mut main = Loop::new(64);
+    let driver = main.start(|events| async move {
+        let mut call = running_call(&events).await?;
+        let worker = call.worker(WorkerSpec::new("Helper", "Help")).await?;
+        worker
+            .drive(|events| async move {
+                let draft = events.tool("shell").id("below").start().await?;
+                let verdict = draft.confirm("Runs", Confirmation::default()).await?;
+                assert!(matches!(verdict, Verdict::Denied(_)));
+                Ok(())
+            })
+            .await
+    });
+    let worker = main.spawned(&driver, false).await;
+    loop {
+        if let (WORKER, AgentEvent::Tool { call, step }) = main.event().await
+            && matches!(*step, ToolStep::Ready(_))
+        {
+            assert_eq!(call, "below");
+            break;
+        }
+    }
+    let decision = Decision {
+        approved: false,
+        edited_input: None,
+        choice: None,
+        remark: None,
+        by: None,
+    };
+    let reply = innkeeper_core::agent::ToolReply::Decided(decision);
+    let reply = Reply::Tool {
+        call: "below".to_owned(),
+        reply,
+    };
+    driver.reply(TURN, reply.clone()); // Not the parent's to have.
+    worker.reply(WORKER_TURN, reply);
+    assert_eq!(main.end().await, (WORKER, TurnEnd::Complete));
+}
+
+#[tokio::test]
+async fn cht13_a_worker_that_is_refused_says_why() {
+    let mut main = Loop::new(64);
+    let driver = main.start(|events| async move {
+        let mut call = running_call(&events).await?;
+        let refused = call
+            .worker(WorkerSpec::new("Helper", "Help"))
+            .await
+            .expect_err("refused");
+        assert_eq!(refused, AgentError::failed("workerRefused", "too deep"));
+        call.complete(ToolResult::failed("Not helped", refused.to_string()))
+            .await
+    });
+    let call = loop {
+        if let (_, AgentEvent::Spawn(spawn)) = main.event().await {
+            break spawn.call;
+        }
+    };
+    let reason = "too deep".to_owned();
+    driver.reply(TURN, Reply::NotSpawned { call, reason });
+    assert_eq!(main.end().await, (CHAT, TurnEnd::Complete));
+}
+
+#[tokio::test]
+async fn cht12_a_worker_that_is_dropped_or_comes_too_late_ends_as_cancelled() {
+    // Dropped by its agent.
+    let mut main = Loop::new(64);
+    let driver = main.start(|events| async move {
+        let mut call = running_call(&events).await?;
+        drop(call.worker(WorkerSpec::new("Helper", "Help")).await?);
+        call.complete(ToolResult::text("Let go", "done")).await
+    });
+    let _worker = main.spawned(&driver, false).await;
+    assert_eq!(main.end().await, (WORKER, TurnEnd::Cancelled));
+
+    // Given up while it was asked for: the next one gets its own worker, not this one.
+    let mut main = Loop::new(64);
+    let driver = main.start(|events| async move {
+        let mut call = running_call(&events).await?;
+        let asking = call.worker(WorkerSpec::new("First", "Help"));
+        assert!(tokio::time::timeout(Duration::from_millis(20), asking).await.is_err());
+        let second = call.worker(WorkerSpec::new("Second", "Help")).await?;
+        second.finish(Ok(()));
+        Ok(())
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let _first = main.spawned(&driver, false).await;
+    let _second = main.spawned(&driver, false).await;
+    assert_eq!(main.end().await, (WORKER, TurnEnd::Cancelled), "the first");
+    assert_eq!(main.end().await, (WORKER, TurnEnd::Complete), "the second");
+}
+
+#[tokio::test]
+async fn cht12_a_worker_that_panics_fails_alone() {
+    let mut main = Loop::new(64);
+    let driver = main.start(|events| async move {
+        let mut call = running_call(&events).await?;
+        let worker = call.worker(WorkerSpec::new("Helper", "Help")).await?;
+        let outcome = worker
+            .drive(|events| async move {
+                events.text("so far so good").await?;
+                panic!("asked for by the test")
+            })
+            .await;
+        assert!(matches!(&outcome, Err(AgentError::Failed { kind, .. }) if kind == "agentDied"));
+        call.complete(ToolResult::failed("Not helped", "it died")).await
+    });
+    let _worker = main.spawned(&driver, false).await;
+    assert!(matches!(main.end().await, (WORKER, TurnEnd::Failed { .. })));
+    assert_eq!(main.end().await, (CHAT, TurnEnd::Complete));
+}
+
+/// (CHT-24)
+#[tokio::test]
+async fn cht25_a_worker_is_cancelled_with_its_parent_unless_it_is_detached() {
+    for detached in [false, true] {
+        let mut main = Loop::new(64);
+        let may_end = Arc::new(Notify::new());
+        let go = Arc::clone(&may_end);
+        let mut driver = main.start(move |events| {
+            let go = Arc::clone(&go);
+            async move {
+                let mut call = running_call(&events).await?;
+                let spec = WorkerSpec::new("Helper", "Help");
+                let spec = if detached { spec.detached() } else { spec };
+                let worker = call.worker(spec).await?;
+                worker.drive_apart(move |events| async move {
+                    events.text("at work").await?;
+                    tokio::select! {
+                        () = go.notified() => Ok(()),
+                        () = events.cancelled() => Err(AgentError::Cancelled),
+                    }
+                });
+                std::future::pending().await
+            }
+        });
+        let _worker = main.spawned(&driver, detached).await;
+        assert_eq!(main.event().await.1, AgentEvent::Text("at work".to_owned()));
+        driver.cancel(TURN);
+        if detached {
+            may_end.notify_one();
+        }
+        let (chat, end) = loop {
+            let (chat, end) = main.end().await;
+            if chat == WORKER {
+                break (chat, end);
+            }
+        };
+        let expected = if detached {
+            TurnEnd::Complete
+        } else {
+            TurnEnd::Cancelled
+        };
+        assert_eq!((chat, end), (WORKER, expected), "detached: {detached}");
+    }
+}
+
+#[tokio::test]
+async fn cht24_background_work_outlives_its_turn_and_its_driver_and_goes_when_it_is_dropped() {
+    let mut main = Loop::new(64);
+    let kept = Arc::new(std::sync::Mutex::new(None));
+    let keep = Arc::clone(&kept);
+    let driver = main.start(move |events| {
+        let keep = Arc::clone(&keep);
+        async move {
+            let mut background = events.background("Server", "serve").await?;
+            background.relabel("Server, ready").await?;
+            *keep.lock().expect("no panic") = Some(background);
+            Ok(())
+        }
+    });
+    let BackgroundChange::Set { id, label, .. } = main.background().await else {
+        panic!("it is shown first");
+    };
+    assert_eq!(label, "Server");
+    assert!(matches!(main.background().await, BackgroundChange::Set { label, .. } if label == "Server, ready"));
+    assert_eq!(main.end().await, (CHAT, TurnEnd::Complete));
+    drop(driver);
+    let mut background: Background = kept.lock().expect("no panic").take().expect("kept");
+    background.closed().await;
+    assert_eq!(background.relabel("too late").await, Err(AgentError::Cancelled));
+    drop(background);
+    assert_eq!(main.background().await, BackgroundChange::Remove { id });
+}
+
+#[tokio::test]
+async fn cht24_background_work_ends_with_its_future() {
+    let mut main = Loop::new(64);
+    let _driver = main.start(|events| async move {
+        let background = events.background("Nap", "sleep").await?;
+        background.during(tokio::time::sleep(Duration::from_millis(30)));
+        Ok(())
+    });
+    assert!(matches!(main.background().await, BackgroundChange::Set { .. }));
+    assert!(matches!(main.background().await, BackgroundChange::Remove { .. }));
+}
+
+#[tokio::test]
+async fn what_is_dropped_while_the_inbox_is_full_is_still_heard() {
+    let mut main = Loop::new(1);
+    let ready = Arc::new(Notify::new());
+    let told = Arc::clone(&ready);
+    let may_drop = Arc::new(Notify::new());
+    let go = Arc::clone(&may_drop);
+    let _driver = main.start(move |events| {
+        let (told, go) = (Arc::clone(&told), Arc::clone(&go));
+        async move {
+            let draft = events.tool("shell").id("dropped").start().await?;
+            told.notify_one();
+            go.notified().await;
+            drop(draft);
+            std::future::pending().await
+        }
+    });
+    // The chat is open and the call has started.
+    assert!(matches!(main.event().await, (CHAT, AgentEvent::Tool { .. })));
+    ready.notified().await;
+    main.sender.try_send(Message::Core(Input::Tick)).expect("room for one");
+    may_drop.notify_one();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let (_, event) = main.event().await;
+    let AgentEvent::Tool { call, step } = event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(call, "dropped");
+    assert!(matches!(*step, ToolStep::Done { result, .. } if !result.success));
+}
+
+#[tokio::test]
+async fn trc05_a_new_driver_opens_after_the_old_one_has_let_go() {
+    struct Held(Arc<std::sync::Mutex<Vec<&'static str>>>);
+    impl Drop for Held {
+        fn drop(&mut self) {
+            self.0.lock().expect("no panic").push("let go");
+        }
+    }
+    struct Recorder(Arc<std::sync::Mutex<Vec<&'static str>>>);
+    #[async_trait]
+    impl Agent for Recorder {
+        fn info(&self) -> AgentInfo {
+            AgentInfo::new("recorder", "Recorder", "Notes what happens.")
+        }
+        async fn open_chat(&self, _: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
+            self.0.lock().expect("no panic").push("open");
+            Ok(Box::new(Held(Arc::clone(&self.0))))
+        }
+    }
+    #[async_trait]
+    impl AgentChat for Held {
+        async fn run_turn(&mut self, _: TurnInput, events: EventSink) -> Result<(), AgentError> {
+            events.text("running").await?;
+            std::future::pending().await
+        }
+    }
+    let mut main = Loop::new(64);
+    let notes = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let agent: Arc<dyn Agent> = Arc::new(Recorder(Arc::clone(&notes)));
+    let mut old = Driver::start(Arc::clone(&agent), open(), main.surroundings(), None);
+    old.run(TURN, Box::new(turn_start()));
+    main.event().await;
+    let previous = old.close();
+    let mut new = Driver::start(agent, open(), main.surroundings(), previous);
+    new.run(WORKER_TURN, Box::new(turn_start()));
+    assert_eq!(main.event().await, (CHAT, AgentEvent::Text("running".to_owned())));
+    assert_eq!(*notes.lock().expect("no panic"), ["open", "let go", "open"]);
+}
+
+/// (AUTH-12)
+#[tokio::test]
+async fn tool15_a_call_signs_in_and_whatever_it_does_next_says_that_it_helped() {
+    let mut main = Loop::new(64);
+    let requirement = || AuthRequirement {
+        resource: "https://r.example".to_owned(),
+        resource_name: None,
+        authorization_servers: Vec::new(),
+        scopes: Vec::new(),
+        description: None,
+    };
+    let driver = main.start(move |events| async move {
+        let plain = running_call(&events).await?;
+        let refused = plain.require_auth(requirement()).await.expect_err("not an MCP call");
+        assert!(matches!(refused, AgentError::Failed { kind, .. } if kind == "notMcp"));
+        let call = events.tool("remote").id("remote").mcp("server").start().await?;
+        let call = call.run("Runs").await?;
+        let SignIn::Granted(call, token) = call.require_auth(requirement()).await? else {
+            panic!("a token was given");
+        };
+        assert_eq!(token.reveal(), "t0ken");
+        assert!(!format!("{token:?}").contains("t0ken"));
+        call.complete(ToolResult::text("Ran", "ok")).await?;
+        let call = events.tool("remote").id("again").mcp("server").start().await?;
+        let call = call.run("Runs").await?;
+        assert!(matches!(call.require_auth(requirement()).await?, SignIn::Refused));
+        Ok(())
+    });
+    let mut steps = Vec::new();
+    let ended = loop {
+        match main.next().await {
+            Input::Agent {
+                event: AgentEvent::Tool { call, step },
+                ..
+            } => {
+                let reply = match (call.as_str(), &*step) {
+                    ("remote", ToolStep::AuthRequired(_)) => Some(innkeeper_core::agent::ToolReply::Authenticated {
+                        token: Secret::new("t0ken"),
+                    }),
+                    ("again", ToolStep::AuthRequired(_)) => Some(innkeeper_core::agent::ToolReply::AuthRefused),
+                    _ => None,
+                };
+                if let Some(reply) = reply {
+                    let call = call.clone();
+                    driver.reply(TURN, Reply::Tool { call, reply });
+                }
+                steps.push((call, *step));
+            }
+            Input::TurnEnded { end, .. } => break end,
+            _ => {}
+        }
+    };
+    assert_eq!(ended, TurnEnd::Complete);
+    let of = |id: &str| -> Vec<&ToolStep> {
+        let steps = steps.iter().filter(|(call, _)| call == id);
+        steps.map(|(_, step)| step).collect()
+    };
+    let [
+        _,
+        _,
+        ToolStep::AuthRequired(_),
+        ToolStep::AuthResolved,
+        ToolStep::Done { .. },
+    ] = of("remote")[..]
+    else {
+        panic!("{steps:?}");
+    };
+    let [_, _, ToolStep::AuthRequired(_)] = of("again")[..] else {
+        panic!("a refused call is over: {steps:?}");
+    };
+}

@@ -1,0 +1,193 @@
+//! Performing what the core wants done, in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use innkeeper_core::{ActionFrame, ChannelId, Effect, Outgoing, Subscriber, Worker};
+use tokio::time::Instant;
+
+use super::task::HostTask;
+use crate::driver::{Driver, Surroundings};
+use crate::events::Bell;
+use crate::journal::{JournalError, JournalRecord};
+
+/// How long an agent is held back at most: a reader that trickles is not waited for without end.
+const MAX_HOLD: Duration = Duration::from_secs(1);
+
+impl HostTask {
+    /// Keeps what must be kept, then does the rest in order.
+    pub(super) async fn perform(&mut self, effects: &mut Vec<Effect>) -> Result<(), JournalError> {
+        if self.journal.wants_records() {
+            let records: Vec<JournalRecord> = effects.iter().filter_map(record).collect();
+            if !records.is_empty() {
+                self.journal.append(records).await?;
+            }
+        }
+        let mut run = Run::default();
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Publish { channel, to, frame, .. } => {
+                    if !run.continues(channel, &to) {
+                        self.publish(&mut run);
+                    }
+                    run.add(channel, to, frame);
+                }
+                other => {
+                    self.publish(&mut run);
+                    self.perform_one(other);
+                }
+            }
+        }
+        self.publish(&mut run);
+        Ok(())
+    }
+
+    fn perform_one(&mut self, effect: Effect) {
+        match effect {
+            Effect::Publish { .. } => {}
+            Effect::Notify { to, message } => {
+                for subscriber in &*to {
+                    self.push(subscriber.conn, Outgoing::Text(message.clone()));
+                }
+            }
+            Effect::Send { to, message } => self.push(to, message),
+            Effect::Close { conn, reason } => {
+                if let Some(connection) = self.connection(conn) {
+                    connection.outbox.close(reason.into());
+                }
+            }
+            Effect::OpenChat(open) => {
+                let (Some(agent), Some(around)) = (self.agents.get(&open.provider), self.surroundings()) else {
+                    return;
+                };
+                let chat = open.chat;
+                let agent = Arc::clone(agent);
+                // The old one lets go of what it holds before the new one opens.
+                let previous = self.drivers.remove(&chat).and_then(Driver::close);
+                self.drivers.insert(chat, Driver::start(agent, *open, around, previous));
+            }
+            Effect::StartTurn { chat, turn, start } => {
+                if let Some(driver) = self.drivers.get_mut(&chat) {
+                    driver.run(turn, start);
+                }
+            }
+            Effect::CancelTurn { chat, turn } => {
+                if let Some(driver) = self.drivers.get_mut(&chat) {
+                    driver.cancel(turn);
+                }
+            }
+            Effect::Reply { chat, turn, reply } => {
+                if let Some(driver) = self.drivers.get(&chat) {
+                    driver.reply(turn, *reply);
+                }
+            }
+            Effect::StartWorker(worker) => self.start_worker(*worker),
+            Effect::LookUp { conn, id, what } => self.look_up(conn, id, *what),
+            Effect::CloseChat { chat } => {
+                self.drivers.remove(&chat);
+            }
+        }
+    }
+
+    fn surroundings(&self) -> Option<Surroundings> {
+        Some(Surroundings {
+            bell: Bell::new(self.inbox.upgrade()?, Arc::clone(&self.missed)),
+            open_time: self.limits.open_session_time,
+            cancel_time: self.limits.cancel_time,
+            tasks: self.tasks.clone(),
+        })
+    }
+
+    /// Hands a worker to the run that asked for it. A run that is over, or has changed its mind,
+    /// drops what it is given, and that ends the worker.
+    fn start_worker(&mut self, worker: Worker) {
+        let Some(around) = self.surroundings() else {
+            return;
+        };
+        let parent = self.drivers.get(&worker.parent.0);
+        let (driver, handle) = Driver::worker(&worker, parent, around);
+        if let Some(parent) = parent {
+            parent.hand_over(worker.parent.1, &worker.call, handle);
+        }
+        self.drivers.insert(worker.chat, driver);
+    }
+
+    /// Delivers a run of actions with one audience: each queue is locked once for all of them.
+    fn publish(&mut self, run: &mut Run) {
+        let Some((chat, to)) = run.to.take() else {
+            return;
+        };
+        let mut least_behind = usize::MAX;
+        for subscriber in &*to {
+            if let Some(connection) = self.connection(subscriber.conn)
+                && let Some(waiting) = connection.outbox.push_actions(&run.frames, subscriber.max_latency_ms)
+            {
+                least_behind = least_behind.min(waiting);
+            }
+        }
+        let streams = run.frames.iter().any(|frame| frame.is_mergeable());
+        run.frames.clear();
+        // An agent waits for its fastest reader, never for a slow one.
+        if streams && least_behind != usize::MAX && least_behind > self.limits.agent_hold_bytes {
+            self.hold_agent(chat, to);
+        }
+    }
+
+    fn hold_agent(&mut self, chat: ChannelId, readers: Arc<[Subscriber]>) {
+        if let Some(driver) = self.drivers.get(&chat).filter(|driver| !driver.queue().is_held()) {
+            driver.queue().hold();
+            self.held.push((chat, readers, Instant::now()));
+        }
+    }
+
+    /// Opens the gates of agents whose fastest reader has caught up, or that have no reader left.
+    pub(super) fn release_agents(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let held = std::mem::take(&mut self.held);
+        for (chat, readers, since) in held {
+            let least_behind = readers
+                .iter()
+                .filter_map(|reader| self.outbox(reader.conn)?.backlog())
+                .min();
+            let is_behind = least_behind.is_some_and(|bytes| bytes > self.limits.agent_hold_bytes / 4);
+            if is_behind && since.elapsed() < MAX_HOLD {
+                self.held.push((chat, readers, since));
+            } else if let Some(driver) = self.drivers.get(&chat) {
+                driver.queue().release();
+            }
+        }
+    }
+}
+
+/// What a journal keeps of an effect.
+fn record(effect: &Effect) -> Option<JournalRecord> {
+    match effect {
+        Effect::Publish { uri, frame, .. } => Some(JournalRecord {
+            channel: Arc::clone(uri),
+            frame: Arc::clone(frame),
+        }),
+        _ => None,
+    }
+}
+
+/// Consecutive actions with the same audience.
+#[derive(Default)]
+struct Run {
+    to: Option<(ChannelId, Arc<[Subscriber]>)>,
+    frames: Vec<Arc<ActionFrame>>,
+}
+
+impl Run {
+    fn continues(&self, channel: ChannelId, to: &Arc<[Subscriber]>) -> bool {
+        self.to
+            .as_ref()
+            .is_some_and(|(mine, audience)| *mine == channel && Arc::ptr_eq(audience, to))
+    }
+
+    fn add(&mut self, channel: ChannelId, to: Arc<[Subscriber]>, frame: Arc<ActionFrame>) {
+        self.to = Some((channel, to));
+        self.frames.push(frame);
+    }
+}

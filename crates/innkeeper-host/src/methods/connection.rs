@@ -1,0 +1,162 @@
+//! Parameters of what a connection is about: the handshake, subscriptions, signing in.
+
+use innkeeper_core::agent::Secret;
+use innkeeper_core::request::{Authenticate, Initialize, Reconnect, Subscribe};
+use innkeeper_core::{ClientId, Command, RpcError, uri};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::read;
+
+pub(super) fn initialize(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        protocol_versions: Vec<String>,
+        client_id: String,
+        initial_subscriptions: Option<Vec<String>>,
+        client_info: Option<ClientInfo>,
+        locale: Option<String>,
+        capabilities: Option<Capabilities>,
+    }
+    #[derive(Deserialize)]
+    struct ClientInfo {
+        name: String,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Capabilities {
+        mcp_apps: Option<serde_json::Map<String, serde_json::Value>>,
+    }
+    let params: Params = read(params)?;
+    let initial_subscriptions = params.initial_subscriptions.unwrap_or_default();
+    check_subscription_count("initialSubscriptions", initial_subscriptions.len())?;
+    if params.protocol_versions.is_empty() {
+        return Err(RpcError::invalid_params(
+            "protocolVersions",
+            "is empty; offer at least one version, as in [\"1.0.0\"]",
+        ));
+    }
+    Ok(Command::Initialize(Box::new(Initialize {
+        protocol_versions: params.protocol_versions,
+        client_id: client_id(&params.client_id)?,
+        initial_subscriptions,
+        client_name: params.client_info.map(|info| info.name),
+        mcp_apps: params
+            .capabilities
+            .is_some_and(|capabilities| capabilities.mcp_apps.is_some()),
+        locale: params.locale,
+    })))
+}
+
+pub(super) fn reconnect(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        client_id: String,
+        last_seen_server_seq: i64,
+        subscriptions: Vec<String>,
+    }
+    let params: Params = read(params)?;
+    check_subscription_count("subscriptions", params.subscriptions.len())?;
+    let last_seen = u64::try_from(params.last_seen_server_seq)
+        .map_err(|_| RpcError::invalid_params("lastSeenServerSeq", "must not be negative"))?;
+    Ok(Command::Reconnect(Box::new(Reconnect {
+        client_id: client_id(&params.client_id)?,
+        last_seen,
+        subscriptions: params.subscriptions,
+    })))
+}
+
+pub(super) fn ping(_: &RawValue) -> Result<Command, RpcError> {
+    Ok(Command::Ping)
+}
+
+pub(super) fn subscribe(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        channel: String,
+        delivery: Option<Delivery>,
+        view: Option<View>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Delivery {
+        max_latency_ms: Option<i64>,
+    }
+    #[derive(Deserialize)]
+    struct View {
+        turns: Option<i64>,
+    }
+    let params: Params = read(params)?;
+    let max_latency_ms = match params.delivery.and_then(|delivery| delivery.max_latency_ms) {
+        Some(ms) if ms < 0 => {
+            return Err(RpcError::invalid_params(
+                "delivery.maxLatencyMs",
+                "must not be negative",
+            ));
+        }
+        Some(ms) => Some(u32::try_from(ms).unwrap_or(MAX_LATENCY_MS).min(MAX_LATENCY_MS)),
+        None => None,
+    };
+    let turns = match params.view.and_then(|view| view.turns) {
+        Some(turns) => {
+            let negative = |_| RpcError::invalid_params("view.turns", "must not be negative");
+            Some(usize::try_from(turns).map_err(negative)?)
+        }
+        None => None,
+    };
+    Ok(Command::Subscribe(Box::new(Subscribe {
+        channel: params.channel,
+        max_latency_ms,
+        turns,
+    })))
+}
+
+pub(super) fn authenticate(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        resource: String,
+        token: String,
+        expires_in: Option<i64>,
+    }
+    let params: Params = read(params)?;
+    let expires_in = match params.expires_in {
+        // How long nothing is good for means nothing.
+        Some(_) if params.token.is_empty() => None,
+        Some(seconds) => match u64::try_from(seconds) {
+            Ok(seconds) if seconds > 0 => Some(seconds),
+            Ok(_) | Err(_) => {
+                let problem = "must be a positive number of seconds; leave it out if it is unknown";
+                return Err(RpcError::invalid_params("expiresIn", problem));
+            }
+        },
+        None => None,
+    };
+    Ok(Command::Authenticate(Box::new(Authenticate {
+        resource: params.resource,
+        token: Secret::new(params.token),
+        expires_in,
+    })))
+}
+
+/// Longest intentional delay a subscription can ask for.
+const MAX_LATENCY_MS: u32 = 60_000;
+/// Most channels named in one handshake.
+const MAX_SUBSCRIPTIONS: usize = 1024;
+
+fn check_subscription_count(field: &str, count: usize) -> Result<(), RpcError> {
+    if count > MAX_SUBSCRIPTIONS {
+        return Err(RpcError::invalid_params(
+            field,
+            format!("has {count} entries; a connection has at most {MAX_SUBSCRIPTIONS} subscriptions"),
+        ));
+    }
+    Ok(())
+}
+
+fn client_id(id: &str) -> Result<ClientId, RpcError> {
+    uri::check_client_id(id).map_err(|problem| RpcError::invalid_params("clientId", problem))?;
+    Ok(ClientId::new(id))
+}

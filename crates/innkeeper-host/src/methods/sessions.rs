@@ -1,0 +1,114 @@
+//! Parameters of what comes, goes and is set up: sessions.
+
+use innkeeper_core::decode::add_missing_customization_types;
+use innkeeper_core::request::{CreateSession, ListSessions, SessionSetup, SettingQuery};
+use innkeeper_core::{Command, RpcError, uri};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::{read, read_part, unsubscribe};
+
+/// Longest token that progress is reported under; it is part of every report.
+const MAX_TOKEN_BYTES: usize = 256;
+
+pub(super) fn list_sessions(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        limit: Option<i64>,
+        cursor: Option<String>,
+    }
+    let params: Params = read(params)?;
+    let limit = match params.limit {
+        Some(limit) if limit < 1 => return Err(RpcError::invalid_params("limit", "must be at least 1")),
+        Some(limit) => Some(u32::try_from(limit).unwrap_or(u32::MAX)),
+        None => None,
+    };
+    Ok(Command::ListSessions(Box::new(ListSessions {
+        limit,
+        cursor: params.cursor,
+    })))
+}
+
+pub(super) fn create_session(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        channel: String,
+        provider: Option<String>,
+        working_directories: Option<Vec<String>>,
+        active_client: Option<Value>,
+        config: Option<Map<String, Value>>,
+        progress_token: Option<String>,
+    }
+    let params: Params = read(params)?;
+    let active_client = match params.active_client {
+        None => None,
+        Some(mut value) => {
+            add_missing_customization_types(&mut value);
+            Some(read_part("activeClient", value)?)
+        }
+    };
+    if params
+        .progress_token
+        .as_ref()
+        .is_some_and(|token| token.is_empty() || token.len() > MAX_TOKEN_BYTES)
+    {
+        let problem = format!("has between 1 and {MAX_TOKEN_BYTES} bytes");
+        return Err(RpcError::invalid_params("progressToken", problem));
+    }
+    Ok(Command::CreateSession(Box::new(CreateSession {
+        channel: params.channel,
+        provider: params.provider,
+        working_directories: params.working_directories.unwrap_or_default(),
+        active_client,
+        config: params.config.unwrap_or_default(),
+        progress_token: params.progress_token,
+    })))
+}
+
+pub(super) fn dispose_session(params: &RawValue) -> Result<Command, RpcError> {
+    unsubscribe(params).map(|channel| Command::DisposeSession { channel })
+}
+
+pub(super) fn resolve_session_config(params: &RawValue) -> Result<Command, RpcError> {
+    let setup = read::<Setup>(params)?.check()?;
+    Ok(Command::ResolveSessionConfig(Box::new(setup)))
+}
+
+pub(super) fn session_config_completions(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        property: String,
+        query: Option<String>,
+    }
+    let setup = read::<Setup>(params)?.check()?;
+    let Params { property, query } = read(params)?;
+    Ok(Command::SessionConfigCompletions(Box::new(SettingQuery {
+        setup,
+        property,
+        query: query.unwrap_or_default(),
+    })))
+}
+
+/// A session that somebody is about to create.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Setup {
+    provider: Option<String>,
+    working_directory: Option<String>,
+    config: Option<Map<String, Value>>,
+}
+
+impl Setup {
+    fn check(self) -> Result<SessionSetup, RpcError> {
+        if let Some(directory) = &self.working_directory {
+            uri::check(directory).map_err(|problem| RpcError::invalid_params("workingDirectory", problem))?;
+        }
+        Ok(SessionSetup {
+            provider: self.provider,
+            working_directory: self.working_directory,
+            config: self.config.unwrap_or_default(),
+        })
+    }
+}

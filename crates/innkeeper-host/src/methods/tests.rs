@@ -1,0 +1,338 @@
+use super::*;
+
+fn params(json: &str) -> Box<RawValue> {
+    serde_json::from_str(json).expect("test JSON")
+}
+
+fn problem(method: &str, json: &str) -> String {
+    let params = params(json);
+    let method = find(method).expect("a method");
+    let Route::Core(parse) = method.route else {
+        panic!("not a core method")
+    };
+    match check_channel(method, &params).and_then(|()| parse(&params)) {
+        Ok(command) => format!("{command:?}"),
+        Err(error) => format!("{} {}", error.code, error.message),
+    }
+}
+
+#[test]
+fn every_method_stands_in_the_table_once() {
+    let mut names: Vec<_> = METHODS.iter().map(|method| method.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), METHODS.len());
+    assert_eq!(METHODS.len(), 33, "31 commands and 2 notifications of AHP 1.0");
+}
+
+#[test]
+fn bad_parameters_are_named() {
+    let cases = [
+        (
+            "initialize",
+            r#"{"clientId":"c"}"#,
+            "-32602 params: missing field `protocolVersions`",
+        ),
+        (
+            "initialize",
+            r#"{"protocolVersions":[],"clientId":"c"}"#,
+            "-32602 params.protocolVersions: is empty; offer at least one version, as in [\"1.0.0\"]",
+        ),
+        (
+            "initialize",
+            r#"{"protocolVersions":["1.0.0",2],"clientId":"c"}"#,
+            "-32602 params.protocolVersions[1]: invalid type: integer `2`, expected a string",
+        ),
+        (
+            "initialize",
+            r#"{"protocolVersions":["1.0.0"],"clientId":""}"#,
+            "-32602 params.clientId: a client id is not empty",
+        ),
+        (
+            "initialize",
+            r#"{"channel":"ahp-session:/x","protocolVersions":["1.0.0"],"clientId":"c"}"#,
+            "-32602 params.channel: initialize is addressed to ahp-root://",
+        ),
+        ("initialize", "[]", "-32602 params: must be an object"),
+        (
+            "reconnect",
+            r#"{"clientId":"c","lastSeenServerSeq":-1,"subscriptions":[]}"#,
+            "-32602 params.lastSeenServerSeq: must not be negative",
+        ),
+        ("subscribe", "{}", "-32602 params.channel: is missing"),
+        (
+            "subscribe",
+            r#"{"channel":"no scheme"}"#,
+            "-32602 params.channel: a channel URI has no control characters or white space",
+        ),
+        (
+            "subscribe",
+            r#"{"channel":"a:/b","delivery":{"maxLatencyMs":-1}}"#,
+            "-32602 params.delivery.maxLatencyMs: must not be negative",
+        ),
+        (
+            "listSessions",
+            r#"{"limit":0}"#,
+            "-32602 params.limit: must be at least 1",
+        ),
+        (
+            "createSession",
+            r#"{"channel":"a:/b","activeClient":{"clientId":"c"}}"#,
+            "-32602 params.activeClient: missing field `tools`",
+        ),
+        (
+            "createSession",
+            r#"{"channel":"a:/b","config":[]}"#,
+            "-32602 params.config: invalid type: sequence, expected a map",
+        ),
+        (
+            "createSession",
+            r#"{"channel":"a:/b","progressToken":7}"#,
+            "-32602 params.progressToken: invalid type: integer `7`, expected a string",
+        ),
+        (
+            "createSession",
+            r#"{"channel":"a:/b","progressToken":""}"#,
+            "-32602 params.progressToken: has between 1 and 256 bytes",
+        ),
+        (
+            "createSession",
+            r#"{"channel":"a:/b","workingDirectories":["file:///a",null]}"#,
+            "-32602 params.workingDirectories[1]: invalid type: null, expected a string",
+        ),
+        (
+            "subscribe",
+            r#"{"channel":"a:/b","view":{"turns":-1}}"#,
+            "-32602 params.view.turns: must not be negative",
+        ),
+        (
+            "subscribe",
+            r#"{"channel":"a:/b","view":{"turns":"5"}}"#,
+            "-32602 params.view.turns: invalid type: string \"5\", expected i64",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b"}"#,
+            "-32602 params: missing field `chat`",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"no scheme"}"#,
+            "-32602 params.chat: a channel URI has no control characters or white space",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","workingDirectories":["file:///a","b"]}"#,
+            "-32602 params.workingDirectories[1]: a channel URI starts with a scheme, as in ahp-session:/my-session",
+        ),
+        // CHT-04, E-42: missing, unknown and malformed are three different mistakes.
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","source":{"chat":"ahp-chat:/d","turnId":"t"}}"#,
+            "-32602 params.source.kind: is missing; it is one of fork, sideChat",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","source":{"kind":"copy"}}"#,
+            "-32602 params.source.kind: \"copy\" is unknown to this host; it is one of fork, sideChat",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","source":{"kind":5}}"#,
+            "-32602 params.source.kind: must be one of fork, sideChat",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","source":"fork"}"#,
+            "-32602 params.source: must be an object",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","source":{"kind":"fork","chat":"ahp-chat:/d","turnId":1}}"#,
+            "-32602 params.source.turnId: invalid type: integer `1`, expected a string",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","source":{"kind":"sideChat","chat":"ahp-chat:/d","turnId":"t","selection":{}}}"#,
+            "-32602 params.source.selection: missing field `text`",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","initialMessage":{"text":"hi"}}"#,
+            "-32602 params.initialMessage: missing field `origin`",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","initialMessage":{"text":"hi","origin":{"kind":"user"},"attachments":{}}}"#,
+            "-32602 params.initialMessage.attachments: must be a list",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","initialMessage":{"text":"hi","origin":{"kind":"user"},"attachments":[{"type":"hologram"}]}}"#,
+            "-32602 params.initialMessage.attachments[0].type: \"hologram\" is unknown to this host; it is one of simple, embeddedResource, resource, annotations, chat",
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","initialMessage":{"text":"hi","origin":{"kind":"user"},"attachments":[{"type":"resource","label":"x"}]}}"#,
+            "-32602 params.initialMessage.attachments[0]: missing field `uri`",
+        ),
+        ("disposeChat", "{}", "-32602 params.channel: is missing"),
+        (
+            "moveChat",
+            r#"{"channel":"a:/b"}"#,
+            "-32602 params: missing field `destination`",
+        ),
+        (
+            "moveChat",
+            r#"{"channel":"a:/b","destination":{"kind":"trash"}}"#,
+            "-32602 params.destination.kind: \"trash\" is unknown to this host; it is one of session, newSession",
+        ),
+        (
+            "moveChat",
+            r#"{"channel":"a:/b","destination":{}}"#,
+            "-32602 params.destination.kind: is missing; it is one of session, newSession",
+        ),
+        (
+            "moveChat",
+            r#"{"channel":"a:/b","destination":{"kind":"session"}}"#,
+            "-32602 params.destination: missing field `session`",
+        ),
+        (
+            "fetchTurns",
+            r#"{"channel":"a:/b","cursor":3}"#,
+            "-32602 params.cursor: invalid type: integer `3`, expected a string",
+        ),
+        (
+            "completions",
+            r#"{"channel":"a:/b","kind":"userMessage","text":"x","offset":0.5}"#,
+            "-32602 params.offset: invalid type: floating point `0.5`, expected i64",
+        ),
+        (
+            "completions",
+            r#"{"channel":"a:/b","text":"x","offset":0}"#,
+            "-32602 params: missing field `kind`",
+        ),
+        (
+            "resolveSessionConfig",
+            r#"{"config":"x"}"#,
+            "-32602 params.config: invalid type: string \"x\", expected a map",
+        ),
+        (
+            "resolveSessionConfig",
+            r#"{"workingDirectory":"here"}"#,
+            "-32602 params.workingDirectory: a channel URI starts with a scheme, as in ahp-session:/my-session",
+        ),
+        (
+            "resolveSessionConfig",
+            r#"{"channel":"a:/b"}"#,
+            "-32602 params.channel: resolveSessionConfig is addressed to ahp-root://",
+        ),
+        (
+            "sessionConfigCompletions",
+            r#"{"query":"x"}"#,
+            "-32602 params: missing field `property`",
+        ),
+        (
+            "authenticate",
+            r#"{"resource":"r"}"#,
+            "-32602 params: missing field `token`",
+        ),
+        (
+            "authenticate",
+            r#"{"resource":"r","token":"t","expiresIn":0}"#,
+            "-32602 params.expiresIn: must be a positive number of seconds; leave it out if it is unknown",
+        ),
+        (
+            "authenticate",
+            r#"{"resource":"r","token":"t","expiresIn":-5}"#,
+            "-32602 params.expiresIn: must be a positive number of seconds; leave it out if it is unknown",
+        ),
+    ];
+    for (method, json, expected) in cases {
+        assert_eq!(problem(method, json), expected, "{method} {json}");
+    }
+}
+
+#[test]
+fn trn15_unknown_fields_are_ignored() {
+    assert!(problem("ping", r#"{"_meta":{"x":1},"unknown":[]}"#).starts_with("Ping"));
+    assert!(problem("subscribe", r#"{"channel":"a:/b","view":{"turns":3,"future":true}}"#).starts_with("Subscribe"));
+}
+
+#[test]
+fn good_parameters_are_read_whole() {
+    let cases = [
+        (
+            "createSession",
+            r#"{"channel":"a:/b","workingDirectories":["file:///a"],"config":{"branch":"main"},"progressToken":"p"}"#,
+            r#"CreateSession(CreateSession { channel: "a:/b", provider: None, working_directories: ["file:///a"], active_client: None, config: {"branch": String("main")}, progress_token: Some("p") })"#,
+        ),
+        (
+            "subscribe",
+            r#"{"channel":"a:/b","view":{"turns":3}}"#,
+            r#"Subscribe(Subscribe { channel: "a:/b", max_latency_ms: None, turns: Some(3) })"#,
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","source":{"kind":"fork","chat":"ahp-chat:/d","turnId":"t"},"workingDirectories":[]}"#,
+            r#"CreateChat(CreateChat { channel: "a:/b", chat: "ahp-chat:/c", initial_message: None, source: Some(Fork(ForkChatSource { chat: "ahp-chat:/d", turn_id: "t" })), working_directories: Some([]) })"#,
+        ),
+        (
+            "createChat",
+            r#"{"channel":"a:/b","chat":"ahp-chat:/c","source":{"kind":"sideChat","chat":"ahp-chat:/d","turnId":"t","selection":{"text":"this"}}}"#,
+            r#"CreateChat(CreateChat { channel: "a:/b", chat: "ahp-chat:/c", initial_message: None, source: Some(SideChat(SideChatSource { chat: "ahp-chat:/d", turn_id: "t", selection: Some(SideChatSelection { text: "this", response_part_id: None }) })), working_directories: None })"#,
+        ),
+        (
+            "moveChat",
+            r#"{"channel":"a:/b","destination":{"kind":"session","session":"a:/c","after":"ahp-chat:/d"}}"#,
+            r#"MoveChat(MoveChat { channel: "a:/b", destination: Session { session: "a:/c", after: Some("ahp-chat:/d") } })"#,
+        ),
+        (
+            "moveChat",
+            r#"{"channel":"a:/b","destination":{"kind":"newSession"}}"#,
+            r#"MoveChat(MoveChat { channel: "a:/b", destination: NewSession })"#,
+        ),
+        (
+            "fetchTurns",
+            r#"{"channel":"a:/b"}"#,
+            r#"FetchTurns { channel: "a:/b", cursor: None }"#,
+        ),
+        (
+            "completions",
+            r#"{"channel":"a:/b","kind":"userMessage","text":"@x","offset":2}"#,
+            r#"Completions(Completions { channel: "a:/b", kind: "userMessage", text: "@x", offset: 2 })"#,
+        ),
+        (
+            "sessionConfigCompletions",
+            r#"{"property":"branch","workingDirectory":"file:///a","config":{"x":1}}"#,
+            r#"SessionConfigCompletions(SettingQuery { setup: SessionSetup { provider: None, working_directory: Some("file:///a"), config: {"x": Number(1)} }, property: "branch", query: "" })"#,
+        ),
+        // A token is not shown to anybody, and how long nothing is good for means nothing.
+        (
+            "authenticate",
+            r#"{"resource":"r","token":"","expiresIn":-1}"#,
+            r#"Authenticate(Authenticate { resource: "r", token: Secret, expires_in: None })"#,
+        ),
+    ];
+    for (method, json, expected) in cases {
+        assert_eq!(problem(method, json), expected, "{method} {json}");
+    }
+}
+
+/// Each of the five kinds of attachment, and what came with it (E-42).
+#[test]
+fn an_initial_message_keeps_its_attachments() {
+    let json = r#"{"channel":"a:/b","chat":"ahp-chat:/c","initialMessage":{"text":"hi","origin":{"kind":"user"},"attachments":[
+        {"type":"simple","label":"a","_meta":{"command":"plan"}},
+        {"type":"embeddedResource","label":"b","data":"QQ==","contentType":"image/png"},
+        {"type":"resource","label":"c","uri":"file:///c"},
+        {"type":"annotations","label":"d","resource":"a:/b/annotations"},
+        {"type":"chat","label":"e","resource":"ahp-chat:/e"}]}}"#;
+    let params = params(json);
+    let Ok(Command::CreateChat(create)) = create_chat(&params) else {
+        panic!("not read")
+    };
+    let sent: Value = serde_json::from_str(json).expect("test JSON");
+    let read = serde_json::to_value(create.initial_message).expect("JSON");
+    assert_eq!(read, sent["initialMessage"]);
+}

@@ -1,0 +1,103 @@
+//! Helpers: workers below one another, and work that goes on after the turn.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::{pause, say};
+use crate::agent::{AgentError, Confirmation, EventSink, Invocation, ToolCall, ToolResult, Verdict, WorkerSpec};
+
+/// `/subagent`: helpers below one another; the last one asks for permission (CHT-12, CHT-25).
+pub(super) async fn subagent(events: &EventSink, depth: u64) -> Result<(), AgentError> {
+    match send(events.clone(), 1, depth).await {
+        Ok(()) => say(events, &format!("{depth} helpers later, everything is done.")).await,
+        Err(AgentError::Failed { message, .. }) => say(events, &format!("No helper could be sent: {message}")).await,
+        Err(AgentError::Cancelled) => Err(AgentError::Cancelled),
+    }
+}
+
+/// Sends one helper, who sends the next.
+fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send>> {
+    Box::pin(async move {
+        let mut call = start(&events, &format!("Sends helper {level} of {depth}")).await?;
+        let spec = WorkerSpec::new(format!("Helper {level}"), format!("You are helper {level} of {depth}."))
+            .kind("helper")
+            .description("Does a part of the work.");
+        let helper = call.worker(spec).await?;
+        let outcome = helper
+            .drive(|events| async move {
+                say(&events, &format!("Helper {level} of {depth} at work. ")).await?;
+                if level < depth {
+                    send(events.clone(), level + 1, depth).await?;
+                } else {
+                    ask(&events).await?;
+                }
+                say(&events, "Done.").await
+            })
+            .await;
+        let result = match &outcome {
+            Ok(()) => ToolResult::text(format!("Helper {level} is done"), "done"),
+            Err(error) => ToolResult::failed(format!("Helper {level} could not do it"), error.to_string()),
+        };
+        call.complete(result).await?;
+        match outcome {
+            // Somebody stopped the helper, and not whoever sent it.
+            Err(AgentError::Cancelled) => Ok(()),
+            outcome => outcome,
+        }
+    })
+}
+
+async fn start(events: &EventSink, message: &str) -> Result<ToolCall, AgentError> {
+    let draft = events.tool("send_helper").display_name("Send a helper").start().await?;
+    draft.run(Invocation::new(message).input("{}")).await
+}
+
+/// The last helper asks, so that people can see who asks from how far below.
+async fn ask(events: &EventSink) -> Result<(), AgentError> {
+    let draft = events.tool("ring_bell").display_name("Ring the bell").start().await?;
+    let confirmation = Confirmation {
+        title: Some("May the helper ring the bell?".to_owned()),
+        ..Confirmation::default()
+    };
+    match draft
+        .confirm(Invocation::new("Rings the bell").input("{}"), confirmation)
+        .await?
+    {
+        Verdict::Approved(call, _) => {
+            call.complete(ToolResult::text("Rang the bell", "ding")).await?;
+            say(events, "The bell was rung. ").await
+        }
+        Verdict::Denied(_) => say(events, "The bell was left alone. ").await,
+    }
+}
+
+/// `/background`: leaves something running when the turn is over (CHT-24).
+pub(super) async fn background(events: &EventSink, seconds: u64) -> Result<(), AgentError> {
+    let time = Duration::from_secs(seconds);
+    let watering = events
+        .background("Watering the plants", format!("water --for {seconds}s"))
+        .await?;
+    watering.during(tokio::time::sleep(time));
+    let mut call = start(events, "Sends a helper who stays").await?;
+    let spec = WorkerSpec::new("Night watch", format!("Keep watch for {seconds} s."))
+        .kind("watch")
+        .detached();
+    match call.worker(spec).await {
+        Ok(watch) => {
+            watch.drive_apart(move |events| async move {
+                say(&events, "All is quiet. ").await?;
+                pause(&events, time).await?;
+                say(&events, "Good morning.").await
+            });
+            call.complete(ToolResult::text("The night watch is out", "watching"))
+                .await?;
+        }
+        Err(AgentError::Failed { message, .. }) => {
+            call.complete(ToolResult::failed("No night watch tonight", message))
+                .await?;
+        }
+        Err(AgentError::Cancelled) => return Err(AgentError::Cancelled),
+    }
+    let words = format!("I am done, but the plants are watered for {seconds} s more. You can go on talking to me.");
+    say(events, &words).await
+}

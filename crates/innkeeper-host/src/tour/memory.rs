@@ -1,0 +1,58 @@
+//! What the tour agent remembers of a chat, so that forks, truncation and side chats can be seen
+//! to work.
+
+use crate::agent::ChatContext;
+
+/// Messages it remembers.
+const MAX_MESSAGES: usize = 20;
+/// Characters it remembers of one.
+const MAX_CHARS: usize = 200;
+
+/// What people said, and what a side chat is about.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    said: Vec<String>,
+    aside: Option<String>,
+}
+
+impl Memory {
+    /// What a chat knows when it is opened.
+    pub(super) fn new(cx: &ChatContext) -> Self {
+        let mut memory = Self::default();
+        for turn in &cx.history {
+            memory.add(&turn.text);
+        }
+        let about = cx.context.last().map(|turn| turn.text.as_str());
+        memory.aside = cx.selection.as_deref().or(about).map(shorten);
+        memory
+    }
+
+    /// Remembers a message.
+    pub(super) fn add(&mut self, text: &str) {
+        if self.said.len() == MAX_MESSAGES {
+            self.said.remove(0);
+        }
+        self.said.push(shorten(text));
+    }
+
+    /// Says what it remembers.
+    pub(super) fn recall(&self) -> String {
+        let mut text = match &self.aside {
+            Some(about) => format!("This chat was opened to talk about “{about}”.\n\n"),
+            None => String::new(),
+        };
+        if self.said.is_empty() {
+            text.push_str("You have not said anything here yet.\n");
+        } else {
+            text.push_str("I remember that you said:\n\n");
+            for said in &self.said {
+                text.push_str(&format!("- {said}\n"));
+            }
+        }
+        text
+    }
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(MAX_CHARS).collect()
+}

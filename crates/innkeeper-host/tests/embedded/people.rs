@@ -1,0 +1,129 @@
+//! Questions to people, and what they say in the middle of a turn.
+
+use std::time::Duration;
+
+use innkeeper_host::{AnswerValue, Choice, Form, Response};
+use serde_json::{Value, json};
+
+use crate::scripted::Scene;
+
+#[tokio::test]
+async fn inp07_a_form_with_every_kind_of_question_comes_back_as_it_was_answered() {
+    let scene = Scene::of(|_, events| async move {
+        let rooms = [Choice::new("garden", "Garden"), Choice::new("street", "Street")];
+        let form = Form::new("Your stay")
+            .text("name", "Name?")
+            .required()
+            .number("height", "Height?")
+            .integer("nights", "Nights?")
+            .boolean("pet", "Pet?")
+            .one("room", "Room?", rooms.clone())
+            .many("rooms", "Rooms?", rooms);
+        let answer = events.ask(form).await?;
+        assert_eq!(answer.response, Response::Accept);
+        let values = &answer.values;
+        assert_eq!(values["name"], AnswerValue::Text("Ada".to_owned()));
+        assert_eq!(values["height"], AnswerValue::Number(1.75));
+        assert_eq!(values["nights"], AnswerValue::Number(3.0));
+        assert_eq!(values["pet"], AnswerValue::Boolean(true));
+        let chosen = |ids: &[&str]| AnswerValue::Selected {
+            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            freeform: Vec::new(),
+        };
+        assert_eq!(values["room"], chosen(&["garden"]));
+        assert_eq!(values["rooms"], chosen(&["garden", "street"]));
+        events.text("thank you").await
+    })
+    .await;
+    scene.begin("go").await;
+    let request = scene.question().await;
+    assert_eq!(request["questions"].as_array().map(Vec::len), Some(6));
+    assert_eq!(request["questions"][0]["required"], true);
+    let submitted = |value: Value| json!({ "state": "submitted", "value": value });
+    let action = json!({
+        "type": "chat/inputCompleted", "requestId": request["id"], "response": "accept",
+        "answers": {
+            "name": submitted(json!({ "kind": "text", "value": "Ada" })),
+            "height": submitted(json!({ "kind": "number", "value": 1.75 })),
+            "nights": submitted(json!({ "kind": "number", "value": 3 })),
+            "pet": submitted(json!({ "kind": "boolean", "value": true })),
+            "room": submitted(json!({ "kind": "selected", "value": "garden" })),
+            "rooms": submitted(json!({ "kind": "selected-many", "value": ["garden", "street"] })),
+        },
+    });
+    scene.client.dispatch(&scene.uris.chat, action).await;
+    assert_eq!(scene.words().await, "thank you");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn inp08_people_are_sent_to_a_page_and_say_when_they_are_back() {
+    for (response, expected) in [("accept", "Accept"), ("decline", "Decline"), ("cancel", "Cancel")] {
+        let scene = Scene::of(|_, events| async move {
+            let response = events.ask_url("Sign in there", "https://example.com/in").await?;
+            events.text(format!("{response:?}")).await
+        })
+        .await;
+        scene.begin("go").await;
+        let request = scene.question().await;
+        assert_eq!(request["url"], "https://example.com/in");
+        let action = json!({ "type": "chat/inputCompleted", "requestId": request["id"], "response": response });
+        scene.client.dispatch(&scene.uris.chat, action).await;
+        assert_eq!(scene.words().await, expected);
+        scene.client.assert_converged().await;
+    }
+}
+
+async fn steer(scene: &Scene, id: &str, text: &str) {
+    let message = json!({ "text": text, "origin": { "kind": "user" } });
+    let action = json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": id, "message": message });
+    scene.client.dispatch(&scene.uris.chat, action).await;
+}
+
+#[tokio::test]
+async fn pend04_an_agent_hears_a_steering_message_once_and_nothing_when_there_is_none() {
+    let scene = Scene::of(|_, events| async move {
+        assert_eq!(events.steering().await?, None);
+        events.text("listening ").await?;
+        let heard = loop {
+            if let Some(text) = events.steering().await? {
+                break text;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        assert_eq!(events.steering().await?, None, "it counts as heard");
+        events.text(heard).await
+    })
+    .await;
+    scene.begin("go").await;
+    scene.client.running_text(&scene.uris.chat, 1).await;
+    steer(&scene, "s1", "to the left").await;
+    assert_eq!(scene.words().await, "listening to the left");
+    let chat = scene.client.view().chat(&scene.uris.chat).cloned().expect("mirrored");
+    assert!(chat.steering_message.is_none());
+    scene.client.assert_converged().await;
+}
+
+/// Giving up on a steering message in the very moment it comes loses nobody's words (PEND-04).
+#[tokio::test]
+async fn pend04_a_steering_message_outlives_whoever_gave_up_on_it() {
+    let scene = Scene::of(|_, events| async move {
+        events.text("listening ").await?;
+        loop {
+            // Polled once and dropped: the answer arrives when nobody waits for it.
+            let dropped = tokio::time::timeout(Duration::ZERO, events.steering()).await;
+            if let Ok(heard) = dropped
+                && let Some(text) = heard?
+            {
+                return events.text(text).await;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    scene.begin("go").await;
+    scene.client.running_text(&scene.uris.chat, 1).await;
+    steer(&scene, "s1", "to the right").await;
+    assert_eq!(scene.words().await, "listening to the right");
+    scene.client.assert_converged().await;
+}

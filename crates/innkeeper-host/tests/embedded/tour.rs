@@ -1,0 +1,133 @@
+//! The tour guide, through the published client.
+
+use innkeeper_host::{Host, TourAgent};
+use serde_json::{Value, json};
+
+use crate::scripted::{Scene, calls};
+
+async fn tour() -> Scene {
+    Scene::with(Host::builder().agent(TourAgent::new())).await
+}
+
+#[tokio::test]
+async fn the_tour_calls_a_tool_and_ticks_off_a_plan() {
+    for (command, call_count, content) in [("/tool", 1, "two armchairs"), ("/plan", 1, "- [x] Open the door")] {
+        let scene = tour().await;
+        scene.begin(command).await;
+        let calls = calls(&scene.end().await);
+        assert_eq!(calls.len(), call_count);
+        assert_eq!(calls[0]["status"], "completed");
+        let text = calls[0]["content"][0]["text"].as_str().expect("text");
+        assert!(text.contains(content), "{text}");
+        scene.client.assert_converged().await;
+    }
+}
+
+#[tokio::test]
+async fn the_tour_asks_before_it_rings_and_says_who_decided() {
+    let scene = tour().await;
+    scene.begin("/confirm").await;
+    let call = scene.call("pending-confirmation").await;
+    let action = json!({ "type": "chat/toolCallConfirmed", "approved": true, "editedToolInput": "{\"times\": 2}" });
+    scene.about(&call, action).await;
+    let words = scene.words().await;
+    assert_eq!(words, "I rang the bell 2 times, because the client `first` said yes.");
+    let call = calls(&scene.end().await).remove(0);
+    assert_eq!(call["content"][0]["text"], "ding ding");
+}
+
+#[tokio::test]
+async fn tool09_the_tour_offers_choices_of_its_own_in_two_groups() {
+    let scene = tour().await;
+    scene.begin("/options").await;
+    let call = scene.call("pending-confirmation").await;
+    let groups: Vec<&Value> = call["options"]
+        .as_array()
+        .expect("options")
+        .iter()
+        .map(|option| &option["group"])
+        .collect();
+    assert_eq!(groups, [&json!(0), &json!(0), &json!(1), &json!(1)]);
+    let action = json!({ "type": "chat/toolCallConfirmed", "approved": true, "selectedOptionId": "loudly" });
+    scene.about(&call, action).await;
+    assert_eq!(scene.words().await, "You chose *loudly*.");
+}
+
+#[tokio::test]
+async fn the_tour_runs_errands_side_by_side() {
+    let scene = tour().await;
+    scene.begin("/parallel 3").await;
+    let asked = scene.calls("pending-confirmation", 3).await;
+    for (call, approved) in asked.iter().zip([true, false, true]) {
+        scene.decide(call, approved).await;
+    }
+    assert_eq!(scene.words().await, "2 of 3 errands were allowed and are done.");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn the_tour_shows_a_result_first_and_asks_questions() {
+    let scene = tour().await;
+    scene.begin("/result").await;
+    let call = scene.call("pending-result-confirmation").await;
+    let action = json!({ "type": "chat/toolCallResultConfirmed", "approved": false });
+    scene.about(&call, action).await;
+    assert!(scene.words().await.contains("kept the guest book to yourself"));
+
+    let scene = tour().await;
+    scene.begin("/ask").await;
+    let request = scene.question().await;
+    let name = json!({ "state": "submitted", "value": { "kind": "text", "value": "Ada" } });
+    let action = json!({
+        "type": "chat/inputCompleted", "requestId": request["id"], "response": "accept", "answers": { "name": name },
+    });
+    scene.client.dispatch(&scene.uris.chat, action).await;
+    assert_eq!(scene.words().await, "Thank you. I wrote down:\n\n- name: Ada\n");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn the_tour_has_a_client_execute_its_tool_or_says_what_there_is() {
+    let scene = tour().await;
+    scene.offer_tools(&scene.client, &["open"]).await;
+    scene.begin("/client-tool open {\"file\": 1}").await;
+    let call = scene.call("running").await;
+    let content = json!([{ "type": "text", "text": "opened" }]);
+    let result = json!({ "success": true, "pastTenseMessage": "Opened", "content": content });
+    let action = json!({ "type": "chat/toolCallComplete", "result": result });
+    scene.about(&call, action).await;
+    assert_eq!(scene.words().await, "Your client says: opened");
+    let turn = scene
+        .client
+        .run_turn(&scene.uris.chat, "t2", "/client-tool close")
+        .await;
+    let words = innkeeper_testkit::official::markdown(&turn.response_parts);
+    assert_eq!(words, "No client offers a tool called `close`; there are `open`.");
+}
+
+#[tokio::test]
+async fn the_tour_repeats_steering_messages_and_says_what_came_with_a_message() {
+    let scene = tour().await;
+    scene.begin("/steer 30").await;
+    scene.client.running_text(&scene.uris.chat, 1).await;
+    let message = json!({ "text": "enough", "origin": { "kind": "user" } });
+    let action = json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": "s1", "message": message });
+    scene.client.dispatch(&scene.uris.chat, action).await;
+    let words = scene.words().await;
+    assert!(
+        words.ends_with("You said: enough\n\nI have stopped listening."),
+        "{words}"
+    );
+    let turn = scene.client.run_turn(&scene.uris.chat, "t2", "/attachments").await;
+    let words = innkeeper_testkit::official::markdown(&turn.response_parts);
+    assert_eq!(words, "Nothing came with your message.");
+}
+
+#[tokio::test]
+async fn the_tour_remembers_what_was_said() {
+    let scene = tour().await;
+    scene.client.run_turn(&scene.uris.chat, "t1", "good evening").await;
+    let turn = scene.client.run_turn(&scene.uris.chat, "t2", "do you remember?").await;
+    let words = innkeeper_testkit::official::markdown(&turn.response_parts);
+    assert_eq!(words, "I remember that you said:\n\n- good evening\n");
+}

@@ -51,6 +51,8 @@ pub enum AgentEvent {
     },
     /// The agent asks people something; answered with [`Reply::Answered`].
     Ask(Box<Questions>),
+    /// The agent no longer wants to know what it asked, by the id of [`Questions`].
+    Withdraw(String),
     /// The agent is ready to hear a steering message; answered with [`Reply::Steering`] (PEND-04).
     TakeSteering,
     /// A tool call starts a worker in a chat of its own; answered with `Effect::StartWorker` or

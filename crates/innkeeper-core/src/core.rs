@@ -154,6 +154,12 @@ impl HostCore {
             Input::Dispatch { conn, dispatch } => self.dispatch(cx, conn, *dispatch),
             Input::Unsubscribe { conn, channel } => self.unsubscribe(cx, conn, &channel),
             Input::ChatOpened { chat, outcome } => self.chat_opened(cx, chat, outcome),
+            Input::ChatLost { chat } => {
+                // With a turn at work, the driver brings its agent up by itself.
+                if self.chats.get(&chat).is_some_and(|chat| chat.run.is_none()) {
+                    self.open_chat(cx, chat);
+                }
+            }
             Input::Progress {
                 chat,
                 done,

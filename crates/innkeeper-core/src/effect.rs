@@ -147,6 +147,8 @@ pub struct TurnStart {
     pub agent: Option<String>,
     /// Whether an interrupted turn goes on (TURN-12).
     pub resume: bool,
+    /// The ids of the calls it made before, which are taken (TOOL-21).
+    pub calls_before: Vec<String>,
     /// How many turns this chat completed before.
     pub turns_before: usize,
     /// The session's URI.

@@ -62,7 +62,13 @@ impl HostCore {
         if let Some(version) = &self.config.server_version {
             server_info["version"] = json!(version);
         }
-        let head = json!({ "protocolVersion": version, "serverSeq": self.seq.0, "serverInfo": server_info });
+        let head = json!({
+            "protocolVersion": version,
+            "serverSeq": self.seq.0,
+            "serverInfo": server_info,
+            // What is worth asking `completions` about (CMP-01).
+            "completionTriggerCharacters": ["@", "/"],
+        });
         let mut head = head.to_string().into_bytes();
         head.pop();
         let answer = Answer {

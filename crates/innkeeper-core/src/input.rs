@@ -72,6 +72,11 @@ pub enum Input {
         /// How it ended.
         end: TurnEnd,
     },
+    /// The back end of a chat died, and has to be brought up again with what was said since.
+    ChatLost {
+        /// The chat.
+        chat: ChannelId,
+    },
     /// Bringing up a session takes a while, and this much is done (ROOT-17).
     Progress {
         /// The session's default chat.

@@ -106,13 +106,18 @@ impl HostCore {
             .map(|chat| chat.model.open_question_ids())
             .unwrap_or_default();
         for request_id in open {
-            let action = ChatInputCompletedAction {
-                request_id,
-                response: ChatInputResponseKind::Cancel,
-                answers: None,
-            };
-            self.commit(cx, chat_id, StateAction::ChatInputCompleted(action), None);
+            self.withdraw_question(cx, chat_id, request_id);
         }
+    }
+
+    /// Takes back a question that nobody waits for any more.
+    pub(crate) fn withdraw_question(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, request_id: String) {
+        let action = ChatInputCompletedAction {
+            request_id,
+            response: ChatInputResponseKind::Cancel,
+            answers: None,
+        };
+        self.commit(cx, chat_id, StateAction::ChatInputCompleted(action), None);
     }
 
     fn open_question(&self, chat: ChannelId, id: &str) -> Result<&ChatInputRequest, String> {

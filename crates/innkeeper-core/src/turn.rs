@@ -86,6 +86,7 @@ impl HostCore {
                 .unwrap_or_default(),
             agent: turn.message.agent.as_ref().map(|agent| agent.uri.clone()),
             resume,
+            calls_before: crate::tool::wire::calls(&turn.response_parts),
             turns_before: chat.model.turns().len(),
             session_uri: Arc::clone(&session.uri),
             session_title: session.state.title.clone(),
@@ -186,6 +187,7 @@ impl HostCore {
             AgentEvent::Title(title) => self.title_from(cx, chat_id, &title),
             AgentEvent::Tool { call, step } => self.tool_step(cx, chat_id, turn, call, *step),
             AgentEvent::Ask(questions) => self.ask(cx, chat_id, turn, *questions),
+            AgentEvent::Withdraw(id) => self.withdraw_question(cx, chat_id, id),
             AgentEvent::TakeSteering => self.take_steering(cx, chat_id, turn),
             AgentEvent::Spawn(spawn) => self.spawn_worker(cx, chat_id, turn, *spawn),
             AgentEvent::Alive => {}

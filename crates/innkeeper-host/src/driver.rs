@@ -176,7 +176,7 @@ impl Driver {
         let running = Running {
             key,
             cancelled: CancellationToken::new(),
-            mailbox: Arc::new(Mailbox::new(key)),
+            mailbox: Arc::new(Mailbox::resuming(key, &start.calls_before)),
         };
         self.link.queue.begin(key);
         let _ = turns.send(Turn {
@@ -258,6 +258,11 @@ impl Task {
             running.cancelled.cancel();
             if self.link.queue.end(running.key, end) {
                 let _ = self.link.ring().await;
+            }
+            if chat.is_none() {
+                // The next agent has to know what was said to this one.
+                let lost = Message::Core(Input::ChatLost { chat: chat_id });
+                let _ = self.link.around.bell.inbox().send(lost).await;
             }
         }
     }

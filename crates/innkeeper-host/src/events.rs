@@ -312,6 +312,7 @@ fn text_bytes(event: &AgentEvent) -> usize {
         | AgentEvent::EndPart
         | AgentEvent::Usage(_)
         | AgentEvent::Activity(None)
+        | AgentEvent::Withdraw(_)
         | AgentEvent::TakeSteering
         | AgentEvent::Alive => 0,
     }

@@ -83,22 +83,29 @@ impl HostCore {
             }
             StateAction::ChatToolCallComplete(complete) => {
                 let call = complete.tool_call_id.clone();
+                let is_reviewed = complete.requires_result_confirmation == Some(true);
                 let gives_up = matches!(self.tool_call(chat_id, &call), Some(ToolCallState::AuthRequired(_)));
                 let result = wire::from_result(complete.result.clone());
                 self.commit(cx, chat_id, StateAction::ChatToolCallComplete(complete), Some(author));
-                let reply = if gives_up {
-                    ToolReply::AuthRefused
-                } else {
-                    ToolReply::Completed(result)
-                };
-                self.tool_reply(cx, chat_id, turn, call, reply);
+                if gives_up {
+                    self.tool_reply(cx, chat_id, turn, call, ToolReply::AuthRefused);
+                } else if !is_reviewed {
+                    self.tool_reply(cx, chat_id, turn, call, ToolReply::Completed(result));
+                }
             }
             StateAction::ChatToolCallResultConfirmed(confirmed) => {
                 let call = confirmed.tool_call_id.clone();
                 let approved = confirmed.approved;
+                let reply = match self.tool_call(chat_id, &call) {
+                    // A client's own wish that people look first: its result was held back until now.
+                    Some(state @ ToolCallState::PendingResultConfirmation(pending)) if wire::owner(state).is_some() => {
+                        ToolReply::Completed(wire::reviewed(pending, approved))
+                    }
+                    _ => ToolReply::Reviewed { approved },
+                };
                 let action = StateAction::ChatToolCallResultConfirmed(confirmed);
                 self.commit(cx, chat_id, action, Some(author));
-                self.tool_reply(cx, chat_id, turn, call, ToolReply::Reviewed { approved });
+                self.tool_reply(cx, chat_id, turn, call, reply);
             }
             _ => {}
         }

@@ -4,8 +4,9 @@ use ahp_types::actions::ChatToolCallReadyAction;
 use ahp_types::common::StringOrMarkdown;
 use ahp_types::state::{
     ConfirmationOption, ConfirmationOptionKind, ContentRef, FileEdit, FileEditCollection, FileEditDiffStats,
-    FileEditSide, McpAuthRequiredReason, McpAuthRequirement, ProtectedResourceMetadata, TerminalCommandResult,
-    ToolCallClientContributor, ToolCallContributor, ToolCallMcpContributor, ToolCallResult, ToolCallRiskAssessment,
+    FileEditSide, McpAuthRequiredReason, McpAuthRequirement, ProtectedResourceMetadata, ResponsePart,
+    TerminalCommandResult, ToolCallClientContributor, ToolCallContributor, ToolCallMcpContributor,
+    ToolCallPendingResultConfirmationState, ToolCallResult, ToolCallRiskAssessment,
     ToolCallRiskAssessmentCompleteState, ToolCallRiskAssessmentKind, ToolCallRiskAssessmentLoadingState, ToolCallState,
     ToolDefinition, ToolInput, ToolResultContent, ToolResultEmbeddedResourceContent, ToolResultFileEditContent,
     ToolResultResourceContent, ToolResultSubagentContent, ToolResultTerminalContent, ToolResultTextContent,
@@ -235,6 +236,23 @@ pub(crate) fn from_result(result: ToolCallResult) -> ToolResult {
     }
 }
 
+/// What the agent hears of a client's result that people looked at first.
+pub(crate) fn reviewed(pending: &ToolCallPendingResultConfirmationState, approved: bool) -> ToolResult {
+    if !approved {
+        return ToolResult::failed(
+            "The result was held back",
+            "people looked at the result and held it back; do not ask for it again",
+        );
+    }
+    from_result(ToolCallResult {
+        success: pending.success,
+        past_tense_message: pending.past_tense_message.clone(),
+        content: pending.content.clone(),
+        structured_content: pending.structured_content.clone(),
+        error: pending.error.clone(),
+    })
+}
+
 pub(crate) fn auth(requirement: AuthRequirement) -> McpAuthRequirement {
     let list = |list: Vec<String>| (!list.is_empty()).then_some(list);
     McpAuthRequirement {
@@ -288,6 +306,15 @@ macro_rules! common {
 
 pub(crate) fn call_id(call: &ToolCallState) -> &str {
     common!(call, tool_call_id, "")
+}
+
+/// The ids of all calls among some parts.
+pub(crate) fn calls(parts: &[ResponsePart]) -> Vec<String> {
+    let id = |part: &ResponsePart| match part {
+        ResponsePart::ToolCall(part) => Some(call_id(&part.tool_call).to_owned()),
+        _ => None,
+    };
+    parts.iter().filter_map(id).collect()
 }
 
 pub(crate) fn tool_name(call: &ToolCallState) -> &str {

@@ -255,3 +255,30 @@ fn act02_act03_a_client_announces_itself_within_bounds() {
     stage.accepted(conn, SESSION, offer("c", &[]));
     assert_eq!(stage.state(SESSION)["activeClients"][0]["tools"], json!([]));
 }
+
+#[test]
+fn tool04_e18_a_client_may_want_people_to_look_at_its_result_first() {
+    for approved in [true, false] {
+        let (mut stage, conn, chat) = calling();
+        let mut action = complete(true);
+        action["requiresResultConfirmation"] = json!(true);
+        stage.accepted(conn, &chat, action);
+        assert_eq!(stage.call_state(&chat, CALL)["status"], "pending-result-confirmation");
+        assert!(stage.replies().is_empty(), "the agent hears nothing yet");
+        let look =
+            json!({ "type": "chat/toolCallResultConfirmed", "turnId": "t", "toolCallId": CALL, "approved": approved });
+        stage.accepted(conn, &chat, look);
+        let replies = stage.replies();
+        let [
+            Reply::Tool {
+                reply: ToolReply::Completed(result),
+                ..
+            },
+        ] = replies.as_slice()
+        else {
+            panic!("{replies:?}");
+        };
+        assert_eq!(result.success, approved);
+        assert_eq!(result.content.is_empty(), !approved, "what was held back stays back");
+    }
+}

@@ -309,3 +309,20 @@ fn inp01_asking_again_under_the_same_id_replaces_the_question_and_keeps_the_answ
         "then text"
     );
 }
+
+#[test]
+fn inp01_a_question_that_its_agent_gave_up_on_is_taken_back() {
+    let (mut stage, conn, chat) = asking();
+    stage.says(AgentEvent::Withdraw("q".into()));
+    assert!(stage.waits(SESSION).is_empty());
+    assert_eq!(
+        stage.state(&chat)["activeTurn"]["responseParts"][0]["response"],
+        "cancel"
+    );
+    assert!(stage.replies().is_empty(), "nobody waits for it");
+    assert!(
+        stage
+            .refused(conn, &chat, completed("accept", json!({})))
+            .contains("no such question is open")
+    );
+}

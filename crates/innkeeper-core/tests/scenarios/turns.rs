@@ -342,3 +342,41 @@ fn turn02_only_the_plain_form_of_rfc_3339_is_passed_on() {
         );
     }
 }
+
+#[test]
+fn tool21_a_resumed_turn_knows_which_call_ids_are_taken() {
+    let (mut stage, conn, chat) = crate::working::working();
+    stage.call(crate::working::host_tool("run"), crate::working::harmless());
+    stage.ends(TurnEnd::Failed {
+        failure: Failure::new("network", "try again"),
+        resumable: true,
+    });
+    stage.accepted(conn, &chat, json!({ "type": "chat/turnResume", "turnId": "t" }));
+    let start = stage.agent.iter().rev().find_map(|effect| match effect {
+        Effect::StartTurn { start, .. } => Some(start),
+        _ => None,
+    });
+    assert_eq!(start.expect("a turn").calls_before, [crate::working::CALL]);
+}
+
+#[test]
+fn lesson_52_an_agent_that_died_is_opened_again_with_what_was_said_since() {
+    let (mut stage, conn, chat) = chat_with_reader();
+    stage.start_turn(conn, &chat, "one");
+    let (id, _) = stage.run();
+    stage.handle(Input::ChatLost { chat: id });
+    let opened = |stage: &Stage| {
+        let opens = stage.agent.iter().filter_map(|effect| match effect {
+            Effect::OpenChat(open) => Some(open.history.len()),
+            _ => None,
+        });
+        opens.collect::<Vec<_>>()
+    };
+    assert_eq!(opened(&stage), [0], "not in the middle of a turn");
+    stage.ends(TurnEnd::Failed {
+        failure: Failure::new("agentDied", "x"),
+        resumable: false,
+    });
+    stage.handle(Input::ChatLost { chat: id });
+    assert_eq!(opened(&stage), [0, 1]);
+}

@@ -110,6 +110,13 @@ impl Mailbox {
         }
     }
 
+    /// The mailbox of a run whose turn already has calls: their ids are taken.
+    pub(crate) fn resuming(turn: TurnKey, calls: &[String]) -> Self {
+        let mailbox = Self::new(turn);
+        mailbox.lock().used.extend(calls.iter().cloned());
+        mailbox
+    }
+
     /// An id that nothing else in the chat has: runs are numbered throughout the host.
     pub(crate) fn fresh_id(&self, kind: &str) -> String {
         format!("{kind}-{}-{}", self.turn.0, self.lock().number())

@@ -110,16 +110,20 @@ impl EventSink {
     /// Asks people. They see the same form in every client and fill it in together; the first who
     /// sends it answers for all.
     ///
-    /// Giving up on the answer does not take the question back: it stays open until the turn ends.
+    /// Giving up on the answer takes the question back.
     pub async fn ask(&self, form: Form) -> Result<Answer, AgentError> {
         let questions = form.into_questions(self.mailbox.fresh_id("question"));
-        let asked = Asked {
-            mailbox: &self.mailbox,
+        let mut asked = Asked {
+            events: self,
             id: questions.id.clone(),
+            is_open: false,
         };
         let answer = self.mailbox.add_question(&asked.id);
-        self.send(AgentEvent::Ask(Box::new(questions))).await?;
-        self.wait_for(answer).await
+        let ask = AgentEvent::Ask(Box::new(questions));
+        self.send_noting(ask, &mut asked.is_open).await?;
+        let answer = self.wait_for(answer).await?;
+        asked.is_open = false;
+        Ok(answer)
     }
 
     /// Asks people to visit a page, for instance to sign in there, and to say when they are done.
@@ -202,15 +206,19 @@ impl EventSink {
     }
 }
 
-/// A question that somebody waits for.
+/// A question on its way. Dropped while it is open, it is taken back.
 struct Asked<'a> {
-    mailbox: &'a Mailbox,
+    events: &'a EventSink,
     id: String,
+    is_open: bool,
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.mailbox.remove_question(&self.id);
+        self.events.mailbox.remove_question(&self.id);
+        if self.is_open {
+            self.events.send_now(AgentEvent::Withdraw(std::mem::take(&mut self.id)));
+        }
     }
 }
 

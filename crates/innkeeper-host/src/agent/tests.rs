@@ -171,6 +171,7 @@ fn open() -> OpenChat {
 
 fn turn_start() -> TurnStart {
     TurnStart {
+        calls_before: Vec::new(),
         turn_id: "t1".to_owned(),
         text: "go".to_owned(),
         attachments: Vec::new(),

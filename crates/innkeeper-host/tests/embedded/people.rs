@@ -127,3 +127,19 @@ async fn pend04_a_steering_message_outlives_whoever_gave_up_on_it() {
     assert_eq!(scene.words().await, "listening to the right");
     scene.client.assert_converged().await;
 }
+
+#[tokio::test]
+async fn inp01_a_question_that_is_given_up_is_taken_back() {
+    let scene = Scene::of(|_, events| async move {
+        let patience = Duration::from_millis(50);
+        let asked = tokio::time::timeout(patience, events.ask(Form::new("Quickly!").text("word", "Which?"))).await;
+        assert!(asked.is_err(), "nobody answers");
+        events.text("never mind").await
+    })
+    .await;
+    scene.begin("go").await;
+    let parts = scene.end().await;
+    assert_eq!(parts[0]["response"], "cancel", "{parts:?}");
+    assert_eq!(parts[1]["content"], "never mind");
+    scene.client.assert_converged().await;
+}

@@ -19,9 +19,11 @@ use tokio::task::JoinHandle;
 use crate::process::PATIENCE;
 use crate::raw::Address;
 
+mod tools;
 mod transports;
 mod view;
 
+pub use tools::{about, decided_by, offer, tool_calls_of};
 pub use transports::{LineTransport, SocketTransport};
 pub use view::View;
 

@@ -18,6 +18,7 @@ mod scopes;
 mod session_lifecycle;
 mod shutdown;
 mod streaming;
+mod tool_calls;
 mod versions;
 mod websocket;
 

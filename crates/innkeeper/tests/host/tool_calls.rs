@@ -1,0 +1,326 @@
+//! Tool calls from their first letter to their result, and everything they may wait for on the way.
+
+use ahp::ClientError;
+use ahp_types::state::TurnState;
+use innkeeper_testkit::official::{OfficialClient, markdown, tool_calls_of};
+use serde_json::{Value, json};
+
+use crate::start_with_client;
+
+/// The kinds of actions that came about tool calls, repetitions left out.
+fn steps(client: &OfficialClient, chat: &str) -> Vec<String> {
+    let actions = client.view().actions_on(chat);
+    let kinds = actions.iter().filter_map(|action| action["type"].as_str());
+    let mut steps: Vec<String> = kinds
+        .filter(|kind| kind.starts_with("chat/toolCall"))
+        .map(str::to_owned)
+        .collect();
+    steps.dedup();
+    steps
+}
+
+#[tokio::test]
+async fn tool_01_tool_10_a_call_streams_its_input_runs_shows_content_and_completes() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("tool").await;
+    let turn = client.run_turn(&uris.chat, "t1", "/tool").await;
+    assert_eq!(
+        steps(&client, &uris.chat),
+        [
+            "chat/toolCallStart",
+            "chat/toolCallDelta",
+            "chat/toolCallReady",
+            "chat/toolCallContentChanged",
+            "chat/toolCallComplete"
+        ]
+    );
+    // E-17: the start is the part; a second one would show the call twice.
+    let calls = tool_calls_of(&turn);
+    let [call] = calls.as_slice() else {
+        panic!("one call was expected: {calls:?}");
+    };
+    assert_eq!(call["status"], "completed");
+    assert_eq!(call["toolName"], "look_around");
+    assert_eq!(call["toolInput"], r#"{"room": "lobby", "closely": true}"#);
+    assert_eq!(
+        (&call["success"], &call["confirmed"]),
+        (&json!(true), &json!("not-needed"))
+    );
+    assert!(call.get("contributor").is_none(), "a tool of the host's own");
+    assert_eq!(
+        call["content"],
+        json!([{ "type": "text", "text": "a desk with a bell\na guest book\ntwo armchairs by the fire" }])
+    );
+    assert_eq!(turn.state, TurnState::Complete);
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn tool_01_a_plan_is_ticked_off_and_the_activity_says_where_it_is() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("plan").await;
+    client.start_turn(&uris.chat, "t1", "/plan").await;
+    client
+        .until("the second step is being done", |view| {
+            let chat = view.chat(&uris.chat).expect("mirrored");
+            let session = view.session(&uris.session).expect("mirrored");
+            // TURN-16: whoever watches the session alone sees it as well.
+            let listed = session.chats.iter().find(|entry| entry.resource == uris.chat);
+            chat.activity.as_deref() == Some("Light the fire")
+                && listed.is_some_and(|entry| entry.activity.as_deref() == Some("Light the fire"))
+        })
+        .await;
+    let running = client.call_in(&uris.chat, "running").await;
+    let list = running["content"][0]["text"].as_str().expect("a list");
+    assert!(list.starts_with("- [x] Sweep the hall\n"), "{list}");
+    assert!(list.ends_with("- [ ] Open the door\n"), "{list}");
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    let [call] = &tool_calls_of(&turn)[..] else {
+        panic!("one call was expected");
+    };
+    let list = call["content"][0]["text"].as_str().expect("a list");
+    assert_eq!(list.matches("- [x] ").count(), 4, "{list}");
+    assert_eq!(client.view().chat(&uris.chat).expect("mirrored").activity, None);
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn tool_18_a_judge_speaks_up_while_people_think_and_nothing_else_changes() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("judge").await;
+    client.start_turn(&uris.chat, "t1", "/confirm").await;
+    let asked = client.call_in(&uris.chat, "pending-confirmation").await;
+    assert_eq!(asked["riskAssessment"], json!({ "status": "loading", "kind": "judge" }));
+    client
+        .until("the judge has an opinion, on the chat and on the session", |view| {
+            let waits = view.waits(&uris.session);
+            let shown = waits.first().map(|wait| wait["toolCall"]["riskAssessment"].clone());
+            let known = view.tool_calls(&uris.chat)[0]["riskAssessment"].clone();
+            known["status"] == "complete" && shown == Some(known)
+        })
+        .await;
+    let mut judged = client.call_in(&uris.chat, "pending-confirmation").await;
+    assert_eq!(judged["riskAssessment"]["reason"], "It is loud, but nothing breaks.");
+    assert_eq!(judged["riskAssessment"]["safety"], 0.8);
+    judged["riskAssessment"] = asked["riskAssessment"].clone();
+    assert_eq!(judged, asked, "the question itself is the same");
+    client.assert_converged().await;
+    let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+    client.decide(&wait, json!({ "approved": true })).await;
+    client.turn_end(&uris.chat, "t1").await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn tool_04_e_18_people_look_at_a_result_before_the_model_gets_it() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("result").await;
+    for (turn_id, approved, status, said) in [
+        ("t1", true, "completed", "Thank you for letting me read it"),
+        ("t2", false, "cancelled", "You kept the guest book to yourself"),
+    ] {
+        client.start_turn(&uris.chat, turn_id, "/result").await;
+        let pending = client.call_in(&uris.chat, "pending-result-confirmation").await;
+        assert!(
+            pending["content"][0]["text"]
+                .as_str()
+                .is_some_and(|text| text.contains("quiet night"))
+        );
+        let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+        assert_eq!(wait["toolCall"]["status"], "pending-result-confirmation");
+        // Deciding about the call once more is not deciding about its result.
+        client.decide(&wait, json!({ "approved": true })).await;
+        let refusals = client.view().refusals.len() + 1;
+        let reason = client.refusal(if turn_id == "t1" { 1 } else { refusals.max(2) }).await;
+        assert_eq!(
+            reason,
+            "this call is not waiting for a decision: its result waits for a decision"
+        );
+        client
+            .answer(&wait, "chat/toolCallResultConfirmed", json!({ "approved": approved }))
+            .await;
+        let turn = client.turn_end(&uris.chat, turn_id).await;
+        let call = &tool_calls_of(&turn)[0];
+        assert_eq!(call["status"], status, "{call}");
+        if !approved {
+            assert_eq!(call["reason"], "result-denied");
+            assert!(call.get("content").is_none(), "the result is withheld: {call}");
+        }
+        assert!(markdown(&turn.response_parts).starts_with(said));
+        client.nothing_waits(&uris.session).await;
+    }
+    client.assert_converged().await;
+}
+
+fn sign_in(resource: &str, token: &str) -> Value {
+    json!({ "channel": "ahp-root://", "resource": resource, "token": token })
+}
+
+#[tokio::test]
+async fn tool_14_tool_15_a_call_waits_until_somebody_signs_in() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("auth").await;
+    let other = OfficialClient::connect(host.address(), "other").await;
+    other.subscribe(&uris.session).await;
+    client.start_turn(&uris.chat, "t1", "/auth").await;
+    let call = client.call_in(&uris.chat, "auth-required").await;
+    assert_eq!(
+        call["contributor"],
+        json!({ "kind": "mcp", "customizationId": "tour-guest-book" })
+    );
+    let resource = "https://guest-book.example.com";
+    let wait = other.wait_for(&uris.session, "toolAuthentication").await;
+    assert_eq!(wait["toolCall"]["auth"]["resource"]["resource"], resource);
+    client.assert_converged().await;
+    other.assert_converged().await;
+
+    // A token for something else goes nowhere, and is not repeated in the answer (AUTH-12).
+    let wrong: Result<Value, ClientError> = other
+        .request("authenticate", sign_in("https://elsewhere.example.com", "t0p-secret"))
+        .await;
+    let wrong = wrong.expect_err("refused").to_string();
+    assert!(
+        wrong.contains("nothing on this host asks to sign in to this resource"),
+        "{wrong}"
+    );
+    assert!(!wrong.contains("t0p-secret"), "{wrong}");
+    // AUTH-05: an empty token takes one back; the call goes on waiting.
+    let empty: Value = other
+        .request("authenticate", sign_in(resource, ""))
+        .await
+        .expect("accepted");
+    assert_eq!(empty, json!({}));
+    // E-25: nothing can have succeeded meanwhile.
+    let success = json!({ "result": { "success": true, "pastTenseMessage": "Read it" } });
+    other.answer(&wait, "chat/toolCallComplete", success).await;
+    assert_eq!(
+        other.refusal(1).await,
+        "result.success: a call that waits for somebody to sign in cannot succeed"
+    );
+    assert_eq!(client.call_in(&uris.chat, "auth-required").await, call);
+
+    let granted: Value = other
+        .request("authenticate", sign_in(resource, "t0p-secret"))
+        .await
+        .expect("accepted");
+    assert_eq!(granted, json!({}));
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    let call = &tool_calls_of(&turn)[0];
+    assert_eq!((&call["status"], &call["success"]), (&json!("completed"), &json!(true)));
+    other.nothing_waits(&uris.session).await;
+    // AUTH-12: the token is nowhere but with the agent.
+    for who in [&client, &other] {
+        let seen = format!("{:?} {}", who.view().actions, who.view().comparable(&uris.session));
+        assert!(!seen.contains("t0p-secret"));
+        who.assert_converged().await;
+    }
+    assert!(!host.log().contains("t0p-secret"));
+}
+
+#[tokio::test]
+async fn tool_12_anybody_gives_up_signing_in() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("give-up").await;
+    client.start_turn(&uris.chat, "t1", "/auth").await;
+    client.call_in(&uris.chat, "auth-required").await;
+    // E-41: the published types cannot read such a call from a snapshot, so the newcomer watches the session, where
+    // the same call is readable, and joins the chat when the turn is over.
+    let other = OfficialClient::connect(host.address(), "other").await;
+    other.subscribe(&uris.session).await;
+    let wait = other.wait_for(&uris.session, "toolAuthentication").await;
+    let failed =
+        json!({ "result": { "success": false, "pastTenseMessage": "Gave up", "error": { "message": "no key" } } });
+    other.answer(&wait, "chat/toolCallComplete", failed).await;
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    let call = &tool_calls_of(&turn)[0];
+    assert_eq!(
+        (&call["status"], &call["success"]),
+        (&json!("completed"), &json!(false))
+    );
+    assert_eq!(markdown(&turn.response_parts), "Then the guest book stays locked.");
+    other.nothing_waits(&uris.session).await;
+    other.subscribe(&uris.chat).await;
+    client.assert_converged().await;
+    other.assert_converged().await;
+}
+
+#[tokio::test]
+async fn lesson_41_the_approval_of_a_helper_three_levels_down_is_answered_through_the_session_alone() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("helpers").await;
+    let phone = OfficialClient::connect(host.address(), "phone").await;
+    phone.subscribe(&uris.session).await;
+    client.start_turn(&uris.chat, "t1", "/subagent 3").await;
+    let wait = phone.wait_for(&uris.session, "toolConfirmation").await;
+    assert_eq!(wait["toolCall"]["toolName"], "ring_bell");
+    let asking = wait["chat"].as_str().expect("a chat").to_owned();
+    assert_ne!(asking, uris.chat, "a helper asks, not the guide");
+    // Every level says where the next one is: content of the call that sent it, and an entry in the catalogue.
+    let mut chat = uris.chat.clone();
+    for level in 1..=3 {
+        let call = client.call_in(&chat, "running").await;
+        let helper = &call["content"][0];
+        assert_eq!((&helper["type"], level), (&json!("subagent"), level), "{call}");
+        chat = helper["resource"].as_str().expect("a chat").to_owned();
+        client.subscribe(&chat).await;
+    }
+    assert_eq!(chat, asking);
+    let listed = phone.view().session(&uris.session).map(|session| session.chats.len());
+    assert_eq!(listed, Some(4), "three helpers and the guide");
+    phone
+        .decide(&wait, json!({ "approved": true, "selectedOptionId": "allow-once" }))
+        .await;
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    assert_eq!(
+        markdown(&turn.response_parts),
+        "3 helpers later, everything is done."
+    );
+    client
+        .until("the last helper is done", |view| {
+            let chat = view.chat(&asking).expect("mirrored");
+            chat.turns.len() == 1 && markdown(&chat.turns[0].response_parts).contains("The bell was rung.")
+        })
+        .await;
+    phone.nothing_waits(&uris.session).await;
+    client.assert_converged().await;
+    phone.assert_converged().await;
+}
+
+#[tokio::test]
+async fn lesson_47_after_stop_during_a_tool_the_session_is_usable_again() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("stop").await;
+    let cancel = |turn_id: &str| json!({ "type": "chat/turnCancelled", "turnId": turn_id, "duration": 0 });
+    // While it runs, while it asks, while its result waits, while it waits for a key, and while a helper asks.
+    for (turn_id, text, status) in [
+        ("t1", "/plan", "running"),
+        ("t2", "/confirm", "pending-confirmation"),
+        ("t3", "/result", "pending-result-confirmation"),
+        ("t4", "/auth", "auth-required"),
+        ("t5", "/subagent 2", "running"),
+    ] {
+        client.start_turn(&uris.chat, turn_id, text).await;
+        client.call_in(&uris.chat, status).await;
+        client.dispatch(&uris.chat, cancel(turn_id)).await;
+        let turn = client.turn_end(&uris.chat, turn_id).await;
+        assert_eq!(turn.state, TurnState::Cancelled);
+        for call in tool_calls_of(&turn) {
+            // TURN-06: ended with the turn, without an action of its own.
+            assert_eq!(
+                (&call["status"], &call["reason"]),
+                (&json!("cancelled"), &json!("skipped")),
+                "{text}"
+            );
+        }
+        client.nothing_waits(&uris.session).await;
+        client
+            .until("the session shows no activity", |view| {
+                let session = view.session(&uris.session).expect("mirrored");
+                session.chats.iter().all(|chat| chat.status & 8 == 0)
+            })
+            .await;
+    }
+    let turn = client.run_turn(&uris.chat, "t6", "/tool").await;
+    assert_eq!(turn.state, TurnState::Complete);
+    client.assert_converged().await;
+}

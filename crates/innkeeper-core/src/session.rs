@@ -253,17 +253,23 @@ impl Session {
             .as_ref()
             .and_then(|uri| chats.iter().find(|chat| chat.resource == *uri))
             .or_else(|| chats.iter().max_by_key(|chat| millis(&chat.modified_at)));
-        let bits = if has(SessionStatus::InputNeeded) {
-            SessionStatus::InputNeeded.bits()
-        } else if has(SessionStatus::Error) {
-            SessionStatus::Error.bits()
-        } else if has(SessionStatus::InProgress) {
-            SessionStatus::InProgress.bits()
-        } else {
-            lead.map_or(SessionStatus::Idle.bits(), |chat| activity(chat.status))
-        };
+        let own = lead.map_or(SessionStatus::Idle.bits(), |chat| activity(chat.status));
+        let promoted = [
+            SessionStatus::InputNeeded,
+            SessionStatus::Error,
+            SessionStatus::InProgress,
+        ];
+        let bits = promoted
+            .into_iter()
+            .find(|bits| has(*bits))
+            .map_or(own, SessionStatus::bits);
         let status = (self.state.status & !ACTIVITY_BITS) | bits;
-        let shown = lead.and_then(|chat| chat.activity.clone());
+        // SES-17: what is shown is what the chat does that the status comes from.
+        let driver = lead.filter(|_| own == bits).or_else(|| {
+            let drivers = chats.iter().filter(|chat| activity(chat.status) == bits);
+            drivers.max_by_key(|chat| millis(&chat.modified_at))
+        });
+        let shown = driver.and_then(|chat| chat.activity.clone());
         if status != self.state.status || shown != self.state.activity {
             let state = Arc::make_mut(&mut self.state);
             state.status = status;

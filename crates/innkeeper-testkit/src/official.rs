@@ -19,9 +19,11 @@ use tokio::task::JoinHandle;
 use crate::process::PATIENCE;
 use crate::raw::Address;
 
+mod chats;
 mod transports;
 mod view;
 
+pub use chats::{message, queued, steering, unqueued};
 pub use transports::{LineTransport, SocketTransport};
 pub use view::View;
 

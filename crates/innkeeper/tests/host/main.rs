@@ -4,13 +4,17 @@
 //! Requirements are named by their ids, and `lesson_NN` names a failure that other hosts were reported for.
 
 mod access;
+mod aggregation;
 mod bad_input;
 mod bad_messages;
 mod cancel_and_errors;
 mod chats;
+mod completions;
+mod configuration;
 mod delivery;
 mod dispatching;
 mod history;
+mod lessons;
 mod limits;
 mod local_transports;
 mod moves;

@@ -36,6 +36,10 @@ const FOR_SESSION: &str = "allow-session";
 const IN_WORKSPACE: &str = "allow-workspace";
 const DENY: &str = "deny";
 
+/// Most workspaces whose approvals are remembered; beyond it, one that no session works in is
+/// forgotten.
+const MAX_WORKSPACES: usize = 256;
+
 /// Tools allowed for good, by the URI of the working directory.
 pub(crate) type WorkspaceApprovals = BTreeMap<String, BTreeSet<String>>;
 
@@ -47,7 +51,7 @@ pub(crate) fn settings() -> Vec<Setting> {
         description: Some(description.to_owned()),
         kind: SettingKind::TextList {
             min: None,
-            max: Some(1000),
+            max: Some(200),
         },
         default: Some(json!([])),
         mutable: true,
@@ -113,7 +117,7 @@ impl HostCore {
     }
 
     /// The choices that people get, in the order they are shown (TOOL-09).
-    pub(crate) fn options_for(&self, chat: ChannelId, offer: Offer) -> Vec<ConfirmationOption> {
+    pub(crate) fn options_for(&self, chat: ChannelId, offer: Offer, is_client: bool) -> Vec<ConfirmationOption> {
         let option = |id: &str, label: &str, kind, group| ConfirmationOption {
             id: id.to_owned(),
             label: label.to_owned(),
@@ -128,10 +132,11 @@ impl HostCore {
                     option(ONCE, "Allow once", approve.clone(), 0),
                     option(FOR_SESSION, "Allow in this session", approve.clone(), 1),
                 ];
-                if self
+                // A client's tool is known by the client's id, which does not outlive its session.
+                let has_workspace = self
                     .session_of(chat)
-                    .is_some_and(|session| workspace(session).is_some())
-                {
+                    .is_some_and(|session| workspace(session).is_some());
+                if has_workspace && !is_client {
                     options.push(option(IN_WORKSPACE, "Always allow in this workspace", approve, 1));
                 }
                 options.push(option(DENY, "Deny", ConfirmationOptionKind::Deny, 2));
@@ -163,6 +168,7 @@ impl HostCore {
                     .entry(directory.clone())
                     .or_default()
                     .insert(tool.to_owned());
+                self.forget_unused_workspace();
                 self.publish_workspace_approvals(cx, &directory);
             }
             _ => {}
@@ -186,6 +192,7 @@ impl HostCore {
             } else {
                 self.workspace_approvals.insert(directory.clone(), tools);
             }
+            self.forget_unused_workspace();
             self.publish_workspace_approvals(cx, &directory);
         }
     }
@@ -220,6 +227,24 @@ impl HostCore {
         let tools = tools.cloned().unwrap_or_default();
         if listed(session, WORKSPACE) != tools {
             self.set_session_value(cx, session_id, WORKSPACE, json!(tools));
+        }
+    }
+
+    fn forget_unused_workspace(&mut self) {
+        if self.workspace_approvals.len() <= MAX_WORKSPACES {
+            return;
+        }
+        let used: BTreeSet<&str> = self
+            .sessions
+            .iter()
+            .filter_map(|(_, session)| workspace(session))
+            .collect();
+        let unused = self
+            .workspace_approvals
+            .keys()
+            .find(|directory| !used.contains(directory.as_str()));
+        if let Some(unused) = unused.cloned() {
+            self.workspace_approvals.remove(&unused);
         }
     }
 

@@ -154,7 +154,12 @@ impl ChatModel {
                 self.count_content(&complete.tool_call_id, json_bytes(&complete.result));
                 self.reduce_call(&complete.tool_call_id, action)
             }
-            StateAction::ChatToolCallConfirmed(confirmed) => self.reduce_call(&confirmed.tool_call_id, action),
+            StateAction::ChatToolCallConfirmed(confirmed) => {
+                self.bytes += confirmed.edited_tool_input.as_ref().map_or(0, String::len)
+                    + json_bytes(&confirmed.user_suggestion)
+                    + json_bytes(&confirmed.reason_message);
+                self.reduce_call(&confirmed.tool_call_id, action)
+            }
             StateAction::ChatToolCallResultConfirmed(confirmed) => self.reduce_call(&confirmed.tool_call_id, action),
             StateAction::ChatToolCallAuthRequired(required) => self.reduce_call(&required.tool_call_id, action),
             StateAction::ChatToolCallAuthResolved(resolved) => self.reduce_call(&resolved.tool_call_id, action),

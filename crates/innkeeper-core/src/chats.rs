@@ -12,8 +12,6 @@ use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
 use crate::session::{Chat, summary_of};
 
-pub(crate) use worker::keep_workers;
-
 /// The title of a chat nobody has named.
 pub(crate) const UNTITLED_CHAT: &str = "New chat";
 

@@ -9,6 +9,7 @@ use crate::core::{Cx, HostCore, ROOT};
 use crate::effect::Effect;
 use crate::frame::{ActionFrame, Origin, Outgoing, encode_action, encode_rejection};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
+use crate::mirror::About;
 
 /// The client behind a dispatched action.
 #[derive(Debug, Clone)]
@@ -156,8 +157,10 @@ impl HostCore {
             | StateAction::ChatToolCallDelta(_)
             | StateAction::ChatUsage(_) => {}
             _ if self.chats.contains_key(&channel) => {
-                if concerns_waiting(action) {
-                    self.mirror(cx, channel);
+                match waiting(action) {
+                    Waiting::Unchanged => {}
+                    Waiting::Of(about) => self.mirror(cx, channel, Some(about)),
+                    Waiting::OfAnything => self.mirror(cx, channel, None),
                 }
                 self.sync_chat(cx, channel);
             }
@@ -172,23 +175,33 @@ impl HostCore {
     }
 }
 
-/// Whether an action can change what a chat waits for.
-fn concerns_waiting(action: &StateAction) -> bool {
-    matches!(
-        action,
-        StateAction::ChatToolCallReady(_)
-            | StateAction::ChatToolCallConfirmed(_)
-            | StateAction::ChatToolCallComplete(_)
-            | StateAction::ChatToolCallResultConfirmed(_)
-            | StateAction::ChatToolCallAuthRequired(_)
-            | StateAction::ChatToolCallAuthResolved(_)
-            | StateAction::ChatInputRequested(_)
-            | StateAction::ChatInputAnswerChanged(_)
-            | StateAction::ChatInputCompleted(_)
-            | StateAction::ChatTurnComplete(_)
-            | StateAction::ChatTurnCancelled(_)
-            | StateAction::ChatError(_)
-            | StateAction::ChatTurnResume(_)
-            | StateAction::ChatTruncated(_)
-    )
+/// What an action may change about what a chat waits for.
+enum Waiting<'a> {
+    Unchanged,
+    Of(About<'a>),
+    OfAnything,
+}
+
+fn waiting(action: &StateAction) -> Waiting<'_> {
+    let call = |id| Waiting::Of(About::Call(id));
+    let question = |id| Waiting::Of(About::Question(id));
+    match action {
+        StateAction::ChatToolCallReady(action) => call(&action.tool_call_id),
+        StateAction::ChatToolCallConfirmed(action) => call(&action.tool_call_id),
+        // Not for its content, which is not shown there, but for its `_meta`.
+        StateAction::ChatToolCallContentChanged(action) => call(&action.tool_call_id),
+        StateAction::ChatToolCallComplete(action) => call(&action.tool_call_id),
+        StateAction::ChatToolCallResultConfirmed(action) => call(&action.tool_call_id),
+        StateAction::ChatToolCallAuthRequired(action) => call(&action.tool_call_id),
+        StateAction::ChatToolCallAuthResolved(action) => call(&action.tool_call_id),
+        StateAction::ChatInputRequested(action) => question(&action.request.id),
+        StateAction::ChatInputAnswerChanged(action) => question(&action.request_id),
+        StateAction::ChatInputCompleted(action) => question(&action.request_id),
+        StateAction::ChatTurnComplete(_)
+        | StateAction::ChatTurnCancelled(_)
+        | StateAction::ChatError(_)
+        | StateAction::ChatTurnResume(_)
+        | StateAction::ChatTruncated(_) => Waiting::OfAnything,
+        _ => Waiting::Unchanged,
+    }
 }

@@ -23,6 +23,10 @@ pub struct CoreConfig {
     pub max_title_bytes: usize,
     /// Most attachments of one message.
     pub max_attachments: usize,
+    /// Most bytes of a message with everything that comes with it.
+    pub max_message_total_bytes: usize,
+    /// Most bytes of all messages that wait in one chat.
+    pub max_queue_bytes: usize,
     /// Most queued messages of one chat.
     pub max_queued_messages: usize,
     /// Most response parts of one turn.
@@ -65,12 +69,14 @@ impl Default for CoreConfig {
             max_message_bytes: 1 << 20,
             max_title_bytes: 4096,
             max_attachments: 64,
+            max_message_total_bytes: 8 << 20,
+            max_queue_bytes: 16 << 20,
             max_queued_messages: 64,
             max_parts_per_turn: 10_000,
             max_turn_bytes: 32 << 20,
             max_sessions: 100_000,
             max_absent_clients: 1000,
-            max_chats: 256,
+            max_chats: 1024,
             max_worker_depth: 8,
             max_client_tools: 512,
             max_active_client_bytes: 4 << 20,

@@ -45,8 +45,9 @@ impl HostCore {
                 Ok(())
             }
             StateAction::SessionWorkingDirectoryRemoved(removed) => match place(&removed.directory) {
-                Some(0) => check_primary_removal(capability),
-                Some(_) | None => Ok(()),
+                Some(0) => check_primary_removal(capability).and_then(|()| self.check_at_rest(session)),
+                Some(_) => self.check_at_rest(session),
+                None => Ok(()),
             },
             StateAction::SessionWorkingDirectoryReplaced(replaced) => {
                 check_uri("replacement", &replaced.replacement)?;
@@ -58,13 +59,7 @@ impl HostCore {
                 if index == 0 && capability.primary_replacement != Some(true) {
                     return Err("directory: this agent keeps its first directory for the whole session".to_owned());
                 }
-                if self.has_running_turn(session) {
-                    return Err(
-                        "a turn is running, and its agent works in these directories; wait for its end or cancel it"
-                            .to_owned(),
-                    );
-                }
-                Ok(())
+                self.check_at_rest(session)
             }
             StateAction::ChatWorkingDirectorySet(set) => match place(&set.directory) {
                 Some(_) => Ok(()),
@@ -72,9 +67,19 @@ impl HostCore {
                     Err("directory: is not one of the session's working directories; add it there first".to_owned())
                 }
             },
-            StateAction::ChatWorkingDirectoryRemoved(_) => Ok(()),
+            StateAction::ChatWorkingDirectoryRemoved(_) => self.check_at_rest(session),
             _ => Err("this does not change directories".to_owned()),
         }
+    }
+
+    /// What an agent works in stays as it is while it works.
+    fn check_at_rest(&self, session: &Session) -> Result<(), String> {
+        if self.has_running_turn(session) {
+            return Err(
+                "a turn is running, and its agent works in these directories; wait for its end or cancel it".to_owned(),
+            );
+        }
+        Ok(())
     }
 
     fn has_running_turn(&self, session: &Session) -> bool {

@@ -9,6 +9,7 @@
 //! nobody else is told, and no loop can form (DSP-15, E-52).
 
 use ahp_types::actions::{SessionTitleChangedAction, StateAction};
+use ahp_types::state::PendingMessageKind;
 
 use crate::access::Scope;
 use crate::action::{self, ChannelKind, Dispatcher};
@@ -18,6 +19,7 @@ use crate::configure::Change;
 use crate::core::{Cx, HostCore};
 use crate::ids::{ChannelId, ConnId};
 use crate::input::Dispatch;
+use crate::session::Namer;
 use crate::settings::Problem;
 
 mod chat;
@@ -167,11 +169,13 @@ impl HostCore {
                     .chats
                     .get(&channel)
                     .and_then(|chat| chat.model.head().queued_messages.as_deref());
+                let is_queued = set.kind == PendingMessageKind::Queued;
                 let is_edit = queue.unwrap_or_default().iter().any(|message| message.id == set.id);
                 self.commit(cx, channel, StateAction::ChatPendingMessageSet(set), Some(author));
                 // PEND-03: a new message starts when nothing runs. Editing one that was left
-                // waiting, as after a cancel, starts nothing (E-63).
-                if !is_edit {
+                // waiting, as after a cancel, starts nothing (E-63), nor does a wish to steer what
+                // does not run (PEND-04).
+                if is_queued && !is_edit {
                     self.take_from_queue(cx, channel, false);
                 }
             }
@@ -200,7 +204,7 @@ impl HostCore {
             }
             StateAction::SessionTitleChanged(changed) => {
                 if let Some(session) = self.sessions.get_mut(&channel) {
-                    session.titled = true;
+                    session.titled_by = Namer::Person;
                 }
                 self.commit(cx, channel, StateAction::SessionTitleChanged(changed), Some(author));
             }
@@ -220,6 +224,7 @@ impl HostCore {
         author: &Author,
     ) {
         if let Some(chat) = self.chats.get_mut(&channel) {
+            chat.titled_by = Namer::Person;
             chat.model.edit(|state| state.title.clone_from(&changed.title));
         }
         self.acknowledge(cx, channel, &StateAction::SessionTitleChanged(changed), author);

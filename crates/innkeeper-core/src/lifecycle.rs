@@ -201,6 +201,9 @@ impl HostCore {
 
     /// Asks for a chat's back end, with everything an agent has to know about its past.
     pub(crate) fn open_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        if let Some(chat) = self.chats.get_mut(&chat_id) {
+            chat.can_resume = false;
+        }
         let (Some(chat), Some(channel)) = (self.chats.get(&chat_id), self.channels.get(chat_id)) else {
             return;
         };
@@ -311,6 +314,9 @@ impl HostCore {
             .channels
             .find(uri)
             .filter(|channel| self.sessions.contains_key(channel));
+        if let Some(session_id) = session_id {
+            self.finish_progress(cx, session_id);
+        }
         let Some((session_id, session)) =
             session_id.and_then(|id| self.sessions.remove(&id).map(|session| (id, session)))
         else {

@@ -1,39 +1,71 @@
 //! What a chat waits for, shown on its session: whoever watches the session alone can answer
 //! everything, at any depth of workers (SES-18 to SES-20).
 
+use std::collections::{HashMap, HashSet};
+
 use ahp_types::actions::{SessionInputNeededRemovedAction, SessionInputNeededSetAction, StateAction};
 use ahp_types::state::{
-    ChatState, ResponsePart, SessionChatInputRequest, SessionInputRequest, SessionToolAuthenticationRequest,
-    SessionToolClientExecutionRequest, SessionToolConfirmationRequest, ToolCallConfirmationState, ToolCallContributor,
-    ToolCallRunningState, ToolCallState,
+    ChatInputRequest, ChatState, ResponsePart, SessionChatInputRequest, SessionInputRequest,
+    SessionToolAuthenticationRequest, SessionToolClientExecutionRequest, SessionToolConfirmationRequest,
+    ToolCallConfirmationState, ToolCallContributor, ToolCallRunningState, ToolCallState,
 };
 
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
 
 impl HostCore {
-    /// Brings the session's list up to date with one of its chats.
-    pub(crate) fn mirror(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+    /// Brings the session's list up to date with what an action changed in one of its chats. Most
+    /// actions are about one part, and only that is looked at: a turn may have thousands.
+    pub(crate) fn mirror(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, about: Option<About<'_>>) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return;
         };
         let session_id = chat.session;
-        let wanted = waits(chat.model.head(), chat.model.open_parts());
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };
-        let uri = &chat.model.head().resource;
+        let head = chat.model.head();
         let shown = session.state.input_needed.as_deref().unwrap_or_default();
-        let mine = || shown.iter().filter(|request| chat_of(request) == Some(uri));
-        let gone: Vec<String> = mine()
-            .filter_map(id_of)
-            .filter(|id| !wanted.iter().any(|request| id_of(request) == Some(id)))
-            .map(str::to_owned)
-            .collect();
-        let changed: Vec<SessionInputRequest> = wanted
-            .into_iter()
-            .filter(|request| !mine().any(|known| known == request))
-            .collect();
+        let (gone, changed): (Vec<String>, Vec<SessionInputRequest>) = match about {
+            Some(about) => {
+                let id = about.id(&head.resource);
+                let known = shown.iter().find(|request| id_of(request) == Some(&id));
+                let wanted = match (about, &head.active_turn) {
+                    (About::Call(call), Some(turn)) => {
+                        let call = chat.model.tool_call(call);
+                        call.and_then(|call| tool_wait(&head.resource, &turn.id, call))
+                    }
+                    (About::Question(question), Some(_)) => {
+                        let request = chat.model.open_question(question);
+                        request.map(|request| question_wait(&head.resource, request))
+                    }
+                    (_, None) => None,
+                };
+                match (known, wanted) {
+                    (Some(_), None) => (vec![id], Vec::new()),
+                    (known, Some(wanted)) if known != Some(&wanted) => (Vec::new(), vec![wanted]),
+                    _ => return,
+                }
+            }
+            None => {
+                let wanted = waits(head, chat.model.open_parts());
+                let mine = || shown.iter().filter(|request| chat_of(request) == Some(&head.resource));
+                let wants: HashSet<&str> = wanted.iter().filter_map(id_of).collect();
+                let gone = mine()
+                    .filter_map(id_of)
+                    .filter(|id| !wants.contains(id))
+                    .map(str::to_owned)
+                    .collect();
+                let known: HashMap<&str, &SessionInputRequest> =
+                    mine().filter_map(|request| Some((id_of(request)?, request))).collect();
+                let is_new = |request: &&SessionInputRequest| {
+                    id_of(request)
+                        .and_then(|id| known.get(id))
+                        .is_none_or(|known| known != request)
+                };
+                (gone, wanted.iter().filter(is_new).cloned().collect())
+            }
+        };
         for id in gone {
             let action = StateAction::SessionInputNeededRemoved(SessionInputNeededRemovedAction { id });
             self.commit(cx, session_id, action, None);
@@ -63,6 +95,26 @@ impl HostCore {
     }
 }
 
+/// The part of a turn that an action is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum About<'a> {
+    /// A tool call.
+    Call(&'a str),
+    /// A question.
+    Question(&'a str),
+}
+
+impl About<'_> {
+    /// Under which id the session shows that it waits: stable for the life of the part, which waits
+    /// for one thing at a time.
+    fn id(self, chat: &str) -> String {
+        match self {
+            Self::Call(call) => format!("{chat}#tool/{call}"),
+            Self::Question(question) => format!("{chat}#input/{question}"),
+        }
+    }
+}
+
 /// Everything a chat waits for, among the parts that are still open.
 fn waits(chat: &ChatState, open: impl Iterator<Item = usize>) -> Vec<SessionInputRequest> {
     let Some(turn) = &chat.active_turn else {
@@ -71,20 +123,23 @@ fn waits(chat: &ChatState, open: impl Iterator<Item = usize>) -> Vec<SessionInpu
     open.filter_map(|index| match turn.response_parts.get(index)? {
         ResponsePart::ToolCall(part) => tool_wait(&chat.resource, &turn.id, &part.tool_call),
         ResponsePart::InputRequest(part) if part.response.is_none() => {
-            Some(SessionInputRequest::ChatInput(SessionChatInputRequest {
-                id: format!("{}#input/{}", chat.resource, part.request.id),
-                chat: chat.resource.clone(),
-                request: part.request.clone(),
-            }))
+            Some(question_wait(&chat.resource, &part.request))
         }
         _ => None,
     })
     .collect()
 }
 
+fn question_wait(chat: &str, request: &ChatInputRequest) -> SessionInputRequest {
+    SessionInputRequest::ChatInput(SessionChatInputRequest {
+        id: About::Question(&request.id).id(chat),
+        chat: chat.to_owned(),
+        request: request.clone(),
+    })
+}
+
 fn tool_wait(chat: &str, turn_id: &str, call: &ToolCallState) -> Option<SessionInputRequest> {
-    // Stable for the life of the call; a call waits for one thing at a time.
-    let id = |call: &str| format!("{chat}#tool/{call}");
+    let id = |call: &str| About::Call(call).id(chat);
     let confirmation = |call_id: &str, tool_call| {
         SessionInputRequest::ToolConfirmation(SessionToolConfirmationRequest {
             id: id(call_id),

@@ -63,7 +63,10 @@ impl HostCore {
         for (id, answer) in completed.answers.iter().flatten() {
             check_answer(question(request, id)?, answer, &format!("answers[{id:?}]"))?;
         }
-        Ok(())
+        match completed.response {
+            ChatInputResponseKind::Accept => check_required(request, completed),
+            ChatInputResponseKind::Decline | ChatInputResponseKind::Cancel => Ok(()),
+        }
     }
 
     /// Tells the agent what people said (INP-06).
@@ -205,6 +208,35 @@ fn check_freeform(values: Option<&[String]>, allowed: bool, field: &str) -> Resu
         return Err(format!("{field}: freeformValues is too long"));
     }
     Ok(())
+}
+
+/// Whoever accepts has answered what must be answered (INP-05), now or in a draft that everybody
+/// shares (INP-04).
+fn check_required(request: &ChatInputRequest, completed: &ChatInputCompletedAction) -> Result<(), String> {
+    let is_missing = |id: &str| {
+        let said = completed.answers.as_ref().and_then(|answers| answers.get(id));
+        let said = said.or_else(|| request.answers.as_ref()?.get(id));
+        said.and_then(value).is_none_or(|value| says_nothing(&value))
+    };
+    let required = request
+        .questions
+        .iter()
+        .flatten()
+        .filter(|asked| wire::is_required(asked));
+    match required.filter_map(wire::id).find(|id| is_missing(id)) {
+        Some(id) => Err(format!(
+            "answers[{id:?}]: this question must be answered; answer it, or decline"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn says_nothing(value: &AnswerValue) -> bool {
+    match value {
+        AnswerValue::Text(text) => text.is_empty(),
+        AnswerValue::Number(_) | AnswerValue::Boolean(_) => false,
+        AnswerValue::Selected { ids, freeform } => ids.is_empty() && freeform.is_empty(),
+    }
 }
 
 /// An answer as the agent reads it; a skipped question has none.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use ahp_types::actions::{PartialChatSummary, SessionChatAddedAction, SessionChatUpdatedAction, StateAction};
 use ahp_types::state::{
-    ChatState, ChatSummary, SessionChatSummary, SessionLifecycle, SessionState, SessionStatus, SessionSummary,
+    ChatOrigin, ChatState, ChatSummary, SessionChatSummary, SessionLifecycle, SessionState, SessionStatus,
+    SessionSummary,
 };
 use jiff::Timestamp;
 
 use crate::agent::{PastTurn, Setting};
 use crate::chat_state::ChatModel;
+use crate::chats::UNTITLED_CHAT;
 use crate::frame::AppendHead;
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::time::Now;
@@ -36,8 +38,8 @@ pub struct Session {
     pub chats: Vec<ChannelId>,
     /// The summary that root subscribers know; changes are announced against it.
     pub announced: Option<SessionSummary>,
-    /// Whether somebody or something gave it a title.
-    pub titled: bool,
+    /// Who gave it its title.
+    pub titled_by: Namer,
     /// Whether an announcement of changes is already due.
     pub summary_due: bool,
     /// The clients whose unchanged announcement was acknowledged while nothing else has changed
@@ -62,6 +64,19 @@ pub struct Progress {
     pub reported: bool,
 }
 
+/// Who gave something its name; each may rename what came before it in this list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Namer {
+    /// It has none.
+    Nobody,
+    /// The first message.
+    Message,
+    /// Its agent.
+    Agent,
+    /// A person.
+    Person,
+}
+
 /// One chat and what runs in it.
 #[derive(Debug)]
 pub struct Chat {
@@ -77,6 +92,11 @@ pub struct Chat {
     pub aside: Aside,
     /// Whether the watchdog has a timer for it.
     pub is_watched: bool,
+    /// Who gave it its title; that of a default chat is its session's.
+    pub titled_by: Namer,
+    /// Whether the agent that could go on with the latest turn is still the one that failed in it
+    /// (TURN-13).
+    pub can_resume: bool,
 }
 
 /// What a side chat was opened on (CHT-06).
@@ -105,6 +125,8 @@ pub struct Run {
     pub parent: Option<(ChannelId, TurnKey)>,
     /// Whether it outlives that run.
     pub detached: bool,
+    /// The calls that wait for a choice of the agent's own, which only the agent remembers.
+    pub own_offers: Vec<String>,
     /// When the agent was last heard of.
     pub heard_ms: u64,
     /// What the chat's activity was before the watchdog replaced it.
@@ -125,6 +147,7 @@ pub struct OpenPart {
 impl Chat {
     /// A chat in which nothing runs.
     pub fn new(session: ChannelId, model: ChatModel) -> Self {
+        let has_name = ![UNTITLED, UNTITLED_CHAT].contains(&model.head().title.as_str());
         Self {
             session,
             model,
@@ -132,6 +155,8 @@ impl Chat {
             parent: None,
             aside: Aside::default(),
             is_watched: false,
+            titled_by: if has_name { Namer::Message } else { Namer::Nobody },
+            can_resume: false,
         }
     }
 }
@@ -146,7 +171,7 @@ impl Session {
             created_at: now.rfc3339(),
             chats: Vec::new(),
             announced: None,
-            titled: false,
+            titled_by: Namer::Nobody,
             summary_due: false,
             acknowledged: BTreeSet::new(),
             modified_ms: now.wall.as_millisecond(),
@@ -246,24 +271,38 @@ impl Session {
     pub fn refresh_aggregate(&mut self) {
         self.modified_ms = millis(self.modified_at());
         let chats = &self.state.chats;
-        let has = |bits: SessionStatus| chats.iter().any(|chat| activity(chat.status) == bits.bits());
+        // A worker that failed has told the call that started it, and nobody can make its chat run
+        // again: it would show the session as failed for ever.
+        let counts = |chat: &ChatSummary, bits: SessionStatus| {
+            bits != SessionStatus::Error || !matches!(chat.origin, Some(ChatOrigin::Tool { .. }))
+        };
+        let has = |bits: SessionStatus| {
+            let mut chats = chats.iter().filter(|chat| counts(chat, bits));
+            chats.any(|chat| activity(chat.status) == bits.bits())
+        };
         let lead = self
             .state
             .default_chat
             .as_ref()
             .and_then(|uri| chats.iter().find(|chat| chat.resource == *uri))
             .or_else(|| chats.iter().max_by_key(|chat| millis(&chat.modified_at)));
-        let bits = if has(SessionStatus::InputNeeded) {
-            SessionStatus::InputNeeded.bits()
-        } else if has(SessionStatus::Error) {
-            SessionStatus::Error.bits()
-        } else if has(SessionStatus::InProgress) {
-            SessionStatus::InProgress.bits()
-        } else {
-            lead.map_or(SessionStatus::Idle.bits(), |chat| activity(chat.status))
-        };
+        let own = lead.map_or(SessionStatus::Idle.bits(), |chat| activity(chat.status));
+        let promoted = [
+            SessionStatus::InputNeeded,
+            SessionStatus::Error,
+            SessionStatus::InProgress,
+        ];
+        let bits = promoted
+            .into_iter()
+            .find(|bits| has(*bits))
+            .map_or(own, SessionStatus::bits);
         let status = (self.state.status & !ACTIVITY_BITS) | bits;
-        let shown = lead.and_then(|chat| chat.activity.clone());
+        // SES-17: what is shown is what the chat does that the status comes from.
+        let driver = lead.filter(|_| own == bits).or_else(|| {
+            let drivers = chats.iter().filter(|chat| activity(chat.status) == bits);
+            drivers.max_by_key(|chat| millis(&chat.modified_at))
+        });
+        let shown = driver.and_then(|chat| chat.activity.clone());
         if status != self.state.status || shown != self.state.activity {
             let state = Arc::make_mut(&mut self.state);
             state.status = status;

@@ -19,6 +19,9 @@ use crate::agent::{Choice, Setting, SettingKind};
 use crate::core::json_bytes;
 use crate::error::RpcError;
 
+/// Longest text in a list.
+const MAX_ITEM_BYTES: usize = 1024;
+
 /// Most bytes of all values together: they are part of every snapshot and go to every turn.
 const MAX_VALUES_BYTES: usize = 512 << 10;
 
@@ -152,6 +155,10 @@ fn check_value(setting: &Setting, value: &Value) -> Result<(), String> {
             };
             if let Some(index) = items.iter().position(|item| !item.is_string()) {
                 return Err(format!("must be a list of texts, and item {index} is none"));
+            }
+            let is_long = |item: &Value| item.as_str().is_some_and(|text| text.len() > MAX_ITEM_BYTES);
+            if let Some(index) = items.iter().position(is_long) {
+                return Err(format!("has an item {index} of more than {MAX_ITEM_BYTES} bytes"));
             }
             let count = items.len();
             if min.is_some_and(|min| count < min as usize) {

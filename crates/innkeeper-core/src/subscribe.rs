@@ -50,9 +50,15 @@ impl HostCore {
         let Some(connection) = self.conns.get_mut(&conn) else {
             return Err(no_such_channel(uri));
         };
-        let Phase::Ready { line, .. } = &connection.phase else {
+        let Phase::Ready { line, client } = &connection.phase else {
             return Err(RpcError::invalid_request("send initialize first"));
         };
+        // What was acknowledged to another connection was not acknowledged to this one (DSP-15).
+        if let Some(session) = self.sessions.get_mut(&channel)
+            && !connection.subscriptions.contains(&channel)
+        {
+            session.acknowledged.remove(client);
+        }
         if connection.subscriptions.len() >= max_subscriptions && !connection.subscriptions.contains(&channel) {
             let problem = format!("a connection has at most {max_subscriptions} subscriptions; unsubscribe from some");
             return Err(RpcError::invalid_params("channel", problem));

@@ -4,6 +4,8 @@
 //! steps that are valid in the state the call is in, so a step that comes too late is dropped
 //! (a call that was cancelled under its agent, for instance).
 
+use std::collections::HashSet;
+
 use ahp_types::actions::{
     ChatToolCallAuthRequiredAction, ChatToolCallAuthResolvedAction, ChatToolCallCompleteAction,
     ChatToolCallContentChangedAction, ChatToolCallDeltaAction, ChatToolCallReadyAction, ChatToolCallStartAction,
@@ -12,9 +14,9 @@ use ahp_types::actions::{
 use ahp_types::state::{ToolCallConfirmationReason, ToolCallContributor, ToolCallState};
 
 use crate::agent::{
-    ClientTool, Confirmation, Decision, Permission, Reply, Risk, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
+    ClientTool, Confirmation, Decision, Offer, Permission, Reply, Risk, ToolReady, ToolReply, ToolResult, ToolStart,
+    ToolStep,
 };
-use crate::chats::keep_workers;
 use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::session::Session;
@@ -55,7 +57,7 @@ impl HostCore {
             ToolStep::Risk(risk) => self.tool_risk(cx, chat_id, turn_id, call, risk),
             ToolStep::Content(content) => {
                 let mut content = wire::contents(content);
-                keep_workers(self.tool_call(chat_id, &call), &mut content);
+                self.keep_workers(chat_id, &call, &mut content);
                 if self.is_running_call(chat_id, &call) && self.fits(cx, chat_id, json_bytes(&content)) {
                     let action = ChatToolCallContentChangedAction {
                         turn_id,
@@ -134,7 +136,8 @@ impl HostCore {
         else {
             return;
         };
-        let tool = wire::tool_name(state).to_owned();
+        let tool = wire::approval_name(state);
+        let is_client = wire::owner(state).is_some();
         if !self.fits(cx, chat_id, ready.input.as_ref().map_or(0, String::len)) {
             return;
         }
@@ -164,7 +167,16 @@ impl HostCore {
                     self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Decided(decision));
                     self.fail_orphan(cx, chat_id, &call);
                 }
-                None => self.ask_permission(cx, chat_id, action, confirmation),
+                None => {
+                    let is_own = confirmation.offer != Offer::Standard;
+                    if let Some(run) = self.run_mut(chat_id) {
+                        run.own_offers.retain(|known| *known != call);
+                        if is_own {
+                            run.own_offers.push(call);
+                        }
+                    }
+                    self.ask_permission(cx, chat_id, action, confirmation, is_client);
+                }
             },
         }
     }
@@ -175,8 +187,9 @@ impl HostCore {
         chat_id: ChannelId,
         mut action: ChatToolCallReadyAction,
         confirmation: Confirmation,
+        is_client: bool,
     ) {
-        action.options = Some(self.options_for(chat_id, confirmation.offer));
+        action.options = Some(self.options_for(chat_id, confirmation.offer, is_client));
         action.confirmation_title = confirmation.title.map(wire::words);
         action.editable = confirmation.editable.then_some(true);
         action.edits = wire::edits(confirmation.edits);
@@ -218,7 +231,7 @@ impl HostCore {
         }
         let mut result = wire::result(result);
         let mut content = result.content.take().unwrap_or_default();
-        keep_workers(self.tool_call(chat_id, &call), &mut content);
+        self.keep_workers(chat_id, &call, &mut content);
         result.content = (!content.is_empty()).then_some(content);
         if self.fits(cx, chat_id, json_bytes(&result)) {
             let action = ChatToolCallCompleteAction {
@@ -233,7 +246,7 @@ impl HostCore {
     }
 
     /// Fails a call that was just handed to a client that has left the session (ACT-08).
-    fn fail_orphan(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: &str) {
+    pub(crate) fn fail_orphan(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: &str) {
         let Some(ToolCallState::Running(running)) = self.tool_call(chat_id, call) else {
             return;
         };
@@ -310,17 +323,18 @@ impl HostCore {
             .iter()
             .rev()
             .filter(|member| author.is_none_or(|author| author.as_str() != member.client_id));
-        let taken: Vec<&str> = self
+        let mut names: HashSet<String> = self
             .agent_of(session)
-            .map(|agent| agent.tools.iter().map(|tool| tool.name.as_str()).collect())
+            .map(|agent| agent.tools.iter().map(|tool| tool.name.clone()).collect())
             .unwrap_or_default();
+        let mut offered: HashSet<&str> = HashSet::new();
         for member in preferred.chain(others) {
             for tool in &member.tools {
-                if tools.iter().any(|known| known.client_name == tool.name) {
+                if !offered.insert(&tool.name) {
                     continue;
                 }
                 let mut name = tool.name.clone();
-                while taken.contains(&name.as_str()) || tools.iter().any(|known| known.name == name) {
+                while !names.insert(name.clone()) {
                     name.insert_str(0, "client_");
                 }
                 tools.push(ClientTool {

@@ -14,14 +14,13 @@ use ahp_types::state::{
 };
 
 use crate::agent::{AgentEvent, Failure, Reply, TurnEnd, Usage};
-use crate::chats::UNTITLED_CHAT;
 use crate::core::{Cx, HostCore};
 use crate::dispatch::elapsed;
 use crate::effect::{Effect, TurnStart};
 use crate::frame::AppendHead;
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::lifecycle::{directories_of, error_info, settings_of};
-use crate::session::{OpenPart, Run};
+use crate::session::{Namer, OpenPart, Run};
 
 /// Longest title taken from a message, in characters.
 const TITLE_CHARS: usize = 60;
@@ -62,6 +61,7 @@ impl HostCore {
             author: author.cloned(),
             parent: None,
             detached: false,
+            own_offers: Vec::new(),
             heard_ms: cx.now.mono_ms,
             before_silence: None,
         });
@@ -184,7 +184,7 @@ impl HostCore {
                 };
                 self.add_whole_part(cx, chat_id, ResponsePart::ContentRef(part));
             }
-            AgentEvent::Title(title) => self.title_from(cx, chat_id, &title),
+            AgentEvent::Title(title) => self.retitle(cx, chat_id, &title_in(&title), Namer::Agent),
             AgentEvent::Tool { call, step } => self.tool_step(cx, chat_id, turn, call, *step),
             AgentEvent::Ask(questions) => self.ask(cx, chat_id, turn, *questions),
             AgentEvent::Withdraw(id) => self.withdraw_question(cx, chat_id, id),
@@ -280,7 +280,7 @@ impl HostCore {
             return;
         };
         // A fresh id that no client can have chosen for an earlier turn of this chat.
-        let turn_id = (0..)
+        let turn_id = (chat.model.turns().len()..)
             .map(|n| format!("queued-{}-{n}", next.id))
             .find(|id| !chat.model.knows_turn(id))
             .unwrap_or_default();
@@ -302,32 +302,38 @@ impl HostCore {
         self.start_run(cx, chat_id, false, None);
     }
 
-    /// Names a session after its first message, unless it has a name, and a further chat after its
-    /// own.
+    /// Names a session after its first message, and a further chat after its own, unless they have
+    /// a name.
     pub(crate) fn title_from(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, text: &str) {
-        let title = title_in(text);
-        let Some(chat) = self.chats.get(&chat_id).filter(|_| !title.is_empty()) else {
+        self.retitle(cx, chat_id, &title_in(text), Namer::Message);
+    }
+
+    /// Gives a chat a title, and its session if it is the default chat. A person's choice stands,
+    /// and the first message names only what has no name.
+    fn retitle(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, title: &str, namer: Namer) {
+        let Some(chat) = self.chats.get_mut(&chat_id).filter(|_| !title.is_empty()) else {
             return;
         };
         let session_id = chat.session;
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
-        let head = chat.model.head();
-        let names_session = !std::mem::replace(&mut session.titled, true);
-        let names_chat = if session.is_default(&head.resource) {
-            names_session
-        } else {
-            head.title == UNTITLED_CHAT
-        };
+        let yields = |to: Namer| to < namer || (to == Namer::Agent && namer == Namer::Agent);
+        let is_default = session.is_default(&chat.model.head().resource);
+        let names_session = yields(session.titled_by) && (is_default || session.titled_by == Namer::Nobody);
+        let names_chat = yields(chat.titled_by);
+        if names_chat {
+            chat.titled_by = namer;
+            chat.model.edit(|state| title.clone_into(&mut state.title));
+        }
         if names_session {
-            let action = SessionTitleChangedAction { title: title.clone() };
+            session.titled_by = namer;
+            let action = SessionTitleChangedAction {
+                title: title.to_owned(),
+            };
             self.commit(cx, session_id, StateAction::SessionTitleChanged(action), None);
         }
         if names_chat {
-            if let Some(chat) = self.chats.get_mut(&chat_id) {
-                chat.model.edit(|state| state.title = title);
-            }
             self.sync_chat(cx, chat_id);
         }
     }
@@ -441,6 +447,9 @@ impl HostCore {
     }
 
     fn fail_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, failure: Failure, resumable: bool) {
+        if let Some(chat) = self.chats.get_mut(&chat_id) {
+            chat.can_resume = resumable;
+        }
         let part = ErrorResponsePart {
             error: error_info(failure),
             resumable: resumable.then_some(true),

@@ -33,7 +33,7 @@ pub use innkeeper_core::agent::{
 };
 pub use sink::EventSink;
 pub use tool::{Invocation, RiskReporter, SignIn, ToolCall, ToolCallBuilder, ToolDraft, Verdict};
-pub use worker::{Worker, WorkerSpec};
+pub use worker::{Worker, WorkerEnd, WorkerSpec};
 
 /// A back end that can hold conversations.
 ///

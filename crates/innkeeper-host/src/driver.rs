@@ -142,18 +142,19 @@ impl Driver {
         around: Surroundings,
     ) -> (Self, Worker) {
         let link = ChatLink::new(worker.chat, around);
-        let cancelled = match parent.and_then(|parent| parent.running(worker.parent.1)) {
-            // What its parent waits for ends with it, at the same moment.
-            Some(parent) if !worker.detached => parent.cancelled.child_token(),
+        let parent = match parent.and_then(|parent| parent.running(worker.parent.1)) {
+            Some(parent) if !worker.detached => parent.cancelled.clone(),
             _ => CancellationToken::new(),
         };
+        // What its parent waits for ends with it, at the same moment.
+        let cancelled = parent.child_token();
         let running = Running {
             key: worker.turn,
             cancelled,
             mailbox: Arc::new(Mailbox::new(worker.turn)),
         };
         link.queue.begin(worker.turn);
-        let handle = Worker::new(sink(&link, &running), Arc::clone(&worker.chat_uri));
+        let handle = Worker::new(sink(&link, &running), Arc::clone(&worker.chat_uri), parent);
         let driver = Self {
             link,
             turns: None,
@@ -309,7 +310,11 @@ impl Task {
         let run = AssertUnwindSafe(agent_chat.run_turn(TurnInput::new(*start), events)).catch_unwind();
         let result = tokio::select! {
             result = run => result,
-            () = out_of_patience(&running.cancelled, self.link.cancel_time()) => return TurnEnd::Cancelled,
+            () = out_of_patience(&running.cancelled, self.link.cancel_time()) => {
+                // Whatever state its future was in when it was dropped, nobody goes on from there.
+                *chat = None;
+                return TurnEnd::Cancelled;
+            }
         };
         match result {
             Ok(result) => turn_end(result),

@@ -74,7 +74,7 @@ pub use agent::{
     Choice, ClientCall, ClientTool, ConfirmOption, Confirmation, Decision, Directories, EventSink, FileChange, Form,
     Invocation, ModelInfo, Offer, PastOutcome, PastTool, PastTurn, Question, QuestionKind, Response, Risk,
     RiskReporter, Secret, Setting, SettingKind, SettingQuery, SettingValue, SignIn, ToolCall, ToolCallBuilder,
-    ToolContent, ToolDraft, ToolInfo, ToolResult, TurnInput, Verdict, Worker, WorkerSpec,
+    ToolContent, ToolDraft, ToolInfo, ToolResult, TurnInput, Verdict, Worker, WorkerEnd, WorkerSpec,
 };
 pub use async_trait::async_trait;
 pub use close::Close;

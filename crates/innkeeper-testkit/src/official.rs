@@ -19,10 +19,12 @@ use tokio::task::JoinHandle;
 use crate::process::PATIENCE;
 use crate::raw::Address;
 
+mod chats;
 mod tools;
 mod transports;
 mod view;
 
+pub use chats::{message, queued, steering, unqueued};
 pub use tools::{about, decided_by, offer, tool_calls_of};
 pub use transports::{LineTransport, SocketTransport};
 pub use view::View;

@@ -213,22 +213,48 @@ impl RawClient {
         }
     }
 
+    /// Sends a request and returns the answer as it came, for what parsing does not keep, such as an order.
+    pub async fn call_for_text(&mut self, method: &str, params: Value) -> String {
+        let id = self.ask(method, params).await;
+        loop {
+            let text = self.receive_text().await;
+            let text = text.unwrap_or_else(|end| panic!("the answer to {id} was awaited: {end:?}"));
+            let message: Value = serde_json::from_str(&text).expect("the host sends JSON");
+            if message.get("id") == Some(&json!(id)) {
+                return text;
+            }
+            self.notifications.push(message);
+        }
+    }
+
+    /// Whether such a notification came while something else was awaited.
+    pub fn has_notification(&self, fits: impl Fn(&Value) -> bool) -> bool {
+        self.notifications.iter().any(fits)
+    }
+
     /// The next message, or the end.
     pub async fn receive(&mut self) -> Incoming {
+        match self.receive_text().await {
+            Ok(text) => Incoming::Message(serde_json::from_str(&text).expect("the host sends JSON")),
+            Err(end) => end,
+        }
+    }
+
+    async fn receive_text(&mut self) -> Result<String, Incoming> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
             let received = tokio::time::timeout_at(deadline, self.socket.next()).await;
             match received.expect("something arrives in time") {
                 Some(Ok(Message::Text(text))) => {
-                    return Incoming::Message(serde_json::from_str(&text).expect("the host sends JSON"));
+                    return Ok(text.to_string());
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(Message::Close(Some(frame)))) => {
-                    return Incoming::Closed(frame.code.into(), frame.reason.to_string());
+                    return Err(Incoming::Closed(frame.code.into(), frame.reason.to_string()));
                 }
                 Some(Ok(other)) => panic!("the host sends text frames only: {other:?}"),
-                Some(Err(error)) => return Incoming::Broken(error.to_string()),
-                None => return Incoming::Broken("the stream ended".to_owned()),
+                Some(Err(error)) => return Err(Incoming::Broken(error.to_string())),
+                None => return Err(Incoming::Broken("the stream ended".to_owned())),
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::error::{RpcError, code};
 use crate::ids::ChannelId;
 use crate::lifecycle::directories_of;
 use crate::request::{MoveChat, MoveDestination};
-use crate::session::{Session, UNTITLED, summary_of};
+use crate::session::{Namer, Session, UNTITLED, summary_of};
 
 impl HostCore {
     pub(crate) fn move_chat(&mut self, cx: &mut Cx<'_>, request: &MoveChat) -> Result<Value, RpcError> {
@@ -144,6 +144,7 @@ impl HostCore {
         }
         let head = chat.model.head();
         let titled = head.title != UNTITLED_CHAT;
+        let named = if titled { chat.titled_by } else { Namer::Nobody };
         // What was allowed in one session is not allowed in another.
         let mut config = from.state.config.clone();
         if let Some(config) = &mut config {
@@ -175,7 +176,7 @@ impl HostCore {
         let session_id = self.channels.create(&uri, ChannelKind::Session);
         self.replay.open(session_id, self.seq);
         let mut session = Session::new(&uri, state, settings, cx.now);
-        session.titled = titled;
+        session.titled_by = named;
         self.sessions.insert(session_id, session);
         self.share_workspace_approvals(session_id);
         self.own(session_id, subtree);

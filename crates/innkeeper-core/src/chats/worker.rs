@@ -147,6 +147,38 @@ impl HostCore {
         self.commit(cx, parent, StateAction::ChatToolCallContentChanged(action), None);
     }
 
+    /// Content of a call is replaced as a whole, and dropped when it asks again (E-15); the workers
+    /// it started stay part of it, whether its agent repeats them or not (CHT-12).
+    pub(crate) fn keep_workers(&self, chat_id: ChannelId, call: &str, content: &mut Vec<ToolResultContent>) {
+        let Some(session) = self.session_of(chat_id) else {
+            return;
+        };
+        let shown = match self.tool_call(chat_id, call) {
+            Some(ToolCallState::Running(running)) => running.content.as_deref().unwrap_or_default(),
+            _ => &[],
+        };
+        for worker in &session.chats {
+            let Some(worker) = self.chats.get(worker).filter(|worker| worker.parent == Some(chat_id)) else {
+                continue;
+            };
+            let head = worker.model.head();
+            let is_ours = matches!(&head.origin, Some(ChatOrigin::Tool { tool_call_id, .. }) if tool_call_id == call);
+            let names = |content: &ToolResultContent| matches!(content, ToolResultContent::Subagent(named) if named.resource == head.resource);
+            if !is_ours || content.iter().any(names) {
+                continue;
+            }
+            let known = shown.iter().find(|content| names(content)).cloned();
+            content.push(known.unwrap_or_else(|| {
+                ToolResultContent::Subagent(ToolResultSubagentContent {
+                    resource: head.resource.clone(),
+                    title: head.title.clone(),
+                    agent_name: None,
+                    description: None,
+                })
+            }));
+        }
+    }
+
     /// Ends the workers of a run that is over, but for the detached ones.
     pub(crate) fn end_workers(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, key: TurnKey) {
         let siblings = self.session_of(chat_id).map(|session| session.chats.clone());
@@ -169,21 +201,4 @@ fn worker_title(spawn: &Spawn, most: usize) -> String {
         end -= 1;
     }
     title[..end].to_owned()
-}
-
-/// Content of a call is replaced as a whole; the workers it started stay part of it, whether its
-/// agent repeats them or not (CHT-12).
-pub(crate) fn keep_workers(call: Option<&ToolCallState>, content: &mut Vec<ToolResultContent>) {
-    let Some(ToolCallState::Running(call)) = call else {
-        return;
-    };
-    for known in call.content.iter().flatten() {
-        if let ToolResultContent::Subagent(worker) = known
-            && !content.iter().any(
-                |content| matches!(content, ToolResultContent::Subagent(named) if named.resource == worker.resource),
-            )
-        {
-            content.push(known.clone());
-        }
-    }
 }

@@ -5,7 +5,7 @@ use ahp_types::state::{PendingMessageKind, ResponsePart, TurnState};
 
 use super::{Verdict, elapsed};
 use crate::commit::Author;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::ChannelId;
 use crate::session::Chat;
 
@@ -47,6 +47,12 @@ impl HostCore {
                     return Verdict::Reject(format!(
                         "a chat queues at most {} messages",
                         self.config.max_queued_messages
+                    ));
+                }
+                if json_bytes(&head.queued_messages) + json_bytes(&set.message) > self.config.max_queue_bytes {
+                    return Verdict::Reject(format!(
+                        "the messages that wait in a chat have at most {} bytes together",
+                        self.config.max_queue_bytes
                     ));
                 }
                 let check = check_pending_id(&set.id)
@@ -126,7 +132,10 @@ impl HostCore {
             return Err("only the latest turn can be resumed, and only after a resumable error".to_owned());
         };
         match turn.response_parts.last() {
-            Some(ResponsePart::Error(error)) if error.resumable == Some(true) => Ok(()),
+            Some(ResponsePart::Error(error)) if error.resumable == Some(true) && chat.can_resume => Ok(()),
+            Some(ResponsePart::Error(error)) if error.resumable == Some(true) => {
+                Err("the agent that could go on with this turn was replaced since; send the message again".to_owned())
+            }
             _ => Err("the turn's error cannot be resumed".to_owned()),
         }
     }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
 use crate::chat_state::MAX_CLOCK_SKEW_SECONDS;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, HostCore, json_bytes};
 use crate::session::{Chat, Session};
 use crate::uri;
 
@@ -64,6 +64,12 @@ impl HostCore {
             return Err(format!(
                 "a message has at most {} attachments",
                 self.config.max_attachments
+            ));
+        }
+        if json_bytes(message) > self.config.max_message_total_bytes {
+            return Err(format!(
+                "a message with all its attachments has at most {} bytes; attach large things by their URI",
+                self.config.max_message_total_bytes
             ));
         }
         for (index, attachment) in attachments.iter().enumerate() {

@@ -37,7 +37,10 @@ impl HostCore {
             return Verdict::Reject("there is no such tool call in this turn".to_owned());
         };
         match action {
-            StateAction::ChatToolCallConfirmed(confirmed) => judge_confirmed(call, confirmed, author),
+            StateAction::ChatToolCallConfirmed(confirmed) => match self.check_room(chat, json_bytes(&confirmed)) {
+                Ok(()) => judge_confirmed(call, confirmed, author),
+                Err(reason) => Verdict::Reject(reason),
+            },
             StateAction::ChatToolCallComplete(complete) => {
                 let check = check_complete(call, &complete, author)
                     .and_then(|()| self.check_room(chat, json_bytes(&complete.result)));
@@ -72,14 +75,17 @@ impl HostCore {
                 let call = confirmed.tool_call_id.clone();
                 let tool = self
                     .tool_call(chat_id, &call)
-                    .map(|call| wire::tool_name(call).to_owned())
+                    .map(wire::approval_name)
                     .unwrap_or_default();
+                let is_own = self.run_mut(chat_id).is_some_and(|run| run.own_offers.contains(&call));
                 let decision = decision(&confirmed, author);
                 self.commit(cx, chat_id, StateAction::ChatToolCallConfirmed(confirmed), Some(author));
-                if let Some(choice) = decision.choice.as_deref().filter(|_| decision.approved) {
+                if let Some(choice) = decision.choice.as_deref().filter(|_| decision.approved && !is_own) {
                     self.remember(cx, chat_id, &tool, choice);
                 }
-                self.tool_reply(cx, chat_id, turn, call, ToolReply::Decided(decision));
+                self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Decided(decision));
+                // The client that was to run it may have left while people thought about it (ACT-08).
+                self.fail_orphan(cx, chat_id, &call);
             }
             StateAction::ChatToolCallComplete(complete) => {
                 let call = complete.tool_call_id.clone();
@@ -211,7 +217,7 @@ fn check_complete(call: &ToolCallState, complete: &ChatToolCallCompleteAction, a
         ToolCallState::AuthRequired(_) if complete.result.success => {
             Err("result.success: a call that waits for somebody to sign in cannot succeed".to_owned())
         }
-        ToolCallState::AuthRequired(_) => Ok(()),
+        ToolCallState::AuthRequired(_) => check_contents(complete.result.content.as_deref(), "result.content"),
         ToolCallState::Running(_) => {
             check_owner(call, author)?;
             check_contents(complete.result.content.as_deref(), "result.content")

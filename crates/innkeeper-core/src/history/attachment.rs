@@ -1,5 +1,7 @@
 //! What comes with a message, in particular other chats (TURN-17 to TURN-19).
 
+use std::collections::HashSet;
+
 use ahp_types::state::{Message, MessageAttachment, MessageChatAttachment};
 
 use super::past_turn;
@@ -12,8 +14,13 @@ impl HostCore {
     /// part of what was attached (TURN-18). A chat without completed turns stays as it is and
     /// brings nothing (TURN-19).
     pub(crate) fn pin_attachments(&self, message: &mut Message) -> Result<(), String> {
+        let mut seen = HashSet::new();
         for (index, attachment) in message.attachments.iter_mut().flatten().enumerate() {
             if let MessageAttachment::Chat(attached) = attachment {
+                // Its whole past goes to the agent, once.
+                if !seen.insert(attached.resource.clone()) {
+                    return Err(format!("message.attachments[{index}] attaches the same chat again"));
+                }
                 self.pin(attached)
                     .map_err(|problem| format!("message.attachments[{index}] {problem}"))?;
             }
@@ -79,22 +86,32 @@ impl HostCore {
                 resource: annotations.resource.clone(),
                 ids: annotations.annotation_ids.clone().unwrap_or_default(),
             }),
-            MessageAttachment::Chat(attached) => Some(Attachment::Chat {
-                label: attached.label.clone(),
-                uri: attached.resource.clone(),
-                transcript: self.transcript(attached),
+            MessageAttachment::Chat(attached) => Some(match self.transcript(attached) {
+                Some(transcript) => Attachment::Chat {
+                    label: attached.label.clone(),
+                    uri: attached.resource.clone(),
+                    transcript,
+                },
+                None => Attachment::Text {
+                    label: attached.label.clone(),
+                    text: "(This attached conversation is gone: it was disposed of or cut after the message was \
+                           written.)"
+                        .to_owned(),
+                },
             }),
             MessageAttachment::Unknown(_) => None,
         }
     }
 
     /// What was said in an attached chat. A message may have waited in a queue since it was
-    /// accepted; what has gone since then cannot be told.
-    fn transcript(&self, attached: &MessageChatAttachment) -> Vec<PastTurn> {
-        let (Some(chat), Some(end)) = (self.chat_at(&attached.resource), &attached.end_turn) else {
-            return Vec::new();
-        };
-        through(chat, end).unwrap_or_default()
+    /// accepted; what has gone since then cannot be told, and the agent hears that it is gone.
+    fn transcript(&self, attached: &MessageChatAttachment) -> Option<Vec<PastTurn>> {
+        let chat = self.chat_at(&attached.resource)?;
+        match &attached.end_turn {
+            Some(end) => through(chat, end),
+            // It had no completed turn when the message was accepted (TURN-19).
+            None => Some(Vec::new()),
+        }
     }
 
     pub(crate) fn chat_at(&self, uri: &str) -> Option<&Chat> {

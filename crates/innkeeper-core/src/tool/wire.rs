@@ -321,6 +321,17 @@ pub(crate) fn tool_name(call: &ToolCallState) -> &str {
     common!(call, tool_name, "")
 }
 
+/// The name under which an approval of a call is remembered. A client or an MCP server cannot earn
+/// an approval for a tool of the host's, or of each other's, by calling its own the same.
+pub(crate) fn approval_name(call: &ToolCallState) -> String {
+    let name = tool_name(call);
+    match common!(call, contributor, &None) {
+        Some(ToolCallContributor::Client(client)) => format!("client:{}/{name}", client.client_id),
+        Some(ToolCallContributor::Mcp(server)) => format!("mcp:{}/{name}", server.customization_id),
+        Some(ToolCallContributor::Unknown(_)) | None => name.to_owned(),
+    }
+}
+
 /// The client that executes a call.
 pub(crate) fn owner(call: &ToolCallState) -> Option<&str> {
     match common!(call, contributor, &None) {

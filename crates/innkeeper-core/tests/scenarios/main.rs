@@ -5,6 +5,7 @@ mod active_clients;
 mod approvals;
 mod chats;
 mod configuration;
+mod corners;
 mod directories;
 mod dispatch;
 mod disposal;

@@ -12,7 +12,7 @@ fn question(id: &str, kind: QuestionKind) -> Question {
         id: id.into(),
         title: None,
         message: format!("What about {id}?"),
-        required: true,
+        required: ["text", "many"].contains(&id),
         kind,
     }
 }
@@ -325,4 +325,33 @@ fn inp01_a_question_that_its_agent_gave_up_on_is_taken_back() {
             .refused(conn, &chat, completed("accept", json!({})))
             .contains("no such question is open")
     );
+}
+
+#[test]
+fn inp05_whoever_accepts_has_answered_what_must_be_answered() {
+    let (mut stage, conn, chat) = asking();
+    let text = |value: &str| json!({ "state": "submitted", "value": { "kind": "text", "value": value } });
+    let many = |ids: Value| json!({ "state": "submitted", "value": { "kind": "selected-many", "value": ids } });
+    for (answers, missing) in [
+        (json!({ "many": many(json!(["a"])) }), "text"),
+        (json!({ "text": text(""), "many": many(json!(["a"])) }), "text"),
+        (
+            json!({ "text": { "state": "skipped" }, "many": many(json!(["a"])) }),
+            "text",
+        ),
+        (json!({ "text": text("x"), "many": many(json!([])) }), "many"),
+    ] {
+        let reason = stage.refused(conn, &chat, completed("accept", answers));
+        let expected = format!("answers[{missing:?}]: this question must be answered; answer it, or decline");
+        assert_eq!(reason, expected);
+    }
+    assert_eq!(stage.waits(SESSION).len(), 1, "it is still open");
+    // A draft that everybody shares is an answer (INP-04).
+    stage.accepted(conn, &chat, draft("text", json!({ "kind": "text", "value": "shared" })));
+    stage.accepted(conn, &chat, completed("accept", json!({ "many": many(json!(["b"])) })));
+    assert!(stage.waits(SESSION).is_empty());
+    // Whoever declines owes no answer.
+    let (mut stage, conn, chat) = asking();
+    stage.accepted(conn, &chat, completed("decline", json!({})));
+    assert!(stage.waits(SESSION).is_empty());
 }

@@ -171,3 +171,27 @@ fn ses14_ses15_ses22_a_turn_shows_in_catalogue_session_and_summary() {
     assert_eq!(heard["chats"][0]["status"].as_u64().unwrap() & 0b1_1111, 8, "SES-22");
     assert_eq!(heard["title"], "hi", "named after its first message");
 }
+
+#[test]
+fn ses17_the_activity_shown_is_that_of_the_chat_the_status_comes_from() {
+    let mut stage = Stage::able(innkeeper_core::CoreConfig::default());
+    let conn = stage.client("c", &[]);
+    let chat = stage.session(conn, SESSION);
+    stage.create_chat(conn, new_chat(SESSION, "ahp-chat:/second"));
+    stage.opened(Ok(()));
+    stage.start_turn(conn, "ahp-chat:/second", "t");
+    let second = stage.run();
+    stage.says_in(second, AgentEvent::Activity(Some("digging".into())));
+    assert_eq!(stage.state(SESSION)["activity"], "digging", "only the second one works");
+    stage.start_turn(conn, &chat, "t");
+    let first = stage.run();
+    stage.says_in(first, AgentEvent::Activity(Some("thinking".into())));
+    assert_eq!(stage.state(SESSION)["activity"], "thinking", "the default chat leads");
+    stage.asks_permission(second, "call");
+    assert_eq!(stage.state(SESSION)["status"].as_u64().unwrap() & 0b1_1111, 24);
+    assert_eq!(stage.state(SESSION)["activity"], "digging", "the second one waits");
+    stage.ends_in(second, TurnEnd::Complete);
+    assert_eq!(stage.state(SESSION)["activity"], "thinking");
+    stage.ends_in(first, TurnEnd::Complete);
+    assert!(stage.state(SESSION).get("activity").is_none());
+}

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{AgentError, Worker};
 
-/// Longest id of a tool call, which the core takes no longer.
-const MAX_CALL_ID: usize = 1024;
+/// Longest id and longest name of a tool call, which the core takes no longer.
+pub(super) const MAX_CALL_ID: usize = 1024;
 
 /// The answers to one run.
 #[derive(Debug)]

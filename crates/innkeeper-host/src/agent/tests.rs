@@ -224,6 +224,7 @@ async fn cht12_workers_wait_for_their_own_replies() {
                 Ok(())
             })
             .await
+            .map(|_| ())
     });
     let worker = main.spawned(&driver, false).await;
     loop {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use innkeeper_core::AgentEvent;
 use innkeeper_core::agent::{Contributor, Permission, Spawn, ToolReady, ToolStart, ToolStep};
 
-use super::mailbox::{Mailbox, Slot};
+use super::mailbox::{MAX_CALL_ID, Mailbox, Slot};
 use super::{
     AgentError, AuthRequirement, Confirmation, Decision, EventSink, Risk, Secret, ToolContent, ToolResult, Worker,
     WorkerSpec,
@@ -334,6 +334,15 @@ pub(super) struct Call {
 impl Call {
     pub(super) async fn start(builder: ToolCallBuilder) -> Result<Self, AgentError> {
         let ToolCallBuilder { events, id, start } = builder;
+        if start.name.is_empty() || start.name.len() > MAX_CALL_ID {
+            return Err(AgentError::failed(
+                "badToolName",
+                format!(
+                    "the agent called a tool with a name of {} bytes; 1 to {MAX_CALL_ID} are possible",
+                    start.name.len()
+                ),
+            ));
+        }
         let id = id.unwrap_or_else(|| events.mailbox.fresh_id("call"));
         let slot = events.mailbox.add_call(&id)?;
         let call = Self {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use innkeeper_core::TurnEnd;
 use innkeeper_core::agent::Spawn;
+use tokio_util::sync::CancellationToken;
 
 use super::{AgentError, EventSink};
 use crate::driver::{died, out_of_patience, turn_end};
@@ -77,14 +78,26 @@ impl WorkerSpec {
 pub struct Worker {
     events: EventSink,
     uri: Arc<str>,
+    /// The turn that waits for it; a detached worker is not waited for.
+    parent: CancellationToken,
     is_over: bool,
 }
 
+/// How a worker that did not fail ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerEnd {
+    /// It did its work.
+    Done,
+    /// Somebody stopped it, and it alone.
+    Stopped,
+}
+
 impl Worker {
-    pub(crate) fn new(events: EventSink, uri: Arc<str>) -> Self {
+    pub(crate) fn new(events: EventSink, uri: Arc<str>, parent: CancellationToken) -> Self {
         Self {
             events,
             uri,
+            parent,
             is_over: false,
         }
     }
@@ -104,10 +117,11 @@ impl Worker {
         self.end(turn_end(result));
     }
 
-    /// Drives it to the end of the given work, and ends its turn with what came of it. Several can
+    /// Drives it to the end of the given work, and ends its turn with what came of it. That people
+    /// stopped the worker and nothing else is no error of whoever started it. Several can
     /// be driven at once, for instance with `tokio::join!`. Work that panics ends the worker's turn
     /// with an error, and no other.
-    pub async fn drive<W, F>(self, work: W) -> Result<(), AgentError>
+    pub async fn drive<W, F>(self, work: W) -> Result<WorkerEnd, AgentError>
     where
         W: FnOnce(EventSink) -> F + Send,
         F: Future<Output = Result<(), AgentError>> + Send,
@@ -125,7 +139,11 @@ impl Worker {
         match result {
             Ok(result) => {
                 worker.end(turn_end(result.clone()));
-                result
+                match result {
+                    Ok(()) => Ok(WorkerEnd::Done),
+                    Err(AgentError::Cancelled) if !worker.parent.is_cancelled() => Ok(WorkerEnd::Stopped),
+                    Err(error) => Err(error),
+                }
             }
             Err(_) => {
                 let message = "the worker failed in the middle of its turn; see the host's log";

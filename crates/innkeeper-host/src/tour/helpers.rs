@@ -4,7 +4,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::{pause, say};
-use crate::agent::{AgentError, Confirmation, EventSink, Invocation, ToolCall, ToolResult, Verdict, WorkerSpec};
+use crate::agent::{
+    AgentError, Confirmation, EventSink, Invocation, ToolCall, ToolResult, Verdict, WorkerEnd, WorkerSpec,
+};
 
 /// `/subagent`: helpers below one another; the last one asks for permission (CHT-12, CHT-25).
 pub(super) async fn subagent(events: &EventSink, depth: u64) -> Result<(), AgentError> {
@@ -35,15 +37,14 @@ fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output 
             })
             .await;
         let result = match &outcome {
-            Ok(()) => ToolResult::text(format!("Helper {level} is done"), "done"),
+            Ok(WorkerEnd::Done) => ToolResult::text(format!("Helper {level} is done"), "done"),
+            Ok(WorkerEnd::Stopped) => {
+                ToolResult::failed(format!("Helper {level} was stopped"), "somebody stopped the helper")
+            }
             Err(error) => ToolResult::failed(format!("Helper {level} could not do it"), error.to_string()),
         };
         call.complete(result).await?;
-        match outcome {
-            // Somebody stopped the helper, and not whoever sent it.
-            Err(AgentError::Cancelled) => Ok(()),
-            outcome => outcome,
-        }
+        outcome.map(|_| ())
     })
 }
 

@@ -11,6 +11,7 @@ mod memory;
 mod people;
 mod reverse_requests;
 mod scripted;
+mod slow_sessions;
 mod tools;
 mod tour;
 

@@ -107,6 +107,7 @@ async fn all_waits(connection: &Connection) -> Result<Vec<Wait>, Failure> {
             continue;
         }
         let (state, _): (SessionState, i64) = connection.subscribe_to_state(&session.resource).await?;
+        let _ = connection.client.unsubscribe(session.resource.clone()).await;
         let requests = state.input_needed.unwrap_or_default().into_iter();
         waits.extend(requests.map(|request| Wait {
             session: session.resource.clone(),

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 
 mod clients;
+mod pending;
 mod startup;
 mod stopping;
 mod support;

@@ -4,14 +4,22 @@
 //! Requirements are named by their ids, and `lesson_NN` names a failure that other hosts were reported for.
 
 mod access;
+mod aggregation;
 mod bad_input;
 mod bad_messages;
 mod cancel_and_errors;
+mod chats;
+mod completions;
+mod configuration;
 mod delivery;
 mod dispatching;
+mod history;
+mod lessons;
 mod limits;
 mod local_transports;
+mod moves;
 mod notifications;
+mod pending_messages;
 mod reconnect;
 mod reconnect_edges;
 mod scopes;
@@ -21,6 +29,7 @@ mod streaming;
 mod tool_calls;
 mod versions;
 mod websocket;
+mod workers;
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::{HostOptions, HostProcess};

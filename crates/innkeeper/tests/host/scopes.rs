@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::options;
 
 /// A host with three tokens, and the addresses that go with the narrower ones.
-async fn start_with_scopes() -> (HostProcess, Address, Address) {
+pub(crate) async fn start_with_scopes() -> (HostProcess, Address, Address) {
     let options = options()
         .setting("drive_token_file = \"drive\"")
         .setting("view_token_file = \"view\"");

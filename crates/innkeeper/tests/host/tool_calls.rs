@@ -271,10 +271,7 @@ async fn lesson_41_the_approval_of_a_helper_three_levels_down_is_answered_throug
         .decide(&wait, json!({ "approved": true, "selectedOptionId": "allow-once" }))
         .await;
     let turn = client.turn_end(&uris.chat, "t1").await;
-    assert_eq!(
-        markdown(&turn.response_parts),
-        "3 helpers later, everything is done."
-    );
+    assert_eq!(markdown(&turn.response_parts), "3 helpers later, everything is done.");
     client
         .until("the last helper is done", |view| {
             let chat = view.chat(&asking).expect("mirrored");

@@ -148,14 +148,14 @@ async fn cht09_ses26_a_chat_works_in_some_of_its_sessions_directories() {
 async fn cht24_cht25_background_work_outlives_its_turn_and_is_gone_when_it_is_done() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("background").await;
-    let turn = client.run_turn(&uris.chat, "t1", "/background 1").await;
+    let turn = client.run_turn(&uris.chat, "t1", "/background 2").await;
     assert_eq!(turn.state, TurnState::Complete);
     let work = client.chat(&uris.chat).background_work.expect("work goes on");
     let mut watch = None;
     for work in &work {
         match work {
             BackgroundWork::Shell(shell) => {
-                assert_eq!(shell.command, "water --for 1s");
+                assert_eq!(shell.command, "water --for 2s");
                 assert_eq!(shell.terminal, None, "there is none to show");
             }
             BackgroundWork::Subagent(worker) => watch = Some(worker.chat.clone()),

@@ -205,7 +205,7 @@ async fn pend02_a_queue_does_not_need_its_author() {
     let uris = watcher.create_session("orphaned").await;
     let mut author = OfficialClient::connect(host.address(), "author").await;
     author.join(&uris.session).await;
-    author.start_turn(&uris.chat, "t1", "/slow 1").await;
+    author.start_turn(&uris.chat, "t1", "/slow 2").await;
     author.dispatch(&uris.chat, queued("q1", "/stream 1")).await;
     author.dispatch(&uris.chat, queued("q2", "/stream 2")).await;
     until_queue(&author, &uris.chat, &["q1", "q2"]).await;
@@ -218,7 +218,7 @@ async fn pend02_a_queue_does_not_need_its_author() {
     watcher.at_rest(&uris.chat).await;
     author.reconnect().await.expect("resumed");
     author.at_rest(&uris.chat).await;
-    assert_eq!(said(&author.chat(&uris.chat)), ["/slow 1", "/stream 1", "/stream 2"]);
+    assert_eq!(said(&author.chat(&uris.chat)), ["/slow 2", "/stream 1", "/stream 2"]);
     author.assert_converged().await;
     watcher.assert_converged().await;
 }

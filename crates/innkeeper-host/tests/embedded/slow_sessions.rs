@@ -20,7 +20,7 @@ struct Sleeper(Arc<Semaphore>);
 #[async_trait]
 impl Agent for Sleeper {
     fn info(&self) -> AgentInfo {
-        AgentInfo::new("sleeper", "Sleeper", "Takes its time.")
+        AgentInfo::new("sleeper", "Sleeper", "Takes its time.").with_chats()
     }
 
     async fn open_chat(&self, cx: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
@@ -110,5 +110,28 @@ async fn lesson_37_slow_completions_keep_nobody_on_their_connection_waiting() {
     for found in found {
         assert_eq!(found.expect("answered in the end"), json!({ "items": [] }));
     }
+    client.assert_converged().await;
+}
+
+/// What is asked of a session while it opens waits until it is open (CHT-10).
+#[tokio::test]
+async fn cht10_the_first_message_of_a_chat_waits_for_its_session() {
+    let may_open = Arc::new(Semaphore::new(0));
+    let running = Running::start(Host::builder().agent(Sleeper(Arc::clone(&may_open)))).await;
+    let client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session_unready("slow").await;
+    let message = innkeeper_testkit::official::message("/stream 2");
+    let first = json!({ "initialMessage": message });
+    client.create_chat(&uris.session, "ahp-chat:/second", first).await;
+    assert!(client.chat("ahp-chat:/second").active_turn.is_none());
+    may_open.add_permits(2);
+    client
+        .until("it had its turn", |view| {
+            let chat = view.chat("ahp-chat:/second");
+            chat.is_some_and(|chat| chat.turns.len() == 1 && chat.queued_messages.is_none())
+        })
+        .await;
+    let turns = client.chat("ahp-chat:/second").turns;
+    assert_eq!(turns[0].message.text, "/stream 2");
     client.assert_converged().await;
 }

@@ -268,7 +268,7 @@ async fn root10_the_list_is_in_the_order_of_the_latest_change_of_any_chat() {
 async fn lesson_23_work_without_a_turn_shows_while_it_lasts_and_ends() {
     let (_host, client) = start_with_client().await;
     let uris = client.create_session("by-itself").await;
-    client.run_turn(&uris.chat, "t1", "/background 1").await;
+    client.run_turn(&uris.chat, "t1", "/background 2").await;
     assert_eq!(activity(client.listed(&uris.session).await.status), IN_PROGRESS);
     client
         .until("the watch is over", |view| {

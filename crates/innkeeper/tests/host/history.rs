@@ -287,3 +287,56 @@ async fn trc02_e63_what_is_queued_does_not_start_by_itself_after_a_cut() {
     );
     client.assert_converged().await;
 }
+
+#[tokio::test]
+async fn page01_older_turns_are_read_while_a_new_one_streams() {
+    let (host, client) = start_with_client().await;
+    let uris = with_turns(&client, "meanwhile", 60).await;
+    let reader = OfficialClient::connect(host.address(), "reader").await;
+    reader.subscribe_to_last(&uris.chat, 2).await;
+    client.start_turn(&uris.chat, "now", "/stream 200 1 10").await;
+    reader.running_text(&uris.chat, 10).await;
+    while reader.chat(&uris.chat).turns_next_cursor.is_some() {
+        fetch(&reader, &uris.chat, None).await;
+    }
+    let turn = reader.turn_end(&uris.chat, "now").await;
+    assert_eq!(markdown(&turn.response_parts).len(), 2000, "nothing of it was lost");
+    assert_eq!(reader.chat(&uris.chat).turns.len(), 61);
+    reader.assert_converged().await;
+}
+
+/// The turn that is resumed is always among those a reader has (CHT-15).
+#[tokio::test]
+async fn cht15_turn12_whoever_has_only_the_last_turn_sees_it_resumed() {
+    let (host, client) = start_with_client().await;
+    let uris = with_turns(&client, "resumed", 5).await;
+    client.run_turn(&uris.chat, "failed", "/error resumable").await;
+    let reader = OfficialClient::connect(host.address(), "reader").await;
+    reader.subscribe_to_last(&uris.chat, 0).await;
+    assert_eq!(turn_ids(&reader.chat(&uris.chat)), ["failed"]);
+    let resume = json!({ "type": "chat/turnResume", "turnId": "failed" });
+    client.dispatch(&uris.chat, resume).await;
+    reader
+        .until("the turn completes", |view| {
+            let turn = view.ended_turn(&uris.chat, "failed");
+            turn.is_some_and(|turn| turn.state == TurnState::Complete)
+        })
+        .await;
+    while reader.chat(&uris.chat).turns_next_cursor.is_some() {
+        fetch(&reader, &uris.chat, None).await;
+    }
+    reader.assert_converged().await;
+}
+
+#[tokio::test]
+async fn sub12_a_window_that_is_no_number_of_turns_is_refused() {
+    let (_host, client) = start_with_client().await;
+    let uris = with_turns(&client, "window", 1).await;
+    for turns in [json!(-1), json!("all"), json!(1.5), json!([])] {
+        let params = json!({ "channel": uris.chat, "view": { "turns": turns } });
+        let (code, text) = client.refused("subscribe", params).await;
+        assert_eq!(code, -32602, "{turns}");
+        assert!(text.contains("view"), "{text}");
+    }
+    client.assert_converged().await;
+}

@@ -8,6 +8,7 @@ mod aggregation;
 mod bad_input;
 mod bad_messages;
 mod cancel_and_errors;
+mod chat_upkeep;
 mod chats;
 mod completions;
 mod configuration;

@@ -132,7 +132,11 @@ impl OfficialClient {
     pub async fn caught_up(&self) {
         let forbidden = json!({ "type": "root/activeSessionsChanged", "activeSessions": 0 });
         self.dispatch("ahp-root://", forbidden).await;
-        let find = |view: &View| view.refusals.iter().position(|refusal| refusal.channel == "ahp-root://");
+        let find = |view: &View| {
+            view.refusals
+                .iter()
+                .position(|refusal| refusal.channel == "ahp-root://")
+        };
         self.until("the host has caught up", |view| find(view).is_some()).await;
         let mut view = self.view();
         if let Some(index) = find(&view) {

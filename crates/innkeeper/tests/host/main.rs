@@ -4,14 +4,17 @@
 //! Requirements are named by their ids, and `lesson_NN` names a failure that other hosts were reported for.
 
 mod access;
+mod approvals;
 mod bad_input;
 mod bad_messages;
 mod cancel_and_errors;
+mod client_tools;
 mod delivery;
 mod dispatching;
 mod limits;
 mod local_transports;
 mod notifications;
+mod questions;
 mod reconnect;
 mod reconnect_edges;
 mod scopes;
@@ -19,6 +22,7 @@ mod session_lifecycle;
 mod shutdown;
 mod streaming;
 mod tool_calls;
+mod turn_details;
 mod versions;
 mod websocket;
 

@@ -43,6 +43,7 @@ impl HostCore {
         if let Err(error) = self.admit(conn, &initialize.client_id, Some(negotiated)) {
             return cx.answer(conn, id, Err(error));
         }
+        self.leave_unnamed(cx, &initialize.client_id, &initialize.initial_subscriptions);
         // NEG-11: there is no per-item error, so what is unknown is left out.
         let mut channels: Vec<ChannelId> = Vec::new();
         for uri in &initialize.initial_subscriptions {
@@ -51,7 +52,6 @@ impl HostCore {
                 Ok(_) | Err(_) => {}
             }
         }
-        self.leave_unheard(cx, &initialize.client_id);
         let snapshots = channels.iter().filter_map(|channel| self.capture(*channel)).collect();
         let estimated_bytes = 512
             + channels
@@ -88,6 +88,7 @@ impl HostCore {
         let mut resumed: Vec<ChannelId> = Vec::new();
         let mut missing = Vec::new();
         let mut continues = self.born <= last_seen && last_seen <= self.seq;
+        self.leave_unnamed(cx, &reconnect.client_id, &reconnect.subscriptions);
         for uri in &reconnect.subscriptions {
             let known = self.channels.find(uri).and_then(|channel| earlier.get(&channel));
             match self.register(conn, uri, known.map(|known| known.max_latency_ms), None) {
@@ -99,7 +100,6 @@ impl HostCore {
                 Err(_) => missing.push(uri.clone()),
             }
         }
-        self.leave_unheard(cx, &reconnect.client_id);
         // Cut and registration are one step, so nothing is lost or doubled between the replay
         // and the first live action (REC-09).
         //
@@ -141,6 +141,20 @@ impl HostCore {
             }
         };
         cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+    }
+
+    /// A client that comes without some of its sessions has left them (REC-14). It does so before
+    /// it listens to anything: what follows from it, such as calls that fail in a chat that it does
+    /// resume, is part of the answer and not sent besides (REC-09).
+    fn leave_unnamed(&mut self, cx: &mut Cx<'_>, id: &ClientId, named: &[String]) {
+        let mut kept: Vec<ChannelId> = Vec::new();
+        for channel in named.iter().filter_map(|uri| self.channels.find(uri)) {
+            // Nobody gets more subscriptions than that, whatever they name.
+            if kept.len() < self.config.max_subscriptions && !kept.contains(&channel) {
+                kept.push(channel);
+            }
+        }
+        self.leave_unheard(cx, id, &kept);
     }
 
     /// What a client subscribed to with the connections it has or had. Where several overlap,

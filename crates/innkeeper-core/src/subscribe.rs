@@ -134,7 +134,7 @@ impl HostCore {
                     }
                 }
                 client.presence = Presence::Active(rest);
-                self.leave_unheard(cx, &client_id);
+                self.leave_unheard(cx, &client_id, &[]);
             }
             None => {
                 let until_ms = cx.now.mono_ms.saturating_add(grace_ms);
@@ -187,15 +187,15 @@ impl HostCore {
     }
 
     /// A client that no longer listens to a session with any of its connections has left it
-    /// (REC-14, ACT-14).
-    pub(crate) fn leave_unheard(&mut self, cx: &mut Cx<'_>, id: &ClientId) {
+    /// (REC-14, ACT-14), but for those it is about to listen to.
+    pub(crate) fn leave_unheard(&mut self, cx: &mut Cx<'_>, id: &ClientId, kept: &[ChannelId]) {
         let memberships = self
             .clients
             .get(id)
             .map(|client| client.memberships.clone())
             .unwrap_or_default();
         for session in memberships {
-            if !self.client_listens(id, session) {
+            if !kept.contains(&session) && !self.client_listens(id, session) {
                 self.leave(cx, id, session);
             }
         }

@@ -153,6 +153,43 @@ fn act10_lesson_45_lesson_46_grace_keeps_a_call_alive_and_its_end_fails_it_once(
 }
 
 #[test]
+fn rec09_rec14_who_comes_back_without_the_session_learns_of_its_failed_call_exactly_once() {
+    let (mut stage, conn, chat) = calling();
+    let seen = stage.core.seq().0;
+    stage.disconnect(conn);
+    let again = stage.connect();
+    let result = stage.reconnect(again, "c", seen, &[&chat])["result"].take();
+    assert_eq!(result["type"], "replay");
+    let types: Vec<_> = result["actions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|envelope| envelope["action"]["type"].clone())
+        .collect();
+    assert_eq!(types, ["chat/toolCallComplete"]);
+    assert_eq!(stage.actions(again), Vec::<Value>::new(), "and not besides");
+    assert!(failed_reply(&mut stage).contains("left the session"));
+}
+
+#[test]
+fn rec14_who_begins_anew_without_the_session_finds_its_failed_call_in_the_snapshot_alone() {
+    let (mut stage, conn, chat) = calling();
+    stage.disconnect(conn);
+    let again = stage.connect();
+    let result = stage.initialize(again, "c", &["1.0.0"], &[&chat])["result"].take();
+    let call = &result["snapshots"][0]["state"]["activeTurn"]["responseParts"][0]["toolCall"];
+    assert_eq!(
+        (&call["status"], &call["success"]),
+        (&json!("completed"), &json!(false))
+    );
+    assert_eq!(
+        stage.actions(again),
+        Vec::<Value>::new(),
+        "nothing comes ahead of the answer"
+    );
+}
+
+#[test]
 fn act08_a_call_for_a_client_that_is_long_gone_fails_at_once_with_a_hint() {
     let (mut stage, conn, chat) = working();
     stage.call(client_tool("open", "ghost"), harmless());

@@ -1,0 +1,421 @@
+//! Who may decide about a tool call, what a decision may say, and what is remembered of it.
+
+use innkeeper_testkit::official::{OfficialClient, Resumed, decided_by, markdown, tool_calls_of};
+use serde_json::{Value, json};
+
+use crate::start_with_client;
+
+fn allow(option: &str) -> Value {
+    json!({ "approved": true, "selectedOptionId": option })
+}
+
+fn change(name: &str, value: Value) -> Value {
+    json!({ "type": "session/configChanged", "config": { name: value } })
+}
+
+/// Starts `/confirm`, gives one answer, and returns what the guide said and the call.
+async fn confirm(
+    client: &OfficialClient,
+    chat: &str,
+    session: &str,
+    turn_id: &str,
+    decision: Value,
+) -> (String, Value) {
+    client.start_turn(chat, turn_id, "/confirm").await;
+    let wait = client.wait_for(session, "toolConfirmation").await;
+    client.decide(&wait, decision).await;
+    let turn = client.turn_end(chat, turn_id).await;
+    let call = tool_calls_of(&turn).remove(0);
+    (markdown(&turn.response_parts), call)
+}
+
+#[tokio::test]
+async fn tool_04_tool_06_a_call_is_allowed_denied_or_given_another_input() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("confirm").await;
+    let (chat, session) = (uris.chat.as_str(), uris.session.as_str());
+
+    let (said, call) = confirm(&client, chat, session, "t1", json!({ "approved": true })).await;
+    assert_eq!(said, "I rang the bell 3 times, because the client `first` said yes.");
+    assert_eq!(
+        (&call["status"], &call["confirmed"]),
+        (&json!("completed"), &json!("user-action"))
+    );
+
+    let edited = json!({ "approved": true, "editedToolInput": "{\"times\": 5}" });
+    let (said, call) = confirm(&client, chat, session, "t2", edited).await;
+    assert!(said.starts_with("I rang the bell 5 times"), "{said}");
+    assert_eq!(call["toolInput"], "{\"times\": 5}", "everybody sees what really ran");
+
+    let denied = json!({ "approved": false, "selectedOptionId": "deny", "reasonMessage": "the baby sleeps" });
+    let (said, call) = confirm(&client, chat, session, "t3", denied).await;
+    assert_eq!(said, "No bell, then: the client `first` said no (the baby sleeps).");
+    assert_eq!(
+        (&call["status"], &call["reason"]),
+        (&json!("cancelled"), &json!("denied"))
+    );
+
+    let instead = json!({
+        "approved": false,
+        "userSuggestion": { "text": "knock softly", "origin": { "kind": "user" } },
+    });
+    let (said, call) = confirm(&client, chat, session, "t4", instead).await;
+    assert!(said.ends_with("said no (knock softly)."), "{said}");
+    assert_eq!(call["userSuggestion"]["text"], "knock softly");
+
+    // What an edited input is worth is for the tool to say.
+    let nonsense = json!({ "approved": true, "editedToolInput": "{\"times\": \"many\"}" });
+    let (said, call) = confirm(&client, chat, session, "t5", nonsense).await;
+    assert_eq!(said, "I could not make sense of the input you gave me.");
+    assert_eq!(
+        (&call["status"], &call["success"]),
+        (&json!("completed"), &json!(false)),
+        "TOOL-10"
+    );
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn tool_08_e_22_a_decision_must_fit_what_was_offered() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("misfits").await;
+    client.start_turn(&uris.chat, "t1", "/options").await;
+    let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+    for (number, (decision, reason)) in [
+        (
+            json!({ "approved": true, "selectedOptionId": "allow-session" }),
+            "selectedOptionId: \"allow-session\" was not offered",
+        ),
+        (
+            json!({ "approved": true, "selectedOptionId": "never" }),
+            "selectedOptionId: \"Never again\" does not go with approved: true",
+        ),
+        (
+            json!({ "approved": false, "selectedOptionId": "loudly" }),
+            "selectedOptionId: \"Loudly\" does not go with approved: false",
+        ),
+        (
+            json!({ "approved": true, "editedToolInput": "{\"times\": 100}" }),
+            "editedToolInput: the input of this call cannot be edited",
+        ),
+        (
+            json!({ "approved": false, "userSuggestion": { "text": "psst", "origin": { "kind": "agent" } } }),
+            "userSuggestion: clients write messages of kind user only",
+        ),
+        (
+            json!({ "approved": false, "reason": "result-denied" }),
+            "reason: result-denied is for results; use chat/toolCallResultConfirmed",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        client.decide(&wait, decision).await;
+        assert_eq!(client.refusal(number + 1).await, reason);
+    }
+    let mut unknown = wait.clone();
+    unknown["toolCall"]["toolCallId"] = json!("nobody");
+    client.decide(&unknown, json!({ "approved": true })).await;
+    assert_eq!(client.refusal(7).await, "there is no such tool call in this turn");
+    unknown["turnId"] = json!("t0");
+    client.decide(&unknown, json!({ "approved": true })).await;
+    assert_eq!(client.refusal(8).await, "the turn of this tool call is not running");
+    // What is refused changes nothing: the question is still there, and still the same.
+    assert_eq!(client.wait_for(&uris.session, "toolConfirmation").await, wait);
+    client.decide(&wait, allow("softly")).await;
+    client.turn_end(&uris.chat, "t1").await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn tool_09_an_agents_own_choices_come_in_order_and_in_groups() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("options").await;
+    for (turn_id, approved, choice) in [("t1", true, "loudly"), ("t2", false, "later")] {
+        client.start_turn(&uris.chat, turn_id, "/options").await;
+        let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+        assert_eq!(
+            wait["toolCall"]["options"],
+            json!([
+                { "id": "softly", "label": "Softly", "kind": "approve", "group": 0 },
+                { "id": "loudly", "label": "Loudly", "kind": "approve", "group": 0 },
+                { "id": "later", "label": "Not now", "kind": "deny", "group": 1 },
+                { "id": "never", "label": "Never again", "kind": "deny", "group": 1 },
+            ])
+        );
+        let decision = json!({ "approved": approved, "selectedOptionId": choice });
+        client.decide(&wait, decision).await;
+        let turn = client.turn_end(&uris.chat, turn_id).await;
+        assert_eq!(markdown(&turn.response_parts), format!("You chose *{choice}*."));
+        assert_eq!(tool_calls_of(&turn)[0]["selectedOption"]["id"], choice);
+    }
+    // Such choices are the agent's to remember, not the host's.
+    assert_eq!(client.view().setting(&uris.session, "approvedTools"), json!([]));
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn lesson_43_of_two_who_decide_at_once_one_wins_and_both_see_who() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("race").await;
+    let other = OfficialClient::connect(host.address(), "other").await;
+    other.join(&uris.session).await;
+    for round in 1..=3 {
+        let turn_id = format!("t{round}");
+        client.start_turn(&uris.chat, &turn_id, "/confirm").await;
+        let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+        other.wait_for(&uris.session, "toolConfirmation").await;
+        tokio::join!(
+            client.decide(&wait, json!({ "approved": true })),
+            other.decide(&wait, json!({ "approved": false, "reasonMessage": "I am first" })),
+        );
+        let mine = client.turn_end(&uris.chat, &turn_id).await;
+        let theirs = other.turn_end(&uris.chat, &turn_id).await;
+        assert_eq!(mine, theirs);
+        let call = tool_calls_of(&mine).remove(0);
+        let (winner, loser) = match call["status"].as_str() {
+            Some("completed") => (&client, &other),
+            Some("cancelled") => (&other, &client),
+            status => panic!("decided, but {status:?}"),
+        };
+        assert_eq!(decided_by(&call), Some(winner.client_id.as_str()));
+        winner.caught_up().await;
+        loser.caught_up().await;
+        let refusals = client.view().refusals.len() + other.view().refusals.len();
+        assert_eq!(refusals, round, "exactly one is told each time");
+        let reason = loser
+            .view()
+            .refusals
+            .last()
+            .and_then(|told| told.rejection_reason.clone());
+        let reason = reason.expect("the loser is told");
+        // Which of the two it is told depends on whether the turn was over already.
+        assert!(
+            reason.starts_with("this call is not waiting for a decision: ")
+                || reason == "the turn of this tool call is not running",
+            "{reason}"
+        );
+    }
+    client.assert_converged().await;
+    other.assert_converged().await;
+}
+
+#[tokio::test]
+async fn lesson_39_several_approvals_wait_at_once_and_each_is_answered_on_its_own() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("parallel").await;
+    let other = OfficialClient::connect(host.address(), "other").await;
+    other.subscribe(&uris.session).await;
+    client.start_turn(&uris.chat, "t1", "/parallel 6").await;
+    for who in [&client, &other] {
+        who.until("six questions are there", |view| view.waits(&uris.session).len() == 6)
+            .await;
+    }
+    let waits = other.view().waits(&uris.session);
+    // In another order than they were asked in, and by two clients.
+    for (index, wait) in waits.iter().enumerate().rev() {
+        let who = if index % 2 == 0 { &client } else { &other };
+        let approved = index % 3 != 0;
+        who.decide(wait, json!({ "approved": approved })).await;
+        let id = wait["id"].clone();
+        client
+            .until("the answered one is gone and no other", |view| {
+                let left = view.waits(&uris.session);
+                left.len() == index && left.iter().all(|left| left["id"] != id)
+            })
+            .await;
+    }
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    assert_eq!(
+        markdown(&turn.response_parts),
+        "4 of 6 errands were allowed and are done."
+    );
+    for (index, wait) in waits.iter().enumerate() {
+        let calls = tool_calls_of(&turn);
+        let call = calls
+            .iter()
+            .find(|call| call["toolCallId"] == wait["toolCall"]["toolCallId"]);
+        let call = call.expect("the call is in the turn");
+        let status = if index % 3 == 0 { "cancelled" } else { "completed" };
+        assert_eq!(call["status"], status);
+        let who = if index % 2 == 0 { "first" } else { "other" };
+        assert_eq!(decided_by(call), Some(who));
+    }
+    client.assert_converged().await;
+    other.assert_converged().await;
+}
+
+#[tokio::test]
+async fn lesson_40_a_question_asked_before_a_client_connects_is_shown_to_it_and_answered_by_it() {
+    let (host, mut client) = start_with_client().await;
+    let uris = client.create_session("before").await;
+    client.start_turn(&uris.chat, "t1", "/confirm").await;
+    let asked = client.wait_for(&uris.session, "toolConfirmation").await;
+    // Whoever asked for it is away.
+    client.cut().await;
+    let newcomer = OfficialClient::connect(host.address(), "newcomer").await;
+    newcomer.join(&uris.session).await;
+    let wait = newcomer.view().waits(&uris.session).remove(0);
+    assert_eq!(wait["id"], asked["id"], "in its very first picture of the session");
+    let status = newcomer.view().chat(&uris.chat).expect("mirrored").status;
+    assert_eq!(status & 24, 24, "input is needed (E-26)");
+    newcomer.decide(&wait, allow("allow-once")).await;
+    newcomer.turn_end(&uris.chat, "t1").await;
+    let resumed = client.reconnect().await.expect("reconnect succeeds");
+    assert!(matches!(resumed, Resumed::Replay { actions: 1.., .. }), "{resumed:?}");
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    assert_eq!(decided_by(&tool_calls_of(&turn)[0]), Some("newcomer"));
+    client.assert_converged().await;
+    newcomer.assert_converged().await;
+}
+
+#[tokio::test]
+async fn lesson_44_an_approval_is_answered_after_a_reconnect() {
+    let (_host, mut client) = start_with_client().await;
+    let uris = client.create_session("back").await;
+    client.start_turn(&uris.chat, "t1", "/options").await;
+    let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+    client.cut().await;
+    client.reconnect().await.expect("reconnect succeeds");
+    assert_eq!(client.wait_for(&uris.session, "toolConfirmation").await, wait);
+    client.decide(&wait, allow("softly")).await;
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    assert_eq!(tool_calls_of(&turn)[0]["status"], "completed");
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn lesson_42_what_is_allowed_in_one_session_is_listed_revocable_and_stays_there() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("one").await;
+    let others = client.create_session("two").await;
+    client.start_turn(&uris.chat, "t1", "/confirm").await;
+    let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+    let options: Vec<_> = wait["toolCall"]["options"]
+        .as_array()
+        .expect("options")
+        .iter()
+        .map(|option| option["id"].as_str().expect("an id"))
+        .collect();
+    assert_eq!(
+        options,
+        ["allow-once", "allow-session", "deny"],
+        "there is no workspace"
+    );
+    client.decide(&wait, allow("allow-session")).await;
+    client.turn_end(&uris.chat, "t1").await;
+    client
+        .until("it is listed", |view| {
+            view.setting(&uris.session, "approvedTools") == json!(["ring_bell"])
+        })
+        .await;
+    // TOOL-04: an automatic approval says that it was one, and names nobody.
+    let turn = client.run_turn(&uris.chat, "t2", "/confirm").await;
+    let call = tool_calls_of(&turn).remove(0);
+    assert_eq!(
+        (&call["status"], &call["confirmed"]),
+        (&json!("completed"), &json!("setting"))
+    );
+    assert_eq!(decided_by(&call), None);
+    assert!(markdown(&turn.response_parts).ends_with("because your settings said yes."));
+    // Another tool, and another session, still ask; so does the same session of another client.
+    client.start_turn(&uris.chat, "t3", "/parallel 1").await;
+    let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+    client.decide(&wait, allow("allow-once")).await;
+    client.turn_end(&uris.chat, "t3").await;
+    let other = OfficialClient::connect(host.address(), "other").await;
+    other.join(&others.session).await;
+    other.start_turn(&others.chat, "t1", "/confirm").await;
+    let wait = other.wait_for(&others.session, "toolConfirmation").await;
+    other.decide(&wait, allow("allow-once")).await;
+    other.turn_end(&others.chat, "t1").await;
+    // It is taken back by anybody who watches the session.
+    let revoker = OfficialClient::connect(host.address(), "revoker").await;
+    revoker.subscribe(&uris.session).await;
+    revoker
+        .dispatch(&uris.session, change("approvedTools", json!([])))
+        .await;
+    client
+        .until("it is taken back", |view| {
+            view.setting(&uris.session, "approvedTools") == json!([])
+        })
+        .await;
+    client.start_turn(&uris.chat, "t4", "/confirm").await;
+    let wait = client.wait_for(&uris.session, "toolConfirmation").await;
+    client.decide(&wait, json!({ "approved": false })).await;
+    client.turn_end(&uris.chat, "t4").await;
+    for who in [&client, &other, &revoker] {
+        who.assert_converged().await;
+    }
+}
+
+#[tokio::test]
+async fn lesson_42_what_is_allowed_in_a_workspace_holds_in_its_sessions_and_in_no_other() {
+    let (host, client) = start_with_client().await;
+    let workspace = format!("file://{}", host.path("work").display());
+    let elsewhere = format!("file://{}", host.path("elsewhere").display());
+    let one = client.create_session_in("one", &workspace).await;
+    let two = client.create_session_in("two", &workspace).await;
+    let away = client.create_session_in("away", &elsewhere).await;
+    client.start_turn(&one.chat, "t1", "/confirm").await;
+    let wait = client.wait_for(&one.session, "toolConfirmation").await;
+    client.decide(&wait, allow("allow-workspace")).await;
+    client.turn_end(&one.chat, "t1").await;
+    client
+        .until("both sessions of the workspace list it", |view| {
+            [&one, &two]
+                .iter()
+                .all(|uris| view.setting(&uris.session, "workspaceApprovedTools") == json!(["ring_bell"]))
+        })
+        .await;
+    let later = client.create_session_in("later", &workspace).await;
+    for uris in [&two, &later] {
+        let turn = client.run_turn(&uris.chat, "t1", "/confirm").await;
+        assert_eq!(tool_calls_of(&turn)[0]["confirmed"], "setting");
+    }
+    client.start_turn(&away.chat, "t1", "/confirm").await;
+    let wait = client.wait_for(&away.session, "toolConfirmation").await;
+    client.decide(&wait, json!({ "approved": false })).await;
+    client.turn_end(&away.chat, "t1").await;
+    assert_eq!(
+        client.view().setting(&away.session, "workspaceApprovedTools"),
+        json!([])
+    );
+    // Taken back in one session, it is taken back in all of them.
+    client
+        .dispatch(&later.session, change("workspaceApprovedTools", json!([])))
+        .await;
+    client
+        .until("it is taken back everywhere", |view| {
+            [&one, &two, &later]
+                .iter()
+                .all(|uris| view.setting(&uris.session, "workspaceApprovedTools") == json!([]))
+        })
+        .await;
+    client.start_turn(&two.chat, "t2", "/confirm").await;
+    let wait = client.wait_for(&two.session, "toolConfirmation").await;
+    client.decide(&wait, json!({ "approved": false })).await;
+    client.turn_end(&two.chat, "t2").await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn lesson_42_allowing_everything_is_a_setting_of_one_session() {
+    let (_host, client) = start_with_client().await;
+    let trusting = client.create_session("trusting").await;
+    let careful = client.create_session("careful").await;
+    client
+        .dispatch(&trusting.session, change("approvalMode", json!("allowAll")))
+        .await;
+    let turn = client.run_turn(&trusting.chat, "t1", "/parallel 3").await;
+    assert_eq!(
+        markdown(&turn.response_parts),
+        "3 of 3 errands were allowed and are done."
+    );
+    client.start_turn(&careful.chat, "t1", "/confirm").await;
+    let wait = client.wait_for(&careful.session, "toolConfirmation").await;
+    client.decide(&wait, json!({ "approved": false })).await;
+    client.turn_end(&careful.chat, "t1").await;
+    assert_eq!(client.view().setting(&careful.session, "approvalMode"), json!("ask"));
+    client.assert_converged().await;
+}

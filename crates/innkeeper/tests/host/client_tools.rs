@@ -1,0 +1,419 @@
+//! Tools that clients bring: who runs them, who may report about them, and what happens when their owner goes away.
+
+use innkeeper_testkit::official::{OfficialClient, SessionUris, markdown, offer, tool_calls_of};
+use innkeeper_testkit::process::HostProcess;
+use serde_json::{Value, json};
+
+use crate::{options, start, start_with_client};
+
+const CALL: &str = r#"/client-tool open {"path": "a.txt"}"#;
+
+/// A host with a short grace, the owner of a tool, and a witness in the same session.
+async fn stage(grace_ms: u64) -> (HostProcess, OfficialClient, OfficialClient, SessionUris) {
+    let host = HostProcess::start(options().limit("grace_ms", grace_ms)).await;
+    let owner = OfficialClient::connect(host.address(), "owner").await;
+    let witness = OfficialClient::connect(host.address(), "witness").await;
+    let uris = owner.create_session("tools").await;
+    witness.join(&uris.session).await;
+    owner.offer(&uris.session, &["open"]).await;
+    (host, owner, witness, uris)
+}
+
+fn result(success: bool, text: &str) -> Value {
+    json!({
+        "result": { "success": success, "pastTenseMessage": "Opened it", "content": [{ "type": "text", "text": text }] }
+    })
+}
+
+fn failed(call: &Value) -> String {
+    assert_eq!(
+        (&call["status"], &call["success"]),
+        (&json!("completed"), &json!(false)),
+        "ACT-11: complete, not cancelled: {call}"
+    );
+    call["error"]["message"]
+        .as_str()
+        .expect("a failure says why")
+        .to_owned()
+}
+
+#[tokio::test]
+async fn act_06_act_07_a_client_runs_its_tool_and_nobody_else_reports_about_it() {
+    let (_host, owner, witness, uris) = stage(30_000).await;
+    witness.start_turn(&uris.chat, "t1", CALL).await;
+    let wait = owner.wait_for(&uris.session, "toolClientExecution").await;
+    assert_eq!(wait["clientId"], "owner");
+    let call = owner.call_in(&uris.chat, "running").await;
+    assert_eq!(call["contributor"], json!({ "kind": "client", "clientId": "owner" }));
+    assert_eq!(call["toolInput"], r#"{"path": "a.txt"}"#);
+    assert_eq!(call["confirmed"], "not-needed", "TOOL-05: it may start at once");
+    // E-23: a client is at work, nobody has to answer anything.
+    let status = owner.view().chat(&uris.chat).expect("mirrored").status;
+    assert_eq!(status & 31, 8);
+
+    let piece = json!({ "content": [{ "type": "text", "text": "opening" }] });
+    witness
+        .answer(&wait, "chat/toolCallContentChanged", piece.clone())
+        .await;
+    witness
+        .answer(&wait, "chat/toolCallComplete", result(true, "forged"))
+        .await;
+    for number in [1, 2] {
+        // TOOL-11, ACT-16
+        assert_eq!(
+            witness.refusal(number).await,
+            "another client runs this tool; only that one may report about it"
+        );
+    }
+    owner.answer(&wait, "chat/toolCallContentChanged", piece).await;
+    witness
+        .until("the content is seen", |view| {
+            view.tool_calls(&uris.chat)[0]["content"][0]["text"] == "opening"
+        })
+        .await;
+    owner
+        .answer(&wait, "chat/toolCallComplete", result(true, "opened"))
+        .await;
+    let turn = witness.turn_end(&uris.chat, "t1").await;
+    assert_eq!(markdown(&turn.response_parts), "Your client says: opened");
+    let kinds: Vec<String> = owner
+        .view()
+        .actions_on(&uris.chat)
+        .iter()
+        .filter_map(|action| action["type"].as_str())
+        .filter(|kind| kind.starts_with("chat/toolCall"))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "chat/toolCallStart",
+            "chat/toolCallDelta",
+            "chat/toolCallReady",
+            "chat/toolCallContentChanged",
+            "chat/toolCallComplete"
+        ]
+    );
+    owner.nothing_waits(&uris.session).await;
+    // Once is enough.
+    owner
+        .answer(&wait, "chat/toolCallComplete", result(false, "twice"))
+        .await;
+    assert_eq!(owner.refusal(1).await, "the turn of this tool call is not running");
+    owner.turn_end(&uris.chat, "t1").await;
+    owner.assert_converged().await;
+    witness.assert_converged().await;
+}
+
+#[tokio::test]
+async fn ses_07_act_02_a_client_announces_itself_while_it_creates_the_session() {
+    let (_host, client) = start_with_client().await;
+    let announced = offer("first", &["open"])["activeClient"].clone();
+    let uris = client
+        .create_session_with("joined", json!({ "activeClient": announced }))
+        .await;
+    assert_eq!(client.view().members(&uris.session)[0].tools[0].name, "open");
+    client.start_turn(&uris.chat, "t1", CALL).await;
+    let wait = client.wait_for(&uris.session, "toolClientExecution").await;
+    client.answer(&wait, "chat/toolCallComplete", result(false, "")).await;
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    assert!(markdown(&turn.response_parts).starts_with("Your client says: it failed"));
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn act_03_a_client_announces_only_itself_and_each_tool_once() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("announce").await;
+    for (number, (action, reason)) in [
+        (
+            offer("somebody", &["open"]),
+            "a client may only announce itself: activeClient.clientId is not the dispatcher's",
+        ),
+        (
+            offer("first", &["open", "open"]),
+            "activeClient.tools[1].name: \"open\" is offered twice",
+        ),
+        (
+            offer("first", &[""]),
+            "activeClient.tools[0].name: has between 1 and 256 bytes",
+        ),
+        (
+            json!({ "type": "session/activeClientRemoved", "clientId": "somebody" }),
+            "a client may only remove itself: clientId is not the dispatcher's",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        client.dispatch(&uris.session, action).await;
+        assert_eq!(client.refusal(number + 1).await, reason);
+    }
+    assert!(client.view().members(&uris.session).is_empty());
+    // ACT-01: what is set replaces what was there.
+    client.offer(&uris.session, &["open", "close"]).await;
+    client.offer(&uris.session, &["close"]).await;
+    assert_eq!(client.view().members(&uris.session).len(), 1);
+    client
+        .dispatch(
+            &uris.session,
+            json!({ "type": "session/activeClientRemoved", "clientId": "first" }),
+        )
+        .await;
+    client
+        .until("it has left", |view| view.members(&uris.session).is_empty())
+        .await;
+    let turn = client.run_turn(&uris.chat, "t1", CALL).await;
+    assert_eq!(
+        markdown(&turn.response_parts),
+        "No client offers a tool called `open`; no client of this session offers any."
+    );
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn act_04_a_client_tool_named_like_a_tool_of_the_agent_is_told_apart() {
+    let (_host, client) = start_with_client().await;
+    let uris = client.create_session("names").await;
+    client.offer(&uris.session, &["ring_bell"]).await;
+    client
+        .start_turn(&uris.chat, "t1", "/client-tool client_ring_bell")
+        .await;
+    let wait = client.wait_for(&uris.session, "toolClientExecution").await;
+    assert_eq!(
+        wait["toolCall"]["toolName"], "ring_bell",
+        "its owner knows it by its own name"
+    );
+    client
+        .answer(&wait, "chat/toolCallComplete", result(true, "rung"))
+        .await;
+    client.turn_end(&uris.chat, "t1").await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn tool_20_an_owner_that_does_not_know_its_tool_denies_it_and_the_call_fails() {
+    let (_host, owner, witness, uris) = stage(30_000).await;
+    owner.start_turn(&uris.chat, "t1", CALL).await;
+    let wait = owner.wait_for(&uris.session, "toolClientExecution").await;
+    // Nobody but the owner can deny what runs already.
+    witness.decide(&wait, json!({ "approved": false })).await;
+    assert_eq!(
+        witness.refusal(1).await,
+        "this call is not waiting for a decision: it is running"
+    );
+    owner.decide(&wait, json!({ "approved": false })).await;
+    assert_eq!(
+        owner.refusal(1).await,
+        "the call is running already, so it was ended as failed"
+    );
+    let turn = witness.turn_end(&uris.chat, "t1").await;
+    let error = failed(&tool_calls_of(&turn)[0]);
+    assert!(error.contains("does not know it any more"), "{error}");
+    owner.turn_end(&uris.chat, "t1").await;
+    owner.assert_converged().await;
+    witness.assert_converged().await;
+}
+
+#[tokio::test]
+async fn lesson_45_when_the_owner_stays_away_its_calls_fail_once_in_every_chat() {
+    let (_host, mut owner, witness, uris) = stage(100).await;
+    let second = "ahp-chat:/second";
+    let created: Value = witness
+        .request("createChat", json!({ "channel": uris.session, "chat": second }))
+        .await
+        .expect("created");
+    assert_eq!(created, Value::Null);
+    witness.subscribe(second).await;
+    let chats = [uris.chat.as_str(), second];
+    for chat in chats {
+        witness.start_turn(chat, "t1", CALL).await;
+        witness.call_in(chat, "running").await;
+    }
+    let waits = witness.view().waits(&uris.session);
+    assert_eq!(waits.len(), 2);
+    owner.cut().await;
+    for chat in chats {
+        let turn = witness.turn_end(chat, "t1").await;
+        let error = failed(&tool_calls_of(&turn)[0]);
+        assert!(
+            error.contains("left the session") && error.contains("open the session in a client that offers it"),
+            "{error}"
+        );
+        assert!(markdown(&turn.response_parts).starts_with("Your client says: it failed"));
+        let ends = witness.view().actions_on(chat);
+        let ends = ends.iter().filter(|action| action["type"] == "chat/toolCallComplete");
+        assert_eq!(ends.count(), 1, "once");
+    }
+    assert!(witness.view().members(&uris.session).is_empty());
+    assert!(witness.view().waits(&uris.session).is_empty());
+    // ACT-08: a call for somebody long gone is not even begun.
+    let turn = witness.run_turn(&uris.chat, "t2", CALL).await;
+    assert!(tool_calls_of(&turn).is_empty());
+    // Back too late: it learns what happened, and its result is not wanted any more.
+    owner.reconnect().await.expect("still known");
+    owner
+        .answer(&waits[0], "chat/toolCallComplete", result(true, "late"))
+        .await;
+    assert_eq!(owner.refusal(1).await, "the turn of this tool call is not running");
+    assert!(owner.view().members(&uris.session).is_empty());
+    owner.assert_converged().await;
+    witness.assert_converged().await;
+}
+
+#[tokio::test]
+async fn lesson_46_back_within_the_grace_the_owner_finishes_its_call() {
+    let (_host, mut owner, witness, uris) = stage(30_000).await;
+    witness.start_turn(&uris.chat, "t1", CALL).await;
+    owner.wait_for(&uris.session, "toolClientExecution").await;
+    for _ in 0..3 {
+        owner.cut().await;
+        owner.reconnect().await.expect("reconnect succeeds");
+    }
+    let wait = owner.wait_for(&uris.session, "toolClientExecution").await;
+    owner
+        .answer(&wait, "chat/toolCallComplete", result(true, "opened"))
+        .await;
+    let turn = witness.turn_end(&uris.chat, "t1").await;
+    assert_eq!(markdown(&turn.response_parts), "Your client says: opened");
+    let left = witness.view().actions_on(&uris.session);
+    assert!(
+        left.iter()
+            .all(|action| action["type"] != "session/activeClientRemoved"),
+        "it never left"
+    );
+    owner.turn_end(&uris.chat, "t1").await;
+    owner.assert_converged().await;
+    witness.assert_converged().await;
+}
+
+#[tokio::test]
+async fn act_09_act_11_an_owner_that_unsubscribes_from_the_session_leaves_at_once() {
+    let (_host, owner, witness, uris) = stage(30_000).await;
+    witness.start_turn(&uris.chat, "t1", CALL).await;
+    owner.wait_for(&uris.session, "toolClientExecution").await;
+    owner.unsubscribe(&uris.session).await;
+    let turn = witness.turn_end(&uris.chat, "t1").await;
+    assert!(failed(&tool_calls_of(&turn)[0]).contains("left the session"));
+    assert!(witness.view().members(&uris.session).is_empty());
+    owner.turn_end(&uris.chat, "t1").await;
+    owner.assert_converged().await;
+    witness.assert_converged().await;
+}
+
+#[tokio::test]
+async fn rec_14_act_10_an_owner_that_comes_back_without_the_session_has_left_it() {
+    let (_host, mut owner, witness, uris) = stage(30_000).await;
+    witness.start_turn(&uris.chat, "t1", CALL).await;
+    owner.wait_for(&uris.session, "toolClientExecution").await;
+    owner.cut().await;
+    owner.view().forget(&uris.session);
+    owner.reconnect().await.expect("reconnect succeeds");
+    let turn = witness.turn_end(&uris.chat, "t1").await;
+    assert!(failed(&tool_calls_of(&turn)[0]).contains("left the session"));
+    assert!(witness.view().members(&uris.session).is_empty());
+    owner.turn_end(&uris.chat, "t1").await;
+    owner.assert_converged().await;
+    witness.assert_converged().await;
+}
+
+#[tokio::test]
+async fn act_14_an_owner_with_two_connections_stays_as_long_as_one_of_them_listens() {
+    let (host, owner, witness, uris) = stage(30_000).await;
+    let mut twin = OfficialClient::connect(host.address(), "owner").await;
+    twin.join(&uris.session).await;
+    witness.start_turn(&uris.chat, "t1", CALL).await;
+    let wait = twin.wait_for(&uris.session, "toolClientExecution").await;
+    owner.unsubscribe(&uris.session).await;
+    owner.caught_up().await;
+    witness.caught_up().await;
+    assert_eq!(witness.view().members(&uris.session).len(), 1);
+    twin.answer(&wait, "chat/toolCallComplete", result(true, "opened"))
+        .await;
+    witness.turn_end(&uris.chat, "t1").await;
+    // The last one that listens goes, and the client with it, although it is still connected.
+    twin.cut().await;
+    witness
+        .until("the owner has left", |view| view.members(&uris.session).is_empty())
+        .await;
+    owner.turn_end(&uris.chat, "t1").await;
+    owner.assert_converged().await;
+    witness.assert_converged().await;
+}
+
+#[tokio::test]
+async fn act_05_of_two_that_offer_a_tool_the_one_that_asks_runs_it_and_the_other_is_hinted_at() {
+    let (host, owner, witness, uris) = stage(30_000).await;
+    witness.offer(&uris.session, &["open"]).await;
+    let asker = OfficialClient::connect(host.address(), "asker").await;
+    asker.join(&uris.session).await;
+    // The asker's own tool, or else the one that was announced last.
+    for (turn_id, who, runs) in [
+        ("t1", &owner, &owner),
+        ("t2", &witness, &witness),
+        ("t3", &asker, &witness),
+    ] {
+        who.start_turn(&uris.chat, turn_id, CALL).await;
+        let wait = runs.wait_for(&uris.session, "toolClientExecution").await;
+        assert_eq!(wait["clientId"], runs.client_id.as_str(), "{turn_id}");
+        runs.answer(&wait, "chat/toolCallComplete", result(true, "opened"))
+            .await;
+        for seer in [&owner, &witness, &asker] {
+            seer.turn_end(&uris.chat, turn_id).await;
+            seer.nothing_waits(&uris.session).await;
+        }
+    }
+    witness.start_turn(&uris.chat, "t4", CALL).await;
+    witness.wait_for(&uris.session, "toolClientExecution").await;
+    witness.unsubscribe(&uris.session).await;
+    let turn = asker.turn_end(&uris.chat, "t4").await;
+    let error = failed(&tool_calls_of(&turn)[0]);
+    assert!(
+        error.ends_with("another client of this session offers the same tool, so try again"),
+        "{error}"
+    );
+    for who in [&owner, &witness, &asker] {
+        who.turn_end(&uris.chat, "t4").await;
+        who.assert_converged().await;
+    }
+}
+
+#[tokio::test]
+async fn e_52_clients_that_announce_themselves_on_every_change_fall_silent() {
+    let host = start().await;
+    let one = OfficialClient::connect(host.address(), "one").await;
+    let two = OfficialClient::connect(host.address(), "two").await;
+    let uris = one.create_session("loop").await;
+    two.join(&uris.session).await;
+    let seen = |client: &OfficialClient| client.view().actions_on(&uris.session).len();
+    // The reference client's habit: whatever changes in a session, its own echo included, it announces itself again.
+    let mut answered = [0, 0];
+    let mut announcements = 0;
+    one.dispatch(&uris.session, offer("one", &["open"])).await;
+    two.dispatch(&uris.session, offer("two", &["open"])).await;
+    loop {
+        one.caught_up().await;
+        two.caught_up().await;
+        let mut quiet = true;
+        for (client, answered) in [&one, &two].into_iter().zip(&mut answered) {
+            let now = seen(client);
+            for _ in *answered..now {
+                let announcement = offer(&client.client_id, &["open"]);
+                client.dispatch(&uris.session, announcement).await;
+                announcements += 1;
+                quiet = false;
+            }
+            *answered = now;
+        }
+        if quiet {
+            break;
+        }
+        assert!(announcements < 100, "the clients talk for ever");
+    }
+    assert_eq!(one.view().members(&uris.session).len(), 2);
+    // A session in use stays quiet as well: each turn costs a bounded number of announcements.
+    one.run_turn(&uris.chat, "t1", "hello").await;
+    two.turn_end(&uris.chat, "t1").await;
+    one.assert_converged().await;
+    two.assert_converged().await;
+}

@@ -19,6 +19,7 @@ use crate::agent::{Choice, Offer, Setting, SettingKind};
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
 use crate::session::Session;
+use crate::settings::Problem;
 use crate::tool::wire;
 
 /// The setting that decides whether people are asked at all.
@@ -268,6 +269,21 @@ impl HostCore {
         let action = SessionConfigChangedAction { config, replace: None };
         self.commit(cx, session, StateAction::SessionConfigChanged(action), None);
     }
+}
+
+/// Without a working directory there is no workspace to allow anything in.
+pub(crate) fn check_workspace(session: &Session, changes: &Map<String, Value>) -> Result<(), Problem> {
+    let allows = changes
+        .get(WORKSPACE)
+        .and_then(Value::as_array)
+        .is_some_and(|tools| !tools.is_empty());
+    if allows && workspace(session).is_none() {
+        return Err(Problem::new(
+            WORKSPACE,
+            "this session works in no directory; allow it in the session instead",
+        ));
+    }
+    Ok(())
 }
 
 /// The directory whose approvals a session shares: its primary one.

@@ -340,6 +340,7 @@ impl HostCore {
         let empty = Map::new();
         let now = session.state.config.as_ref().map_or(&empty, |config| &config.values);
         settings::check_values(&session.settings, &changed.config, now)?;
+        approval::check_workspace(session, &changed.config)?;
         let fixed = "was chosen when the session was created and cannot be changed now";
         let replaces = changed.replace == Some(true);
         for setting in session.settings.iter().filter(|setting| !setting.mutable) {

@@ -78,6 +78,13 @@ impl<T> Configured<T> {
     }
 }
 
+impl<T> Configured<T> {
+    /// The state alone.
+    pub fn shared(&self) -> Arc<T> {
+        Arc::clone(&self.state)
+    }
+}
+
 impl<T> Deref for Configured<T> {
     type Target = T;
 

@@ -229,6 +229,9 @@ impl HostCore {
             Some(ToolCallState::AuthRequired(_)) if !result.success => {}
             _ => return,
         }
+        // What an agent says about a client's call ends it; only the client's own result is looked at.
+        let call_state = self.tool_call(chat_id, &call);
+        let review = review && call_state.is_some_and(|call| wire::owner(call).is_none());
         let mut result = wire::result(result);
         let mut content = result.content.take().unwrap_or_default();
         self.keep_workers(chat_id, &call, &mut content);
@@ -306,7 +309,14 @@ impl HostCore {
         self.tool_reply(cx, chat_id, turn, call, ToolReply::Completed(result));
     }
 
-    pub(crate) fn tool_reply(&self, cx: &mut Cx<'_>, chat: ChannelId, turn: TurnKey, call: String, reply: ToolReply) {
+    pub(crate) fn tool_reply(
+        &mut self,
+        cx: &mut Cx<'_>,
+        chat: ChannelId,
+        turn: TurnKey,
+        call: String,
+        reply: ToolReply,
+    ) {
         self.reply(cx, chat, turn, Reply::Tool { call, reply });
     }
 

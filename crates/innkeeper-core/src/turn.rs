@@ -244,7 +244,13 @@ impl HostCore {
         self.reply(cx, chat_id, turn, Reply::Steering(text));
     }
 
-    pub(crate) fn reply(&self, cx: &mut Cx<'_>, chat: ChannelId, turn: TurnKey, reply: Reply) {
+    /// Tells an agent something it waits for, unless its run is over by now. Its time to react
+    /// starts here, however long people took to answer.
+    pub(crate) fn reply(&mut self, cx: &mut Cx<'_>, chat: ChannelId, turn: TurnKey, reply: Reply) {
+        let Some(run) = self.run_mut(chat).filter(|run| run.key == turn) else {
+            return;
+        };
+        run.heard_ms = cx.now.mono_ms;
         cx.effects.push(Effect::Reply {
             chat,
             turn,
@@ -289,12 +295,19 @@ impl HostCore {
             id: next.id.clone(),
         };
         self.commit(cx, chat_id, StateAction::ChatPendingMessageRemoved(removed), None);
+        // The reducers take away every message with the id that a turn names (E-07). If a message
+        // of the other kind has the same id, naming it would lose that one's words.
+        let is_shared = self.chats.get(&chat_id).is_some_and(|chat| {
+            let head = chat.model.head();
+            let mut waiting = head.queued_messages.iter().flatten().chain(&head.steering_message);
+            waiting.any(|message| message.id == next.id)
+        });
         let text = next.message.text.clone();
         let started = ChatTurnStartedAction {
             turn_id,
             started_at: cx.now.rfc3339(),
             message: next.message,
-            queued_message_id: Some(next.id),
+            queued_message_id: (!is_shared).then_some(next.id),
             meta: None,
         };
         self.commit(cx, chat_id, StateAction::ChatTurnStarted(started), None);

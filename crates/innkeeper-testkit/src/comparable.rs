@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Bits 0 to 4 of a session's status: derived from its chats and carried by no action (E-08).
-const ACTIVITY_BITS: u64 = 0b1_1111;
+pub(crate) const ACTIVITY_BITS: u32 = 0b1_1111;
 
 /// Removes exactly what E-08 names: a session's activity bits and activity, a chat's title.
 pub(crate) fn without_unannounced_fields(mut state: Value) -> Value {
@@ -16,7 +16,7 @@ pub(crate) fn without_unannounced_fields(mut state: Value) -> Value {
         if is_session {
             fields.remove("activity");
             if let Some(status) = fields.get("status").and_then(Value::as_u64) {
-                fields.insert("status".to_owned(), Value::from(status & !ACTIVITY_BITS));
+                fields.insert("status".to_owned(), Value::from(status & !u64::from(ACTIVITY_BITS)));
             }
         }
     }

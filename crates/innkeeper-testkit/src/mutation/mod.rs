@@ -3,6 +3,7 @@
 //! Each bug bends what a correct core sends on its way to the simulated clients. The mutation
 //! check proves that the properties of [`crate::sim`] notice every one of them.
 
+mod agents;
 mod answers;
 mod mutator;
 
@@ -61,11 +62,43 @@ pub enum Mutation {
     ResyncOmitsChannel,
     /// A request is not answered.
     LoseResponse,
+    /// A decision about a tool call is published twice.
+    RepeatDecision,
+    /// What a session no longer waits for stays on its list.
+    LeaveInputNeeded,
+    /// What a session waits for has no id.
+    InputNeededWithoutId,
+    /// An agent is not told to run a turn.
+    LoseStart,
+    /// An agent is not told that its turn was cancelled.
+    LoseCancel,
+    /// An agent is not told what it waits for.
+    LoseReply,
+    /// An agent is told something after its turn.
+    ReplyAfterEnd,
+    /// An agent is told a decision twice.
+    DecideTwice,
+    /// An agent runs a call with the input that people have changed.
+    IgnoreEdit,
+    /// An agent is told that people answered, and not what.
+    ForgetAnswers,
+    /// An agent is told that there is no steering message, and it is gone.
+    LoseSteering,
+    /// An agent gets a client's result before people let it through.
+    LeakResult,
+    /// An agent is not told that the client of its call has left.
+    AbandonCalls,
+    /// What people allow in one session is allowed in another.
+    LeakApproval,
+    /// A client may report about another client's call.
+    TakeForeignResult,
+    /// A queued message takes the place of the one before it.
+    OverwriteQueued,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 41] = [
         Self::DropPublish,
         Self::SwapMessages,
         Self::ReuseSeq,
@@ -91,5 +124,21 @@ impl Mutation {
         Self::ReplayHidesMissing,
         Self::ResyncOmitsChannel,
         Self::LoseResponse,
+        Self::RepeatDecision,
+        Self::LeaveInputNeeded,
+        Self::InputNeededWithoutId,
+        Self::LoseStart,
+        Self::LoseCancel,
+        Self::LoseReply,
+        Self::ReplyAfterEnd,
+        Self::DecideTwice,
+        Self::IgnoreEdit,
+        Self::ForgetAnswers,
+        Self::LoseSteering,
+        Self::LeakResult,
+        Self::AbandonCalls,
+        Self::LeakApproval,
+        Self::TakeForeignResult,
+        Self::OverwriteQueued,
     ];
 }

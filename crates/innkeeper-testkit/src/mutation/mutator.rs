@@ -8,6 +8,7 @@ use innkeeper_core::{ActionFrame, ConnId, HostCore, Outgoing};
 use serde_json::Value;
 
 use super::Mutation;
+use super::agents::Dealings;
 use super::answers::{Asked, Memory};
 use crate::sim::{Connections, Item};
 
@@ -19,8 +20,10 @@ const HELD_FOR: u32 = 6;
 /// Delivers what the core sends, bent by at most one bug.
 #[derive(Debug)]
 pub struct Mutator {
-    mutation: Option<Mutation>,
+    pub(super) mutation: Option<Mutation>,
     chances: u64,
+    /// What it knows about agents.
+    pub(super) dealings: Dealings,
     memory: Memory,
     /// Connections that unsubscribed and still listen.
     strays: Vec<(ConnId, String)>,
@@ -35,6 +38,7 @@ impl Mutator {
         Self {
             mutation,
             chances: 0,
+            dealings: Dealings::default(),
             memory: Memory::default(),
             strays: Vec::new(),
             held: BTreeMap::new(),
@@ -82,6 +86,12 @@ impl Mutator {
 
     /// Delivers an action; each connection comes with whether it allows merging.
     pub fn publish(&mut self, conns: &mut Connections, audience: &[(ConnId, bool)], frame: &Arc<ActionFrame>) {
+        if self.mutation == Some(Mutation::LeaveInputNeeded)
+            && envelope(frame)["action"]["type"] == "session/inputNeededRemoved"
+            && self.strikes(Mutation::LeaveInputNeeded)
+        {
+            return;
+        }
         let skipped = self.strikes(Mutation::DropPublish) && !audience.is_empty();
         let skip = (self.chances as usize) % audience.len().max(1);
         for (index, (conn, merges)) in audience.iter().enumerate() {
@@ -182,17 +192,31 @@ impl Mutator {
             }
             false => message,
         };
+        let seq = rejection["params"]["serverSeq"].as_u64();
+        self.last_delivered.extend(seq.map(|seq| (to, seq)));
         push(conns, to, Item::Message(message));
     }
 
     fn deliver_action(&mut self, conns: &mut Connections, to: ConnId, frame: &Arc<ActionFrame>, item: Item) {
         let before = self.last_delivered.insert(to, frame.seq.0).unwrap_or_default();
         let mut bent = match self.mutation {
-            Some(Mutation::ReuseSeq | Mutation::ForgetOrigin | Mutation::EndTurnTwice) => envelope(frame),
+            Some(
+                Mutation::ReuseSeq
+                | Mutation::ForgetOrigin
+                | Mutation::EndTurnTwice
+                | Mutation::RepeatDecision
+                | Mutation::InputNeededWithoutId,
+            ) => envelope(frame),
             _ => Value::Null,
         };
         let kind = bent["action"]["type"].as_str().unwrap_or_default();
         let ends_turn = ["chat/turnComplete", "chat/turnCancelled", "chat/error"].contains(&kind);
+        let decides = kind == "chat/toolCallConfirmed";
+        let asks = kind == "session/inputNeededSet";
+        if asks && self.strikes(Mutation::InputNeededWithoutId) {
+            bent["action"]["request"]["id"] = Value::from("");
+            return push(conns, to, Item::Message(action(&bent)));
+        }
         if before > 0 && self.strikes(Mutation::ReuseSeq) {
             bent["serverSeq"] = Value::from(before);
             return push(conns, to, Item::Message(action(&bent)));
@@ -204,7 +228,10 @@ impl Mutator {
             return push(conns, to, Item::Message(action(&bent)));
         }
         // A number that nobody else on this connection has, so that only the repetition shows.
-        if ends_turn && before > 0 && before + 1 < frame.seq.0 && self.strikes(Mutation::EndTurnTwice) {
+        let has_room = before > 0 && before + 1 < frame.seq.0;
+        let repeats = ends_turn && has_room && self.strikes(Mutation::EndTurnTwice)
+            || decides && has_room && self.strikes(Mutation::RepeatDecision);
+        if repeats {
             bent["serverSeq"] = Value::from(frame.seq.0 - 1);
             push(conns, to, Item::Message(action(&bent)));
         }
@@ -259,7 +286,7 @@ impl Mutator {
         }
     }
 
-    fn strikes(&mut self, mutation: Mutation) -> bool {
+    pub(super) fn strikes(&mut self, mutation: Mutation) -> bool {
         if self.mutation != Some(mutation) {
             return false;
         }
@@ -284,7 +311,7 @@ fn swap_last_two(conns: &mut Connections, conn: ConnId) {
     }
 }
 
-fn envelope(frame: &ActionFrame) -> Value {
+pub(super) fn envelope(frame: &ActionFrame) -> Value {
     serde_json::from_slice(frame.envelope()).unwrap_or_default()
 }
 

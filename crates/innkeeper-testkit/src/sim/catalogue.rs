@@ -7,7 +7,7 @@ use ahp_types::notifications::{SessionAddedParams, SessionRemovedParams, Session
 use serde_json::Value;
 
 use super::Violation;
-use super::connection::decode;
+use super::decoding::decode;
 use super::mirror::{Mirror, comparable_summary};
 
 /// The list as it was fetched.
@@ -30,20 +30,20 @@ pub fn notification(mirror: &mut Mirror, method: &str, params: &Value) -> Result
     }
     match method {
         "root/sessionAdded" => {
-            let added: SessionAddedParams = decode(params)?;
+            let added: SessionAddedParams = decode(params.clone())?;
             if let Some(catalogue) = &mut mirror.catalogue {
                 let summary = serde_json::to_value(&added.summary).unwrap_or_default();
                 catalogue.insert(added.summary.resource, comparable_summary(summary));
             }
         }
         "root/sessionRemoved" => {
-            let removed: SessionRemovedParams = decode(params)?;
+            let removed: SessionRemovedParams = decode(params.clone())?;
             if let Some(catalogue) = &mut mirror.catalogue {
                 catalogue.remove(&removed.session);
             }
         }
         "root/sessionSummaryChanged" => {
-            let changed: SessionSummaryChangedParams = decode(params)?;
+            let changed: SessionSummaryChangedParams = decode(params.clone())?;
             let changes = serde_json::to_value(&changed.changes).unwrap_or_default();
             let Some(known) = mirror
                 .catalogue

@@ -7,9 +7,9 @@ use innkeeper_core::snapshot::State;
 use innkeeper_core::{Command, ConnId, Input, RequestId, uri};
 use serde_json::Value;
 
-use super::connection::decode;
+use super::decoding::decode;
 use super::operations::SESSIONS;
-use super::{PROBE_0_9, PROBE_1_0, Sim, Violation, catalogue};
+use super::{PROBE_0_9, PROBE_1_0, Sim, Violation, catalogue, derived};
 
 /// The longest time summary changes are held back in a run.
 pub(super) const DEBOUNCE_MS: u64 = 100;
@@ -30,7 +30,9 @@ impl Sim {
         for conn in everybody {
             self.expect(conn);
             self.read(conn, usize::MAX)?;
+            self.check_views(conn)?;
         }
+        self.check_derived()?;
         let lists = [self.list(PROBE_1_0)?, self.list(PROBE_0_9)?];
         for connection in self.conns.values() {
             connection.check_settled()?;
@@ -44,6 +46,36 @@ impl Sim {
             }
         }
         self.check_members()
+    }
+
+    /// Compares every session with its chats.
+    pub(super) fn check_derived(&self) -> Result<(), Violation> {
+        for uri in SESSIONS {
+            let Some(session) = self.host_session(uri) else {
+                continue;
+            };
+            let chats = session.chats.iter().filter_map(|entry| self.host_chat(&entry.resource));
+            let chats: Vec<_> = chats.collect();
+            let parts: Vec<_> = chats
+                .iter()
+                .map(|(head, history)| (&**head, history.as_slice()))
+                .collect();
+            derived::check(uri, &session, &parts)?;
+        }
+        Ok(())
+    }
+
+    /// Compares what a client shows with the truth, once everything is settled.
+    fn check_views(&mut self, conn: ConnId) -> Result<(), Violation> {
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return Ok(());
+        };
+        let core = &self.core;
+        let channels = connection.host_subscriptions.iter();
+        let snapshots: Vec<_> = channels.filter_map(|uri| core.snapshot(uri)).collect();
+        snapshots
+            .iter()
+            .try_for_each(|snapshot| connection.check_view(snapshot))
     }
 
     /// Only who is here, or may still come back, is a member of a session (ACT-10).
@@ -109,9 +141,9 @@ impl Sim {
             command: Command::ListSessions(Default::default()),
         })?;
         let answer = self.probe_answer.take().unwrap_or_default();
-        let answer: Value = serde_json::from_slice(&answer)
+        let mut answer: Value = serde_json::from_slice(&answer)
             .map_err(|error| Violation::new(format!("listSessions answers no JSON: {error}")))?;
-        let list: ListSessionsResult = decode(&answer["result"])?;
+        let list: ListSessionsResult = decode(answer["result"].take())?;
         Ok(catalogue::from_list(&list))
     }
 }

@@ -11,7 +11,9 @@ use innkeeper_core::ConnId;
 use serde_json::Value;
 
 use super::Violation;
+use super::decoding::{Decoder, decode};
 use super::mirror::{Mirror, Mirrored, comparable};
+use super::optimism::Unsettled;
 use super::queue::{Marker, Queue, Read};
 
 /// A request that was sent and not answered.
@@ -37,6 +39,11 @@ pub enum Asked {
     },
     /// `createSession` or `disposeSession`.
     Lifecycle,
+    /// `authenticate`, and whether anything waits for it.
+    Authenticate {
+        /// Whether a call asks to sign in to that resource.
+        wanted: bool,
+    },
     /// `listSessions`.
     List,
 }
@@ -103,6 +110,8 @@ pub struct Connection {
     pub dispatched: BTreeMap<i64, Dispatched>,
     /// The client's own name.
     pub client_id: String,
+    /// What it shows before the host has agreed.
+    pub unsettled: Unsettled,
 }
 
 impl Connection {
@@ -121,15 +130,21 @@ impl Connection {
             asked: BTreeMap::new(),
             dispatched: BTreeMap::new(),
             client_id: client_id.to_owned(),
+            unsettled: Unsettled::default(),
         }
     }
 
+    /// A channel as the person in front of this client sees it.
+    pub fn view(&self, channel: &str) -> Option<Mirrored> {
+        self.unsettled.view(&self.mirror, channel)
+    }
+
     /// Reads up to `frames` messages.
-    pub fn read(&mut self, frames: usize) -> Result<Vec<FollowUp>, Violation> {
+    pub fn read(&mut self, frames: usize, decoder: &mut Decoder) -> Result<Vec<FollowUp>, Violation> {
         let mut follow_ups = Vec::new();
         for read in self.queue.read(frames, self.coalesce) {
             let outcome = match read {
-                Read::Message(bytes) => self.message(&bytes),
+                Read::Message(bytes) => self.message(&bytes, decoder),
                 Read::Marker(marker) => self.marker(marker).map(|()| None),
             };
             match outcome {
@@ -183,6 +198,26 @@ impl Connection {
         Ok(())
     }
 
+    /// Takes back what the host may have met with silence, and compares what is left of the
+    /// client's own picture with the truth.
+    pub fn check_view(&mut self, snapshot: &innkeeper_core::snapshot::Snapshot) -> Result<(), Violation> {
+        let dispatched = &self.dispatched;
+        let settles = |expected| matches!(expected, Expected::Outcome | Expected::Rejection);
+        self.unsettled.retain(|client_seq, _| {
+            dispatched
+                .get(&client_seq)
+                .is_some_and(|dispatched| settles(dispatched.expected))
+        });
+        let differs = self
+            .view(&snapshot.resource)
+            .is_some_and(|view| !self.unsettled.is_empty() && view.comparable() != comparable(snapshot));
+        if differs {
+            let problem = format!("{} stays different from what the host says", snapshot.resource);
+            return Err(Violation::new(problem).on(&self.client_id, self.id));
+        }
+        Ok(())
+    }
+
     fn marker(&mut self, marker: Marker) -> Result<(), Violation> {
         match marker {
             Marker::Unsubscribed(channel) => {
@@ -209,10 +244,13 @@ impl Connection {
             }
             Marker::Expect(snapshots) => {
                 for snapshot in snapshots {
-                    let Some(mirrored) = self.mirror.channels.get(&*snapshot.resource) else {
+                    let Some(mirrored) = self.mirror.channels.get_mut(&*snapshot.resource) else {
                         let problem = format!("the subscription to {} was never answered", snapshot.resource);
                         return Err(Violation::new(problem));
                     };
+                    if mirrored.equals(&snapshot.state) {
+                        continue;
+                    }
                     let (host, mine) = (comparable(&snapshot), mirrored.comparable());
                     if host != mine {
                         return Err(Violation::new(format!(
@@ -226,27 +264,30 @@ impl Connection {
         Ok(())
     }
 
-    fn message(&mut self, bytes: &Bytes) -> Result<Option<FollowUp>, Violation> {
-        let message: Value = serde_json::from_slice(bytes)
+    fn message(&mut self, bytes: &Bytes, decoder: &mut Decoder) -> Result<Option<FollowUp>, Violation> {
+        if let Some(envelope) = decoder.action(bytes)? {
+            return self.action(&envelope, Arrived::Live).map(|()| None);
+        }
+        let mut message: Value = serde_json::from_slice(bytes)
             .map_err(|error| Violation::new(format!("not JSON: {error}: {}", String::from_utf8_lossy(bytes))))?;
         match (message.get("method").and_then(Value::as_str), message.get("id")) {
             (Some("action"), None) => {
-                let envelope: ActionEnvelope = decode(&message["params"])?;
-                self.action(envelope, Arrived::Live)?;
+                let envelope: ActionEnvelope = decode(message["params"].take())?;
+                self.action(&envelope, Arrived::Live)?;
                 Ok(None)
             }
             (Some(method), None) => {
                 super::catalogue::notification(&mut self.mirror, method, &message["params"])?;
                 Ok(None)
             }
-            (None, Some(_)) => self.response(&message),
+            (None, Some(_)) => self.response(message),
             _ => Err(Violation::new(format!(
                 "neither a response nor a notification: {message}"
             ))),
         }
     }
 
-    fn response(&mut self, message: &Value) -> Result<Option<FollowUp>, Violation> {
+    fn response(&mut self, mut message: Value) -> Result<Option<FollowUp>, Violation> {
         let asked = message["id"].as_u64().and_then(|id| self.asked.remove(&id));
         let Some(asked) = asked else {
             return Err(Violation::new(format!("an answer to nothing: {message}")));
@@ -257,19 +298,28 @@ impl Connection {
                 // The host has forgotten the client: the published client starts over.
                 Asked::Reconnect { .. } if code == Some(-32008) => Ok(Some(FollowUp::Initialize)),
                 Asked::Subscribe { exists: false, .. } | Asked::Lifecycle | Asked::Initialize => Ok(None),
-                Asked::Ping | Asked::List | Asked::Reconnect { .. } | Asked::Subscribe { .. } => {
-                    Err(Violation::new(format!("an unexpected error: {message}")))
-                }
+                Asked::Authenticate { wanted: false } if code == Some(-32602) => Ok(None),
+                Asked::Authenticate { .. }
+                | Asked::Ping
+                | Asked::List
+                | Asked::Reconnect { .. }
+                | Asked::Subscribe { .. } => Err(Violation::new(format!("an unexpected error: {message}"))),
             };
         }
-        let result = &message["result"];
+        let mut result = message["result"].take();
         match asked {
             Asked::Ping | Asked::Lifecycle => match result {
                 Value::Null => Ok(None),
                 other => Err(Violation::new(format!("the result is null, not {other}"))),
             },
+            Asked::Authenticate { wanted } => match (&result, wanted) {
+                (Value::Object(fields), true) if fields.is_empty() => Ok(None),
+                (other, _) => Err(Violation::new(format!(
+                    "nobody waits for that token, or not like this: {other}"
+                ))),
+            },
             Asked::Initialize => {
-                let result: ahp_types::commands::InitializeResult = decode(result)?;
+                let result: ahp_types::commands::InitializeResult = decode(result.take())?;
                 self.mirror = Mirror::default();
                 self.advance(u64::try_from(result.server_seq).unwrap_or_default())?;
                 self.is_0_9 = result.protocol_version.starts_with("0.");
@@ -280,12 +330,12 @@ impl Connection {
                 Ok(self.wants_list())
             }
             Asked::Reconnect { last_seen, channels } => {
-                self.reconnected(decode(result)?, last_seen, &channels)?;
+                self.reconnected(decode(result.take())?, last_seen, &channels)?;
                 self.ready = true;
                 Ok(self.wants_list())
             }
             Asked::Subscribe { channel, .. } => {
-                let result: ahp_types::commands::SubscribeResult = decode(result)?;
+                let result: ahp_types::commands::SubscribeResult = decode(result.take())?;
                 match result.snapshot {
                     Some(snapshot) if snapshot.resource == channel => self.snapshot(snapshot)?,
                     other => return Err(Violation::new(format!("{channel} was answered with {other:?}"))),
@@ -293,7 +343,7 @@ impl Connection {
                 Ok((channel == innkeeper_core::uri::ROOT).then_some(FollowUp::List))
             }
             Asked::List => {
-                let result: ahp_types::commands::ListSessionsResult = decode(result)?;
+                let result: ahp_types::commands::ListSessionsResult = decode(result.take())?;
                 if self.mirror.channels.contains_key(innkeeper_core::uri::ROOT) {
                     self.mirror.catalogue = Some(super::catalogue::from_list(&result));
                 }
@@ -314,7 +364,7 @@ impl Connection {
                     if envelope.server_seq <= last_seen || !channels.contains(&envelope.channel) {
                         return Err(Violation::new(format!("replayed without being missed: {envelope:?}")));
                     }
-                    self.action(envelope, Arrived::Replayed)?;
+                    self.action(&envelope, Arrived::Replayed)?;
                 }
                 for missing in replay.missing {
                     self.mirror.channels.remove(&missing);
@@ -345,7 +395,7 @@ impl Connection {
         Ok(())
     }
 
-    fn action(&mut self, envelope: ActionEnvelope, arrived: Arrived) -> Result<(), Violation> {
+    fn action(&mut self, envelope: &ActionEnvelope, arrived: Arrived) -> Result<(), Violation> {
         if envelope.server_seq <= self.mirror.last_seen {
             return Err(Violation::new(format!(
                 "serverSeq {} after {}: {envelope:?}",
@@ -359,6 +409,9 @@ impl Connection {
             .as_ref()
             .filter(|origin| origin.client_id == self.client_id)
             .map(|origin| origin.client_seq);
+        if let Some(client_seq) = own {
+            self.unsettled.settle(client_seq);
+        }
         if let Some(reason) = &envelope.rejection_reason {
             let dispatched = own.and_then(|client_seq| self.dispatched.get_mut(&client_seq));
             return match (dispatched, arrived, reason.is_empty()) {
@@ -381,6 +434,9 @@ impl Connection {
         };
         if matches!(envelope.action, StateAction::ChatTurnStarted(_)) && mirrored.active_turn().is_some() {
             return Err(Violation::new(format!("a second turn starts (TURN-01): {envelope:?}")));
+        }
+        if let Some(objection) = mirrored.objection(&envelope.action) {
+            return Err(Violation::new(format!("{objection}: {envelope:?}")));
         }
         match (mirrored.apply(&envelope.action), own) {
             (ReduceOutcome::Applied, _) => Ok(()),
@@ -412,18 +468,4 @@ impl Connection {
 enum Arrived {
     Live,
     Replayed,
-}
-
-/// Decodes with a published type and insists that nothing in it was unknown to that type (trap 9).
-pub fn decode<T>(value: &Value) -> Result<T, Violation>
-where
-    T: serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    let decoded: T = serde_json::from_value(value.clone())
-        .map_err(|error| Violation::new(format!("does not decode: {error}: {value}")))?;
-    // A refusal repeats what its author sent, which may be anything.
-    if value.get("rejectionReason").is_none() && format!("{decoded:?}").contains("Unknown(") {
-        return Err(Violation::new(format!("decodes to something unknown: {value}")));
-    }
-    Ok(decoded)
 }

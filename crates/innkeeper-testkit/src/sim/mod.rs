@@ -6,15 +6,24 @@
 //! bytes, which seeds, property tests and the fuzzer all share.
 
 mod agent;
+mod approvals;
+mod belief;
 mod catalogue;
 mod checks;
 mod choices;
 mod connection;
+mod decoding;
+mod derived;
 mod dispatches;
+mod fitting;
 mod mirror;
 mod operations;
+mod optimism;
 mod queue;
 mod run;
+mod shrink;
+mod transports;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,22 +31,24 @@ use std::time::Duration;
 
 use ahp_types::state::AgentInfo;
 use bytes::Bytes;
-use innkeeper_core::request::{Initialize, Reconnect};
 use innkeeper_core::snapshot::AnswerBody;
 use innkeeper_core::{
-    AgentProfile, ClientId, Command, ConnId, CoreConfig, Effect, HostCore, Input, Now, Outgoing, Principal, RequestId,
-    Seq,
+    AgentProfile, ConnId, CoreConfig, Effect, HostCore, Input, Now, Outgoing, Principal, RequestId, Seq,
 };
 
 use self::agent::Agent;
-use self::connection::{Asked, Connection, FollowUp};
+use self::approvals::Approvals;
+use self::connection::Connection;
+use self::decoding::Decoder;
 use self::mirror::Mirror;
-use self::queue::Marker;
+use self::transports::initialize;
+use self::words::Excuse;
 use crate::mutation::{Mutation, Mutator};
 
 pub use self::choices::{Choices, bytes_from_seed};
 pub(crate) use self::queue::Item;
 pub use self::run::{Coalescing, Outcome, RunOptions, run};
+pub use self::shrink::{Shrunk, shrink};
 
 /// What a correct host never does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,17 +114,30 @@ pub struct Sim {
     agent: Agent,
     mutator: Mutator,
     coalescing: Coalescing,
-    trace: Vec<String>,
+    /// What people have allowed for more than one call.
+    approvals: Approvals,
+    /// The calls that have to be told of the token that somebody just sent.
+    tokens_due: Vec<(String, String)>,
+    /// How long an agent may say nothing.
+    silence_limit_ms: u64,
+    /// What happened, if somebody wants to read it.
+    trace: Option<Vec<String>>,
     next_slot: u32,
     next_request: u64,
     next_turn: u64,
+    next_words: u64,
+    handled: u64,
     last_published: Seq,
     probe_answer: Option<Bytes>,
+    decoder: Decoder,
     tally: Tally,
 }
 
 /// How often each interesting thing happened, to show that runs meet it at all.
 pub type Tally = BTreeMap<&'static str, u64>;
+
+/// How often a session is worked out again from its chats: not after every input, which takes long.
+const DERIVED_EVERY: u64 = 4;
 
 /// Connections that ask the host for the truth and are no part of the run.
 const PROBE_1_0: ConnId = ConnId { slot: 0, generation: 0 };
@@ -124,6 +148,7 @@ impl Sim {
     pub fn new(config: CoreConfig, clients: usize, coalescing: Coalescing, mutation: Option<Mutation>) -> Self {
         let wall = "2026-01-31T12:00:00Z".parse().expect("invariant: a valid time");
         let grace_ms = config.grace_ms;
+        let silence_limit_ms = config.silence_limit_ms;
         let mut sim = Self {
             core: HostCore::new(config, agents("first"), Seq(1)),
             now: Now { mono_ms: 1000, wall },
@@ -133,12 +158,18 @@ impl Sim {
             agent: Agent::default(),
             mutator: Mutator::new(mutation),
             coalescing,
-            trace: Vec::new(),
+            approvals: Approvals::default(),
+            tokens_due: Vec::new(),
+            silence_limit_ms,
+            trace: None,
             next_slot: 2,
             next_request: 1,
             next_turn: 1,
+            next_words: 0,
+            handled: 0,
             last_published: Seq(0),
             probe_answer: None,
+            decoder: Decoder::default(),
             tally: Tally::new(),
         };
         for (conn, version) in [(PROBE_1_0, "1.0.0"), (PROBE_0_9, "0.9.0")] {
@@ -154,9 +185,14 @@ impl Sim {
         sim
     }
 
-    /// The latest operations, for a report.
+    /// Writes down everything that happens from now on. It costs more than the run itself.
+    pub fn keep_trace(&mut self) {
+        self.trace = Some(Vec::new());
+    }
+
+    /// What happened, if it was written down.
     pub fn trace(&self) -> &[String] {
-        &self.trace
+        self.trace.as_deref().unwrap_or_default()
     }
 
     fn count(&mut self, what: &'static str) {
@@ -164,25 +200,44 @@ impl Sim {
     }
 
     fn note(&mut self, what: impl FnOnce() -> String) {
-        self.trace.push(what());
+        if let Some(trace) = &mut self.trace {
+            trace.push(what());
+        }
     }
 
-    /// Hands one input to the core and performs what it asks for.
+    /// Hands one input to the core, performs what it asks for, and looks whether everybody agrees.
     fn handle(&mut self, input: Input) -> Result<(), Violation> {
+        self.agent.wait(self.now.mono_ms);
+        let waiting = self.waiting();
+        let excuse = Excuse::of(&input);
+        let configured = self.configured_session(&input);
         self.mutator.before(&self.core, &mut self.conns);
+        let input = self.mutator.input(input, &self.conns);
         let mut effects = Vec::new();
         self.core.handle(self.now, input, &mut effects);
-        for effect in effects {
+        for effect in self.mutator.agents(effects) {
             self.perform(effect)?;
         }
-        Ok(())
+        self.note_configured(configured);
+        let heard = self.agent.take_heard();
+        self.check_words(&waiting, &excuse, &heard)?;
+        self.check_heard(&heard)?;
+        self.check_beliefs()?;
+        self.handled += 1;
+        match self.handled % DERIVED_EVERY {
+            0 => self.check_derived(),
+            _ => Ok(()),
+        }
     }
 
     fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
-        self.agent.perform(&effect)?;
+        let silence = self.is_for_silence(&effect).then_some(self.silence_limit_ms);
+        self.agent.perform(&effect, self.now.mono_ms, silence)?;
         match &effect {
             Effect::StartTurn { .. } => self.count("turns started"),
+            Effect::CancelTurn { .. } if silence.is_some() => self.count("turns ended for silence"),
             Effect::CancelTurn { .. } => self.count("turns cancelled"),
+            Effect::Reply { .. } => self.count("replies"),
             _ => {}
         }
         match effect {
@@ -264,164 +319,11 @@ impl Sim {
         }
     }
 
-    /// Sends a request on a connection.
-    fn request(&mut self, conn: ConnId, asked: Asked, command: Command) -> Result<(), Violation> {
-        let id = self.next_request;
-        self.next_request += 1;
-        if let Some(connection) = self.conns.get_mut(&conn) {
-            connection.asked.insert(id, asked);
-        }
-        self.handle(Input::Request {
-            conn,
-            id: RequestId::number(id),
-            command,
-        })
-    }
-
-    /// Opens a transport for a client and returns it.
-    fn open(&mut self, client: usize, mirror: Mirror) -> Result<ConnId, Violation> {
-        let id = ConnId {
-            slot: self.next_slot,
-            generation: 0,
-        };
-        self.next_slot += 1;
-        let mut connection = Connection::new(id, client, &self.clients[client].id, mirror);
-        connection.coalesce = match self.coalescing {
-            Coalescing::Always => true,
-            Coalescing::Never => false,
-            Coalescing::EverySecond => id.slot.is_multiple_of(2),
-        };
-        self.conns.insert(id, connection);
-        self.handle(Input::Connected {
-            conn: id,
-            principal: Principal::stdio(),
-        })?;
-        Ok(id)
-    }
-
-    fn initialize(&mut self, conn: ConnId, client: usize, channels: Vec<String>) -> Result<(), Violation> {
-        let command = initialize(&self.clients[client].id, self.clients[client].version, channels);
-        self.request(conn, Asked::Initialize, command)?;
-        if self.conns.get(&conn).is_some_and(|connection| connection.admitted) {
-            self.clients[client].left_at = None;
-        }
-        Ok(())
-    }
-
-    fn reconnect(&mut self, conn: ConnId, client: usize) -> Result<(), Violation> {
-        let Some(connection) = self.conns.get(&conn) else {
-            return Ok(());
-        };
-        // Every other client counts as the published one does.
-        let last_seen = match client % 2 {
-            0 => connection.mirror.last_seen,
-            _ => connection.mirror.counted,
-        };
-        let channels: Vec<String> = connection.mirror.channels.keys().cloned().collect();
-        let command = Command::Reconnect(Box::new(Reconnect {
-            client_id: ClientId::new(&self.clients[client].id),
-            last_seen,
-            subscriptions: channels.clone(),
-        }));
-        let asked = Asked::Reconnect {
-            last_seen,
-            channels: channels.clone(),
-        };
-        self.request(conn, asked, command)?;
-        let admitted = self.conns.get(&conn).is_some_and(|connection| connection.admitted);
-        if admitted {
-            self.clients[client].left_at = None;
-            let (present, absent) = channels.into_iter().partition(|uri| self.core.snapshot(uri).is_some());
-            self.mark(conn, Marker::Resumable { present, absent });
-            self.expect(conn);
-        }
-        Ok(())
-    }
-
-    /// Puts the host's present states of a connection's channels into its queue, to be compared
-    /// when the client has read that far.
-    fn expect(&mut self, conn: ConnId) {
-        let Some(connection) = self.conns.get(&conn) else {
-            return;
-        };
-        let snapshots = connection
-            .host_subscriptions
-            .iter()
-            .filter_map(|uri| self.core.snapshot(uri))
-            .collect();
-        self.mark(conn, Marker::Expect(snapshots));
-    }
-
-    fn mark(&mut self, conn: ConnId, marker: Marker) {
-        if let Some(connection) = self.conns.get_mut(&conn) {
-            connection.queue.push(Item::Marker(marker));
-        }
-    }
-
-    /// Lets a client read, and do what it does because of what it read.
-    fn read(&mut self, conn: ConnId, frames: usize) -> Result<(), Violation> {
-        let Some(connection) = self.conns.get_mut(&conn) else {
-            return Ok(());
-        };
-        let client = connection.client;
-        for follow_up in connection.read(frames)? {
-            match follow_up {
-                FollowUp::List => self.request(conn, Asked::List, Command::ListSessions(Default::default()))?,
-                FollowUp::Initialize => {
-                    self.count("fresh starts after a refused reconnect");
-                    let channels = self
-                        .conns
-                        .get(&conn)
-                        .map(|connection| connection.mirror.channels.keys().cloned().collect())
-                        .unwrap_or_default();
-                    self.initialize(conn, client, channels)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends a transport; whatever its client had not read is lost.
-    fn cut(&mut self, conn: ConnId) -> Result<(), Violation> {
-        let Some(connection) = self.conns.remove(&conn) else {
-            return Ok(());
-        };
-        self.mutator.cut(conn);
-        self.count("cuts");
-        let client = connection.client;
-        self.count_dispatches(&connection);
-        let was_ready = connection.ready;
-        let was_admitted = connection.admitted;
-        let mirror = connection.into_mirror();
-        if was_ready || self.clients[client].saved.is_none() && !mirror.channels.is_empty() {
-            self.clients[client].saved = Some(mirror);
-        }
-        let others = self
-            .conns
-            .values()
-            .any(|other| other.client == client && other.admitted);
-        if was_admitted && !others {
-            self.clients[client].left_at = Some(self.now.mono_ms);
-        }
-        self.handle(Input::Disconnected { conn })
-    }
-
-    fn count_dispatches(&mut self, connection: &Connection) {
-        for dispatched in connection.dispatched.values() {
-            self.count("dispatches");
-            match (dispatched.echoes, dispatched.rejections) {
-                (0, 0) => {}
-                (_, 0) => self.count("echoes"),
-                (_, _) => self.count("refusals"),
-            }
-        }
-        *self.tally.entry("merged actions").or_default() += connection.queue.merged();
-    }
-
     /// Moves the clock, stopping at every deadline on the way.
     fn advance(&mut self, millis: u64) -> Result<(), Violation> {
         let until = self.now.mono_ms + millis;
         while let Some(deadline) = self.core.next_deadline().filter(|deadline| *deadline <= until) {
+            self.agent.wait(self.now.mono_ms);
             self.move_to(deadline.max(self.now.mono_ms));
             self.handle(Input::Tick)?;
         }
@@ -443,17 +345,6 @@ fn new_client(index: usize) -> Client {
         next_client_seq: 1,
         left_at: None,
     }
-}
-
-fn initialize(client_id: &str, version: &str, channels: Vec<String>) -> Command {
-    Command::Initialize(Box::new(Initialize {
-        protocol_versions: vec![version.to_owned()],
-        client_id: ClientId::new(client_id),
-        initial_subscriptions: channels,
-        client_name: None,
-        mcp_apps: false,
-        locale: None,
-    }))
 }
 
 fn agents(description: &str) -> Vec<AgentProfile> {

@@ -1,9 +1,11 @@
 //! What can happen in a simulated host, decided by one byte after the other.
 
-use innkeeper_core::request::{CreateSession, Subscribe};
+use innkeeper_core::agent::Secret;
+use innkeeper_core::request::{Authenticate, CreateSession, Subscribe};
 use innkeeper_core::snapshot::State;
-use innkeeper_core::{AgentEvent, Command, ConnId, Failure, Input, TurnEnd, Usage, uri};
+use innkeeper_core::{AgentEvent, Command, ConnId, Failure, Input, TurnEnd, uri};
 
+use super::agent::{Phase, RESOURCES, any_event};
 use super::connection::Asked;
 use super::mirror::Mirror;
 use super::queue::Marker;
@@ -11,13 +13,15 @@ use super::{Choices, Sim, Violation, agents};
 
 /// The sessions of a run. Few, so that clients meet in them; one with a foreign scheme (E-50).
 pub const SESSIONS: [&str; 3] = ["ahp-session:/s0", "ahp-session:/s1", "copilot:/s2"];
+/// Where some sessions work, and share what is allowed there.
+const DIRECTORY: &str = "file:///work";
 /// Most transports of one client at a time.
 const MAX_TRANSPORTS: usize = 3;
 
 impl Sim {
     /// Connects everybody to a first session, so that a run starts in the middle of things.
     pub(super) fn bootstrap(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        let session = SESSIONS[0].to_owned();
+        let sessions = &SESSIONS[..1 + choices.below(2)];
         for client in 0..self.clients.len() {
             self.clients[client].version = if choices.one_in(4) { "0.9.0" } else { "1.0.0" };
             let conn = self.open(client, Mirror::default())?;
@@ -28,22 +32,27 @@ impl Sim {
             };
             self.initialize(conn, client, root)?;
             self.read(conn, usize::MAX)?;
-            if client == 0 {
-                self.create(conn, &session, choices)?;
-                if let Some(chat) = self.agent.take_opening(|_| 0) {
-                    self.handle(Input::ChatOpened { chat, outcome: Ok(()) })?;
+            for session in sessions {
+                if client == 0 {
+                    self.create(conn, session, choices)?;
+                    if let Some(chat) = self.agent.take_opening(|_| 0) {
+                        self.handle(Input::ChatOpened { chat, outcome: Ok(()) })?;
+                    }
+                }
+                for channel in [(*session).to_owned(), uri::default_chat(session)] {
+                    self.subscribe(conn, channel, choices)?;
                 }
             }
-            for channel in [session.clone(), uri::default_chat(&session)] {
-                self.subscribe(conn, channel, choices)?;
-            }
         }
-        Ok(())
+        match choices.below(3) {
+            0 => Ok(()),
+            _ => self.with_conn(choices, Self::start_turn),
+        }
     }
 
     /// Lets one thing happen.
     pub(super) fn operate(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        match choices.below(42) {
+        match choices.below(64) {
             0 => self.connect(choices),
             1..=3 => self.come_back(choices),
             4 | 41 => self.with_conn(choices, |sim, conn, _| sim.cut(conn)),
@@ -52,7 +61,7 @@ impl Sim {
                 let session = SESSIONS[choices.below(SESSIONS.len())];
                 sim.create(conn, session, choices)
             }),
-            7 if choices.one_in(4) => self.with_conn(choices, |sim, conn, choices| {
+            7 if choices.one_in(2) => self.with_conn(choices, |sim, conn, choices| {
                 sim.dispose(conn, SESSIONS[choices.below(SESSIONS.len())])
             }),
             7..=9 => self.with_conn(choices, |sim, conn, choices| {
@@ -62,8 +71,11 @@ impl Sim {
             10 => self.with_conn(choices, |sim, conn, choices| {
                 sim.unsubscribe(conn, any_channel(choices))
             }),
-            11..=19 => self.with_conn(choices, Self::dispatch),
-            20..=28 => self.agent_speaks(choices),
+            11..=19 | 42..=48 => self.with_conn(choices, Self::dispatch),
+            20..=28 | 49..=58 => self.agent_speaks(choices),
+            60..=62 => self.client_works(choices),
+            63 => self.with_conn(choices, Self::unsubscribe_followed),
+            59 => self.with_conn(choices, Self::authenticate),
             29 => self.agent_ends(choices),
             30 => self.session_opens(choices),
             31 => self.agent_is_late(choices),
@@ -153,16 +165,22 @@ impl Sim {
     }
 
     fn create(&mut self, conn: ConnId, session: &str, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        let active_client = choices.one_in(3).then(|| self.announcement(conn, 0));
+        let active_client = choices.one_in(3).then(|| self.announcement(conn, choices.below(3)));
         self.note(|| format!("{conn} creates {session}"));
         let command = Command::CreateSession(Box::new(CreateSession {
             channel: session.to_owned(),
             provider: None,
-            working_directories: Vec::new(),
+            working_directories: [Vec::new(), vec![DIRECTORY.to_owned()]][choices.below(2)].clone(),
             active_client,
             ..CreateSession::default()
         }));
-        self.request(conn, Asked::Lifecycle, command)
+        let is_new = self.host_session(session).is_none();
+        self.request(conn, Asked::Lifecycle, command)?;
+        if is_new {
+            let everything = self.allows_everything();
+            self.approvals.created(session, everything);
+        }
+        Ok(())
     }
 
     fn dispose(&mut self, conn: ConnId, session: &str) -> Result<(), Violation> {
@@ -172,6 +190,7 @@ impl Sim {
             channel: session.to_owned(),
         };
         self.request(conn, Asked::Lifecycle, command)?;
+        self.approvals.forget(session);
         let everybody: Vec<ConnId> = self.conns.keys().copied().collect();
         for conn in everybody {
             if let Some(connection) = self.conns.get_mut(&conn) {
@@ -211,13 +230,100 @@ impl Sim {
         Ok(())
     }
 
+    /// Turns away from something that it really follows.
+    fn unsubscribe_followed(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let followed = self.conns.get(&conn).map(|connection| &connection.host_subscriptions);
+        let followed: Vec<String> = followed.into_iter().flatten().cloned().collect();
+        match choices.pick(&followed) {
+            Some(channel) => self.unsubscribe(conn, channel.clone()),
+            None => Ok(()),
+        }
+    }
+
     fn agent_speaks(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let Some((chat, turn)) = self.agent.running(|len| choices.below(len)) else {
             return self.with_conn(choices, Self::start_turn);
         };
-        let event = any_event(choices);
+        if choices.one_in(6) {
+            // A burst, which readers may merge.
+            for text in ["one ", "two ", "three"] {
+                let event = AgentEvent::Text(text.to_owned());
+                self.agent.act(chat, &event, self.now.mono_ms);
+                self.handle(Input::Agent { chat, turn, event })?;
+            }
+            // The last word may have been one too many.
+            if self.agent.run(chat).is_none_or(|run| run.turn != turn) {
+                return Ok(());
+            }
+        }
+        let event = self.agent.next_event(chat, choices);
         self.note(|| format!("{chat:?} {turn:?}: {event:?}"));
+        if !self.is_too_late(chat, &event) {
+            self.agent.act(chat, &event, self.now.mono_ms);
+        }
         self.handle(Input::Agent { chat, turn, event })
+    }
+
+    /// A client gets on with a call of its own.
+    fn client_works(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let calls = self.agent.runs().flat_map(|run| run.calls.values());
+        let running = calls.filter(|call| call.phase == Phase::Running);
+        let owners: Vec<&String> = running.filter_map(|call| call.owner.as_ref()).collect();
+        let Some(owner) = choices.pick(&owners) else {
+            return self.agent_speaks(choices);
+        };
+        let mine = self
+            .conns
+            .values()
+            .filter(|conn| conn.ready && conn.client_id == **owner);
+        let mine: Vec<ConnId> = mine.map(|conn| conn.id).collect();
+        match choices.pick(&mine).copied() {
+            Some(conn) => {
+                self.read(conn, usize::MAX)?;
+                self.dispatch_about_call(conn, choices)
+            }
+            None => self.come_back(choices),
+        }
+    }
+
+    /// Somebody signs in, to something that is asked for or not.
+    fn authenticate(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let calls = self.agent.runs().flat_map(|run| run.calls.values());
+        let asked = calls.filter(|call| call.phase == Phase::SigningIn);
+        let asked: Vec<String> = asked.filter_map(|call| call.resource.clone()).collect();
+        // Mostly to something that is asked for.
+        let resource = match choices.below(4) {
+            0 => RESOURCES[choices.below(RESOURCES.len())].to_owned(),
+            _ => match choices.pick(&asked) {
+                Some(resource) => resource.clone(),
+                None => return self.with_conn(choices, Self::dispatch),
+            },
+        };
+        let token = ["token", "", "token"][choices.below(3)];
+        let waiting: Vec<(String, String)> = self
+            .agent
+            .runs()
+            .flat_map(|run| run.calls.iter().map(move |(id, call)| (run, id, call)))
+            .filter(|(_, _, call)| call.phase == Phase::SigningIn && call.resource.as_ref() == Some(&resource))
+            .map(|(run, id, _)| (run.chat.clone(), id.clone()))
+            .collect();
+        self.note(|| format!("{conn} signs in to {resource} with {token:?}"));
+        let wanted = !waiting.is_empty();
+        // AUTH-05: an empty token takes one back, and nobody is told of it.
+        self.tokens_due = if token.is_empty() { Vec::new() } else { waiting };
+        let command = Command::Authenticate(Box::new(Authenticate {
+            resource,
+            token: Secret::new(token),
+            expires_in: None,
+        }));
+        self.request(conn, Asked::Authenticate { wanted }, command)?;
+        match self.tokens_due.is_empty() {
+            true => Ok(()),
+            false => Err(Violation::new(format!(
+                "no token came to {:?} (AUTH-12)",
+                self.tokens_due
+            ))),
+        }
     }
 
     fn agent_ends(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
@@ -313,22 +419,5 @@ pub(super) fn any_channel(choices: &mut Choices<'_>) -> String {
         1..=3 => session.to_owned(),
         4..=6 => uri::default_chat(session),
         _ => "ahp-session:/never-created".to_owned(),
-    }
-}
-
-fn any_event(choices: &mut Choices<'_>) -> AgentEvent {
-    match choices.below(12) {
-        0..=5 => AgentEvent::Text(["a", "\"b\"\n", "\u{1F600}", ""][choices.below(4)].to_owned()),
-        6..=7 => AgentEvent::Reasoning("hm ".to_owned()),
-        8 => AgentEvent::EndPart,
-        9 => AgentEvent::Usage(Box::new(Usage {
-            output_tokens: Some(choices.below(256) as u32),
-            ..Usage::default()
-        })),
-        10 => AgentEvent::Activity((choices.below(2) == 0).then(|| "thinking".to_owned())),
-        _ => match choices.below(2) {
-            0 => AgentEvent::Notice("a remark".to_owned()),
-            _ => AgentEvent::Title(format!("title {}", choices.below(4))),
-        },
     }
 }

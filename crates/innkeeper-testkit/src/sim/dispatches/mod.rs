@@ -1,6 +1,8 @@
 //! The actions that simulated clients dispatch: sound ones, hopeless ones, and some in between.
 
-use ahp_types::state::SessionActiveClient;
+mod answering;
+
+use ahp_types::state::{SessionActiveClient, ToolDefinition};
 use innkeeper_core::decode::decode_action;
 use innkeeper_core::snapshot::State;
 use innkeeper_core::{ConnId, Dispatch, Input, uri};
@@ -12,14 +14,14 @@ use super::operations::SESSIONS;
 use super::{Choices, Sim, Violation};
 
 /// An action and whether the host must refuse it in any state.
-struct Draft {
+pub(super) struct Draft {
     channel: String,
     action: Value,
     hopeless: bool,
 }
 
 impl Draft {
-    fn fair(channel: impl Into<String>, action: Value) -> Self {
+    pub(super) fn fair(channel: impl Into<String>, action: Value) -> Self {
         Self {
             channel: channel.into(),
             action,
@@ -27,7 +29,7 @@ impl Draft {
         }
     }
 
-    fn hopeless(channel: impl Into<String>, action: Value) -> Self {
+    pub(super) fn hopeless(channel: impl Into<String>, action: Value) -> Self {
         Self {
             channel: channel.into(),
             action,
@@ -40,16 +42,41 @@ impl Sim {
     /// Dispatches something; about one in five is hopeless.
     pub(super) fn dispatch(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let session = self.likely_session(conn, choices);
-        let draft = match choices.below(20) {
-            0..=3 => hopeless(session, choices),
-            4 => Draft::fair(
+        let draft = match choices.below(40) {
+            0..=4 => hopeless(session, choices),
+            5 => Draft::fair(
                 "ahp-session:/never-created",
                 json!({ "type": "session/isReadChanged", "isRead": true }),
             ),
-            5..=9 => self.for_session(conn, session, choices),
-            _ => self.for_chat(&uri::default_chat(session), choices),
+            6..=12 => self.for_session(conn, session, choices),
+            13..=22 => self.for_chat(&uri::default_chat(session), choices),
+            n => {
+                // Whoever answers has mostly read what there is to answer.
+                if choices.below(4) > 0 {
+                    self.read(conn, usize::MAX)?;
+                }
+                let connection = self.conns.get(&conn);
+                let draft = connection.and_then(|connection| match n {
+                    23..=32 => answering::about_a_call(connection, choices),
+                    _ => answering::to_a_question(connection, choices),
+                });
+                // Nothing to answer: something to answer may come of a turn.
+                match draft {
+                    Some(draft) => draft,
+                    None => self.for_chat(&uri::default_chat(session), choices),
+                }
+            }
         };
         self.send_dispatch(conn, draft)
+    }
+
+    /// Does something about a tool call, if this connection sees one.
+    pub(super) fn dispatch_about_call(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+        let connection = self.conns.get(&conn);
+        match connection.and_then(|connection| answering::about_a_call(connection, choices)) {
+            Some(draft) => self.send_dispatch(conn, draft),
+            None => Ok(()),
+        }
     }
 
     /// Starts a turn in a chat that is probably there.
@@ -88,8 +115,14 @@ impl Sim {
             "type": "chat/turnStarted",
             "turnId": turn_id,
             "startedAt": self.now.rfc3339(),
-            "message": { "text": "hello", "origin": { "kind": "user" } },
+            "message": self.message(),
         })
+    }
+
+    /// A message with words of its own, so that it can be told apart wherever it goes.
+    fn message(&mut self) -> Value {
+        self.next_words += 1;
+        json!({ "text": format!("words {}", self.next_words), "origin": { "kind": "user" } })
     }
 
     fn send_dispatch(&mut self, conn: ConnId, draft: Draft) -> Result<(), Violation> {
@@ -121,6 +154,9 @@ impl Sim {
         let raw = RawValue::from_string(draft.action.to_string())
             .map_err(|error| Violation::new(format!("the simulator wrote bad JSON: {error}")))?;
         let action = decode_action(&raw);
+        if let (Ok(action), true, Some(connection)) = (&action, subscribed, self.conns.get_mut(&conn)) {
+            connection.unsettled.add(client_seq, &draft.channel, action.clone());
+        }
         let dispatch = Box::new(Dispatch {
             channel: draft.channel,
             client_seq,
@@ -147,18 +183,19 @@ impl Sim {
         let client = self.conns.get(&conn).map_or(0, |connection| connection.client);
         SessionActiveClient {
             client_id: self.clients[client].id.clone(),
-            display_name: (version > 0).then(|| format!("version {version}")),
-            tools: Vec::new(),
+            display_name: (version > 1).then(|| format!("version {version}")),
+            tools: (0..version)
+                .map(|tool| offered(["open", "pick", "read"][tool % 3]))
+                .collect(),
             customizations: None,
         }
     }
 
     fn for_session(&self, conn: ConnId, session: &str, choices: &mut Choices<'_>) -> Draft {
         let flag = choices.below(2) == 0;
-        let mode = if flag { "ask" } else { "allowAll" };
-        let action = match choices.below(8) {
-            6 => json!({ "type": "session/configChanged", "config": { "approvalMode": mode } }),
-            7 => {
+        let action = match choices.below(12) {
+            10 => {
+                let mode = if flag { "ask" } else { "allowAll" };
                 let action =
                     json!({ "type": "root/configChanged", "config": { "approvalMode": mode }, "replace": flag });
                 return Draft::fair(uri::ROOT, action);
@@ -166,9 +203,18 @@ impl Sim {
             0 => json!({ "type": "session/titleChanged", "title": format!("named {}", choices.below(3)) }),
             1 => json!({ "type": "session/isReadChanged", "isRead": flag }),
             2 => json!({ "type": "session/isArchivedChanged", "isArchived": flag }),
-            3 | 4 => {
-                let active_client = self.announcement(conn, choices.below(2));
+            3..=6 => {
+                let active_client = self.announcement(conn, choices.below(4));
                 json!({ "type": "session/activeClientSet", "activeClient": active_client })
+            }
+            7 => {
+                let config = match choices.below(4) {
+                    0 => json!({ "approvalMode": if flag { "ask" } else { "allowAll" } }),
+                    1 => json!({ "approvedTools": if flag { json!([]) } else { json!(["run"]) } }),
+                    2 => json!({ "workspaceApprovedTools": if flag { json!([]) } else { json!(["read"]) } }),
+                    _ => json!({ "noSuchSetting": 1 }),
+                };
+                json!({ "type": "session/configChanged", "config": config })
             }
             _ => {
                 let client_id = self.announcement(conn, 0).client_id;
@@ -180,7 +226,7 @@ impl Sim {
 
     fn for_chat(&mut self, chat: &str, choices: &mut Choices<'_>) -> Draft {
         let flag = choices.below(2) == 0;
-        let message = json!({ "text": "hello", "origin": { "kind": "user" } });
+        let message = self.message();
         let pending = format!("q{}", choices.below(3));
         let active = self.active_turn(chat).unwrap_or_else(|| "none".to_owned());
         let action = match choices.below(14) {
@@ -190,7 +236,10 @@ impl Sim {
                 json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": pending, "message": message })
             }
             7 => json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": pending, "message": message }),
-            8 => json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": pending }),
+            8 => {
+                let kind = ["queued", "queued", "steering"][choices.below(3)];
+                json!({ "type": "chat/pendingMessageRemoved", "kind": kind, "id": pending })
+            }
             9 => json!({ "type": "chat/queuedMessagesReordered", "order": ["q2", pending] }),
             10 => match flag {
                 true => json!({ "type": "chat/draftChanged", "draft": message }),
@@ -211,6 +260,19 @@ impl Sim {
             State::Chat(_, history, _) => history.last().map(|turn| turn.id.clone()),
             State::Root(_) | State::Session(_) => None,
         }
+    }
+}
+
+/// A tool that a client runs.
+fn offered(name: &str) -> ToolDefinition {
+    ToolDefinition {
+        name: name.to_owned(),
+        title: None,
+        description: None,
+        input_schema: None,
+        output_schema: None,
+        annotations: None,
+        meta: None,
     }
 }
 

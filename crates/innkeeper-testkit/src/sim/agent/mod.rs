@@ -1,0 +1,309 @@
+//! The scripted agent: it acts only when told to, remembers what it did, and believes of its calls
+//! and questions what it did itself and what the host told it. That belief is one more mirror.
+
+mod hearing;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use innkeeper_core::agent::{ClientTool, Offer, Permission, ToolStep};
+use innkeeper_core::{AgentEvent, ChannelId, Effect, TurnKey};
+
+use super::Violation;
+
+pub use self::hearing::Heard;
+pub use self::steps::{RESOURCES, any_event};
+
+/// All back ends of the simulated host.
+#[derive(Debug, Default)]
+pub struct Agent {
+    opening: Vec<ChannelId>,
+    running: BTreeMap<ChannelId, Run>,
+    ended: Vec<(ChannelId, TurnKey)>,
+    /// The URIs of every chat that was ever opened.
+    uris: BTreeMap<ChannelId, String>,
+    /// What it was told since somebody last asked.
+    heard: Vec<Heard>,
+    /// Numbers calls and questions, so that each has its own id.
+    next_id: u64,
+}
+
+/// One turn at work.
+#[derive(Debug)]
+pub struct Run {
+    /// Its key.
+    pub turn: TurnKey,
+    /// The session's URI.
+    pub session: String,
+    /// The chat's URI.
+    pub chat: String,
+    /// What clients offered when the turn started.
+    pub tools: Vec<ClientTool>,
+    /// Every call of this run.
+    pub calls: BTreeMap<String, Call>,
+    /// Questions without an answer.
+    pub questions: BTreeSet<String>,
+    /// When it last spoke, heard something or waited for people, on the monotonic clock.
+    pub busy_ms: u64,
+    /// Whether it waits to be told its steering message.
+    steers: bool,
+}
+
+/// A tool call as its agent sees it.
+#[derive(Debug)]
+pub struct Call {
+    /// The tool.
+    pub tool: String,
+    /// The client that executes it.
+    pub owner: Option<String>,
+    /// Whether an MCP server does.
+    pub is_mcp: bool,
+    /// How far it is.
+    pub phase: Phase,
+    /// The input it runs with, once that is known.
+    pub input: Option<String>,
+    /// What it wants people to sign in to.
+    pub resource: Option<String>,
+    /// Whether it brought its own choices when it last asked.
+    pub own_offer: bool,
+}
+
+impl Call {
+    /// The name under which an approval of it is remembered: tools of different owners are
+    /// different tools.
+    pub fn approval_name(&self) -> String {
+        match &self.owner {
+            Some(owner) => format!("client:{owner}/{}", self.tool),
+            None if self.is_mcp => format!("mcp:server/{}", self.tool),
+            None => self.tool.clone(),
+        }
+    }
+}
+
+/// How far a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Its input is being written.
+    Streaming,
+    /// People are asked.
+    Asking,
+    /// It runs here, or at the client that owns it.
+    Running,
+    /// People are asked to sign in.
+    SigningIn,
+    /// People look at its result.
+    Reviewing,
+    /// It is over.
+    Over,
+}
+
+impl Agent {
+    /// Takes note of an effect that concerns agents. When only time has passed, `silence` says how
+    /// long an agent may say nothing.
+    pub fn perform(&mut self, effect: &Effect, now_ms: u64, silence: Option<u64>) -> Result<(), Violation> {
+        match effect {
+            Effect::OpenChat(open) => {
+                self.uris.insert(open.chat, open.chat_uri.to_string());
+                self.opening.push(open.chat);
+            }
+            Effect::StartTurn { chat, turn, start } => {
+                let run = Run {
+                    turn: *turn,
+                    session: start.session_uri.to_string(),
+                    chat: self.uris.get(chat).cloned().unwrap_or_default(),
+                    tools: start.client_tools.clone(),
+                    calls: BTreeMap::new(),
+                    questions: BTreeSet::new(),
+                    busy_ms: now_ms,
+                    steers: false,
+                };
+                if let Some(other) = self.running.insert(*chat, run) {
+                    return Err(Violation::new(format!(
+                        "{turn:?} starts in {chat:?} while {:?} runs (TURN-01)",
+                        other.turn
+                    )));
+                }
+            }
+            Effect::CancelTurn { chat, turn } => match self.running.remove(chat) {
+                Some(run) if run.turn == *turn => {
+                    if let Some(limit_ms) = silence {
+                        run.check_silence(now_ms, limit_ms)?;
+                    }
+                    self.ended.push((*chat, *turn));
+                }
+                other => {
+                    return Err(Violation::new(format!(
+                        "{turn:?} is cancelled in {chat:?} where {:?} runs",
+                        other.map(|run| run.turn)
+                    )));
+                }
+            },
+            Effect::CloseChat { chat } => {
+                if let Some(run) = self.running.remove(chat) {
+                    return Err(Violation::new(format!(
+                        "{chat:?} is closed while {:?} runs in it",
+                        run.turn
+                    )));
+                }
+                self.uris.remove(chat);
+            }
+            Effect::Reply { chat, turn, reply } => self.hear(*chat, *turn, reply, now_ms)?,
+            Effect::StartWorker(_) | Effect::LookUp { .. } => {}
+            Effect::Publish { .. } | Effect::Notify { .. } | Effect::Send { .. } | Effect::Close { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// A session whose back end is still coming up.
+    pub fn take_opening(&mut self, choose: impl FnOnce(usize) -> usize) -> Option<ChannelId> {
+        match self.opening.len() {
+            0 => None,
+            len => Some(self.opening.swap_remove(choose(len) % len)),
+        }
+    }
+
+    /// A turn at work.
+    pub fn running(&self, choose: impl FnOnce(usize) -> usize) -> Option<(ChannelId, TurnKey)> {
+        match self.running.len() {
+            0 => None,
+            len => self
+                .running
+                .iter()
+                .nth(choose(len) % len)
+                .map(|(chat, run)| (*chat, run.turn)),
+        }
+    }
+
+    /// All turns at work.
+    pub fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.running.values()
+    }
+
+    /// The turn at work in a chat.
+    pub fn run(&self, chat: ChannelId) -> Option<&Run> {
+        self.running.get(&chat)
+    }
+
+    /// The URIs of all chats that have a back end.
+    pub fn chats(&self) -> impl Iterator<Item = (ChannelId, &str)> {
+        self.uris.iter().map(|(chat, uri)| (*chat, uri.as_str()))
+    }
+
+    /// Ends a turn on the agent's side.
+    pub fn end(&mut self, chat: ChannelId, turn: TurnKey) {
+        self.running.remove(&chat);
+        self.ended.push((chat, turn));
+    }
+
+    /// A turn that is over, for events that come too late.
+    pub fn ended(&self, choose: impl FnOnce(usize) -> usize) -> Option<(ChannelId, TurnKey)> {
+        match self.ended.len() {
+            0 => None,
+            len => self.ended.get(choose(len) % len).copied(),
+        }
+    }
+
+    /// An id nobody has.
+    pub fn fresh_id(&mut self, prefix: &str) -> String {
+        self.next_id += 1;
+        format!("{prefix}{}", self.next_id)
+    }
+
+    /// Takes note of what the agent is about to do.
+    pub fn act(&mut self, chat: ChannelId, event: &AgentEvent, now_ms: u64) {
+        let Some(run) = self.running.get_mut(&chat) else {
+            return;
+        };
+        run.busy_ms = now_ms;
+        match event {
+            AgentEvent::Tool { call, step } => run.step(call, step),
+            AgentEvent::Ask(questions) => {
+                run.questions.insert(questions.id.clone());
+            }
+            AgentEvent::TakeSteering => run.steers = true,
+            _ => {}
+        }
+    }
+
+    /// Takes note that time passes while people are asked something.
+    pub fn wait(&mut self, now_ms: u64) {
+        for run in self.running.values_mut() {
+            if run.waits_for_people() {
+                run.busy_ms = now_ms;
+            }
+        }
+    }
+}
+
+impl Run {
+    /// Whether people, or a client, have to do something before it can go on.
+    pub fn waits_for_people(&self) -> bool {
+        let waits = |call: &Call| match call.phase {
+            Phase::Asking | Phase::SigningIn | Phase::Reviewing => true,
+            Phase::Running => call.owner.is_some(),
+            Phase::Streaming | Phase::Over => false,
+        };
+        !self.questions.is_empty() || self.calls.values().any(waits)
+    }
+
+    fn check_silence(&self, now_ms: u64, limit_ms: u64) -> Result<(), Violation> {
+        let silent_ms = now_ms.saturating_sub(self.busy_ms);
+        if self.waits_for_people() || silent_ms < limit_ms {
+            return Err(Violation::new(format!(
+                "{:?} was ended for a silence of {silent_ms} ms, of which waiting for people is none",
+                self.turn
+            )));
+        }
+        Ok(())
+    }
+
+    /// What a step does to a call. One that comes at the wrong time does nothing.
+    fn step(&mut self, id: &str, step: &ToolStep) {
+        if let ToolStep::Start(start) = step {
+            use innkeeper_core::agent::Contributor;
+            let call = Call {
+                tool: start.name.clone(),
+                owner: match &start.contributor {
+                    Contributor::Client(client) => Some(client.as_str().to_owned()),
+                    Contributor::Host | Contributor::Mcp(_) => None,
+                },
+                is_mcp: matches!(start.contributor, Contributor::Mcp(_)),
+                phase: Phase::Streaming,
+                input: None,
+                resource: None,
+                own_offer: false,
+            };
+            self.calls.entry(id.to_owned()).or_insert(call);
+            return;
+        }
+        let Some(call) = self.calls.get_mut(id) else {
+            return;
+        };
+        match (step, call.phase) {
+            (ToolStep::Ready(ready), Phase::Streaming | Phase::Running | Phase::Asking) => {
+                if ready.input.is_some() {
+                    call.input.clone_from(&ready.input);
+                }
+                call.phase = match &ready.permission {
+                    Permission::NotNeeded => Phase::Running,
+                    Permission::Ask(confirmation) => {
+                        call.own_offer = matches!(confirmation.offer, Offer::Own(_));
+                        Phase::Asking
+                    }
+                };
+            }
+            (ToolStep::AuthRequired(requirement), Phase::Running) if call.is_mcp => {
+                call.resource = Some(requirement.resource.clone());
+                call.phase = Phase::SigningIn;
+            }
+            (ToolStep::AuthResolved, Phase::SigningIn) => call.phase = Phase::Running,
+            (ToolStep::Done { review, .. }, Phase::Streaming | Phase::Running | Phase::Asking) => {
+                // Nobody looks at what its agent says about a call that a client runs.
+                let reviewed = *review && call.owner.is_none();
+                call.phase = if reviewed { Phase::Reviewing } else { Phase::Over };
+            }
+            (ToolStep::Done { result, .. }, Phase::SigningIn) if !result.success => call.phase = Phase::Over,
+            _ => {}
+        }
+    }
+}

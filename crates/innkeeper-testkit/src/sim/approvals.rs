@@ -1,0 +1,203 @@
+//! What people have allowed, as the simulator remembers it: nothing may run unasked beyond that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ahp_types::actions::StateAction;
+use ahp_types::state::SessionState;
+use innkeeper_core::Input;
+use innkeeper_core::agent::Decision;
+use serde_json::Value;
+
+use super::{Sim, Violation};
+
+/// Everything that was allowed for more than one call.
+#[derive(Debug, Default)]
+pub struct Approvals {
+    sessions: BTreeMap<String, Allowed>,
+    /// By working directory.
+    workspaces: BTreeMap<String, BTreeSet<String>>,
+}
+
+#[derive(Debug, Default)]
+struct Allowed {
+    tools: BTreeSet<String>,
+    everything: bool,
+}
+
+impl Approvals {
+    /// Takes note of a call that may run, or objects to it.
+    pub fn allowed(
+        &mut self,
+        session: &str,
+        directory: Option<&str>,
+        tool: &str,
+        decision: &Decision,
+        own_offer: bool,
+    ) -> Result<(), Violation> {
+        if decision.by.is_none() {
+            let allowed = self.sessions.get(session);
+            let everything = allowed.is_some_and(|allowed| allowed.everything);
+            let in_session = allowed.is_some_and(|allowed| allowed.tools.contains(tool));
+            let in_workspace = directory
+                .and_then(|directory| self.workspaces.get(directory))
+                .is_some_and(|tools| tools.contains(tool));
+            if everything || !own_offer && (in_session || in_workspace) {
+                return Ok(());
+            }
+            return Err(Violation::new(format!(
+                "{tool} runs in {session} without anybody having allowed it there"
+            )));
+        }
+        // What an agent offers by itself, it remembers by itself, whatever it calls it.
+        match (decision.choice.as_deref().filter(|_| !own_offer), directory) {
+            (Some("allow-session"), _) => {
+                let allowed = self.sessions.entry(session.to_owned()).or_default();
+                allowed.tools.insert(tool.to_owned());
+            }
+            (Some("allow-workspace"), Some(directory)) => {
+                let tools = self.workspaces.entry(directory.to_owned()).or_default();
+                tools.insert(tool.to_owned());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A session starts with what the host is set up with.
+    pub fn created(&mut self, session: &str, everything: bool) {
+        let allowed = Allowed {
+            everything,
+            ..Allowed::default()
+        };
+        self.sessions.insert(session.to_owned(), allowed);
+    }
+
+    /// Takes over what people have just set up in a session.
+    pub fn configured(&mut self, session: &str, state: &SessionState) {
+        let values = state.config.as_ref().map(|config| &config.values);
+        let value = |setting: &str| values.and_then(|values| values.get(setting));
+        let list = |setting: &str| -> BTreeSet<String> {
+            let list = value(setting).and_then(Value::as_array);
+            let names = list.into_iter().flatten().filter_map(Value::as_str);
+            names.map(str::to_owned).collect()
+        };
+        let allowed = Allowed {
+            tools: list("approvedTools"),
+            everything: value("approvalMode").and_then(Value::as_str) == Some("allowAll"),
+        };
+        self.sessions.insert(session.to_owned(), allowed);
+        if let Some(directory) = state.working_directories.as_ref().and_then(|all| all.first()) {
+            self.workspaces
+                .insert(directory.clone(), list("workspaceApprovedTools"));
+        }
+    }
+
+    /// A session is gone, and what was allowed in it.
+    pub fn forget(&mut self, session: &str) {
+        self.sessions.remove(session);
+    }
+}
+
+impl Sim {
+    /// The session whose settings an input is about to change, as it is before.
+    pub(super) fn configured_session(&self, input: &Input) -> Option<(String, Arc<SessionState>)> {
+        match input {
+            Input::Dispatch { dispatch, .. } => match &dispatch.action {
+                Ok(StateAction::SessionConfigChanged(_)) => {
+                    let state = self.host_session(&dispatch.channel)?;
+                    Some((dispatch.channel.clone(), state))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Takes note of changed settings, if the host has accepted the change.
+    pub(super) fn note_configured(&mut self, before: Option<(String, Arc<SessionState>)>) {
+        let Some((uri, before)) = before else {
+            return;
+        };
+        if let Some(state) = self.host_session(&uri).filter(|state| state.config != before.config) {
+            self.count("changed settings");
+            self.approvals.configured(&uri, &state);
+        }
+    }
+
+    /// Whether sessions start without asking, as the host is set up now.
+    pub(super) fn allows_everything(&self) -> bool {
+        let Some(innkeeper_core::snapshot::State::Root(root)) = self
+            .core
+            .snapshot(innkeeper_core::uri::ROOT)
+            .map(|snapshot| snapshot.state)
+        else {
+            return false;
+        };
+        let mode = root
+            .config
+            .as_ref()
+            .and_then(|config| config.values.get("approvalMode"));
+        mode.and_then(Value::as_str) == Some("allowAll")
+    }
+
+    /// The directory whose approvals a session shares.
+    pub(super) fn directory_of(&self, session: &str) -> Option<String> {
+        let state = self.host_session(session)?;
+        state.working_directories.as_ref()?.first().cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decided(by: Option<&str>, choice: Option<&str>) -> Decision {
+        Decision {
+            approved: true,
+            edited_input: None,
+            choice: choice.map(str::to_owned),
+            remark: None,
+            by: by.map(innkeeper_core::ClientId::new),
+        }
+    }
+
+    #[test]
+    fn an_approval_holds_in_its_session_and_in_no_other() {
+        let mut approvals = Approvals::default();
+        let by_policy = decided(None, None);
+        assert!(approvals.allowed("one", None, "run", &by_policy, false).is_err());
+        let by_people = decided(Some("c"), Some("allow-session"));
+        approvals
+            .allowed("one", None, "run", &by_people, false)
+            .expect("people may");
+        assert!(approvals.allowed("one", None, "run", &by_policy, false).is_ok());
+        assert!(approvals.allowed("one", None, "read", &by_policy, false).is_err());
+        assert!(approvals.allowed("two", None, "run", &by_policy, false).is_err());
+        assert!(
+            approvals.allowed("one", None, "run", &by_policy, true).is_err(),
+            "the agent's own choices are asked about every time"
+        );
+    }
+
+    #[test]
+    fn an_approval_for_a_workspace_holds_in_every_session_of_it() {
+        let mut approvals = Approvals::default();
+        let by_people = decided(Some("c"), Some("allow-workspace"));
+        approvals
+            .allowed("one", Some("file:///w"), "run", &by_people, false)
+            .expect("people may");
+        let by_policy = decided(None, None);
+        assert!(
+            approvals
+                .allowed("two", Some("file:///w"), "run", &by_policy, false)
+                .is_ok()
+        );
+        assert!(
+            approvals
+                .allowed("two", Some("file:///v"), "run", &by_policy, false)
+                .is_err()
+        );
+        assert!(approvals.allowed("two", None, "run", &by_policy, false).is_err());
+    }
+}

@@ -1,0 +1,306 @@
+//! Whether agents and the host agree about every call and question, after every single input.
+
+use std::sync::Arc;
+
+use ahp_types::state::{
+    ChatInputResponseKind, ChatState, ResponsePart, SessionState, ToolCallContributor, ToolCallState, ToolInput, Turn,
+};
+use innkeeper_core::agent::{Answer, Response};
+use innkeeper_core::snapshot::State;
+use innkeeper_core::{AgentEvent, ChannelId, Effect};
+
+use super::agent::{Call, Heard, Phase, Run};
+use super::{Sim, Violation};
+
+impl Sim {
+    /// A chat as the host has it: everything but the completed turns, and those.
+    pub(super) fn host_chat(&self, uri: &str) -> Option<(Arc<ChatState>, Arc<Vec<Arc<Turn>>>)> {
+        match self.core.snapshot(uri)?.state {
+            State::Chat(head, history, _) => Some((head, history)),
+            State::Root(_) | State::Session(_) => None,
+        }
+    }
+
+    /// A session as the host has it.
+    pub(super) fn host_session(&self, uri: &str) -> Option<Arc<SessionState>> {
+        match self.core.snapshot(uri)?.state {
+            State::Session(state) => Some(state.shared()),
+            State::Root(_) | State::Chat(..) => None,
+        }
+    }
+
+    /// Whether an effect stops an agent because it said nothing for too long.
+    pub(super) fn is_for_silence(&self, effect: &Effect) -> bool {
+        let Effect::CancelTurn { chat, .. } = effect else {
+            return false;
+        };
+        let chat = self.agent.run(*chat).and_then(|run| self.host_chat(&run.chat));
+        let last = chat.and_then(|(_, history)| history.last().cloned());
+        last.is_some_and(|turn| match turn.response_parts.last() {
+            Some(ResponsePart::Error(part)) => part.error.error_type == "agentSilent",
+            _ => false,
+        })
+    }
+
+    /// Whether an agent wants something of a call whose client is done and waits for people: the
+    /// agent does not know of it yet, and the host passes over what it says.
+    pub(super) fn is_too_late(&self, chat: ChannelId, event: &AgentEvent) -> bool {
+        let (AgentEvent::Tool { call, .. }, Some(run)) = (event, self.agent.run(chat)) else {
+            return false;
+        };
+        let owned = run.calls.get(call).is_some_and(|call| call.owner.is_some());
+        let Some((head, _)) = self.host_chat(&run.chat).filter(|_| owned) else {
+            return false;
+        };
+        let mut parts = head.active_turn.iter().flat_map(|turn| &turn.response_parts);
+        parts.any(|part| match part {
+            ResponsePart::ToolCall(part) => match &part.tool_call {
+                ToolCallState::PendingResultConfirmation(pending) => pending.tool_call_id == *call,
+                _ => false,
+            },
+            _ => false,
+        })
+    }
+
+    /// Compares what every agent believes with what the host shows.
+    pub(super) fn check_beliefs(&self) -> Result<(), Violation> {
+        for (chat, uri) in self.agent.chats() {
+            let Some((head, _)) = self.host_chat(uri) else {
+                continue;
+            };
+            match (&head.active_turn, self.agent.run(chat)) {
+                (None, None) => {}
+                (Some(turn), None) => {
+                    return Err(Violation::new(format!(
+                        "{} shows as running and nobody works on it",
+                        turn.id
+                    )));
+                }
+                (None, Some(run)) => {
+                    return Err(Violation::new(format!("{:?} works on a turn that is over", run.turn)));
+                }
+                (Some(turn), Some(run)) => {
+                    run.check_answered()?;
+                    self.check_run(run, &turn.response_parts)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_run(&self, run: &Run, parts: &[ResponsePart]) -> Result<(), Violation> {
+        let mut open_questions = 0;
+        let mut known = 0;
+        for part in parts {
+            match part {
+                ResponsePart::InputRequest(part) if part.response.is_none() => {
+                    open_questions += 1;
+                    if !run.questions.contains(&part.request.id) {
+                        let id = &part.request.id;
+                        return Err(Violation::new(format!(
+                            "{id} is open and its agent does not wait for it"
+                        )));
+                    }
+                }
+                ResponsePart::ToolCall(part) => {
+                    let shown = Shown::of(&part.tool_call);
+                    match run.calls.get(shown.id) {
+                        Some(call) => {
+                            known += 1;
+                            agree(shown.id, call, &shown)?;
+                            self.check_owner(run, shown.id, call, &shown)?;
+                        }
+                        // An earlier run of a resumed turn left it behind, cancelled.
+                        None if shown.phase == Phase::Over => {}
+                        None => {
+                            let problem = format!("{} is open and no call of {:?}", shown.id, run.turn);
+                            return Err(Violation::new(problem));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if open_questions != run.questions.len() || known != run.calls.len() {
+            return Err(Violation::new(format!(
+                "{:?} believes in {} calls and the open questions {:?}; the host shows {known} and {open_questions}",
+                run.turn,
+                run.calls.len(),
+                run.questions
+            )));
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for a client that has left (ACT-08, ACT-11).
+    fn check_owner(&self, run: &Run, id: &str, call: &Call, shown: &Shown<'_>) -> Result<(), Violation> {
+        let (Some(owner), true) = (&call.owner, shown.is_running) else {
+            return Ok(());
+        };
+        let session = self.host_session(&run.session);
+        let is_member = session.is_some_and(|session| {
+            let mut members = session.active_clients.iter();
+            members.any(|member| member.client_id == *owner)
+        });
+        if is_member {
+            return Ok(());
+        }
+        Err(Violation::new(format!(
+            "{id} runs at {owner}, which left the session (ACT-11)"
+        )))
+    }
+
+    /// Compares what an agent was told with what everybody can see.
+    pub(super) fn check_heard(&mut self, heard: &[Heard]) -> Result<(), Violation> {
+        for heard in heard {
+            match heard {
+                Heard::Allowed {
+                    session,
+                    tool,
+                    decision,
+                    own_offer,
+                } => {
+                    self.count(if decision.by.is_some() {
+                        "approvals"
+                    } else {
+                        "automatic approvals"
+                    });
+                    let directory = self.directory_of(session);
+                    self.approvals
+                        .allowed(session, directory.as_deref(), tool, decision, *own_offer)?;
+                }
+                Heard::Answered { chat, id, answer } => {
+                    self.count("answers");
+                    self.check_answer(chat, id, answer)?;
+                }
+                Heard::Steering { text, .. } => {
+                    if text.is_some() {
+                        self.count("steering messages");
+                    }
+                }
+                Heard::Completed => self.count("client calls completed"),
+                Heard::Token { chat, call } => {
+                    self.count("tokens");
+                    self.tokens_due.retain(|(uri, id)| uri != chat || id != call);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent reads the answers that everybody sees in the transcript (INP-04, INP-06).
+    fn check_answer(&self, chat: &str, id: &str, answer: &Answer) -> Result<(), Violation> {
+        let Some((head, _)) = self.host_chat(chat) else {
+            return Ok(());
+        };
+        let parts = head
+            .active_turn
+            .iter()
+            .flat_map(|turn| turn.response_parts.iter().rev());
+        let answered = parts
+            .filter_map(|part| match part {
+                ResponsePart::InputRequest(part) if part.request.id == id => Some(part),
+                _ => None,
+            })
+            .find(|part| part.response.is_some());
+        let Some(part) = answered else {
+            return Err(Violation::new(format!(
+                "{id} was answered to its agent and to nobody else"
+            )));
+        };
+        let response = match part.response {
+            Some(ChatInputResponseKind::Accept) => Response::Accept,
+            Some(ChatInputResponseKind::Decline) => Response::Decline,
+            Some(ChatInputResponseKind::Cancel) | None => Response::Cancel,
+        };
+        let shown = part.request.answers.iter().flatten();
+        let mut shown: Vec<&String> = shown
+            .filter(|(_, answer)| !matches!(answer, ahp_types::state::ChatInputAnswer::Skipped(_)))
+            .map(|(question, _)| question)
+            .collect();
+        shown.sort();
+        let told: Vec<&String> = answer.values.keys().collect();
+        if response != answer.response || shown != told {
+            return Err(Violation::new(format!(
+                "the agent was told {answer:?}; people said {response:?} and answered {shown:?} (INP-06)"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A call as the host shows it.
+struct Shown<'a> {
+    id: &'a str,
+    phase: Phase,
+    input: Option<&'a ToolInput>,
+    is_running: bool,
+    owner: Option<&'a str>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(call: &'a ToolCallState) -> Self {
+        let owned = |contributor: &'a Option<ToolCallContributor>| match contributor {
+            Some(ToolCallContributor::Client(client)) => Some(client.client_id.as_str()),
+            _ => None,
+        };
+        let (id, phase, input, contributor) = match call {
+            ToolCallState::Streaming(call) => (&call.tool_call_id, Phase::Streaming, &None, &call.contributor),
+            ToolCallState::PendingConfirmation(call) => {
+                (&call.tool_call_id, Phase::Asking, &call.tool_input, &call.contributor)
+            }
+            ToolCallState::Running(call) => (&call.tool_call_id, Phase::Running, &call.tool_input, &call.contributor),
+            ToolCallState::AuthRequired(call) => (
+                &call.tool_call_id,
+                Phase::SigningIn,
+                &call.tool_input,
+                &call.contributor,
+            ),
+            // Its agent still waits for the client, which is done and waits for people.
+            ToolCallState::PendingResultConfirmation(call) => {
+                let phase = match owned(&call.contributor) {
+                    Some(_) => Phase::Running,
+                    None => Phase::Reviewing,
+                };
+                (&call.tool_call_id, phase, &call.tool_input, &call.contributor)
+            }
+            ToolCallState::Completed(call) => (&call.tool_call_id, Phase::Over, &call.tool_input, &call.contributor),
+            ToolCallState::Cancelled(call) => (&call.tool_call_id, Phase::Over, &call.tool_input, &call.contributor),
+            ToolCallState::Unknown(_) => return Self::UNKNOWN,
+        };
+        Self {
+            id,
+            phase,
+            input: input.as_ref(),
+            is_running: matches!(call, ToolCallState::Running(_)),
+            owner: owned(contributor),
+        }
+    }
+
+    const UNKNOWN: Self = Self {
+        id: "",
+        phase: Phase::Over,
+        input: None,
+        is_running: false,
+        owner: None,
+    };
+}
+
+fn agree(id: &str, call: &Call, shown: &Shown<'_>) -> Result<(), Violation> {
+    if call.phase != shown.phase || call.owner.as_deref() != shown.owner {
+        return Err(Violation::new(format!(
+            "{id} is {:?} of {:?} to its agent and {:?} of {:?} to everybody else",
+            call.phase, call.owner, shown.phase, shown.owner
+        )));
+    }
+    let shown_input = match shown.input {
+        Some(ToolInput::Inline(input)) => Some(input),
+        _ => None,
+    };
+    match (&call.input, shown_input) {
+        (Some(mine), Some(theirs)) if mine != theirs => Err(Violation::new(format!(
+            "{id} runs with {mine} and everybody sees {theirs} (TOOL-06)"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -9,7 +9,7 @@ use crate::{options, start, start_with_client};
 /// Has the tool `open` of some client executed.
 pub(crate) const CALL: &str = r#"/client-tool open {"path": "a.txt"}"#;
 
-/// A host with a short grace, the owner of a tool, and a witness in the same session.
+/// A host with this grace, the owner of a tool, and a witness in the same session.
 pub(crate) async fn stage(grace_ms: u64) -> (HostProcess, OfficialClient, OfficialClient, SessionUris) {
     let host = HostProcess::start(options().limit("grace_ms", grace_ms)).await;
     let owner = OfficialClient::connect(host.address(), "owner").await;

@@ -225,10 +225,10 @@ async fn tool_12_anybody_gives_up_signing_in() {
     let uris = client.create_session("give-up").await;
     client.start_turn(&uris.chat, "t1", "/auth").await;
     client.call_in(&uris.chat, "auth-required").await;
-    // E-41: the published types cannot read such a call from a snapshot, so the newcomer watches the session, where
-    // the same call is readable, and joins the chat when the turn is over.
     let other = OfficialClient::connect(host.address(), "other").await;
-    other.subscribe(&uris.session).await;
+    other.join(&uris.session).await;
+    let shown = other.call_in(&uris.chat, "auth-required").await;
+    assert_eq!(shown["auth"]["resource"]["resource"], "https://guest-book.example.com");
     let wait = other.wait_for(&uris.session, "toolAuthentication").await;
     let failed =
         json!({ "result": { "success": false, "pastTenseMessage": "Gave up", "error": { "message": "no key" } } });
@@ -241,9 +241,37 @@ async fn tool_12_anybody_gives_up_signing_in() {
     );
     assert_eq!(markdown(&turn.response_parts), "Then the guest book stays locked.");
     other.nothing_waits(&uris.session).await;
+    other.turn_end(&uris.chat, "t1").await;
+    // E-41: the published types read such a call from a snapshot as something unknown, which no action changes any
+    // more. Whoever came while it waited needs a fresh snapshot; those who saw it happen do not.
     other.subscribe(&uris.chat).await;
     client.assert_converged().await;
     other.assert_converged().await;
+}
+
+#[tokio::test]
+async fn auth_04_one_token_opens_what_it_is_for_wherever_it_is_asked_for() {
+    let (_host, client) = start_with_client().await;
+    let one = client.create_session("one").await;
+    let two = client.create_session("two").await;
+    for uris in [&one, &two] {
+        client.start_turn(&uris.chat, "t1", "/auth").await;
+        client.wait_for(&uris.session, "toolAuthentication").await;
+    }
+    let resource = "https://guest-book.example.com";
+    let granted: Value = client
+        .request("authenticate", sign_in(resource, "t0p-secret"))
+        .await
+        .expect("accepted");
+    assert_eq!(granted, json!({}));
+    for uris in [&one, &two] {
+        let turn = client.turn_end(&uris.chat, "t1").await;
+        assert_eq!(tool_calls_of(&turn)[0]["success"], true);
+    }
+    // The host keeps no token for a resource that nobody asks for any more.
+    let again: Result<Value, ClientError> = client.request("authenticate", sign_in(resource, "t0p-secret")).await;
+    again.expect_err("nothing waits for it");
+    client.assert_converged().await;
 }
 
 #[tokio::test]

@@ -55,8 +55,8 @@ impl OfficialClient {
     /// Waits for a tool call in this status and returns it.
     pub async fn call_in(&self, chat: &str, status: &str) -> Value {
         let find = |view: &View| {
-            let calls = view.tool_calls(chat).into_iter();
-            calls.into_iter().find(|call| call["status"] == status)
+            let mut calls = view.tool_calls(chat).into_iter();
+            calls.find(|call| call["status"] == status)
         };
         self.until(&format!("a call is {status}"), |view| find(view).is_some())
             .await;

@@ -1,4 +1,4 @@
-//! Tools that clients bring: who runs them, who may report about them, and what happens when their owner goes away.
+//! Tools that clients bring: who announces and who runs them, and who may report about them.
 
 use innkeeper_testkit::official::{OfficialClient, SessionUris, markdown, offer, tool_calls_of};
 use innkeeper_testkit::process::HostProcess;
@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use crate::{options, start, start_with_client};
 
-const CALL: &str = r#"/client-tool open {"path": "a.txt"}"#;
+/// Has the tool `open` of some client executed.
+pub(crate) const CALL: &str = r#"/client-tool open {"path": "a.txt"}"#;
 
-/// A host with a short grace, the owner of a tool, and a witness in the same session.
-async fn stage(grace_ms: u64) -> (HostProcess, OfficialClient, OfficialClient, SessionUris) {
+/// A host with this grace, the owner of a tool, and a witness in the same session.
+pub(crate) async fn stage(grace_ms: u64) -> (HostProcess, OfficialClient, OfficialClient, SessionUris) {
     let host = HostProcess::start(options().limit("grace_ms", grace_ms)).await;
     let owner = OfficialClient::connect(host.address(), "owner").await;
     let witness = OfficialClient::connect(host.address(), "witness").await;
@@ -19,13 +20,15 @@ async fn stage(grace_ms: u64) -> (HostProcess, OfficialClient, OfficialClient, S
     (host, owner, witness, uris)
 }
 
-fn result(success: bool, text: &str) -> Value {
+/// What a client says that came of its call.
+pub(crate) fn result(success: bool, text: &str) -> Value {
     json!({
         "result": { "success": success, "pastTenseMessage": "Opened it", "content": [{ "type": "text", "text": text }] }
     })
 }
 
-fn failed(call: &Value) -> String {
+/// The error of a call that failed.
+pub(crate) fn failed(call: &Value) -> String {
     assert_eq!(
         (&call["status"], &call["success"]),
         (&json!("completed"), &json!(false)),
@@ -216,132 +219,6 @@ async fn tool_20_an_owner_that_does_not_know_its_tool_denies_it_and_the_call_fai
 }
 
 #[tokio::test]
-async fn lesson_45_when_the_owner_stays_away_its_calls_fail_once_in_every_chat() {
-    let (_host, mut owner, witness, uris) = stage(100).await;
-    let second = "ahp-chat:/second";
-    let created: Value = witness
-        .request("createChat", json!({ "channel": uris.session, "chat": second }))
-        .await
-        .expect("created");
-    assert_eq!(created, Value::Null);
-    witness.subscribe(second).await;
-    let chats = [uris.chat.as_str(), second];
-    for chat in chats {
-        witness.start_turn(chat, "t1", CALL).await;
-        witness.call_in(chat, "running").await;
-    }
-    let waits = witness.view().waits(&uris.session);
-    assert_eq!(waits.len(), 2);
-    owner.cut().await;
-    for chat in chats {
-        let turn = witness.turn_end(chat, "t1").await;
-        let error = failed(&tool_calls_of(&turn)[0]);
-        assert!(
-            error.contains("left the session") && error.contains("open the session in a client that offers it"),
-            "{error}"
-        );
-        assert!(markdown(&turn.response_parts).starts_with("Your client says: it failed"));
-        let ends = witness.view().actions_on(chat);
-        let ends = ends.iter().filter(|action| action["type"] == "chat/toolCallComplete");
-        assert_eq!(ends.count(), 1, "once");
-    }
-    assert!(witness.view().members(&uris.session).is_empty());
-    assert!(witness.view().waits(&uris.session).is_empty());
-    // ACT-08: a call for somebody long gone is not even begun.
-    let turn = witness.run_turn(&uris.chat, "t2", CALL).await;
-    assert!(tool_calls_of(&turn).is_empty());
-    // Back too late: it learns what happened, and its result is not wanted any more.
-    owner.reconnect().await.expect("still known");
-    owner
-        .answer(&waits[0], "chat/toolCallComplete", result(true, "late"))
-        .await;
-    assert_eq!(owner.refusal(1).await, "the turn of this tool call is not running");
-    assert!(owner.view().members(&uris.session).is_empty());
-    owner.assert_converged().await;
-    witness.assert_converged().await;
-}
-
-#[tokio::test]
-async fn lesson_46_back_within_the_grace_the_owner_finishes_its_call() {
-    let (_host, mut owner, witness, uris) = stage(30_000).await;
-    witness.start_turn(&uris.chat, "t1", CALL).await;
-    owner.wait_for(&uris.session, "toolClientExecution").await;
-    for _ in 0..3 {
-        owner.cut().await;
-        owner.reconnect().await.expect("reconnect succeeds");
-    }
-    let wait = owner.wait_for(&uris.session, "toolClientExecution").await;
-    owner
-        .answer(&wait, "chat/toolCallComplete", result(true, "opened"))
-        .await;
-    let turn = witness.turn_end(&uris.chat, "t1").await;
-    assert_eq!(markdown(&turn.response_parts), "Your client says: opened");
-    let left = witness.view().actions_on(&uris.session);
-    assert!(
-        left.iter()
-            .all(|action| action["type"] != "session/activeClientRemoved"),
-        "it never left"
-    );
-    owner.turn_end(&uris.chat, "t1").await;
-    owner.assert_converged().await;
-    witness.assert_converged().await;
-}
-
-#[tokio::test]
-async fn act_09_act_11_an_owner_that_unsubscribes_from_the_session_leaves_at_once() {
-    let (_host, owner, witness, uris) = stage(30_000).await;
-    witness.start_turn(&uris.chat, "t1", CALL).await;
-    owner.wait_for(&uris.session, "toolClientExecution").await;
-    owner.unsubscribe(&uris.session).await;
-    let turn = witness.turn_end(&uris.chat, "t1").await;
-    assert!(failed(&tool_calls_of(&turn)[0]).contains("left the session"));
-    assert!(witness.view().members(&uris.session).is_empty());
-    owner.turn_end(&uris.chat, "t1").await;
-    owner.assert_converged().await;
-    witness.assert_converged().await;
-}
-
-#[tokio::test]
-async fn rec_14_act_10_an_owner_that_comes_back_without_the_session_has_left_it() {
-    let (_host, mut owner, witness, uris) = stage(30_000).await;
-    witness.start_turn(&uris.chat, "t1", CALL).await;
-    owner.wait_for(&uris.session, "toolClientExecution").await;
-    owner.cut().await;
-    owner.view().forget(&uris.session);
-    owner.reconnect().await.expect("reconnect succeeds");
-    let turn = witness.turn_end(&uris.chat, "t1").await;
-    assert!(failed(&tool_calls_of(&turn)[0]).contains("left the session"));
-    assert!(witness.view().members(&uris.session).is_empty());
-    owner.turn_end(&uris.chat, "t1").await;
-    owner.assert_converged().await;
-    witness.assert_converged().await;
-}
-
-#[tokio::test]
-async fn act_14_an_owner_with_two_connections_stays_as_long_as_one_of_them_listens() {
-    let (host, owner, witness, uris) = stage(30_000).await;
-    let mut twin = OfficialClient::connect(host.address(), "owner").await;
-    twin.join(&uris.session).await;
-    witness.start_turn(&uris.chat, "t1", CALL).await;
-    let wait = twin.wait_for(&uris.session, "toolClientExecution").await;
-    owner.unsubscribe(&uris.session).await;
-    owner.caught_up().await;
-    witness.caught_up().await;
-    assert_eq!(witness.view().members(&uris.session).len(), 1);
-    twin.answer(&wait, "chat/toolCallComplete", result(true, "opened"))
-        .await;
-    witness.turn_end(&uris.chat, "t1").await;
-    // The last one that listens goes, and the client with it, although it is still connected.
-    twin.cut().await;
-    witness
-        .until("the owner has left", |view| view.members(&uris.session).is_empty())
-        .await;
-    owner.turn_end(&uris.chat, "t1").await;
-    owner.assert_converged().await;
-    witness.assert_converged().await;
-}
-
-#[tokio::test]
 async fn act_05_of_two_that_offer_a_tool_the_one_that_asks_runs_it_and_the_other_is_hinted_at() {
     let (host, owner, witness, uris) = stage(30_000).await;
     witness.offer(&uris.session, &["open"]).await;
@@ -378,6 +255,30 @@ async fn act_05_of_two_that_offer_a_tool_the_one_that_asks_runs_it_and_the_other
     }
 }
 
+/// Does what the reference client does until all is quiet: whatever changes in a session, its own echo included, it
+/// announces itself again. Returns how often that was.
+async fn announce_on_every_change(clients: [&OfficialClient; 2], session: &str, answered: &mut [usize; 2]) -> usize {
+    let mut announcements = 0;
+    loop {
+        for client in clients {
+            client.caught_up().await;
+        }
+        let before = announcements;
+        for (client, answered) in clients.into_iter().zip(&mut *answered) {
+            let seen = client.view().actions_on(session).len();
+            for _ in *answered..seen {
+                client.dispatch(session, offer(&client.client_id, &["open"])).await;
+                announcements += 1;
+            }
+            *answered = seen;
+        }
+        if announcements == before {
+            return announcements;
+        }
+        assert!(announcements < 200, "the clients talk for ever");
+    }
+}
+
 #[tokio::test]
 async fn e_52_clients_that_announce_themselves_on_every_change_fall_silent() {
     let host = start().await;
@@ -385,35 +286,17 @@ async fn e_52_clients_that_announce_themselves_on_every_change_fall_silent() {
     let two = OfficialClient::connect(host.address(), "two").await;
     let uris = one.create_session("loop").await;
     two.join(&uris.session).await;
-    let seen = |client: &OfficialClient| client.view().actions_on(&uris.session).len();
-    // The reference client's habit: whatever changes in a session, its own echo included, it announces itself again.
     let mut answered = [0, 0];
-    let mut announcements = 0;
     one.dispatch(&uris.session, offer("one", &["open"])).await;
     two.dispatch(&uris.session, offer("two", &["open"])).await;
-    loop {
-        one.caught_up().await;
-        two.caught_up().await;
-        let mut quiet = true;
-        for (client, answered) in [&one, &two].into_iter().zip(&mut answered) {
-            let now = seen(client);
-            for _ in *answered..now {
-                let announcement = offer(&client.client_id, &["open"]);
-                client.dispatch(&uris.session, announcement).await;
-                announcements += 1;
-                quiet = false;
-            }
-            *answered = now;
-        }
-        if quiet {
-            break;
-        }
-        assert!(announcements < 100, "the clients talk for ever");
-    }
+    announce_on_every_change([&one, &two], &uris.session, &mut answered).await;
     assert_eq!(one.view().members(&uris.session).len(), 2);
-    // A session in use stays quiet as well: each turn costs a bounded number of announcements.
-    one.run_turn(&uris.chat, "t1", "hello").await;
-    two.turn_end(&uris.chat, "t1").await;
+    // A session in use falls silent as well.
+    for turn_id in ["t1", "t2", "t3"] {
+        one.run_turn(&uris.chat, turn_id, "/tool").await;
+        two.turn_end(&uris.chat, turn_id).await;
+        announce_on_every_change([&one, &two], &uris.session, &mut answered).await;
+    }
     one.assert_converged().await;
     two.assert_converged().await;
 }

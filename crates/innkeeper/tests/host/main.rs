@@ -3,9 +3,11 @@
 //!
 //! Requirements are named by their ids, and `lesson_NN` names a failure that other hosts were reported for.
 
+mod absent_owners;
 mod access;
 mod aggregation;
 mod approvals;
+mod attachments;
 mod bad_input;
 mod bad_messages;
 mod cancel_and_errors;
@@ -26,6 +28,7 @@ mod pending_messages;
 mod questions;
 mod reconnect;
 mod reconnect_edges;
+mod remembered_approvals;
 mod scopes;
 mod session_lifecycle;
 mod shutdown;

@@ -235,11 +235,7 @@ impl HostCore {
         if self.workspace_approvals.len() <= MAX_WORKSPACES {
             return;
         }
-        let used: BTreeSet<&str> = self
-            .sessions
-            .iter()
-            .filter_map(|(_, session)| workspace(session))
-            .collect();
+        let used: BTreeSet<&str> = self.sessions.values().filter_map(workspace).collect();
         let unused = self
             .workspace_approvals
             .keys()

@@ -319,3 +319,37 @@ fn tool04_e18_a_client_may_want_people_to_look_at_its_result_first() {
         assert_eq!(result.content.is_empty(), !approved, "what was held back stays back");
     }
 }
+
+#[test]
+fn act11_what_the_agent_says_about_a_clients_call_ends_it_without_a_review() {
+    let (mut stage, _, chat) = calling();
+    let result = innkeeper_core::agent::ToolResult::failed("Gave up", "it took too long");
+    stage.tool(CALL, ToolStep::Done { result, review: true });
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "completed");
+}
+
+#[test]
+fn ses18_what_a_client_says_beside_its_content_shows_on_the_session_too() {
+    let (mut stage, conn, chat) = calling();
+    let content = json!({ "type": "chat/toolCallContentChanged", "turnId": "t", "toolCallId": CALL, "content": [], "_meta": { "step": 2 } });
+    stage.accepted(conn, &chat, content);
+    assert_eq!(stage.waits(SESSION)[0]["toolCall"]["_meta"], json!({ "step": 2 }));
+}
+
+/// A reply after the end of a run would reach the next one, or nobody.
+#[test]
+fn act11_nothing_is_told_to_a_run_that_the_failure_of_its_call_ended() {
+    let (mut stage, conn, chat) = working_with(CoreConfig {
+        max_turn_bytes: 400,
+        ..CoreConfig::default()
+    });
+    stage.accepted(conn, SESSION, offer("c", &["open"]));
+    stage.call(client_tool("open", "c"), harmless());
+    stage.unsubscribe(conn, SESSION);
+    assert_eq!(
+        stage.state(&chat)["turns"][0]["state"],
+        "error",
+        "no room for the failure"
+    );
+    assert!(stage.replies().is_empty());
+}

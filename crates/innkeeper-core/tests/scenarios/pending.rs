@@ -151,3 +151,25 @@ fn dsp18_pending_messages_and_drafts_are_of_people() {
             .contains("id has between")
     );
 }
+
+/// The reducers take away every message with the id that a turn names.
+#[test]
+fn pend02_e07_two_messages_that_share_an_id_are_both_sent() {
+    for steers_first in [true, false] {
+        let (mut stage, conn, chat) = working();
+        stage.accepted(conn, &chat, pending("queued", "same", "queued"));
+        stage.accepted(conn, &chat, pending("steering", "same", "steer"));
+        if steers_first {
+            stage.ends(TurnEnd::Complete);
+            assert_eq!(active_text(&stage, &chat), "steer");
+            assert_eq!(stage.state(&chat)["queuedMessages"][0]["message"]["text"], "queued");
+            stage.ends(TurnEnd::Complete);
+            assert_eq!(active_text(&stage, &chat), "queued");
+        } else {
+            stage.ends(TurnEnd::Cancelled);
+            stage.accepted(conn, &chat, pending("queued", "other", "other"));
+            assert_eq!(active_text(&stage, &chat), "queued");
+            assert_eq!(stage.state(&chat)["steeringMessage"]["message"]["text"], "steer");
+        }
+    }
+}

@@ -360,7 +360,7 @@ fn tool21_a_resumed_turn_knows_which_call_ids_are_taken() {
 }
 
 #[test]
-fn lesson_52_an_agent_that_died_is_opened_again_with_what_was_said_since() {
+fn an_agent_that_died_is_opened_again_with_what_was_said_since() {
     let (mut stage, conn, chat) = chat_with_reader();
     stage.start_turn(conn, &chat, "one");
     let (id, _) = stage.run();

@@ -105,3 +105,23 @@ fn the_watchdog_can_be_switched_off_and_leaves_no_timer_behind() {
         "the next turn is looked after as well"
     );
 }
+
+#[test]
+fn the_agents_time_starts_with_the_answer_even_if_nothing_was_shown_before() {
+    let (mut stage, conn, chat) = working_with(CoreConfig {
+        silence_notice_ms: 0,
+        silence_limit_ms: 30 * MINUTE,
+        ..CoreConfig::default()
+    });
+    stage.call(host_tool("run"), risky());
+    stage.pass(30 * MINUTE - 1);
+    stage.accepted(conn, &chat, decide(true, None));
+    stage.pass(29 * MINUTE);
+    assert_ne!(
+        stage.state(&chat)["activeTurn"],
+        Value::Null,
+        "people took the time, not the agent"
+    );
+    stage.pass(2 * MINUTE);
+    assert_eq!(stage.state(&chat)["turns"][0]["state"], "error");
+}

@@ -33,11 +33,11 @@ impl Mutator {
             return input;
         }
         match &mut input {
-            Input::Agent { chat, turn, event } => {
-                if let AgentEvent::Tool { call, step } = event {
-                    self.agent_steps(*chat, *turn, call, step);
-                }
-            }
+            Input::Agent {
+                chat,
+                turn,
+                event: AgentEvent::Tool { call, step },
+            } => self.agent_steps(*chat, *turn, call, step),
             Input::Dispatch { conn, dispatch } => match &mut dispatch.action {
                 Ok(StateAction::ChatToolCallComplete(complete)) => {
                     if let Some(owner) = self.owner_of(&complete.tool_call_id, *conn, conns)

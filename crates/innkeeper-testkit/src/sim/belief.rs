@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ahp_types::state::{
-    ChatInputResponseKind, ChatState, ResponsePart, SessionState, ToolCallContributor, ToolCallState, ToolInput, Turn,
+    ChatInputResponseKind, ChatState, ResponsePart, SessionState, ToolCallContributor, ToolCallState, ToolInput,
 };
 use innkeeper_core::agent::{Answer, Response};
-use innkeeper_core::snapshot::State;
+use innkeeper_core::snapshot::{History, State};
 use innkeeper_core::{AgentEvent, ChannelId, Effect};
 
 use super::agent::{Call, Heard, Phase, Run};
@@ -14,7 +14,7 @@ use super::{Sim, Violation};
 
 impl Sim {
     /// A chat as the host has it: everything but the completed turns, and those.
-    pub(super) fn host_chat(&self, uri: &str) -> Option<(Arc<ChatState>, Arc<Vec<Arc<Turn>>>)> {
+    pub(super) fn host_chat(&self, uri: &str) -> Option<(Arc<ChatState>, History)> {
         match self.core.snapshot(uri)?.state {
             State::Chat(head, history, _) => Some((head, history)),
             State::Root(_) | State::Session(_) => None,

@@ -12,76 +12,10 @@ use serde_json::Value;
 
 use super::Violation;
 use super::decoding::{Decoder, decode};
+use super::exchange::{Asked, Dispatched, Expected, FollowUp};
 use super::mirror::{Mirror, Mirrored, comparable};
 use super::optimism::Unsettled;
 use super::queue::{Marker, Queue, Read};
-
-/// A request that was sent and not answered.
-#[derive(Debug, Clone)]
-pub enum Asked {
-    /// `ping`.
-    Ping,
-    /// `initialize`.
-    Initialize,
-    /// `reconnect`.
-    Reconnect {
-        /// The number it named.
-        last_seen: u64,
-        /// The channels it wants back.
-        channels: Vec<String>,
-    },
-    /// `subscribe`.
-    Subscribe {
-        /// To what.
-        channel: String,
-        /// Whether the host has such a channel.
-        exists: bool,
-    },
-    /// `createSession` or `disposeSession`.
-    Lifecycle,
-    /// `authenticate`, and whether anything waits for it.
-    Authenticate {
-        /// Whether a call asks to sign in to that resource.
-        wanted: bool,
-    },
-    /// `listSessions`.
-    List,
-}
-
-/// What must come of a dispatched action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expected {
-    /// A refusal and nothing else.
-    Rejection,
-    /// Nothing at all (DSP-05).
-    Silence,
-    /// Exactly one echo or refusal.
-    Outcome,
-    /// At most one: an unchanged announcement may be met with silence (DSP-15).
-    OutcomeOrSilence,
-    /// A refusal or silence: who does not subscribe sees no echo (DSP-11).
-    RejectionOrSilence,
-}
-
-/// A dispatched action and what came of it.
-#[derive(Debug, Clone)]
-pub struct Dispatched {
-    /// What must come.
-    pub expected: Expected,
-    /// Echoes read.
-    pub echoes: u32,
-    /// Refusals read.
-    pub rejections: u32,
-}
-
-/// What a client does next because of what it read.
-#[derive(Debug, PartialEq, Eq)]
-pub enum FollowUp {
-    /// Fetches the session list.
-    List,
-    /// Starts over on the same transport, because the host has forgotten it (NEG-22).
-    Initialize,
-}
 
 /// One transport.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 //! bytes, which seeds, property tests and the fuzzer all share.
 
 mod agent;
+mod agents_at_work;
 mod approvals;
 mod belief;
 mod catalogue;
@@ -15,6 +16,7 @@ mod connection;
 mod decoding;
 mod derived;
 mod dispatches;
+mod exchange;
 mod fitting;
 mod mirror;
 mod operations;

@@ -3,7 +3,8 @@
 use innkeeper_core::request::{Initialize, Reconnect};
 use innkeeper_core::{ClientId, Command, ConnId, Input, Principal, RequestId};
 
-use super::connection::{Asked, Connection, FollowUp};
+use super::connection::Connection;
+use super::exchange::{Asked, FollowUp};
 use super::mirror::Mirror;
 use super::queue::Marker;
 use super::{Coalescing, Item, Sim, Violation};

@@ -9,7 +9,7 @@ use innkeeper_core::{ConnId, Dispatch, Input, uri};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::connection::{Dispatched, Expected};
+use super::exchange::{Dispatched, Expected};
 use super::operations::SESSIONS;
 use super::{Choices, Sim, Violation};
 

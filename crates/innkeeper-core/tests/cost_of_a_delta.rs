@@ -121,6 +121,7 @@ fn upstream_allocations(parts: usize) -> u64 {
     .count_total
 }
 
+/// (lesson 36)
 #[test]
 fn trap_13_a_delta_costs_the_same_in_the_first_part_and_in_the_thousandth() {
     let (few, many) = (core_allocations(1), core_allocations(1000));

@@ -251,6 +251,7 @@ mod tests {
         }
     }
 
+    /// (TRN-10, TRN-12)
     #[test]
     fn trap_1_a_request_with_an_odd_id_is_answered_and_never_a_notification() {
         let cases = [

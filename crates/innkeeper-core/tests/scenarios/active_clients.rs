@@ -62,7 +62,12 @@ fn act06_act07_tool05_a_client_runs_its_tool_and_reports_back() {
     stage.accepted(conn, &chat, content);
     assert_eq!(stage.call_state(&chat, CALL)["content"][0]["text"], "opening");
     stage.accepted(conn, &chat, complete(true));
-    assert_eq!(stage.call_state(&chat, CALL)["status"], "completed");
+    let completed = stage.call_state(&chat, CALL);
+    assert_eq!(completed["status"], "completed");
+    assert_eq!(
+        completed["contributor"], state["contributor"],
+        "TOOL-02: the same owner to the end"
+    );
     assert!(stage.waits(SESSION).is_empty());
     let replies = stage.replies();
     assert!(
@@ -120,6 +125,7 @@ fn act09_act11_a_client_that_unsubscribes_leaves_and_its_calls_fail() {
     );
 }
 
+/// (E-16)
 #[test]
 fn act12_a_call_whose_input_still_streams_fails_too() {
     let (mut stage, conn, chat) = working();

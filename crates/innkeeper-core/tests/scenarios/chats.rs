@@ -121,6 +121,7 @@ fn cht02_a_taken_name_is_refused_and_the_default_chat_is_there_already() {
     assert_eq!(error(&answer).0, -32010, "a message is not dropped in silence");
 }
 
+/// (ROOT-03)
 #[test]
 fn cht03_an_agent_without_the_capability_keeps_one_chat() {
     let (mut stage, conn, default) = with(Stage::new());

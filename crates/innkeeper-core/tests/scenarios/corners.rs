@@ -172,8 +172,7 @@ fn root18_progress_has_a_last_frame_when_its_session_is_disposed_of() {
     let last = stage
         .notifications(conn)
         .into_iter()
-        .filter(|n| n["method"] == "root/progress")
-        .next_back()
+        .rfind(|message| message["method"] == "root/progress")
         .unwrap();
     assert_eq!(last["params"]["progress"], last["params"]["total"], "{last}");
 }

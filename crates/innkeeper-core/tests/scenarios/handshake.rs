@@ -206,6 +206,7 @@ fn neg20_a_client_id_belongs_to_the_credential_that_used_it_first() {
     );
 }
 
+/// (TRN-08)
 #[test]
 fn e47_ping_is_answered_with_null_at_any_time() {
     let mut stage = Stage::new();

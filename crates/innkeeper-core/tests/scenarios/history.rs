@@ -105,6 +105,7 @@ fn ids(state: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// (SUB-13, SUB-14, SUB-15)
 #[test]
 fn sub12_a_snapshot_shows_the_latest_turns_and_says_where_it_starts() {
     let (mut stage, _, chat) = stage(5);

@@ -56,6 +56,7 @@ fn told(stage: &mut Stage, conn: ConnId) -> Vec<(String, String)> {
         .collect()
 }
 
+/// (E-48)
 #[test]
 fn cht16_everything_is_checked_before_anything_happens() {
     let (mut stage, conn, default) = stage();
@@ -113,7 +114,7 @@ fn cht18_a_chat_goes_to_another_session_with_its_workers_and_its_readers() {
     stage.runs_tool(run, "call");
     let worker = stage.spawns(run, "call", true).expect("a worker");
     let answer = stage.move_chat(conn, CHAT, to(OTHER, None));
-    assert_eq!(error(&answer).0, -32004, "a turn is running");
+    assert_eq!(error(&answer).0, -32004, "a turn is running (ERR-04)");
     stage.ends_in(run, TurnEnd::Complete);
     let answer = stage.move_chat(conn, CHAT, to(OTHER, None));
     assert_eq!(error(&answer).0, -32004, "its worker is running");

@@ -85,6 +85,7 @@ fn completed(response: &str, answers: Value) -> Value {
     json!({ "type": "chat/inputCompleted", "requestId": "q", "response": response, "answers": answers })
 }
 
+/// (INP-02)
 #[test]
 fn inp01_inp03_inp07_inp09_all_six_kinds_are_asked_in_the_turn_and_on_the_session() {
     let (stage, _, chat) = asking();

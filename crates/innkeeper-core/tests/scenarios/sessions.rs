@@ -220,3 +220,28 @@ fn act09_act14_membership_ends_with_the_last_subscription_of_the_client() {
     stage.unsubscribe(two, SESSION);
     assert_eq!(stage.state(SESSION)["activeClients"], json!([]), "ACT-09");
 }
+
+#[test]
+fn root01_root02_root09_the_root_lists_agents_and_no_sessions() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[ROOT]);
+    stage.session(conn, SESSION);
+    let root = stage.state(ROOT);
+    for agent in root["agents"].as_array().expect("agents") {
+        for field in ["provider", "displayName", "description", "models"] {
+            assert!(agent.get(field).is_some(), "{field} of {agent}");
+        }
+    }
+    serde_json::from_value::<ahp_types::state::RootState>(root.clone()).expect("decodes");
+    assert!(
+        !root.to_string().contains(SESSION),
+        "sessions are no part of it: {root}"
+    );
+    assert!(
+        stage
+            .notifications(conn)
+            .iter()
+            .any(|note| note["method"] == "root/sessionAdded")
+    );
+    assert_eq!(stage.list(conn, None, None)["result"]["items"][0]["resource"], SESSION);
+}

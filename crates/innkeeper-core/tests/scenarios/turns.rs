@@ -112,6 +112,7 @@ fn turn04_turn05_turn09_a_failure_is_one_chat_error_with_the_measured_duration()
     assert_eq!(stage.state(&chat)["turns"][0]["state"], "error");
 }
 
+/// (E-14)
 #[test]
 fn turn05_a_turn_ends_once_and_a_late_agent_is_not_heard() {
     let (mut stage, conn, chat) = chat_with_reader();
@@ -153,6 +154,7 @@ fn turn11_dsp16_a_cancel_ends_the_turn_stops_the_agent_and_a_second_one_is_refus
     assert_eq!(stage.inbox(conn), Vec::<Value>::new());
 }
 
+/// (E-20)
 #[test]
 fn turn12_turn13_only_a_resumable_error_of_the_latest_turn_can_be_resumed() {
     let (mut stage, conn, chat) = chat_with_reader();

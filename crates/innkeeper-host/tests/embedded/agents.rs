@@ -289,6 +289,7 @@ async fn p_8_a_turn_with_too_many_parts_is_ended_with_an_error() {
     client.assert_converged().await;
 }
 
+/// (TURN-20)
 #[tokio::test]
 async fn an_agent_leaves_notices_and_chooses_a_title_until_a_person_does() {
     let (_running, client) = start(Unruly::default()).await;

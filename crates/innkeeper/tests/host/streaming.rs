@@ -135,6 +135,7 @@ async fn two_chats_stream_at_once_and_stay_apart() {
     client.assert_converged().await;
 }
 
+/// (TRN-21)
 #[tokio::test]
 async fn trap_8_a_burst_fits_into_the_ring_of_the_published_client_as_it_is_shipped() {
     let (host, driver) = start_with_client().await;

@@ -8,6 +8,8 @@
 //! then met with silence until something else changes in the session: the author's queue drains,
 //! nobody else is told, and no loop can form (DSP-15, E-52).
 
+use std::collections::HashSet;
+
 use ahp_types::actions::{SessionTitleChangedAction, StateAction};
 use ahp_types::state::PendingMessageKind;
 
@@ -171,6 +173,7 @@ impl HostCore {
                     .and_then(|chat| chat.model.head().queued_messages.as_deref());
                 let is_queued = set.kind == PendingMessageKind::Queued;
                 let is_edit = queue.unwrap_or_default().iter().any(|message| message.id == set.id);
+                self.note_writer(channel, &set.id, author);
                 self.commit(cx, channel, StateAction::ChatPendingMessageSet(set), Some(author));
                 // PEND-03: a new message starts when nothing runs. Editing one that was left
                 // waiting, as after a cancel, starts nothing (E-63), nor does a wish to steer what
@@ -229,6 +232,22 @@ impl HostCore {
         }
         self.acknowledge(cx, channel, &StateAction::SessionTitleChanged(changed), author);
         self.sync_chat(cx, channel);
+    }
+
+    /// Notes who wrote a message that waits, and forgets the writers of those that no longer do.
+    fn note_writer(&mut self, chat: ChannelId, id: &str, author: &Author) {
+        if let Some(chat) = self.chats.get_mut(&chat) {
+            let head = chat.model.head();
+            let waiting: HashSet<&str> = head
+                .queued_messages
+                .iter()
+                .flatten()
+                .chain(&head.steering_message)
+                .map(|message| message.id.as_str())
+                .collect();
+            chat.writers.retain(|known, _| waiting.contains(known.as_str()));
+            chat.writers.insert(id.to_owned(), author.client.clone());
+        }
     }
 
     /// Notes that a client's unchanged announcement was acknowledged.

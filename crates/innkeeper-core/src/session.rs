@@ -1,6 +1,6 @@
 //! Sessions: their state, the catalogue of their chats, and what is derived from both.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ahp_types::actions::{PartialChatSummary, SessionChatAddedAction, SessionChatUpdatedAction, StateAction};
@@ -90,6 +90,8 @@ pub struct Chat {
     pub parent: Option<ChannelId>,
     /// What a side chat is about, in case its agent has to be opened again.
     pub aside: Aside,
+    /// Who wrote the messages that wait, by their ids; their tools are preferred (ACT-05).
+    pub writers: HashMap<String, ClientId>,
     /// Whether the watchdog has a timer for it.
     pub is_watched: bool,
     /// Who gave it its title; that of a default chat is its session's.
@@ -154,6 +156,7 @@ impl Chat {
             run: None,
             parent: None,
             aside: Aside::default(),
+            writers: HashMap::new(),
             is_watched: false,
             titled_by: if has_name { Namer::Message } else { Namer::Nobody },
             can_resume: false,

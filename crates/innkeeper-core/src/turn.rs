@@ -290,6 +290,10 @@ impl HostCore {
             .map(|n| format!("queued-{}-{n}", next.id))
             .find(|id| !chat.model.knows_turn(id))
             .unwrap_or_default();
+        let writer = self
+            .chats
+            .get_mut(&chat_id)
+            .and_then(|chat| chat.writers.remove(&next.id));
         let removed = ChatPendingMessageRemovedAction {
             kind,
             id: next.id.clone(),
@@ -312,7 +316,7 @@ impl HostCore {
         };
         self.commit(cx, chat_id, StateAction::ChatTurnStarted(started), None);
         self.title_from(cx, chat_id, &text);
-        self.start_run(cx, chat_id, false, None);
+        self.start_run(cx, chat_id, false, writer.as_ref());
     }
 
     /// Names a session after its first message, and a further chat after its own, unless they have

@@ -266,6 +266,14 @@ fn act01_act04_act05_the_agent_sees_each_tool_once_preferably_from_whoever_asks(
         tools_of(&stage),
         [own("open", "d"), own("only-d", "d"), own("only-c", "c")]
     );
+    // Whoever wrote a message that waited counts as asking, too.
+    let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message("later") });
+    stage.accepted(first, &chat, queued);
+    stage.ends(innkeeper_core::TurnEnd::Complete);
+    assert_eq!(
+        tools_of(&stage),
+        [own("open", "c"), own("only-c", "c"), own("only-d", "d")]
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Shows an answer while it streams in: the text on standard output, everything else on standard error.
 
+use std::collections::HashSet;
 use std::io;
 
 use ahp_types::actions::StateAction;
@@ -43,6 +44,8 @@ impl Outcome {
 #[derive(Debug)]
 pub(super) struct Answer<Out, Aside> {
     turn_id: String,
+    /// The calls that wait for an approval.
+    asked: HashSet<String>,
     text: Pane<Out>,
     aside: Pane<Aside>,
 }
@@ -52,6 +55,7 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
     pub(super) fn new(turn_id: String, text: Output<Out>, aside: Output<Aside>) -> Self {
         Self {
             turn_id,
+            asked: HashSet::new(),
             text: Pane::new(text),
             aside: Pane::new(aside),
         }
@@ -73,14 +77,21 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
                 self.remark(&format!("[tool: {}]", call.display_name))?;
             }
             StateAction::ChatToolCallReady(call) if call.turn_id == self.turn_id && call.confirmed.is_none() => {
-                self.remark(&format!(
-                    "[waiting for an approval: {}; `innkeeper approve` or `innkeeper deny` in another terminal]",
+                // It comes again when a judge has an opinion, and says the same.
+                let remark = format!(
+                    "[waiting for an approval, `innkeeper approve` or `innkeeper deny` in another terminal: {}]",
                     call.invocation_message.as_text()
-                ))?;
+                );
+                if self.asked.insert(call.tool_call_id.clone()) {
+                    self.remark(&remark)?;
+                }
+            }
+            StateAction::ChatToolCallConfirmed(call) => {
+                self.asked.remove(&call.tool_call_id);
             }
             StateAction::ChatInputRequested(asked) => {
                 let message = asked.request.message.as_deref().unwrap_or("a question");
-                self.remark(&format!("[waiting for an answer: {message}; see `innkeeper pending`]"))?;
+                self.remark(&format!("[waiting for an answer, see `innkeeper pending`: {message}]"))?;
             }
             _ => {}
         }

@@ -14,8 +14,8 @@ fn seeds() -> u64 {
     wanted.unwrap_or(10_000)
 }
 
-/// Bytes per seeded run, which is about 120 operations.
-const RUN_BYTES: usize = 450;
+/// Bytes per seeded run, which is about 75 operations.
+const RUN_BYTES: usize = 400;
 
 /// Seeds that found a bug once, one per line; `#` starts a remark.
 const KNOWN_SEEDS: &str = include_str!("seeds.txt");

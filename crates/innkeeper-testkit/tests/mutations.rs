@@ -9,7 +9,7 @@ use innkeeper_testkit::sim::{RunOptions, bytes_from_seed, run};
 /// Most seeds a bug may need.
 const SEEDS: u64 = 2000;
 /// Bytes per seeded run.
-const RUN_BYTES: usize = 450;
+const RUN_BYTES: usize = 400;
 
 /// How many seeds it takes to notice a bug, and the first line of what is noticed.
 fn find(mutation: Mutation) -> Option<(u64, String)> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ahp_types::state::{ChatState, SessionState, SessionStatus, Turn, TurnState};
+use ahp_types::state::{ChatState, ResponsePart, SessionState, SessionStatus, Turn, TurnState};
 use serde_json::{Value, json};
 
 use super::Violation;
@@ -16,16 +16,17 @@ pub type Parts<'a> = (&'a ChatState, &'a [Arc<Turn>]);
 /// Checks a session against its chats: the catalogue (SES-14), what it waits for (SES-18, SES-19)
 /// and its status (SES-15, SES-16, SES-20).
 pub fn check(uri: &str, session: &SessionState, chats: &[Parts<'_>]) -> Result<(), Violation> {
-    check_catalogue(session, chats)
-        .and_then(|()| check_waits(session, chats))
+    let waits: Vec<Vec<Value>> = chats.iter().map(|(chat, _)| waits_of(chat)).collect();
+    check_catalogue(session, chats, &waits)
+        .and_then(|()| check_waits(session, waits.concat()))
         .and_then(|()| check_status(session, chats))
         .map_err(|problem| Violation::new(format!("{uri}: {problem}")))
 }
 
-fn check_catalogue(session: &SessionState, chats: &[Parts<'_>]) -> Result<(), String> {
-    for (chat, history) in chats {
+fn check_catalogue(session: &SessionState, chats: &[Parts<'_>], waits: &[Vec<Value>]) -> Result<(), String> {
+    for ((chat, history), waits) in chats.iter().zip(waits) {
         let bits = chat.status & ACTIVITY_BITS;
-        let wanted = chat_bits(chat);
+        let wanted = chat_bits(chat, waits);
         let failed = history.last().is_some_and(|turn| turn.state == TurnState::Error);
         let shows_error = chat.active_turn.is_none() && failed && bits == SessionStatus::Error.bits();
         if bits != wanted && !shows_error {
@@ -53,13 +54,8 @@ fn check_catalogue(session: &SessionState, chats: &[Parts<'_>]) -> Result<(), St
     Ok(())
 }
 
-fn check_waits(session: &SessionState, chats: &[Parts<'_>]) -> Result<(), String> {
+fn check_waits(session: &SessionState, mut wanted: Vec<Value>) -> Result<(), String> {
     let shown = session.input_needed.as_deref().unwrap_or_default();
-    let is_quiet = chats.iter().all(|(chat, _)| chat.active_turn.is_none());
-    if is_quiet && shown.is_empty() {
-        return Ok(());
-    }
-    let mut wanted: Vec<Value> = chats.iter().flat_map(|(chat, _)| waits_of(chat)).collect();
     let mut ids: Vec<String> = Vec::new();
     for entry in shown {
         let mut entry = serde_json::to_value(entry).unwrap_or_default();
@@ -86,9 +82,11 @@ fn waits_of(chat: &ChatState) -> Vec<Value> {
     let Some(turn) = &chat.active_turn else {
         return Vec::new();
     };
+    let may_wait = |part: &&ResponsePart| matches!(part, ResponsePart::ToolCall(_) | ResponsePart::InputRequest(_));
     let parts = turn
         .response_parts
         .iter()
+        .filter(may_wait)
         .map(|part| serde_json::to_value(part).unwrap_or_default());
     let wait = |mut part: Value| {
         if part["kind"] == "inputRequest" {
@@ -117,8 +115,7 @@ fn waits_of(chat: &ChatState) -> Vec<Value> {
 }
 
 /// The activity of a chat, as its parts say it.
-fn chat_bits(chat: &ChatState) -> u32 {
-    let waits = waits_of(chat);
+fn chat_bits(chat: &ChatState, waits: &[Value]) -> u32 {
     if waits.iter().any(|wait| wait["kind"] != "toolClientExecution") {
         SessionStatus::InputNeeded.bits()
     } else if chat.active_turn.is_some() {

@@ -139,7 +139,7 @@ pub struct Sim {
 pub type Tally = BTreeMap<&'static str, u64>;
 
 /// How often a session is worked out again from its chats: not after every input, which takes long.
-const DERIVED_EVERY: u64 = 4;
+const DERIVED_EVERY: u64 = 8;
 
 /// Connections that ask the host for the truth and are no part of the run.
 const PROBE_1_0: ConnId = ConnId { slot: 0, generation: 0 };

@@ -513,3 +513,68 @@ fn a_turn_that_produces_too_much_tool_output_is_ended() {
             .any(|effect| matches!(effect, Effect::CancelTurn { .. }))
     );
 }
+
+/// (TOOL-16, TOOL-17)
+#[test]
+fn tool10_every_kind_of_content_decodes_in_the_published_types() {
+    let (mut stage, _, chat) = working();
+    stage.call(host_tool("all"), harmless());
+    let change = FileChange {
+        before: Some(("file:///a".into(), "git:/a".into())),
+        after: Some(("file:///b".into(), "file:///b".into())),
+        added: 3,
+        removed: 1,
+    };
+    let terminal = |exit_code, preview: Option<&str>| ToolContent::Terminal {
+        uri: "ahp-terminal:/1".into(),
+        title: "make".into(),
+        is_pty: true,
+        exit_code,
+        preview: preview.map(str::to_owned),
+    };
+    let content = vec![
+        ToolContent::Text("words".into()),
+        ToolContent::Embedded {
+            data: "aGk=".into(),
+            content_type: "text/plain".into(),
+        },
+        ToolContent::Resource {
+            uri: "file:///c".into(),
+            content_type: Some("text/html".into()),
+        },
+        ToolContent::FileEdit(change),
+        terminal(None, None),
+        terminal(Some(2), Some("error")),
+        ToolContent::Subagent {
+            chat: "ahp-chat:/w".into(),
+            title: "W".into(),
+            agent_name: Some("explorer".into()),
+            description: None,
+        },
+    ];
+    stage.tool(CALL, ToolStep::Content(content));
+    let shown = stage.call_state(&chat, CALL)["content"].clone();
+    let read: Vec<ahp_types::state::ToolResultContent> = serde_json::from_value(shown.clone()).expect("decodes");
+    let unknown = |content: &ahp_types::state::ToolResultContent| {
+        matches!(content, ahp_types::state::ToolResultContent::Unknown(_))
+    };
+    assert!(!read.iter().any(unknown), "{read:?}");
+    let kinds: Vec<_> = shown
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| &one["type"])
+        .collect();
+    let expected = [
+        "text",
+        "embeddedResource",
+        "resource",
+        "fileEdit",
+        "terminal",
+        "terminal",
+        "subagent",
+    ];
+    assert_eq!(kinds, expected);
+    assert!(shown[4].get("result").is_none(), "while it runs");
+    assert_eq!(shown[5]["result"], json!({ "exitCode": 2, "preview": "error" }));
+}

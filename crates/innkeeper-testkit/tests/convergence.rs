@@ -93,7 +93,7 @@ fn add(tally: &mut Tally, more: Tally) {
 /// What never happens is not tested.
 fn check_variety(tally: &Tally, seeds: u64) {
     for (what, per_thousand) in [
-        ("replays", 500),
+        ("replays", 300),
         ("empty replays", 100),
         ("resyncs", 150),
         ("fresh starts after a refused reconnect", 1),
@@ -106,7 +106,7 @@ fn check_variety(tally: &Tally, seeds: u64) {
         ("no-op echoes", 100),
         ("approvals", 150),
         ("automatic approvals", 20),
-        ("answers", 100),
+        ("answers", 50),
         ("steering messages", 10),
         ("tokens", 1),
         ("client calls completed", 50),

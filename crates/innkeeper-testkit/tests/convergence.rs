@@ -14,8 +14,8 @@ fn seeds() -> u64 {
     wanted.unwrap_or(10_000)
 }
 
-/// Bytes per seeded run, which is about 75 operations.
-const RUN_BYTES: usize = 400;
+/// Bytes per seeded run, which is about 90 operations.
+const RUN_BYTES: usize = 480;
 
 /// Seeds that found a bug once, one per line; `#` starts a remark.
 const KNOWN_SEEDS: &str = include_str!("seeds.txt");
@@ -110,6 +110,10 @@ fn check_variety(tally: &Tally, seeds: u64) {
         ("steering messages", 10),
         ("tokens", 1),
         ("client calls completed", 50),
+        ("plain chats", 200),
+        ("forks", 30),
+        ("side chats", 50),
+        ("chats disposed of", 30),
     ] {
         let least = per_thousand * seeds / 1000;
         assert!(

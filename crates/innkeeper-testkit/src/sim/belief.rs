@@ -34,6 +34,9 @@ impl Sim {
         let Effect::CancelTurn { chat, .. } = effect else {
             return false;
         };
+        if !self.ticking {
+            return false;
+        }
         let chat = self.agent.run(*chat).and_then(|run| self.host_chat(&run.chat));
         let last = chat.and_then(|(_, history)| history.last().cloned());
         last.is_some_and(|turn| match turn.response_parts.last() {

@@ -10,6 +10,7 @@ mod agents_at_work;
 mod approvals;
 mod belief;
 mod catalogue;
+mod chats;
 mod checks;
 mod choices;
 mod connection;
@@ -31,7 +32,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use ahp_types::state::AgentInfo;
+use ahp_types::state::{AgentCapabilities, AgentInfo, MultipleChatsCapability, MultipleWorkingDirectoriesCapability};
 use bytes::Bytes;
 use innkeeper_core::snapshot::AnswerBody;
 use innkeeper_core::{
@@ -88,6 +89,7 @@ pub(crate) fn all_channels() -> Vec<String> {
     let mut channels: Vec<String> = sessions
         .flat_map(|session| [(*session).to_owned(), innkeeper_core::uri::default_chat(session)])
         .collect();
+    channels.extend(chats::CHATS.map(str::to_owned));
     channels.push(innkeeper_core::uri::ROOT.to_owned());
     channels
 }
@@ -120,6 +122,8 @@ pub struct Sim {
     approvals: Approvals,
     /// The calls that have to be told of the token that somebody just sent.
     tokens_due: Vec<(String, String)>,
+    /// Whether the input at hand is only time that passed.
+    ticking: bool,
     /// How long an agent may say nothing.
     silence_limit_ms: u64,
     /// What happened, if somebody wants to read it.
@@ -162,6 +166,7 @@ impl Sim {
             coalescing,
             approvals: Approvals::default(),
             tokens_due: Vec::new(),
+            ticking: false,
             silence_limit_ms,
             trace: None,
             next_slot: 2,
@@ -210,6 +215,7 @@ impl Sim {
     /// Hands one input to the core, performs what it asks for, and looks whether everybody agrees.
     fn handle(&mut self, input: Input) -> Result<(), Violation> {
         self.agent.wait(self.now.mono_ms);
+        self.ticking = matches!(input, Input::Tick);
         let waiting = self.waiting();
         let excuse = Excuse::of(&input);
         let configured = self.configured_session(&input);
@@ -357,7 +363,17 @@ fn agents(description: &str) -> Vec<AgentProfile> {
         models: Vec::new(),
         protected_resources: None,
         customizations: None,
-        capabilities: None,
+        capabilities: Some(AgentCapabilities {
+            multiple_chats: Some(MultipleChatsCapability {
+                fork: Some(true),
+                side_chat: Some(true),
+            }),
+            multiple_working_directories: Some(MultipleWorkingDirectoriesCapability::default()),
+            ..AgentCapabilities::default()
+        }),
     };
-    vec![info.into()]
+    vec![AgentProfile {
+        restores_history: true,
+        ..info.into()
+    }]
 }

@@ -9,6 +9,7 @@ use innkeeper_core::{ConnId, Dispatch, Input, uri};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::chats::CHATS;
 use super::exchange::{Dispatched, Expected};
 use super::operations::SESSIONS;
 use super::{Choices, Sim, Violation};
@@ -49,7 +50,10 @@ impl Sim {
                 json!({ "type": "session/isReadChanged", "isRead": true }),
             ),
             6..=12 => self.for_session(conn, session, choices),
-            13..=22 => self.for_chat(&uri::default_chat(session), choices),
+            13..=22 => {
+                let chat = self.likely_chat(conn, session, choices);
+                self.for_chat(&chat, choices)
+            }
             n => {
                 // Whoever answers has mostly read what there is to answer.
                 if choices.below(4) > 0 {
@@ -63,7 +67,10 @@ impl Sim {
                 // Nothing to answer: something to answer may come of a turn.
                 match draft {
                     Some(draft) => draft,
-                    None => self.for_chat(&uri::default_chat(session), choices),
+                    None => {
+                        let chat = self.likely_chat(conn, session, choices);
+                        self.for_chat(&chat, choices)
+                    }
                 }
             }
         };
@@ -81,13 +88,14 @@ impl Sim {
 
     /// Starts a turn in a chat that is probably there.
     pub(super) fn start_turn(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        let chat = uri::default_chat(self.likely_session(conn, choices));
+        let session = self.likely_session(conn, choices);
+        let chat = self.likely_chat(conn, session, choices);
         let action = self.turn_started(choices);
         self.send_dispatch(conn, Draft::fair(chat, action))
     }
 
     /// Mostly a session whose chat this connection follows.
-    fn likely_session(&self, conn: ConnId, choices: &mut Choices<'_>) -> &'static str {
+    pub(super) fn likely_session(&self, conn: ConnId, choices: &mut Choices<'_>) -> &'static str {
         let followed: Vec<&'static str> = SESSIONS
             .into_iter()
             .filter(|session| {
@@ -100,6 +108,17 @@ impl Sim {
         match choices.below(4) {
             0 => SESSIONS[choices.below(SESSIONS.len())],
             _ => choices.pick(&followed).copied().unwrap_or(SESSIONS[0]),
+        }
+    }
+
+    /// The session's own chat, or a further one that this connection follows, wherever that is.
+    fn likely_chat(&self, conn: ConnId, session: &str, choices: &mut Choices<'_>) -> String {
+        let followed = self.conns.get(&conn).map(|connection| &connection.host_subscriptions);
+        let further = |uri: &&String| CHATS.contains(&uri.as_str());
+        let followed: Vec<&String> = followed.into_iter().flatten().filter(further).collect();
+        match choices.pick(&followed) {
+            Some(chat) if choices.below(2) == 0 => (*chat).clone(),
+            _ => uri::default_chat(session),
         }
     }
 
@@ -120,7 +139,7 @@ impl Sim {
     }
 
     /// A message with words of its own, so that it can be told apart wherever it goes.
-    fn message(&mut self) -> Value {
+    pub(super) fn message(&mut self) -> Value {
         self.next_words += 1;
         json!({ "text": format!("words {}", self.next_words), "origin": { "kind": "user" } })
     }

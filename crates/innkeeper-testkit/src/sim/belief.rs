@@ -67,10 +67,12 @@ impl Sim {
 
     /// Compares what every agent believes with what the host shows.
     pub(super) fn check_beliefs(&self) -> Result<(), Violation> {
+        self.agent.check_workers()?;
         for (chat, uri) in self.agent.chats() {
             let Some((head, _)) = self.host_chat(uri) else {
                 continue;
             };
+            self.agent.check_background(chat, &head)?;
             match (&head.active_turn, self.agent.run(chat)) {
                 (None, None) => {}
                 (Some(turn), None) => {
@@ -181,6 +183,7 @@ impl Sim {
                         self.count("steering messages");
                     }
                 }
+                Heard::NotSpawned => self.count("refused workers"),
                 Heard::Completed => self.count("client calls completed"),
                 Heard::Token { chat, call } => {
                     self.count("tokens");

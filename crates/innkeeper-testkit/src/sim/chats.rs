@@ -6,12 +6,17 @@ use innkeeper_core::request::CreateChat;
 use innkeeper_core::{Command, ConnId, uri};
 
 use super::exchange::Asked;
-use super::operations::{DIRECTORY, SESSIONS};
+use super::operations::{DIRECTORY, SESSIONS, any_channel};
 use super::queue::Marker;
 use super::{Choices, Sim, Violation};
 
 /// The chats that clients create. Few, so that their names are used again (CHT-01).
 pub const CHATS: [&str; 3] = ["ahp-chat:/c0", "ahp-chat:/c1", "ahp-chat:/c2"];
+
+/// Whether a chat was started by a tool call.
+pub fn is_worker(uri: &str) -> bool {
+    uri.starts_with("ahp-chat://subagent/")
+}
 
 impl Sim {
     /// Creates a chat, which may be refused, and mostly follows it.
@@ -52,6 +57,7 @@ impl Sim {
     pub(super) fn dispose_chat(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let chat = match choices.below(8) {
             0 => uri::default_chat(SESSIONS[choices.below(SESSIONS.len())]),
+            1..=3 => self.some_channel(choices),
             _ => CHATS[choices.below(CHATS.len())].to_owned(),
         };
         self.note(|| format!("{conn} disposes of {chat}"));
@@ -61,6 +67,15 @@ impl Sim {
             self.count("chats disposed of");
         }
         Ok(())
+    }
+
+    /// A channel that is there, workers' chats among them, or one that may not be.
+    pub(super) fn some_channel(&self, choices: &mut Choices<'_>) -> String {
+        let workers: Vec<String> = self.channels().into_iter().filter(|uri| is_worker(uri)).collect();
+        match choices.pick(&workers) {
+            Some(worker) if choices.below(2) == 0 => worker.clone(),
+            _ => any_channel(choices),
+        }
     }
 
     /// Every session there is, and every chat in its catalogue.

@@ -19,11 +19,13 @@ mod derived;
 mod dispatches;
 mod exchange;
 mod fitting;
+mod history;
 mod mirror;
 mod operations;
 mod optimism;
 mod queue;
 mod run;
+mod settling;
 mod shrink;
 mod transports;
 mod words;
@@ -239,6 +241,11 @@ impl Sim {
     }
 
     fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
+        if let Effect::OpenChat(open) = &effect
+            && self.agent.chats().any(|(chat, _)| chat == open.chat)
+        {
+            self.count("chats opened again");
+        }
         let silence = self.is_for_silence(&effect).then_some(self.silence_limit_ms);
         self.agent.perform(&effect, self.now.mono_ms, silence)?;
         match &effect {
@@ -246,6 +253,7 @@ impl Sim {
             Effect::CancelTurn { .. } if silence.is_some() => self.count("turns ended for silence"),
             Effect::CancelTurn { .. } => self.count("turns cancelled"),
             Effect::Reply { .. } => self.count("replies"),
+            Effect::StartWorker(_) => self.count("workers"),
             _ => {}
         }
         match effect {
@@ -276,6 +284,7 @@ impl Sim {
                 }
                 match &message {
                     Outgoing::Answer(answer) => self.note_answer(to, &answer.body),
+                    Outgoing::Action(frame) if is_page(&frame.bytes) => self.count("pages of turns"),
                     Outgoing::Action(_) => self.count("no-op echoes"),
                     Outgoing::Text(_) => {}
                 }
@@ -343,6 +352,12 @@ impl Sim {
         self.now.wall += Duration::from_millis(mono_ms - self.now.mono_ms);
         self.now.mono_ms = mono_ms;
     }
+}
+
+/// Whether an action brings older turns, which go to one reader alone.
+fn is_page(bytes: &[u8]) -> bool {
+    let name = b"\"chat/turnsLoaded\"";
+    bytes.windows(name.len()).any(|window| window == name)
 }
 
 fn new_client(index: usize) -> Client {

@@ -37,6 +37,8 @@ impl Sim {
                     if let Some(chat) = self.agent.take_opening(|_| 0) {
                         self.handle(Input::ChatOpened { chat, outcome: Ok(()) })?;
                     }
+                    let turns = choices.below(5);
+                    self.live_through(conn, &uri::default_chat(session), turns)?;
                 }
                 for channel in [(*session).to_owned(), uri::default_chat(session)] {
                     self.subscribe(conn, channel, choices)?;
@@ -64,14 +66,14 @@ impl Sim {
                 sim.dispose(conn, SESSIONS[choices.below(SESSIONS.len())])
             }),
             7..=9 => self.with_conn(choices, |sim, conn, choices| {
-                let channel = any_channel(choices);
+                let channel = sim.some_channel(choices);
                 sim.subscribe(conn, channel, choices)
             }),
             10 => self.with_conn(choices, |sim, conn, choices| {
                 sim.unsubscribe(conn, any_channel(choices))
             }),
             11..=19 | 42..=48 => self.with_conn(choices, Self::dispatch),
-            20..=28 | 49..=58 => self.agent_speaks(choices),
+            20..=28 | 49..=58 | 71 => self.agent_speaks(choices),
             60..=62 => self.client_works(choices),
             63 => self.with_conn(choices, Self::unsubscribe_followed),
             59 => self.with_conn(choices, Self::authenticate),
@@ -96,6 +98,7 @@ impl Sim {
             39 => self.quiet(),
             64..=66 => self.with_conn(choices, Self::create_chat),
             67 => self.with_conn(choices, Self::dispose_chat),
+            68 | 69 => self.with_conn(choices, Self::fetch_turns),
             _ => self.with_conn(choices, |sim, conn, _| {
                 sim.expect(conn);
                 Ok(())
@@ -204,14 +207,16 @@ impl Sim {
     ) -> Result<(), Violation> {
         let max_latency_ms = [None, Some(0), Some(50)][choices.below(3)];
         self.note(|| format!("{conn} subscribes to {channel}"));
+        let turns = [None, None, None, Some(0), Some(1), Some(2)][choices.below(6)];
         let asked = Asked::Subscribe {
             channel: channel.clone(),
+            turns,
             exists: self.core.snapshot(&channel).is_some(),
         };
         let subscribe = Subscribe {
             channel,
             max_latency_ms,
-            turns: None,
+            turns,
         };
         self.request(conn, asked, Command::Subscribe(Box::new(subscribe)))
     }

@@ -93,7 +93,7 @@ fn add(tally: &mut Tally, more: Tally) {
 /// What never happens is not tested.
 fn check_variety(tally: &Tally, seeds: u64) {
     for (what, per_thousand) in [
-        ("replays", 500),
+        ("replays", 450),
         ("empty replays", 100),
         ("resyncs", 150),
         ("fresh starts after a refused reconnect", 1),
@@ -116,6 +116,8 @@ fn check_variety(tally: &Tally, seeds: u64) {
         ("chats disposed of", 30),
         ("pages of turns", 200),
         ("workers", 50),
+        ("chats moved", 20),
+        ("chats moved out", 15),
         ("chats opened again", 50),
     ] {
         let least = per_thousand * seeds / 1000;

@@ -71,7 +71,8 @@ impl Sim {
 
     /// A channel that is there, workers' chats among them, or one that may not be.
     pub(super) fn some_channel(&self, choices: &mut Choices<'_>) -> String {
-        let workers: Vec<String> = self.channels().into_iter().filter(|uri| is_worker(uri)).collect();
+        let unnamed = |uri: &String| is_worker(uri) || self.moved_out.contains(uri);
+        let workers: Vec<String> = self.channels().into_iter().filter(unnamed).collect();
         match choices.pick(&workers) {
             Some(worker) if choices.below(2) == 0 => worker.clone(),
             _ => any_channel(choices),
@@ -80,11 +81,11 @@ impl Sim {
 
     /// Every session there is, and every chat in its catalogue.
     pub(super) fn channels(&self) -> Vec<String> {
-        let sessions = SESSIONS.iter().filter_map(|uri| Some((uri, self.host_session(uri)?)));
+        let sessions = self.sessions().filter_map(|uri| Some((uri, self.host_session(uri)?)));
         sessions
             .flat_map(|(uri, session)| {
                 let chats: Vec<String> = session.chats.iter().map(|chat| chat.resource.clone()).collect();
-                std::iter::once((*uri).to_owned()).chain(chats)
+                std::iter::once(uri.to_owned()).chain(chats)
             })
             .collect()
     }

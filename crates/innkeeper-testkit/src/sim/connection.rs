@@ -189,7 +189,7 @@ impl Connection {
             return match asked {
                 // The host has forgotten the client: the published client starts over.
                 Asked::Reconnect { .. } if code == Some(-32008) => Ok(Some(FollowUp::Initialize)),
-                Asked::Subscribe { exists: false, .. } | Asked::Lifecycle | Asked::Initialize => Ok(None),
+                Asked::Subscribe { exists: false, .. } | Asked::Lifecycle | Asked::Initialize | Asked::Move => Ok(None),
                 Asked::Authenticate { wanted: false } if code == Some(-32602) => Ok(None),
                 Asked::Turns { sound: false } if code == Some(-32602) || code == Some(-32001) => Ok(None),
                 Asked::Authenticate { .. }
@@ -205,6 +205,10 @@ impl Connection {
             Asked::Ping | Asked::Lifecycle => match result {
                 Value::Null => Ok(None),
                 other => Err(Violation::new(format!("the result is null, not {other}"))),
+            },
+            Asked::Move => match result["session"].as_str() {
+                Some(_) => Ok(None),
+                None => Err(Violation::new(format!("moveChat answers {result} (CHT-16)"))),
             },
             // The turns came before (PAGE-01).
             Asked::Turns { .. } => match &result {

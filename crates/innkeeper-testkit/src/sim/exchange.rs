@@ -32,6 +32,8 @@ pub enum Asked {
     },
     /// `listSessions`.
     List,
+    /// `moveChat`.
+    Move,
     /// `fetchTurns`, and whether nothing is wrong with it.
     Turns {
         /// Whether it has to succeed.

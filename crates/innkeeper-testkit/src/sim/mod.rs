@@ -21,6 +21,7 @@ mod exchange;
 mod fitting;
 mod history;
 mod mirror;
+mod moving;
 mod operations;
 mod optimism;
 mod queue;
@@ -120,6 +121,8 @@ pub struct Sim {
     agent: Agent,
     mutator: Mutator,
     coalescing: Coalescing,
+    /// The sessions that chats moved out into.
+    moved_out: Vec<String>,
     /// What people have allowed for more than one call.
     approvals: Approvals,
     /// The calls that have to be told of the token that somebody just sent.
@@ -166,6 +169,7 @@ impl Sim {
             agent: Agent::default(),
             mutator: Mutator::new(mutation),
             coalescing,
+            moved_out: Vec::new(),
             approvals: Approvals::default(),
             tokens_due: Vec::new(),
             ticking: false,

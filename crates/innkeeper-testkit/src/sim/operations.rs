@@ -63,7 +63,8 @@ impl Sim {
                 sim.create(conn, session, choices)
             }),
             7 if choices.one_in(2) => self.with_conn(choices, |sim, conn, choices| {
-                sim.dispose(conn, SESSIONS[choices.below(SESSIONS.len())])
+                let session = sim.any_session(choices);
+                sim.dispose(conn, &session)
             }),
             7..=9 => self.with_conn(choices, |sim, conn, choices| {
                 let channel = sim.some_channel(choices);
@@ -98,6 +99,7 @@ impl Sim {
             39 => self.quiet(),
             64..=66 => self.with_conn(choices, Self::create_chat),
             67 => self.with_conn(choices, Self::dispose_chat),
+            70 => self.with_conn(choices, Self::move_chat),
             68 | 69 => self.with_conn(choices, Self::fetch_turns),
             _ => self.with_conn(choices, |sim, conn, _| {
                 sim.expect(conn);

@@ -388,7 +388,6 @@ fn agents(description: &str) -> Vec<AgentProfile> {
                 side_chat: Some(true),
             }),
             multiple_working_directories: Some(MultipleWorkingDirectoriesCapability::default()),
-            ..AgentCapabilities::default()
         }),
     };
     vec![AgentProfile {

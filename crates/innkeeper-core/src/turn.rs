@@ -111,8 +111,14 @@ impl HostCore {
     /// What follows from the end of a run, however it ended.
     fn run_over(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, run: &Run) {
         self.end_workers(cx, chat_id, run.key);
-        if let Some((parent, _)) = run.parent.filter(|_| run.detached) {
+        let Some((parent, key)) = run.parent else {
+            return;
+        };
+        if run.detached {
             self.unlist_worker(cx, parent, chat_id);
+        } else if let Some(waiting) = self.run_mut(parent).filter(|waiting| waiting.key == key) {
+            // Its agent's time to go on starts here, however long the worker took.
+            waiting.heard_ms = cx.now.mono_ms;
         }
     }
 

@@ -125,3 +125,26 @@ fn the_agents_time_starts_with_the_answer_even_if_nothing_was_shown_before() {
     stage.pass(2 * MINUTE);
     assert_eq!(stage.state(&chat)["turns"][0]["state"], "error");
 }
+
+#[test]
+fn the_agents_time_starts_again_when_its_worker_is_done() {
+    let (mut stage, _, chat) = working();
+    stage.call(host_tool("task"), harmless());
+    let run = stage.run();
+    let worker = stage.spawns(run, CALL, false).expect("a worker");
+    for _ in 0..3 {
+        stage.pass(29 * MINUTE + MINUTE / 2);
+        let (chat, turn, event) = (worker.chat, worker.turn, AgentEvent::Alive);
+        stage.handle(innkeeper_core::Input::Agent { chat, turn, event });
+    }
+    stage.pass(MINUTE / 2);
+    stage.ends_in((worker.chat, worker.turn), TurnEnd::Complete);
+    stage.pass(29 * MINUTE + MINUTE / 2);
+    assert_ne!(
+        stage.state(&chat)["activeTurn"],
+        Value::Null,
+        "not half an hour of its own"
+    );
+    stage.pass(MINUTE);
+    assert_eq!(stage.state(&chat)["turns"][0]["state"], "error");
+}

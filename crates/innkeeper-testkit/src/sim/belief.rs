@@ -34,6 +34,9 @@ impl Sim {
         let Effect::CancelTurn { chat, .. } = effect else {
             return false;
         };
+        if !self.ticking {
+            return false;
+        }
         let chat = self.agent.run(*chat).and_then(|run| self.host_chat(&run.chat));
         let last = chat.and_then(|(_, history)| history.last().cloned());
         last.is_some_and(|turn| match turn.response_parts.last() {
@@ -64,10 +67,12 @@ impl Sim {
 
     /// Compares what every agent believes with what the host shows.
     pub(super) fn check_beliefs(&self) -> Result<(), Violation> {
+        self.agent.check_workers()?;
         for (chat, uri) in self.agent.chats() {
             let Some((head, _)) = self.host_chat(uri) else {
                 continue;
             };
+            self.agent.check_background(chat, &head)?;
             match (&head.active_turn, self.agent.run(chat)) {
                 (None, None) => {}
                 (Some(turn), None) => {
@@ -178,6 +183,7 @@ impl Sim {
                         self.count("steering messages");
                     }
                 }
+                Heard::NotSpawned => self.count("refused workers"),
                 Heard::Completed => self.count("client calls completed"),
                 Heard::Token { chat, call } => {
                     self.count("tokens");

@@ -8,7 +8,6 @@ use innkeeper_core::{Command, ConnId, Input, RequestId, uri};
 use serde_json::Value;
 
 use super::decoding::decode;
-use super::operations::SESSIONS;
 use super::{PROBE_0_9, PROBE_1_0, Sim, Violation, catalogue, derived};
 
 /// The longest time summary changes are held back in a run.
@@ -50,7 +49,7 @@ impl Sim {
 
     /// Compares every session with its chats.
     pub(super) fn check_derived(&self) -> Result<(), Violation> {
-        for uri in SESSIONS {
+        for uri in self.sessions() {
             let Some(session) = self.host_session(uri) else {
                 continue;
             };
@@ -80,7 +79,7 @@ impl Sim {
 
     /// Only who is here, or may still come back, is a member of a session (ACT-10).
     pub(super) fn check_members(&self) -> Result<(), Violation> {
-        for session in SESSIONS {
+        for session in self.sessions() {
             let Some(State::Session(state)) = self.core.snapshot(session).map(|snapshot| snapshot.state) else {
                 continue;
             };
@@ -134,7 +133,7 @@ impl Sim {
         Ok(())
     }
 
-    fn list(&mut self, probe: ConnId) -> Result<BTreeMap<String, Value>, Violation> {
+    pub(super) fn list(&mut self, probe: ConnId) -> Result<BTreeMap<String, Value>, Violation> {
         self.handle(Input::Request {
             conn: probe,
             id: RequestId::number(0),

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::Violation;
 use super::decoding::{Decoder, decode};
-use super::exchange::{Asked, Dispatched, Expected, FollowUp};
+use super::exchange::{Asked, Dispatched, FollowUp};
+use super::history::narrowed;
 use super::mirror::{Mirror, Mirrored, comparable};
 use super::optimism::Unsettled;
 use super::queue::{Marker, Queue, Read};
@@ -109,49 +110,6 @@ impl Connection {
         mirror
     }
 
-    /// Checks that every request was answered and every dispatch has its outcome.
-    pub fn check_settled(&self) -> Result<(), Violation> {
-        if let Some((id, asked)) = self.asked.first_key_value() {
-            return Err(
-                Violation::new(format!("request {id} {asked:?} was never answered")).on(&self.client_id, self.id)
-            );
-        }
-        for (client_seq, dispatched) in &self.dispatched {
-            let fits = match (dispatched.expected, dispatched.echoes, dispatched.rejections) {
-                (Expected::Rejection, 0, 1) | (Expected::Silence, 0, 0) => true,
-                (Expected::Outcome, 1, 0) | (Expected::Outcome, 0, 1) => true,
-                (Expected::OutcomeOrSilence, echoes, rejections) => echoes + rejections <= 1,
-                (Expected::RejectionOrSilence, 0, rejections) => rejections <= 1,
-                _ => false,
-            };
-            if !fits {
-                let problem = format!("the dispatch {client_seq} did not have its one outcome: {dispatched:?}");
-                return Err(Violation::new(problem).on(&self.client_id, self.id));
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes back what the host may have met with silence, and compares what is left of the
-    /// client's own picture with the truth.
-    pub fn check_view(&mut self, snapshot: &innkeeper_core::snapshot::Snapshot) -> Result<(), Violation> {
-        let dispatched = &self.dispatched;
-        let settles = |expected| matches!(expected, Expected::Outcome | Expected::Rejection);
-        self.unsettled.retain(|client_seq, _| {
-            dispatched
-                .get(&client_seq)
-                .is_some_and(|dispatched| settles(dispatched.expected))
-        });
-        let differs = self
-            .view(&snapshot.resource)
-            .is_some_and(|view| !self.unsettled.is_empty() && view.comparable() != comparable(snapshot));
-        if differs {
-            let problem = format!("{} stays different from what the host says", snapshot.resource);
-            return Err(Violation::new(problem).on(&self.client_id, self.id));
-        }
-        Ok(())
-    }
-
     fn marker(&mut self, marker: Marker) -> Result<(), Violation> {
         match marker {
             Marker::Unsubscribed(channel) => {
@@ -185,7 +143,7 @@ impl Connection {
                     if mirrored.equals(&snapshot.state) {
                         continue;
                     }
-                    let (host, mine) = (comparable(&snapshot), mirrored.comparable());
+                    let (host, mine) = (comparable(&narrowed(&snapshot, mirrored)), mirrored.comparable());
                     if host != mine {
                         return Err(Violation::new(format!(
                             "{} differs from the host's state\n  host: {host}\n  mine: {mine}",
@@ -231,9 +189,11 @@ impl Connection {
             return match asked {
                 // The host has forgotten the client: the published client starts over.
                 Asked::Reconnect { .. } if code == Some(-32008) => Ok(Some(FollowUp::Initialize)),
-                Asked::Subscribe { exists: false, .. } | Asked::Lifecycle | Asked::Initialize => Ok(None),
+                Asked::Subscribe { exists: false, .. } | Asked::Lifecycle | Asked::Initialize | Asked::Move => Ok(None),
                 Asked::Authenticate { wanted: false } if code == Some(-32602) => Ok(None),
+                Asked::Turns { sound: false } if code == Some(-32602) || code == Some(-32001) => Ok(None),
                 Asked::Authenticate { .. }
+                | Asked::Turns { .. }
                 | Asked::Ping
                 | Asked::List
                 | Asked::Reconnect { .. }
@@ -245,6 +205,17 @@ impl Connection {
             Asked::Ping | Asked::Lifecycle => match result {
                 Value::Null => Ok(None),
                 other => Err(Violation::new(format!("the result is null, not {other}"))),
+            },
+            Asked::Move => match result["session"].as_str() {
+                Some(_) => Ok(None),
+                None => Err(Violation::new(format!("moveChat answers {result} (CHT-16)"))),
+            },
+            // The turns came before (PAGE-01).
+            Asked::Turns { .. } => match &result {
+                Value::Object(fields) if fields.is_empty() => Ok(None),
+                other => Err(Violation::new(format!(
+                    "fetchTurns answers {other}, not {{}} (PAGE-01)"
+                ))),
             },
             Asked::Authenticate { wanted } => match (&result, wanted) {
                 (Value::Object(fields), true) if fields.is_empty() => Ok(None),
@@ -268,10 +239,13 @@ impl Connection {
                 self.ready = true;
                 Ok(self.wants_list())
             }
-            Asked::Subscribe { channel, .. } => {
+            Asked::Subscribe { channel, turns, .. } => {
                 let result: ahp_types::commands::SubscribeResult = decode(result.take())?;
                 match result.snapshot {
-                    Some(snapshot) if snapshot.resource == channel => self.snapshot(snapshot)?,
+                    Some(snapshot) if snapshot.resource == channel => {
+                        self.snapshot(snapshot)?;
+                        self.check_window(&channel, turns)?;
+                    }
                     other => return Err(Violation::new(format!("{channel} was answered with {other:?}"))),
                 }
                 Ok((channel == innkeeper_core::uri::ROOT).then_some(FollowUp::List))

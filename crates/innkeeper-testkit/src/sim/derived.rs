@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ahp_types::state::{ChatState, ResponsePart, SessionState, SessionStatus, Turn, TurnState};
+use ahp_types::state::{ChatOrigin, ChatState, ResponsePart, SessionState, SessionStatus, Turn, TurnState};
 use serde_json::{Value, json};
 
 use super::Violation;
@@ -126,8 +126,14 @@ fn chat_bits(chat: &ChatState, waits: &[Value]) -> u32 {
 }
 
 fn check_status(session: &SessionState, chats: &[Parts<'_>]) -> Result<(), String> {
+    // A worker that failed is for its parent to report, and nothing people can put right in its chat.
+    let counts = |chat: &ChatState| {
+        let is_worker = matches!(chat.origin, Some(ChatOrigin::Tool { .. }));
+        !is_worker || chat.status & ACTIVITY_BITS != SessionStatus::Error.bits()
+    };
     let has = |status: SessionStatus| {
-        let mut all = chats.iter().map(|(chat, _)| chat.status & ACTIVITY_BITS);
+        let counted = chats.iter().filter(|(chat, _)| counts(chat));
+        let mut all = counted.map(|(chat, _)| chat.status & ACTIVITY_BITS);
         all.any(|bits| bits == status.bits())
     };
     let precedence = [

@@ -20,6 +20,8 @@ pub enum Asked {
         channel: String,
         /// Whether the host has such a channel.
         exists: bool,
+        /// How many of the latest turns it wants.
+        turns: Option<usize>,
     },
     /// `createSession` or `disposeSession`.
     Lifecycle,
@@ -30,6 +32,13 @@ pub enum Asked {
     },
     /// `listSessions`.
     List,
+    /// `moveChat`.
+    Move,
+    /// `fetchTurns`, and whether nothing is wrong with it.
+    Turns {
+        /// Whether it has to succeed.
+        sound: bool,
+    },
 }
 
 /// What must come of a dispatched action.

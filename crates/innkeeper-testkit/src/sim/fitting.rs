@@ -53,6 +53,16 @@ fn objection_of_chat(chat: &ChatState, action: &StateAction) -> Option<&'static 
         StateAction::ChatToolCallAuthResolved(resolved) => {
             needs(&resolved.tool_call_id, |call| matches!(call, Is::AuthRequired(_)))
         }
+        StateAction::ChatTruncated(truncated) => {
+            let named = truncated.turn_id.as_ref();
+            let is_known = |id: &String| chat.turns.iter().any(|turn| turn.id == *id);
+            (!named.is_none_or(is_known)).then_some("it names a turn that this reader lacks (TRC-04)")
+        }
+        StateAction::ChatTurnsLoaded(loaded) => {
+            let is_known = |id: &String| chat.turns.iter().any(|turn| turn.id == *id);
+            let repeats = loaded.turns.iter().any(|turn| is_known(&turn.id));
+            repeats.then_some("it brings turns that this reader has (PAGE-03)")
+        }
         StateAction::ChatInputAnswerChanged(changed) => needs_question(chat, &changed.request_id),
         StateAction::ChatInputCompleted(completed) => needs_question(chat, &completed.request_id),
         _ => None,

@@ -12,6 +12,7 @@ use crate::comparable::{ACTIVITY_BITS, without_unannounced_fields};
 
 use super::Violation;
 use super::decoding::says_unknown;
+use super::history::is_end_of;
 
 /// Everything one connection has learned, and what it would reconnect with.
 #[derive(Debug, Clone, Default)]
@@ -90,11 +91,11 @@ impl Mirrored {
             }
             (Self::Chat(mine), State::Chat(head, history, _)) => {
                 let title = std::mem::replace(&mut mine.title, head.title.clone());
+                let same_turns = is_end_of(mine, history);
                 let turns = std::mem::take(&mut mine.turns);
-                let same_turns = turns.len() == history.len()
-                    && turns.iter().zip(history.iter()).all(|(mine, host)| *mine == **host);
+                let cursor = mine.turns_next_cursor.take();
                 let equal = same_turns && **mine == **head;
-                (mine.title, mine.turns) = (title, turns);
+                (mine.title, mine.turns, mine.turns_next_cursor) = (title, turns, cursor);
                 equal
             }
             _ => false,

@@ -10,6 +10,7 @@ mod agents_at_work;
 mod approvals;
 mod belief;
 mod catalogue;
+mod chats;
 mod checks;
 mod choices;
 mod connection;
@@ -18,11 +19,14 @@ mod derived;
 mod dispatches;
 mod exchange;
 mod fitting;
+mod history;
 mod mirror;
+mod moving;
 mod operations;
 mod optimism;
 mod queue;
 mod run;
+mod settling;
 mod shrink;
 mod transports;
 mod words;
@@ -31,7 +35,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use ahp_types::state::AgentInfo;
+use ahp_types::state::{AgentCapabilities, AgentInfo, MultipleChatsCapability, MultipleWorkingDirectoriesCapability};
 use bytes::Bytes;
 use innkeeper_core::snapshot::AnswerBody;
 use innkeeper_core::{
@@ -88,6 +92,7 @@ pub(crate) fn all_channels() -> Vec<String> {
     let mut channels: Vec<String> = sessions
         .flat_map(|session| [(*session).to_owned(), innkeeper_core::uri::default_chat(session)])
         .collect();
+    channels.extend(chats::CHATS.map(str::to_owned));
     channels.push(innkeeper_core::uri::ROOT.to_owned());
     channels
 }
@@ -116,10 +121,14 @@ pub struct Sim {
     agent: Agent,
     mutator: Mutator,
     coalescing: Coalescing,
+    /// The sessions that chats moved out into.
+    moved_out: Vec<String>,
     /// What people have allowed for more than one call.
     approvals: Approvals,
     /// The calls that have to be told of the token that somebody just sent.
     tokens_due: Vec<(String, String)>,
+    /// Whether the input at hand is only time that passed.
+    ticking: bool,
     /// How long an agent may say nothing.
     silence_limit_ms: u64,
     /// What happened, if somebody wants to read it.
@@ -160,8 +169,10 @@ impl Sim {
             agent: Agent::default(),
             mutator: Mutator::new(mutation),
             coalescing,
+            moved_out: Vec::new(),
             approvals: Approvals::default(),
             tokens_due: Vec::new(),
+            ticking: false,
             silence_limit_ms,
             trace: None,
             next_slot: 2,
@@ -210,6 +221,7 @@ impl Sim {
     /// Hands one input to the core, performs what it asks for, and looks whether everybody agrees.
     fn handle(&mut self, input: Input) -> Result<(), Violation> {
         self.agent.wait(self.now.mono_ms);
+        self.ticking = matches!(input, Input::Tick);
         let waiting = self.waiting();
         let excuse = Excuse::of(&input);
         let configured = self.configured_session(&input);
@@ -233,6 +245,11 @@ impl Sim {
     }
 
     fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
+        if let Effect::OpenChat(open) = &effect
+            && self.agent.chats().any(|(chat, _)| chat == open.chat)
+        {
+            self.count("chats opened again");
+        }
         let silence = self.is_for_silence(&effect).then_some(self.silence_limit_ms);
         self.agent.perform(&effect, self.now.mono_ms, silence)?;
         match &effect {
@@ -240,6 +257,7 @@ impl Sim {
             Effect::CancelTurn { .. } if silence.is_some() => self.count("turns ended for silence"),
             Effect::CancelTurn { .. } => self.count("turns cancelled"),
             Effect::Reply { .. } => self.count("replies"),
+            Effect::StartWorker(_) => self.count("workers"),
             _ => {}
         }
         match effect {
@@ -270,6 +288,7 @@ impl Sim {
                 }
                 match &message {
                     Outgoing::Answer(answer) => self.note_answer(to, &answer.body),
+                    Outgoing::Action(frame) if is_page(&frame.bytes) => self.count("pages of turns"),
                     Outgoing::Action(_) => self.count("no-op echoes"),
                     Outgoing::Text(_) => {}
                 }
@@ -339,6 +358,12 @@ impl Sim {
     }
 }
 
+/// Whether an action brings older turns, which go to one reader alone.
+fn is_page(bytes: &[u8]) -> bool {
+    let name = b"\"chat/turnsLoaded\"";
+    bytes.windows(name.len()).any(|window| window == name)
+}
+
 fn new_client(index: usize) -> Client {
     Client {
         id: format!("client-{index}"),
@@ -357,7 +382,16 @@ fn agents(description: &str) -> Vec<AgentProfile> {
         models: Vec::new(),
         protected_resources: None,
         customizations: None,
-        capabilities: None,
+        capabilities: Some(AgentCapabilities {
+            multiple_chats: Some(MultipleChatsCapability {
+                fork: Some(true),
+                side_chat: Some(true),
+            }),
+            multiple_working_directories: Some(MultipleWorkingDirectoriesCapability::default()),
+        }),
     };
-    vec![info.into()]
+    vec![AgentProfile {
+        restores_history: true,
+        ..info.into()
+    }]
 }

@@ -4,6 +4,7 @@ use innkeeper_core::request::{CreateSession, Subscribe};
 use innkeeper_core::snapshot::State;
 use innkeeper_core::{Command, ConnId, Input, uri};
 
+use super::chats::CHATS;
 use super::exchange::Asked;
 use super::mirror::Mirror;
 use super::queue::Marker;
@@ -12,7 +13,7 @@ use super::{Choices, Sim, Violation, agents};
 /// The sessions of a run. Few, so that clients meet in them; one with a foreign scheme (E-50).
 pub const SESSIONS: [&str; 3] = ["ahp-session:/s0", "ahp-session:/s1", "copilot:/s2"];
 /// Where some sessions work, and share what is allowed there.
-const DIRECTORY: &str = "file:///srv/project";
+pub(super) const DIRECTORY: &str = "file:///srv/project";
 /// Most transports of one client at a time.
 const MAX_TRANSPORTS: usize = 3;
 
@@ -36,6 +37,8 @@ impl Sim {
                     if let Some(chat) = self.agent.take_opening(|_| 0) {
                         self.handle(Input::ChatOpened { chat, outcome: Ok(()) })?;
                     }
+                    let turns = choices.below(5);
+                    self.live_through(conn, &uri::default_chat(session), turns)?;
                 }
                 for channel in [(*session).to_owned(), uri::default_chat(session)] {
                     self.subscribe(conn, channel, choices)?;
@@ -50,7 +53,7 @@ impl Sim {
 
     /// Lets one thing happen.
     pub(super) fn operate(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        match choices.below(64) {
+        match choices.below(72) {
             0 => self.connect(choices),
             1..=3 => self.come_back(choices),
             4 | 41 => self.with_conn(choices, |sim, conn, _| sim.cut(conn)),
@@ -60,17 +63,18 @@ impl Sim {
                 sim.create(conn, session, choices)
             }),
             7 if choices.one_in(2) => self.with_conn(choices, |sim, conn, choices| {
-                sim.dispose(conn, SESSIONS[choices.below(SESSIONS.len())])
+                let session = sim.any_session(choices);
+                sim.dispose(conn, &session)
             }),
             7..=9 => self.with_conn(choices, |sim, conn, choices| {
-                let channel = any_channel(choices);
+                let channel = sim.some_channel(choices);
                 sim.subscribe(conn, channel, choices)
             }),
             10 => self.with_conn(choices, |sim, conn, choices| {
                 sim.unsubscribe(conn, any_channel(choices))
             }),
             11..=19 | 42..=48 => self.with_conn(choices, Self::dispatch),
-            20..=28 | 49..=58 => self.agent_speaks(choices),
+            20..=28 | 49..=58 | 71 => self.agent_speaks(choices),
             60..=62 => self.client_works(choices),
             63 => self.with_conn(choices, Self::unsubscribe_followed),
             59 => self.with_conn(choices, Self::authenticate),
@@ -93,6 +97,10 @@ impl Sim {
             }
             38 => self.oddity(choices),
             39 => self.quiet(),
+            64..=66 => self.with_conn(choices, Self::create_chat),
+            67 => self.with_conn(choices, Self::dispose_chat),
+            70 => self.with_conn(choices, Self::move_chat),
+            68 | 69 => self.with_conn(choices, Self::fetch_turns),
             _ => self.with_conn(choices, |sim, conn, _| {
                 sim.expect(conn);
                 Ok(())
@@ -183,33 +191,34 @@ impl Sim {
 
     fn dispose(&mut self, conn: ConnId, session: &str) -> Result<(), Violation> {
         self.note(|| format!("{conn} disposes of {session}"));
-        let gone = vec![session.to_owned(), uri::default_chat(session)];
+        let before = self.channels();
         let command = Command::DisposeSession {
             channel: session.to_owned(),
         };
         self.request(conn, Asked::Lifecycle, command)?;
         self.approvals.forget(session);
-        let everybody: Vec<ConnId> = self.conns.keys().copied().collect();
-        for conn in everybody {
-            if let Some(connection) = self.conns.get_mut(&conn) {
-                connection.host_subscriptions.retain(|uri| !gone.contains(uri));
-            }
-            self.mark(conn, Marker::Gone(gone.clone()));
-        }
+        self.forget_gone(&before);
         Ok(())
     }
 
-    fn subscribe(&mut self, conn: ConnId, channel: String, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(super) fn subscribe(
+        &mut self,
+        conn: ConnId,
+        channel: String,
+        choices: &mut Choices<'_>,
+    ) -> Result<(), Violation> {
         let max_latency_ms = [None, Some(0), Some(50)][choices.below(3)];
         self.note(|| format!("{conn} subscribes to {channel}"));
+        let turns = [None, None, None, Some(0), Some(1), Some(2)][choices.below(6)];
         let asked = Asked::Subscribe {
             channel: channel.clone(),
+            turns,
             exists: self.core.snapshot(&channel).is_some(),
         };
         let subscribe = Subscribe {
             channel,
             max_latency_ms,
-            turns: None,
+            turns,
         };
         self.request(conn, asked, Command::Subscribe(Box::new(subscribe)))
     }
@@ -272,10 +281,11 @@ impl Sim {
 /// A channel that may or may not exist.
 pub(super) fn any_channel(choices: &mut Choices<'_>) -> String {
     let session = SESSIONS[choices.below(SESSIONS.len())];
-    match choices.below(8) {
+    match choices.below(11) {
         0 => uri::ROOT.to_owned(),
         1..=3 => session.to_owned(),
         4..=6 => uri::default_chat(session),
+        7..=9 => CHATS[choices.below(CHATS.len())].to_owned(),
         _ => "ahp-session:/never-created".to_owned(),
     }
 }

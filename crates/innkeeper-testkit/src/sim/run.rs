@@ -115,6 +115,9 @@ fn config(choices: &mut Choices<'_>) -> CoreConfig {
         grace_ms: 1000,
         summary_debounce_ms: DEBOUNCE_MS,
         max_queued_messages: 2,
+        turns_per_page: 2,
+        max_worker_depth: 2,
+        max_chats: 6,
         ..CoreConfig::default()
     };
     match choices.below(8) {

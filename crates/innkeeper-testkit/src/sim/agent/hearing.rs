@@ -38,6 +38,8 @@ pub enum Heard {
     },
     /// A client is done with a call, or gone.
     Completed,
+    /// A worker cannot be started.
+    NotSpawned,
     /// A token for a call.
     Token {
         /// The chat's URI.
@@ -80,7 +82,10 @@ impl Agent {
                 })
             }
             Reply::NotSpawned { call, reason } => {
-                return Err(Violation::new(format!("no worker was asked for by {call}: {reason}")));
+                if run.spawns.take_if(|asked| asked == call).is_none() {
+                    return Err(Violation::new(format!("no worker was asked for by {call}: {reason}")));
+                }
+                Some(Heard::NotSpawned)
             }
         };
         self.heard.extend(heard);
@@ -91,6 +96,11 @@ impl Agent {
 impl Run {
     /// Whether it still waits for an answer that the host owes it at once.
     pub fn check_answered(&self) -> Result<(), Violation> {
+        if let Some(call) = &self.spawns {
+            return Err(Violation::new(format!(
+                "{call} asked for a worker and was told nothing (CHT-12)"
+            )));
+        }
         if self.steers {
             return Err(Violation::new(format!(
                 "{:?} asked for its steering message and was told nothing (PEND-04)",

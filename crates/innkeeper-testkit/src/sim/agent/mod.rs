@@ -3,6 +3,7 @@
 
 mod hearing;
 mod steps;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +14,7 @@ use super::Violation;
 
 pub use self::hearing::Heard;
 pub use self::steps::{RESOURCES, any_event};
+use self::workers::Above;
 
 /// All back ends of the simulated host.
 #[derive(Debug, Default)]
@@ -20,6 +22,8 @@ pub struct Agent {
     opening: Vec<ChannelId>,
     running: BTreeMap<ChannelId, Run>,
     ended: Vec<(ChannelId, TurnKey)>,
+    /// How many turns each chat's back end knows of: those it was opened with and those it ran.
+    known_turns: BTreeMap<ChannelId, usize>,
     /// The URIs of every chat that was ever opened.
     uris: BTreeMap<ChannelId, String>,
     /// What it was told since somebody last asked.
@@ -47,6 +51,10 @@ pub struct Run {
     pub busy_ms: u64,
     /// Whether it waits to be told its steering message.
     steers: bool,
+    /// The call for which it wants a worker and waits to be told of it.
+    spawns: Option<String>,
+    /// Whose worker it is.
+    above: Option<Above>,
 }
 
 /// A tool call as its agent sees it.
@@ -105,8 +113,18 @@ impl Agent {
             Effect::OpenChat(open) => {
                 self.uris.insert(open.chat, open.chat_uri.to_string());
                 self.opening.push(open.chat);
+                self.known_turns.insert(open.chat, open.history.len());
             }
             Effect::StartTurn { chat, turn, start } => {
+                let known = self.known_turns.entry(*chat).or_default();
+                *known -= usize::from(start.resume);
+                if *known != start.turns_before {
+                    return Err(Violation::new(format!(
+                        "{chat:?} knows {known} turns, and people see {} (TRC-05)",
+                        start.turns_before
+                    )));
+                }
+                *known += 1;
                 let run = Run {
                     turn: *turn,
                     session: start.session_uri.to_string(),
@@ -116,6 +134,8 @@ impl Agent {
                     questions: BTreeSet::new(),
                     busy_ms: now_ms,
                     steers: false,
+                    spawns: None,
+                    above: None,
                 };
                 if let Some(other) = self.running.insert(*chat, run) {
                     return Err(Violation::new(format!(
@@ -148,7 +168,8 @@ impl Agent {
                 self.uris.remove(chat);
             }
             Effect::Reply { chat, turn, reply } => self.hear(*chat, *turn, reply, now_ms)?,
-            Effect::StartWorker(_) | Effect::LookUp { .. } => {}
+            Effect::StartWorker(worker) => self.start_worker(worker, now_ms)?,
+            Effect::LookUp { .. } => {}
             Effect::Publish { .. } | Effect::Notify { .. } | Effect::Send { .. } | Effect::Close { .. } => {}
         }
         Ok(())
@@ -221,14 +242,16 @@ impl Agent {
                 run.questions.insert(questions.id.clone());
             }
             AgentEvent::TakeSteering => run.steers = true,
+            AgentEvent::Spawn(spawn) => run.spawns = Some(spawn.call.clone()),
             _ => {}
         }
     }
 
-    /// Takes note that time passes while people are asked something.
+    /// Takes note that time passes while people are asked something, or workers are at work.
     pub fn wait(&mut self, now_ms: u64) {
-        for run in self.running.values_mut() {
-            if run.waits_for_people() {
+        let waiting = self.waiting_for_workers();
+        for (chat, run) in &mut self.running {
+            if run.waits_for_people() || waiting.contains(chat) {
                 run.busy_ms = now_ms;
             }
         }

@@ -67,7 +67,11 @@ fn next_of(run: &Run, fresh: String, choices: &mut Choices<'_>) -> AgentEvent {
         .filter(|(_, call)| call.phase != Phase::Over)
         .map(|(id, _)| id)
         .collect();
-    match choices.below(20) {
+    match choices.below(23) {
+        20..=22 => match super::workers::spawn(run, choices) {
+            Some(spawn) => spawn,
+            None => start(run, fresh, choices),
+        },
         0..=2 => any_event(choices),
         3..=5 => start(run, fresh, choices),
         6..=15 => match choices.pick(&open).and_then(|id| Some((*id, run.calls.get(*id)?))) {

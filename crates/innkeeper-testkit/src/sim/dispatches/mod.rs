@@ -9,6 +9,7 @@ use innkeeper_core::{ConnId, Dispatch, Input, uri};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::chats::{CHATS, is_worker};
 use super::exchange::{Dispatched, Expected};
 use super::operations::SESSIONS;
 use super::{Choices, Sim, Violation};
@@ -49,7 +50,10 @@ impl Sim {
                 json!({ "type": "session/isReadChanged", "isRead": true }),
             ),
             6..=12 => self.for_session(conn, session, choices),
-            13..=22 => self.for_chat(&uri::default_chat(session), choices),
+            13..=22 => {
+                let chat = self.likely_chat(conn, session, choices);
+                self.for_chat(&chat, choices)
+            }
             n => {
                 // Whoever answers has mostly read what there is to answer.
                 if choices.below(4) > 0 {
@@ -57,13 +61,16 @@ impl Sim {
                 }
                 let connection = self.conns.get(&conn);
                 let draft = connection.and_then(|connection| match n {
-                    23..=32 => answering::about_a_call(connection, choices),
+                    23..=29 => answering::about_a_call(connection, choices),
                     _ => answering::to_a_question(connection, choices),
                 });
                 // Nothing to answer: something to answer may come of a turn.
                 match draft {
                     Some(draft) => draft,
-                    None => self.for_chat(&uri::default_chat(session), choices),
+                    None => {
+                        let chat = self.likely_chat(conn, session, choices);
+                        self.for_chat(&chat, choices)
+                    }
                 }
             }
         };
@@ -81,13 +88,20 @@ impl Sim {
 
     /// Starts a turn in a chat that is probably there.
     pub(super) fn start_turn(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        let chat = uri::default_chat(self.likely_session(conn, choices));
+        let session = self.likely_session(conn, choices);
+        let chat = self.likely_chat(conn, session, choices);
         let action = self.turn_started(choices);
         self.send_dispatch(conn, Draft::fair(chat, action))
     }
 
+    /// Starts a turn of a new id in a chat.
+    pub(super) fn start_turn_in(&mut self, conn: ConnId, chat: &str) -> Result<(), Violation> {
+        let action = self.turn_started(&mut Choices::new(&[1]));
+        self.send_dispatch(conn, Draft::fair(chat, action))
+    }
+
     /// Mostly a session whose chat this connection follows.
-    fn likely_session(&self, conn: ConnId, choices: &mut Choices<'_>) -> &'static str {
+    pub(super) fn likely_session(&self, conn: ConnId, choices: &mut Choices<'_>) -> &'static str {
         let followed: Vec<&'static str> = SESSIONS
             .into_iter()
             .filter(|session| {
@@ -100,6 +114,17 @@ impl Sim {
         match choices.below(4) {
             0 => SESSIONS[choices.below(SESSIONS.len())],
             _ => choices.pick(&followed).copied().unwrap_or(SESSIONS[0]),
+        }
+    }
+
+    /// The session's own chat, or a further one that this connection follows, wherever that is.
+    fn likely_chat(&self, conn: ConnId, session: &str, choices: &mut Choices<'_>) -> String {
+        let followed = self.conns.get(&conn).map(|connection| &connection.host_subscriptions);
+        let further = |uri: &&String| CHATS.contains(&uri.as_str()) || is_worker(uri);
+        let followed: Vec<&String> = followed.into_iter().flatten().filter(further).collect();
+        match choices.pick(&followed) {
+            Some(chat) if choices.below(2) == 0 => (*chat).clone(),
+            _ => uri::default_chat(session),
         }
     }
 
@@ -120,7 +145,7 @@ impl Sim {
     }
 
     /// A message with words of its own, so that it can be told apart wherever it goes.
-    fn message(&mut self) -> Value {
+    pub(super) fn message(&mut self) -> Value {
         self.next_words += 1;
         json!({ "text": format!("words {}", self.next_words), "origin": { "kind": "user" } })
     }
@@ -229,7 +254,7 @@ impl Sim {
         let message = self.message();
         let pending = format!("q{}", choices.below(3));
         let active = self.active_turn(chat).unwrap_or_else(|| "none".to_owned());
-        let action = match choices.below(14) {
+        let action = match choices.below(15) {
             0..=3 => self.turn_started(choices),
             4 => json!({ "type": "chat/turnCancelled", "turnId": active, "duration": 12.5 }),
             5 | 6 => {
@@ -246,6 +271,10 @@ impl Sim {
                 false => json!({ "type": "chat/draftChanged" }),
             },
             11 => json!({ "type": "chat/isReadChanged", "isRead": flag }),
+            13 => match self.any_turn(chat, choices) {
+                Some(turn_id) => json!({ "type": "chat/truncated", "turnId": turn_id }),
+                None => json!({ "type": "chat/truncated" }),
+            },
             12 => json!({ "type": "session/titleChanged", "title": format!("chat {}", choices.below(3)) }),
             _ => {
                 let turn_id = self.last_turn(chat).unwrap_or_default();

@@ -245,3 +245,51 @@ fn root01_root02_root09_the_root_lists_agents_and_no_sessions() {
     );
     assert_eq!(stage.list(conn, None, None)["result"]["items"][0]["resource"], SESSION);
 }
+
+#[test]
+fn lesson_31_a_host_whose_agents_are_not_there_yet_still_lists_its_sessions() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[ROOT]);
+    let chat = stage.session(conn, SESSION);
+    let before = stage.list(conn, None, None)["result"].clone();
+    stage.inbox(conn);
+    stage.handle(innkeeper_core::Input::AgentsChanged(Vec::new()));
+    stage.pass(1000);
+    assert_eq!(stage.list(conn, None, None)["result"], before, "rows are kept");
+    let removed = |note: &Value| note["method"] == "root/sessionRemoved";
+    assert!(!stage.notifications(conn).iter().any(removed));
+    assert_eq!(stage.state(&chat)["turns"], json!([]), "and can be opened");
+}
+
+#[test]
+fn lesson_32_a_disposed_session_does_not_come_back_by_what_its_agent_says_later() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[ROOT]);
+    let chat = stage.session(conn, SESSION);
+    stage.start_turn(conn, &chat, "t");
+    let (id, turn) = stage.run();
+    stage.dispose(conn, SESSION);
+    stage.pass(1000);
+    stage.inbox(conn);
+    let before = stage.core.seq();
+    stage.handle(innkeeper_core::Input::ChatOpened {
+        chat: id,
+        outcome: Ok(()),
+    });
+    stage.handle(innkeeper_core::Input::Agent {
+        chat: id,
+        turn,
+        event: innkeeper_core::AgentEvent::Text("still here".into()),
+    });
+    stage.handle(innkeeper_core::Input::TurnEnded {
+        chat: id,
+        turn,
+        end: innkeeper_core::TurnEnd::Complete,
+    });
+    stage.handle(innkeeper_core::Input::ChatLost { chat: id });
+    stage.pass(120_000);
+    assert_eq!(stage.core.seq(), before);
+    assert!(stage.inbox(conn).is_empty());
+    assert!(stage.core.snapshot(SESSION).is_none());
+    assert_eq!(stage.list(conn, None, None)["result"]["items"], json!([]));
+}

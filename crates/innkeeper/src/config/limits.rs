@@ -72,6 +72,8 @@ limits_section! {
     title_bytes in SOME => core.max_title_bytes;
     attachments in ANY => core.max_attachments;
     queued_messages in ANY => core.max_queued_messages;
+    message_bytes_with_attachments in SOME => core.max_message_total_bytes;
+    queued_messages_bytes in SOME => core.max_queue_bytes;
     parts_per_turn in SOME => core.max_parts_per_turn;
     turn_bytes in SOME => core.max_turn_bytes;
     sessions in SOME => core.max_sessions;

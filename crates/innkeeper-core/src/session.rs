@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ahp_types::actions::{PartialChatSummary, SessionChatAddedAction, SessionChatUpdatedAction, StateAction};
 use ahp_types::state::{
-    ChatOrigin, ChatState, ChatSummary, SessionChatSummary, SessionLifecycle, SessionState, SessionStatus,
-    SessionSummary,
+    ChangesSummary, ChatOrigin, ChatState, ChatSummary, SessionChatSummary, SessionLifecycle, SessionState,
+    SessionStatus, SessionSummary,
 };
 use jiff::Timestamp;
 
@@ -203,7 +203,7 @@ impl Session {
             resource: self.uri.to_string(),
             created_at: self.created_at.clone(),
             modified_at: self.modified_at().to_owned(),
-            changes: None,
+            changes: all_changes(&state.chats),
             meta: None,
             chats: Some(state.chats.iter().map(compact).collect()),
             default_chat: state.default_chat.clone(),
@@ -342,10 +342,52 @@ fn compact(chat: &ChatSummary) -> SessionChatSummary {
     }
 }
 
+/// What all chats have changed together (SES-17); a chat that says nothing about it adds nothing.
+fn all_changes(chats: &[ChatSummary]) -> Option<ChangesSummary> {
+    let sum = |field: fn(&ChangesSummary) -> Option<i64>| {
+        let parts = chats.iter().filter_map(|chat| field(chat.changes.as_ref()?));
+        parts.reduce(i64::saturating_add)
+    };
+    let all = ChangesSummary {
+        additions: sum(|changes| changes.additions),
+        deletions: sum(|changes| changes.deletions),
+        files: sum(|changes| changes.files),
+    };
+    chats.iter().any(|chat| chat.changes.is_some()).then_some(all)
+}
+
 fn activity(status: u32) -> u32 {
     status & ACTIVITY_BITS
 }
 
 pub(crate) fn millis(rfc3339: &str) -> i64 {
     rfc3339.parse::<Timestamp>().map_or(0, Timestamp::as_millisecond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ses17_the_changes_of_a_session_are_those_of_its_chats_together() {
+        let chat = |changes| {
+            let state = crate::lifecycle::new_chat("ahp-chat:/c", "c", "2026-01-31T12:00:00Z", ChatOrigin::User);
+            ChatSummary {
+                changes,
+                ..summary_of(&state)
+            }
+        };
+        let changes = |additions, deletions, files| ChangesSummary {
+            additions,
+            deletions,
+            files,
+        };
+        assert_eq!(all_changes(&[chat(None), chat(None)]), None);
+        let chats = [
+            chat(Some(changes(Some(3), None, Some(1)))),
+            chat(None),
+            chat(Some(changes(Some(4), Some(2), Some(1)))),
+        ];
+        assert_eq!(all_changes(&chats), Some(changes(Some(7), Some(2), Some(2))));
+    }
 }

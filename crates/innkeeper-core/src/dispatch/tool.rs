@@ -181,7 +181,11 @@ fn check_confirmed(
     if let Some(id) = &confirmed.selected_option_id {
         let options = pending.options.as_deref().unwrap_or_default();
         let Some(option) = options.iter().find(|option| option.id == *id) else {
-            return Err(format!("selectedOptionId: {id:?} was not offered")); // TOOL-08
+            let offered: Vec<&str> = options.iter().map(|option| option.id.as_str()).collect();
+            return Err(format!(
+                "selectedOptionId: {id:?} was not offered; choose one of: {}",
+                offered.join(", ")
+            )); // TOOL-08
         };
         let approves = option.kind == ConfirmationOptionKind::Approve;
         if approves != confirmed.approved {

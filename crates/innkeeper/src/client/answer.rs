@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 
 use ahp_types::actions::StateAction;
-use ahp_types::state::{ErrorInfo, ResponsePart};
+use ahp_types::state::{ErrorInfo, ResponsePart, SessionInputRequest};
 
 use crate::failure::Failure;
 use crate::text::{Output, one_line};
@@ -94,6 +94,24 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
                 self.remark(&format!("[waiting for an answer, see `innkeeper pending`: {message}]"))?;
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Shows what a worker of the turn waits for: its chat is another one, and without this the turn would only seem
+    /// to hang.
+    pub(super) fn show_wait_elsewhere(&mut self, action: &StateAction, chat: &str) -> Result<(), Failure> {
+        let StateAction::SessionInputNeededSet(set) = action else {
+            return Ok(());
+        };
+        let id = match &set.request {
+            SessionInputRequest::ToolConfirmation(wait) if wait.chat != chat => &wait.id,
+            SessionInputRequest::ChatInput(wait) if wait.chat != chat => &wait.id,
+            SessionInputRequest::ToolAuthentication(wait) if wait.chat != chat => &wait.id,
+            _ => return Ok(()),
+        };
+        if self.asked.insert(id.clone()) {
+            self.remark("[a worker of this turn waits for an answer, see `innkeeper pending`]")?;
         }
         Ok(())
     }

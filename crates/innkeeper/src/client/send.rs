@@ -169,6 +169,9 @@ impl Sender {
                 let _ = answer.finish();
             })?;
             if envelope.channel != self.chat {
+                if !self.json {
+                    answer.show_wait_elsewhere(&envelope.action, &self.chat)?;
+                }
                 continue;
             }
             if let Some(reason) = rejection(&envelope, &connection.client_id, seq) {

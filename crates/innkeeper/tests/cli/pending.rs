@@ -210,5 +210,6 @@ fn pending_finds_what_a_helper_of_a_helper_asks() {
     let shown = home.run(&["pending"]).code(0).stdout;
     assert!(shown.contains("approval: Ring the bell"), "{shown}");
     home.run(&["approve"]).code(0);
-    assert!(sender.wait().code(0).stdout.contains("3 helpers later"));
+    let sent = sender.wait().code(0).says("a worker of this turn waits for an answer");
+    assert!(sent.stdout.contains("3 helpers later"), "{sent:?}");
 }

@@ -82,7 +82,7 @@ async fn tool_08_e_22_a_decision_must_fit_what_was_offered() {
     for (number, (decision, reason)) in [
         (
             json!({ "approved": true, "selectedOptionId": "allow-session" }),
-            "selectedOptionId: \"allow-session\" was not offered",
+            "selectedOptionId: \"allow-session\" was not offered; choose one of: softly, loudly, later, never",
         ),
         (
             json!({ "approved": true, "selectedOptionId": "never" }),

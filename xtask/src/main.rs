@@ -2,6 +2,7 @@
 
 mod ci;
 mod conformance;
+mod faults;
 mod process;
 mod source;
 mod tidy;
@@ -18,6 +19,7 @@ commands:
   tidy                   check the rules of this repository that the compiler cannot check
   ci [--no-bench]        run everything that must be green before a commit, stopping at the first failure
   conformance [--check]  write docs/conformance.md from the tests, or only check that it is up to date
+  faults                 kill, cut the power and flip bits as often as we promise: 2,000 kills, 500 power cuts
   help                   print this text
 ";
 
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         ["tidy"] => Workspace::locate().and_then(|workspace| tidy::run(&workspace)),
         ["ci"] => Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Smoke)),
         ["ci", "--no-bench"] => Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Skip)),
+        ["faults"] => Workspace::locate().and_then(|workspace| faults::run(&workspace)),
         ["conformance"] => Workspace::locate().and_then(|workspace| conformance::write(&workspace)),
         ["conformance", "--check"] => Workspace::locate().and_then(|workspace| conformance::run_check(&workspace)),
         ["help" | "--help" | "-h"] => {

@@ -1,7 +1,7 @@
 //! The small part of RFC 6455 that a benchmark client needs.
 //!
-//! The client must cost little next to the server it measures, and both servers send every message
-//! in one frame. So this reads frames in place out of one buffer and refuses the rest.
+//! The client must cost little next to the server it measures, so this reads frames in place out of
+//! one buffer. Long messages come in fragments, which are handed out one by one.
 
 use anyhow::{Result, bail};
 
@@ -15,6 +15,10 @@ const LONGEST_PAYLOAD: usize = 64 * 1024 * 1024;
 pub(crate) enum FrameKind {
     /// A whole text message.
     Text,
+    /// A part of a longer text message, but not its last.
+    Fragment,
+    /// The last part of a longer text message.
+    LastFragment,
     /// The server ends the connection.
     Close,
     /// The server wants a pong with the same payload.
@@ -154,10 +158,12 @@ fn frame_lengths(waiting: &[u8]) -> Result<Option<(usize, usize)>> {
 fn frame_kind(first_byte: u8) -> Result<FrameKind> {
     match first_byte {
         0x81 => Ok(FrameKind::Text),
+        0x01 | 0x00 => Ok(FrameKind::Fragment),
+        0x80 => Ok(FrameKind::LastFragment),
         0x88 => Ok(FrameKind::Close),
         0x89 => Ok(FrameKind::Ping),
         0x8A => Ok(FrameKind::Pong),
-        other => bail!("the server sent a frame that starts with {other:#04x}; only whole text messages are expected"),
+        other => bail!("the server sent a frame that starts with {other:#04x}; only text messages are expected"),
     }
 }
 
@@ -227,8 +233,22 @@ mod tests {
     }
 
     #[test]
-    fn fragments_binary_and_masked_frames_are_refused() {
-        for bytes in [&[0x01_u8, 0][..], &[0x82, 0], &[0x81, 0x80, 0, 0, 0, 0]] {
+    fn fragments_are_told_from_whole_messages() {
+        let kinds = [
+            (0x01_u8, FrameKind::Fragment),
+            (0x00, FrameKind::Fragment),
+            (0x80, FrameKind::LastFragment),
+        ];
+        for (first_byte, kind) in kinds {
+            let mut buffer = FrameBuffer::new();
+            receive(&mut buffer, &[first_byte, 1, b'x']);
+            assert_eq!(buffer.next_frame().unwrap().unwrap().kind, kind);
+        }
+    }
+
+    #[test]
+    fn binary_and_masked_frames_are_refused() {
+        for bytes in [&[0x82_u8, 0][..], &[0x81, 0x80, 0, 0, 0, 0]] {
             let mut buffer = FrameBuffer::new();
             receive(&mut buffer, bytes);
             assert!(buffer.next_frame().is_err());

@@ -7,17 +7,22 @@
 mod core_bench;
 mod delivery;
 mod delta_scan;
+mod durable;
 mod fanout;
 mod fanout_report;
 mod fanout_round;
+mod filling;
 mod frames;
+mod history;
 mod host_session;
 mod idle;
 mod machine;
 mod process_usage;
 mod raw_broadcaster;
 mod server_process;
+mod soak;
 mod stats;
+mod stored;
 mod ws_client;
 
 use std::process::ExitCode;
@@ -42,6 +47,14 @@ enum Bench {
     Idle(idle::Args),
     /// Measures the core alone: what a delta costs in long turns and after long histories.
     Core(core_bench::Args),
+    /// Measures a host with very many stored sessions.
+    Stored(stored::Args),
+    /// Measures a chat with a very long history.
+    History(history::Args),
+    /// Measures durable actions against the disk's own limit, and streams that are written behind.
+    Durable(durable::Args),
+    /// Lets clients, sessions and streams come and go, and fails unless the host stays as it is.
+    Soak(soak::Args),
     /// Serves as the raw broadcaster that `fanout` compares the host with.
     #[command(hide = true)]
     RawBroadcaster,
@@ -52,6 +65,15 @@ fn main() -> ExitCode {
         Bench::Fanout(args) => fanout::run(&args).and_then(print_report),
         Bench::Idle(args) => idle::run(&args).and_then(print_report),
         Bench::Core(args) => core_bench::run(&args).and_then(print_report),
+        Bench::Stored(args) => stored::run(&args).and_then(print_report),
+        Bench::Durable(args) => durable::run(&args).and_then(print_report),
+        Bench::History(args) => history::run(&args).and_then(print_report),
+        Bench::Soak(args) => soak::run(&args).and_then(|report| {
+            let passed = report.passed();
+            print_report(report)?;
+            anyhow::ensure!(passed, "the host did not stay as it was");
+            Ok(())
+        }),
         Bench::RawBroadcaster => raw_broadcaster::run(),
     };
     match outcome {

@@ -13,6 +13,22 @@ pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
 }
 
+/// Returns the CPU time of the threads of the process whose name starts so. The kernel keeps 15 characters.
+pub(crate) fn thread_cpu_time(pid: u32, name: &str) -> Result<Duration> {
+    let mut ticks = 0;
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let path = entry?.path();
+        // A thread that has ended meanwhile has nothing to add.
+        let Ok(stat) = fs::read_to_string(path.join("stat")) else {
+            continue;
+        };
+        if fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.starts_with(name)) {
+            ticks += cpu_ticks(&stat).unwrap_or_default();
+        }
+    }
+    Ok(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
+}
+
 /// Returns the memory of the process that is resident now, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     status_bytes(pid, "VmRSS")
@@ -21,6 +37,30 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
 /// Returns the most memory that the process ever had resident, in bytes.
 pub(crate) fn peak_resident_bytes(pid: u32) -> Result<u64> {
     status_bytes(pid, "VmHWM")
+}
+
+/// Returns how many bytes the process has read, from the disk, from the system's memory and from sockets.
+pub(crate) fn read_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/io");
+    let io = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+    let count = line.with_context(|| format!("{path} has no rchar"))?;
+    Ok(count.trim().parse()?)
+}
+
+/// Returns how many files and sockets the process has open.
+pub(crate) fn open_files(pid: u32) -> Result<usize> {
+    entries(&format!("/proc/{pid}/fd"))
+}
+
+/// Returns how many threads the process has.
+pub(crate) fn threads(pid: u32) -> Result<usize> {
+    entries(&format!("/proc/{pid}/task"))
+}
+
+fn entries(path: &str) -> Result<usize> {
+    let entries = fs::read_dir(path).with_context(|| format!("cannot list {path}"))?;
+    Ok(entries.count())
 }
 
 fn status_bytes(pid: u32, field: &str) -> Result<u64> {
@@ -73,5 +113,8 @@ mod tests {
         let resident = resident_bytes(pid).unwrap();
         assert!(resident > 0);
         assert!(peak_resident_bytes(pid).unwrap() > 0);
+        assert!(read_bytes(pid).unwrap() > 0);
+        assert!(open_files(pid).unwrap() > 0);
+        assert!(threads(pid).unwrap() > 0);
     }
 }

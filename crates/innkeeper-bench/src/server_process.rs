@@ -48,14 +48,26 @@ struct ReadyLine {
 impl ServerProcess {
     /// Starts the host with an empty data directory of its own.
     pub(crate) async fn start_host(binary: &Path, environment: &[(&str, &str)]) -> Result<Self> {
+        Self::start_host_with(binary, environment, None, "").await
+    }
+
+    /// Starts the host with a data directory that outlives it, and further lines of its `[limits]`.
+    pub(crate) async fn start_host_with(
+        binary: &Path,
+        environment: &[(&str, &str)],
+        data: Option<&Path>,
+        limits: &str,
+    ) -> Result<Self> {
         let directory = TempDir::new().context("cannot create a temporary directory")?;
-        let data = directory.path().join("data");
+        let data = data.map_or_else(|| directory.path().join("data"), Path::to_owned);
         // The default bounds are for people; thousands of clients of one machine need room, and so
         // does a turn of millions of deltas.
         let config = directory.path().join("innkeeper.toml");
         fs::write(
             &config,
-            "[limits]\nconnections = 10000\nconnections_per_principal = 10000\nturn_bytes = 4294967296\n",
+            format!(
+                "[limits]\nconnections = 10000\nconnections_per_principal = 10000\nturn_bytes = 4294967296\n{limits}"
+            ),
         )?;
         let mut command = Command::new(binary);
         command
@@ -85,6 +97,12 @@ impl ServerProcess {
         self.stdin.write_all(format!("{line}\n").as_bytes()).await?;
         self.stdin.flush().await?;
         Ok(())
+    }
+
+    /// Returns everything that the server wrote to stderr so far.
+    pub(crate) fn stderr(&self) -> Result<String> {
+        let text = fs::read(stderr_path(self.directory.path())).context("cannot read the server's stderr")?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Adds what the server wrote to stderr to an error, if it wrote anything.

@@ -1,6 +1,6 @@
 //! Percentiles and medians of samples.
 
-use std::fmt;
+use std::{fmt, fs, path::Path, time::Duration};
 
 use serde::Serialize;
 
@@ -46,6 +46,21 @@ pub(crate) fn median(samples: impl IntoIterator<Item = f64>) -> Option<f64> {
         return Some(upper);
     }
     Some((samples[middle - 1] + upper) / 2.0)
+}
+
+/// Returns a duration in nanoseconds.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns how many bytes the files of a directory have together.
+pub(crate) fn directory_bytes(directory: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)? {
+        let metadata = entry?.metadata()?;
+        bytes += if metadata.is_file() { metadata.len() } else { 0 };
+    }
+    Ok(bytes)
 }
 
 /// Divides, with `None` instead of an infinity that JSON cannot express.

@@ -47,6 +47,8 @@ pub(crate) fn unix_nanos() -> u64 {
 pub(crate) struct Connection {
     stream: TcpStream,
     incoming: FrameBuffer,
+    /// The fragments so far of a message that is not complete.
+    partial: Vec<u8>,
     unread: VecDeque<Value>,
     last_request_id: u64,
 }
@@ -65,6 +67,7 @@ impl Connection {
         let mut connection = Self {
             stream,
             incoming: FrameBuffer::new(),
+            partial: Vec::new(),
             unread: VecDeque::new(),
             last_request_id: 0,
         };
@@ -88,10 +91,7 @@ impl Connection {
 
     /// Sends a JSON-RPC request and returns its result; what else arrives meanwhile stays unread.
     pub(crate) async fn request(&mut self, method: &str, params: Value) -> Result<Value> {
-        self.last_request_id += 1;
-        let id = self.last_request_id;
-        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        self.send_text(&message.to_string()).await?;
+        let id = self.send_request(method, params).await?;
         let mut scanned = 0;
         loop {
             let found = (scanned..self.unread.len())
@@ -103,6 +103,31 @@ impl Connection {
             self.read_messages()
                 .await
                 .with_context(|| format!("no answer to {method}"))?;
+        }
+    }
+
+    /// Sends a JSON-RPC request and returns its id, under which the answer comes some time later.
+    pub(crate) async fn send_request(&mut self, method: &str, params: Value) -> Result<u64> {
+        self.last_request_id += 1;
+        let id = self.last_request_id;
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.send_text(&message.to_string()).await?;
+        Ok(id)
+    }
+
+    /// Reads one message that comes in fragments and keeps none of it: returns how many bytes it had.
+    pub(crate) async fn skip_long_message(&mut self) -> Result<u64> {
+        let mut bytes = 0;
+        loop {
+            self.fill().await?;
+            while let Some(frame) = self.incoming.next_frame()? {
+                bytes += frame.payload.len() as u64;
+                match frame.kind {
+                    FrameKind::LastFragment => return Ok(bytes),
+                    FrameKind::Fragment => {}
+                    other => bail!("a message in fragments was expected, and a frame came that is {other:?}"),
+                }
+            }
         }
     }
 
@@ -129,6 +154,11 @@ impl Connection {
         while let Some(frame) = self.incoming.next_frame()? {
             match frame.kind {
                 FrameKind::Text => on_text(frame.payload, arrival)?,
+                FrameKind::Fragment => self.partial.extend_from_slice(frame.payload),
+                FrameKind::LastFragment => {
+                    self.partial.extend_from_slice(frame.payload);
+                    on_text(&std::mem::take(&mut self.partial), arrival)?;
+                }
                 FrameKind::Ping => pongs.extend(encode_pong(frame.payload)),
                 FrameKind::Pong => {}
                 FrameKind::Close => bail!("the server closed the connection: {}", close_reason(frame.payload)),

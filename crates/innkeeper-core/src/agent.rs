@@ -10,7 +10,7 @@ mod profile;
 mod question;
 mod tool;
 
-pub use past::{Attachment, PastOutcome, PastTool, PastTurn};
+pub use past::{Attachment, PastOutcome, PastTool, PastTurn, PastTurns, SpanEnd, TurnSpan, UnreadChat};
 pub use profile::{AgentProfile, Choice, CommandInfo, Setting, SettingKind, SettingValue, ToolInfo};
 pub use question::{Answer, AnswerValue, Question, QuestionKind, Questions, Response};
 pub use tool::{
@@ -60,6 +60,9 @@ pub enum AgentEvent {
     Spawn(Box<Spawn>),
     /// Nothing to show, but the agent is alive; keeps the watchdog quiet.
     Alive,
+    /// Something to be told again when the chat is opened the next time: a session id of its own,
+    /// for instance. `null` forgets it.
+    Remember(Box<serde_json::Value>),
 }
 
 /// A worker to start.

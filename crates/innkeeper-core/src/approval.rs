@@ -16,7 +16,7 @@ use ahp_types::state::{ConfirmationOption, ConfirmationOptionKind, SessionConfig
 use serde_json::{Map, Value, json};
 
 use crate::agent::{Choice, Offer, Setting, SettingKind};
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, HostCore, ROOT};
 use crate::ids::ChannelId;
 use crate::session::Session;
 use crate::settings::Problem;
@@ -39,7 +39,7 @@ const DENY: &str = "deny";
 
 /// Most workspaces whose approvals are remembered; beyond it, one that no session works in is
 /// forgotten.
-const MAX_WORKSPACES: usize = 256;
+const MAX_WORKSPACES: usize = 4096;
 
 /// Tools allowed for good, by the URI of the working directory.
 pub(crate) type WorkspaceApprovals = BTreeMap<String, BTreeSet<String>>;
@@ -246,6 +246,8 @@ impl HostCore {
     }
 
     fn publish_workspace_approvals(&mut self, cx: &mut Cx<'_>, directory: &str) {
+        // No action carries them; they are kept with the root.
+        self.keep_soon(ROOT);
         let tools = self.workspace_approvals.get(directory).cloned().unwrap_or_default();
         let mut sharing: Vec<ChannelId> = self
             .sessions

@@ -16,6 +16,13 @@ pub struct Channel {
     pub uri_json: Box<str>,
     /// What it carries.
     pub kind: ChannelKind,
+    /// The last number given out when it was created: who subscribed before that had another
+    /// channel of the same name.
+    pub created: Seq,
+    /// The number of its last action, or [`Self::created`].
+    pub last: Seq,
+    /// Bytes of its actions since it was last kept as a whole.
+    pub tail: usize,
     subscribers: Vec<Subscriber>,
     /// What each subscriber has, in the same order as the subscribers.
     bases: Vec<Base>,
@@ -65,7 +72,7 @@ pub struct Channels {
 
 impl Channels {
     /// Creates a channel. The caller checked that the URI is free.
-    pub fn create(&mut self, uri: &str, kind: ChannelKind) -> ChannelId {
+    pub fn create(&mut self, uri: &str, kind: ChannelKind, created: Seq) -> ChannelId {
         let id = ChannelId(self.next);
         self.next += 1;
         let uri: Arc<str> = uri.into();
@@ -77,12 +84,25 @@ impl Channels {
                 uri,
                 uri_json,
                 kind,
+                created,
+                last: created,
+                tail: 0,
                 subscribers: Vec::new(),
                 bases: Vec::new(),
                 shared: None,
             },
         );
         id
+    }
+
+    /// The id that the next channel gets.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Gives new channels ids from this one on.
+    pub fn start_at(&mut self, id: u64) {
+        self.next = self.next.max(id);
     }
 
     /// Removes a channel and returns who listened to it.
@@ -97,6 +117,12 @@ impl Channels {
     /// Finds a channel by its exact URI (SUB-17).
     pub fn find(&self, uri: &str) -> Option<ChannelId> {
         self.by_uri.get(uri).copied()
+    }
+
+    /// The channels with actions since they were last kept as a whole.
+    pub fn changed(&self) -> Vec<ChannelId> {
+        let changed = self.by_id.iter().filter(|(_, channel)| channel.tail > 0);
+        changed.map(|(id, _)| *id).collect()
     }
 
     /// A channel by id.
@@ -177,6 +203,11 @@ impl Channel {
         for base in &mut self.bases {
             base.unloaded = None;
         }
+    }
+
+    /// Whether anybody listens.
+    pub fn has_subscribers(&self) -> bool {
+        !self.subscribers.is_empty()
     }
 
     fn position(&self, conn: ConnId) -> Option<usize> {

@@ -14,10 +14,19 @@ use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
 use ahp_types::actions::{ChatQueuedMessagesReorderedAction, StateAction};
-use ahp_types::state::{ChatInputRequest, ChatState, ResponsePart, ToolCallContributor, ToolCallState, Turn};
+use ahp_types::state::{
+    ActiveTurn, ChatInputRequest, ChatState, Message, MessageKind, MessageOrigin, ResponsePart, ToolCallContributor,
+    ToolCallState, Turn, TurnState,
+};
 
 use crate::core::json_bytes;
-use crate::snapshot::{History, State, Window};
+use crate::history::History;
+use crate::snapshot::{State, Window};
+
+mod turns;
+
+use turns::Changes;
+pub use turns::TurnChanges;
 
 /// Longest accepted distance between a client's `startedAt` and the host's clock, in seconds.
 /// Generous, because wall clocks differ; finite, because the reducers add durations to it.
@@ -29,7 +38,9 @@ pub struct ChatModel {
     /// Everything but the completed turns; `head.turns` is always empty.
     head: Arc<ChatState>,
     /// The completed turns.
-    history: History,
+    history: Arc<History>,
+    /// What changed in the completed turns since somebody last asked.
+    changes: Changes,
     /// Where each part of the active turn is, by part or tool call id.
     parts: HashMap<Box<str>, usize>,
     /// Where the parts are that wait for somebody or something: calls that have not ended and
@@ -37,33 +48,38 @@ pub struct ChatModel {
     open: BTreeSet<usize>,
     /// How many bytes of tool content each open call holds; it is replaced as a whole.
     content_bytes: HashMap<Box<str>, usize>,
-    /// Roughly how many bytes a snapshot takes.
-    bytes: usize,
-    /// The same when the active turn started.
-    bytes_before_turn: usize,
+    /// Roughly how many bytes the message of the active turn takes in a snapshot.
+    message_bytes: usize,
+    /// The same for its parts.
+    parts_bytes: usize,
 }
 
 impl ChatModel {
     /// A chat in the given state.
     pub fn new(mut state: ChatState) -> Self {
-        let history = std::mem::take(&mut state.turns).into_iter().map(Arc::new).collect();
-        Self::with_history(state, history)
+        let turns = std::mem::take(&mut state.turns);
+        let mut changes = Changes::default();
+        if !turns.is_empty() {
+            changes.since(0);
+        }
+        let history = History::new(&state.resource, turns);
+        Self::with_history(state, history, changes)
     }
 
-    /// A chat with turns that another one has as well.
-    pub fn with_history(mut state: ChatState, history: Vec<Arc<Turn>>) -> Self {
+    fn with_history(mut state: ChatState, history: History, changes: Changes) -> Self {
         state.turns = Vec::new();
-        let bytes = 512 + history.iter().map(|turn| turn_bytes(turn)).sum::<usize>();
         let mut model = Self {
             head: Arc::new(state),
             history: Arc::new(history),
+            changes,
             parts: HashMap::new(),
             open: BTreeSet::new(),
             content_bytes: HashMap::new(),
-            bytes,
-            bytes_before_turn: bytes,
+            message_bytes: 0,
+            parts_bytes: 0,
         };
         model.reindex();
+        model.count_active();
         model
     }
 
@@ -72,9 +88,9 @@ impl ChatModel {
         &self.head
     }
 
-    /// The completed turns, oldest first.
-    pub fn turns(&self) -> &[Arc<Turn>] {
-        &self.history
+    /// The same, shared.
+    pub fn shared_head(&self) -> &Arc<ChatState> {
+        &self.head
     }
 
     /// Captures the state in constant time.
@@ -82,30 +98,26 @@ impl ChatModel {
         State::Chat(Arc::clone(&self.head), Arc::clone(&self.history), window)
     }
 
-    /// Roughly how many bytes a snapshot takes.
-    pub fn estimated_bytes(&self) -> usize {
-        let head = &self.head;
-        self.bytes + json_bytes(&head.draft) + json_bytes(&head.queued_messages) + json_bytes(&head.steering_message)
+    /// Roughly how many bytes a snapshot takes that shows only part of the turns.
+    pub fn estimated_bytes_of(&self, window: Window) -> usize {
+        self.estimated_head_bytes() + self.history.bytes_from(window.skipped)
     }
 
-    /// The same for a snapshot that leaves turns out, without looking at those.
-    pub fn estimated_bytes_of(&self, window: Window) -> usize {
-        if window == Window::ALL {
-            return self.estimated_bytes();
-        }
-        let shown = self.history.iter().skip(window.skipped).map(|turn| turn_bytes(turn));
-        (self.estimated_bytes() - self.bytes) + 512 + self.turn_bytes() + shown.sum::<usize>()
+    /// The same without any completed turn.
+    pub fn estimated_head_bytes(&self) -> usize {
+        let head = &self.head;
+        let waiting = json_bytes(&head.draft) + json_bytes(&head.queued_messages) + json_bytes(&head.steering_message);
+        512 + waiting + self.message_bytes + self.parts_bytes
     }
 
     /// Bytes of text in the parts of the active turn.
     pub fn turn_bytes(&self) -> usize {
-        self.bytes.saturating_sub(self.bytes_before_turn)
+        self.parts_bytes
     }
 
     /// Whether a turn with this id runs or ever ran here.
     pub fn knows_turn(&self, turn_id: &str) -> bool {
-        self.head.active_turn.as_ref().is_some_and(|turn| turn.id == turn_id)
-            || self.history.iter().rev().any(|turn| turn.id == turn_id)
+        self.head.active_turn.as_ref().is_some_and(|turn| turn.id == turn_id) || self.position(turn_id).is_some()
     }
 
     /// Changes a field that no action carries (E-08), such as the title.
@@ -121,10 +133,10 @@ impl ChatModel {
             StateAction::ChatReasoning(delta) => self.append(&delta.turn_id, &delta.part_id, &delta.content, true),
             StateAction::ChatTurnStarted(_) if self.head.active_turn.is_some() => ReduceOutcome::NoOp,
             StateAction::ChatTurnStarted(started) => {
-                self.bytes += 256 + json_bytes(&started.message);
-                self.bytes_before_turn = self.bytes;
                 let outcome = self.reduce(action);
                 self.reindex();
+                self.message_bytes = 256 + json_bytes(&started.message);
+                self.parts_bytes = 0;
                 outcome
             }
             StateAction::ChatResponsePart(_)
@@ -134,16 +146,16 @@ impl ChatModel {
                 let outcome = self.reduce(action);
                 for index in before..self.part_count() {
                     self.index_part(index);
-                    self.bytes += 256;
+                    self.parts_bytes += 256;
                 }
                 outcome
             }
             StateAction::ChatToolCallDelta(delta) => {
-                self.bytes += delta.content.as_ref().map_or(0, String::len);
+                self.parts_bytes += delta.content.as_ref().map_or(0, String::len);
                 self.reduce_call(&delta.tool_call_id, action)
             }
             StateAction::ChatToolCallReady(ready) => {
-                self.bytes += json_bytes(&ready.tool_input) + json_bytes(&ready.edits);
+                self.parts_bytes += json_bytes(&ready.tool_input) + json_bytes(&ready.edits);
                 self.reduce_call(&ready.tool_call_id, action)
             }
             StateAction::ChatToolCallContentChanged(changed) => {
@@ -155,7 +167,7 @@ impl ChatModel {
                 self.reduce_call(&complete.tool_call_id, action)
             }
             StateAction::ChatToolCallConfirmed(confirmed) => {
-                self.bytes += confirmed.edited_tool_input.as_ref().map_or(0, String::len)
+                self.parts_bytes += confirmed.edited_tool_input.as_ref().map_or(0, String::len)
                     + json_bytes(&confirmed.user_suggestion)
                     + json_bytes(&confirmed.reason_message);
                 self.reduce_call(&confirmed.tool_call_id, action)
@@ -269,7 +281,7 @@ impl ChatModel {
             _ => return false,
         };
         text.push_str(content);
-        self.bytes += content.len();
+        self.parts_bytes += content.len();
         true
     }
 
@@ -307,7 +319,7 @@ impl ChatModel {
 
     fn count_content(&mut self, call: &str, bytes: usize) {
         let before = self.content_bytes.insert(call.into(), bytes).unwrap_or(0);
-        self.bytes = (self.bytes + bytes).saturating_sub(before);
+        self.parts_bytes = (self.parts_bytes + bytes).saturating_sub(before);
     }
 
     /// Forgets open parts that are no longer open.
@@ -334,33 +346,36 @@ impl ChatModel {
         let Some(last) = Arc::make_mut(&mut self.history).pop() else {
             return ReduceOutcome::NoOp;
         };
+        self.changes.since(self.turn_count());
         let turn = Arc::unwrap_or_clone(last);
         Arc::make_mut(&mut self.head).turns.push(turn);
         let outcome = self.reduce(action);
         self.keep_completed();
         self.reindex();
+        self.count_active();
         outcome
     }
 
     fn truncate(&mut self, turn_id: Option<&str>, action: &StateAction) -> ReduceOutcome {
         let kept = match turn_id {
             None => 0,
-            Some(id) => match self.history.iter().position(|turn| turn.id == id) {
+            Some(id) => match self.position(id) {
                 Some(index) => index + 1,
                 None => return ReduceOutcome::NoOp,
             },
         };
-        let history = Arc::make_mut(&mut self.history);
-        history.truncate(kept);
-        // The reducer looks for the turn it keeps through, so lend it that one.
-        if let Some(last) = history.pop() {
-            let turn = Arc::unwrap_or_clone(last);
-            Arc::make_mut(&mut self.head).turns.push(turn);
+        if kept < self.turn_count() {
+            Arc::make_mut(&mut self.history).truncate(kept);
+            self.changes.since(kept);
         }
+        // The reducer looks for the turn it keeps through and changes nothing about it, so something
+        // with its name is enough.
+        let head = Arc::make_mut(&mut self.head);
+        head.turns.extend(turn_id.map(nominal_turn));
         let outcome = self.reduce(action);
+        Arc::make_mut(&mut self.head).turns.clear();
         self.keep_completed();
         self.reindex();
-        self.bytes = 512 + self.history.iter().map(|turn| turn_bytes(turn)).sum::<usize>();
         outcome
     }
 
@@ -368,13 +383,26 @@ impl ChatModel {
     fn keep_completed(&mut self) {
         if !self.head.turns.is_empty() {
             let completed = std::mem::take(&mut Arc::make_mut(&mut self.head).turns);
-            Arc::make_mut(&mut self.history).extend(completed.into_iter().map(Arc::new));
+            self.changes.since(self.turn_count());
+            let history = Arc::make_mut(&mut self.history);
+            for turn in completed {
+                history.push(Arc::new(turn));
+            }
         }
         if self.head.active_turn.is_none() {
             self.parts.clear();
             self.open.clear();
             self.content_bytes.clear();
+            self.message_bytes = 0;
+            self.parts_bytes = 0;
         }
+    }
+
+    /// Counts what an active turn holds that did not start here.
+    fn count_active(&mut self) {
+        let turn = self.head.active_turn.as_ref();
+        self.message_bytes = turn.map_or(0, |turn| 256 + json_bytes(&turn.message));
+        self.parts_bytes = turn.map_or(0, active_bytes);
     }
 
     fn part_count(&self) -> usize {
@@ -448,19 +476,36 @@ fn is_open(part: &ResponsePart) -> bool {
     }
 }
 
-/// Roughly how many bytes a completed turn takes.
-pub(crate) fn turn_bytes(turn: &Turn) -> usize {
-    let text: usize = turn
-        .response_parts
-        .iter()
-        .map(|part| match part {
-            ResponsePart::Markdown(part) => part.content.len(),
-            ResponsePart::Reasoning(part) => part.content.len(),
-            ResponsePart::ToolCall(_) | ResponsePart::InputRequest(_) => json_bytes(part),
-            _ => 256,
-        })
-        .sum();
-    256 + json_bytes(&turn.message) + text
+/// Roughly how many bytes the parts of an active turn take.
+fn active_bytes(turn: &ActiveTurn) -> usize {
+    let parts = turn.response_parts.iter().map(|part| match part {
+        ResponsePart::Markdown(part) => 256 + part.content.len(),
+        ResponsePart::Reasoning(part) => 256 + part.content.len(),
+        other => 256 + json_bytes(other),
+    });
+    parts.sum()
+}
+
+/// A turn with nothing but its id.
+fn nominal_turn(id: &str) -> Turn {
+    Turn {
+        id: id.to_owned(),
+        started_at: None,
+        duration: None,
+        message: Message {
+            text: String::new(),
+            origin: MessageOrigin {
+                kind: MessageKind::User,
+            },
+            attachments: None,
+            model: None,
+            agent: None,
+            meta: None,
+        },
+        response_parts: Vec::new(),
+        usage: None,
+        state: TurnState::Complete,
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod moving;
 mod worker;
 
 use ahp_types::actions::{SessionChatAddedAction, StateAction};
+pub(crate) use create::side_chat_range;
 
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
@@ -20,7 +21,7 @@ impl HostCore {
     fn join_session(&mut self, cx: &mut Cx<'_>, chat: Chat) -> ChannelId {
         let session_id = chat.session;
         let summary = summary_of(chat.model.head());
-        let chat_id = self.insert_chat(chat);
+        let chat_id = self.insert_chat(cx, chat);
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.chats.push(chat_id);
         }

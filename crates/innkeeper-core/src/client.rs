@@ -1,12 +1,13 @@
 //! Clients, which outlive their transports.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::access::Principal;
 use crate::action::Since;
 use crate::channel::Subscription;
-use crate::ids::{ChannelId, ClientId, ConnId, IdMap};
+use crate::ids::{ChannelId, ClientId, ConnId};
+use crate::loading::Parked;
 
 /// What was negotiated for a client; `reconnect` carries none of it (NEG-20).
 #[derive(Debug, Clone)]
@@ -42,8 +43,8 @@ pub struct ActiveTransports {
     newest: ConnId,
 }
 
-/// The subscriptions of connections that are gone.
-pub type Subscriptions = IdMap<ChannelId, Subscription>;
+/// The subscriptions of connections that are gone, by URI: a channel may leave memory meanwhile.
+pub type Subscriptions = HashMap<Arc<str>, Subscription>;
 
 /// What a client in its grace keeps.
 #[derive(Debug)]
@@ -65,6 +66,8 @@ pub struct Client {
     pub presence: Presence,
     /// The sessions it is an active client of.
     pub memberships: BTreeSet<ChannelId>,
+    /// The channels that what is kept of it may name.
+    pub kept: HashSet<Arc<str>>,
 }
 
 impl ActiveTransports {
@@ -111,6 +114,8 @@ pub struct Conn {
     pub phase: Phase,
     /// What it subscribes to.
     pub subscriptions: HashSet<ChannelId>,
+    /// What it sent that waits for something to come back from the store.
+    pub(crate) parked: Parked,
 }
 
 /// How far a connection's handshake got.

@@ -6,7 +6,7 @@ use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session
 use ahp_types::actions::StateAction;
 
 use crate::core::{Cx, HostCore, ROOT};
-use crate::effect::Effect;
+use crate::effect::{CloseReason, Effect};
 use crate::frame::{ActionFrame, Origin, Outgoing, encode_action, encode_rejection};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::mirror::About;
@@ -88,6 +88,11 @@ impl HostCore {
     /// actions on every observer (E-02), with a fresh number and outside the replay window
     /// (DSP-12, DSP-13, REC-19).
     pub(crate) fn reject(&mut self, cx: &mut Cx<'_>, channel: ChannelId, raw: &str, author: &Author, reason: &str) {
+        if self.most.is_some_and(|most| self.seq >= most) {
+            // No number is left for it that would be nobody else's later (P5).
+            let (conn, reason) = (author.conn, CloseReason::NoNumbers);
+            return cx.effects.push(Effect::Close { conn, reason });
+        }
         let seq = self.next_seq();
         if let Some(entry) = self.channels.get(channel) {
             let message = encode_rejection(&entry.uri_json, raw, seq, author.origin(), reason);
@@ -121,7 +126,7 @@ impl HostCore {
         if chat.model.append_at(part.index, content, part.reasoning) {
             let frame = part.head.encode(content, seq);
             self.seq = seq;
-            self.publish_frame(cx, chat_id, frame);
+            self.publish_frame(cx, chat_id, frame, None);
         }
     }
 
@@ -129,22 +134,26 @@ impl HostCore {
         let seq = self.next_seq();
         if let Some(entry) = self.channels.get(channel) {
             let frame = encode_action(&entry.uri_json, action, seq, author.map(Author::origin));
-            self.publish_frame(cx, channel, frame);
+            self.publish_frame(cx, channel, frame, author.map(|author| author.conn));
+            self.keep_after(channel, action);
         }
     }
 
-    fn publish_frame(&mut self, cx: &mut Cx<'_>, channel: ChannelId, frame: ActionFrame) {
+    fn publish_frame(&mut self, cx: &mut Cx<'_>, channel: ChannelId, frame: ActionFrame, author: Option<ConnId>) {
         let Some(entry) = self.channels.get_mut(channel) else {
             return;
         };
         let frame = Arc::new(frame);
         self.replay.push(channel, cx.now.mono_ms, &frame);
+        let bytes = frame.added_bytes();
         cx.effects.push(Effect::Publish {
             channel,
             uri: Arc::clone(&entry.uri),
             to: entry.audience(frame.since),
             frame,
+            author,
         });
+        self.count_tail(channel, bytes);
         self.schedule_sweep(cx.now);
     }
 
@@ -168,7 +177,7 @@ impl HostCore {
         }
     }
 
-    fn next_seq(&mut self) -> Seq {
+    pub(crate) fn next_seq(&mut self) -> Seq {
         self.seq = self.seq.next();
         debug_assert!(self.seq <= Seq::MAX, "a sequence number every client can read");
         self.seq

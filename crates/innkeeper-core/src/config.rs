@@ -49,10 +49,20 @@ pub struct CoreConfig {
     pub max_active_client_bytes: usize,
     /// Completed turns on one page of `fetchTurns`.
     pub turns_per_page: usize,
+    /// Most bytes of the snapshots in one answer, but for what they show besides completed turns and
+    /// the last of those; 0 means no bound. The published client reads no message beyond 64 MiB, so
+    /// without a bound it could not open a long chat at all. Older turns are fetched in pages.
+    pub max_snapshot_bytes: usize,
     /// Silence of an agent after which its chat says so; 0 means never.
     pub silence_notice_ms: u64,
     /// Silence of an agent after which its turn is ended; 0 means never.
     pub silence_limit_ms: u64,
+    /// How many of a chat's latest turns stay in memory, if there is a store.
+    pub history_turns: usize,
+    /// How many bytes of them; the last one stays whatever its size.
+    pub history_bytes: usize,
+    /// How long a session that nobody uses stays in memory, if there is a store; 0 means for ever.
+    pub idle_session_ms: u64,
     /// The replay window.
     pub replay: ReplayLimits,
 }
@@ -81,8 +91,12 @@ impl Default for CoreConfig {
             max_client_tools: 512,
             max_active_client_bytes: 4 << 20,
             turns_per_page: 50,
+            max_snapshot_bytes: 48 << 20,
             silence_notice_ms: 60_000,
             silence_limit_ms: 30 * 60_000,
+            history_turns: 64,
+            history_bytes: 1 << 20,
+            idle_session_ms: 10 * 60_000,
             replay: ReplayLimits::default(),
         }
     }

@@ -15,14 +15,19 @@ use crate::client::{Client, Conn, Negotiated, Phase, Presence};
 use crate::config::CoreConfig;
 use crate::configure;
 use crate::effect::Effect;
-use crate::error::RpcError;
+use crate::error::{RpcError, code};
 use crate::frame::{self, Outgoing};
+use crate::gaps::Gaps;
 use crate::ids::{ChannelId, ClientId, ConnId, IdMap, Seq};
 use crate::input::Input;
+use crate::keeping::Unkept;
+use crate::listing::Listing;
+use crate::loading::Loading;
 use crate::replay::Replay;
 use crate::request::{Command, RequestId};
 use crate::session::{Chat, Session};
 use crate::snapshot::{Configured, Snapshot, State, Window};
+use crate::stored::TurnSource;
 use crate::time::Now;
 use crate::uri;
 
@@ -48,8 +53,31 @@ pub struct HostCore {
     pub(crate) config: CoreConfig,
     /// The last sequence number given out.
     pub(crate) seq: Seq,
-    /// The number this life of the host started after.
-    pub(crate) born: Seq,
+    /// The numbers before this life that belong to what was lost.
+    pub(crate) gaps: Gaps,
+    /// The number up to which everything is durable.
+    pub(crate) durable: Seq,
+    /// Whether there is a store that sessions come back from.
+    pub(crate) loads: bool,
+    /// Whether what changes is kept.
+    pub(crate) keeps: bool,
+    /// The last number that may be given out, if none can be reserved.
+    pub(crate) most: Option<Seq>,
+    /// Whether another process goes on with what is stored.
+    pub(crate) looks_on: bool,
+    /// Why nothing can be changed, if so.
+    pub(crate) read_only: Option<Arc<str>>,
+    /// How many sessions there are, in memory or not.
+    pub(crate) session_count: usize,
+    /// Where turns are read that are not in memory.
+    pub(crate) turns: Option<Arc<dyn TurnSource>>,
+    pub(crate) unkept: Unkept,
+    pub(crate) loading: Loading,
+    pub(crate) listing: Listing,
+    /// The session that is being taken into memory, by its URI and those of its chats.
+    pub(crate) installing: Vec<Arc<str>>,
+    /// Whether a look through memory for idle sessions is due.
+    pub(crate) evicting: bool,
     pub(crate) channels: Channels,
     pub(crate) root: Arc<RootState>,
     /// The agents, in the order clients see them.
@@ -83,6 +111,10 @@ pub(crate) enum Timer {
     Watchdog(ChannelId),
     /// The replay window forgets what is too old.
     Sweep,
+    /// Clients that changed are kept.
+    Clients,
+    /// Idle sessions leave memory.
+    Idle,
 }
 
 /// The input being handled: when it happened and where its consequences go.
@@ -110,16 +142,31 @@ impl HostCore {
     /// may have given out; the first action takes the next one (E-05).
     pub fn new(config: CoreConfig, agents: Vec<AgentProfile>, last_seq: Seq) -> Self {
         let mut channels = Channels::default();
-        let root = channels.create(uri::ROOT, ChannelKind::Root);
+        let root = channels.create(uri::ROOT, ChannelKind::Root, last_seq);
         debug_assert_eq!(root, ROOT, "the root is the first channel");
         let mut replay = Replay::new(config.replay);
         replay.open(root, last_seq);
+        let mut gaps = Gaps::default();
+        gaps.add(Seq(0), last_seq);
         let host_settings: Arc<[Setting]> = configure::host_settings(&config).into();
         Self {
             config,
             // NEG-24: the published client only reconnects once it has seen a number above zero.
             seq: last_seq.max(Seq(1)),
-            born: last_seq,
+            gaps,
+            durable: Seq(0),
+            loads: false,
+            keeps: false,
+            most: None,
+            looks_on: false,
+            read_only: None,
+            session_count: 0,
+            turns: None,
+            unkept: Unkept::default(),
+            loading: Loading::default(),
+            listing: Listing::default(),
+            installing: Vec::new(),
+            evicting: false,
             channels,
             root: Arc::new(RootState {
                 agents: agents.iter().map(|agent| agent.info.clone()).collect(),
@@ -139,7 +186,8 @@ impl HostCore {
             timers: BTreeSet::new(),
             sweeping: false,
             absent: std::collections::VecDeque::new(),
-            next_turn: 0,
+            // No life repeats a key, because every turn takes at least one number (TOOL-21).
+            next_turn: last_seq.0,
             shutting_down: false,
         }
     }
@@ -149,10 +197,24 @@ impl HostCore {
         let cx = &mut Cx { now, effects };
         match input {
             Input::Connected { conn, principal } => self.connect(conn, principal),
-            Input::Disconnected { conn } => self.disconnect(cx, conn),
-            Input::Request { conn, id, command } => self.request(cx, conn, &id, command),
-            Input::Dispatch { conn, dispatch } => self.dispatch(cx, conn, *dispatch),
-            Input::Unsubscribe { conn, channel } => self.unsubscribe(cx, conn, &channel),
+            Input::Disconnected { conn }
+            | Input::Request { conn, .. }
+            | Input::Dispatch { conn, .. }
+            | Input::Unsubscribe { conn, .. } => self.arrive(cx, conn, input),
+            Input::Loaded { uri, outcome } => self.loaded(cx, &uri, outcome),
+            Input::TurnsLoaded { chat, first, outcome } => {
+                let problem = outcome.as_ref().err().cloned();
+                self.turns_loaded(chat, first, outcome);
+                self.go_on_with_turns(cx, chat, problem.as_deref());
+            }
+            Input::Listed {
+                conn,
+                id,
+                page,
+                outcome,
+            } => self.listed(cx, conn, &id, &page, outcome),
+            Input::Imported { conn, id, outcome } => self.imported(cx, conn, &id, outcome),
+            Input::LookAfter(sessions) => self.look_after(cx, sessions),
             Input::ChatOpened { chat, outcome } => self.chat_opened(cx, chat, outcome),
             Input::ChatLost { chat } => {
                 // With a turn at work, the driver brings its agent up by itself.
@@ -181,6 +243,19 @@ impl HostCore {
             }
             Input::Tick => self.tick(cx),
             Input::ShutDown => self.shut_down(cx),
+        }
+        self.keep(cx);
+        self.schedule_eviction(now.mono_ms);
+    }
+
+    /// Handles what a connection sent, now that everything it names is there.
+    pub(crate) fn handle_from(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
+        match input {
+            Input::Disconnected { .. } => self.disconnect(cx, conn),
+            Input::Request { id, command, .. } => self.request(cx, conn, &id, command),
+            Input::Dispatch { dispatch, .. } => self.dispatch(cx, conn, *dispatch),
+            Input::Unsubscribe { channel, .. } => self.unsubscribe(cx, conn, &channel),
+            _ => {}
         }
     }
 
@@ -212,6 +287,36 @@ impl HostCore {
         self.channels.find(uri).and_then(|channel| self.capture(channel))
     }
 
+    /// The id that the next channel gets; none below it is ever given out again.
+    pub fn next_channel(&self) -> u64 {
+        self.channels.next()
+    }
+
+    /// Takes note that everything up to this number is durable, so that memory need not have it.
+    pub fn set_durable(&mut self, seq: Seq) {
+        self.durable = self.durable.max(seq);
+    }
+
+    /// Takes a number that no action gets.
+    pub fn skip_number(&mut self) -> Seq {
+        self.next_seq()
+    }
+
+    /// Whether anything that a connection sent waits for the store.
+    pub fn is_parked(&self, conn: ConnId) -> bool {
+        self.conns.get(&conn).is_some_and(|conn| !conn.parked.is_empty())
+    }
+
+    /// What was being taken into memory when the core failed.
+    pub fn installing(&self) -> impl Iterator<Item = Arc<str>> + '_ {
+        self.installing.iter().cloned()
+    }
+
+    /// The agents, in the order clients see them.
+    pub fn agents(&self) -> &[AgentProfile] {
+        &self.agents
+    }
+
     /// Gives up every claim to continue what clients have seen, after a failure in the middle of
     /// an input: whoever reconnects gets snapshots.
     pub fn forget_replay(&mut self) {
@@ -230,6 +335,7 @@ impl HostCore {
                 principal,
                 phase: Phase::Fresh,
                 subscriptions: Default::default(),
+                parked: Default::default(),
             },
         );
     }
@@ -253,7 +359,7 @@ impl HostCore {
                 let message = "send initialize or reconnect first; before that only ping is answered";
                 cx.answer(conn, id, Err(RpcError::invalid_request(message)));
             }
-            (command, true) => match require(scope, &command) {
+            (command, true) => match require(scope, &command).and_then(|()| self.check_writable(&command)) {
                 Ok(()) => self.command(cx, conn, id, command),
                 Err(error) => cx.answer(conn, id, Err(error)),
             },
@@ -266,13 +372,21 @@ impl HostCore {
             // Answered before the handshake was looked at.
             Command::Ping | Command::Initialize(_) | Command::Reconnect(_) => {}
             Command::Subscribe(subscribe) => self.subscribe(cx, conn, id, *subscribe),
+            Command::ListSessions(list) if self.loads => self.ask_for_list(cx, conn, id, &list),
             Command::ListSessions(list) => {
                 self.announce_what_is_due(cx);
                 let result = self.list_sessions(conn, &list);
                 cx.answer(conn, id, result);
             }
             Command::CreateSession(create) => self.create_session(cx, conn, id, *create),
-            Command::DisposeSession { channel } => self.dispose_session(cx, conn, id, &channel),
+            Command::ImportSession { text } => self.import_session(cx, conn, id, text),
+            Command::DisposeSession {
+                channel,
+                only_if_unused,
+            } => match self.check_unused(&channel, only_if_unused) {
+                Ok(()) => self.dispose_session(cx, conn, id, &channel),
+                Err(error) => cx.answer(conn, id, Err(error)),
+            },
             Command::CreateChat(create) => self.create_chat(cx, conn, id, *create),
             Command::DisposeChat { channel } => {
                 let result = self.dispose_chat(cx, &channel);
@@ -310,6 +424,8 @@ impl HostCore {
                         self.schedule_sweep(cx.now);
                     }
                 }
+                Some((_, Timer::Clients)) => self.keep_clients(cx),
+                Some((_, Timer::Idle)) => self.evict_idle(cx),
                 None => break,
             }
         }
@@ -325,6 +441,18 @@ impl HostCore {
             .collect();
         for chat in running {
             self.cancel_run(cx, chat);
+        }
+        self.announce_what_is_due(cx);
+        self.keep_all(cx);
+    }
+
+    /// Refuses what would change something that cannot be kept (P14).
+    fn check_writable(&self, command: &Command) -> Result<(), RpcError> {
+        match &self.read_only {
+            Some(reason) if changes_state(command) => {
+                Err(RpcError::new(code::INTERNAL_ERROR, read_only_message(reason)))
+            }
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -359,12 +487,7 @@ impl HostCore {
         })
     }
 
-    /// Roughly how many bytes a channel's snapshot takes.
-    pub(crate) fn estimated_bytes(&self, channel: ChannelId) -> usize {
-        self.estimated_bytes_of(channel, Window::ALL)
-    }
-
-    /// The same, with part of a chat's turns.
+    /// Roughly how many bytes a channel's snapshot takes, with part of a chat's turns.
     pub(crate) fn estimated_bytes_of(&self, channel: ChannelId, window: Window) -> usize {
         let base = 1024;
         match (self.sessions.get(&channel), self.chats.get(&channel)) {
@@ -379,7 +502,7 @@ impl HostCore {
 
     pub(crate) fn publish_active_sessions(&mut self, cx: &mut Cx<'_>) {
         // E-35: the crate's meaning, non-disposed sessions.
-        let active_sessions = i64::try_from(self.sessions.len()).unwrap_or(i64::MAX);
+        let active_sessions = i64::try_from(self.session_count).unwrap_or(i64::MAX);
         let action = RootActiveSessionsChangedAction { active_sessions };
         self.commit(cx, ROOT, StateAction::RootActiveSessionsChanged(action), None);
     }
@@ -395,6 +518,7 @@ fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
     let (what, needed) = match command {
         Command::CreateSession(_) => ("createSession", Scope::Drive),
         Command::DisposeSession { .. } => ("disposeSession", Scope::Drive),
+        Command::ImportSession { .. } => ("innkeeper/importSession", Scope::Admin),
         Command::CreateChat(_) => ("createChat", Scope::Drive),
         Command::DisposeChat { .. } => ("disposeChat", Scope::Drive),
         Command::MoveChat(_) => ("moveChat", Scope::Drive),
@@ -414,4 +538,31 @@ fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
     } else {
         Err(RpcError::needs_scope(what, needed, held))
     }
+}
+
+/// Whether a command changes what is kept.
+fn changes_state(command: &Command) -> bool {
+    match command {
+        Command::CreateSession(_)
+        | Command::DisposeSession { .. }
+        | Command::ImportSession { .. }
+        | Command::CreateChat(_)
+        | Command::DisposeChat { .. }
+        | Command::MoveChat(_)
+        | Command::Authenticate(_) => true,
+        Command::Ping
+        | Command::Initialize(_)
+        | Command::Reconnect(_)
+        | Command::Subscribe(_)
+        | Command::ListSessions(_)
+        | Command::FetchTurns { .. }
+        | Command::Completions(_)
+        | Command::ResolveSessionConfig(_)
+        | Command::SessionConfigCompletions(_) => false,
+    }
+}
+
+/// What people are told who want to change something that cannot be kept.
+pub(crate) fn read_only_message(reason: &str) -> String {
+    format!("the host can read but not write: {reason}; it tries again by itself, so try again when that is mended")
 }

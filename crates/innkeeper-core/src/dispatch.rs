@@ -18,7 +18,7 @@ use crate::action::{self, ChannelKind, Dispatcher};
 use crate::client::Phase;
 use crate::commit::Author;
 use crate::configure::Change;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, HostCore, read_only_message};
 use crate::ids::{ChannelId, ConnId};
 use crate::input::Dispatch;
 use crate::session::Namer;
@@ -84,6 +84,7 @@ impl HostCore {
             return; // DSP-05
         };
         let verdict = match dispatch.action {
+            _ if self.read_only.is_some() => Verdict::Reject(self.why_read_only()),
             Err(problem) => Verdict::Reject(problem.to_string()),
             Ok(action) => self.judge(cx, channel, action, &author, scope),
         };
@@ -103,6 +104,25 @@ impl HostCore {
                 self.fail_unknown_tool(cx, channel, call);
             }
         }
+    }
+
+    /// Refuses an action about something that cannot be read.
+    pub(crate) fn refuse_dispatch(&mut self, cx: &mut Cx<'_>, conn: ConnId, dispatch: &Dispatch, problem: &str) {
+        let Some(client) = self.client_of(conn).cloned() else {
+            return;
+        };
+        let author = Author {
+            conn,
+            client,
+            client_seq: dispatch.client_seq,
+        };
+        if let Some(channel) = self.channels.find(&dispatch.channel) {
+            self.reject(cx, channel, dispatch.raw.get(), &author, problem);
+        }
+    }
+
+    fn why_read_only(&self) -> String {
+        read_only_message(self.read_only.as_deref().unwrap_or_default())
     }
 
     fn judge(&self, cx: &Cx<'_>, channel: ChannelId, action: StateAction, author: &Author, scope: Scope) -> Verdict {
@@ -209,6 +229,7 @@ impl HostCore {
                 if let Some(session) = self.sessions.get_mut(&channel) {
                     session.titled_by = Namer::Person;
                 }
+                self.keep_soon(channel);
                 self.commit(cx, channel, StateAction::SessionTitleChanged(changed), Some(author));
             }
             other => {
@@ -230,6 +251,7 @@ impl HostCore {
             chat.titled_by = Namer::Person;
             chat.model.edit(|state| state.title.clone_from(&changed.title));
         }
+        self.keep_soon(channel);
         self.acknowledge(cx, channel, &StateAction::SessionTitleChanged(changed), author);
         self.sync_chat(cx, channel);
     }

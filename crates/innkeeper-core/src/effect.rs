@@ -1,16 +1,18 @@
 //! Everything the core wants done. The shell performs effects in order.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::action::Since;
-use crate::agent::{Attachment, ClientTool, CommandInfo, PastTurn, Reply, Worker};
+use crate::agent::{Attachment, ClientTool, CommandInfo, PastTurn, PastTurns, Reply, UnreadChat, Worker};
 use crate::frame::{ActionFrame, Outgoing};
 use crate::ids::{ChannelId, ConnId, TurnKey};
 use crate::request::RequestId;
+use crate::stored::{ListPage, Record};
 
 /// One consequence of an input.
 #[derive(Debug)]
@@ -25,6 +27,25 @@ pub enum Effect {
         to: Arc<[Subscriber]>,
         /// The action.
         frame: Arc<ActionFrame>,
+        /// The connection that dispatched it, which hears of it if it cannot be kept.
+        author: Option<ConnId>,
+    },
+    /// Keep something that is not an action.
+    Keep(Box<Record>),
+    /// Find a session in the store, by its URI or that of one of its chats; answer with
+    /// `Input::Loaded`.
+    Load {
+        /// The URI.
+        uri: Arc<str>,
+    },
+    /// Read turns of a chat that are not in memory; answer with `Input::TurnsLoaded`.
+    LoadTurns {
+        /// The chat.
+        chat: ChannelId,
+        /// Its URI.
+        uri: Arc<str>,
+        /// Their positions.
+        range: Range<usize>,
     },
     /// Put a notification that is not an action into the queue of every subscriber.
     Notify {
@@ -77,6 +98,24 @@ pub enum Effect {
     },
     /// A tool call's worker has a chat and a run; its parent drives it.
     StartWorker(Box<Worker>),
+    /// List stored sessions for somebody; answer with `Input::Listed` (ROOT-10).
+    List {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// Which ones.
+        page: ListPage,
+    },
+    /// Keep a session that was exported elsewhere; answer with `Input::Imported`.
+    Import {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// The export.
+        text: String,
+    },
     /// Look something up outside the core and answer a request with it.
     LookUp {
         /// Who asked.
@@ -118,7 +157,7 @@ pub struct OpenChat {
     /// Where it works.
     pub working_directories: Vec<String>,
     /// The turns the chat already has.
-    pub history: Vec<PastTurn>,
+    pub history: PastTurns,
     /// What a side chat is about: context for the model that its own history does not show
     /// (CHT-06).
     pub context: Vec<PastTurn>,
@@ -126,6 +165,8 @@ pub struct OpenChat {
     pub selection: Option<String>,
     /// What the session was set up with.
     pub settings: Map<String, Value>,
+    /// What the agent asked to be told again.
+    pub memory: Option<Arc<Value>>,
     /// Whether somebody wants to know how far it is.
     pub wants_progress: bool,
 }
@@ -139,6 +180,8 @@ pub struct TurnStart {
     pub text: String,
     /// What came with it.
     pub attachments: Vec<Attachment>,
+    /// The chats among it whose turns have to be read first.
+    pub unread_chats: Vec<UnreadChat>,
     /// The model chosen for this message (TURN-15).
     pub model: Option<String>,
     /// What the model is set up with.
@@ -199,6 +242,10 @@ pub enum LookUp {
 /// Why the host closes a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
+    /// Too much of what it sent waits to be handled.
+    TooMuchWaits,
+    /// The host cannot write, and has refused so much that it has no numbers left for refusals.
+    NoNumbers,
     /// No common protocol version (NEG-06).
     UnsupportedVersion,
     /// The host is going down.
@@ -208,6 +255,8 @@ pub enum CloseReason {
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::NoNumbers => "the host cannot write, and can refuse nothing more; try again when it can",
+            Self::TooMuchWaits => "too much waits to be handled; send less at a time",
             Self::UnsupportedVersion => "no common protocol version",
             Self::ShuttingDown => "the host is shutting down; reconnect when it is back",
         })

@@ -1,6 +1,7 @@
 //! Messages on their way out. An action is encoded once; the journal, the replay window and
 //! every subscriber share the same bytes.
 
+use std::io;
 use std::sync::Arc;
 
 use ahp_types::actions::StateAction;
@@ -13,7 +14,7 @@ use crate::ids::Seq;
 use crate::request::RequestId;
 use crate::snapshot::Answer;
 
-const ACTION_HEAD: &[u8] = br#"{"jsonrpc":"2.0","method":"action","params":"#;
+pub(crate) const ACTION_HEAD: &[u8] = br#"{"jsonrpc":"2.0","method":"action","params":"#;
 
 /// Who caused a client-dispatched action (DSP-03).
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +48,14 @@ struct Splice {
 }
 
 impl ActionFrame {
+    /// The frame of an action that no client dispatched, as the core encodes it; for journals'
+    /// tests, which need frames without a core.
+    pub fn from_action(channel: &str, action: &StateAction, seq: Seq) -> Self {
+        let mut channel_json = Vec::with_capacity(channel.len() + 2);
+        write_json(&mut channel_json, channel);
+        encode_action(&String::from_utf8_lossy(&channel_json), action, seq, None)
+    }
+
     /// The envelope alone, as `reconnect` replays it.
     pub fn envelope(&self) -> &[u8] {
         &self.bytes[ACTION_HEAD.len()..self.bytes.len() - 1]
@@ -73,9 +82,37 @@ impl ActionFrame {
         }
     }
 
+    /// The refusal of an action that was accepted and could not be kept, for its author alone, under
+    /// a number of its own.
+    pub fn rejected(&self, seq: Seq, reason: &str) -> Bytes {
+        let mut out = self.bytes.clone();
+        // The braces that close the envelope and the message.
+        out.truncate(out.len().saturating_sub(2));
+        // Only the origin comes after the number, and holds nothing that looks like it.
+        let number = format!(r#","serverSeq":{}"#, self.seq.0);
+        if let Some(at) = out
+            .windows(number.len())
+            .rposition(|window| window == number.as_bytes())
+        {
+            let fresh = format!(r#","serverSeq":{}"#, seq.0);
+            out.splice(at..at + number.len(), fresh.into_bytes());
+        }
+        out.extend_from_slice(br#","rejectionReason":"#);
+        write_json(&mut out, reason);
+        out.extend_from_slice(b"}}");
+        out.into()
+    }
+
     /// Whether the frame is streamed output that may be folded into a neighbour.
     pub fn is_mergeable(&self) -> bool {
         self.splice.is_some()
+    }
+
+    /// What it adds to its channel: the text of streamed output, whose envelope is lost when it is
+    /// merged, and otherwise all of it. A delta of a few words is mostly envelope.
+    pub(crate) fn added_bytes(&self) -> usize {
+        self.splice
+            .map_or(self.bytes.len(), |splice| splice.end.saturating_sub(splice.start))
     }
 
     /// Folds a run of frames, each of which [merges with](Self::merges_with) the next, into one
@@ -158,7 +195,11 @@ pub(crate) fn encode_action(
         seq,
         bytes: out,
         since: rule.map_or(Since::V0_9, |rule| rule.since),
-        durability: rule.map_or(Durability::Durable, |rule| rule.durability),
+        durability: match origin {
+            // What a person did survives, whatever it was (P1).
+            Some(_) => Durability::Durable,
+            None => rule.map_or(Durability::Durable, |rule| rule.durability),
+        },
         splice,
     }
 }
@@ -276,32 +317,67 @@ impl Outgoing {
         }
     }
 
+    /// The request that the message answers with a result, if it does.
+    pub fn answered_request(&self) -> Option<RequestId> {
+        #[derive(serde::Deserialize)]
+        struct Response<'a> {
+            #[serde(borrow)]
+            id: Option<&'a serde_json::value::RawValue>,
+            #[serde(borrow)]
+            error: Option<&'a serde_json::value::RawValue>,
+        }
+        match self {
+            Self::Action(_) => None,
+            Self::Answer(answer) => Some(answer.id.clone()),
+            Self::Text(text) => {
+                let response: Response<'_> = serde_json::from_slice(text).ok()?;
+                let id = response.id.filter(|_| response.error.is_none())?;
+                Some(RequestId::from_raw(id.to_owned()))
+            }
+        }
+    }
+
     /// The message as it goes on the wire; this is where a snapshot is encoded.
     pub fn into_wire(self) -> Wire {
         match self {
             Self::Action(frame) => Wire::Action(frame),
             Self::Text(bytes) => Wire::Text(bytes),
-            Self::Answer(answer) => Wire::Text(answer.encode()),
+            Self::Answer(answer) => match answer.is_small().then(|| answer.encode()) {
+                Some(Ok(bytes)) => Wire::Text(bytes),
+                Some(Err(_)) | None => Wire::Stream(answer),
+            },
         }
     }
 }
 
-/// One encoded message, still shared where it can be.
+/// One message on its way out, still shared where it can be.
 #[derive(Debug, Clone)]
 pub enum Wire {
     /// An action that others get too.
     Action(Arc<ActionFrame>),
-    /// Anything else.
+    /// Anything else that is encoded.
     Text(Bytes),
+    /// A response that is encoded while it is written, because it is large or because part of it
+    /// has to be read first: [`Answer::write_to`].
+    Stream(Arc<Answer>),
 }
 
-impl std::ops::Deref for Wire {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
+impl Wire {
+    /// The message, if it is encoded already.
+    pub fn encoded(&self) -> Option<&[u8]> {
         match self {
-            Self::Action(frame) => &frame.bytes,
-            Self::Text(bytes) => bytes,
+            Self::Action(frame) => Some(&frame.bytes),
+            Self::Text(bytes) => Some(bytes),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// The whole message in memory, whatever that takes.
+    pub fn to_bytes(&self) -> io::Result<Bytes> {
+        match self {
+            Self::Action(frame) => Ok(Bytes::copy_from_slice(&frame.bytes)),
+            Self::Text(bytes) => Ok(bytes.clone()),
+            Self::Stream(answer) => answer.encode(),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::error::{RpcError, code};
 use crate::frame::Outgoing;
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::request::{Initialize, Reconnect, RequestId};
-use crate::snapshot::{Answer, AnswerBody};
+use crate::snapshot::{Answer, AnswerBody, Snapshot, Window};
 
 impl HostCore {
     pub(crate) fn initialize(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, initialize: Initialize) {
@@ -45,19 +45,16 @@ impl HostCore {
         }
         self.leave_unnamed(cx, &initialize.client_id, &initialize.initial_subscriptions);
         // NEG-11: there is no per-item error, so what is unknown is left out.
-        let mut channels: Vec<ChannelId> = Vec::new();
+        let mut channels: Vec<(ChannelId, Window)> = Vec::new();
         for uri in &initialize.initial_subscriptions {
             match self.register(conn, uri, None, None) {
-                Ok((channel, _)) if !channels.contains(&channel) => channels.push(channel),
+                Ok((channel, window)) if !channels.iter().any(|(known, _)| *known == channel) => {
+                    channels.push((channel, window));
+                }
                 Ok(_) | Err(_) => {}
             }
         }
-        let snapshots = channels.iter().filter_map(|channel| self.capture(*channel)).collect();
-        let estimated_bytes = 512
-            + channels
-                .iter()
-                .map(|channel| self.estimated_bytes(*channel))
-                .sum::<usize>();
+        let (snapshots, estimated_bytes) = self.capture_all(conn, channels);
         let mut server_info = json!({ "name": self.config.server_name, "title": "Innkeeper" });
         if let Some(version) = &self.config.server_version {
             server_info["version"] = json!(version);
@@ -76,6 +73,7 @@ impl HostCore {
             body: AnswerBody::Initialized { head, snapshots },
             estimated_bytes,
         };
+        self.keep_client_now(cx, &initialize.client_id);
         cx.send(conn, Outgoing::Answer(Arc::new(answer)));
     }
 
@@ -86,16 +84,23 @@ impl HostCore {
         }
         let last_seen = Seq(reconnect.last_seen);
         let mut resumed: Vec<ChannelId> = Vec::new();
+        let mut windows: Vec<(ChannelId, Window)> = Vec::new();
         let mut missing = Vec::new();
-        let mut continues = self.born <= last_seen && last_seen <= self.seq;
+        // A number between two lives of the host belongs to what was seen and lost (P5).
+        let mut continues = self.gaps.are_clear_of(last_seen) && last_seen <= self.seq;
         self.leave_unnamed(cx, &reconnect.client_id, &reconnect.subscriptions);
         for uri in &reconnect.subscriptions {
-            let known = self.channels.find(uri).and_then(|channel| earlier.get(&channel));
+            let known = earlier.get(uri.as_str());
             match self.register(conn, uri, known.map(|known| known.max_latency_ms), None) {
                 Ok((channel, _)) if resumed.contains(&channel) => {}
-                Ok((channel, _)) => {
+                Ok((channel, window)) => {
                     resumed.push(channel);
-                    continues &= known.is_some_and(|known| known.base.started <= last_seen);
+                    let created = self.channels.get(channel).map(|entry| entry.created);
+                    continues &= known.is_some_and(|known| {
+                        let started = known.base.started;
+                        started <= last_seen && created.is_some_and(|created| created <= started)
+                    });
+                    windows.push((channel, window));
                 }
                 Err(_) => missing.push(uri.clone()),
             }
@@ -127,12 +132,7 @@ impl HostCore {
                 }
             }
             None => {
-                let snapshots = resumed.iter().filter_map(|channel| self.capture(*channel)).collect();
-                let estimated_bytes = 512
-                    + resumed
-                        .iter()
-                        .map(|channel| self.estimated_bytes(*channel))
-                        .sum::<usize>();
+                let (snapshots, estimated_bytes) = self.capture_all(conn, windows);
                 Answer {
                     id: id.clone(),
                     body: AnswerBody::Resynced { snapshots },
@@ -141,6 +141,17 @@ impl HostCore {
             }
         };
         cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+    }
+
+    /// Captures what a connection has just subscribed to, for one answer, and says roughly how many
+    /// bytes that is.
+    fn capture_all(&mut self, conn: ConnId, mut windows: Vec<(ChannelId, Window)>) -> (Vec<Snapshot>, usize) {
+        self.fit_together(conn, &mut windows);
+        let snapshots = windows.iter();
+        let snapshots = snapshots.filter_map(|(channel, window)| self.capture_window(*channel, *window));
+        let bytes = windows.iter();
+        let bytes = bytes.map(|(channel, window)| self.estimated_bytes_of(*channel, *window));
+        (snapshots.collect(), 512 + bytes.sum::<usize>())
     }
 
     /// A client that comes without some of its sessions has left them (REC-14). It does so before
@@ -160,7 +171,7 @@ impl HostCore {
     /// What a client subscribed to with the connections it has or had. Where several overlap,
     /// the latest start counts: if in doubt, as when they hold different turns, the client gets
     /// snapshots.
-    fn earlier_subscriptions(&self, id: &ClientId) -> Subscriptions {
+    pub(crate) fn earlier_subscriptions(&self, id: &ClientId) -> Subscriptions {
         let mut earlier = Subscriptions::default();
         match self.clients.get(id).map(|client| &client.presence) {
             Some(Presence::Grace(kept)) => earlier.clone_from(&kept.subscriptions),
@@ -168,8 +179,9 @@ impl HostCore {
             Some(Presence::Active(transports)) => {
                 for conn in transports.iter() {
                     for channel in self.conns.get(&conn).into_iter().flat_map(|conn| &conn.subscriptions) {
-                        if let Some(found) = self.channels.get(*channel).and_then(|entry| entry.subscription(conn)) {
-                            let known = earlier.entry(*channel).or_insert_with(|| found.clone());
+                        let entry = self.channels.get(*channel);
+                        if let Some((entry, found)) = entry.and_then(|entry| Some((entry, entry.subscription(conn)?))) {
+                            let known = earlier.entry(Arc::clone(&entry.uri)).or_insert_with(|| found.clone());
                             known.base.started = known.base.latest_start(&found.base);
                         }
                     }
@@ -182,8 +194,9 @@ impl HostCore {
 
     /// After a replay a subscription goes on from what it once started with.
     fn resume_bases(&mut self, conn: ConnId, earlier: &Subscriptions) {
-        for (channel, subscription) in earlier {
-            if let Some(entry) = self.channels.get_mut(*channel) {
+        for (uri, subscription) in earlier {
+            let channel = self.channels.find(uri);
+            if let Some(entry) = channel.and_then(|channel| self.channels.get_mut(channel)) {
                 entry.set_base(conn, subscription.base.clone());
             }
         }
@@ -196,6 +209,8 @@ impl HostCore {
             return Err(RpcError::invalid_request("the connection is closed"));
         };
         let principal = &connection.principal.name;
+        // `reconnect` says nothing about versions, so a later life has to know the latest.
+        let mut replaces = false;
         match self.clients.get_mut(id) {
             Some(client) if client.principal != *principal => {
                 return Err(match negotiated {
@@ -212,7 +227,9 @@ impl HostCore {
             }
             Some(client) => {
                 if let Some(negotiated) = negotiated {
-                    client.negotiated = negotiated;
+                    let before = std::mem::replace(&mut client.negotiated, negotiated);
+                    replaces =
+                        before.version != client.negotiated.version || before.mcp_apps != client.negotiated.mcp_apps;
                 }
                 match &mut client.presence {
                     Presence::Active(transports) => transports.add(conn),
@@ -243,9 +260,14 @@ impl HostCore {
                     negotiated,
                     presence: Presence::Active(ActiveTransports::one(conn)),
                     memberships: Default::default(),
+                    kept: Default::default(),
                 };
                 self.clients.insert(id.clone(), client);
             }
+        }
+        match replaces {
+            true => self.replace_client(id),
+            false => self.keep_client(id),
         }
         Ok(())
     }
@@ -259,7 +281,7 @@ impl HostCore {
 }
 
 /// The line of the protocol a negotiated version belongs to.
-fn line_of(version: &str) -> Since {
+pub(crate) fn line_of(version: &str) -> Since {
     if version.starts_with("0.") {
         Since::V0_9
     } else {

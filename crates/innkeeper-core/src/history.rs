@@ -1,12 +1,17 @@
 //! The past of a chat: pages of it, the end of it, and what agents are told of it.
 //!
-//! The host always has the whole history. A subscriber may have asked for the latest turns only
-//! (SUB-12), so each subscription knows which turns it lacks: see [`page`].
+//! The host knows all turns of a chat and has the latest in memory: see [`turns`]. A subscriber may
+//! have asked for the latest turns only (SUB-12), so each subscription knows which turns it lacks:
+//! see [`page`]. What needs a turn that is not in memory waits until it is: see [`needed`].
 
 mod attachment;
+mod needed;
 mod page;
 mod past;
 mod truncate;
+mod turns;
+mod window;
 
-pub(crate) use attachment::through;
-pub(crate) use past::{past_turn, unfinished_turn};
+pub use past::past_turn;
+pub(crate) use past::{context_range, past_turns, past_turns_in, unfinished_turn};
+pub use turns::History;

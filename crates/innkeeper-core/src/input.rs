@@ -1,6 +1,9 @@
 //! Everything that can happen to the core.
 
+use std::sync::Arc;
+
 use ahp_types::actions::StateAction;
+use ahp_types::state::Turn;
 use serde_json::value::RawValue;
 
 use crate::access::Principal;
@@ -8,6 +11,7 @@ use crate::agent::{AgentEvent, AgentProfile, BackgroundChange, Failure, TurnEnd}
 use crate::decode::DecodeError;
 use crate::ids::{ChannelId, ConnId, TurnKey};
 use crate::request::{Command, RequestId};
+use crate::stored::{ImportedSession, ListPage, RestoredSession, StoredSummary};
 
 /// One event. Inputs of one connection are handled in the order they arrived (DSP-14).
 #[derive(Debug)]
@@ -95,8 +99,46 @@ pub enum Input {
         /// What changed.
         change: BackgroundChange,
     },
+    /// Turns that [`crate::Effect::LoadTurns`] asked for were read, or could not be.
+    TurnsLoaded {
+        /// The chat.
+        chat: ChannelId,
+        /// The position of the first of them.
+        first: usize,
+        /// The turns, or why they cannot be read.
+        outcome: Result<Vec<Turn>, String>,
+    },
     /// The catalogue of agents changed.
     AgentsChanged(Vec<AgentProfile>),
+    /// The store found a session, or not.
+    Loaded {
+        /// What was asked for.
+        uri: Arc<str>,
+        /// The session, nothing, or why it cannot be read.
+        outcome: Result<Option<Box<RestoredSession>>, String>,
+    },
+    /// The store listed sessions for somebody.
+    Listed {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// What was asked for.
+        page: ListPage,
+        /// The sessions, or why they cannot be read.
+        outcome: Result<Vec<StoredSummary>, String>,
+    },
+    /// The store took a session in for somebody.
+    Imported {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// The session, or why it was not taken in.
+        outcome: Result<ImportedSession, String>,
+    },
+    /// Stored sessions to look after, because something went on in them when the host ended.
+    LookAfter(Vec<String>),
     /// The moment named by [`crate::HostCore::next_deadline`] has come.
     Tick,
     /// The host is going down: running turns are cancelled, new work is refused.

@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 use crate::action::{ChannelKind, Since};
 use crate::agent::{AgentProfile, Failure, Setting};
 use crate::chat_state::ChatModel;
-use crate::client::Phase;
+use crate::client::{Phase, Presence};
 use crate::core::{Cx, HostCore, ROOT};
 use crate::directories::MAX_DIRECTORIES;
 use crate::effect::{Effect, OpenChat};
 use crate::error::{RpcError, code};
 use crate::frame::{Outgoing, encode_notification};
-use crate::history::past_turn;
+use crate::history::past_turns;
 use crate::ids::{ChannelId, ClientId, ConnId};
 
 use crate::request::{CreateSession, ListSessions, RequestId};
@@ -54,7 +54,9 @@ impl HostCore {
                 "the host is shutting down; try again when it is back",
             ));
         }
-        if self.channels.find(&create.channel).is_some() {
+        if self.channels.find(&create.channel).is_some()
+            || self.channels.find(&uri::default_chat(&create.channel)).is_some()
+        {
             // SES-01: also while the first one is being created, and after it failed.
             let message = format!(
                 "{:?} exists already; choose another URI or subscribe to it",
@@ -62,7 +64,7 @@ impl HostCore {
             );
             return Err(RpcError::new(code::SESSION_ALREADY_EXISTS, message));
         }
-        if self.sessions.len() >= self.config.max_sessions {
+        if self.session_count >= self.config.max_sessions {
             let message = format!(
                 "this host keeps at most {} sessions; dispose of some",
                 self.config.max_sessions
@@ -168,11 +170,8 @@ impl HostCore {
             input_needed: None,
             meta: None,
         };
-        let session_id = self.channels.create(&create.channel, ChannelKind::Session);
-        self.replay.open(session_id, self.seq);
-        let chat_id = self.insert_chat(Chat::new(session_id, ChatModel::new(chat_state)));
+        let session_id = self.add_channel(&create.channel, ChannelKind::Session);
         let mut session = Session::new(&create.channel, state, settings, cx.now);
-        session.chats.push(chat_id);
         session.progress = create.progress_token.map(|token| Progress {
             conn,
             token,
@@ -180,7 +179,13 @@ impl HostCore {
             reported: false,
         });
         self.sessions.insert(session_id, session);
+        self.session_count += 1;
         self.share_workspace_approvals(session_id);
+        self.keep_new(cx, session_id);
+        let chat_id = self.insert_chat(cx, Chat::new(session_id, ChatModel::new(chat_state)));
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            session.chats.push(chat_id);
+        }
         self.announce_added(cx, session_id);
         self.publish_active_sessions(cx);
         self.publish_server_tools(cx, session_id);
@@ -192,17 +197,28 @@ impl HostCore {
     }
 
     /// Makes a channel for a chat.
-    pub(crate) fn insert_chat(&mut self, chat: Chat) -> ChannelId {
-        let chat_id = self.channels.create(&chat.model.head().resource, ChannelKind::Chat);
-        self.replay.open(chat_id, self.seq);
+    pub(crate) fn insert_chat(&mut self, cx: &mut Cx<'_>, mut chat: Chat) -> ChannelId {
+        if let Some(turns) = &self.turns {
+            chat.model.read_turns_from(Arc::clone(turns));
+        }
+        let chat_id = self.add_channel(&chat.model.head().resource, ChannelKind::Chat);
         self.chats.insert(chat_id, chat);
+        self.keep_new(cx, chat_id);
         chat_id
+    }
+
+    /// Makes a channel whose history starts now.
+    pub(crate) fn add_channel(&mut self, uri: &str, kind: ChannelKind) -> ChannelId {
+        let id = self.channels.create(uri, kind, self.seq);
+        self.replay.open(id, self.seq);
+        id
     }
 
     /// Asks for a chat's back end, with everything an agent has to know about its past.
     pub(crate) fn open_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.can_resume = false;
+            chat.is_open = true;
         }
         let (Some(chat), Some(channel)) = (self.chats.get(&chat_id), self.channels.get(chat_id)) else {
             return;
@@ -216,10 +232,11 @@ impl HostCore {
             session_uri: Arc::clone(&session.uri),
             chat_uri: Arc::clone(&channel.uri),
             working_directories: directories_of(session, chat),
-            history: chat.model.turns().iter().map(|turn| past_turn(turn)).collect(),
+            history: past_turns(&channel.uri, &chat.model),
             context: chat.aside.context.to_vec(),
             selection: chat.aside.selection.clone(),
             settings: settings_of(session),
+            memory: chat.memory.clone(),
             wants_progress: session.progress.is_some(),
         })));
     }
@@ -234,6 +251,21 @@ impl HostCore {
             .map(|agent| agent.tools.iter().map(crate::tool::wire::definition).collect())
             .unwrap_or_default();
         if !tools.is_empty() {
+            let action = StateAction::SessionServerToolsChanged(SessionServerToolsChangedAction { tools });
+            self.commit(cx, session_id, action, None);
+        }
+    }
+
+    /// Publishes the agent's tools again if they changed while the session was away.
+    pub(crate) fn refresh_server_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let Some(agent) = self.agent_of(session) else {
+            return;
+        };
+        let tools: Vec<_> = agent.tools.iter().map(crate::tool::wire::definition).collect();
+        if session.state.server_tools.as_deref().unwrap_or_default() != tools {
             let action = StateAction::SessionServerToolsChanged(SessionServerToolsChangedAction { tools });
             self.commit(cx, session_id, action, None);
         }
@@ -325,6 +357,10 @@ impl HostCore {
         for chat_id in session.chats.iter().copied() {
             self.drop_chat(cx, chat_id);
         }
+        self.session_count = self.session_count.saturating_sub(1);
+        self.keep_removal(cx, session_id);
+        self.listing.removed(uri);
+        self.forget_for_good(&Arc::from(uri));
         self.remove_channel(session_id);
         for member in &session.state.active_clients {
             if let Some(client) = self.clients.get_mut(&ClientId::new(&member.client_id)) {
@@ -357,11 +393,34 @@ impl HostCore {
             });
         }
         cx.effects.push(Effect::CloseChat { chat: chat_id });
+        self.keep_removal(cx, chat_id);
+        if let Some(uri) = self.channels.get(chat_id).map(|entry| Arc::clone(&entry.uri)) {
+            self.forget_for_good(&uri);
+        }
         self.remove_channel(chat_id);
     }
 
+    /// Nobody's picture of a channel that is gone is ever continued, whatever takes its name.
+    fn forget_for_good(&mut self, uri: &Arc<str>) {
+        self.distrust(std::slice::from_ref(uri));
+        let mut changed = Vec::new();
+        for (id, client) in &mut self.clients {
+            let subscriptions = match &mut client.presence {
+                Presence::Grace(kept) => &mut kept.subscriptions,
+                Presence::Absent(subscriptions) => subscriptions,
+                Presence::Active(_) => continue,
+            };
+            if subscriptions.remove(uri).is_some() {
+                changed.push(id.clone());
+            }
+        }
+        for client in changed {
+            self.keep_client(&client);
+        }
+    }
+
     /// SUB-19: subscriptions end with their channel.
-    fn remove_channel(&mut self, channel: ChannelId) {
+    pub(crate) fn remove_channel(&mut self, channel: ChannelId) {
         for subscriber in self.channels.remove(channel) {
             if let Some(conn) = self.conns.get_mut(&subscriber.conn) {
                 conn.subscriptions.remove(&channel);

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use crate::action::Since;
 use crate::frame::ActionFrame;
 use crate::ids::{ChannelId, IdMap, Seq};
+use crate::stored::StoredFrame;
+use crate::time::Now;
 
 /// Bounds of the window.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +44,8 @@ impl Default for ReplayLimits {
 #[derive(Debug)]
 struct Entry {
     seq: Seq,
+    /// The first action that is part of it: only what was written behind is ever merged.
+    first: Seq,
     at_ms: u64,
     since: Since,
     /// Where its bytes end; they start where the entry before it ends.
@@ -104,6 +108,27 @@ impl Replay {
         );
     }
 
+    /// Starts the window of a channel that comes back: everything after `forgotten` is in its log.
+    pub fn restore(&mut self, channel: ChannelId, forgotten: Seq, now: Now, log: &[&StoredFrame]) {
+        self.open(channel, forgotten);
+        let Some(window) = self.windows.get_mut(&channel) else {
+            return;
+        };
+        for frame in log {
+            // Its age is told by the wall clock, which may have jumped; it then counts as new.
+            let age = now.wall.as_millisecond().saturating_sub(frame.at_ms);
+            let at_ms = now.mono_ms.saturating_sub(u64::try_from(age).unwrap_or_default());
+            window.add(at_ms, frame.first, frame.seq, frame.since, &frame.bytes);
+        }
+        while window.bytes > self.limits.channel_bytes {
+            window.forget_oldest();
+        }
+        self.bytes += window.bytes;
+        if self.bytes > self.limits.total_bytes {
+            self.shrink_largest();
+        }
+    }
+
     /// Drops the window of a channel that is gone.
     pub fn close(&mut self, channel: ChannelId) {
         if let Some(window) = self.windows.remove(&channel) {
@@ -116,7 +141,7 @@ impl Replay {
         let Some(window) = self.windows.get_mut(&channel) else {
             return;
         };
-        window.add(now_ms, frame);
+        window.add(now_ms, frame.seq, frame.seq, frame.since, &frame.bytes);
         self.bytes += frame.bytes.len() + ENTRY_OVERHEAD;
         let oldest_kept = now_ms.saturating_sub(self.limits.max_age_ms);
         while window.bytes > self.limits.channel_bytes || window.oldest().is_some_and(|entry| entry.at_ms < oldest_kept)
@@ -145,6 +170,9 @@ impl Replay {
                 let mut start = chunk.start;
                 for entry in &chunk.entries {
                     if entry.seq > last_seen {
+                        if entry.first <= last_seen {
+                            return None; // Part of it was seen, and the rest is not to be had alone.
+                        }
                         let kept = &chunk.bytes[start..entry.end];
                         bytes += kept.len();
                         actions.push(Arc::new(ActionFrame::kept(entry.seq, entry.since, kept.to_vec())));
@@ -216,8 +244,8 @@ impl Window {
         self.chunks.front()?.entries.front()
     }
 
-    fn add(&mut self, at_ms: u64, frame: &ActionFrame) {
-        let len = frame.bytes.len();
+    fn add(&mut self, at_ms: u64, first: Seq, seq: Seq, since: Since, bytes: &[u8]) {
+        let len = bytes.len();
         let has_room = self
             .chunks
             .back()
@@ -236,12 +264,13 @@ impl Window {
             });
         }
         if let Some(chunk) = self.chunks.back_mut() {
-            chunk.bytes.extend_from_slice(&frame.bytes);
+            chunk.bytes.extend_from_slice(bytes);
             let end = chunk.bytes.len();
             chunk.entries.push_back(Entry {
-                seq: frame.seq,
+                seq,
+                first,
                 at_ms,
-                since: frame.since,
+                since,
                 end,
             });
         }

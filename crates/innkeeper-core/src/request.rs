@@ -53,6 +53,14 @@ pub enum Command {
     DisposeSession {
         /// The session's URI.
         channel: String,
+        /// Whether it stays while somebody uses it: whoever tidies up does not take a session from
+        /// under a reader.
+        only_if_unused: bool,
+    },
+    /// `innkeeper/importSession`, which is this host's own: takes in a session that was exported.
+    ImportSession {
+        /// The export, one line for each part.
+        text: String,
     },
     /// `listSessions`.
     ListSessions(Box<ListSessions>),

@@ -9,12 +9,15 @@ use ahp_types::state::{
     SessionStatus, SessionSummary,
 };
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::agent::{PastTurn, Setting};
 use crate::chat_state::ChatModel;
 use crate::chats::UNTITLED_CHAT;
 use crate::frame::AppendHead;
-use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
+use crate::ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
+use crate::stored::document::SessionDocument;
 use crate::time::Now;
 
 /// Bits 0 to 4 of a status are one activity value, never a combination (E-26).
@@ -49,6 +52,8 @@ pub struct Session {
     pub modified_ms: i64,
     /// Who wants to know how far its creation is.
     pub progress: Option<Progress>,
+    /// When somebody last listened to it or changed it, on the monotonic clock.
+    pub used_ms: u64,
 }
 
 /// Who asked to be told of a session's creation, and what it was told last (ROOT-17).
@@ -65,7 +70,7 @@ pub struct Progress {
 }
 
 /// Who gave something its name; each may rename what came before it in this list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Namer {
     /// It has none.
     Nobody,
@@ -99,6 +104,13 @@ pub struct Chat {
     /// Whether the agent that could go on with the latest turn is still the one that failed in it
     /// (TURN-13).
     pub can_resume: bool,
+    /// Whether its agent was asked to open it. A chat that comes back from the store is opened
+    /// when it gets something to do.
+    pub is_open: bool,
+    /// How many of its turns are rows in the store, once this number is durable.
+    pub rows: (Seq, usize),
+    /// What its agent wants to know again when it is opened the next time.
+    pub memory: Option<Arc<Value>>,
 }
 
 /// What a side chat was opened on (CHT-06).
@@ -160,6 +172,9 @@ impl Chat {
             is_watched: false,
             titled_by: if has_name { Namer::Message } else { Namer::Nobody },
             can_resume: false,
+            is_open: false,
+            rows: (Seq(0), 0),
+            memory: None,
         }
     }
 }
@@ -179,6 +194,25 @@ impl Session {
             acknowledged: BTreeSet::new(),
             modified_ms: now.wall.as_millisecond(),
             progress: None,
+            used_ms: now.mono_ms,
+        }
+    }
+
+    /// A session that comes back from the store.
+    pub(crate) fn restored(uri: &str, document: SessionDocument, now: Now) -> Self {
+        Self {
+            uri: uri.into(),
+            state: document.state,
+            settings: document.settings,
+            created_at: document.created_at,
+            chats: Vec::new(),
+            announced: None,
+            titled_by: document.titled_by,
+            summary_due: false,
+            acknowledged: BTreeSet::new(),
+            modified_ms: 0,
+            progress: None,
+            used_ms: now.mono_ms,
         }
     }
 

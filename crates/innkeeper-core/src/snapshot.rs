@@ -1,21 +1,23 @@
 //! Snapshots, captured in the core in constant time and encoded by whoever writes them.
 
+use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use ahp_types::state::{ActiveTurn, ChatState, ResponsePart, RootState, SessionState, ToolCallState, Turn};
+use ahp_types::state::{ActiveTurn, ChatState, ResponsePart, RootState, SessionState, ToolCallState};
 use bytes::Bytes;
 use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 
 use crate::agent::Setting;
-use crate::frame::{ActionFrame, begin_result, write_json};
+use crate::frame::{ActionFrame, begin_result};
+pub use crate::history::History;
 use crate::ids::Seq;
 use crate::request::RequestId;
 use crate::settings::InOrder;
 
-/// The completed turns of a chat, oldest first. Shared with snapshots in flight.
-pub type History = Arc<Vec<Arc<Turn>>>;
+/// Answers up to this size are encoded in one piece; larger ones on their way out.
+const SMALL_BYTES: usize = 1 << 20;
 
 /// A channel's state at one moment (SUB-02). Later actions copy what they change, so a snapshot
 /// waiting in a queue never moves.
@@ -37,7 +39,7 @@ pub enum State {
     /// A session.
     Session(Configured<SessionState>),
     /// A chat: everything but the completed turns, those, and how many of them are shown.
-    Chat(Arc<ChatState>, History, Window),
+    Chat(Arc<ChatState>, Arc<History>, Window),
 }
 
 /// Which of a chat's completed turns a snapshot shows (SUB-12).
@@ -53,9 +55,9 @@ impl Window {
 }
 
 /// The cursor for the turns before `loaded_from`, if there are any: it names the newest of them.
-pub(crate) fn cursor(turns: &[Arc<Turn>], loaded_from: usize) -> Option<String> {
-    let newest = turns.get(loaded_from.checked_sub(1)?)?;
-    Some(format!("{CURSOR_HEAD}{}", newest.id))
+pub(crate) fn cursor(history: &History, loaded_from: usize) -> Option<String> {
+    let newest = history.id(loaded_from.checked_sub(1)?)?;
+    Some(format!("{CURSOR_HEAD}{newest}"))
 }
 
 /// What a cursor of `fetchTurns` starts with.
@@ -90,6 +92,16 @@ impl<T> Deref for Configured<T> {
 
     fn deref(&self) -> &T {
         &self.state
+    }
+}
+
+impl State {
+    /// Whether nothing of it has to be read.
+    fn is_in_memory(&self) -> bool {
+        match self {
+            Self::Root(_) | Self::Session(_) => true,
+            Self::Chat(_, history, window) => history.resident_from() <= window.skipped.min(history.len()),
+        }
     }
 }
 
@@ -227,7 +239,7 @@ fn serialize_chat<S: Serializer>(
     optional(&mut out, "changesets", changesets)?;
     optional(&mut out, "backgroundWork", background_work)?;
     optional(&mut out, "canvases", canvases)?;
-    out.serialize_entry("turns", &Turns(history.get(window.skipped..).unwrap_or_default()))?;
+    out.serialize_entry("turns", &history.shown_from(window.skipped))?;
     optional(&mut out, "turnsNextCursor", &cursor(history, window.skipped))?;
     optional(&mut out, "activeTurn", &active_turn.as_ref().map(Active))?;
     optional(&mut out, "steeringMessage", steering_message)?;
@@ -292,14 +304,6 @@ impl Serialize for Part<'_> {
     }
 }
 
-struct Turns<'a>(&'a [Arc<Turn>]);
-
-impl Serialize for Turns<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|turn| &**turn))
-    }
-}
-
 /// A response that carries state. It takes its place in the connection's queue together with the
 /// actions that follow it, so nothing can overtake it (SUB-03, E-04).
 #[derive(Debug)]
@@ -343,36 +347,54 @@ impl Answer {
         self.estimated_bytes
     }
 
-    /// Encodes the whole response.
-    pub fn encode(&self) -> Bytes {
-        let mut out = begin_result(&self.id);
+    /// Whether it is worth encoding in one piece: little, and nothing of it has to be read first.
+    pub(crate) fn is_small(&self) -> bool {
+        let snapshots = match &self.body {
+            AnswerBody::Subscribed(snapshot) => std::slice::from_ref(snapshot),
+            AnswerBody::Initialized { snapshots, .. } | AnswerBody::Resynced { snapshots } => snapshots,
+            AnswerBody::Replayed { .. } => &[],
+        };
+        self.estimated_bytes <= SMALL_BYTES && snapshots.iter().all(|snapshot| snapshot.state.is_in_memory())
+    }
+
+    /// Encodes the whole response in memory.
+    pub fn encode(&self) -> io::Result<Bytes> {
+        let mut out = Vec::with_capacity(256);
+        self.write_to(&mut out)?;
+        Ok(out.into())
+    }
+
+    /// Writes the whole response, reading turns that are not in memory as it comes to them. That
+    /// blocks. A failure of `out` is passed on; what cannot be read is [`io::ErrorKind::InvalidData`],
+    /// and leaves half a message behind.
+    pub fn write_to(&self, mut out: &mut dyn io::Write) -> io::Result<()> {
+        out.write_all(&begin_result(&self.id))?;
         match &self.body {
             AnswerBody::Subscribed(snapshot) => {
-                out.extend_from_slice(br#"{"snapshot":"#);
-                write_json(&mut out, snapshot);
+                out.write_all(br#"{"snapshot":"#)?;
+                serde_json::to_writer(&mut out, snapshot)?;
             }
             AnswerBody::Initialized { head, snapshots } => {
-                out.extend_from_slice(head);
-                out.extend_from_slice(br#","snapshots":"#);
-                write_json(&mut out, snapshots);
+                out.write_all(head)?;
+                out.write_all(br#","snapshots":"#)?;
+                serde_json::to_writer(&mut out, snapshots)?;
             }
             AnswerBody::Replayed { actions, missing } => {
-                out.extend_from_slice(br#"{"type":"replay","actions":["#);
+                out.write_all(br#"{"type":"replay","actions":["#)?;
                 for (index, action) in actions.iter().enumerate() {
                     if index > 0 {
-                        out.push(b',');
+                        out.write_all(b",")?;
                     }
-                    out.extend_from_slice(action.envelope());
+                    out.write_all(action.envelope())?;
                 }
-                out.extend_from_slice(br#"],"missing":"#);
-                write_json(&mut out, missing);
+                out.write_all(br#"],"missing":"#)?;
+                serde_json::to_writer(&mut out, missing)?;
             }
             AnswerBody::Resynced { snapshots } => {
-                out.extend_from_slice(br#"{"type":"snapshot","snapshots":"#);
-                write_json(&mut out, snapshots);
+                out.write_all(br#"{"type":"snapshot","snapshots":"#)?;
+                serde_json::to_writer(&mut out, snapshots)?;
             }
         }
-        out.extend_from_slice(b"}}");
-        out.into()
+        out.write_all(b"}}")
     }
 }

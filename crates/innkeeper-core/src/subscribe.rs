@@ -69,6 +69,16 @@ impl HostCore {
             knows: *line,
         };
         connection.subscriptions.insert(channel);
+        let client = client.clone();
+        // A later life must not continue the subscription before this one.
+        match self
+            .clients
+            .get(&client)
+            .is_some_and(|client| client.kept.contains(uri))
+        {
+            true => self.replace_client(&client),
+            false => self.keep_client(&client),
+        }
         let (window, unloaded) = self.window(channel, turns);
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.subscribe(subscriber, started, unloaded);
@@ -92,6 +102,7 @@ impl HostCore {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.unsubscribe(conn);
         }
+        self.keep_client(&client);
         // ACT-09, unless another connection of the same client still listens (ACT-14).
         if !self.client_listens(&client, channel) {
             self.leave(cx, &client, channel);
@@ -106,7 +117,7 @@ impl HostCore {
         for channel in &connection.subscriptions {
             if let Some(entry) = self.channels.get_mut(*channel) {
                 if let Some(subscription) = entry.subscription(conn) {
-                    subscriptions.insert(*channel, subscription);
+                    subscriptions.insert(Arc::clone(&entry.uri), subscription);
                 }
                 entry.unsubscribe(conn);
             }
@@ -127,8 +138,9 @@ impl HostCore {
                 // What was sent to the lost connection alone, its state may build on when it comes
                 // back, and nobody can tell it from the others of the same client then.
                 for other in rest.iter() {
-                    for (channel, lost) in &subscriptions {
-                        if let Some(entry) = self.channels.get_mut(*channel) {
+                    for (uri, lost) in &subscriptions {
+                        let channel = self.channels.find(uri);
+                        if let Some(entry) = channel.and_then(|channel| self.channels.get_mut(channel)) {
                             entry.distrust(other, &lost.base);
                         }
                     }
@@ -170,6 +182,7 @@ impl HostCore {
                     .is_some_and(|client| matches!(client.presence, Presence::Absent(_)))
             {
                 self.clients.remove(&oldest);
+                self.keep_client(&oldest);
             }
         }
     }

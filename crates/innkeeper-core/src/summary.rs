@@ -32,6 +32,7 @@ impl HostCore {
             return;
         };
         session.refresh_aggregate();
+        session.used_ms = cx.now.mono_ms;
         match action {
             StateAction::SessionActiveClientSet(set) => {
                 let client = ClientId::new(&set.active_client.client_id);
@@ -72,7 +73,7 @@ impl HostCore {
     pub(crate) fn announce_what_is_due(&mut self, cx: &mut Cx<'_>) {
         let scheduled = self.timers.iter().filter_map(|(_, timer)| match timer {
             Timer::Summary(session) => Some(*session),
-            Timer::Grace(_) | Timer::Watchdog(_) | Timer::Sweep => None,
+            Timer::Grace(_) | Timer::Watchdog(_) | Timer::Sweep | Timer::Clients | Timer::Idle => None,
         });
         let mut due: Vec<ChannelId> = scheduled.collect();
         due.sort_unstable();
@@ -94,6 +95,10 @@ impl HostCore {
         if known == next {
             return;
         }
+        self.keep_summary(cx, session_id);
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
         let session_uri = session.uri.to_string();
         match changed_fields(&known, &next) {
             Changes::Fields(_) => self.notify_root(cx, |line| {

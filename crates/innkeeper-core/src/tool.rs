@@ -150,6 +150,9 @@ impl HostCore {
             None => {
                 action.confirmed = Some(ToolCallConfirmationReason::NotNeeded);
                 self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
+                if !is_client {
+                    self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Started);
+                }
                 self.fail_orphan(cx, chat_id, &call);
             }
             Some(confirmation) => match self.policy_allows(chat_id, &tool, &confirmation.offer) {

@@ -34,11 +34,32 @@ impl HostCore {
         let Some(key) = self.add_run(cx, chat_id, author) else {
             return;
         };
+        if let Some(missing) = self.missing_agent(chat_id) {
+            return self.fail_run(cx, chat_id, missing, false);
+        }
+        // A chat that came back from the store is opened when it has something to do.
+        if self.chats.get(&chat_id).is_some_and(|chat| !chat.is_open) {
+            self.open_chat(cx, chat_id);
+        }
         cx.effects.push(Effect::StartTurn {
             chat: chat_id,
             turn: key,
             start: Box::new(start),
         });
+    }
+
+    /// Why nobody can run the turns of a chat: its agent was there when the session was created.
+    fn missing_agent(&self, chat_id: ChannelId) -> Option<Failure> {
+        let session = self.session_of(chat_id)?;
+        if self.agent_of(session).is_some() {
+            return None;
+        }
+        let message = format!(
+            "the agent {:?} is no longer on this host; what was said can be read, and the agent has to be set up \
+             again to go on",
+            session.state.provider
+        );
+        Some(Failure::new("agentMissing", message))
     }
 
     /// Notes that an agent works on the active turn.
@@ -75,10 +96,12 @@ impl HostCore {
         let session = self.sessions.get(&chat.session)?;
         let turn = chat.model.head().active_turn.as_ref()?;
         let model = turn.message.model.as_ref();
+        let (attachments, unread_chats) = self.attachments_of(&turn.message);
         Some(TurnStart {
             turn_id: turn.id.clone(),
             text: turn.message.text.clone(),
-            attachments: self.attachments_of(&turn.message),
+            attachments,
+            unread_chats,
             model: model.map(|model| model.id.clone()),
             model_settings: model
                 .and_then(|model| model.config.clone())
@@ -87,7 +110,7 @@ impl HostCore {
             agent: turn.message.agent.as_ref().map(|agent| agent.uri.clone()),
             resume,
             calls_before: crate::tool::wire::calls(&turn.response_parts),
-            turns_before: chat.model.turns().len(),
+            turns_before: chat.model.turn_count(),
             session_uri: Arc::clone(&session.uri),
             session_title: session.state.title.clone(),
             working_directories: directories_of(session, chat),
@@ -196,6 +219,7 @@ impl HostCore {
             AgentEvent::Withdraw(id) => self.withdraw_question(cx, chat_id, id),
             AgentEvent::TakeSteering => self.take_steering(cx, chat_id, turn),
             AgentEvent::Spawn(spawn) => self.spawn_worker(cx, chat_id, turn, *spawn),
+            AgentEvent::Remember(memory) => self.remember_for(chat_id, *memory),
             AgentEvent::Alive => {}
         }
     }
@@ -230,6 +254,14 @@ impl HostCore {
         // E-63, PEND-06: nothing starts by itself after a cancel or an error.
         if completed {
             self.take_from_queue(cx, chat_id, true);
+        }
+    }
+
+    /// Keeps what an agent wants to be told when its chat is opened again.
+    fn remember_for(&mut self, chat_id: ChannelId, memory: serde_json::Value) {
+        if let Some(chat) = self.chats.get_mut(&chat_id) {
+            chat.memory = (!memory.is_null()).then(|| Arc::new(memory));
+            self.keep_soon(chat_id);
         }
     }
 
@@ -292,7 +324,7 @@ impl HostCore {
             return;
         };
         // A fresh id that no client can have chosen for an earlier turn of this chat.
-        let turn_id = (chat.model.turns().len()..)
+        let turn_id = (chat.model.turn_count()..)
             .map(|n| format!("queued-{}-{n}", next.id))
             .find(|id| !chat.model.knows_turn(id))
             .unwrap_or_default();
@@ -356,7 +388,11 @@ impl HostCore {
             };
             self.commit(cx, session_id, StateAction::SessionTitleChanged(action), None);
         }
+        if names_session {
+            self.keep_soon(session_id);
+        }
         if names_chat {
+            self.keep_soon(chat_id);
             self.sync_chat(cx, chat_id);
         }
     }

@@ -53,6 +53,9 @@ pub fn check(uri: &str) -> Result<(), String> {
     }
 }
 
+/// What the sessions are called that a chat makes which moves to one of its own; a number follows.
+pub(crate) const MOVED_SESSIONS: &str = "ahp-session:/moved-";
+
 /// Checks that a client may create a session under this URI.
 pub fn check_new_session(uri: &str) -> Result<(), String> {
     check(uri)?;
@@ -63,6 +66,11 @@ pub fn check_new_session(uri: &str) -> Result<(), String> {
     {
         return Err(format!(
             "the scheme {scheme}: is not for sessions; use ahp-session:/<id>"
+        ));
+    }
+    if uri.starts_with(MOVED_SESSIONS) {
+        return Err(format!(
+            "names that start with {MOVED_SESSIONS} are the host's own; choose another"
         ));
     }
     if scheme == "ahp-session" && uri.ends_with("/annotations") {

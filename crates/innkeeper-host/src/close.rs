@@ -17,6 +17,8 @@ pub enum Close {
     TooLarge,
     /// 1011: the host failed.
     Failed,
+    /// 1012: the host starts again from what it kept; come back by `reconnect`.
+    Restarting,
     /// 1013: the client did not read fast enough; come back by `reconnect`.
     TooSlow,
     /// 1008: pings went unanswered.
@@ -36,6 +38,7 @@ impl Close {
             Self::Silent => 1008,
             Self::TooLarge => 1009,
             Self::Failed => 1011,
+            Self::Restarting => 1012,
             Self::TooSlow => 1013,
         }
     }
@@ -49,6 +52,7 @@ impl Close {
             Self::NotUtf8 => "text frames must be UTF-8",
             Self::TooLarge => "the message is larger than this host accepts",
             Self::Failed => "the host failed; see its log",
+            Self::Restarting => "the host starts again from what it kept; use reconnect",
             Self::TooSlow => "the client reads too slowly; use reconnect",
             Self::Silent => "pings went unanswered",
             Self::Gone => "closed",
@@ -61,6 +65,8 @@ impl From<CloseReason> for Close {
         match reason {
             CloseReason::UnsupportedVersion => Self::UnsupportedVersion,
             CloseReason::ShuttingDown => Self::GoingAway,
+            CloseReason::TooMuchWaits => Self::TooSlow,
+            CloseReason::NoNumbers => Self::Failed,
         }
     }
 }

@@ -197,7 +197,14 @@ impl<S: Source> Reader<S> {
     /// and the peer's own socket pushes back.
     async fn send_request(&mut self, input: Input) -> Option<()> {
         let in_flight = Arc::clone(&self.in_flight).acquire_owned().await.ok()?;
-        self.inbox.send(Message::Request { input, in_flight }).await.ok()
+        self.inbox
+            .send(Message::Request {
+                conn: self.conn,
+                input,
+                in_flight,
+            })
+            .await
+            .ok()
     }
 
     async fn send(&mut self, input: Input) -> Option<()> {
@@ -307,6 +314,10 @@ impl<S: Sink> Writer<S> {
         tokio::select! {
             written = self.sink.write(messages) => written.map_err(|error| match error.kind() {
                 io::ErrorKind::TimedOut => Close::TooSlow,
+                io::ErrorKind::InvalidData => {
+                    tracing::error!(%error, "an answer could not be read to its end; its connection is closed");
+                    Close::Failed
+                }
                 _ => Close::Gone,
             }),
             // In the middle of a message, so there is no way to say why.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use innkeeper_core::agent::PastTurns;
 use innkeeper_core::{ChannelId, Input, OpenChat, Reply, TurnEnd, TurnKey, TurnStart};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,10 @@ use crate::agent::{Agent, AgentChat, AgentError, ChatContext, EventSink, TurnInp
 use crate::events::{Bell, EventQueue};
 use crate::host::Message;
 
+mod archive;
+
+pub(crate) use archive::Archive;
+
 /// What a driver needs of its host.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
@@ -23,6 +28,7 @@ pub(crate) struct Surroundings {
     pub(crate) open_time: Duration,
     pub(crate) cancel_time: Duration,
     pub(crate) tasks: TaskTracker,
+    pub(crate) archive: Archive,
 }
 
 /// What everything that belongs to one chat's agent shares.
@@ -109,10 +115,13 @@ impl Driver {
         let tasks = around.tasks.clone();
         let chat = open.chat;
         let link = ChatLink::new(chat, around);
+        let mut open = open;
+        let history = std::mem::take(&mut open.history);
         let context = ChatContext::new(open, &link.around.bell);
         let task = Task {
             agent,
             context,
+            history,
             link: Arc::clone(&link),
         };
         let closed = link.closed.clone();
@@ -241,7 +250,10 @@ fn sink(link: &Arc<ChatLink>, running: &Running) -> EventSink {
 
 struct Task {
     agent: Arc<dyn Agent>,
+    /// What the agent is told, but for its history.
     context: ChatContext,
+    /// Its history, as far as it is in memory, and where the rest is.
+    history: PastTurns,
     link: Arc<ChatLink>,
 }
 
@@ -270,7 +282,14 @@ impl Task {
 
     async fn open(&self) -> Result<Box<dyn AgentChat>, AgentError> {
         let open_time = self.link.around.open_time;
-        let opening = AssertUnwindSafe(self.agent.open_chat(self.context.clone())).catch_unwind();
+        let opening = AssertUnwindSafe(async {
+            let mut context = self.context.clone();
+            let told = self.link.around.archive.tell(self.history.clone()).await;
+            let told = told.map_err(|problem| AgentError::failed("historyUnreadable", problem))?;
+            (context.history, context.omitted_turns) = (told.turns, told.omitted);
+            self.agent.open_chat(context).await
+        })
+        .catch_unwind();
         match tokio::time::timeout(open_time, opening).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(AgentError::failed(
@@ -307,7 +326,13 @@ impl Task {
             },
         };
         let events = sink(&self.link, running);
-        let run = AssertUnwindSafe(agent_chat.run_turn(TurnInput::new(*start), events)).catch_unwind();
+        let run = AssertUnwindSafe(async {
+            let mut start = *start;
+            let unread = std::mem::take(&mut start.unread_chats);
+            self.link.around.archive.fill(&mut start.attachments, unread).await;
+            agent_chat.run_turn(TurnInput::new(start), events).await
+        })
+        .catch_unwind();
         let result = tokio::select! {
             result = run => result,
             () = out_of_patience(&running.cancelled, self.link.cancel_time()) => {

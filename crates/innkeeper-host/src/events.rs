@@ -309,6 +309,7 @@ fn text_bytes(event: &AgentEvent) -> usize {
         AgentEvent::Spawn(spawn) => spawn.prompt.len(),
         AgentEvent::Tool { step, .. } => step_bytes(step),
         AgentEvent::Ask(_)
+        | AgentEvent::Remember(_)
         | AgentEvent::EndPart
         | AgentEvent::Usage(_)
         | AgentEvent::Activity(None)

@@ -4,8 +4,8 @@
 //! `host/perform.rs` what follows.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use innkeeper_core::{ClientId, ConnId, Principal};
@@ -21,9 +21,13 @@ use crate::peer::{PeerError, ReverseMethod};
 
 mod builder;
 mod connections;
+mod keep;
+mod load;
+mod loading;
 mod look_up;
 mod message;
 mod perform;
+mod restart;
 mod task;
 
 pub use builder::HostBuilder;
@@ -43,6 +47,8 @@ pub struct HostHandle {
     limits: Arc<Limits>,
     tasks: TaskTracker,
     ready: Arc<AtomicBool>,
+    /// Why it does not take work although it runs.
+    problem: Arc<Mutex<Option<String>>>,
     /// Ends what is not a connection yet when the host goes down.
     stopping: CancellationToken,
     version: Arc<str>,
@@ -64,7 +70,7 @@ pub enum HostError {
     #[error("two agents have the provider id {0:?}; every agent needs its own")]
     DuplicateAgent(String),
     /// The journal could not be opened.
-    #[error(transparent)]
+    #[error("the journal cannot be opened: {0}")]
     Journal(#[from] JournalError),
 }
 impl Host {
@@ -131,6 +137,11 @@ impl HostHandle {
     /// Whether the host takes work.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire) && !self.inbox.is_closed()
+    }
+
+    /// Why a host that runs takes no work, in a sentence for people.
+    pub fn problem(&self) -> Option<String> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The version the host introduces itself with.

@@ -236,7 +236,11 @@ impl Shared {
         match request.uri().path() {
             "/healthz" => Ok(plain(StatusCode::OK, "ok\n")),
             "/readyz" if self.host.is_ready() => Ok(plain(StatusCode::OK, "ready\n")),
-            "/readyz" => Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "not ready\n")),
+            "/readyz" => {
+                let problem = self.host.problem().map(|reason| format!("read-only: {reason}\n"));
+                let text = problem.unwrap_or_else(|| "not ready\n".to_owned());
+                Ok(plain(StatusCode::SERVICE_UNAVAILABLE, text))
+            }
             "/version" => {
                 let body = serde_json::json!({ "name": "innkeeper", "version": self.host.version(), "protocol": ["^1.0.0", "^0.9.0"] });
                 Ok(json(body.to_string()))
@@ -400,8 +404,8 @@ impl Refused {
     }
 }
 
-fn plain(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
+fn plain(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert("content-type", HeaderValue::from_static("text/plain; charset=utf-8"));

@@ -58,6 +58,9 @@ pub struct Limits {
     pub look_up_time: Duration,
     /// Bytes queued for even the fastest subscriber from which on an agent is held back.
     pub agent_hold_bytes: usize,
+    /// Most bytes of a chat's past that its agent is told of, as JSON and the newest first, when the
+    /// agent opens the chat or gets it with a message.
+    pub agent_history_bytes: usize,
     /// What the core bounds.
     pub core: CoreConfig,
 }
@@ -90,6 +93,7 @@ impl Default for Limits {
             cancel_time: Duration::from_secs(2),
             look_up_time: Duration::from_secs(5),
             agent_hold_bytes: 512 << 10,
+            agent_history_bytes: 32 << 20,
             core: CoreConfig::default(),
         }
     }

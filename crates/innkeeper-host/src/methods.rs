@@ -1,4 +1,4 @@
-//! Every method and notification of AHP 1.0, and where each goes.
+//! Every method and notification of AHP 1.0 and of this host alone, and where each goes.
 //!
 //! A method without a handler answers `-32601`: an empty success would make a client wait for
 //! something that never comes.
@@ -16,7 +16,9 @@ mod sessions;
 
 use chats::{completions, create_chat, dispose_chat, fetch_turns, move_chat};
 use connection::{authenticate, initialize, ping, reconnect, subscribe};
-use sessions::{create_session, dispose_session, list_sessions, resolve_session_config, session_config_completions};
+use sessions::{
+    create_session, dispose_session, import_session, list_sessions, resolve_session_config, session_config_completions,
+};
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +104,8 @@ pub const METHODS: &[Method] = {
         row("resourceMkdir", Root, Drive, Unsupported),
         row("resourceRequest", Root, View, Unsupported),
         row("createResourceWatch", Root, View, Unsupported),
+        // This host's own.
+        row("innkeeper/importSession", Root, Admin, Core(import_session)),
     ]
 };
 

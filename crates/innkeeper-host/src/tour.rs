@@ -63,7 +63,7 @@ impl Agent for TourAgent {
             "Shows you around this host. Needs no key; type /help to see what it can do.",
         )
         .with_model("tour", "Tour guide")
-        .with_history()
+        .with_resume()
         .with_chats()
         .with_side_chats()
         .with_directories(Directories::ManyReplaceablePrimary);
@@ -164,7 +164,7 @@ impl AgentChat for TourChat {
 }
 
 impl TourChat {
-    async fn perform(&self, command: Command, turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
+    async fn perform(&mut self, command: Command, turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
         match command {
             Command::Help => say(events, &talk::help()).await,
             Command::Stream { count, delay, bytes } => self.stream(events, count, delay, bytes).await,
@@ -187,11 +187,16 @@ impl TourChat {
                 pause(events, Duration::from_secs(seconds)).await?;
                 say(events, &format!("I said nothing for {seconds} s, and the host let me.")).await
             }
-            Command::Tool => tools::tool(events).await,
-            Command::Confirm => tools::confirm(events).await,
+            Command::Remember(words) => {
+                self.memory.note(&words);
+                events.remember(json!({ "note": words })).await?;
+                say(events, "Noted. Ask me to recall it, even after the host was restarted.").await
+            }
+            Command::Tool => tools::tool(turn, events).await,
+            Command::Confirm => tools::confirm(turn, events).await,
             Command::Options => tools::options(events).await,
             Command::Result => tools::result(events).await,
-            Command::Parallel(count) => tools::parallel(events, count).await,
+            Command::Parallel(count) => tools::parallel(turn, events, count).await,
             Command::Plan => tools::plan(events).await,
             Command::ClientTool { name, input } => tools::client_tool(turn, events, &name, input).await,
             Command::Auth => tools::auth(events).await,

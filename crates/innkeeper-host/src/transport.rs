@@ -12,6 +12,7 @@ use crate::close::Close;
 
 mod fragments;
 pub mod lines;
+mod stream;
 pub mod websocket;
 
 /// One inbound message or the reason why there is none.
@@ -46,6 +47,8 @@ pub trait Sink: Send + 'static {
     ///
     /// However long that takes, a peer that takes part of it now and then is waited for; one that
     /// takes not a byte for the host's `write_time` makes it fail with [`io::ErrorKind::TimedOut`].
+    /// A message that cannot be encoded, because part of it cannot be read, makes it fail with
+    /// [`io::ErrorKind::InvalidData`], possibly in the middle of it.
     fn write(&mut self, messages: Vec<Wire>) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Completes when the transport itself has something to write, such as the answer to a ping;

@@ -3,7 +3,9 @@
 #![warn(missing_docs)]
 
 mod comparable;
+pub mod disk;
 pub mod fuzzing;
+pub mod journal;
 pub mod mutation;
 pub mod official;
 pub mod process;

@@ -372,6 +372,7 @@ impl OfficialClient {
                 seen.view().receive_event(event.event);
                 seen.changed.notify_waiters();
             }
+            seen.view().is_over = true;
             seen.changed.notify_waiters();
         });
         self.connection = Some(Connection { client, pump });

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::raw::Address;
@@ -28,6 +29,8 @@ pub struct HostOptions {
     flags: Vec<String>,
     settings: Vec<String>,
     limits: Vec<(String, u64)>,
+    data: Option<PathBuf>,
+    memory_kib: Option<u64>,
     home: Option<Arc<TempDir>>,
 }
 
@@ -39,6 +42,8 @@ impl HostOptions {
             flags: Vec::new(),
             settings: Vec::new(),
             limits: Vec::new(),
+            data: None,
+            memory_kib: None,
             home: None,
         }
     }
@@ -64,6 +69,20 @@ impl HostOptions {
         self
     }
 
+    /// Keeps its data in this directory, not in the home directory.
+    #[must_use]
+    pub fn data(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.data = Some(directory.into());
+        self
+    }
+
+    /// Gives it so many KiB of address space and no more.
+    #[must_use]
+    pub fn memory_limit(mut self, kib: u64) -> Self {
+        self.memory_kib = Some(kib);
+        self
+    }
+
     fn command(&self, home: &Path) -> Command {
         let mut config = self.settings.join("\n");
         config.push_str("\n[limits]\n");
@@ -72,11 +91,19 @@ impl HostOptions {
         }
         let config_file = home.join("innkeeper.toml");
         std::fs::write(&config_file, config).expect("the home directory can be written to");
-        let mut command = Command::new(&self.binary);
+        let mut command = match self.memory_kib {
+            None => Command::new(&self.binary),
+            Some(kib) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", &format!("ulimit -v {kib}; exec \"$0\" \"$@\"")]);
+                shell.arg(&self.binary);
+                shell
+            }
+        };
         command
             .arg("serve")
             .arg("--data")
-            .arg(home.join("data"))
+            .arg(self.data_dir(home))
             .arg("--config")
             .arg(config_file)
             .args(&self.flags)
@@ -86,6 +113,10 @@ impl HostOptions {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         command
+    }
+
+    fn data_dir(&self, home: &Path) -> PathBuf {
+        self.data.clone().unwrap_or_else(|| home.join("data"))
     }
 }
 
@@ -97,14 +128,51 @@ pub struct HostProcess {
     home: Arc<TempDir>,
     address: Address,
     pid: u32,
-    log: Arc<Mutex<String>>,
+    log: Log,
     log_reader: JoinHandle<()>,
+}
+
+/// A host that has ended, and left its data directory.
+#[derive(Debug)]
+pub struct StoppedHost {
+    options: HostOptions,
+    home: Arc<TempDir>,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Everything it logged.
+    pub log: String,
+}
+
+impl StoppedHost {
+    /// Starts another one on the same data directory.
+    pub async fn start(&self) -> HostProcess {
+        HostProcess::start(self.options.clone()).await
+    }
+
+    /// The same for a start that may be refused: what is left of such a host.
+    pub async fn try_start(&self) -> Result<HostProcess, Self> {
+        HostProcess::try_start(self.options.clone()).await
+    }
+
+    /// A path in the data directory.
+    pub fn data_path(&self, name: &str) -> PathBuf {
+        self.options.data_dir(self.home.path()).join(name)
+    }
 }
 
 impl HostProcess {
     /// Starts a host and waits until it listens.
     pub async fn start(options: HostOptions) -> Self {
+        match Self::try_start(options).await {
+            Ok(host) => host,
+            Err(refused) => panic!("the host did not start: {}", refused.log),
+        }
+    }
+
+    /// Starts a host and waits until it listens, or has ended.
+    pub async fn try_start(mut options: HostOptions) -> Result<Self, StoppedHost> {
         let home = home_of(&options);
+        options.home = Some(Arc::clone(&home));
         let mut command = options.command(home.path());
         command.args(["--listen", "127.0.0.1:0", "--json"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -116,9 +184,15 @@ impl HostProcess {
             .expect("the host is ready in time")
             .expect("standard output can be read");
         let Some(line) = line else {
+            let status = child.wait().await.expect("the process can be waited for");
             let _ = log_reader.await;
-            let log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            panic!("the host did not start: {log}");
+            let log = log.text();
+            return Err(StoppedHost {
+                options,
+                home,
+                status,
+                log,
+            });
         };
         let ready: Value = serde_json::from_str(&line).expect("the ready line is JSON");
         assert_eq!(ready["ready"], true, "{line}");
@@ -129,7 +203,7 @@ impl HostProcess {
         });
         let pid = child.id().expect("the process runs");
         assert_eq!(ready["pid"], pid, "{line}");
-        Self {
+        Ok(Self {
             child,
             options,
             home,
@@ -137,12 +211,18 @@ impl HostProcess {
             pid,
             log,
             log_reader,
-        }
+        })
+    }
+
+    /// Starts a second host on the same data directory, while this one runs.
+    pub async fn start_second(&self) -> Result<Self, StoppedHost> {
+        Self::try_start(self.options.clone()).await
     }
 
     /// Starts a host whose client is the returned pair of pipes.
-    pub async fn start_on_stdio(options: HostOptions) -> (Self, ChildStdin, ChildStdout) {
+    pub async fn start_on_stdio(mut options: HostOptions) -> (Self, ChildStdin, ChildStdout) {
         let home = home_of(&options);
+        options.home = Some(Arc::clone(&home));
         let mut command = options.command(home.path());
         command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -176,35 +256,92 @@ impl HostProcess {
         self.home.path().join(name)
     }
 
+    /// A path in the host's data directory.
+    pub fn data_path(&self, name: &str) -> PathBuf {
+        self.options.data_dir(self.home.path()).join(name)
+    }
+
     /// Kills it without warning, and starts another one on the same data directory.
-    pub async fn kill_and_restart(mut self) -> Self {
-        self.child.kill().await.expect("the process can be killed");
-        let mut options = self.options.clone();
-        options.home = Some(Arc::clone(&self.home));
-        Self::start(options).await
+    pub async fn kill_and_restart(self) -> Self {
+        self.kill().await.start().await
     }
 
-    /// Asks it to stop, as a service manager does.
-    pub fn terminate(&self) {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        kill_process(pid.expect("a process id"), Signal::TERM).expect("the process can be signalled");
+    /// Kills it without warning.
+    pub async fn kill(mut self) -> StoppedHost {
+        self.child.start_kill().expect("the process can be killed");
+        self.wait().await
     }
 
-    /// Waits for its end and returns how it ended, with everything it logged.
-    pub async fn ended(mut self) -> (ExitStatus, String) {
+    /// Asks it to stop, and waits until it has, with success.
+    pub async fn stop(self) -> StoppedHost {
+        self.terminate();
+        let stopped = self.wait().await;
+        assert_eq!(stopped.status.code(), Some(0), "{}", stopped.log);
+        stopped
+    }
+
+    /// Waits for its end, whatever ends it.
+    pub async fn wait(mut self) -> StoppedHost {
         let status = tokio::time::timeout(PATIENCE, self.child.wait())
             .await
             .expect("the host ends in time")
             .expect("the process can be waited for");
         let _ = self.log_reader.await;
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        StoppedHost {
+            options: self.options,
+            home: self.home,
+            status,
+            log: self.log.text(),
+        }
+    }
+
+    /// Asks it to stop, as a service manager does.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Stops it in its tracks until [`Self::thaw`], as a closed laptop does.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a process id"), signal).expect("the process can be signalled");
+    }
+
+    /// Waits for its end and returns how it ended, with everything it logged.
+    pub async fn ended(self) -> (ExitStatus, String) {
+        let StoppedHost { status, log, .. } = self.wait().await;
         assert_eq!(status.signal(), None, "the host was ended by a signal: {log}");
         (status, log)
     }
 
     /// What it has logged so far.
     pub fn log(&self) -> String {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.log.text()
+    }
+
+    /// Waits until what it has logged is as awaited.
+    pub async fn logged(&self, what: &str, holds: impl Fn(&str) -> bool) {
+        let waiting = async {
+            loop {
+                let more = self.log.more.notified();
+                tokio::pin!(more);
+                more.as_mut().enable();
+                if holds(&self.log.text()) {
+                    return;
+                }
+                more.await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "{what} was not logged: {}", self.log());
     }
 
     /// Whether it still runs.
@@ -225,6 +362,16 @@ impl HostProcess {
         let folder = format!("/proc/{}/fd", self.pid);
         std::fs::read_dir(folder).expect("the process runs").count()
     }
+
+    /// How many of them are sockets.
+    pub fn open_sockets(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.pid);
+        let files = std::fs::read_dir(folder).expect("the process runs");
+        let targets = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+        targets
+            .filter(|target| target.to_string_lossy().starts_with("socket:"))
+            .count()
+    }
 }
 
 fn home_of(options: &HostOptions) -> Arc<TempDir> {
@@ -234,15 +381,33 @@ fn home_of(options: &HostOptions) -> Arc<TempDir> {
     }
 }
 
-fn read_log(child: &mut Child) -> (Arc<Mutex<String>>, JoinHandle<()>) {
+/// What a host writes to standard error.
+#[derive(Debug, Clone, Default)]
+struct Log {
+    text: Arc<Mutex<String>>,
+    more: Arc<Notify>,
+}
+
+impl Log {
+    fn text(&self) -> String {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn read_log(child: &mut Child) -> (Log, JoinHandle<()>) {
     let mut stderr = child.stderr.take().expect("standard error is a pipe");
-    let log = Arc::new(Mutex::new(String::new()));
-    let shared = Arc::clone(&log);
+    let log = Log::default();
+    let shared = log.clone();
     let reader = tokio::spawn(async move {
         let mut chunk = vec![0; 8192];
         while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
             let text = String::from_utf8_lossy(&chunk[..count]);
-            shared.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+            shared
+                .text
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push_str(&text);
+            shared.more.notify_waiters();
         }
     });
     (log, reader)

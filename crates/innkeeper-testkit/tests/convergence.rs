@@ -21,15 +21,15 @@ const RUN_BYTES: usize = 540;
 const KNOWN_SEEDS: &str = include_str!("seeds.txt");
 
 /// Runs one seed; one that goes wrong is made as short as it gets before it is reported.
-fn run_seed(seed: u64) -> Result<Tally, String> {
+fn run_seed(seed: u64, options: RunOptions) -> Result<Tally, String> {
     let bytes = bytes_from_seed(seed, RUN_BYTES);
-    match run(&bytes, RunOptions::default()) {
+    match run(&bytes, options) {
         Ok(mut outcome) => {
             outcome.tally.insert("operations", outcome.operations as u64);
             Ok(outcome.tally)
         }
         Err(violation) => {
-            let report = match shrink(&bytes, RunOptions::default()) {
+            let report = match shrink(&bytes, options) {
                 Some(shrunk) => format!("{}\nthe shortest run with it: {:?}", shrunk.violation, shrunk.bytes),
                 None => violation.to_string(),
             };
@@ -45,13 +45,36 @@ fn seeds_that_once_found_a_bug_find_none() {
         (!seed.is_empty()).then(|| seed.parse::<u64>().expect("a seed is a number"))
     });
     for seed in seeds {
-        run_seed(seed).unwrap_or_else(|report| panic!("{report}"));
+        run_seed(seed, RunOptions::default()).unwrap_or_else(|report| panic!("{report}"));
     }
 }
 
 #[test]
 fn ten_thousand_seeds_without_a_violation() {
     let seeds = seeds();
+    let tally = run_seeds(seeds, RunOptions::default());
+    check_variety(&tally, seeds, VARIETY);
+}
+
+/// Whatever a host was doing when it ended, everything that was confirmed is there when it starts
+/// again, nothing runs twice, and every client ends up with the truth (P1, P4, P5, P6).
+#[test]
+fn p1_p4_p5_p6_hosts_that_die_and_come_back_lose_nothing() {
+    // Each takes ten times as long as one of the others.
+    let seeds = seeds() / 20;
+    let tally = run_seeds(seeds, RESTARTS);
+    check_variety(&tally, seeds, VARIETY_OF_RESTARTS);
+}
+
+/// Runs in which the host ends and starts again.
+const RESTARTS: RunOptions = RunOptions {
+    mutation: None,
+    coalescing: Coalescing::EverySecond,
+    restarts: true,
+    forgetting: None,
+};
+
+fn run_seeds(seeds: u64, options: RunOptions) -> Tally {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU64::new(0);
     let failed = AtomicBool::new(false);
@@ -65,7 +88,7 @@ fn ten_thousand_seeds_without_a_violation() {
                     if seed >= seeds {
                         break;
                     }
-                    match run_seed(seed) {
+                    match run_seed(seed, options) {
                         Ok(happened) => add(&mut mine, happened),
                         Err(report) => {
                             failed.store(true, Ordering::Relaxed);
@@ -81,7 +104,7 @@ fn ten_thousand_seeds_without_a_violation() {
     assert!(reports.is_empty(), "{}", reports.join("\n\n"));
     let tally = tally.into_inner().expect("nobody panics with it");
     println!("{seeds} seeds: {tally:#?}");
-    check_variety(&tally, seeds);
+    tally
 }
 
 fn add(tally: &mut Tally, more: Tally) {
@@ -90,36 +113,56 @@ fn add(tally: &mut Tally, more: Tally) {
     }
 }
 
+/// How often things happen in a thousand runs, at least.
+const VARIETY: &[(&str, u64)] = &[
+    ("replays", 300),
+    ("empty replays", 100),
+    ("resyncs", 150),
+    ("fresh starts after a refused reconnect", 0),
+    ("turns started", 1000),
+    ("turns cancelled", 200),
+    ("turns ended for silence", 10),
+    ("merged actions", 500),
+    ("echoes", 2000),
+    ("refusals", 2000),
+    ("no-op echoes", 100),
+    ("approvals", 150),
+    ("automatic approvals", 20),
+    ("answers", 50),
+    ("steering messages", 10),
+    ("tokens", 1),
+    ("client calls completed", 50),
+    ("plain chats", 200),
+    ("forks", 30),
+    ("side chats", 50),
+    ("chats disposed of", 30),
+    ("pages of turns", 200),
+    ("workers", 50),
+    ("chats moved", 20),
+    ("chats moved out", 15),
+    ("chats opened again", 50),
+];
+
+/// The same where hosts die all the time.
+const VARIETY_OF_RESTARTS: &[(&str, u64)] = &[
+    ("crashes", 2000),
+    ("restarts", 500),
+    ("storage failures", 200),
+    ("replays", 500),
+    ("empty replays", 500),
+    ("resyncs", 500),
+    ("turns started", 2000),
+    ("echoes", 500),
+    ("approvals", 4),
+    ("forks", 50),
+    ("pages of turns", 100),
+    ("chats moved", 10),
+    ("chats opened again", 50),
+];
+
 /// What never happens is not tested.
-fn check_variety(tally: &Tally, seeds: u64) {
-    for (what, per_thousand) in [
-        ("replays", 300),
-        ("empty replays", 100),
-        ("resyncs", 150),
-        ("fresh starts after a refused reconnect", 0),
-        ("turns started", 1000),
-        ("turns cancelled", 200),
-        ("turns ended for silence", 10),
-        ("merged actions", 500),
-        ("echoes", 2000),
-        ("refusals", 2000),
-        ("no-op echoes", 100),
-        ("approvals", 150),
-        ("automatic approvals", 20),
-        ("answers", 50),
-        ("steering messages", 10),
-        ("tokens", 1),
-        ("client calls completed", 50),
-        ("plain chats", 200),
-        ("forks", 30),
-        ("side chats", 50),
-        ("chats disposed of", 30),
-        ("pages of turns", 200),
-        ("workers", 50),
-        ("chats moved", 20),
-        ("chats moved out", 15),
-        ("chats opened again", 50),
-    ] {
+fn check_variety(tally: &Tally, seeds: u64, variety: &[(&str, u64)]) {
+    for (what, per_thousand) in variety {
         let least = per_thousand * seeds / 1000;
         assert!(
             tally.get(what).is_some_and(|times| *times >= least),

@@ -1,9 +1,10 @@
 //! The properties notice every seeded host bug.
 
+use std::fmt::Debug;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use innkeeper_testkit::mutation::Mutation;
+use innkeeper_testkit::mutation::{Forgetting, Mutation};
 use innkeeper_testkit::sim::{RunOptions, bytes_from_seed, run};
 
 /// Most seeds a bug may need.
@@ -12,11 +13,7 @@ const SEEDS: u64 = 2000;
 const RUN_BYTES: usize = 400;
 
 /// How many seeds it takes to notice a bug, and the first line of what is noticed.
-fn find(mutation: Mutation) -> Option<(u64, String)> {
-    let options = RunOptions {
-        mutation: Some(mutation),
-        ..RunOptions::default()
-    };
+fn find(options: RunOptions) -> Option<(u64, String)> {
     (0..SEEDS).find_map(|seed| {
         let violation = run(&bytes_from_seed(seed, RUN_BYTES), options).err()?;
         let text = violation.to_string();
@@ -27,16 +24,32 @@ fn find(mutation: Mutation) -> Option<(u64, String)> {
 
 #[test]
 fn every_seeded_bug_is_found() {
+    every_bug_is_found(&Mutation::ALL, |mutation| RunOptions {
+        mutation: Some(mutation),
+        ..RunOptions::default()
+    });
+}
+
+#[test]
+fn p1_p4_p5_every_seeded_bug_in_what_is_kept_is_found() {
+    every_bug_is_found(&Forgetting::ALL, |forgetting| RunOptions {
+        restarts: true,
+        forgetting: Some(forgetting),
+        ..RunOptions::default()
+    });
+}
+
+fn every_bug_is_found<B: Copy + Debug + Send + Sync>(bugs: &[B], options: impl Fn(B) -> RunOptions + Sync) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let missed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(mutation) = Mutation::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    match find(*mutation) {
-                        Some((seeds, what)) => println!("{mutation:?}: {seeds} seeds: {what}"),
-                        None => missed.lock().expect("nobody panics with it").push(*mutation),
+                while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match find(options(*bug)) {
+                        Some((seeds, what)) => println!("{bug:?}: {seeds} seeds: {what}"),
+                        None => missed.lock().expect("nobody panics with it").push(*bug),
                     }
                 }
             });

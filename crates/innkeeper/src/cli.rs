@@ -1,5 +1,7 @@
 //! The command line.
 
+mod upkeep;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -7,6 +9,10 @@ use clap::{Args, Parser, Subcommand};
 use crate::address::ListenAddress;
 use crate::failure::exit_code_table;
 use crate::origin::Origin;
+
+pub(crate) use upkeep::{
+    DeleteArgs, DoctorArgs, ExportArgs, ImportArgs, ListArgs, PruneArgs, SessionsArgs, SessionsCommand, ShowArgs,
+};
 
 /// The standalone host for the Agent Host Protocol.
 ///
@@ -33,9 +39,14 @@ pub(crate) enum Command {
     /// Print a channel's state, then its actions as they come, until Ctrl-C.
     #[command(after_long_help = exit_code_table())]
     Watch(WatchArgs),
-    /// List the sessions of a running host.
+    /// List, show, export, import, delete or prune sessions; alone it lists them.
+    ///
+    /// With a host on the data directory, the host is asked; without one, the kept sessions themselves are read.
     #[command(after_long_help = exit_code_table())]
     Sessions(SessionsArgs),
+    /// Check configuration, data directory, kept sessions and ports, and say what to do.
+    #[command(after_long_help = exit_code_table())]
+    Doctor(DoctorArgs),
     /// List what the sessions of a running host wait for: approvals, questions, sign-ins.
     #[command(after_long_help = exit_code_table())]
     Pending(PendingArgs),
@@ -85,6 +96,11 @@ pub(crate) struct ServeArgs {
     /// Let every process on this machine connect without a token; refused for addresses beyond loopback.
     #[arg(long)]
     pub(crate) no_auth: bool,
+    /// Only show what is kept, beside the host that owns the data directory or without one; every change is refused.
+    ///
+    /// The owner's files stay as they are: clients find this host by the address it prints, not by the data directory.
+    #[arg(long)]
+    pub(crate) read_only: bool,
     /// Print one line of JSON on standard output once the host listens.
     #[arg(long, conflicts_with = "stdio")]
     pub(crate) json: bool,
@@ -143,16 +159,6 @@ pub(crate) struct WatchArgs {
     /// The channel, for instance ahp-root:// or a session's or a chat's URI.
     #[arg(value_name = "URI")]
     pub(crate) uri: String,
-    #[command(flatten)]
-    pub(crate) connect: ConnectArgs,
-}
-
-/// Flags of `innkeeper sessions`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct SessionsArgs {
-    /// Print one session summary as JSON per line instead of a table.
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 }

@@ -122,16 +122,14 @@ impl DataDir {
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
+    /// Says who owns the directory, if a living process does.
+    pub(crate) fn owner(&self) -> Option<String> {
+        let mut file = File::open(self.file(LOCK_FILE)).ok()?;
+        self.is_owned().then(|| holder_in_words(&mut file))
+    }
+
     fn held_by_another(&self, file: &mut File) -> Failure {
-        let mut text = String::new();
-        let holder = file
-            .read_to_string(&mut text)
-            .ok()
-            .and_then(|_| serde_json::from_str::<Holder>(&text).ok());
-        let who = match holder {
-            Some(holder) => format!("process {} (since {})", holder.pid, holder.started_at),
-            None => "another process".to_owned(),
-        };
+        let who = holder_in_words(file);
         Failure::new(
             Kind::InUse,
             format!("the data directory {} is in use by {who}", self.path.display()),
@@ -154,6 +152,18 @@ const LOCK_FILE: &str = "lock";
 struct Holder {
     pid: u32,
     started_at: String,
+}
+
+fn holder_in_words(file: &mut File) -> String {
+    let mut text = String::new();
+    let holder = file
+        .read_to_string(&mut text)
+        .ok()
+        .and_then(|_| serde_json::from_str::<Holder>(&text).ok());
+    match holder {
+        Some(holder) => format!("process {} (since {})", holder.pid, holder.started_at),
+        None => "another process".to_owned(),
+    }
 }
 
 fn write_holder(file: &mut File, holder: &Holder) -> io::Result<()> {

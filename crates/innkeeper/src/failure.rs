@@ -15,8 +15,10 @@ pub(crate) enum Kind {
     TurnFailed,
     /// The turn was cancelled.
     TurnCancelled,
-    /// The host understood the request and said no.
+    /// The host understood the request and said no, or what is meant does not exist.
     Rejected,
+    /// The doctor found something that does not work.
+    Unhealthy,
     /// There is no host to talk to, or the connection to it was lost.
     Unreachable,
     /// The address or the socket cannot be listened on.
@@ -34,12 +36,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Unexpected,
         Self::Usage,
         Self::TurnFailed,
         Self::TurnCancelled,
         Self::Rejected,
+        Self::Unhealthy,
         Self::Unreachable,
         Self::CannotListen,
         Self::DataDirectory,
@@ -57,6 +60,7 @@ impl Kind {
             Self::TurnFailed => 3,
             Self::TurnCancelled => 4,
             Self::Rejected => 5,
+            Self::Unhealthy => 6,
             Self::Unreachable => 69,
             Self::CannotListen => 71,
             Self::DataDirectory => 73,
@@ -73,11 +77,12 @@ impl Kind {
             Self::Usage => "the command line is wrong",
             Self::TurnFailed => "send: the turn ended with an error",
             Self::TurnCancelled => "send: the turn was cancelled",
-            Self::Rejected => "the host rejected the message or the request",
+            Self::Rejected => "the host rejected the message or the request, or there is no such session",
+            Self::Unhealthy => "doctor: something does not work",
             Self::Unreachable => "no host answers, or the connection to it was lost",
             Self::CannotListen => "serve: the address or socket cannot be listened on",
             Self::DataDirectory => "the data directory or a file in it cannot be used",
-            Self::InUse => "serve: another process holds the port, the socket or the data directory",
+            Self::InUse => "another process holds the port, the socket or the data directory",
             Self::AccessRefused => "the token was refused, or serving would have been unsafe",
             Self::Config => "the configuration file is broken",
             Self::OutputClosed => "the reader of the output went away",
@@ -120,6 +125,16 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// Returns what happened.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns what the person can do about it, if anything.
+    pub(crate) fn advice(&self) -> &str {
+        self.hint.as_deref().unwrap_or_default()
     }
 
     /// Tells what kind of failure this is.

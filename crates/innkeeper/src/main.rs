@@ -1,15 +1,18 @@
-//! The standalone host for the Agent Host Protocol, and three small clients to try it with.
+//! The standalone host for the Agent Host Protocol, and small clients to try it and to look after it with.
 
 mod address;
 mod banner;
 mod cli;
 mod client;
 mod config;
+mod confirm;
 mod data_dir;
+mod doctor;
 mod endpoint;
 mod failure;
 mod logging;
 mod origin;
+mod retention;
 mod serve;
 mod settings;
 mod signals;
@@ -40,6 +43,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Send(args) => client::send(args)?,
         Command::Watch(args) => client::watch(args)?,
         Command::Sessions(args) => client::sessions(args)?,
+        Command::Doctor(args) => doctor::run(&args)?,
         Command::Pending(args) => client::pending(args)?,
         Command::Approve(args) => client::approve(args)?,
         Command::Deny(args) => client::deny(args)?,

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use innkeeper_host::{Access, Host, Limits, Principal, Scope, Token, TourAgent};
+use innkeeper_host::{Access, Host, HostError, Limits, Principal, Scope, Token, TourAgent};
+use innkeeper_store::{ReadOnlyJournal, SqliteJournal};
 use serde::Serialize;
 use tokio::net::{TcpListener, UnixListener};
 
@@ -17,6 +18,7 @@ use crate::data_dir::DataDir;
 use crate::endpoint::Endpoint;
 use crate::failure::{Failure, Kind};
 use crate::logging;
+use crate::retention;
 use crate::settings::{Admission, Settings};
 use crate::signals::StopSignals;
 use crate::text;
@@ -29,6 +31,9 @@ const TURN_PATIENCE: Duration = Duration::from_secs(7);
 /// When the process ends even if something still hangs; the promise is ten seconds.
 const STOP_PATIENCE: Duration = Duration::from_secs(9);
 
+/// How long a host that only looks keeps a session in memory that nobody subscribes to.
+const LOOKING_IDLE_MS: u64 = 1000;
+
 /// Runs the host until it is told to stop.
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     protect_process();
@@ -39,6 +44,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     let settings = Settings::resolve(args, config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        // A large answer holds a thread for as long as its reader takes: one per connection at most.
+        .max_blocking_threads(limits.connections.saturating_add(64))
         .build()
         .map_err(|error| {
             Failure::new(
@@ -71,8 +78,15 @@ fn protect_process() {
 }
 
 async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> {
-    let dir = DataDir::prepare(&settings.data)?;
-    let _lock = dir.lock()?;
+    let dir = match settings.read_only {
+        true => DataDir::existing(settings.data.clone()),
+        false => DataDir::prepare(&settings.data)?,
+    };
+    // Whoever only looks does so beside the owner, and leaves it its files.
+    let _lock = match settings.read_only {
+        true => None,
+        false => Some(dir.lock()?),
+    };
     let mut signals = StopSignals::listen()?;
 
     // Everything that can fail comes before the host starts, so that a failed start leaves no trace.
@@ -83,18 +97,23 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
     let unix = settings.unix.as_deref().map(unix_socket::bind).transpose()?;
     let token = match (&settings.admission, &tcp) {
         (Admission::Everyone, _) | (_, None) => None,
+        (Admission::DefaultToken, Some(_)) if settings.read_only => Some(TokenFile::read(&dir.file(token::FILE_NAME))?),
         (Admission::DefaultToken, Some(_)) => Some(TokenFile::read_or_create(&dir.file(token::FILE_NAME))?),
         (Admission::Token(path), Some(_)) => Some(TokenFile::read_or_create(path)?),
     };
 
-    let host = Host::builder()
+    let builder = Host::builder()
         .files(innkeeper_local::Workspace::new())
-        .agent(tour_agent())
-        .limits(limits)
-        .server_info("innkeeper", env!("CARGO_PKG_VERSION"))
-        .start()
-        .await
-        .map_err(|error| Failure::new(Kind::Unexpected, format!("the host cannot start ({error})")))?;
+        .agent(tour_agent());
+    let builder = match settings.read_only {
+        true => builder
+            .journal(looking_journal(&dir)?)
+            .limits(looking(limits))
+            .read_only("it was started with --read-only"),
+        false => builder.journal(journal(&dir)).limits(limits),
+    };
+    let builder = builder.server_info("innkeeper", env!("CARGO_PKG_VERSION"));
+    let host = builder.start().await.map_err(cannot_start)?;
 
     let mut servers = Vec::new();
     let mut endpoint = Endpoint {
@@ -122,7 +141,7 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
         }
         None => None,
     };
-    let _published = match servers.is_empty() {
+    let _published = match servers.is_empty() || settings.read_only {
         true => None,
         false => Some(endpoint.publish(&dir)?),
     };
@@ -144,6 +163,7 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
     tokio::select! {
         signal = signals.next() => tracing::info!(?signal, "stopping"),
         () = stdio => tracing::info!("standard input ended; stopping"),
+        never = retention::apply(&handle, &dir, settings.retention()) => match never {},
         () = handle.ended() => {
             return Err(Failure::new(Kind::Unexpected, "the host failed and cannot go on")
                 .hint("its log says why; start it again"));
@@ -168,6 +188,34 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
             Ok(ExitCode::from(signal.exit_code()))
         }
     }
+}
+
+fn cannot_start(error: HostError) -> Failure {
+    match error {
+        HostError::Journal(error) => Failure::new(Kind::DataDirectory, error.to_string())
+            .hint("`innkeeper doctor` looks at it and says what to do; nothing was changed"),
+        error => Failure::new(Kind::Unexpected, format!("the host cannot start ({error})")),
+    }
+}
+
+/// Sessions are kept in the data directory.
+fn journal(dir: &DataDir) -> SqliteJournal {
+    SqliteJournal::new(
+        &dir.file(innkeeper_store::FILE_NAME),
+        innkeeper_store::Options::default(),
+    )
+}
+
+/// Somebody else's sessions are looked at.
+fn looking_journal(dir: &DataDir) -> Result<ReadOnlyJournal, Failure> {
+    ReadOnlyJournal::new(&dir.file(innkeeper_store::FILE_NAME))
+        .map_err(|error| Failure::new(Kind::DataDirectory, error.message))
+}
+
+/// The owner changes sessions behind the back of whoever only looks, who therefore keeps none in memory for long.
+fn looking(mut limits: Limits) -> Limits {
+    limits.core.idle_session_ms = limits.core.idle_session_ms.clamp(1, LOOKING_IDLE_MS);
+    limits
 }
 
 async fn bind_tcp(address: ListenAddress) -> Result<(TcpListener, SocketAddr), Failure> {

@@ -6,7 +6,7 @@ use innkeeper_host::Scope;
 
 use crate::address::ListenAddress;
 use crate::cli::ServeArgs;
-use crate::config::ConfigFile;
+use crate::config::{ConfigFile, Retention};
 use crate::data_dir;
 use crate::failure::{Failure, Kind};
 use crate::origin::Origin;
@@ -35,6 +35,9 @@ pub(crate) struct Settings {
     pub(crate) allow_host: Vec<String>,
     /// Whether to print the line of JSON.
     pub(crate) json: bool,
+    /// Whether to show what is kept and change nothing.
+    pub(crate) read_only: bool,
+    retention: Retention,
 }
 
 /// Who may connect to the TCP port.
@@ -98,7 +101,15 @@ impl Settings {
             allow_origin,
             allow_host,
             json: args.json,
+            read_only: args.read_only,
+            retention: config.retention,
         })
+    }
+
+    /// Returns what the host goes by when it deletes sessions by itself, if it is to do that.
+    pub(crate) fn retention(&self) -> Option<Retention> {
+        let Retention { enabled, .. } = self.retention;
+        (enabled && self.retention.has_limits() && !self.read_only).then_some(self.retention)
     }
 }
 

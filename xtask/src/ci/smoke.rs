@@ -22,7 +22,36 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         arguments: &["core", "--smoke"],
         figure: None,
     },
+    Benchmark {
+        arguments: &["stored", "--sessions", "2000", "--touched", "50", "--starts", "1"],
+        figure: None,
+    },
+    Benchmark {
+        arguments: &["history", "--turns", "200", "--mib", "12", "--deltas", "5000"],
+        figure: Some("ratio"),
+    },
+    Benchmark {
+        arguments: &[
+            "durable",
+            "--clients",
+            "4",
+            "--seconds",
+            "1",
+            "--deltas-per-second",
+            "10000",
+            "--stream-seconds",
+            "3",
+        ],
+        figure: Some("ratio"),
+    },
 ];
+
+/// The soak: minutes in continuous integration, one by hand. Unlike the others it judges, and what
+/// it judges does not depend on how fast the machine is.
+pub(super) const SOAK: Benchmark = Benchmark {
+    arguments: &["soak", "--minutes"],
+    figure: None,
+};
 
 /// Checks that a report is JSON and not empty, and holds the figure that the benchmark is about.
 pub(super) fn check(benchmark: &Benchmark, report: &str) -> Result<()> {

@@ -17,7 +17,7 @@ enum Layer {
     Sibling,
     /// The program, which wires everything together.
     Program,
-    /// Benchmarks: they drive the program from outside and measure the core from inside.
+    /// Benchmarks: they drive the program from outside, and measure the core and the store from inside.
     Bench,
     /// Test support, which only tests may use.
     Testkit,
@@ -29,9 +29,9 @@ impl Layer {
     fn may_use(self, other: Self) -> bool {
         match self {
             Self::Core | Self::Chores => false,
-            Self::Host | Self::Bench => other == Self::Core,
+            Self::Host => other == Self::Core,
             Self::Sibling | Self::Testkit => matches!(other, Self::Core | Self::Host),
-            Self::Program => matches!(other, Self::Core | Self::Host | Self::Sibling),
+            Self::Program | Self::Bench => matches!(other, Self::Core | Self::Host | Self::Sibling),
         }
     }
 }
@@ -76,6 +76,16 @@ const TABLE: &[Row] = &[
         name: "innkeeper-local",
         layer: Layer::Sibling,
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
+    },
+    Row {
+        name: "innkeeper-store",
+        layer: Layer::Sibling,
+        outside: Outside::AllBut(&["anyhow", "clap"]),
+    },
+    Row {
+        name: "innkeeper-faults",
+        layer: Layer::Testkit,
+        outside: Outside::Only(&["libsqlite3-sys"]),
     },
     Row {
         name: "innkeeper-testkit",
@@ -244,10 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn the_benchmarks_do_not_link_the_host() {
-        let good = package("innkeeper-bench", &[("innkeeper-core", None)]);
+    fn the_benchmarks_do_not_link_the_program() {
+        let good = package(
+            "innkeeper-bench",
+            &[("innkeeper-core", None), ("innkeeper-store", None)],
+        );
         assert!(refused(TABLE, &good).is_empty());
-        let bad = package("innkeeper-bench", &[("innkeeper-host", None)]);
+        let bad = package("innkeeper-bench", &[("innkeeper", None)]);
         assert_eq!(refused(TABLE, &bad).len(), 1);
     }
 

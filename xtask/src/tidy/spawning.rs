@@ -7,7 +7,14 @@ const RULE: &str = "spawning";
 const FOLDER: &str = "crates/innkeeper-host/src";
 
 /// The files of the host, relative to its sources, that may start tasks. `*` stands for any file of the folder.
-const SPAWNING_FILES: &[&str] = &["host/*.rs", "connection.rs", "driver.rs", "http.rs", "transport/*.rs"];
+const SPAWNING_FILES: &[&str] = &[
+    "host/*.rs",
+    "connection.rs",
+    "driver.rs",
+    "driver/*.rs",
+    "http.rs",
+    "transport/*.rs",
+];
 
 const SPAWNS: &[&str] = &["spawn(", "spawn_blocking(", "spawn_local(", "spawn_on("];
 

@@ -1,7 +1,48 @@
 //! What was said before, and what comes with a message.
 
-/// A turn of the past, as an agent is told of it.
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// What was said in a chat, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PastTurns {
+    /// The older turns, which are still in the store.
+    pub earlier: Option<TurnSpan>,
+    /// Those that follow them.
+    pub recent: Vec<PastTurn>,
+}
+
+/// Turns of a chat that are in the store, from the oldest on.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnSpan {
+    /// The chat's URI.
+    pub chat: Arc<str>,
+    /// Where they end.
+    pub end: SpanEnd,
+}
+
+/// Where a span of turns ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SpanEnd {
+    /// Before this position.
+    Before(usize),
+    /// With the turn of this id.
+    Through(String),
+}
+
+/// A chat that came with a message, and whose turns have to be read first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadChat {
+    /// Which of the message's attachments it is. What stands there is what the agent is told when the
+    /// turns are gone.
+    pub attachment: usize,
+    /// The turns.
+    pub span: TurnSpan,
+}
+
+/// A turn of the past, as an agent is told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PastTurn {
     /// The turn's id.
     pub id: String,
@@ -16,7 +57,7 @@ pub struct PastTurn {
 }
 
 /// A tool call of the past.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PastTool {
     /// The call's id.
     pub call: String,
@@ -31,7 +72,7 @@ pub struct PastTool {
 }
 
 /// How a turn of the past ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PastOutcome {
     /// In order.
     Complete,

@@ -1,5 +1,6 @@
 //! What the core knows about an agent.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// An agent, as the core knows it: how clients see it, and what it can do.
@@ -10,6 +11,9 @@ pub struct AgentProfile {
     /// Whether it can be opened with a history, which is what forks and truncation need
     /// (TRC-05).
     pub restores_history: bool,
+    /// Whether it can go on with a turn that ended with the host, from the history alone
+    /// (TURN-12).
+    pub resumes_turns: bool,
     /// What a session of it can be set up with.
     pub settings: Vec<Setting>,
     /// Its slash commands.
@@ -24,6 +28,7 @@ impl From<ahp_types::state::AgentInfo> for AgentProfile {
         Self {
             info,
             restores_history: false,
+            resumes_turns: false,
             settings: Vec::new(),
             commands: Vec::new(),
             tools: Vec::new(),
@@ -56,7 +61,7 @@ pub struct CommandInfo {
 }
 
 /// One thing a session or the host can be set up with (CMP-07).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// Its id.
     pub id: String,
@@ -77,7 +82,7 @@ pub struct Setting {
 }
 
 /// What kind of value a setting takes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum SettingKind {
     /// Words.
     Text,
@@ -102,7 +107,7 @@ pub enum SettingKind {
 }
 
 /// A value to choose.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// The value itself.
     pub id: String,

@@ -241,6 +241,9 @@ pub struct AuthRequirement {
 /// What happened to a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolReply {
+    /// It needs nobody's permission and is kept as running, so its work may begin: whatever happens
+    /// to the host, nobody can overlook afterwards that it was begun (P4).
+    Started,
     /// People, or the policy, decided whether it may run.
     Decided(Decision),
     /// The client that executes it is done with it, or is gone.

@@ -1,11 +1,11 @@
 //! `createChat`: everything is checked first, then the chat is listed, then the answer goes out
 //! (CHT-01, E-03).
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use ahp_types::actions::{ChatPendingMessageSetAction, ChatTurnStartedAction, StateAction};
 use ahp_types::commands::{ChatSource, ForkChatSource, SideChatSource};
-use ahp_types::state::{ChatOrigin, Message, PendingMessageKind, ResponsePart, SessionLifecycle, Turn};
+use ahp_types::state::{ChatOrigin, Message, PendingMessageKind, SessionLifecycle};
 use serde_json::Value;
 
 use super::UNTITLED_CHAT;
@@ -13,7 +13,7 @@ use crate::agent::AgentProfile;
 use crate::chat_state::ChatModel;
 use crate::core::{Cx, HostCore};
 use crate::error::{RpcError, code};
-use crate::history::{through, unfinished_turn};
+use crate::history::{context_range, past_turns_in, unfinished_turn};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::lifecycle::new_chat;
 use crate::request::{CreateChat, RequestId};
@@ -71,11 +71,11 @@ impl HostCore {
         // Everything but a default chat can go elsewhere (SES-11).
         state.movable = Some(true);
         let mut aside = Aside::default();
-        let mut history = Vec::new();
+        let mut forked = None;
         match create.source {
             Some(ChatSource::Fork(fork)) => {
                 let source = self.source(session_id, &fork.chat)?;
-                history = fork_history(agent, source, &fork)?;
+                forked = Some((source, turns_of_fork(agent, source, &fork)?));
                 let head = source.model.head();
                 state.title.clone_from(&head.title);
                 // CHT-05: what the request says about directories does not count.
@@ -102,7 +102,11 @@ impl HostCore {
             }
             None => state.working_directories = check_subset(session, create.working_directories)?,
         }
-        let mut chat = Chat::new(session_id, ChatModel::with_history(state, history));
+        let model = match forked {
+            Some((source, count)) => ChatModel::forked(state, &source.model, count),
+            None => ChatModel::new(state),
+        };
+        let mut chat = Chat::new(session_id, model);
         chat.aside = aside;
         let mut first = create.initial_message;
         if let Some(message) = &mut first {
@@ -171,16 +175,11 @@ impl HostCore {
             let problem = format!("has at most {} bytes", self.config.max_message_bytes);
             return Err(RpcError::invalid_params("source.selection.text", problem));
         }
-        let active = source.model.head().active_turn.as_ref();
-        let context = match active.filter(|turn| turn.id == side.turn_id) {
-            Some(active) => {
-                let past = source.model.turns().last();
-                let mut context = past.and_then(|last| through(source, &last.id)).unwrap_or_default();
-                context.push(unfinished_turn(active));
-                context
-            }
-            None => through(source, &side.turn_id).ok_or_else(|| unknown_turn(&side.turn_id))?,
-        };
+        let model = &source.model;
+        let range = side_chat_range(model, &side.turn_id).ok_or_else(|| unknown_turn(&side.turn_id))?;
+        let mut context = past_turns_in(model, range);
+        let active = model.head().active_turn.as_ref();
+        context.extend(active.filter(|turn| turn.id == side.turn_id).map(unfinished_turn));
         Ok(Aside {
             context: context.into(),
             selection,
@@ -231,31 +230,30 @@ fn unknown_turn(turn_id: &str) -> RpcError {
     RpcError::invalid_params("source.turnId", format!("the source chat has no turn {turn_id:?}"))
 }
 
-/// The turns a fork starts with (CHT-05). Its agent has to be able to go on from them.
-fn fork_history(agent: &AgentProfile, source: &Chat, fork: &ForkChatSource) -> Result<Vec<Arc<Turn>>, RpcError> {
+/// How many turns a fork starts with (CHT-05). Its agent has to be able to go on from them.
+fn turns_of_fork(agent: &AgentProfile, source: &Chat, fork: &ForkChatSource) -> Result<usize, RpcError> {
     if capability(agent).and_then(|chats| chats.fork) != Some(true) || !agent.restores_history {
         let problem = format!("{} cannot fork chats", agent.info.display_name);
         return Err(RpcError::invalid_params("source.kind", problem));
     }
-    let turns = source.model.turns();
-    let Some(last) = turns.iter().position(|turn| turn.id == fork.turn_id) else {
-        return Err(if source.model.knows_turn(&fork.turn_id) {
+    match source.model.position(&fork.turn_id) {
+        Some(last) => Ok(last + 1),
+        None if source.model.knows_turn(&fork.turn_id) => {
             let problem = "is still running; a fork starts from a completed turn";
-            RpcError::invalid_params("source.turnId", problem)
-        } else {
-            unknown_turn(&fork.turn_id)
-        });
-    };
-    let mut history = turns[..=last].to_vec();
-    // What was interrupted is interrupted in the source; only its agent can take it up again.
-    if let Some(turn) = history.last_mut()
-        && let Some(ResponsePart::Error(error)) = turn.response_parts.last()
-        && error.resumable.is_some()
-        && let Some(ResponsePart::Error(error)) = Arc::make_mut(turn).response_parts.last_mut()
-    {
-        error.resumable = None;
+            Err(RpcError::invalid_params("source.turnId", problem))
+        }
+        None => Err(unknown_turn(&fork.turn_id)),
     }
-    Ok(history)
+}
+
+/// Which completed turns a side chat about a turn is told of, if there is such a turn (CHT-07).
+pub(crate) fn side_chat_range(source: &ChatModel, turn_id: &str) -> Option<Range<usize>> {
+    let active = source.head().active_turn.as_ref();
+    let end = match active.filter(|turn| turn.id == turn_id) {
+        Some(_) => source.turn_count(),
+        None => source.position(turn_id)? + 1,
+    };
+    Some(context_range(source, end))
 }
 
 /// A chat's own directories: some of its session's, none at all, or whatever the session has

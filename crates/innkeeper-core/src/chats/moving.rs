@@ -18,6 +18,7 @@ use crate::ids::ChannelId;
 use crate::lifecycle::directories_of;
 use crate::request::{MoveChat, MoveDestination};
 use crate::session::{Namer, Session, UNTITLED, summary_of};
+use crate::uri;
 
 impl HostCore {
     pub(crate) fn move_chat(&mut self, cx: &mut Cx<'_>, request: &MoveChat) -> Result<Value, RpcError> {
@@ -54,7 +55,7 @@ impl HostCore {
             }
             MoveDestination::NewSession => {
                 let subtree = self.check_rest(chat_id)?;
-                if self.sessions.len() >= self.config.max_sessions {
+                if self.session_count >= self.config.max_sessions {
                     let most = self.config.max_sessions;
                     return Err(conflict(format!(
                         "this host keeps at most {most} sessions; dispose of some"
@@ -120,7 +121,7 @@ impl HostCore {
         };
         let reopens = directories_of(from, chat) != directories_of(to, chat);
         let agent = self.agent_of(from);
-        if reopens && !chat.model.turns().is_empty() && agent.is_none_or(|agent| !agent.restores_history) {
+        if reopens && chat.model.turn_count() > 0 && agent.is_none_or(|agent| !agent.restores_history) {
             return Err(conflict(
                 "that session works in other directories, and this agent cannot take a conversation there",
             ));
@@ -168,17 +169,18 @@ impl HostCore {
             ..SessionState::clone(&from.state)
         };
         let settings = Arc::clone(&from.settings);
-        // Numbers only grow, so no session ever had this name.
+        // Numbers only grow and clients cannot choose such names, so no session ever had this one.
         let uri = (self.seq.0..)
-            .map(|n| format!("ahp-session:/moved-{n}"))
+            .map(|n| format!("{}{n}", uri::MOVED_SESSIONS))
             .find(|uri| self.channels.find(uri).is_none())
             .unwrap_or_default();
-        let session_id = self.channels.create(&uri, ChannelKind::Session);
-        self.replay.open(session_id, self.seq);
+        let session_id = self.add_channel(&uri, ChannelKind::Session);
         let mut session = Session::new(&uri, state, settings, cx.now);
         session.titled_by = named;
         self.sessions.insert(session_id, session);
+        self.session_count += 1;
         self.share_workspace_approvals(session_id);
+        self.keep_new(cx, session_id);
         self.own(session_id, subtree);
         // SES-11: it is a default chat now.
         let fixed = StateAction::ChatMovableChanged(ChatMovableChangedAction { movable: false });
@@ -195,6 +197,8 @@ impl HostCore {
             if let Some(chat) = self.chats.get_mut(id) {
                 chat.session = target;
             }
+            // Whose chat it is, only its document says.
+            self.keep_soon(*id);
         }
     }
 

@@ -73,7 +73,10 @@ impl HostCore {
         let session_id = above.session;
         let session_uri = &self.sessions.get(&session_id)?.uri;
         let author = above.run.as_ref().and_then(|run| run.author.clone());
-        let worker_uri = uri::worker_chat(session_uri, &spawn.call, |uri| self.channels.find(uri).is_none());
+        // Ids of calls are their agent's to choose, runs are never repeated: no chat that went elsewhere
+        // has this name.
+        let name = format!("{}.{}", spawn.call, parent.1.0);
+        let worker_uri = uri::worker_chat(session_uri, &name, |uri| self.channels.find(uri).is_none());
         let title = worker_title(&spawn, self.config.max_title_bytes);
         let origin = ChatOrigin::Tool {
             chat: above.model.head().resource.clone(),

@@ -126,7 +126,7 @@ impl HostCore {
         if chat.parent.is_some() {
             return Err("this chat belongs to a worker, which only its agent can resume".to_owned());
         }
-        let last = chat.model.turns().last();
+        let last = chat.model.last_turn();
         let failed = last.filter(|turn| turn.id == resume.turn_id && turn.state == TurnState::Error);
         let Some(turn) = failed else {
             return Err("only the latest turn can be resumed, and only after a resumable error".to_owned());

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use ahp_types::state::{Message, MessageAttachment, MessageChatAttachment};
 
-use super::past_turn;
-use crate::agent::{Attachment, PastTurn};
+use super::past_turns_in;
+use crate::agent::{Attachment, PastTurn, SpanEnd, TurnSpan, UnreadChat};
 use crate::core::HostCore;
 use crate::session::Chat;
 
@@ -32,10 +32,13 @@ impl HostCore {
         let Some(chat) = self.chat_at(&attached.resource) else {
             return Err(format!("names a chat that does not exist: {:?}", attached.resource));
         };
-        let turns = chat.model.turns();
+        let model = &chat.model;
         match &attached.end_turn {
-            None => attached.end_turn = turns.last().map(|turn| turn.id.clone()),
-            Some(end) if turns.iter().any(|turn| turn.id == *end) => {}
+            None => {
+                let last = model.turn_count().checked_sub(1).and_then(|last| model.turn_id(last));
+                attached.end_turn = last.map(|id| id.to_string());
+            }
+            Some(end) if model.position(end).is_some() => {}
             Some(end) if chat.model.knows_turn(end) => {
                 return Err(
                     "has an endTurn that is still running; wait for its end, or omit endTurn to attach what is complete"
@@ -47,13 +50,20 @@ impl HostCore {
         Ok(())
     }
 
-    /// What came with a message, for the agent.
-    pub(crate) fn attachments_of(&self, message: &Message) -> Vec<Attachment> {
-        let attachments = message.attachments.as_deref().unwrap_or_default();
-        attachments
-            .iter()
-            .filter_map(|attachment| self.attachment(attachment))
-            .collect()
+    /// What came with a message, for the agent, and which chats among it have to be read first.
+    pub(crate) fn attachments_of(&self, message: &Message) -> (Vec<Attachment>, Vec<UnreadChat>) {
+        let mut told = Vec::new();
+        let mut unread = Vec::new();
+        for attachment in message.attachments.iter().flatten() {
+            if let MessageAttachment::Chat(attached) = attachment
+                && let Some(span) = self.unread_span(attached)
+            {
+                let attachment = told.len();
+                unread.push(UnreadChat { attachment, span });
+            }
+            told.extend(self.attachment(attachment));
+        }
+        (told, unread)
     }
 
     fn attachment(&self, attachment: &MessageAttachment) -> Option<Attachment> {
@@ -108,20 +118,33 @@ impl HostCore {
     fn transcript(&self, attached: &MessageChatAttachment) -> Option<Vec<PastTurn>> {
         let chat = self.chat_at(&attached.resource)?;
         match &attached.end_turn {
-            Some(end) => through(chat, end),
+            Some(end) => {
+                let last = chat.model.position(end)?;
+                let all = 0..last + 1;
+                // What is not in memory is read for the agent as a whole.
+                let is_unread = chat.model.missing(all.clone()).is_some();
+                (!is_unread).then(|| past_turns_in(&chat.model, all))
+            }
             // It had no completed turn when the message was accepted (TURN-19).
             None => Some(Vec::new()),
         }
     }
 
+    /// The turns of an attached chat, unless they are in memory, or known to be gone.
+    fn unread_span(&self, attached: &MessageChatAttachment) -> Option<TurnSpan> {
+        let end = attached.end_turn.as_ref()?;
+        if let Some(chat) = self.chat_at(&attached.resource) {
+            let last = chat.model.position(end)?;
+            chat.model.missing(0..last + 1)?;
+        }
+        // A chat that is not in memory may be in the store.
+        Some(TurnSpan {
+            chat: attached.resource.as_str().into(),
+            end: SpanEnd::Through(end.clone()),
+        })
+    }
+
     pub(crate) fn chat_at(&self, uri: &str) -> Option<&Chat> {
         self.chats.get(&self.channels.find(uri)?)
     }
-}
-
-/// The completed turns of a chat through the named one.
-pub(crate) fn through(chat: &Chat, turn_id: &str) -> Option<Vec<PastTurn>> {
-    let turns = chat.model.turns();
-    let last = turns.iter().position(|turn| turn.id == turn_id)?;
-    Some(turns[..=last].iter().map(|turn| past_turn(turn)).collect())
 }

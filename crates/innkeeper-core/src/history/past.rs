@@ -1,14 +1,46 @@
 //! Turns, in the words that agents know.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use ahp_types::state::{
     ActiveTurn, Message, ResponsePart, ToolCallState, ToolInput, ToolResultContent, Turn, TurnState,
 };
 
-use crate::agent::{PastOutcome, PastTool, PastTurn};
+use crate::agent::{PastOutcome, PastTool, PastTurn, PastTurns, SpanEnd, TurnSpan};
+use crate::chat_state::ChatModel;
 use crate::tool::wire;
 
+/// Most bytes of turns that a side chat is told of, the newest first: it is about one of them.
+const CONTEXT_BYTES: usize = 4 << 20;
+
+/// All that was said in a chat, for its agent.
+pub(crate) fn past_turns(chat: &Arc<str>, model: &ChatModel) -> PastTurns {
+    let first = model.history().resident_from();
+    PastTurns {
+        earlier: (first > 0).then(|| TurnSpan {
+            chat: Arc::clone(chat),
+            end: SpanEnd::Before(first),
+        }),
+        recent: past_turns_in(model, first..model.turn_count()),
+    }
+}
+
+/// The turns in a range, as far as they are in memory.
+pub(crate) fn past_turns_in(model: &ChatModel, range: Range<usize>) -> Vec<PastTurn> {
+    range
+        .filter_map(|index| model.loaded(index))
+        .map(|turn| past_turn(turn))
+        .collect()
+}
+
+/// The turns that a side chat about the last of them is told of (CHT-06).
+pub(crate) fn context_range(model: &ChatModel, end: usize) -> Range<usize> {
+    model.history().fitting(end, usize::MAX, CONTEXT_BYTES)..end
+}
+
 /// A completed turn, as an agent is told of it.
-pub(crate) fn past_turn(turn: &Turn) -> PastTurn {
+pub fn past_turn(turn: &Turn) -> PastTurn {
     let outcome = match turn.state {
         TurnState::Complete => PastOutcome::Complete,
         TurnState::Cancelled => PastOutcome::Cancelled,

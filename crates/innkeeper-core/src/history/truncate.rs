@@ -30,7 +30,7 @@ impl HostCore {
         }
         // TRC-03: an unknown turn would be ignored by every reducer.
         match &truncated.turn_id {
-            Some(turn) if chat.model.turns().iter().any(|known| known.id == *turn) => Ok(()),
+            Some(turn) if chat.model.position(turn).is_some() => Ok(()),
             Some(turn) if chat.model.knows_turn(turn) => Err(format!(
                 "turnId: {turn:?} is still running; name the last completed turn to keep"
             )),
@@ -50,12 +50,9 @@ impl HostCore {
         let Some(chat) = self.chats.get(&chat_id) else {
             return;
         };
-        let turns = chat.model.turns();
-        let is_cut = |kept: usize| kept < turns.len() || chat.model.head().active_turn.is_some();
-        let last_kept = truncated
-            .turn_id
-            .as_ref()
-            .and_then(|id| turns.iter().position(|turn| turn.id == *id));
+        let model = &chat.model;
+        let is_cut = |kept: usize| kept < model.turn_count() || model.head().active_turn.is_some();
+        let last_kept = truncated.turn_id.as_ref().and_then(|id| model.position(id));
         let forgets = is_cut(last_kept.map_or(0, |index| index + 1));
         if let Some(index) = last_kept {
             self.resync_the_absent(chat_id, index);
@@ -78,16 +75,17 @@ impl HostCore {
         let Some(chat) = self.chats.get(&chat_id) else {
             return;
         };
-        let turns = chat.model.turns();
+        let uri = chat.model.head().resource.as_str();
+        let model = &chat.model;
         for client in self.clients.values_mut() {
             let subscriptions = match &mut client.presence {
                 Presence::Grace(kept) => &mut kept.subscriptions,
                 Presence::Absent(subscriptions) => subscriptions,
                 Presence::Active(_) => continue,
             };
-            if let Some(subscription) = subscriptions.get_mut(&chat_id)
+            if let Some(subscription) = subscriptions.get_mut(uri)
                 && let Some(unloaded) = &subscription.base.unloaded
-                && turns.iter().skip(index).any(|turn| *turn.id == **unloaded)
+                && model.position(unloaded).is_some_and(|lacks| lacks >= index)
             {
                 // No client has seen that much, so nothing is replayed to it.
                 subscription.base.started = Seq::MAX;
@@ -97,16 +95,18 @@ impl HostCore {
 
     /// Without turns nobody lacks one.
     fn forget_windows(&mut self, chat_id: ChannelId) {
-        if let Some(entry) = self.channels.get_mut(chat_id) {
-            entry.all_loaded();
-        }
+        let Some(entry) = self.channels.get_mut(chat_id) else {
+            return;
+        };
+        entry.all_loaded();
+        let uri = &*entry.uri;
         for client in self.clients.values_mut() {
             let subscriptions = match &mut client.presence {
                 Presence::Grace(kept) => &mut kept.subscriptions,
                 Presence::Absent(subscriptions) => subscriptions,
                 Presence::Active(_) => continue,
             };
-            if let Some(subscription) = subscriptions.get_mut(&chat_id) {
+            if let Some(subscription) = subscriptions.get_mut(uri) {
                 subscription.base.unloaded = None;
             }
         }

@@ -231,7 +231,7 @@ fn cht05_a_fork_copies_history_through_the_named_turn() {
     assert_eq!(state["title"], stage.state(&default)["title"]);
     assert_eq!(state["status"], 33, "idle and read");
     let open = stage.last_opened();
-    let told: Vec<_> = open.history.iter().map(|turn| turn.reply.as_str()).collect();
+    let told: Vec<_> = open.history.recent.iter().map(|turn| turn.reply.as_str()).collect();
     assert_eq!(told, ["reply one", "reply two"]);
     assert!(open.context.is_empty());
     // The two go separate ways from here.
@@ -278,7 +278,7 @@ fn cht06_a_side_chat_has_context_but_no_history() {
         json!({ "text": "these words", "responsePartId": "p1" })
     );
     let open = stage.last_opened();
-    assert!(open.history.is_empty());
+    assert!(open.history.recent.is_empty());
     let context: Vec<_> = open.context.iter().map(|turn| turn.id.as_str()).collect();
     assert_eq!(context, ["one"]);
     assert_eq!(open.selection.as_deref(), Some("these words"));

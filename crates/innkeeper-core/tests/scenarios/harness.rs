@@ -2,9 +2,11 @@
 //! its inbox as JSON.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ahp_types::state::AgentInfo;
+use innkeeper_core::agent::TurnSpan;
 use innkeeper_core::decode::decode_action;
 use innkeeper_core::request::{CreateSession, Initialize, ListSessions, Reconnect, Subscribe};
 use innkeeper_core::{
@@ -15,8 +17,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 mod chats;
+mod store;
 
 pub use chats::*;
+pub use store::*;
 
 pub const ROOT: &str = "ahp-root://";
 pub const SESSION: &str = "ahp-session:/one";
@@ -30,6 +34,12 @@ pub struct Stage {
     pub agent: Vec<Effect>,
     /// The audience of the latest publication.
     pub audience: Vec<Subscriber>,
+    /// Where turns are when they are not in memory.
+    pub turns: Arc<TurnStore>,
+    /// Which turns were brought back into memory: from where on, and before which.
+    pub loads: Vec<(usize, usize)>,
+    /// What was read for agents.
+    pub spans: Vec<TurnSpan>,
     inboxes: BTreeMap<ConnId, Vec<Value>>,
     next_slot: u32,
     next_id: u64,
@@ -59,6 +69,9 @@ impl Stage {
             closed: Vec::new(),
             agent: Vec::new(),
             audience: Vec::new(),
+            turns: Arc::default(),
+            loads: Vec::new(),
+            spans: Vec::new(),
             inboxes: BTreeMap::new(),
             next_slot: 0,
             next_id: 1,
@@ -67,8 +80,11 @@ impl Stage {
 
     pub fn handle(&mut self, input: Input) {
         let mut effects = Vec::new();
+        self.load_for(&input);
         self.core.handle(self.now, input, &mut effects);
-        for effect in effects {
+        self.store_turns();
+        for mut effect in effects {
+            self.tell(&mut effect);
             match effect {
                 Effect::Publish { to, frame, .. } => {
                     if !to.is_empty() {
@@ -83,9 +99,20 @@ impl Stage {
                         self.receive(subscriber.conn, &message);
                     }
                 }
-                Effect::Send { to, message } => self.receive(to, &message.into_wire()),
+                Effect::Send { to, message } => self.receive(
+                    to,
+                    &message
+                        .into_wire()
+                        .to_bytes()
+                        .expect("what is not in memory is in the store"),
+                ),
                 Effect::Close { conn, reason } => self.closed.push((conn, reason)),
-                Effect::OpenChat(_)
+                Effect::Keep(_)
+                | Effect::Load { .. }
+                | Effect::LoadTurns { .. }
+                | Effect::List { .. }
+                | Effect::Import { .. }
+                | Effect::OpenChat(_)
                 | Effect::StartTurn { .. }
                 | Effect::Reply { .. }
                 | Effect::StartWorker(_)
@@ -197,9 +224,14 @@ impl Stage {
         self.core
             .handle(self.now, Input::Request { conn, id, command }, &mut effects);
         match effects.pop() {
-            Some(Effect::Send { message, .. }) => {
-                String::from_utf8(message.into_wire().to_vec()).expect("the host sends text")
-            }
+            Some(Effect::Send { message, .. }) => String::from_utf8(
+                message
+                    .into_wire()
+                    .to_bytes()
+                    .expect("what is not in memory is in the store")
+                    .to_vec(),
+            )
+            .expect("the host sends text"),
             other => panic!("not answered at once: {other:?}"),
         }
     }
@@ -271,7 +303,13 @@ impl Stage {
 
     pub fn dispose(&mut self, conn: ConnId, channel: &str) -> Value {
         let channel = channel.to_owned();
-        self.request(conn, Command::DisposeSession { channel })
+        self.request(
+            conn,
+            Command::DisposeSession {
+                channel,
+                only_if_unused: false,
+            },
+        )
     }
 
     pub fn list(&mut self, conn: ConnId, limit: Option<u32>, cursor: Option<&str>) -> Value {

@@ -276,7 +276,13 @@ fn trc01_history_is_kept_through_the_named_turn_and_the_agent_starts_from_there(
     assert_eq!(echo["origin"]["clientId"], "author");
     assert_eq!(ids(&stage.state(&chat)), ["t1", "t2"]);
     assert_eq!(stage.state(&chat)["modifiedAt"], modified);
-    let told: Vec<_> = stage.last_opened().history.iter().map(|turn| turn.id.clone()).collect();
+    let told: Vec<_> = stage
+        .last_opened()
+        .history
+        .recent
+        .iter()
+        .map(|turn| turn.id.clone())
+        .collect();
     assert_eq!(told, ["t1", "t2"]);
     // Nothing after it: the agent need not start over.
     let opened = stage.agent.len();
@@ -284,7 +290,7 @@ fn trc01_history_is_kept_through_the_named_turn_and_the_agent_starts_from_there(
     assert_eq!(stage.agent.len(), opened);
     truncate(&mut stage, conn, &chat, None);
     assert_eq!(ids(&stage.state(&chat)), Vec::<&str>::new());
-    assert!(stage.last_opened().history.is_empty());
+    assert!(stage.last_opened().history.recent.is_empty());
     // The ids are free again.
     stage.turn(conn, &chat, "t1", "once more");
     assert_eq!(ids(&stage.state(&chat)), ["t1"]);

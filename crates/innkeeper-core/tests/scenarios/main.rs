@@ -23,6 +23,8 @@ mod summaries;
 mod told;
 mod tools;
 mod turns;
+mod upkeep;
 mod watchdog;
+mod windows;
 mod workers;
 mod working;

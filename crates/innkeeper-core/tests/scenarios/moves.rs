@@ -279,7 +279,7 @@ fn cht20_directories_go_along_or_the_chat_stays() {
     let open = stage.last_opened();
     assert_eq!(&*open.chat_uri, CHAT);
     assert_eq!(open.working_directories, ["file:///z"]);
-    assert_eq!(open.history.len(), 1);
+    assert_eq!(open.history.recent.len(), 1);
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn cht06_an_agent_is_told_what_was_said_and_what_its_tools_did() {
     stage.dispatch(conn, &chat, 1, cancel);
     stage.turn(conn, &chat, "t2", "x");
     stage.dispatch(conn, &chat, 2, json!({ "type": "chat/truncated", "turnId": "t1" }));
-    let past = &stage.last_opened().history[0];
+    let past = &stage.last_opened().history.recent[0];
     assert_eq!(past.text, "hi");
     assert_eq!(past.reply, "First.\n\nSecond.");
     assert_eq!(past.outcome, PastOutcome::Cancelled);

@@ -55,6 +55,22 @@ fn tool01_e17_a_call_streams_its_input_runs_streams_content_and_completes() {
     );
 }
 
+/// Whoever executes a tool hears that it may begin after it is published, and so kept, that it runs (P4).
+#[test]
+fn p4_a_call_begins_after_it_is_kept_that_it_runs() {
+    let (mut stage, _, chat) = working();
+    stage.call(host_tool("run"), harmless());
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running");
+    let started = Reply::Tool {
+        call: CALL.to_owned(),
+        reply: ToolReply::Started,
+    };
+    assert_eq!(stage.all_replies(), [started], "told once");
+    stage.tool("another", ToolStep::Start(host_tool("run")));
+    stage.tool("another", risky());
+    assert_eq!(stage.all_replies(), [], "not before somebody allows it");
+}
+
 #[test]
 fn tool10_a_failed_call_is_complete_without_success() {
     let (mut stage, _, chat) = working();

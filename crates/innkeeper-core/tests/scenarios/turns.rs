@@ -369,7 +369,7 @@ fn an_agent_that_died_is_opened_again_with_what_was_said_since() {
     stage.handle(Input::ChatLost { chat: id });
     let opened = |stage: &Stage| {
         let opens = stage.agent.iter().filter_map(|effect| match effect {
-            Effect::OpenChat(open) => Some(open.history.len()),
+            Effect::OpenChat(open) => Some(open.history.recent.len()),
             _ => None,
         });
         opens.collect::<Vec<_>>()

@@ -54,7 +54,8 @@ fn cht12_call_and_worker_name_each_other() {
             "chat/toolCallContentChanged"
         ]
     );
-    assert_eq!(&*worker.chat_uri, "ahp-chat://subagent/YWhwLXNlc3Npb246L29uZQ/call");
+    let name = format!("ahp-chat://subagent/YWhwLXNlc3Npb246L29uZQ/call.{}", run.1.0);
+    assert_eq!(*worker.chat_uri, *name);
     assert_eq!(worker.parent, run);
     assert!(
         matches!(stage.agent.last(), Some(Effect::StartWorker(_))),

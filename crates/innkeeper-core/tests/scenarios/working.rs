@@ -120,8 +120,24 @@ impl Stage {
         state["inputNeeded"].as_array().cloned().unwrap_or_default()
     }
 
-    /// What agents were told since they last looked.
+    /// What agents were told since they last looked, but for the word that a call without permission may begin.
     pub fn replies(&mut self) -> Vec<Reply> {
+        let is_start = |reply: &Reply| {
+            matches!(
+                reply,
+                Reply::Tool {
+                    reply: ToolReply::Started,
+                    ..
+                }
+            )
+        };
+        let mut replies = self.all_replies();
+        replies.retain(|reply| !is_start(reply));
+        replies
+    }
+
+    /// Everything that agents were told since they last looked.
+    pub fn all_replies(&mut self) -> Vec<Reply> {
         let mut replies = Vec::new();
         self.agent.retain(|effect| match effect {
             Effect::Reply { reply, .. } => {

@@ -22,25 +22,34 @@ pub struct ChatContext {
     pub working_directories: Vec<String>,
     /// The turns the chat had when it was opened: it was forked, cut short, or is opened again.
     pub history: Vec<PastTurn>,
+    /// How many turns came before those. A chat may be longer than an agent is told of at once
+    /// (`Limits::agent_history_bytes`): it is told the latest.
+    pub omitted_turns: usize,
     /// What a side chat is about: context for the model that its own history does not show.
     pub context: Vec<PastTurn>,
     /// The words a side chat was opened on.
     pub selection: Option<String>,
     /// What the session was set up with.
     pub settings: Map<String, Value>,
+    /// What the agent last asked to be told again
+    /// ([`EventSink::remember`](super::EventSink::remember)).
+    pub memory: Option<Arc<Value>>,
     reporter: Option<(ChannelId, mpsc::Sender<Message>)>,
 }
 
 impl ChatContext {
+    /// Everything but the history, which has to be read first.
     pub(crate) fn new(open: OpenChat, bell: &Bell) -> Self {
         Self {
             session: open.session_uri,
             chat: open.chat_uri,
             working_directories: open.working_directories,
-            history: open.history,
+            history: Vec::new(),
+            omitted_turns: 0,
             context: open.context,
             selection: open.selection,
             settings: open.settings,
+            memory: open.memory,
             reporter: open.wants_progress.then(|| (open.chat, bell.inbox().clone())),
         }
     }

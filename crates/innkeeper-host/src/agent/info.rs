@@ -40,6 +40,7 @@ pub struct AgentInfo {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Abilities {
     history: bool,
+    resume: bool,
     chats: bool,
     side_chats: bool,
     directories: Option<Directories>,
@@ -95,6 +96,15 @@ impl AgentInfo {
     #[must_use]
     pub fn with_history(mut self) -> Self {
         self.can.history = true;
+        self
+    }
+
+    /// Promises that a turn which ended with the host can go on from the history alone: people are
+    /// offered to resume it (TURN-12), unless a tool was at work. Implies [`Self::with_history`].
+    #[must_use]
+    pub fn with_resume(mut self) -> Self {
+        self.can.history = true;
+        self.can.resume = true;
         self
     }
 
@@ -171,6 +181,7 @@ impl AgentInfo {
                 capabilities: self.can.into_wire(),
             },
             restores_history: self.can.history,
+            resumes_turns: self.can.resume,
             settings: self.settings,
             commands: self.commands,
             tools: self.tools,

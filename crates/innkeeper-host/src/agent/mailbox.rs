@@ -55,6 +55,7 @@ pub(crate) struct Slot {
 
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
+    pub(crate) started: Option<()>,
     pub(crate) decided: Option<Decision>,
     pub(crate) completed: Option<ToolResult>,
     pub(crate) reviewed: Option<bool>,
@@ -66,6 +67,7 @@ impl Slot {
     fn put(&self, reply: ToolReply) {
         let mut replies = self.lock();
         match reply {
+            ToolReply::Started => replies.started = Some(()),
             ToolReply::Decided(decision) => replies.decided = Some(decision),
             ToolReply::Completed(result) => replies.completed = Some(result),
             ToolReply::Reviewed { approved } => replies.reviewed = Some(approved),

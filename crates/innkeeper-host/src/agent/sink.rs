@@ -15,6 +15,9 @@ use super::{
 use crate::driver::ChatLink;
 use crate::events::Offer;
 
+/// Most that is remembered about a chat for its agent.
+const MAX_MEMORY_BYTES: usize = 64 << 10;
+
 /// Takes what an agent produces during one turn.
 ///
 /// Sending waits while the host is behind, so an agent can never outrun its readers' host. Clones
@@ -80,6 +83,18 @@ impl EventSink {
     ) -> Result<(), AgentError> {
         let (uri, content_type) = (uri.into(), content_type.into());
         self.send(AgentEvent::Resource { uri, content_type }).await
+    }
+
+    /// Keeps something with the chat, for whoever opens it the next time: after a restart of the
+    /// host, or when the chat was idle for long. Agents with sessions of their own keep their ids
+    /// so. It replaces what was kept before; `null` forgets it. At most 64 KiB of JSON.
+    pub async fn remember(&self, memory: serde_json::Value) -> Result<(), AgentError> {
+        if memory.to_string().len() > MAX_MEMORY_BYTES {
+            let message =
+                "the agent wants to remember more than 64 KiB about a chat; keep it elsewhere and remember where";
+            return Err(AgentError::failed("memoryTooLarge", message));
+        }
+        self.send(AgentEvent::Remember(Box::new(memory))).await
     }
 
     /// Nothing to show, but the agent is at work: keeps the host from calling it silent.

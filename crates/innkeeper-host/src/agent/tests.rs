@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_core::agent::{BackgroundChange, ToolStep};
+use innkeeper_core::agent::{BackgroundChange, Permission, ToolReply, ToolStep};
 use innkeeper_core::{AgentEvent, ChannelId, Input, OpenChat, Reply, TurnEnd, TurnKey, TurnStart};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::task::TaskTracker;
@@ -26,6 +26,8 @@ struct Loop {
     missed: MissedBells,
     tasks: TaskTracker,
     taken: VecDeque<Input>,
+    /// Where the running turn looks for replies.
+    mailbox: Arc<std::sync::Mutex<Option<Arc<mailbox::Mailbox>>>>,
 }
 
 impl Loop {
@@ -37,6 +39,7 @@ impl Loop {
             missed: MissedBells::default(),
             tasks: TaskTracker::new(),
             taken: VecDeque::new(),
+            mailbox: Arc::default(),
         }
     }
 
@@ -46,6 +49,7 @@ impl Loop {
             open_time: Duration::from_secs(5),
             cancel_time: Duration::from_millis(100),
             tasks: self.tasks.clone(),
+            archive: crate::driver::Archive::new(None, usize::MAX),
         }
     }
 
@@ -53,6 +57,7 @@ impl Loop {
     async fn next(&mut self) -> Input {
         loop {
             if let Some(input) = self.taken.pop_front() {
+                self.let_begin(&input);
                 return input;
             }
             let message = tokio::time::timeout(Duration::from_secs(5), self.inbox.recv()).await;
@@ -69,6 +74,23 @@ impl Loop {
                 queue.take(&mut taken);
                 self.taken.append(&mut taken);
             }
+        }
+    }
+
+    /// Says that a call may begin, as the core does once it is kept that it runs.
+    fn let_begin(&self, input: &Input) {
+        let Input::Agent {
+            event: AgentEvent::Tool { call, step },
+            ..
+        } = input
+        else {
+            return;
+        };
+        if matches!(&**step, ToolStep::Ready(ready) if ready.permission == Permission::NotNeeded)
+            && let Some(mailbox) = &*self.mailbox.lock().expect("no panic")
+        {
+            let (call, reply) = (call.clone(), ToolReply::Started);
+            mailbox.deliver(Reply::Tool { call, reply });
         }
     }
 
@@ -104,7 +126,11 @@ impl Loop {
     where
         F: Future<Output = Result<(), AgentError>> + Send + 'static,
     {
-        let agent = Scripted(Arc::new(move |events| Box::pin(script(events))));
+        let mailbox = Arc::clone(&self.mailbox);
+        let agent = Scripted(Arc::new(move |events: EventSink| {
+            *mailbox.lock().expect("no panic") = Some(Arc::clone(&events.mailbox));
+            Box::pin(script(events))
+        }));
         let mut driver = Driver::start(Arc::new(agent), open(), self.surroundings(), None);
         driver.run(TURN, Box::new(turn_start()));
         driver
@@ -161,10 +187,11 @@ fn open() -> OpenChat {
         session_uri: "ahp-session:/s".into(),
         chat_uri: "ahp-chat:/c".into(),
         working_directories: Vec::new(),
-        history: Vec::new(),
+        history: innkeeper_core::agent::PastTurns::default(),
         context: Vec::new(),
         selection: None,
         settings: serde_json::Map::new(),
+        memory: None,
         wants_progress: false,
     }
 }
@@ -175,6 +202,7 @@ fn turn_start() -> TurnStart {
         turn_id: "t1".to_owned(),
         text: "go".to_owned(),
         attachments: Vec::new(),
+        unread_chats: Vec::new(),
         model: None,
         model_settings: serde_json::Map::new(),
         agent: None,
@@ -242,7 +270,7 @@ async fn cht12_workers_wait_for_their_own_replies() {
         remark: None,
         by: None,
     };
-    let reply = innkeeper_core::agent::ToolReply::Decided(decision);
+    let reply = ToolReply::Decided(decision);
     let reply = Reply::Tool {
         call: "below".to_owned(),
         reply,
@@ -297,6 +325,9 @@ async fn cht12_a_worker_that_is_dropped_or_comes_too_late_ends_as_cancelled() {
         second.finish(Ok(()));
         Ok(())
     });
+    let is_ready =
+        |event: &AgentEvent| matches!(event, AgentEvent::Tool { step, .. } if matches!(**step, ToolStep::Ready(_)));
+    while !is_ready(&main.event().await.1) {}
     tokio::time::sleep(Duration::from_millis(50)).await;
     let _first = main.spawned(&driver, false).await;
     let _second = main.spawned(&driver, false).await;
@@ -515,10 +546,10 @@ async fn tool15_a_call_signs_in_and_whatever_it_does_next_says_that_it_helped() 
                 ..
             } => {
                 let reply = match (call.as_str(), &*step) {
-                    ("remote", ToolStep::AuthRequired(_)) => Some(innkeeper_core::agent::ToolReply::Authenticated {
+                    ("remote", ToolStep::AuthRequired(_)) => Some(ToolReply::Authenticated {
                         token: Secret::new("t0ken"),
                     }),
-                    ("again", ToolStep::AuthRequired(_)) => Some(innkeeper_core::agent::ToolReply::AuthRefused),
+                    ("again", ToolStep::AuthRequired(_)) => Some(ToolReply::AuthRefused),
                     _ => None,
                 };
                 if let Some(reply) = reply {

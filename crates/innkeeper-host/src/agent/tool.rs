@@ -137,9 +137,11 @@ impl ToolDraft {
         self.call.step(ToolStep::Input(text)).await
     }
 
-    /// Runs a harmless call without asking.
+    /// Runs a harmless call without asking. Its work begins when this returns: the host has kept by
+    /// then that the call runs, so that no crash hides what it may have done (P4).
     pub async fn run(mut self, invocation: impl Into<Invocation>) -> Result<ToolCall, AgentError> {
         self.call.ready(invocation.into(), Permission::NotNeeded).await?;
+        self.call.wait(|replies| replies.started.take()).await?;
         Ok(ToolCall {
             call: self.call,
             is_signing_in: false,

@@ -19,6 +19,7 @@ pub(crate) enum Message {
     Events(Arc<EventQueue>),
     /// A request for the core, and its place among those of its connection.
     Request {
+        conn: ConnId,
         input: Input,
         in_flight: OwnedSemaphorePermit,
     },

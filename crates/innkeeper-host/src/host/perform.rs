@@ -7,22 +7,15 @@ use innkeeper_core::{ActionFrame, ChannelId, Effect, Outgoing, Subscriber, Worke
 use tokio::time::Instant;
 
 use super::task::HostTask;
-use crate::driver::{Driver, Surroundings};
+use crate::driver::{Archive, Driver, Surroundings};
 use crate::events::Bell;
-use crate::journal::{JournalError, JournalRecord};
 
 /// How long an agent is held back at most: a reader that trickles is not waited for without end.
 const MAX_HOLD: Duration = Duration::from_secs(1);
 
 impl HostTask {
-    /// Keeps what must be kept, then does the rest in order.
-    pub(super) async fn perform(&mut self, effects: &mut Vec<Effect>) -> Result<(), JournalError> {
-        if self.journal.wants_records() {
-            let records: Vec<JournalRecord> = effects.iter().filter_map(record).collect();
-            if !records.is_empty() {
-                self.journal.append(records).await?;
-            }
-        }
+    /// Does what the core decided, in order. What has to be kept of it is.
+    pub(super) fn perform(&mut self, effects: &mut Vec<Effect>) {
         let mut run = Run::default();
         for effect in effects.drain(..) {
             match effect {
@@ -39,12 +32,14 @@ impl HostTask {
             }
         }
         self.publish(&mut run);
-        Ok(())
     }
 
     fn perform_one(&mut self, effect: Effect) {
         match effect {
-            Effect::Publish { .. } => {}
+            // Published in runs, or kept already.
+            Effect::Publish { .. } | Effect::Keep(_) => {}
+            Effect::Load { uri } => self.load(uri),
+            Effect::LoadTurns { chat, uri, range } => self.load_turns(chat, uri, range),
             Effect::Notify { to, message } => {
                 for subscriber in &*to {
                     self.push(subscriber.conn, Outgoing::Text(message.clone()));
@@ -82,6 +77,8 @@ impl HostTask {
                 }
             }
             Effect::StartWorker(worker) => self.start_worker(*worker),
+            Effect::List { conn, id, page } => self.list(conn, id, page),
+            Effect::Import { conn, id, text } => self.import(conn, id, text),
             Effect::LookUp { conn, id, what } => self.look_up(conn, id, *what),
             Effect::CloseChat { chat } => {
                 self.drivers.remove(&chat);
@@ -95,6 +92,7 @@ impl HostTask {
             open_time: self.limits.open_session_time,
             cancel_time: self.limits.cancel_time,
             tasks: self.tasks.clone(),
+            archive: Archive::new(self.journal.turns(), self.limits.agent_history_bytes),
         })
     }
 
@@ -158,17 +156,6 @@ impl HostTask {
                 driver.queue().release();
             }
         }
-    }
-}
-
-/// What a journal keeps of an effect.
-fn record(effect: &Effect) -> Option<JournalRecord> {
-    match effect {
-        Effect::Publish { uri, frame, .. } => Some(JournalRecord {
-            channel: Arc::clone(uri),
-            frame: Arc::clone(frame),
-        }),
-        _ => None,
     }
 }
 

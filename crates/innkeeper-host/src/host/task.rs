@@ -1,20 +1,22 @@
 //! The main loop: one task owns the core, everything that happens is a [`Message`], and every
 //! consequence is performed, in order.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use innkeeper_core::frame::{encode_error, encode_result};
-use innkeeper_core::{ChannelId, Effect, HostCore, Input, Now, Outgoing, RpcError, Subscriber, error::code};
+use innkeeper_core::{ChannelId, ConnId, Effect, HostCore, Input, Now, Outgoing, RpcError, Subscriber, error::code};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::connections::Slot;
+use super::keep::Waiting;
 use super::message::Message;
+use super::restart::REVIVE_INTERVAL;
 use crate::agent::Agent;
 use crate::close::Close;
 use crate::driver::Driver;
@@ -29,6 +31,9 @@ const BATCH: usize = 256;
 const MAX_EFFECTS: usize = 4096;
 /// How often a held-back agent is looked at again.
 const GATE_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Says which inputs are to fail.
+pub(super) type Breaks = Arc<dyn Fn(&Input) -> bool + Send + Sync>;
 
 pub(super) struct HostTask {
     pub(super) core: HostCore,
@@ -51,36 +56,65 @@ pub(super) struct HostTask {
     pub(super) missed: MissedBells,
     /// The places of requests that are looked up and not answered yet, in the order of their effects.
     pub(super) look_ups: VecDeque<OwnedSemaphorePermit>,
+    /// What the journal is keeping, and what comes after it.
+    pub(super) waiting: Waiting,
+    /// Why nothing can be kept, if the journal failed.
+    pub(super) read_only: Option<String>,
+    /// The same, for whoever asks how the host is.
+    pub(super) problem: Arc<std::sync::Mutex<Option<String>>>,
+    /// Places for sessions that are being read.
+    pub(super) loads: Arc<tokio::sync::Semaphore>,
     pub(super) started: Instant,
     pub(super) stopping: Option<oneshot::Sender<()>>,
+    /// The places of requests that wait for something to come back from the store.
+    pub(super) parked: HashMap<ConnId, Vec<OwnedSemaphorePermit>>,
+    /// Whether the core failed in the middle of an input since it was last replaced.
+    pub(super) panicked: bool,
+    /// What could not be taken into memory without failing.
+    pub(super) poisoned: HashSet<Arc<str>>,
+    /// Inputs that a test wants to fail.
+    pub(super) breaks: Option<Breaks>,
+    /// What followed from starting.
+    pub(super) first_effects: Vec<Effect>,
 }
 impl HostTask {
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
         let mut messages = Vec::with_capacity(BATCH);
-        let mut effects = Vec::with_capacity(BATCH);
+        let mut effects = std::mem::take(&mut self.first_effects);
+        let mut revive_at = Instant::now();
+        let started = self.submit(&mut effects);
+        let mut outcome = started.map(|()| false);
         loop {
-            let wake_at = self.wake_at();
-            tokio::select! {
-                received = inbox.recv_many(&mut messages, BATCH) => {
-                    if received == 0 {
-                        return;
-                    }
-                }
-                () = tokio::time::sleep_until(wake_at.unwrap_or_else(Instant::now)), if wake_at.is_some() => {}
-            }
-            let performed = self.handle_all(&mut messages, &mut effects).await;
-            let busy = match performed {
+            let busy = match outcome {
                 Ok(busy) => busy,
                 Err(error) => {
-                    // Nothing may be shown that is not kept, so the host ends here.
-                    tracing::error!(%error, "the host stops");
-                    self.ready.store(false, Ordering::Release);
-                    self.close_all(Close::Failed);
-                    return;
+                    effects.clear();
+                    if let Err(error) = self.storage_failed(&error).await {
+                        // Not even reading works, so the host ends here.
+                        tracing::error!(%error, "the host stops");
+                        self.ready.store(false, Ordering::Release);
+                        self.close_all(Close::Failed);
+                        return;
+                    }
+                    revive_at = Instant::now() + REVIVE_INTERVAL;
+                    false
                 }
             };
+            if busy {
+                // Writers get their turn before the next batch makes their queues longer.
+                tokio::task::yield_now().await;
+            }
+            if self.panicked && self.waiting.is_empty() {
+                self.panicked = false;
+                if self.journal.keeps() {
+                    outcome = self.start_over().await.map(|()| false);
+                    continue;
+                }
+            }
             self.release_agents();
-            if let Some(done) = self.stopping.take() {
+            if self.waiting.is_empty()
+                && let Some(done) = self.stopping.take()
+            {
                 if let Err(error) = self.journal.flush().await {
                     tracing::error!(%error, "the journal could not be flushed");
                 }
@@ -89,46 +123,92 @@ impl HostTask {
                 let _ = done.send(());
                 return;
             }
-            if busy {
-                // Writers get their turn before the next batch makes their queues longer.
-                tokio::task::yield_now().await;
+            let wake_at = self.wake_at();
+            let takes_messages = !self.panicked && !self.waiting.is_full(self.limits.agent_hold_bytes);
+            let is_read_only = self.read_only.is_some();
+            tokio::select! {
+                kept = self.waiting.kept() => {
+                    outcome = kept.map(|()| {
+                        self.step();
+                        true
+                    });
+                    continue;
+                }
+                received = inbox.recv_many(&mut messages, BATCH), if takes_messages => {
+                    if received == 0 {
+                        return;
+                    }
+                }
+                () = tokio::time::sleep_until(wake_at.unwrap_or_else(Instant::now)), if wake_at.is_some() => {}
+                () = tokio::time::sleep_until(revive_at), if is_read_only => {
+                    outcome = self.try_to_revive().await.map(|()| false);
+                    revive_at = Instant::now() + REVIVE_INTERVAL;
+                    continue;
+                }
             }
+            outcome = self.handle_all(&mut messages, &mut effects);
         }
     }
 
     /// Handles a batch of messages and performs what follows from them. Returns whether anything did.
-    async fn handle_all(
-        &mut self,
-        messages: &mut Vec<Message>,
-        effects: &mut Vec<Effect>,
-    ) -> Result<bool, JournalError> {
+    fn handle_all(&mut self, messages: &mut Vec<Message>, effects: &mut Vec<Effect>) -> Result<bool, JournalError> {
         let now = self.now();
         let mut busy = false;
-        for message in messages.drain(..) {
+        let mut messages = messages.drain(..);
+        for message in messages.by_ref() {
+            // What was said before the end of a connection is still to be answered.
+            let mut kept = Ok(());
             if matches!(message, Message::Detached { .. }) {
-                // What was said before the end is still to be answered.
                 busy |= !effects.is_empty();
-                self.perform(effects).await?;
+                kept = self.submit(effects);
             }
             self.handle(now, message, effects);
-            if effects.len() >= MAX_EFFECTS {
-                self.perform(effects).await?;
+            if kept.is_ok() && effects.len() >= MAX_EFFECTS {
+                kept = self.submit(effects);
                 busy = true;
             }
+            if let Err(error) = kept {
+                messages.for_each(|message| self.settle(message));
+                return Err(error);
+            }
         }
+        drop(messages);
         let missed = std::mem::take(&mut *self.missed.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         for queue in missed {
             self.take_events(now, &queue, effects);
         }
         if self.core.next_deadline().is_some_and(|at| at <= now.mono_ms) {
+            let before = self.core.sessions_in_memory();
             self.handle_input(now, Input::Tick, effects);
+            let left = before.saturating_sub(self.core.sessions_in_memory());
+            if left > 0 {
+                tracing::debug!(left, stay = before - left, "idle sessions left memory");
+            }
         }
+        let core = &self.core;
+        self.parked.retain(|conn, _| core.is_parked(*conn));
         busy |= !effects.is_empty();
-        self.perform(effects).await?;
+        self.submit(effects)?;
         Ok(busy)
     }
 
-    fn now(&self) -> Now {
+    /// Takes a message while the core is about to be replaced: only what is about the host itself
+    /// still counts. Whoever asked for something else has its connection closed.
+    fn settle(&mut self, message: Message) {
+        match message {
+            Message::Detached { conn } => self.detach(conn),
+            Message::ShutDown { done } => self.stopping = Some(done),
+            Message::Core(_)
+            | Message::Request { .. }
+            | Message::Events(_)
+            | Message::Attach { .. }
+            | Message::Ask { .. }
+            | Message::Answered { .. }
+            | Message::Respond { .. } => {}
+        }
+    }
+
+    pub(super) fn now(&self) -> Now {
         let mono_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Now {
             mono_ms,
@@ -140,6 +220,7 @@ impl HostTask {
         let deadline = self
             .core
             .next_deadline()
+            .filter(|_| !self.is_done_for())
             .map(|at| self.started + Duration::from_millis(at));
         let gate = (!self.held.is_empty()).then(|| Instant::now() + GATE_INTERVAL);
         deadline.into_iter().chain(gate).min()
@@ -148,15 +229,23 @@ impl HostTask {
     fn handle(&mut self, now: Now, message: Message, effects: &mut Vec<Effect>) {
         match message {
             Message::Core(input) => self.handle_input(now, input, effects),
-            Message::Request { input, in_flight } => {
+            Message::Request { conn, input, in_flight } => {
                 let before = effects.len();
                 self.handle_input(now, input, effects);
-                let is_looked_up = effects
-                    .get(before..)
-                    .is_some_and(|new| new.iter().any(|effect| matches!(effect, Effect::LookUp { .. })));
+                let is_looked_up = effects.get(before..).is_some_and(|new| {
+                    new.iter().any(|effect| {
+                        matches!(
+                            effect,
+                            Effect::LookUp { .. } | Effect::List { .. } | Effect::Import { .. }
+                        )
+                    })
+                });
                 if is_looked_up {
                     // It keeps its place among the requests of its connection until it is answered.
                     self.look_ups.push_back(in_flight);
+                } else if self.core.is_parked(conn) {
+                    // Or until what it waits for is there.
+                    self.parked.entry(conn).or_default().push(in_flight);
                 }
             }
             Message::Events(queue) => self.take_events(now, &queue, effects),
@@ -168,7 +257,7 @@ impl HostTask {
                     self.remove_connection(conn);
                 }
             }
-            Message::Detached { conn } => self.remove_connection(conn),
+            Message::Detached { conn } => self.detach(conn),
             Message::Ask {
                 client,
                 method,
@@ -194,6 +283,11 @@ impl HostTask {
         }
     }
 
+    /// Whether the core is about to be replaced.
+    fn is_done_for(&self) -> bool {
+        self.panicked && self.journal.keeps()
+    }
+
     fn take_events(&mut self, now: Now, queue: &EventQueue, effects: &mut Vec<Effect>) {
         queue.take(&mut self.taken);
         let mut taken = std::mem::take(&mut self.taken);
@@ -205,20 +299,32 @@ impl HostTask {
 
     /// A panic in the core is our bug, and must cost one input, not every session.
     fn handle_input(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
+        // A core that failed is not asked for anything more; its connections are about to close.
+        if self.is_done_for() {
+            return;
+        }
         let request = match &input {
             Input::Request { conn, id, .. } => Some((*conn, id.clone())),
             _ => None,
         };
+        let breaks = self.breaks.as_ref().is_some_and(|breaks| breaks(&input));
         let before = effects.len();
         let core = &mut self.core;
-        let handled = std::panic::catch_unwind(AssertUnwindSafe(|| core.handle(now, input, effects)));
+        let handled = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            core.handle(now, input, effects);
+            assert!(!breaks, "a test wanted this");
+        }));
         if handled.is_err() {
             // What the input changed before it failed is unknown, so nobody's picture can be
-            // continued: everybody reconnects and gets a fresh one.
+            // continued: everybody reconnects and gets a fresh one, from what was kept if anything is.
             tracing::error!("an input made the core panic; every connection is closed");
             effects.truncate(before);
             self.core.forget_replay();
-            self.close_all(Close::Failed);
+            self.poisoned.extend(self.core.installing());
+            self.panicked = true;
+            if !self.journal.keeps() {
+                self.close_all(Close::Failed);
+            }
             if let Some((to, id)) = request {
                 let error = RpcError::new(
                     code::INTERNAL_ERROR,

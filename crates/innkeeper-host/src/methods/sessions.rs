@@ -7,10 +7,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{read, read_part, unsubscribe};
+use super::{read, read_part};
 
 /// Longest token that progress is reported under; it is part of every report.
 const MAX_TOKEN_BYTES: usize = 256;
+
+/// The key in the `_meta` of `disposeSession` with which a session stays while somebody uses it.
+const ONLY_IF_UNUSED: &str = "innkeeper.onlyIfUnused";
 
 pub(super) fn list_sessions(params: &RawValue) -> Result<Command, RpcError> {
     #[derive(Deserialize)]
@@ -68,7 +71,35 @@ pub(super) fn create_session(params: &RawValue) -> Result<Command, RpcError> {
 }
 
 pub(super) fn dispose_session(params: &RawValue) -> Result<Command, RpcError> {
-    unsubscribe(params).map(|channel| Command::DisposeSession { channel })
+    #[derive(Deserialize)]
+    struct Params {
+        channel: String,
+        #[serde(default, rename = "_meta")]
+        meta: Option<Map<String, Value>>,
+    }
+    let Params { channel, meta } = read(params)?;
+    let asked = meta.as_ref().and_then(|meta| meta.get(ONLY_IF_UNUSED));
+    Ok(Command::DisposeSession {
+        channel,
+        only_if_unused: asked == Some(&Value::Bool(true)),
+    })
+}
+
+pub(super) fn import_session(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        lines: Vec<String>,
+    }
+    let Params { lines } = read(params)?;
+    if lines.is_empty() {
+        return Err(RpcError::invalid_params(
+            "lines",
+            "is empty; an export has at least two lines",
+        ));
+    }
+    let mut text = lines.join("\n");
+    text.push('\n');
+    Ok(Command::ImportSession { text })
 }
 
 pub(super) fn resolve_session_config(params: &RawValue) -> Result<Command, RpcError> {

@@ -13,6 +13,8 @@ const MAX_CHARS: usize = 200;
 pub(super) struct Memory {
     said: Vec<String>,
     aside: Option<String>,
+    /// What it was asked to remember.
+    note: Option<String>,
 }
 
 impl Memory {
@@ -24,7 +26,14 @@ impl Memory {
         }
         let about = cx.context.last().map(|turn| turn.text.as_str());
         memory.aside = cx.selection.as_deref().or(about).map(shorten);
+        let note = cx.memory.as_ref().and_then(|memory| memory.get("note")?.as_str());
+        memory.note = note.map(shorten);
         memory
+    }
+
+    /// Notes what it was asked to remember.
+    pub(super) fn note(&mut self, text: &str) {
+        self.note = Some(shorten(text));
     }
 
     /// Remembers a message.
@@ -41,6 +50,9 @@ impl Memory {
             Some(about) => format!("This chat was opened to talk about “{about}”.\n\n"),
             None => String::new(),
         };
+        if let Some(note) = &self.note {
+            text.push_str(&format!("You asked me to remember “{note}”.\n\n"));
+        }
         if self.said.is_empty() {
             text.push_str("You have not said anything here yet.\n");
         } else {

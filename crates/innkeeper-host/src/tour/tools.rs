@@ -30,8 +30,15 @@ fn texts(lines: &[&str]) -> Vec<ToolContent> {
     vec![ToolContent::Text(lines.join("\n"))]
 }
 
+/// Says in the log that a tool does its work now. Each line stands for one execution, so that it can be
+/// seen afterwards that nothing ran twice, whatever happened to the host (P4).
+fn executes(turn: &TurnInput, tool: &str, call: &ToolCall) {
+    let (session, turn) = (&*turn.session, turn.turn_id.as_str());
+    tracing::debug!(session, turn, tool, call = call.id(), "a tool of the tour executes");
+}
+
 /// `/tool`: streams its input, runs, shows what it finds piece by piece, and is done.
-pub(super) async fn tool(events: &EventSink) -> Result<(), AgentError> {
+pub(super) async fn tool(turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
     let mut draft = events
         .tool("look_around")
         .display_name(title("look_around"))
@@ -43,6 +50,7 @@ pub(super) async fn tool(events: &EventSink) -> Result<(), AgentError> {
         pause(events, Duration::from_millis(20)).await?;
     }
     let mut call = draft.run("Looks around the lobby").await?;
+    executes(turn, "look_around", &call);
     let sights = ["a desk with a bell", "a guest book", "two armchairs by the fire"];
     for seen in 1..=sights.len() {
         call.content(texts(&sights[..seen])).await?;
@@ -59,7 +67,7 @@ pub(super) async fn tool(events: &EventSink) -> Result<(), AgentError> {
 
 /// `/confirm`: asks first. The input can be edited, and a judge's verdict arrives while people
 /// think.
-pub(super) async fn confirm(events: &EventSink) -> Result<(), AgentError> {
+pub(super) async fn confirm(turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
     let input = json!({ "times": 3 }).to_string();
     let mut draft = events
         .tool("ring_bell")
@@ -84,6 +92,7 @@ pub(super) async fn confirm(events: &EventSink) -> Result<(), AgentError> {
     judged?;
     match verdict? {
         Verdict::Approved(call, decision) => {
+            executes(turn, "ring_bell", &call);
             let edited = decision.edited_input.as_deref();
             let times = edited.map_or(Some(3), times_of);
             match times {
@@ -188,8 +197,8 @@ pub(super) async fn result(events: &EventSink) -> Result<(), AgentError> {
 }
 
 /// `/parallel`: so many permissions at once, each decided on its own.
-pub(super) async fn parallel(events: &EventSink, count: u64) -> Result<(), AgentError> {
-    let outcomes = join_all((1..=count).map(|number| errand(events, number))).await;
+pub(super) async fn parallel(turn: &TurnInput, events: &EventSink, count: u64) -> Result<(), AgentError> {
+    let outcomes = join_all((1..=count).map(|number| errand(turn, events, number))).await;
     let mut done = 0;
     for outcome in outcomes {
         done += u64::from(outcome?);
@@ -197,7 +206,7 @@ pub(super) async fn parallel(events: &EventSink, count: u64) -> Result<(), Agent
     say(events, &format!("{done} of {count} errands were allowed and are done.")).await
 }
 
-async fn errand(events: &EventSink, number: u64) -> Result<bool, AgentError> {
+async fn errand(turn: &TurnInput, events: &EventSink, number: u64) -> Result<bool, AgentError> {
     let draft = events
         .tool("run_errand")
         .display_name(title("run_errand"))
@@ -211,6 +220,7 @@ async fn errand(events: &EventSink, number: u64) -> Result<bool, AgentError> {
     let invocation = Invocation::new(format!("Runs errand {number}")).input(input);
     match draft.confirm(invocation, confirmation).await? {
         Verdict::Approved(call, _) => {
+            executes(turn, "run_errand", &call);
             let result = ToolResult::text(format!("Ran errand {number}"), format!("errand {number} is done"));
             call.complete(result).await?;
             Ok(true)

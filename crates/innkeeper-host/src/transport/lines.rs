@@ -1,12 +1,14 @@
 //! Newline-delimited JSON over any pair of byte streams: stdio, pipes, in-memory duplexes.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use innkeeper_core::Wire;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::stream::Chunks;
 use super::{Received, Sink, Source, flush_steadily, write_steadily};
 use crate::close::Close;
 
@@ -92,9 +94,21 @@ impl<W> LineSink<W> {
 impl<W: AsyncWrite + Unpin + Send + 'static> Sink for LineSink<W> {
     async fn write(&mut self, messages: Vec<Wire>) -> io::Result<()> {
         // JSON escapes newlines inside strings, so one in the text would be our own mistake.
-        let mut lines = Vec::with_capacity(messages.iter().map(|message| message.len() + 1).sum());
-        for message in &messages {
-            lines.extend_from_slice(message);
+        let encoded = messages.iter().filter_map(Wire::encoded);
+        let mut lines = Vec::with_capacity(encoded.map(|message| message.len() + 1).sum());
+        for message in messages {
+            match &message {
+                Wire::Action(frame) => lines.extend_from_slice(&frame.bytes),
+                Wire::Text(text) => lines.extend_from_slice(text),
+                Wire::Stream(answer) => {
+                    write_steadily(&mut self.writer, &lines, self.patience).await?;
+                    lines.clear();
+                    let mut chunks = Chunks::of(Arc::clone(answer));
+                    while let Some(chunk) = chunks.next().await? {
+                        write_steadily(&mut self.writer, &chunk, self.patience).await?;
+                    }
+                }
+            }
             lines.push(b'\n');
         }
         write_steadily(&mut self.writer, &lines, self.patience).await?;

@@ -13,14 +13,17 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use innkeeper_core::Wire;
+use innkeeper_core::snapshot::Answer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::CapacityError;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::fragments::{FragmentCounter, TooManyFragments};
+use super::stream::Chunks;
 use super::{Received, Sink, Source, flush_steadily, write_steadily};
 use crate::close::Close;
 use crate::limits::Limits;
@@ -31,6 +34,7 @@ const FRAGMENT_BYTES: usize = 1 << 20;
 /// How much is gathered for one write.
 const WRITE_BYTES: usize = 64 << 10;
 
+const CONTINUATION: u8 = 0x0;
 const TEXT: u8 = 0x1;
 const CLOSE: u8 = 0x8;
 const PING: u8 = 0x9;
@@ -56,6 +60,7 @@ where
         write,
         replies,
         patience: limits.write_time,
+        ping_interval: limits.ping_interval,
     };
     (WebSocketSource { socket }, sink)
 }
@@ -168,28 +173,20 @@ pub struct WebSocketSink<S> {
     write: WriteHalf<S>,
     replies: Arc<Replies>,
     patience: Duration,
+    ping_interval: Duration,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Sink for WebSocketSink<S> {
     async fn write(&mut self, messages: Vec<Wire>) -> io::Result<()> {
-        // Between messages is the one place where a reply may stand.
         let mut buffer = self.replies.take();
-        let wanted: usize = messages.iter().map(|message| message.len() + 10).sum();
+        let encoded = messages.iter().filter_map(Wire::encoded);
+        let wanted: usize = encoded.map(|message| message.len() + 10).sum();
         buffer.reserve(wanted.min(WRITE_BYTES));
-        for message in &messages {
-            for (opcode, fragment) in fragments(message) {
-                if !buffer.is_empty() && buffer.len() + fragment.len() > WRITE_BYTES {
-                    write_steadily(&mut self.write, &buffer, self.patience).await?;
-                    buffer.clear();
-                }
-                push_header(&mut buffer, opcode, fragment.len());
-                if fragment.len() < WRITE_BYTES {
-                    buffer.extend_from_slice(fragment);
-                } else {
-                    write_steadily(&mut self.write, &buffer, self.patience).await?;
-                    buffer.clear();
-                    write_steadily(&mut self.write, fragment, self.patience).await?;
-                }
+        for message in messages {
+            match &message {
+                Wire::Action(frame) => self.write_whole(&mut buffer, &frame.bytes).await?,
+                Wire::Text(text) => self.write_whole(&mut buffer, text).await?,
+                Wire::Stream(answer) => self.write_stream(&mut buffer, Arc::clone(answer)).await?,
             }
         }
         write_steadily(&mut self.write, &buffer, self.patience).await?;
@@ -215,12 +212,54 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Sink for WebSocketSink<
     }
 }
 
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> WebSocketSink<S> {
+    /// Writes a message that is encoded already; what is little waits in `buffer` for more.
+    async fn write_whole(&mut self, buffer: &mut Vec<u8>, message: &[u8]) -> io::Result<()> {
+        for (opcode, fragment) in fragments(message) {
+            if !buffer.is_empty() && buffer.len() + fragment.len() > WRITE_BYTES {
+                write_steadily(&mut self.write, buffer, self.patience).await?;
+                buffer.clear();
+            }
+            push_header(buffer, opcode, fragment.len());
+            if fragment.len() < WRITE_BYTES {
+                buffer.extend_from_slice(fragment);
+            } else {
+                write_steadily(&mut self.write, buffer, self.patience).await?;
+                buffer.clear();
+                write_steadily(&mut self.write, fragment, self.patience).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a message while it is encoded, a fragment for each chunk. It may take minutes, so
+    /// between fragments the peer's pings are answered and it is asked for a sign of life itself.
+    async fn write_stream(&mut self, buffer: &mut Vec<u8>, answer: Arc<Answer>) -> io::Result<()> {
+        let mut chunks = Chunks::of(answer);
+        let mut opcode = TEXT;
+        let mut next_ping = Instant::now() + self.ping_interval;
+        while let Some(chunk) = chunks.next().await? {
+            push_header(buffer, opcode, chunk.len());
+            write_steadily(&mut self.write, buffer, self.patience).await?;
+            write_steadily(&mut self.write, &chunk, self.patience).await?;
+            opcode = CONTINUATION;
+            *buffer = self.replies.take();
+            if Instant::now() >= next_ping {
+                next_ping = Instant::now() + self.ping_interval;
+                push_header(buffer, FINAL | PING, 0);
+            }
+        }
+        push_header(buffer, FINAL | opcode, 0);
+        Ok(())
+    }
+}
+
 /// A message as frames: one, or several of a size that every client accepts.
 fn fragments(message: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let last = message.len().saturating_sub(1) / FRAGMENT_BYTES;
     let whole = message.is_empty().then_some((FINAL | TEXT, message));
     let chunks = message.chunks(FRAGMENT_BYTES).enumerate().map(move |(index, chunk)| {
-        let opcode = if index == 0 { TEXT } else { 0 };
+        let opcode = if index == 0 { TEXT } else { CONTINUATION };
         let fin = if index == last { FINAL } else { 0 };
         (fin | opcode, chunk)
     });

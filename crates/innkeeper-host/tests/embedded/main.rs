@@ -3,6 +3,7 @@
 
 mod agents;
 mod client_tools;
+mod durable;
 mod giving_up;
 mod helpers;
 mod journals;

@@ -6,8 +6,10 @@
 mod agents;
 mod answers;
 mod mutator;
+mod restarts;
 
 pub use self::mutator::Mutator;
+pub use self::restarts::Forgetting;
 
 /// One bug that a host could have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

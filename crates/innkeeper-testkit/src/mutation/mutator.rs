@@ -157,7 +157,8 @@ impl Mutator {
                 let item = match self.mutation {
                     Some(mutation) => {
                         let asked = asked(conns, to);
-                        let mut bent: Value = serde_json::from_slice(&answer.encode()).unwrap_or_default();
+                        let mut bent: Value =
+                            serde_json::from_slice(&answer.encode().unwrap_or_default()).unwrap_or_default();
                         let possible = self.memory.bend(mutation, &answer.body, asked.as_ref(), &mut bent);
                         match possible && self.strikes(mutation) {
                             true => Outgoing::Text(bent.to_string().into()),

@@ -30,6 +30,8 @@ pub struct View {
     pub last_seen: u64,
     /// Rules of the protocol that the host broke.
     pub problems: Vec<String>,
+    /// Whether the present connection has ended.
+    pub is_over: bool,
 }
 
 impl Default for View {
@@ -43,6 +45,7 @@ impl Default for View {
             notifications: Vec::new(),
             last_seen: 0,
             problems: Vec::new(),
+            is_over: false,
         }
     }
 }
@@ -95,6 +98,7 @@ impl View {
     /// Begins a new connection: order is promised within one.
     pub(super) fn begin_connection(&mut self) {
         self.actions.clear();
+        self.is_over = false;
     }
 
     pub(super) fn receive_snapshot(&mut self, snapshot: &Snapshot) {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ahp_types::state::{
-    ChatInputResponseKind, ChatState, ResponsePart, SessionState, ToolCallContributor, ToolCallState, ToolInput,
+    ChatInputResponseKind, ChatState, ResponsePart, SessionState, ToolCallContributor, ToolCallState, ToolInput, Turn,
 };
 use innkeeper_core::agent::{Answer, Response};
-use innkeeper_core::snapshot::{History, State};
+use innkeeper_core::snapshot::State;
 use innkeeper_core::{AgentEvent, ChannelId, Effect};
 
 use super::agent::{Call, Heard, Phase, Run};
@@ -14,16 +14,16 @@ use super::{Sim, Violation};
 
 impl Sim {
     /// A chat as the host has it: everything but the completed turns, and those.
-    pub(super) fn host_chat(&self, uri: &str) -> Option<(Arc<ChatState>, History)> {
-        match self.core.snapshot(uri)?.state {
-            State::Chat(head, history, _) => Some((head, history)),
+    pub(super) fn host_chat(&self, uri: &str) -> Option<(Arc<ChatState>, Vec<Arc<Turn>>)> {
+        match self.snapshot(uri)?.state {
+            State::Chat(head, history, _) => Some((head, history.in_memory().cloned().collect())),
             State::Root(_) | State::Session(_) => None,
         }
     }
 
     /// A session as the host has it.
     pub(super) fn host_session(&self, uri: &str) -> Option<Arc<SessionState>> {
-        match self.core.snapshot(uri)?.state {
+        match self.snapshot(uri)?.state {
             State::Session(state) => Some(state.shared()),
             State::Root(_) | State::Chat(..) => None,
         }

@@ -35,7 +35,7 @@ impl Sim {
             _ => None,
         };
         self.note(|| format!("{conn} creates {chat} in {session} from {source:?}, first {initial_message:?}"));
-        let existed = self.core.snapshot(&chat).is_some();
+        let existed = self.snapshot(&chat).is_some();
         let command = Command::CreateChat(Box::new(CreateChat {
             channel: session.to_owned(),
             chat: chat.clone(),
@@ -44,7 +44,7 @@ impl Sim {
             working_directories,
         }));
         self.request(conn, Asked::Lifecycle, command)?;
-        if !existed && self.core.snapshot(&chat).is_some() {
+        if !existed && self.snapshot(&chat).is_some() {
             self.check_created(&chat)?;
         }
         match choices.below(4) {
@@ -92,7 +92,7 @@ impl Sim {
 
     /// Nobody may hear of channels that are gone (SUB-19). Says how many there are.
     pub(super) fn forget_gone(&mut self, before: &[String]) -> usize {
-        let gone = before.iter().filter(|uri| self.core.snapshot(uri).is_none());
+        let gone = before.iter().filter(|uri| self.snapshot(uri).is_none());
         let gone: Vec<String> = gone.cloned().collect();
         if gone.is_empty() {
             return 0;

@@ -10,6 +10,9 @@ use serde_json::Value;
 use super::decoding::decode;
 use super::{PROBE_0_9, PROBE_1_0, Sim, Violation, catalogue, derived};
 
+/// How often a host may have something to do by itself before it is quiet.
+const MAX_ROUNDS: usize = 500;
+
 /// The longest time summary changes are held back in a run.
 pub(super) const DEBOUNCE_MS: u64 = 100;
 
@@ -19,9 +22,16 @@ impl Sim {
         self.note(|| "quiet".to_owned());
         self.read_everything()?;
         // Announcements of summaries are still due; each may make others due.
+        let mut rounds = 0;
         while let Some(deadline) = self.core.next_deadline()
-            && deadline <= self.now.mono_ms + DEBOUNCE_MS
+            && deadline <= self.changed_ms + DEBOUNCE_MS
         {
+            rounds += 1;
+            if rounds > MAX_ROUNDS {
+                return Err(Violation::new(
+                    "the host always has something to do, and nobody does anything",
+                ));
+            }
             self.advance(deadline.saturating_sub(self.now.mono_ms))?;
             self.read_everything()?;
         }
@@ -80,7 +90,7 @@ impl Sim {
     /// Only who is here, or may still come back, is a member of a session (ACT-10).
     pub(super) fn check_members(&self) -> Result<(), Violation> {
         for session in self.sessions() {
-            let Some(State::Session(state)) = self.core.snapshot(session).map(|snapshot| snapshot.state) else {
+            let Some(State::Session(state)) = self.snapshot(session).map(|snapshot| snapshot.state) else {
                 continue;
             };
             for member in &state.active_clients {

@@ -33,6 +33,8 @@ pub struct Connection {
     pub coalesce: bool,
     /// Whether it speaks 0.9.
     pub is_0_9: bool,
+    /// Whether the host can change nothing.
+    pub read_only: bool,
     /// What the host sent.
     pub queue: Queue,
     /// What it believes.
@@ -59,6 +61,7 @@ impl Connection {
             ready: false,
             coalesce: false,
             is_0_9: false,
+            read_only: false,
             queue: Queue::default(),
             mirror,
             host_subscriptions: Default::default(),
@@ -81,6 +84,7 @@ impl Connection {
             let outcome = match read {
                 Read::Message(bytes) => self.message(&bytes, decoder),
                 Read::Marker(marker) => self.marker(marker).map(|()| None),
+                Read::Unwritable => Ok(Some(FollowUp::ComeBack)),
             };
             match outcome {
                 Ok(follow_up) => follow_ups.extend(follow_up),
@@ -144,7 +148,8 @@ impl Connection {
                         continue;
                     }
                     let (host, mine) = (comparable(&narrowed(&snapshot, mirrored)), mirrored.comparable());
-                    if host != mine {
+                    // Its turns were in the store and are gone by now.
+                    if host != mine && !host.is_null() {
                         return Err(Violation::new(format!(
                             "{} differs from the host's state\n  host: {host}\n  mine: {mine}",
                             snapshot.resource
@@ -190,6 +195,8 @@ impl Connection {
                 // The host has forgotten the client: the published client starts over.
                 Asked::Reconnect { .. } if code == Some(-32008) => Ok(Some(FollowUp::Initialize)),
                 Asked::Subscribe { exists: false, .. } | Asked::Lifecycle | Asked::Initialize | Asked::Move => Ok(None),
+                // Whatever would change something, the host cannot (P14).
+                Asked::Authenticate { .. } if self.read_only && code == Some(-32603) => Ok(None),
                 Asked::Authenticate { wanted: false } if code == Some(-32602) => Ok(None),
                 Asked::Turns { sound: false } if code == Some(-32602) || code == Some(-32001) => Ok(None),
                 Asked::Authenticate { .. }

@@ -72,6 +72,8 @@ pub struct Dispatched {
 pub enum FollowUp {
     /// Fetches the session list.
     List,
+    /// Comes back on another transport, because the host could not finish its answer.
+    ComeBack,
     /// Starts over on the same transport, because the host has forgotten it (NEG-22).
     Initialize,
 }

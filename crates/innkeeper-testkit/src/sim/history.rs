@@ -62,7 +62,7 @@ impl Sim {
             _ => shown,
         };
         let follows = connection.host_subscriptions.contains(&channel);
-        let sound = cursor.is_none() && follows && self.core.snapshot(&channel).is_some();
+        let sound = cursor.is_none() && follows && self.snapshot(&channel).is_some();
         self.note(|| format!("{conn} fetches turns of {channel} with {cursor:?}"));
         self.request(conn, Asked::Turns { sound }, Command::FetchTurns { channel, cursor })
     }

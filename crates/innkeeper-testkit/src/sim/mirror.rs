@@ -91,7 +91,8 @@ impl Mirrored {
             }
             (Self::Chat(mine), State::Chat(head, history, _)) => {
                 let title = std::mem::replace(&mut mine.title, head.title.clone());
-                let same_turns = is_end_of(mine, history);
+                let turns: Vec<_> = history.in_memory().cloned().collect();
+                let same_turns = is_end_of(mine, &turns);
                 let turns = std::mem::take(&mut mine.turns);
                 let cursor = mine.turns_next_cursor.take();
                 let equal = same_turns && **mine == **head;

@@ -14,6 +14,7 @@ mod chats;
 mod checks;
 mod choices;
 mod connection;
+mod crash;
 mod decoding;
 mod derived;
 mod dispatches;
@@ -25,9 +26,11 @@ mod moving;
 mod operations;
 mod optimism;
 mod queue;
+mod recovered;
 mod run;
 mod settling;
 mod shrink;
+mod store;
 mod transports;
 mod words;
 
@@ -47,6 +50,7 @@ use self::approvals::Approvals;
 use self::connection::Connection;
 use self::decoding::Decoder;
 use self::mirror::Mirror;
+use self::store::Store;
 use self::transports::initialize;
 use self::words::Excuse;
 use crate::mutation::{Mutation, Mutator};
@@ -114,6 +118,9 @@ struct Client {
 #[derive(Debug)]
 pub struct Sim {
     core: HostCore,
+    config: CoreConfig,
+    /// Where sessions are kept, if they are.
+    store: Option<Store>,
     now: Now,
     grace_ms: u64,
     clients: Vec<Client>,
@@ -133,6 +140,8 @@ pub struct Sim {
     silence_limit_ms: u64,
     /// What happened, if somebody wants to read it.
     trace: Option<Vec<String>>,
+    /// When something last followed from anything.
+    changed_ms: u64,
     next_slot: u32,
     next_request: u64,
     next_turn: u64,
@@ -161,7 +170,9 @@ impl Sim {
         let grace_ms = config.grace_ms;
         let silence_limit_ms = config.silence_limit_ms;
         let mut sim = Self {
-            core: HostCore::new(config, agents("first"), Seq(1)),
+            core: HostCore::new(config.clone(), agents("first"), Seq(1)),
+            config,
+            store: None,
             now: Now { mono_ms: 1000, wall },
             grace_ms,
             clients: (0..clients).map(new_client).collect(),
@@ -175,6 +186,7 @@ impl Sim {
             ticking: false,
             silence_limit_ms,
             trace: None,
+            changed_ms: 0,
             next_slot: 2,
             next_request: 1,
             next_turn: 1,
@@ -185,17 +197,21 @@ impl Sim {
             decoder: Decoder::default(),
             tally: Tally::new(),
         };
+        sim.connect_probes();
+        sim
+    }
+
+    fn connect_probes(&mut self) {
         for (conn, version) in [(PROBE_1_0, "1.0.0"), (PROBE_0_9, "0.9.0")] {
             let command = initialize(&format!("probe-{version}"), version, Vec::new());
             let mut ignored = Vec::new();
             let principal = Principal::stdio();
-            sim.core
-                .handle(sim.now, Input::Connected { conn, principal }, &mut ignored);
+            self.core
+                .handle(self.now, Input::Connected { conn, principal }, &mut ignored);
             let id = RequestId::number(0);
-            sim.core
-                .handle(sim.now, Input::Request { conn, id, command }, &mut ignored);
+            self.core
+                .handle(self.now, Input::Request { conn, id, command }, &mut ignored);
         }
-        sim
     }
 
     /// Writes down everything that happens from now on. It costs more than the run itself.
@@ -227,11 +243,7 @@ impl Sim {
         let configured = self.configured_session(&input);
         self.mutator.before(&self.core, &mut self.conns);
         let input = self.mutator.input(input, &self.conns);
-        let mut effects = Vec::new();
-        self.core.handle(self.now, input, &mut effects);
-        for effect in self.mutator.agents(effects) {
-            self.perform(effect)?;
-        }
+        self.follow(input)?;
         self.note_configured(configured);
         let heard = self.agent.take_heard();
         self.check_words(&waiting, &excuse, &heard)?;
@@ -244,6 +256,26 @@ impl Sim {
         }
     }
 
+    /// Lets the core handle an input, keeps what is to be kept, and performs the rest. Then comes
+    /// what the core asked the store for.
+    fn follow(&mut self, input: Input) -> Result<(), Violation> {
+        let mut next = Some(input);
+        while let Some(input) = next {
+            let mut effects = Vec::new();
+            self.core.handle(self.now, input, &mut effects);
+            if !effects.is_empty() {
+                self.changed_ms = self.now.mono_ms;
+            }
+            let effects = self.mutator.agents(effects);
+            self.keep(&effects)?;
+            for effect in effects {
+                self.perform(effect)?;
+            }
+            next = self.next_from_store()?;
+        }
+        Ok(())
+    }
+
     fn perform(&mut self, effect: Effect) -> Result<(), Violation> {
         if let Effect::OpenChat(open) = &effect
             && self.agent.chats().any(|(chat, _)| chat == open.chat)
@@ -251,9 +283,13 @@ impl Sim {
             self.count("chats opened again");
         }
         let silence = self.is_for_silence(&effect).then_some(self.silence_limit_ms);
-        self.agent.perform(&effect, self.now.mono_ms, silence)?;
+        let stored = self.stored_turns(&effect)?;
+        self.agent.perform(&effect, self.now.mono_ms, silence, stored)?;
         match &effect {
-            Effect::StartTurn { .. } => self.count("turns started"),
+            Effect::StartTurn { chat, start, .. } => {
+                self.check_not_run(*chat, start)?;
+                self.count("turns started");
+            }
             Effect::CancelTurn { .. } if silence.is_some() => self.count("turns ended for silence"),
             Effect::CancelTurn { .. } => self.count("turns cancelled"),
             Effect::Reply { .. } => self.count("replies"),
@@ -283,7 +319,7 @@ impl Sim {
             }
             Effect::Send { to, message } => {
                 if to == PROBE_1_0 || to == PROBE_0_9 {
-                    self.probe_answer = Some(Bytes::copy_from_slice(&message.into_wire()));
+                    self.probe_answer = Some(message.into_wire().to_bytes().expect("everything is in memory"));
                     return Ok(());
                 }
                 match &message {
@@ -299,9 +335,12 @@ impl Sim {
                 self.read(conn, usize::MAX)?;
                 self.cut(conn)?;
             }
+            Effect::Load { .. } | Effect::LoadTurns { .. } | Effect::List { .. } => self.ask_store(effect)?,
             Effect::OpenChat(_)
             | Effect::Reply { .. }
             | Effect::StartWorker(_)
+            | Effect::Keep(_)
+            | Effect::Import { .. }
             | Effect::LookUp { .. }
             | Effect::StartTurn { .. }
             | Effect::CancelTurn { .. }

@@ -25,10 +25,7 @@ impl Sim {
 
     /// Moves a chat, which may be refused.
     pub(super) fn move_chat(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        let there: Vec<&str> = CHATS
-            .into_iter()
-            .filter(|uri| self.core.snapshot(uri).is_some())
-            .collect();
+        let there: Vec<&str> = CHATS.into_iter().filter(|uri| self.snapshot(uri).is_some()).collect();
         let channel = match choices.pick(&there) {
             Some(chat) if choices.below(8) > 0 => (*chat).to_owned(),
             _ => uri::default_chat(SESSIONS[choices.below(SESSIONS.len())]),

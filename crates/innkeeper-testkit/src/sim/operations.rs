@@ -53,7 +53,15 @@ impl Sim {
 
     /// Lets one thing happen.
     pub(super) fn operate(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        match choices.below(72) {
+        let restarts = if self.store.is_some() { 6 } else { 0 };
+        match choices.below(72 + restarts) {
+            72 | 73 => self.crash(choices),
+            74 => self.stop_and_start(),
+            75 => self.storage_fails_or_recovers(),
+            76 | 77 => {
+                self.note(|| "sessions may have become idle".to_owned());
+                self.advance(700)
+            }
             0 => self.connect(choices),
             1..=3 => self.come_back(choices),
             4 | 41 => self.with_conn(choices, |sim, conn, _| sim.cut(conn)),
@@ -194,6 +202,7 @@ impl Sim {
         let before = self.channels();
         let command = Command::DisposeSession {
             channel: session.to_owned(),
+            only_if_unused: false,
         };
         self.request(conn, Asked::Lifecycle, command)?;
         self.approvals.forget(session);
@@ -213,7 +222,7 @@ impl Sim {
         let asked = Asked::Subscribe {
             channel: channel.clone(),
             turns,
-            exists: self.core.snapshot(&channel).is_some(),
+            exists: self.snapshot(&channel).is_some(),
         };
         let subscribe = Subscribe {
             channel,
@@ -271,7 +280,7 @@ impl Sim {
 
     /// The running turn of a chat, as the host sees it.
     pub(super) fn active_turn(&self, chat: &str) -> Option<String> {
-        match self.core.snapshot(chat)?.state {
+        match self.snapshot(chat)?.state {
             State::Chat(head, ..) => head.active_turn.as_ref().map(|turn| turn.id.clone()),
             State::Root(_) | State::Session(_) => None,
         }

@@ -43,6 +43,8 @@ pub enum Read {
     Message(Bytes),
     /// A note.
     Marker(Marker),
+    /// An answer about turns that were cut off before it was written; the host closes the transport.
+    Unwritable,
 }
 
 /// A first-in, first-out queue.
@@ -76,7 +78,13 @@ impl Queue {
                 Some(Item::Marker(marker)) => read.push(Read::Marker(marker)),
                 Some(Item::Message(message)) => {
                     left -= 1;
-                    read.push(Read::Message(Bytes::copy_from_slice(&message.into_wire())));
+                    match message.into_wire().to_bytes() {
+                        Ok(bytes) => read.push(Read::Message(bytes)),
+                        Err(_) => {
+                            read.push(Read::Unwritable);
+                            break;
+                        }
+                    }
                 }
                 Some(Item::Mergeable(first)) => {
                     left -= 1;

@@ -4,7 +4,7 @@ use innkeeper_core::{ConnId, CoreConfig, Input, ReplayLimits};
 
 use super::checks::DEBOUNCE_MS;
 use super::{Choices, Sim, Tally, Violation};
-use crate::mutation::Mutation;
+use crate::mutation::{Forgetting, Mutation};
 
 /// Which connections merge adjacent appends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,6 +25,10 @@ pub struct RunOptions {
     pub mutation: Option<Mutation>,
     /// Who merges.
     pub coalescing: Coalescing,
+    /// Whether sessions are kept, leave memory and come back, and the host ends and starts again.
+    pub restarts: bool,
+    /// The bug to seed into what is kept, if any.
+    pub forgetting: Option<Forgetting>,
 }
 
 /// A run without violations.
@@ -63,8 +67,18 @@ pub fn run(bytes: &[u8], options: RunOptions) -> Result<Outcome, Violation> {
 fn set_up(bytes: &[u8], options: RunOptions) -> (Sim, Choices<'_>) {
     let mut choices = Choices::new(bytes);
     let clients = 2 + choices.below(4);
-    let config = config(&mut choices);
-    (Sim::new(config, clients, options.coalescing, options.mutation), choices)
+    let mut config = config(&mut choices);
+    if options.restarts {
+        if choices.one_in(2) {
+            config.idle_session_ms = 300;
+        }
+        config.history_turns = [1, 2, config.history_turns][choices.below(3)];
+    }
+    let mut sim = Sim::new(config, clients, options.coalescing, options.mutation);
+    if options.restarts {
+        sim.keep_sessions(choices.one_in(2), options.forgetting);
+    }
+    (sim, choices)
 }
 
 fn play(sim: &mut Sim, choices: &mut Choices<'_>) -> Result<Outcome, Violation> {
@@ -76,6 +90,9 @@ fn play(sim: &mut Sim, choices: &mut Choices<'_>) -> Result<Outcome, Violation> 
     while !choices.is_exhausted() {
         sim.operate(choices)?;
         operations += 1;
+    }
+    if sim.store.is_some() {
+        sim.crash(choices)?;
     }
     // Whoever lost a transport comes back, so that every last cut is tried too.
     for client in 0..sim.clients.len() {

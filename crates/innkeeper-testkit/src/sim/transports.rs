@@ -32,6 +32,7 @@ impl Sim {
         };
         self.next_slot += 1;
         let mut connection = Connection::new(id, client, &self.clients[client].id, mirror);
+        connection.read_only = self.store.as_ref().is_some_and(|store| store.read_only);
         connection.coalesce = match self.coalescing {
             Coalescing::Always => true,
             Coalescing::Never => false,
@@ -112,6 +113,10 @@ impl Sim {
         let client = connection.client;
         for follow_up in connection.read(frames, &mut self.decoder)? {
             match follow_up {
+                FollowUp::ComeBack => {
+                    self.count("answers that could not be finished");
+                    self.cut(conn)?;
+                }
                 FollowUp::List => self.request(conn, Asked::List, Command::ListSessions(Default::default()))?,
                 FollowUp::Initialize => {
                     self.count("fresh starts after a refused reconnect");
@@ -129,8 +134,17 @@ impl Sim {
 
     /// Ends a transport; whatever its client had not read is lost.
     pub(super) fn cut(&mut self, conn: ConnId) -> Result<(), Violation> {
-        let Some(connection) = self.conns.remove(&conn) else {
+        if !self.conns.contains_key(&conn) {
             return Ok(());
+        }
+        self.lose(conn);
+        self.handle(Input::Disconnected { conn })
+    }
+
+    /// A client loses a transport, and what it had not read.
+    pub(super) fn lose(&mut self, conn: ConnId) {
+        let Some(connection) = self.conns.remove(&conn) else {
+            return;
         };
         self.note(|| format!("{conn} is cut"));
         self.mutator.cut(conn);
@@ -150,7 +164,6 @@ impl Sim {
         if was_admitted && !others {
             self.clients[client].left_at = Some(self.now.mono_ms);
         }
-        self.handle(Input::Disconnected { conn })
     }
 
     fn count_dispatches(&mut self, connection: &Connection) {

@@ -7,16 +7,20 @@ use ahp_types::PROTOCOL_VERSION;
 use ahp_types::commands::{Implementation, InitializeParams, InitializeResult, SubscribeParams};
 use ahp_types::common::ROOT_RESOURCE_URI;
 use ahp_types::errors::{ahp_error_codes, json_rpc_error_codes};
+use innkeeper_host::{Host, HostHandle};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cli::ConnectArgs;
 use crate::config::ConfigFile;
+use crate::data_dir::DataDir;
+use crate::endpoint::Endpoint;
 use crate::failure::{Failure, Kind};
 use crate::logging;
 use crate::text::one_line;
 
+use super::local;
 use super::target::Target;
 
 /// How long connecting, and each request, may take.
@@ -33,6 +37,15 @@ pub(super) struct Connection {
     pub(super) events: ClientEventStream,
     /// The identity under which this client's actions are echoed.
     pub(super) client_id: String,
+    /// The host on the other end where it is this process itself.
+    _host: Option<Host>,
+}
+
+fn client_config() -> ClientConfig {
+    ClientConfig {
+        default_request_timeout: Some(PATIENCE),
+        subscription_buffer: EVENT_BUFFER,
+    }
 }
 
 /// A channel's state as the host sent it, not squeezed through types that could lose something.
@@ -53,11 +66,7 @@ impl Connection {
         let filter = args.common.log.as_deref().unwrap_or("off");
         logging::start(filter)?;
         let target = Target::find(args, config.data.as_deref())?;
-        let config = ClientConfig {
-            default_request_timeout: Some(PATIENCE),
-            subscription_buffer: EVENT_BUFFER,
-        };
-        let client = tokio::time::timeout(PATIENCE, target.connect(config))
+        let client = tokio::time::timeout(PATIENCE, target.connect(client_config()))
             .await
             .map_err(|_| {
                 Failure::new(
@@ -65,12 +74,36 @@ impl Connection {
                     format!("{} did not answer within 30 seconds", target.name()),
                 )
             })??;
+        Self::greet(client, None).await
+    }
+
+    /// Connects like `open`; where no host runs on the data directory but sessions are kept there, shows those.
+    pub(super) async fn open_or_look(args: &ConnectArgs) -> Result<Self, Failure> {
+        let config = ConfigFile::load(&args.common)?;
+        let dir = DataDir::existing(config.data_dir(&args.common)?);
+        if args.url.is_some() || Endpoint::find(&dir).is_some() || !dir.file(innkeeper_store::FILE_NAME).exists() {
+            return Self::open(args).await;
+        }
+        logging::start(args.common.log.as_deref().unwrap_or("off"))?;
+        let host = local::look(&dir).await?;
+        let client = local::connect(&host.handle(), client_config()).await?;
+        Self::greet(client, Some(host)).await
+    }
+
+    /// Connects to the host of this process.
+    pub(super) async fn to(host: &HostHandle) -> Result<Self, Failure> {
+        let client = local::connect(host, client_config()).await?;
+        Self::greet(client, None).await
+    }
+
+    async fn greet(client: Client, host: Option<Host>) -> Result<Self, Failure> {
         let events = client.events();
         let client_id = format!("innkeeper-cli-{}", uuid::Uuid::new_v4());
         let connection = Self {
             client,
             events,
             client_id,
+            _host: host,
         };
         connection.initialize().await?;
         Ok(connection)
@@ -109,11 +142,16 @@ impl Connection {
 
     /// Subscribes to a channel and returns its state, if it has one.
     pub(super) async fn subscribe(&self, uri: &str) -> Result<Option<Value>, Failure> {
+        self.subscribe_with(SubscribeParams::new(uri)).await
+    }
+
+    /// Subscribes with everything that can be said about it.
+    pub(super) async fn subscribe_with(&self, params: SubscribeParams) -> Result<Option<Value>, Failure> {
         #[derive(Deserialize)]
         struct RawSubscribeResult {
             snapshot: Option<Value>,
         }
-        let result: RawSubscribeResult = self.request("subscribe", SubscribeParams::new(uri)).await?;
+        let result: RawSubscribeResult = self.request("subscribe", params).await?;
         Ok(result.snapshot)
     }
 
@@ -137,7 +175,7 @@ impl Connection {
     /// Says goodbye. The host would notice anyway; this way it need not wait.
     pub(super) async fn close(self) {
         self.client.shutdown().await;
-        let Self { mut events, .. } = self;
+        let Self { mut events, _host, .. } = self;
         // The stream ends once the closing frame is out. A host that hangs must not make us hang.
         let drained = async { while events.recv().await.is_some() {} };
         let _ = tokio::time::timeout(Duration::from_secs(1), drained).await;

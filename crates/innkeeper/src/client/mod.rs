@@ -1,14 +1,20 @@
 //! The client commands: ordinary AHP clients on the official crate, with no private door into the host.
+//!
+//! Where no host runs, `sessions` looks at what is kept: through a host of its own that changes nothing, or, for what is
+//! no part of the protocol, through the store.
 
 mod answer;
 mod connect;
 mod describe;
+mod local;
 mod pending;
 mod send;
 mod sessions;
 mod target;
 mod transport;
 mod watch;
+
+use innkeeper_host::HostHandle;
 
 use crate::cli::{AnswerArgs, ApproveArgs, DenyArgs, PendingArgs, SendArgs, SessionsArgs, WatchArgs};
 use crate::failure::{Failure, Kind};
@@ -23,9 +29,14 @@ pub(crate) fn watch(args: WatchArgs) -> Result<(), Failure> {
     block_on(watch::run(args))
 }
 
-/// Lists the sessions.
+/// Lists sessions, or does something with some of them.
 pub(crate) fn sessions(args: SessionsArgs) -> Result<(), Failure> {
     block_on(sessions::run(args))
+}
+
+/// Lets the host of this process dispose of a session, unless somebody uses it. Says whether it is gone.
+pub(crate) async fn dispose_if_unused(host: &HostHandle, uris: Vec<String>) -> Result<Vec<String>, Failure> {
+    sessions::dispose_if_unused(host, uris).await
 }
 
 /// Lists what sessions wait for.

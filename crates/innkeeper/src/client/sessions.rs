@@ -1,125 +1,46 @@
-//! `innkeeper sessions`: the sessions of a running host.
+//! `innkeeper sessions`: looks after sessions, with the host that runs on a data directory or without one.
 
-use ahp_types::commands::{ListSessionsParams, ListSessionsResult};
-use ahp_types::common::ROOT_RESOURCE_URI;
-use ahp_types::state::SessionSummary;
+mod delete;
+mod export;
+mod import;
+mod kept;
+mod list;
+mod prune;
+mod rename;
+mod show;
+mod which;
 
-use crate::cli::SessionsArgs;
-use crate::failure::{Failure, Kind};
-use crate::text::{Output, note, one_line};
+use innkeeper_host::HostHandle;
+
+use crate::cli::{SessionsArgs, SessionsCommand};
+use crate::failure::Failure;
 
 use super::connect::Connection;
-use super::describe::status_in_words;
 
-/// Lists all sessions.
+pub(super) use list::all_sessions;
+
+/// Does what the command says; without one, lists the sessions.
 pub(super) async fn run(args: SessionsArgs) -> Result<(), Failure> {
-    let connection = Connection::open(&args.connect).await?;
-    let sessions = all_sessions(&connection).await?;
+    match args.command.unwrap_or(SessionsCommand::List(args.list)) {
+        SessionsCommand::List(args) => list::run(args).await,
+        SessionsCommand::Show(args) => show::run(args).await,
+        SessionsCommand::Export(args) => export::run(&args),
+        SessionsCommand::Import(args) => import::run(args).await,
+        SessionsCommand::Delete(args) => delete::run(args).await,
+        SessionsCommand::Prune(args) => prune::run(args).await,
+    }
+}
+
+/// Lets the host of this process dispose of sessions that nobody uses. Returns those that are gone.
+pub(super) async fn dispose_if_unused(host: &HostHandle, uris: Vec<String>) -> Result<Vec<String>, Failure> {
+    let connection = Connection::to(host).await?;
+    let mut gone = Vec::new();
+    for uri in uris {
+        match delete::dispose(&connection, &uri, delete::If::Unused).await {
+            Ok(()) => gone.push(uri),
+            Err(failure) => tracing::debug!(session = uri, %failure, "a session stays"),
+        }
+    }
     connection.close().await;
-    show(&args, &sessions)
-}
-
-/// Asks for all sessions, page by page.
-pub(super) async fn all_sessions(connection: &Connection) -> Result<Vec<SessionSummary>, Failure> {
-    let mut sessions: Vec<SessionSummary> = Vec::new();
-    let mut cursor = None;
-    loop {
-        let params = ListSessionsParams {
-            channel: ROOT_RESOURCE_URI.to_owned(),
-            meta: None,
-            limit: None,
-            cursor,
-        };
-        let page: ListSessionsResult = connection.request("listSessions", params).await?;
-        let empty = page.items.is_empty();
-        sessions.extend(page.items);
-        cursor = page.next_cursor;
-        // A page without entries that promises more would have us ask forever.
-        if cursor.is_none() || empty {
-            return Ok(sessions);
-        }
-    }
-}
-
-fn show(args: &SessionsArgs, sessions: &[SessionSummary]) -> Result<(), Failure> {
-    let mut output = Output::stdout();
-    if args.json {
-        for session in sessions {
-            let line = serde_json::to_string(session).map_err(|error| {
-                Failure::new(
-                    Kind::Unexpected,
-                    format!("a session cannot be written as JSON ({error})"),
-                )
-            })?;
-            output.show(&format!("{line}\n"))?;
-        }
-        return Ok(());
-    }
-    if sessions.is_empty() {
-        note(&format!(
-            "There are no sessions yet. Start one with: {} send \"hello\"",
-            crate::banner::program()
-        ));
-        return Ok(());
-    }
-    output.show(&table(sessions))
-}
-
-fn table(sessions: &[SessionSummary]) -> String {
-    let mut rows = vec![["TITLE", "STATUS", "PROVIDER", "MODIFIED", "URI"].map(str::to_owned)];
-    rows.extend(sessions.iter().map(|session| {
-        [
-            one_line(&session.title, 40),
-            status_in_words(session.status),
-            one_line(&session.provider, 20),
-            moment(&session.modified_at),
-            // The last column is for copying, so it is never cut.
-            one_line(&session.resource, usize::MAX),
-        ]
-    }));
-    let mut widths = [0; 5];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let mut table = String::new();
-    for row in &rows {
-        let padded = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect::<Vec<_>>()
-            .join("  ");
-        table.push_str(padded.trim_end());
-        table.push('\n');
-    }
-    table
-}
-
-/// Shortens a timestamp to what fits a table; shows anything else as it is.
-fn moment(timestamp: &str) -> String {
-    match timestamp.parse::<jiff::Timestamp>() {
-        Ok(moment) => moment.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
-        Err(_) => one_line(timestamp, 24),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn table_lines_up_and_cannot_be_broken_by_titles() {
-        let session: SessionSummary = serde_json::from_value(serde_json::json!({
-            "provider": "tour", "title": "two\nlines\u{1b}[2J", "status": 33, "resource": "ahp-session:/1",
-            "createdAt": "2026-01-01T00:00:00Z", "modifiedAt": "2026-01-02T03:04:05.678Z",
-        }))
-        .unwrap();
-        assert_eq!(
-            table(&[session]),
-            "TITLE               STATUS  PROVIDER  MODIFIED              URI\n\
-             two lines\\u{1b}[2J  idle    tour      2026-01-02 03:04:05Z  ahp-session:/1\n"
-        );
-    }
+    Ok(gone)
 }

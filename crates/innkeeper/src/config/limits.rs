@@ -64,6 +64,7 @@ limits_section! {
     cancel_ms in SOME => cancel_time;
     look_up_ms in SOME => look_up_time;
     agent_hold_bytes in SOME => agent_hold_bytes;
+    agent_history_bytes in SOME => agent_history_bytes;
     default_latency_ms in ANY => core.default_latency_ms;
     grace_ms in ANY => core.grace_ms;
     summary_debounce_ms in ANY => core.summary_debounce_ms;
@@ -83,6 +84,12 @@ limits_section! {
     client_tools in ANY => core.max_client_tools;
     active_client_bytes in SOME => core.max_active_client_bytes;
     turns_per_page in SOME => core.turns_per_page;
+    // Zero is a choice here: some clients read messages of any length.
+    snapshot_bytes in ANY => core.max_snapshot_bytes;
+    history_turns in SOME => core.history_turns;
+    history_bytes in SOME => core.history_bytes;
+    // Zero is a choice here: then sessions stay in memory.
+    idle_session_ms in ANY => core.idle_session_ms;
     // Zero is a choice here: some agents think for hours.
     silence_notice_ms in ANY => core.silence_notice_ms;
     silence_limit_ms in ANY => core.silence_limit_ms;

@@ -1,6 +1,7 @@
 //! The configuration file `innkeeper.toml`. Defaults lose against the file, and the file against flags.
 
 mod limits;
+mod retention;
 mod unknown_keys;
 
 use std::fs;
@@ -18,6 +19,7 @@ use crate::origin::Origin;
 use crate::text;
 
 use limits::LimitsSection;
+pub(crate) use retention::Retention;
 
 /// What `innkeeper.toml` can say. Relative paths in it start from the file's own directory.
 #[derive(Debug, Default, Deserialize)]
@@ -43,11 +45,33 @@ pub(crate) struct ConfigFile {
     pub(crate) log: Option<String>,
     /// Bounds of the host.
     pub(crate) limits: LimitsSection,
+    /// Which sessions may be deleted, if any.
+    pub(crate) retention: Retention,
+}
+
+/// A configuration file that was read.
+#[derive(Debug, Default)]
+pub(crate) struct Examined {
+    /// What it says.
+    pub(crate) config: ConfigFile,
+    /// Where it is, if there is one.
+    pub(crate) path: Option<PathBuf>,
+    /// What is odd about it.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl ConfigFile {
     /// Reads the file named by `--config`, or the platform's default one if it exists, and warns about unknown keys.
     pub(crate) fn load(args: &CommonArgs) -> Result<Self, Failure> {
+        let examined = Self::examine(args)?;
+        for warning in examined.warnings {
+            text::warn(&warning);
+        }
+        Ok(examined.config)
+    }
+
+    /// Reads the same file, and leaves what to say about it to the caller.
+    pub(crate) fn examine(args: &CommonArgs) -> Result<Examined, Failure> {
         let (path, text) = match &args.config {
             Some(path) => {
                 let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
@@ -55,22 +79,31 @@ impl ConfigFile {
             }
             None => {
                 let Some(path) = default_path() else {
-                    return Ok(Self::default());
+                    return Ok(Examined::default());
                 };
                 match fs::read_to_string(&path) {
                     Ok(text) => (path, text),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                        return Ok(Self::default());
+                        return Ok(Examined::default());
                     }
                     Err(error) => return Err(unreadable(&path, &error)),
                 }
             }
         };
         let (config, warnings) = Self::parse(&path, &text)?;
-        for warning in warnings {
-            text::warn(&warning);
+        Ok(Examined {
+            config,
+            path: Some(path),
+            warnings,
+        })
+    }
+
+    /// Returns the data directory: the one a flag names, else the file's, else the platform's.
+    pub(crate) fn data_dir(&self, args: &CommonArgs) -> Result<PathBuf, Failure> {
+        match args.data.as_ref().or(self.data.as_ref()) {
+            Some(path) => Ok(path.clone()),
+            None => crate::data_dir::default_path(),
         }
-        Ok(config)
     }
 
     fn parse(path: &Path, text: &str) -> Result<(Self, Vec<String>), Failure> {
@@ -95,6 +128,10 @@ impl ConfigFile {
         let mut config: Self = toml::from_str(text).map_err(refused)?;
         config.limits.apply(&mut Limits::default()).map_err(|(key, problem)| {
             let position = unknown_keys::position(table.get_ref(), LIMITS, key);
+            broken(position, &format!("`{key}` {problem}"))
+        })?;
+        config.retention.check().map_err(|(key, problem)| {
+            let position = unknown_keys::position(table.get_ref(), RETENTION, key);
             broken(position, &format!("`{key}` {problem}"))
         })?;
         config.resolve_paths(path);
@@ -127,6 +164,9 @@ impl ConfigFile {
 
 /// Name of the section with the host's bounds.
 const LIMITS: &str = "limits";
+
+/// Name of the section about sessions that may go.
+const RETENTION: &str = "retention";
 
 fn default_path() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;
@@ -192,7 +232,7 @@ mod tests {
         assert_eq!(config.listen, Some(ListenAddress::DEFAULT));
         for key in unknown_keys::all_keys() {
             assert!(
-                uncommented.contains(&format!("\n{key} = ")) || key == LIMITS,
+                uncommented.contains(&format!("\n{key} = ")) || [LIMITS, RETENTION].contains(&key),
                 "{key} is missing"
             );
         }
@@ -235,7 +275,7 @@ mod tests {
             [
                 "/etc/innkeeper.toml:1: unknown key `lisen` is ignored; did you mean `listen`?",
                 "/etc/innkeeper.toml:3: unknown key `zebra` is ignored; the keys here are listen, unix, data, \
-                 token_file, drive_token_file, view_token_file, allow_origin, allow_host, log and limits",
+                 token_file, drive_token_file, view_token_file, allow_origin, allow_host, log, limits and retention",
             ]
         );
     }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor, value::Error};
 use toml::de::DeTable;
 
-use super::{ConfigFile, LIMITS, LimitsSection};
+use super::{ConfigFile, LIMITS, LimitsSection, RETENTION, Retention};
 
 /// A key that nothing reads.
 #[derive(Debug)]
@@ -45,6 +45,9 @@ pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
     if let Some(limits) = section(root, LIMITS) {
         collect::<LimitsSection>(limits, "limits.", &mut unknown);
     }
+    if let Some(retention) = section(root, RETENTION) {
+        collect::<Retention>(retention, "retention.", &mut unknown);
+    }
     unknown.sort_by_key(|key| key.position);
     unknown
 }
@@ -78,7 +81,11 @@ fn collect<'de, Section: Deserialize<'de>>(table: &DeTable<'_>, prefix: &'static
 /// Returns every key that the file may have, sections included.
 #[cfg(test)]
 pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
-    let sections = [field_names::<ConfigFile>(), field_names::<LimitsSection>()];
+    let sections = [
+        field_names::<ConfigFile>(),
+        field_names::<LimitsSection>(),
+        field_names::<Retention>(),
+    ];
     sections.into_iter().flatten().copied()
 }
 

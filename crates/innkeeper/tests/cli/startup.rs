@@ -189,7 +189,7 @@ fn killed_host_leaves_nothing_that_hurts() {
     host.program.signal(Signal::KILL);
     host.program.wait();
     assert!(home.data("endpoint.json").exists());
-    home.run(&["sessions"]).code(69).says("no host runs");
+    home.run(&["pending"]).code(69).says("no host runs");
     let host = home.host(&["--unix", home.path("run/s").to_str().unwrap()]);
     home.run(&["sessions"]).code(0);
     host.stop().code(0);

@@ -20,8 +20,9 @@ async fn lesson_45_when_the_owner_stays_away_its_calls_fail_once_in_every_chat()
         witness.start_turn(chat, "t1", CALL).await;
         witness.call_in(chat, "running").await;
     }
-    let waits = witness.view().waits(&uris.session);
-    assert_eq!(waits.len(), 2);
+    witness
+        .until("the session shows both", |view| view.waits(&uris.session).len() == 2)
+        .await;
     owner.cut().await;
     for chat in chats {
         let turn = witness.turn_end(chat, "t1").await;

@@ -74,6 +74,11 @@ async fn b_2_whoever_may_use_sessions_may_not_change_the_host() {
         refused["params"]["rejectionReason"],
         "root/configChanged needs the scope admin and this connection has drive"
     );
+    let refused = raw
+        .call("innkeeper/importSession", json!({ "lines": ["{}"] }))
+        .await
+        .expect_err("not for everybody");
+    assert_eq!(refused.code, -32009, "{}", refused.message);
     driver.assert_converged().await;
 }
 

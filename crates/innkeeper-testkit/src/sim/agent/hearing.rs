@@ -101,6 +101,11 @@ impl Run {
                 "{call} asked for a worker and was told nothing (CHT-12)"
             )));
         }
+        if let Some((id, _)) = self.calls.iter().find(|(_, call)| call.starts) {
+            return Err(Violation::new(format!(
+                "{id} is to run and was not told that it may (P4)"
+            )));
+        }
         if self.steers {
             return Err(Violation::new(format!(
                 "{:?} asked for its steering message and was told nothing (PEND-04)",
@@ -138,6 +143,7 @@ impl Run {
                 call.phase = Phase::Over;
                 return Ok(Some(Heard::Completed));
             }
+            ToolReply::Started => call.starts = false,
             ToolReply::Decided(_) | ToolReply::Reviewed { .. } | ToolReply::AuthRefused => call.phase = Phase::Over,
         }
         Ok(None)
@@ -147,6 +153,7 @@ impl Run {
 impl Call {
     fn check_waits(&self, id: &str, reply: &ToolReply) -> Result<(), Violation> {
         let waits = match (reply, self.phase) {
+            (ToolReply::Started, Phase::Running) => self.starts,
             (ToolReply::Decided(_), Phase::Asking)
             | (ToolReply::Reviewed { .. }, Phase::Reviewing)
             | (ToolReply::Authenticated { .. } | ToolReply::AuthRefused, Phase::SigningIn) => true,

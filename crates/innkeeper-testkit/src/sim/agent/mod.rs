@@ -74,6 +74,8 @@ pub struct Call {
     pub resource: Option<String>,
     /// Whether it brought its own choices when it last asked.
     pub own_offer: bool,
+    /// Whether it waits to hear that its work may begin.
+    pub starts: bool,
 }
 
 impl Call {
@@ -107,17 +109,26 @@ pub enum Phase {
 
 impl Agent {
     /// Takes note of an effect that concerns agents. When only time has passed, `silence` says how
-    /// long an agent may say nothing.
-    pub fn perform(&mut self, effect: &Effect, now_ms: u64, silence: Option<u64>) -> Result<(), Violation> {
+    /// long an agent may say nothing. `stored` says how many turns it is told of that are in a store.
+    pub fn perform(
+        &mut self,
+        effect: &Effect,
+        now_ms: u64,
+        silence: Option<u64>,
+        stored: usize,
+    ) -> Result<(), Violation> {
         match effect {
             Effect::OpenChat(open) => {
                 self.uris.insert(open.chat, open.chat_uri.to_string());
                 self.opening.push(open.chat);
-                self.known_turns.insert(open.chat, open.history.len());
+                self.known_turns.insert(open.chat, stored + open.history.recent.len());
             }
             Effect::StartTurn { chat, turn, start } => {
                 let known = self.known_turns.entry(*chat).or_default();
-                *known -= usize::from(start.resume);
+                // A back end that was opened for it was told of the turns before it.
+                if start.resume && *known > start.turns_before {
+                    *known -= 1;
+                }
                 if *known != start.turns_before {
                     return Err(Violation::new(format!(
                         "{chat:?} knows {known} turns, and people see {} (TRC-05)",
@@ -169,10 +180,33 @@ impl Agent {
             }
             Effect::Reply { chat, turn, reply } => self.hear(*chat, *turn, reply, now_ms)?,
             Effect::StartWorker(worker) => self.start_worker(worker, now_ms)?,
-            Effect::LookUp { .. } => {}
+            Effect::Keep(_)
+            | Effect::Load { .. }
+            | Effect::LoadTurns { .. }
+            | Effect::List { .. }
+            | Effect::Import { .. }
+            | Effect::LookUp { .. } => {}
             Effect::Publish { .. } | Effect::Notify { .. } | Effect::Send { .. } | Effect::Close { .. } => {}
         }
         Ok(())
+    }
+
+    /// The process that ran all of them is gone; nobody hears of them again.
+    pub fn die(&mut self) {
+        let next_id = self.next_id;
+        *self = Self {
+            next_id,
+            ..Self::default()
+        };
+    }
+
+    /// All of them are told to stop, and some may still say something.
+    pub fn stop(&mut self) {
+        let stopped = std::mem::take(&mut self.running);
+        let mut ended = std::mem::take(&mut self.ended);
+        ended.extend(stopped.iter().map(|(chat, run)| (*chat, run.turn)));
+        self.die();
+        self.ended = ended;
     }
 
     /// A session whose back end is still coming up.
@@ -295,6 +329,7 @@ impl Run {
                 input: None,
                 resource: None,
                 own_offer: false,
+                starts: false,
             };
             self.calls.entry(id.to_owned()).or_insert(call);
             return;
@@ -307,6 +342,7 @@ impl Run {
                 if ready.input.is_some() {
                     call.input.clone_from(&ready.input);
                 }
+                call.starts = ready.permission == Permission::NotNeeded && call.owner.is_none();
                 call.phase = match &ready.permission {
                     Permission::NotNeeded => Phase::Running,
                     Permission::Ask(confirmation) => {

@@ -54,6 +54,7 @@ pub fn any_event(choices: &mut Choices<'_>) -> AgentEvent {
                 input: None,
                 resource: None,
                 own_offer: false,
+                starts: false,
             };
             tool("nobody", wrong_step(&call, choices))
         }

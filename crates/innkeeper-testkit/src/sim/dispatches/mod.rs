@@ -151,7 +151,7 @@ impl Sim {
     }
 
     fn send_dispatch(&mut self, conn: ConnId, draft: Draft) -> Result<(), Violation> {
-        let exists = self.core.snapshot(&draft.channel).is_some();
+        let exists = self.snapshot(&draft.channel).is_some();
         let repeats = self.repeats_announcement(&draft);
         let Some(connection) = self.conns.get_mut(&conn) else {
             return Ok(());
@@ -194,7 +194,7 @@ impl Sim {
     /// Whether this announces a client exactly as the session already knows it.
     fn repeats_announcement(&self, draft: &Draft) -> bool {
         let announced = &draft.action["activeClient"];
-        match self.core.snapshot(&draft.channel).map(|snapshot| snapshot.state) {
+        match self.snapshot(&draft.channel).map(|snapshot| snapshot.state) {
             Some(State::Session(state)) => state
                 .active_clients
                 .iter()
@@ -285,7 +285,7 @@ impl Sim {
     }
 
     fn last_turn(&self, chat: &str) -> Option<String> {
-        match self.core.snapshot(chat)?.state {
+        match self.snapshot(chat)?.state {
             State::Chat(_, history, _) => history.last().map(|turn| turn.id.clone()),
             State::Root(_) | State::Session(_) => None,
         }

@@ -1,0 +1,104 @@
+//! Sessions that nobody uses leave memory. They are kept as a whole, and come back when somebody
+//! names them.
+
+use std::sync::Arc;
+
+use crate::core::{Cx, HostCore, Timer};
+use crate::effect::Effect;
+use crate::error::{RpcError, code};
+use crate::ids::ChannelId;
+
+/// How often memory is looked through at most.
+const MAX_INTERVAL_MS: u64 = 60_000;
+
+impl HostCore {
+    /// Makes sure that memory is looked through in time.
+    pub(crate) fn schedule_eviction(&mut self, now_ms: u64) {
+        let idle_ms = self.config.idle_session_ms;
+        // What a host that cannot write has closed in a session is in memory only.
+        if (self.keeps || self.looks_on) && self.loads && idle_ms > 0 && !self.evicting && !self.sessions.is_empty() {
+            self.evicting = true;
+            let at = now_ms.saturating_add(idle_ms.min(MAX_INTERVAL_MS));
+            self.timers.insert((at, Timer::Idle));
+        }
+    }
+
+    /// How many sessions are in memory.
+    pub fn sessions_in_memory(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Lets every session go that nobody has used for a while, and turns that nobody reads.
+    pub(crate) fn evict_idle(&mut self, cx: &mut Cx<'_>) {
+        self.evicting = false;
+        let now = cx.now.mono_ms;
+        let mut idle = Vec::new();
+        let ids: Vec<ChannelId> = self.sessions.keys().copied().collect();
+        for id in ids {
+            let is_used = self.is_used(id);
+            let Some(session) = self.sessions.get_mut(&id) else {
+                continue;
+            };
+            if is_used {
+                session.used_ms = now;
+            } else if now.saturating_sub(session.used_ms) >= self.config.idle_session_ms {
+                idle.push(id);
+            }
+        }
+        self.forget_old_turns();
+        idle.sort_unstable();
+        for session in idle {
+            self.evict(cx, session);
+        }
+        self.schedule_eviction(now);
+    }
+
+    /// Refuses to dispose of a session that somebody uses, where that was asked for.
+    pub(crate) fn check_unused(&self, uri: &str, only_if_unused: bool) -> Result<(), RpcError> {
+        match self.channels.find(uri) {
+            Some(session) if only_if_unused && self.is_used(session) => Err(RpcError::new(
+                code::CONFLICT,
+                format!("the session {uri:?} is in use; try again when nobody looks at it and nothing runs in it"),
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn is_used(&self, session_id: ChannelId) -> bool {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return false;
+        };
+        let is_heard = |id: &ChannelId| self.channels.get(*id).is_some_and(|entry| entry.has_subscribers());
+        session.summary_due || is_heard(&session_id) || session.chats.iter().any(is_heard) || !self.is_at_rest(session)
+    }
+
+    /// Takes a session at rest out of memory.
+    fn evict(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let chats = session.chats.clone();
+        if self.keeps {
+            let has_tail = |id: &ChannelId| self.channels.get(*id).is_some_and(|entry| entry.tail > 0);
+            let changed: Vec<ChannelId> = chats.iter().copied().filter(has_tail).collect();
+            // The session in any case: the store may think that something goes on in it.
+            for channel in changed.into_iter().chain([session_id]) {
+                self.keep_soon(channel);
+            }
+            self.keep(cx);
+        }
+        self.sessions.remove(&session_id);
+        let leaving = chats.iter().chain([&session_id]);
+        let leaving: Vec<Arc<str>> = leaving
+            .filter_map(|id| Some(Arc::clone(&self.channels.get(*id)?.uri)))
+            .collect();
+        self.distrust(&leaving);
+        for chat_id in chats {
+            if self.chats.remove(&chat_id).is_some_and(|chat| chat.is_open) {
+                cx.effects.push(Effect::CloseChat { chat: chat_id });
+            }
+            self.remove_channel(chat_id);
+        }
+        self.remove_channel(session_id);
+    }
+}

@@ -1,0 +1,84 @@
+//! The numbers between the lives of a host: what was given out and lost with a crash, and what was
+//! reserved and never given out (P5).
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Seq;
+
+/// Most gaps that are remembered. Whoever was away for more restarts than this gets snapshots.
+const MAX_GAPS: usize = 100;
+
+/// Whoever has seen a number in a gap has seen what nobody knows any more, and however many lives
+/// later it comes back, its picture cannot be continued.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Gaps {
+    /// Nothing is known of the numbers below this one.
+    before: u64,
+    /// The last number that was kept, and the one that the next life started after; oldest first.
+    gaps: Vec<(u64, u64)>,
+}
+
+impl Gaps {
+    /// The host starts again after `born`; up to `kept` nothing is missing.
+    pub(crate) fn add(&mut self, kept: Seq, born: Seq) {
+        let mut gap = (kept.0, born.0);
+        // Nothing was kept of the life before: its gap goes on.
+        while let Some(last) = self.gaps.pop_if(|last| last.1 >= gap.0) {
+            gap.0 = gap.0.min(last.0);
+        }
+        self.gaps.push(gap);
+        if self.gaps.len() > MAX_GAPS {
+            let (_, end) = self.gaps.remove(0);
+            self.before = self.before.max(end);
+        }
+    }
+
+    /// Whether everything up to this number is known that was ever told under it.
+    pub(crate) fn are_clear_of(&self, seq: Seq) -> bool {
+        seq.0 >= self.before && !self.gaps.iter().any(|(kept, born)| *kept < seq.0 && seq.0 < *born)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p5_a_gap_is_remembered_in_every_later_life() {
+        let mut gaps = Gaps::default();
+        gaps.add(Seq(0), Seq(1_000));
+        gaps.add(Seq(1_100), Seq(2_000));
+        gaps.add(Seq(2_050), Seq(3_000));
+        for (seq, clear) in [
+            (500, false),
+            (1_000, true),
+            (1_100, true),
+            (1_101, false),
+            (1_999, false),
+        ] {
+            assert_eq!(gaps.are_clear_of(Seq(seq)), clear, "{seq}");
+        }
+        assert!(gaps.are_clear_of(Seq(2_050)) && !gaps.are_clear_of(Seq(2_051)) && gaps.are_clear_of(Seq(3_000)));
+    }
+
+    #[test]
+    fn p5_a_life_of_which_nothing_was_kept_widens_the_gap_before_it() {
+        let mut gaps = Gaps::default();
+        gaps.add(Seq(100), Seq(1_000));
+        gaps.add(Seq(100), Seq(2_000));
+        assert_eq!(gaps.gaps, [(100, 2_000)]);
+        gaps.add(Seq(2_000), Seq(3_000));
+        assert_eq!(gaps.gaps, [(100, 3_000)]);
+    }
+
+    #[test]
+    fn p5_only_so_many_gaps_are_remembered_and_what_is_older_is_not_known() {
+        let mut gaps = Gaps::default();
+        for life in 0..300 {
+            gaps.add(Seq(life * 1_000 + 10), Seq((life + 1) * 1_000));
+        }
+        assert_eq!(gaps.gaps.len(), MAX_GAPS);
+        assert!(!gaps.are_clear_of(Seq(150_005)), "too long ago");
+        assert!(gaps.are_clear_of(Seq(250_005)) && !gaps.are_clear_of(Seq(250_500)));
+    }
+}

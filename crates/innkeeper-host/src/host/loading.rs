@@ -1,0 +1,89 @@
+//! Bringing back what the core asks for, beside the main loop.
+
+use std::sync::Arc;
+
+use innkeeper_core::stored::{ListPage, restore};
+use innkeeper_core::{ConnId, Input, RequestId};
+
+use super::message::Message;
+use super::task::HostTask;
+use crate::journal::Journal;
+
+/// Sessions read at the same time.
+pub(super) const LOADS: usize = 16;
+
+impl HostTask {
+    /// Finds a session by its URI or that of one of its chats.
+    pub(super) fn load(&self, uri: Arc<str>) {
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        if self.poisoned.contains(&uri) {
+            let outcome = Err("taking it into memory made the host fail; its log says more".to_owned());
+            let loaded = Message::Core(Input::Loaded { uri, outcome });
+            self.tasks.spawn(async move {
+                let _ = inbox.send(loaded).await;
+            });
+            return;
+        }
+        let journal = Arc::clone(&self.journal);
+        let places = Arc::clone(&self.loads);
+        self.tasks.spawn(async move {
+            let place = places.acquire_owned().await;
+            let outcome = find(journal, &uri).await;
+            drop(place);
+            if let Err(problem) = &outcome {
+                tracing::error!(%uri, problem, "a session cannot be read; `innkeeper doctor` says more");
+            }
+            let _ = inbox.send(Message::Core(Input::Loaded { uri, outcome })).await;
+        });
+    }
+
+    /// Lists sessions for somebody.
+    pub(super) fn list(&mut self, conn: ConnId, id: RequestId, page: ListPage) {
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let journal = Arc::clone(&self.journal);
+        self.tasks.spawn(async move {
+            let outcome = journal.list(page.clone()).await.map_err(|error| error.to_string());
+            let listed = Input::Listed {
+                conn,
+                id,
+                page,
+                outcome,
+            };
+            let _ = inbox.send(Message::Core(listed)).await;
+            drop(in_flight);
+        });
+    }
+
+    /// Takes a session in for somebody.
+    pub(super) fn import(&mut self, conn: ConnId, id: RequestId, text: String) {
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let journal = Arc::clone(&self.journal);
+        self.tasks.spawn(async move {
+            let outcome = journal.import(text).await.map_err(|error| error.to_string());
+            let imported = Input::Imported { conn, id, outcome };
+            let _ = inbox.send(Message::Core(imported)).await;
+            drop(in_flight);
+        });
+    }
+}
+
+async fn find(
+    journal: Arc<dyn Journal>,
+    uri: &str,
+) -> Result<Option<Box<innkeeper_core::stored::RestoredSession>>, String> {
+    let stored = journal.load(uri).await.map_err(|error| error.to_string())?;
+    let (Some(stored), Some(turns)) = (stored, journal.turns()) else {
+        return Ok(None);
+    };
+    let restored = tokio::task::spawn_blocking(move || restore(stored, &turns)).await;
+    let restored = restored.unwrap_or_else(|_| Err("reading it failed".to_owned()))?;
+    Ok(Some(Box::new(restored)))
+}

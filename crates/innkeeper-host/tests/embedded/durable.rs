@@ -1,0 +1,255 @@
+//! A host that starts again finds everything as it was, and says what was interrupted.
+
+use std::time::Duration;
+
+use ahp_types::state::TurnState;
+use innkeeper_core::{Command, Input};
+use innkeeper_host::{Host, HostBuilder, JournalError, Keep, Limits, MemoryJournal, TourAgent};
+use innkeeper_testkit::official::{OfficialClient, Resumed, markdown, message, queued};
+use innkeeper_testkit::raw::get;
+use serde_json::json;
+
+use crate::Running;
+
+fn host(journal: &MemoryJournal) -> HostBuilder {
+    Host::builder().agent(TourAgent::new()).journal(journal.clone())
+}
+
+async fn stop(running: Running) {
+    running.host.shutdown(Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
+async fn p_5_a_client_that_was_away_during_a_restart_gets_what_it_missed() {
+    let journal = MemoryJournal::new();
+    let running = Running::start(host(&journal)).await;
+    let mut client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("kept").await;
+    client.run_turn(&uris.chat, "t1", "hello there").await;
+    client.cut().await;
+    let other = OfficialClient::connect(&running.address, "other").await;
+    other.join(&uris.session).await;
+    other
+        .dispatch(
+            &uris.session,
+            json!({ "type": "session/titleChanged", "title": "Renamed" }),
+        )
+        .await;
+    other.run_turn(&uris.chat, "t2", "and again").await;
+    stop(running).await;
+
+    let running = Running::start(host(&journal)).await;
+    client.move_to(&running.address);
+    let resumed = client.reconnect().await.expect("known across restarts");
+    assert!(matches!(resumed, Resumed::Replay { .. }), "{resumed:?}");
+    assert_eq!(client.session(&uris.session).title, "Renamed");
+    assert_eq!(client.chat(&uris.chat).turns.len(), 2);
+    client.assert_converged().await;
+    let turn = client.run_turn(&uris.chat, "t3", "still here?").await;
+    assert_eq!(turn.state, TurnState::Complete);
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn p_4_a_turn_that_ended_with_the_host_is_closed_with_what_it_had_said() {
+    let journal = MemoryJournal::mortal(innkeeper_core::Seq(1000));
+    let running = Running::start(host(&journal)).await;
+    let mut client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("kept").await;
+    client.start_turn(&uris.chat, "t1", "/stream 100000 5").await;
+    client.running_text(&uris.chat, 200).await;
+    client.dispatch(&uris.chat, queued("q1", "later")).await;
+    client
+        .dispatch(
+            &uris.chat,
+            json!({ "type": "chat/draftChanged", "draft": message("not sent yet") }),
+        )
+        .await;
+    client
+        .until("the draft is there", |view| {
+            view.chat(&uris.chat).is_some_and(|chat| chat.draft.is_some())
+        })
+        .await;
+    let left = journal.crash(Keep::Durable);
+
+    let second = Running::start(host(&left)).await;
+    client.cut().await;
+    client.move_to(&second.address);
+    client.reconnect().await.expect("known across restarts");
+    client
+        .until("the turn is over", |view| {
+            view.chat(&uris.chat).is_some_and(|chat| chat.active_turn.is_none())
+        })
+        .await;
+    let chat = client.chat(&uris.chat);
+    let turn = chat.turns.last().expect("the turn is history");
+    assert_eq!(turn.state, TurnState::Error);
+    assert!(!markdown(&turn.response_parts).is_empty());
+    let error = serde_json::to_value(turn.response_parts.last().expect("an error part")).expect("JSON");
+    assert_eq!(error["error"]["errorType"], "hostRestarted");
+    assert_eq!(
+        chat.queued_messages.map(|queue| queue.len()),
+        Some(1),
+        "what waited still waits"
+    );
+    client.assert_converged().await;
+    drop(running);
+}
+
+#[tokio::test]
+async fn p_14_a_full_disk_makes_the_host_read_only_until_there_is_room() {
+    let journal = MemoryJournal::new();
+    let running = Running::start(host(&journal)).await;
+    let mut client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("kept").await;
+    client.run_turn(&uris.chat, "t1", "hello there").await;
+    journal.fail_with(JournalError::Full("the disk is full".to_owned()));
+    client
+        .dispatch(
+            &uris.session,
+            json!({ "type": "session/titleChanged", "title": "never kept" }),
+        )
+        .await;
+    let refusal = client.refusal(1).await;
+    assert!(refusal.contains("the disk is full"), "{refusal}");
+    client.disconnected().await;
+    let ready = get(&running.address, "/readyz", &[]).await;
+    assert_eq!(ready.status, 503);
+    assert!(ready.body.contains("the disk is full"), "{}", ready.body);
+
+    client.reconnect().await.expect("reading works");
+    assert_eq!(client.chat(&uris.chat).turns.len(), 1);
+    assert_ne!(client.session(&uris.session).title, "never kept");
+    client.start_turn(&uris.chat, "t2", "anybody?").await;
+    let refusal = client.refusal(2).await;
+    assert!(refusal.contains("the disk is full"), "{refusal}");
+    client.assert_converged().await;
+
+    journal.recover();
+    client.disconnected().await;
+    client.reconnect().await.expect("writing works");
+    assert_eq!(get(&running.address, "/readyz", &[]).await.status, 200);
+    client.run_turn(&uris.chat, "t2", "anybody?").await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn an_idle_session_leaves_memory_and_comes_back_as_it_was() {
+    let journal = MemoryJournal::new();
+    let mut limits = Limits::default();
+    limits.core.idle_session_ms = 50;
+    let running = Running::start(host(&journal).limits(limits)).await;
+    let client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("idle").await;
+    client.run_turn(&uris.chat, "t1", "remember me").await;
+    let before = client.view().comparable(&uris.chat);
+    client.unsubscribe(&uris.chat).await;
+    client.unsubscribe(&uris.session).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let listed = client.listed(&uris.session).await;
+    assert_eq!(listed.resource, uris.session);
+    let again = OfficialClient::connect(&running.address, "second").await;
+    again.join(&uris.session).await;
+    assert_eq!(again.view().comparable(&uris.chat), before);
+    again.run_turn(&uris.chat, "t2", "and now?").await;
+    again.assert_converged().await;
+}
+
+/// A host whose core fails on the first input of a kind, once it is armed.
+struct Trap(std::sync::Arc<std::sync::Mutex<Option<&'static str>>>);
+
+impl Trap {
+    fn set(&self, method: &'static str) {
+        *self.0.lock().expect("no panic") = Some(method);
+    }
+}
+
+fn name(input: &Input) -> &'static str {
+    match input {
+        Input::Dispatch { .. } => "dispatchAction",
+        Input::Unsubscribe { .. } => "unsubscribe",
+        Input::Request { command, .. } => match command {
+            Command::Subscribe(_) => "subscribe",
+            Command::ListSessions(_) => "listSessions",
+            Command::CreateSession(_) => "createSession",
+            Command::DisposeSession { .. } => "disposeSession",
+            Command::CreateChat(_) => "createChat",
+            Command::DisposeChat { .. } => "disposeChat",
+            Command::MoveChat(_) => "moveChat",
+            Command::FetchTurns { .. } => "fetchTurns",
+            Command::Completions(_) => "completions",
+            Command::ResolveSessionConfig(_) => "resolveSessionConfig",
+            Command::SessionConfigCompletions(_) => "sessionConfigCompletions",
+            Command::Authenticate(_) => "authenticate",
+            Command::Initialize(_) | Command::Reconnect(_) | Command::Ping | Command::ImportSession { .. } => "",
+        },
+        _ => "",
+    }
+}
+
+#[tokio::test]
+async fn f23_a_failure_in_any_handler_costs_that_request_and_one_reconnect() {
+    let journal = MemoryJournal::new();
+    let trap = Trap(std::sync::Arc::default());
+    let armed = std::sync::Arc::clone(&trap.0);
+    let breaking = host(&journal).break_on(move |input| {
+        let mut armed = armed.lock().expect("no panic");
+        let hits = armed.is_some_and(|method| method == name(input));
+        if hits {
+            *armed = None;
+        }
+        hits
+    });
+    let running = Running::start(breaking).await;
+    let mut client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("kept").await;
+    client.run_turn(&uris.chat, "t0", "hello").await;
+    let (session, chat) = (uris.session.as_str(), uris.chat.as_str());
+    let root = "ahp-root://";
+    let requests = [
+        ("subscribe", json!({ "channel": chat })),
+        ("listSessions", json!({ "channel": root })),
+        ("createSession", json!({ "channel": "ahp-session:/other" })),
+        ("createChat", json!({ "channel": session, "chat": "ahp-chat:/more" })),
+        ("disposeChat", json!({ "channel": "ahp-chat:/more" })),
+        (
+            "moveChat",
+            json!({ "channel": chat, "destination": { "kind": "newSession" } }),
+        ),
+        ("fetchTurns", json!({ "channel": chat })),
+        (
+            "completions",
+            json!({ "channel": chat, "kind": "userMessage", "text": "/", "offset": 1 }),
+        ),
+        ("resolveSessionConfig", json!({ "channel": root, "config": {} })),
+        (
+            "sessionConfigCompletions",
+            json!({ "channel": root, "property": "topic", "query": "", "config": {} }),
+        ),
+        (
+            "authenticate",
+            json!({ "channel": root, "resource": "https://a.example", "token": "t" }),
+        ),
+        ("disposeSession", json!({ "channel": session })),
+    ];
+    let mut cases = 0;
+    for (method, params) in requests {
+        trap.set(method);
+        let (code, message) = client.refused(method, params).await;
+        assert_eq!(code, -32603, "{method}: {message}");
+        client.disconnected().await;
+        client.reconnect().await.expect("the host goes on");
+        client.assert_converged().await;
+        cases += 1;
+    }
+    trap.set("dispatchAction");
+    client
+        .dispatch(session, json!({ "type": "session/titleChanged", "title": "half done" }))
+        .await;
+    client.disconnected().await;
+    client.reconnect().await.expect("the host goes on");
+    assert_ne!(client.session(session).title, "half done", "what failed did not happen");
+    client.run_turn(chat, "t1", "still alive").await;
+    client.assert_converged().await;
+    println!("handlers that failed: {}", cases + 1);
+}

@@ -1,0 +1,233 @@
+//! The file without a host, for command-line tools.
+
+mod check;
+pub(crate) mod export;
+pub(crate) mod import;
+mod prune;
+
+use std::io::{BufRead, Write};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use innkeeper_core::stored::{Document, ListPage, Record, StoredSession, StoredSummary};
+use rusqlite::{Connection, TransactionBehavior};
+
+pub use self::check::Finding;
+pub use self::import::Imported;
+pub use self::prune::{Pruned, RetentionPolicy};
+use crate::connection::{Location, now_ms};
+use crate::error::{ErrorKind, StoreError};
+use crate::options::Options;
+use crate::reader::{self, Recent};
+use crate::rows::{ChannelRow, HostRow, Kind};
+use crate::writer::apply::Apply;
+use crate::writer::compact;
+use crate::writer::hot::Hot;
+
+/// What an archive is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// To look at it, beside a running host too.
+    ReadOnly,
+    /// To change it, while no host uses it.
+    Exclusive,
+}
+
+/// The data file, without a host. Every call blocks.
+#[derive(Debug)]
+pub struct Archive {
+    conn: Connection,
+    location: Location,
+    mode: Mode,
+}
+
+impl Archive {
+    /// Opens the file at a path. It has to be there; [`Mode::Exclusive`] migrates it where it has
+    /// to be, and refuses one that a host uses.
+    pub fn open(path: &Path, mode: Mode) -> Result<Self, StoreError> {
+        let location = Location {
+            path: path.into(),
+            vfs: None,
+        };
+        let conn = match mode {
+            Mode::ReadOnly => location.open_for_reading()?,
+            Mode::Exclusive if !path.exists() => {
+                return Err(StoreError::new(
+                    ErrorKind::NotThere,
+                    format!("there are no kept sessions: {} does not exist", path.display()),
+                ));
+            }
+            Mode::Exclusive => location.open_for_writing(true).map_err(|error| in_use(path, error))?,
+        };
+        Ok(Self { conn, location, mode })
+    }
+
+    /// Creates the file at a path, if it is not there, and opens it for changes: a place to import
+    /// sessions into.
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
+        let location = Location {
+            path: path.into(),
+            vfs: None,
+        };
+        let conn = location.open_for_writing(true).map_err(|error| in_use(path, error))?;
+        let mode = Mode::Exclusive;
+        Ok(Self { conn, location, mode })
+    }
+
+    /// How many sessions there are.
+    pub fn count(&self) -> Result<usize, StoreError> {
+        let host = HostRow::read(&self.conn)?;
+        Ok(usize::try_from(host.sessions).unwrap_or_default())
+    }
+
+    /// Lists sessions, the latest first.
+    pub fn list(&self, page: &ListPage) -> Result<Vec<StoredSummary>, StoreError> {
+        reader::list(&self.conn, page)
+    }
+
+    /// Finds a session by its own URI or that of one of its chats.
+    pub fn load(&self, uri: &str) -> Result<Option<StoredSession>, StoreError> {
+        let options = Options::default();
+        let recent = Recent {
+            turns: options.recent_turns,
+            bytes: options.recent_bytes,
+        };
+        reader::load(&self.conn, uri, recent)
+    }
+
+    /// The turns of a chat in a range of positions, oldest first, as JSON.
+    pub fn turns(&self, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, StoreError> {
+        reader::turns(&self.conn, chat, range)
+    }
+
+    /// Writes a session as JSON, one line for each part of it. What is only kept for clients that
+    /// reconnect stays behind.
+    pub fn export(&self, uri: &str, out: &mut dyn Write) -> Result<(), StoreError> {
+        export::export(&self.conn, uri, out)
+    }
+
+    /// Reads a session that [`Self::export`] wrote. All of it is taken, or nothing; one whose URI
+    /// is there already is refused.
+    pub fn import(&mut self, lines: &mut dyn BufRead) -> Result<Imported, StoreError> {
+        self.change(|apply| import::import(apply, lines))
+    }
+
+    /// Removes a session and everything that belongs to it. Says whether it was there.
+    pub fn remove(&mut self, uri: &str) -> Result<bool, StoreError> {
+        let was_there = self.change(|apply| {
+            let uri: Arc<str> = uri.into();
+            let is_session = ChannelRow::by_uri(apply.conn, &uri)?.is_some_and(|channel| channel.kind == Kind::Session);
+            if is_session {
+                forget_subscriptions(apply, &uri)?;
+                apply.record(&Record::SessionRemoved { uri })?;
+            }
+            Ok(is_session)
+        })?;
+        self.sweep()?;
+        Ok(was_there)
+    }
+
+    /// Reads everything and says what is wrong with it.
+    pub fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        check::check(&self.conn)
+    }
+
+    /// How many bytes the file takes on the disk, with what is not merged into it yet.
+    pub fn size(&self) -> Result<u64, StoreError> {
+        let size = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.len());
+        let file = size(&self.location.path).map_err(|error| StoreError::io(&self.location.path, "read", &error))?;
+        Ok(file + size(&self.location.beside("-wal")).unwrap_or_default())
+    }
+
+    /// Removes the sessions that a policy lets go, or only names them.
+    pub fn prune(&mut self, policy: &RetentionPolicy, dry_run: bool) -> Result<Vec<Pruned>, StoreError> {
+        let chosen = prune::choose(&self.conn, policy)?;
+        if !dry_run {
+            for session in &chosen {
+                self.remove(&session.uri)?;
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Does something in one transaction, which is undone where it fails.
+    fn change<T>(&mut self, work: impl FnOnce(&mut Apply<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        if self.mode == Mode::ReadOnly {
+            return Err(StoreError::new(
+                ErrorKind::Refused,
+                "the file that keeps the sessions was opened to be looked at, not to be changed",
+            ));
+        }
+        let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut hot = Hot::new(u64::MAX);
+        let mut host = HostRow::read(&tx)?;
+        let mut apply = Apply::new(&tx, &mut hot, &mut host, now_ms());
+        let done = work(&mut apply)?;
+        apply.finish()?;
+        tx.commit()?;
+        Ok(done)
+    }
+
+    /// Removes what is nobody's any more.
+    fn sweep(&mut self) -> Result<(), StoreError> {
+        loop {
+            let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let more = compact::sweep(&tx)?;
+            tx.commit()?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Says in plain words that a host uses the file.
+fn in_use(path: &Path, error: StoreError) -> StoreError {
+    if error.kind != ErrorKind::Busy {
+        return error;
+    }
+    StoreError::new(
+        ErrorKind::Busy,
+        format!(
+            "{} is in use by a host. Stop it first, or ask it to do this",
+            path.display()
+        ),
+    )
+}
+
+/// Nobody's picture of a session that is gone is ever continued, whatever takes its name: no client
+/// is remembered as a reader of it or of its chats.
+fn forget_subscriptions(apply: &mut Apply<'_>, session: &str) -> Result<(), StoreError> {
+    let uris: Vec<String> = apply
+        .conn
+        .prepare_cached("SELECT uri FROM channel WHERE session = (SELECT id FROM channel WHERE uri = ?1) OR uri = ?1")?
+        .query_map([session], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    let clients: Vec<(String, Vec<u8>)> = apply
+        .conn
+        .prepare_cached("SELECT id, body FROM client ORDER BY touched")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    for (id, body) in clients {
+        let Ok(mut document) = serde_json::from_slice::<serde_json::Value>(&body) else {
+            continue; // Who cannot be read is not remembered either.
+        };
+        let subscriptions = document
+            .get_mut("subscriptions")
+            .and_then(|found| found.as_object_mut());
+        let Some(subscriptions) = subscriptions else { continue };
+        let before = subscriptions.len();
+        subscriptions.retain(|uri, _| !uris.contains(uri));
+        if subscriptions.len() < before {
+            let document = Document::ready(document.to_string().into_bytes());
+            apply.record(&Record::Client {
+                id: id.as_str().into(),
+                document,
+                replaces: false,
+            })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! Reading back what an export wrote.
+
+use std::io::BufRead;
+use std::sync::Arc;
+
+use innkeeper_core::Seq;
+use innkeeper_core::stored::{ChatRecord, Document, Record, SessionRecord, SummaryRecord, TurnRecord};
+
+use super::export::{ActionLine, ChatLine, Content, EndLine, FORMAT, Line, SessionLine, TurnLine};
+use crate::error::{ErrorKind, StoreError};
+use crate::rows::{ChannelRow, LogRow};
+use crate::writer::apply::Apply;
+
+/// What was imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// The session's URI.
+    pub uri: String,
+    /// How many chats it has.
+    pub chats: usize,
+    /// How many completed turns they have together.
+    pub turns: usize,
+    /// Whether nothing ran in it when it was exported.
+    pub at_rest: bool,
+    /// The highest number in it.
+    pub last_seq: Seq,
+}
+
+/// What was read so far.
+struct Import<'a, 'b> {
+    apply: &'a mut Apply<'b>,
+    session: Option<Arc<str>>,
+    at_rest: bool,
+    chat: Option<Arc<str>>,
+    position: usize,
+    found: EndLine,
+    is_complete: bool,
+    /// The highest number of the session. This host must not give it out again.
+    highest: u64,
+}
+
+/// Reads a session inside a transaction.
+pub(crate) fn import(apply: &mut Apply<'_>, lines: &mut dyn BufRead) -> Result<Imported, StoreError> {
+    let mut import = Import {
+        apply,
+        session: None,
+        at_rest: true,
+        chat: None,
+        position: 0,
+        found: EndLine {
+            chats: 0,
+            turns: 0,
+            actions: 0,
+        },
+        is_complete: false,
+        highest: 0,
+    };
+    let mut text = Vec::new();
+    let mut number = 0;
+    loop {
+        text.clear();
+        let read = lines
+            .read_until(b'\n', &mut text)
+            .map_err(|error| StoreError::new(ErrorKind::Io, format!("the session cannot be read: {error}")))?;
+        if read == 0 {
+            return import.finish(number);
+        }
+        number += 1;
+        let done = serde_json::from_slice(&text)
+            .map_err(|error| error.to_string())
+            .and_then(|line| import.line(line).map_err(|error| error.message));
+        done.map_err(|why| at_line(number, &why))?;
+    }
+}
+
+impl Import<'_, '_> {
+    fn line(&mut self, line: Line) -> Result<(), StoreError> {
+        if self.is_complete {
+            return Err(refused("something follows the end"));
+        }
+        match line {
+            Line::Session(session) => self.session(session),
+            Line::Chat(chat) => self.chat(&chat),
+            Line::Turn(turn) => self.turn(&turn),
+            Line::Action(action) => self.action(&action),
+            Line::End(end) if end == self.found => {
+                self.is_complete = true;
+                Ok(())
+            }
+            Line::End(end) => Err(refused(format!(
+                "lines are missing: {end:?} expected, {:?} found",
+                self.found
+            ))),
+        }
+    }
+
+    fn session(&mut self, line: SessionLine) -> Result<(), StoreError> {
+        if self.session.is_some() {
+            return Err(refused("there is a session already, and one file holds one session"));
+        }
+        if line.format != FORMAT {
+            return Err(refused(format!(
+                "this is format {}, and this version of innkeeper reads format {FORMAT}",
+                line.format
+            )));
+        }
+        self.must_be_new(&line.uri)?;
+        let uri: Arc<str> = line.uri.into();
+        self.highest = self.highest.max(line.seq);
+        self.at_rest = line.at_rest;
+        self.apply.record(&Record::Session(Box::new(SessionRecord {
+            seq: Seq(line.seq),
+            is_new: true,
+            at_rest: true,
+            summary: SummaryRecord {
+                uri: Arc::clone(&uri),
+                created_ms: line.created_ms,
+                modified_ms: line.modified_ms,
+                is_archived: line.is_archived,
+                summary: document(&line.summary)?,
+            },
+            document: document(&line.document)?,
+        })))?;
+        self.session = Some(uri);
+        Ok(())
+    }
+
+    fn chat(&mut self, line: &ChatLine) -> Result<(), StoreError> {
+        let session = self
+            .session
+            .clone()
+            .ok_or_else(|| refused("a chat comes before its session"))?;
+        self.must_be_new(&line.uri)?;
+        let uri: Arc<str> = line.uri.as_str().into();
+        self.highest = self.highest.max(line.seq);
+        self.apply.record(&Record::Chat(Box::new(ChatRecord {
+            uri: Arc::clone(&uri),
+            session,
+            seq: Seq(line.seq),
+            is_new: true,
+            document: document(&line.document)?,
+        })))?;
+        self.chat = Some(uri);
+        self.position = 0;
+        self.found.chats += 1;
+        Ok(())
+    }
+
+    fn turn(&mut self, line: &TurnLine) -> Result<(), StoreError> {
+        let chat = self
+            .chat
+            .clone()
+            .ok_or_else(|| refused("a turn comes before its chat"))?;
+        self.apply.record(&Record::Turns {
+            chat,
+            from: self.position,
+            turns: vec![TurnRecord {
+                id: line.id.as_str().into(),
+                document: document(&line.document)?,
+            }],
+        })?;
+        self.position += 1;
+        self.found.turns += 1;
+        Ok(())
+    }
+
+    fn action(&mut self, line: &ActionLine) -> Result<(), StoreError> {
+        let uri: Arc<str> = line.channel.as_str().into();
+        let session = self
+            .session
+            .clone()
+            .ok_or_else(|| refused("an action comes before its session"))?;
+        let owner = self.apply.hot.get(self.apply.conn, &session)?;
+        let mut channel = self
+            .apply
+            .hot
+            .get(self.apply.conn, &uri)?
+            .filter(|channel| Some(channel.session) == owner.map(|owner| owner.id))
+            .ok_or_else(|| refused(format!("{uri} is not part of the session")))?;
+        if line.first > line.seq || Seq(line.seq) <= channel.tail {
+            return Err(refused("actions are out of order"));
+        }
+        let message = bytes(&line.message)?;
+        let row = LogRow {
+            channel: channel.id,
+            seq: Seq(line.seq),
+            first: Seq(line.first),
+            previous: channel.tail,
+            since: line.since.into(),
+            at_ms: line.at_ms,
+        };
+        row.write(self.apply.conn, &message)?;
+        let length = i64::try_from(message.len()).unwrap_or(i64::MAX);
+        channel.tail = Seq(line.seq);
+        channel.log_bytes += length;
+        self.apply.host.log_bytes += length;
+        self.apply.hot.put(&uri, channel);
+        self.highest = self.highest.max(line.seq);
+        self.found.actions += 1;
+        Ok(())
+    }
+
+    fn must_be_new(&self, uri: &str) -> Result<(), StoreError> {
+        match ChannelRow::by_uri(self.apply.conn, uri)? {
+            None => Ok(()),
+            Some(_) => Err(refused(format!(
+                "{uri} is there already. Nothing was changed; delete that session first if this one is to take its place"
+            ))),
+        }
+    }
+
+    fn finish(self, lines: usize) -> Result<Imported, StoreError> {
+        let Some(uri) = self.session.filter(|_| self.is_complete) else {
+            return Err(at_line(lines + 1, "the end is missing, so the file is not complete"));
+        };
+        // A wrong digit must not use up the numbers of this host for good.
+        let micros = u64::try_from(crate::connection::now_ms())
+            .unwrap_or_default()
+            .saturating_mul(1000);
+        let plausible = self.apply.host.reserved.0.max(micros).saturating_add(1 << 40);
+        if self.highest > plausible.min(Seq::MAX.0) {
+            return Err(refused("its numbers are larger than any that a host gives out"));
+        }
+        if !self.at_rest
+            && let Some(session) = self.apply.hot.get(self.apply.conn, &uri)?
+        {
+            self.apply.hot.unsettle(self.apply.conn, session.id)?;
+        }
+        // Whatever happens in the session from now on comes after what happened before.
+        self.apply.host.reserved = self.apply.host.reserved.max(Seq(self.highest));
+        Ok(Imported {
+            uri: uri.to_string(),
+            chats: self.found.chats,
+            turns: self.found.turns,
+            at_rest: self.at_rest,
+            last_seq: Seq(self.highest),
+        })
+    }
+}
+
+fn bytes(content: &Content) -> Result<Vec<u8>, StoreError> {
+    content
+        .bytes()
+        .map_err(|error| refused(format!("what is given in base64 is not: {error}")))
+}
+
+fn document(content: &Content) -> Result<Document, StoreError> {
+    bytes(content).map(Document::ready)
+}
+
+fn refused(why: impl Into<String>) -> StoreError {
+    StoreError::new(ErrorKind::Refused, why)
+}
+
+fn at_line(number: usize, why: &str) -> StoreError {
+    refused(format!("line {number}: {why}. Nothing was imported"))
+}

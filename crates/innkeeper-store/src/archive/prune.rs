@@ -1,0 +1,88 @@
+//! Which sessions may go, where somebody asked for that.
+
+use rusqlite::Connection;
+
+use crate::error::StoreError;
+
+/// Which sessions may go. Every limit that is set makes more of them go; without any, none does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RetentionPolicy {
+    /// Those that did not change since this moment, in milliseconds since 1970.
+    pub unchanged_since_ms: Option<i64>,
+    /// The oldest ones, until all of them together take no more than this.
+    pub total_bytes: Option<u64>,
+    /// Only those that people put away.
+    pub archived_only: bool,
+}
+
+/// A session that went, or would go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pruned {
+    /// Its URI.
+    pub uri: String,
+    /// When it last changed, in milliseconds since 1970.
+    pub modified_ms: i64,
+    /// How many bytes it takes.
+    pub bytes: u64,
+    /// Which limit it exceeds, in words.
+    pub reason: String,
+}
+
+/// What decides about a session.
+struct Candidate {
+    uri: String,
+    modified_ms: i64,
+    may_go: bool,
+    bytes: u64,
+}
+
+/// Names the sessions that a policy lets go, the oldest first. One that runs something stays.
+pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<Pruned>, StoreError> {
+    let candidates = candidates(conn, policy)?;
+    let mut total: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
+    let mut chosen = Vec::new();
+    for candidate in candidates {
+        let is_old = policy
+            .unchanged_since_ms
+            .is_some_and(|moment| candidate.modified_ms < moment);
+        let is_too_much = policy.total_bytes.is_some_and(|bytes| total > bytes);
+        if !candidate.may_go || !(is_old || is_too_much) {
+            continue;
+        }
+        total -= candidate.bytes;
+        let reason = if is_old {
+            "it has not changed for long enough"
+        } else {
+            "all sessions together take too much"
+        };
+        chosen.push(Pruned {
+            uri: candidate.uri,
+            modified_ms: candidate.modified_ms,
+            bytes: candidate.bytes,
+            reason: reason.into(),
+        });
+    }
+    Ok(chosen)
+}
+
+fn candidates(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<Candidate>, StoreError> {
+    let mut statement = conn.prepare(
+        "SELECT summary.uri, summary.modified_ms, summary.is_archived, \
+         EXISTS (SELECT 1 FROM unsettled WHERE unsettled.session = summary.session), \
+         length(summary.body) + (SELECT sum(channel.log_bytes \
+            + coalesce((SELECT length(body) FROM document WHERE document.channel = channel.id), 0) \
+            + coalesce((SELECT sum(bytes) FROM turn WHERE turn.chat = channel.id), 0)) \
+          FROM channel WHERE channel.session = summary.session) \
+         FROM summary ORDER BY summary.modified_ms, summary.uri",
+    )?;
+    let found = statement.query_map([], |row| {
+        let (is_archived, is_unsettled): (bool, bool) = (row.get(2)?, row.get(3)?);
+        Ok(Candidate {
+            uri: row.get(0)?,
+            modified_ms: row.get(1)?,
+            may_go: !is_unsettled && (is_archived || !policy.archived_only),
+            bytes: u64::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
+        })
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
+}

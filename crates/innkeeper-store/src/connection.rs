@@ -1,0 +1,312 @@
+//! How the file is recognised and opened.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use innkeeper_core::Seq;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::{ASK_THE_DOCTOR, ErrorKind, StoreError};
+use crate::rows::HostRow;
+use crate::schema;
+
+/// How long to wait for a lock that somebody else holds for a moment.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A file up to this size is looked through at the start after an unclean end.
+const QUICK_CHECK_UP_TO: i64 = 16 << 20;
+
+/// How much of the write-ahead log stays on the disk when it is not needed.
+const WAL_LEFTOVER: i64 = 16 << 20;
+
+/// How much of the file the writer keeps in memory.
+const WRITER_CACHE_KIB: i64 = 16 << 10;
+
+/// Where the file is and what reads it.
+#[derive(Debug, Clone)]
+pub(crate) struct Location {
+    pub(crate) path: PathBuf,
+    pub(crate) vfs: Option<String>,
+}
+
+impl Location {
+    /// Opens the file for writing, and creates or migrates it where it has to be. A file that is
+    /// not ours, or of a newer version, is left as it is.
+    pub(crate) fn open_for_writing(&self, exclusive: bool) -> Result<Connection, StoreError> {
+        self.recognise()?;
+        if self.vfs.is_none() {
+            self.create_for_the_owner_alone()?;
+        }
+        let mut conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+        // Until it is known to be ours, closing it must not touch it either.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        conn.busy_timeout(if exclusive { Duration::ZERO } else { PATIENCE })?;
+        if exclusive {
+            conn.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        }
+        let is_new = self.identify(&conn)?;
+        conn.pragma_update(None, "foreign_keys", true)?;
+        conn.pragma_update(None, "temp_store", "MEMORY")?;
+        conn.pragma_update(None, "cell_size_check", true)?;
+        // In KiB: a large group should not have to leave memory before it is committed.
+        conn.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+        conn.pragma_update(None, "synchronous", "FULL")?;
+        if is_new {
+            // No auto_vacuum: pages that become free are used again, and moving them about to
+            // shrink the file would cost every transaction something.
+            schema::create(&mut conn, first_seq())?;
+        }
+        conn.pragma_update(None, "journal_mode", "WAL")?;
+        conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+        conn.pragma_update(None, "journal_size_limit", WAL_LEFTOVER)?;
+        schema::migrate(&mut conn)?;
+        conn.set_prepared_statement_cache_capacity(64);
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        Ok(conn)
+    }
+
+    /// Opens the file, which is known to be ours and in use, for a checkpoint.
+    pub(crate) fn open_beside(&self) -> Result<Connection, StoreError> {
+        let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        conn.busy_timeout(PATIENCE)?;
+        conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+        Ok(conn)
+    }
+
+    /// Opens the file for reading. It has to be there and of the version of this program.
+    pub(crate) fn open_for_reading(&self) -> Result<Connection, StoreError> {
+        self.recognise()?;
+        if self.vfs.is_none() && !self.path.exists() {
+            return Err(StoreError::new(
+                ErrorKind::NotThere,
+                format!("there are no kept sessions: {} does not exist", self.path.display()),
+            ));
+        }
+        let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        conn.busy_timeout(PATIENCE)?;
+        if self.identify(&conn)? {
+            return Err(StoreError::new(
+                ErrorKind::NotThere,
+                format!("{} is empty: no host has kept anything there yet", self.path.display()),
+            ));
+        }
+        conn.pragma_update(None, "cell_size_check", true)?;
+        conn.pragma_update(None, "temp_store", "MEMORY")?;
+        conn.set_prepared_statement_cache_capacity(64);
+        Ok(conn)
+    }
+
+    /// After an unclean end, looks through a small file; a large one is left to the checks of
+    /// single rows, so that a start never waits for a scan (F17, F18).
+    pub(crate) fn look_through(&self, conn: &Connection, host: &HostRow) -> Result<(), StoreError> {
+        let pages: i64 = conn.pragma_query_value(None, "page_count", |row| row.get(0))?;
+        let page_size: i64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        if host.ended_well || pages.saturating_mul(page_size) > QUICK_CHECK_UP_TO {
+            return Ok(());
+        }
+        let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if verdict == "ok" {
+            return Ok(());
+        }
+        Err(self.damaged(&verdict))
+    }
+
+    /// The file as a whole is damaged.
+    pub(crate) fn damaged(&self, how: &str) -> StoreError {
+        StoreError::new(
+            ErrorKind::Damaged,
+            format!(
+                "{} is damaged ({how}). It is left as it is; {ASK_THE_DOCTOR}",
+                self.path.display()
+            ),
+        )
+    }
+
+    fn connect(&self, flags: OpenFlags) -> Result<Connection, StoreError> {
+        let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let opened = match &self.vfs {
+            Some(vfs) => Connection::open_with_flags_and_vfs(&self.path, flags, vfs.as_str()),
+            None => Connection::open_with_flags(&self.path, flags),
+        };
+        opened.map_err(|error| self.named(error))
+    }
+
+    /// An error of SQLite before the file is known to be good, with the name of the file.
+    fn named(&self, error: rusqlite::Error) -> StoreError {
+        let error = StoreError::from(error);
+        StoreError::new(error.kind, format!("{}: {}", self.path.display(), error.message))
+    }
+
+    /// Looks at the first bytes of the file, without SQLite, which might change it.
+    fn recognise(&self) -> Result<(), StoreError> {
+        if self.vfs.is_some() {
+            return Ok(());
+        }
+        let mut head = Vec::with_capacity(HEAD);
+        match std::fs::File::open(&self.path) {
+            Ok(file) => file
+                .take(HEAD as u64)
+                .read_to_end(&mut head)
+                .map_err(|error| StoreError::io(&self.path, "read", &error))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(StoreError::io(&self.path, "read", &error)),
+        };
+        if head.is_empty() {
+            return Ok(());
+        }
+        // A crash while the file was created may leave anything in it, and beside it the rollback
+        // journal with which SQLite makes it empty again (F5).
+        let unfinished = std::fs::metadata(self.beside("-journal")).is_ok_and(|journal| journal.len() > 0);
+        let number_at = |start: usize| {
+            let bytes = head.get(start..start + 4)?;
+            Some(i32::from_be_bytes(bytes.try_into().ok()?))
+        };
+        let (true, Some(version), Some(application)) =
+            (head.starts_with(b"SQLite format 3\0"), number_at(60), number_at(68))
+        else {
+            return if unfinished {
+                Ok(())
+            } else {
+                Err(self.foreign("it is no SQLite database"))
+            };
+        };
+        if application != schema::APPLICATION_ID && !(application == 0 && unfinished) {
+            return Err(self.foreign("it is the database of something else"));
+        }
+        if version > schema::VERSION {
+            return Err(self.newer(version));
+        }
+        Ok(())
+    }
+
+    /// Asks SQLite whose file it is. Says whether it is a new one.
+    fn identify(&self, conn: &Connection) -> Result<bool, StoreError> {
+        let number = |name: &str| {
+            conn.pragma_query_value(None, name, |row| row.get::<_, i32>(0))
+                .map_err(|error| self.named(error))
+        };
+        let (application, version) = (number("application_id")?, number("user_version")?);
+        if application == schema::APPLICATION_ID {
+            return if version > schema::VERSION {
+                Err(self.newer(version))
+            } else {
+                Ok(false)
+            };
+        }
+        let tables: i64 = conn
+            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+            .map_err(|error| self.named(error))?;
+        if application == 0 && version == 0 && tables == 0 {
+            return Ok(true);
+        }
+        Err(self.foreign("it is the database of something else"))
+    }
+
+    fn foreign(&self, why: &str) -> StoreError {
+        StoreError::new(
+            ErrorKind::Foreign,
+            format!(
+                "{} was not written by innkeeper: {why}. It was not touched; move it away, or use another data directory",
+                self.path.display()
+            ),
+        )
+    }
+
+    fn newer(&self, version: i32) -> StoreError {
+        let error = schema::unknown_version(version);
+        StoreError::new(error.kind, format!("{}: {}", self.path.display(), error.message))
+    }
+
+    /// The name of a file that belongs to this one.
+    pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+
+    /// Conversations are nobody else's business: the file is readable by its owner alone, and
+    /// SQLite gives the files beside it the same mode.
+    fn create_for_the_owner_alone(&self) -> Result<(), StoreError> {
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options
+            .open(&self.path)
+            .map_err(|error| StoreError::io(&self.path, "write to", &error))?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::Permissions::from_mode(0o600);
+            file.set_permissions(mode)
+                .map_err(|error| StoreError::io(&self.path, "change the mode of", &error))?;
+        }
+        drop(file);
+        Ok(())
+    }
+}
+
+/// The file that was opened, to notice when it is not there any more: SQLite would go on writing to
+/// a file that has no name (F19).
+#[derive(Debug)]
+pub(crate) struct OpenedFile {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl OpenedFile {
+    pub(crate) fn new(location: &Location) -> Self {
+        Self {
+            path: location.path.clone(),
+            identity: if location.vfs.is_none() {
+                identity(&location.path)
+            } else {
+                None
+            },
+        }
+    }
+
+    /// Fails when the name leads elsewhere, or nowhere.
+    pub(crate) fn is_still_there(&self) -> Result<(), StoreError> {
+        if self.identity.is_none() || self.identity == identity(&self.path) {
+            return Ok(());
+        }
+        Err(StoreError::new(
+            ErrorKind::NotThere,
+            format!(
+                "{} was removed or replaced while the host uses it: nothing more can be kept there. Put it back, or \
+                 start the host again",
+                self.path.display()
+            ),
+        ))
+    }
+}
+
+#[cfg(unix)]
+fn identity(path: &std::path::Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &std::path::Path) -> Option<(u64, u64)> {
+    None
+}
+
+/// How many bytes at the start of a SQLite file say what it is.
+const HEAD: usize = 100;
+
+/// Where the numbers of a new file start: at the wall clock in microseconds, as those of a host that
+/// keeps nothing do. So they do not go back when a data directory is lost, or when a host starts to
+/// keep sessions (P5).
+fn first_seq() -> Seq {
+    Seq(u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or_default())
+}
+
+/// The wall clock, in milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}

@@ -1,0 +1,184 @@
+//! The journal of a running host.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use innkeeper_core::stored::{Batch, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_host::{Appended, Journal, JournalError, Lease};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::connection::Location;
+use crate::error::StoreError;
+use crate::options::Options;
+use crate::queue::{Order, Queue, gone};
+use crate::reader::{self, Recent};
+use crate::readers::{LookUps, Readers, Turns};
+use crate::writer::Writer;
+
+/// Keeps the sessions of a host in one SQLite file.
+///
+/// One thread writes. It takes everything that waits, writes it in one transaction and then
+/// acknowledges all of it, so that many clients share the cost of reaching the disk. Threads of
+/// their own read.
+///
+/// Dropping the journal blocks until everything that was appended is safe and the file is closed.
+#[derive(Debug)]
+pub struct SqliteJournal {
+    location: Location,
+    options: Options,
+    queue: Arc<Queue>,
+    readers: Arc<Readers>,
+    threads: Mutex<Option<Threads>>,
+}
+
+#[derive(Debug)]
+struct Threads {
+    writer: JoinHandle<()>,
+    look_ups: LookUps,
+}
+
+impl SqliteJournal {
+    /// A journal in the file at a path. Nothing is read or written before [`Journal::open`].
+    pub fn new(path: &Path, options: Options) -> Self {
+        let location = Location {
+            path: path.into(),
+            vfs: options.vfs.clone(),
+        };
+        Self {
+            queue: Arc::new(Queue::new(&options)),
+            readers: Arc::new(Readers::new(location.clone())),
+            location,
+            options,
+            threads: Mutex::default(),
+        }
+    }
+
+    /// Resolves when nothing is left to compact.
+    #[doc(hidden)]
+    pub async fn settle(&self) -> Result<(), JournalError> {
+        self.ask(Order::Settle).await
+    }
+
+    /// How many bytes wait to be written, and how much a power cut at this moment would take: the
+    /// age of the oldest batch that it would undo. For benchmarks.
+    #[doc(hidden)]
+    pub fn backlog(&self) -> (usize, std::time::Duration) {
+        self.queue.backlog()
+    }
+
+    /// Starts the threads, once.
+    fn start(&self) -> std::io::Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.is_some() {
+            return Ok(());
+        }
+        let writer = Writer::new(self.location.clone(), self.options.clone(), Arc::clone(&self.queue));
+        *threads = Some(Threads {
+            look_ups: LookUps::start(&self.readers)?,
+            writer: std::thread::Builder::new()
+                .name("innkeeper-writer".into())
+                .spawn(move || writer.run())?,
+        });
+        Ok(())
+    }
+
+    /// Gives the writer an order and waits for its answer.
+    async fn ask<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, JournalError>>) -> Order,
+    ) -> Result<T, JournalError> {
+        self.start()
+            .map_err(|error| StoreError::io(&self.location.path, "start a thread for", &error))?;
+        let (reply, answer) = oneshot::channel();
+        self.queue.order(order(reply));
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Reads on a thread that may block, after everything that was appended before.
+    async fn look_up<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        self.start()
+            .map_err(|error| StoreError::io(&self.location.path, "start a thread for", &error))?;
+        if let Some(caught_up) = self.queue.caught_up() {
+            // Lost batches are reported to whoever appended them.
+            let _ = caught_up.await;
+        }
+        let (reply, answer) = oneshot::channel();
+        {
+            let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(threads) = &*threads else { return Err(gone()) };
+            threads.look_ups.run(move |readers| {
+                // Whoever does not wait any more does not need to know.
+                let _ = reply.send(readers.read(work));
+            });
+        }
+        Ok(answer.await.map_err(|_| gone())??)
+    }
+}
+
+#[async_trait]
+impl Journal for SqliteJournal {
+    /// Creates or migrates the file where it has to be, and reserves the numbers of this life
+    /// before it returns.
+    ///
+    /// Called again after a failure, it says what can be read, although nothing can be reserved
+    /// then: the host goes on with numbers that it has, as every one of this life is below the
+    /// [`Lease::last_seq`] it returns.
+    async fn open(&self) -> Result<Lease, JournalError> {
+        self.ask(Order::Open).await
+    }
+
+    fn append(&self, batch: Batch) -> Appended {
+        self.queue.append(batch)
+    }
+
+    async fn revive(&self) -> Result<(), JournalError> {
+        self.ask(Order::Revive).await
+    }
+
+    async fn flush(&self) -> Result<(), JournalError> {
+        self.ask(Order::Flush).await
+    }
+
+    async fn load(&self, channel: &str) -> Result<Option<StoredSession>, JournalError> {
+        let uri = channel.to_owned();
+        let recent = Recent {
+            turns: self.options.recent_turns,
+            bytes: self.options.recent_bytes,
+        };
+        self.look_up(move |conn| reader::load(conn, &uri, recent)).await
+    }
+
+    async fn list(&self, page: ListPage) -> Result<Vec<StoredSummary>, JournalError> {
+        self.look_up(move |conn| reader::list(conn, &page)).await
+    }
+
+    async fn import(&self, export: String) -> Result<ImportedSession, JournalError> {
+        self.ask(|reply| Order::Import(export, reply)).await
+    }
+
+    fn turns(&self) -> Option<Arc<dyn TurnSource>> {
+        Some(Arc::new(Turns {
+            readers: Arc::clone(&self.readers),
+            queue: Arc::clone(&self.queue),
+        }))
+    }
+}
+
+impl Drop for SqliteJournal {
+    fn drop(&mut self) {
+        self.queue.close();
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Threads { writer, look_ups }) = threads {
+            drop(look_ups);
+            self.readers.close();
+            // A writer that panicked has said so already.
+            let _ = writer.join();
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The journal of a host that only looks, beside the one that owns the file or without one.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use innkeeper_core::stored::{Batch, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_host::{Appended, Journal, JournalError, Lease};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::connection::Location;
+use crate::error::StoreError;
+use crate::options::Options;
+use crate::queue::gone;
+use crate::reader::{self, Recent};
+use crate::readers::{LookUps, Readers};
+
+/// Shows what another process keeps, and keeps nothing. Every look is at what is in the file by
+/// then.
+#[derive(Debug)]
+pub struct ReadOnlyJournal {
+    readers: Arc<Readers>,
+    look_ups: LookUps,
+    recent: Recent,
+}
+
+impl ReadOnlyJournal {
+    /// Looks at the file at a path, which has to be there when the journal is opened. Nothing is
+    /// read before.
+    pub fn new(path: &Path) -> Result<Self, StoreError> {
+        let location = Location {
+            path: path.into(),
+            vfs: None,
+        };
+        let readers = Arc::new(Readers::new(location));
+        let options = Options::default();
+        Ok(Self {
+            look_ups: LookUps::start(&readers).map_err(|error| StoreError::io(path, "start a thread for", &error))?,
+            readers,
+            recent: Recent {
+                turns: options.recent_turns,
+                bytes: options.recent_bytes,
+            },
+        })
+    }
+
+    /// Reads on a thread that may block.
+    async fn look_up<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let (reply, answer) = oneshot::channel();
+        self.look_ups.run(move |readers| {
+            // Whoever does not wait any more does not need to know.
+            let _ = reply.send(readers.read(work));
+        });
+        Ok(answer.await.map_err(|_| gone())??)
+    }
+}
+
+fn never_writes() -> JournalError {
+    JournalError::Failed("the file that keeps the sessions was opened to be looked at, not to be changed".into())
+}
+
+#[async_trait]
+impl Journal for ReadOnlyJournal {
+    /// No client is remembered: those that the owner knows come back to the owner.
+    async fn open(&self) -> Result<Lease, JournalError> {
+        self.look_up(|conn| reader::lease(conn, 0)).await
+    }
+
+    fn append(&self, _: Batch) -> Appended {
+        Box::pin(std::future::ready(Err(never_writes())))
+    }
+
+    async fn revive(&self) -> Result<(), JournalError> {
+        Err(never_writes())
+    }
+
+    async fn flush(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    async fn load(&self, channel: &str) -> Result<Option<StoredSession>, JournalError> {
+        let (uri, recent) = (channel.to_owned(), self.recent);
+        self.look_up(move |conn| reader::load(conn, &uri, recent)).await
+    }
+
+    async fn list(&self, page: ListPage) -> Result<Vec<StoredSummary>, JournalError> {
+        self.look_up(move |conn| reader::list(conn, &page)).await
+    }
+
+    fn turns(&self) -> Option<Arc<dyn TurnSource>> {
+        Some(Arc::new(StoredTurns(Arc::clone(&self.readers))))
+    }
+}
+
+/// Reads turns that are not in memory.
+#[derive(Debug)]
+struct StoredTurns(Arc<Readers>);
+
+impl TurnSource for StoredTurns {
+    fn read(&self, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, String> {
+        self.0
+            .read(|conn| reader::turns(conn, chat, range))
+            .map_err(|error| error.message)
+    }
+
+    fn position(&self, chat: &str, turn_id: &str) -> Result<Option<usize>, String> {
+        self.0
+            .read(|conn| reader::position(conn, chat, turn_id))
+            .map_err(|error| error.message)
+    }
+}

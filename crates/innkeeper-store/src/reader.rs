@@ -1,0 +1,381 @@
+//! Reading sessions back. Every row is checked; what does not check out is named and left alone.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use innkeeper_core::stored::{
+    ListPage, StoredChat, StoredClient, StoredFrame, StoredRoot, StoredSession, StoredSummary, StoredTurn,
+};
+use innkeeper_core::{Seq, uri};
+use innkeeper_host::Lease;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::{ErrorKind, StoreError};
+use crate::rows::{
+    self, CHANNEL_COLUMNS, ChannelRow, HostRow, Kind, LOG_COLUMNS, LogRow, ROOT_ID, SUMMARY_COLUMNS, SummaryRow,
+    TURN_COLUMNS, TurnRow,
+};
+
+/// How much of the end of a chat is loaded with it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recent {
+    pub(crate) turns: usize,
+    pub(crate) bytes: usize,
+}
+
+/// What a host needs to know before it starts. No session is read for it.
+pub(crate) fn lease(conn: &Connection, clients: usize) -> Result<Lease, StoreError> {
+    let host = HostRow::read(conn)?;
+    Ok(Lease {
+        last_seq: host.reserved,
+        kept_seq: host.kept,
+        sessions: usize::try_from(host.sessions).unwrap_or_default(),
+        unsettled: unsettled(conn)?,
+        clients: remembered(conn, clients)?,
+        root: root(conn)?,
+    })
+}
+
+/// Starts with those few: with a plain join SQLite would start with all channels, for their order,
+/// and a start would take longer the more sessions there are.
+const UNSETTLED: &str = "SELECT channel.uri FROM unsettled CROSS JOIN channel ON channel.id = unsettled.session \
+     WHERE channel.kind = 1 ORDER BY unsettled.session";
+
+fn unsettled(conn: &Connection) -> Result<Vec<String>, StoreError> {
+    let mut statement = conn.prepare_cached(UNSETTLED)?;
+    let found = statement.query_map([], |row| row.get(0))?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// The clients that were there last, latest last. One that is damaged only costs its client a
+/// snapshot, so it is left out.
+fn remembered(conn: &Connection, limit: usize) -> Result<Vec<StoredClient>, StoreError> {
+    let mut statement =
+        conn.prepare_cached("SELECT id, touched, row_check, body FROM client ORDER BY touched DESC LIMIT ?1")?;
+    let mut found = statement.query([i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut clients = Vec::new();
+    while let Some(row) = found.next()? {
+        let (id, touched, check): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let body: Vec<u8> = row.get(3)?;
+        if rows::client_check(&id, touched, &body) == check {
+            let document = body.into();
+            clients.push(StoredClient { id, document });
+        } else {
+            tracing::warn!(
+                client = id,
+                "what is known of this client is damaged; it gets snapshots"
+            );
+        }
+    }
+    clients.reverse();
+    Ok(clients)
+}
+
+fn root(conn: &Connection) -> Result<Option<StoredRoot>, StoreError> {
+    let Some(channel) = ChannelRow::by_uri(conn, uri::ROOT)? else {
+        return Err(StoreError::damaged("what is known of the host itself"));
+    };
+    let Some((seq, document)) = rows::document(conn, ROOT_ID, "the host itself")? else {
+        // A log without a document is nothing to start from, and nothing that was promised to last.
+        return Ok(None);
+    };
+    let mut log = Vec::new();
+    read_log(conn, &channel, uri::ROOT, seq, &mut log)?;
+    Ok(Some(StoredRoot { seq, document, log }))
+}
+
+/// Finds a session by its own URI or that of one of its chats.
+pub(crate) fn load(conn: &Connection, uri: &str, recent: Recent) -> Result<Option<StoredSession>, StoreError> {
+    // One moment for everything that belongs together.
+    let tx = conn.unchecked_transaction()?;
+    load_inside(&tx, uri, recent)
+}
+
+/// The same inside a transaction.
+pub(crate) fn load_inside(conn: &Connection, uri: &str, recent: Recent) -> Result<Option<StoredSession>, StoreError> {
+    let Some(found) = ChannelRow::by_uri(conn, uri)? else {
+        return Ok(None);
+    };
+    let mut session = None;
+    let mut chats = Vec::new();
+    for (uri, channel) in channels(conn, found.session)? {
+        match channel.kind {
+            Kind::Session => session = Some((uri, channel)),
+            Kind::Chat => chats.push((uri, channel)),
+            Kind::Root | Kind::Expected => return Ok(None),
+        }
+    }
+    let Some((uri, channel)) = session else {
+        return Err(StoreError::damaged(format_args!("the session of {uri}")));
+    };
+    if usize::try_from(channel.parts) != Ok(chats.len()) {
+        return Err(StoreError::damaged(format_args!("the list of chats of {uri}")));
+    }
+    let (seq, document) = rows::document(conn, channel.id, &uri)?
+        .ok_or_else(|| StoreError::damaged(format_args!("the document of {uri}")))?;
+    let mut log = Vec::new();
+    read_log(conn, &channel, &uri, seq, &mut log)?;
+    let mut stored_chats = Vec::with_capacity(chats.len());
+    for (chat_uri, channel) in chats {
+        stored_chats.push(chat(conn, chat_uri, &channel, recent, &mut log)?);
+    }
+    log.sort_by_key(|frame: &StoredFrame| frame.seq);
+    Ok(Some(StoredSession {
+        uri,
+        seq,
+        document,
+        chats: stored_chats,
+        log,
+    }))
+}
+
+/// The session with this id and its chats.
+fn channels(conn: &Connection, session: i64) -> Result<Vec<(String, ChannelRow)>, StoreError> {
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {CHANNEL_COLUMNS} FROM channel WHERE session = ?1 ORDER BY id"
+    ))?;
+    let mut found = statement.query([session])?;
+    let mut channels = Vec::new();
+    while let Some(row) = found.next()? {
+        channels.push(ChannelRow::from_row(row)?);
+    }
+    Ok(channels)
+}
+
+fn chat(
+    conn: &Connection,
+    uri: String,
+    channel: &ChannelRow,
+    recent: Recent,
+    log: &mut Vec<StoredFrame>,
+) -> Result<StoredChat, StoreError> {
+    let (seq, document) = rows::document(conn, channel.id, &uri)?
+        .ok_or_else(|| StoreError::damaged(format_args!("the document of {uri}")))?;
+    read_log(conn, channel, &uri, seq, log)?;
+    let mut turns = Vec::new();
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {TURN_COLUMNS} FROM turn WHERE chat = ?1 ORDER BY position"
+    ))?;
+    let mut found = statement.query([channel.id])?;
+    while let Some(row) = found.next()? {
+        let turn = TurnRow::from_row(row, &uri)?;
+        if usize::try_from(turn.position) != Ok(turns.len()) {
+            return Err(StoreError::damaged(format_args!("the list of turns of {uri}")));
+        }
+        turns.push(StoredTurn {
+            id: turn.id,
+            bytes: usize::try_from(turn.bytes).unwrap_or_default(),
+        });
+    }
+    if usize::try_from(channel.parts) != Ok(turns.len()) {
+        return Err(StoreError::damaged(format_args!("the list of turns of {uri}")));
+    }
+    let start = turns.len() - recent.count(&turns);
+    let recent = read_turns(conn, channel, &uri, start..turns.len(), usize::MAX)?;
+    Ok(StoredChat {
+        uri,
+        seq,
+        document,
+        turns,
+        recent,
+    })
+}
+
+impl Recent {
+    /// How many of the last turns are loaded.
+    fn count(self, turns: &[StoredTurn]) -> usize {
+        let mut bytes = 0_usize;
+        let fitting = turns
+            .iter()
+            .rev()
+            .take(self.turns)
+            .take_while(|turn| {
+                bytes = bytes.saturating_add(turn.bytes);
+                bytes <= self.bytes
+            })
+            .count();
+        fitting.max(1).min(turns.len())
+    }
+}
+
+/// Reads what is left of a log. A hole in it, or an end that is missing, is damage: state or
+/// clients would be wrong without anybody noticing.
+fn read_log(
+    conn: &Connection,
+    channel: &ChannelRow,
+    name: &str,
+    document: Seq,
+    log: &mut Vec<StoredFrame>,
+) -> Result<(), StoreError> {
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {LOG_COLUMNS} FROM log WHERE channel = ?1 ORDER BY seq"
+    ))?;
+    let mut found = statement.query([channel.id])?;
+    let shared: Arc<str> = name.into();
+    let mut last: Option<Seq> = None;
+    while let Some(row) = found.next()? {
+        let (row, bytes) = LogRow::from_row(row, name)?;
+        // What went before the first row went because it is part of the document.
+        let is_next = last.map_or(row.previous <= document, |last| row.previous == last);
+        if row.channel != channel.id || !is_next {
+            return Err(StoreError::damaged(format_args!(
+                "the log of {name} before action {}",
+                row.seq
+            )));
+        }
+        last = Some(row.seq);
+        log.push(StoredFrame {
+            channel: Arc::clone(&shared),
+            first: row.first,
+            seq: row.seq,
+            since: row.since,
+            at_ms: row.at_ms,
+            bytes,
+        });
+    }
+    let is_complete = last.map_or(channel.tail <= document, |last| last == channel.tail);
+    if !is_complete {
+        return Err(StoreError::damaged(format_args!("the end of the log of {name}")));
+    }
+    Ok(())
+}
+
+/// Lists sessions without reading any of them. One that is damaged is left out here and named in
+/// the host's log; asked for by its URI, it says that it is damaged.
+pub(crate) fn list(conn: &Connection, page: &ListPage) -> Result<Vec<StoredSummary>, StoreError> {
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {SUMMARY_COLUMNS} FROM summary WHERE (modified_ms, uri) < (?1, ?2) ORDER BY modified_ms DESC, uri DESC"
+    ))?;
+    let mut first = conn.prepare_cached(&format!(
+        "SELECT {SUMMARY_COLUMNS} FROM summary ORDER BY modified_ms DESC, uri DESC"
+    ))?;
+    let mut found = match &page.after {
+        Some((modified_ms, uri)) => statement.query(params![modified_ms, uri])?,
+        None => first.query([])?,
+    };
+    let mut summaries = Vec::new();
+    while summaries.len() < page.limit
+        && let Some(row) = found.next()?
+    {
+        match SummaryRow::from_row(row) {
+            Ok(summary) => summaries.push(StoredSummary {
+                uri: summary.uri,
+                modified_ms: summary.modified_ms,
+                summary: summary.body.into(),
+            }),
+            Err(error) if error.kind == ErrorKind::Damaged => tracing::warn!(%error, "a session is left out of a list"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(summaries)
+}
+
+/// How much of a history is read in one go: a reader that holds on to one moment for long keeps
+/// the write-ahead log from being emptied.
+const CHUNK: usize = 4 << 20;
+
+/// The turns of a chat in a range of positions, oldest first: all of them, or the reason why not.
+pub(crate) fn turns(conn: &Connection, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, StoreError> {
+    let mut turns = Vec::with_capacity(range.len());
+    while turns.len() < range.len() {
+        let start = range.start + turns.len();
+        let tx = conn.unchecked_transaction()?;
+        turns.extend(chunk_of_turns(&tx, chat, start..range.end)?);
+    }
+    Ok(turns)
+}
+
+/// The same inside a transaction, for whoever needs one moment more than an empty log.
+pub(crate) fn turns_inside(conn: &Connection, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, StoreError> {
+    let mut turns = Vec::with_capacity(range.len());
+    while turns.len() < range.len() {
+        let start = range.start + turns.len();
+        turns.extend(chunk_of_turns(conn, chat, start..range.end)?);
+    }
+    Ok(turns)
+}
+
+fn chunk_of_turns(conn: &Connection, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, StoreError> {
+    let Some(channel) = ChannelRow::by_uri(conn, chat)? else {
+        return Err(StoreError::new(ErrorKind::NotThere, format!("there is no chat {chat}")));
+    };
+    read_turns(conn, &channel, chat, range, CHUNK)
+}
+
+/// Reads turns from the start of a range until enough bytes are read, at least one.
+fn read_turns(
+    conn: &Connection,
+    channel: &ChannelRow,
+    name: &str,
+    range: Range<usize>,
+    enough: usize,
+) -> Result<Vec<Bytes>, StoreError> {
+    if range.is_empty() {
+        return Ok(Vec::new());
+    }
+    if usize::try_from(channel.parts).unwrap_or_default() < range.end {
+        return Err(StoreError::new(
+            ErrorKind::NotThere,
+            format!("{name} has {} turns, and not {}", channel.parts, range.end),
+        ));
+    }
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {TURN_COLUMNS}, body.body FROM turn JOIN body ON body.id = turn.body \
+         WHERE turn.chat = ?1 AND turn.position >= ?2 AND turn.position < ?3 ORDER BY turn.position"
+    ))?;
+    let position = |position: usize| i64::try_from(position).unwrap_or(i64::MAX);
+    let mut found = statement.query(params![channel.id, position(range.start), position(range.end)])?;
+    let mut turns = Vec::new();
+    let mut bytes = 0;
+    while bytes < enough
+        && let Some(row) = found.next()?
+    {
+        let turn = TurnRow::from_row(row, name)?;
+        let body: Vec<u8> = row.get(7)?;
+        let expected = range.start + turns.len();
+        if turn.position != position(expected) || TurnRow::body_check(&turn.id, &body) != turn.body_check {
+            return Err(StoreError::damaged(format_args!("turn {expected} of {name}")));
+        }
+        bytes += body.len();
+        turns.push(body.into());
+    }
+    let is_complete = bytes >= enough || turns.len() == range.len();
+    if turns.is_empty() || !is_complete {
+        return Err(StoreError::damaged(format_args!(
+            "turn {} of {name}",
+            range.start + turns.len()
+        )));
+    }
+    Ok(turns)
+}
+
+/// The position of a turn, if the chat has it.
+pub(crate) fn position(conn: &Connection, chat: &str, turn_id: &str) -> Result<Option<usize>, StoreError> {
+    let Some(channel) = ChannelRow::by_uri(conn, chat)? else {
+        return Ok(None);
+    };
+    let found: Option<i64> = conn
+        .prepare_cached("SELECT position FROM turn WHERE chat = ?1 AND id = ?2 ORDER BY position LIMIT 1")?
+        .query_row(params![channel.id, turn_id], |row| row.get(0))
+        .optional()?;
+    Ok(found.and_then(|position| usize::try_from(position).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_does_not_look_at_every_channel() {
+        let conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(include_str!("schema/1.sql")).unwrap();
+        let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {UNSETTLED}")).unwrap();
+        let steps: Vec<String> = plan
+            .query_map([], |row| row.get(3))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert!(!steps.iter().any(|step| step.starts_with("SCAN channel")), "{steps:?}");
+    }
+}

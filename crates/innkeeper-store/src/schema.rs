@@ -1,0 +1,116 @@
+//! The versions of the file, and the way from each to the next.
+
+mod from_0;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+
+use crate::error::{ErrorKind, StoreError};
+use crate::rows::{self, ChannelRow, HostRow, Kind, ROOT_ID};
+use innkeeper_core::{Seq, uri};
+
+/// Says whose file it is: "INNK".
+pub(crate) const APPLICATION_ID: i32 = 0x494E_4E4B;
+
+/// The version this program writes.
+pub(crate) const VERSION: i32 = 1;
+
+const TABLES: &str = include_str!("schema/1.sql");
+
+/// Leads from a version to the next one, inside a transaction.
+type Step = fn(&Transaction<'_>) -> Result<(), StoreError>;
+
+/// Steps from a version to the next one; step `n` leads from version `n` to `n + 1`.
+const STEPS: [Step; VERSION as usize] = [from_0::step];
+
+/// Makes an empty file ours, in one transaction: a crash leaves an empty file, which is tried again.
+pub(crate) fn create(conn: &mut Connection, first_seq: Seq) -> Result<(), StoreError> {
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tables(&tx)?;
+    let host = HostRow {
+        reserved: first_seq,
+        // Whatever a client has seen, it has not seen it here.
+        kept: Seq(0),
+        sessions: 0,
+        log_bytes: 0,
+        touches: 0,
+        ended_well: true,
+        syncs: 0,
+    };
+    host.write(&tx)?;
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.pragma_update(None, "user_version", VERSION)?;
+    Ok(tx.commit()?)
+}
+
+/// Brings an older file to the version of this program, one step and one transaction at a time: a
+/// crash leaves a file of the version before, as it was.
+pub(crate) fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
+    migrate_with(conn, &STEPS)
+}
+
+fn migrate_with(conn: &mut Connection, steps: &[Step]) -> Result<(), StoreError> {
+    loop {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let version: i32 = tx.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let Some(step) = usize::try_from(version).ok().and_then(|version| steps.get(version)) else {
+            return if version == VERSION {
+                Ok(())
+            } else {
+                Err(unknown_version(version))
+            };
+        };
+        tracing::info!(
+            from = version,
+            to = version + 1,
+            "migrating the file that keeps the sessions"
+        );
+        step(&tx)?;
+        tx.pragma_update(None, "user_version", version + 1)?;
+        tx.commit()?;
+    }
+}
+
+/// A version that this program does not know.
+pub(crate) fn unknown_version(version: i32) -> StoreError {
+    StoreError::new(
+        ErrorKind::Newer,
+        format!(
+            "the file that keeps the sessions has format {version}, and this version of innkeeper knows formats up to \
+             {VERSION}: a newer version wrote it. Nothing was changed; use that version, or another data directory"
+        ),
+    )
+}
+
+/// Creates the tables of the current version, with the channel of the host itself.
+fn tables(tx: &Transaction<'_>) -> Result<(), StoreError> {
+    tx.execute_batch(TABLES)?;
+    let root = ChannelRow {
+        id: ROOT_ID,
+        kind: Kind::Root,
+        session: ROOT_ID,
+        tail: Seq(0),
+        log_bytes: 0,
+        parts: 0,
+    };
+    insert_channel(tx, uri::ROOT, &root)
+}
+
+/// Adds a channel.
+pub(crate) fn insert_channel(conn: &Connection, uri: &str, channel: &ChannelRow) -> Result<(), StoreError> {
+    conn.prepare_cached("INSERT INTO channel VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
+        .execute(params![
+            channel.id,
+            uri,
+            rows::uri_hash(uri),
+            channel.kind.number(),
+            channel.session,
+            rows::stored(channel.tail),
+            channel.log_bytes,
+            channel.parts,
+            channel.check(uri),
+        ])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

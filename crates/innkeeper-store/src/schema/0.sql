@@ -1,0 +1,34 @@
+-- The earliest draft, which was never released. Tests build it, to have something to migrate from: sessions without
+-- archiving, without a table of contents for turns, and without checksums.
+CREATE TABLE host (
+    reserved  INTEGER NOT NULL,
+    kept      INTEGER NOT NULL
+);
+CREATE TABLE session (
+    uri          TEXT PRIMARY KEY,
+    created_ms   INTEGER NOT NULL,
+    modified_ms  INTEGER NOT NULL,
+    seq          INTEGER NOT NULL,
+    summary      BLOB NOT NULL,
+    document     BLOB NOT NULL
+);
+CREATE TABLE chat (
+    uri       TEXT PRIMARY KEY,
+    session   TEXT NOT NULL REFERENCES session (uri),
+    seq       INTEGER NOT NULL,
+    document  BLOB NOT NULL
+);
+CREATE TABLE turn (
+    chat      TEXT NOT NULL REFERENCES chat (uri),
+    position  INTEGER NOT NULL,
+    id        TEXT NOT NULL,
+    body      BLOB NOT NULL,
+    PRIMARY KEY (chat, position)
+);
+CREATE TABLE log (
+    seq      INTEGER PRIMARY KEY,
+    channel  TEXT NOT NULL,
+    at_ms    INTEGER NOT NULL,
+    since    INTEGER NOT NULL,
+    body     BLOB NOT NULL
+);

@@ -1,0 +1,101 @@
+-- Version 1. Every table but `unsettled` and `garbage` carries checksums over what its rows say.
+
+-- The host itself: one row, changed by every transaction.
+CREATE TABLE host (
+    one         INTEGER PRIMARY KEY CHECK (one = 1),
+    reserved    INTEGER NOT NULL,  -- no number above this was ever given out
+    kept        INTEGER NOT NULL,  -- nothing is missing up to this number
+    sessions    INTEGER NOT NULL,  -- how many there are: a start counts nothing
+    log_bytes   INTEGER NOT NULL,  -- the sum over all channels
+    touches     INTEGER NOT NULL,  -- counts changes of clients, for their order
+    ended_well  INTEGER NOT NULL,  -- whether the last host that wrote here closed the file
+    syncs       INTEGER NOT NULL,  -- counts, so that a commit that only has to reach the disk writes something
+    row_check   INTEGER NOT NULL
+) STRICT;
+
+-- What has a URI and a log: the root (kind 0), sessions (1) and chats (2), and sessions that are only known from a chat (3).
+CREATE TABLE channel (
+    id         INTEGER PRIMARY KEY,
+    uri        TEXT NOT NULL UNIQUE,
+    uri_hash   INTEGER NOT NULL,
+    kind       INTEGER NOT NULL,
+    session    INTEGER NOT NULL REFERENCES channel (id),  -- the session it belongs to; itself, if it is none of a session
+    tail       INTEGER NOT NULL,  -- the last number of its log, so that a lost end is noticed
+    log_bytes  INTEGER NOT NULL,  -- how much log there is
+    parts      INTEGER NOT NULL,  -- how many completed turns a chat has, or chats a session, so that a lost one is noticed
+    row_check  INTEGER NOT NULL
+) STRICT;
+CREATE INDEX channel_by_session ON channel (session, id);
+-- A second way to a URI. What is only missing from the first one is damaged, and not free to be created anew.
+CREATE INDEX channel_by_hash ON channel (uri_hash);
+
+-- A channel as it was at `seq`.
+CREATE TABLE document (
+    channel    INTEGER PRIMARY KEY REFERENCES channel (id),
+    seq        INTEGER NOT NULL,
+    row_check  INTEGER NOT NULL,
+    body       BLOB NOT NULL
+) STRICT;
+
+-- What lists show of a session.
+CREATE TABLE summary (
+    session      INTEGER PRIMARY KEY REFERENCES channel (id),
+    uri          TEXT NOT NULL,
+    created_ms   INTEGER NOT NULL,
+    modified_ms  INTEGER NOT NULL,
+    is_archived  INTEGER NOT NULL,
+    row_check    INTEGER NOT NULL,
+    body         BLOB NOT NULL
+) STRICT;
+CREATE INDEX summary_by_time ON summary (modified_ms DESC, uri DESC);
+
+-- The sessions to look after when a host starts.
+CREATE TABLE unsettled (
+    session  INTEGER PRIMARY KEY REFERENCES channel (id)
+) STRICT;
+
+-- Actions in the order in which they were accepted. Adjacent ones may be merged into `first`..`seq`.
+CREATE TABLE log (
+    id         INTEGER PRIMARY KEY,
+    channel    INTEGER NOT NULL REFERENCES channel (id),
+    seq        INTEGER NOT NULL,
+    first      INTEGER NOT NULL,
+    previous   INTEGER NOT NULL,  -- the number of the row before in the same channel, so that a hole is noticed
+    since      INTEGER NOT NULL,
+    at_ms      INTEGER NOT NULL,
+    row_check  INTEGER NOT NULL,
+    body       BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX log_by_channel ON log (channel, seq);
+
+-- The bodies of completed turns, apart from their table of contents. Chats that start as a copy share them.
+CREATE TABLE body (
+    id    INTEGER PRIMARY KEY,
+    body  BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE turn (
+    chat        INTEGER NOT NULL REFERENCES channel (id),
+    position    INTEGER NOT NULL,
+    id          TEXT NOT NULL,
+    body        INTEGER NOT NULL REFERENCES body (id),
+    bytes       INTEGER NOT NULL,
+    body_check  INTEGER NOT NULL,
+    row_check   INTEGER NOT NULL,
+    PRIMARY KEY (chat, position)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX turn_by_id ON turn (chat, id);
+CREATE INDEX turn_by_body ON turn (body);
+
+-- Bodies that may be nobody's any more. They are removed little by little, when nothing else is to do.
+CREATE TABLE garbage (
+    body  INTEGER PRIMARY KEY
+) STRICT;
+
+-- The clients to remember, for `reconnect`.
+CREATE TABLE client (
+    id         TEXT PRIMARY KEY,
+    touched    INTEGER NOT NULL UNIQUE,
+    row_check  INTEGER NOT NULL,
+    body       BLOB NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,449 @@
+//! The thread that writes: takes what waits, applies it in one transaction, acknowledges it.
+
+pub(crate) mod apply;
+mod checkpoint;
+pub(crate) mod compact;
+pub(crate) mod hot;
+mod remove;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use innkeeper_core::Seq;
+use innkeeper_core::stored::{ImportedSession, Record};
+use innkeeper_host::{JournalError, Lease, RESERVED};
+use rusqlite::Connection;
+
+use self::apply::Apply;
+use self::checkpoint::Checkpoints;
+use self::hot::Hot;
+use crate::archive::{export, import};
+use crate::connection::{Location, OpenedFile, now_ms};
+use crate::error::{ErrorKind, StoreError};
+use crate::options::Options;
+use crate::queue::{Group, Order, Queue, Work};
+use crate::reader;
+use crate::rows::HostRow;
+
+/// How many numbers are reserved at a time (P5).
+const BLOCK: u64 = 2 * RESERVED;
+
+/// How long compaction leaves the writer alone after each step, and when it has nothing to do.
+const BETWEEN_STEPS: Duration = Duration::from_millis(100);
+const BETWEEN_LOOKS: Duration = Duration::from_secs(30);
+
+/// Everything the thread owns.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    location: Location,
+    options: Options,
+    queue: Arc<Queue>,
+    /// The file, once it is open. A failure leaves it open, and nothing is written to it.
+    open: Option<Open>,
+    failure: Option<JournalError>,
+}
+
+/// The open file.
+#[derive(Debug)]
+struct Open {
+    conn: Connection,
+    file: OpenedFile,
+    /// Keeps the index of the write-ahead log alive while `conn` is reopened: without it, SQLite
+    /// would read the log anew and might find what a failed sync left there.
+    anchor: Connection,
+    host: HostRow,
+    hot: Hot,
+    checkpoints: Checkpoints,
+    is_full: bool,
+    /// When the oldest commit was made that a power cut would undo.
+    unsynced_since: Option<Instant>,
+    compact_at: Option<Instant>,
+}
+
+impl Writer {
+    pub(crate) fn new(location: Location, options: Options, queue: Arc<Queue>) -> Self {
+        Self {
+            location,
+            options,
+            queue,
+            open: None,
+            failure: None,
+        }
+    }
+
+    /// Runs until the journal is dropped.
+    pub(crate) fn run(mut self) {
+        loop {
+            match self.queue.take(self.deadline()) {
+                Work::Group(group) => self.group(group),
+                Work::Order(order) => self.order(order),
+                Work::Nothing => {}
+                Work::Close => break,
+            }
+            self.chores();
+        }
+        self.close();
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        if self.failure.is_some() {
+            return None;
+        }
+        let open = self.open.as_ref()?;
+        let sync = open.unsynced_since.map(|since| since + self.options.sync_within);
+        [sync, open.compact_at, open.checkpoints.due()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn group(&mut self, group: Group) {
+        let Some(open) = self.open.as_mut().filter(|_| self.failure.is_none()) else {
+            let failure = self.failure.clone().unwrap_or_else(crate::queue::gone);
+            return self.queue.failed(Some(group), &failure);
+        };
+        // Documents are encoded here. A panic in there must not end the thread: the host would
+        // wait for it for ever.
+        let written = catch_unwind(AssertUnwindSafe(|| open.write(&group, &self.options)))
+            .unwrap_or_else(|_| Err(apply::refused("something that was to be kept could not be encoded")));
+        match written {
+            Ok(()) => {
+                let reserved = open.host.reserved.0;
+                self.queue.committed(group, reserved);
+            }
+            Err(error) => self.fail(Some(group), error),
+        }
+    }
+
+    /// From here on nothing is written until [`Order::Revive`] succeeds (F6, F7).
+    fn fail(&mut self, group: Option<Group>, error: StoreError) {
+        tracing::error!(%error, "sessions cannot be written; the host is read-only until they can");
+        let failure = JournalError::from(error);
+        if let Some(open) = &mut self.open {
+            if !open.conn.is_autocommit() {
+                // It may have been rolled back already.
+                let _ = open.conn.execute_batch("ROLLBACK");
+            }
+            open.hot.reset();
+            if let Ok(host) = HostRow::read(&open.conn) {
+                // Numbers that were reserved stay reserved.
+                let reserved = open.host.reserved.max(host.reserved);
+                open.host = HostRow { reserved, ..host };
+            }
+        }
+        self.queue.failed(group, &failure);
+        self.failure = Some(failure);
+    }
+
+    fn order(&mut self, order: Order) {
+        // Whoever does not wait for the answer any more does not need it.
+        match order {
+            Order::Open(reply) => drop(reply.send(self.open_or_reopen().map_err(Into::into))),
+            Order::Flush(reply) => drop(reply.send(self.flush())),
+            Order::Revive(reply) => drop(reply.send(self.revive())),
+            Order::Import(export, reply) => drop(reply.send(self.import(&export))),
+            Order::Settle(reply) => drop(reply.send(self.settle())),
+        }
+    }
+
+    fn open_or_reopen(&mut self) -> Result<Lease, StoreError> {
+        if let Some(open) = &mut self.open {
+            if self.failure.is_some() {
+                let mut lease = reader::lease(&open.anchor, self.options.clients)?;
+                lease.last_seq = lease.last_seq.max(open.host.reserved);
+                return Ok(lease);
+            }
+            let error = match open.lease(&self.options, &self.queue) {
+                Ok(lease) => return Ok(lease),
+                Err(error) => error,
+            };
+            // Nothing can be reserved, so nothing can be written; what there is can be read.
+            let mut lease = reader::lease(&open.anchor, self.options.clients)?;
+            lease.last_seq = lease.last_seq.max(open.host.reserved);
+            self.fail(None, error);
+            return Ok(lease);
+        }
+        let conn = self.location.open_for_writing(false)?;
+        let host = HostRow::read(&conn)?;
+        self.location.look_through(&conn, &host)?;
+        let mut open = Open {
+            file: OpenedFile::new(&self.location),
+            anchor: self.location.open_for_reading()?,
+            host,
+            hot: Hot::new(self.options.replay.channel_bytes),
+            checkpoints: Checkpoints::new(self.location.clone()),
+            is_full: true,
+            unsynced_since: None,
+            compact_at: Some(Instant::now() + BETWEEN_STEPS),
+            conn,
+        };
+        let lease = open.lease(&self.options, &self.queue)?;
+        self.open = Some(open);
+        self.failure = None;
+        Ok(lease)
+    }
+
+    fn flush(&mut self) -> Result<(), JournalError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let Some(open) = self.open.as_mut() else { return Ok(()) };
+        if open.unsynced_since.is_none() {
+            return Ok(());
+        }
+        if let Err(error) = open.sync() {
+            self.fail(None, error);
+            return self.failure.clone().map_or(Ok(()), Err);
+        }
+        self.queue.synced();
+        Ok(())
+    }
+
+    fn revive(&mut self) -> Result<(), JournalError> {
+        let Some(open) = self.open.as_mut() else {
+            return Err(JournalError::Failed("the journal has not been opened".into()));
+        };
+        if self.failure.is_none() {
+            return Ok(());
+        }
+        match open.revive(&self.location) {
+            Ok(()) => {
+                self.failure = None;
+                self.queue.opened(open.host.reserved.0);
+                tracing::info!("sessions can be written again");
+                Ok(())
+            }
+            Err(error) => {
+                let failure = JournalError::from(error);
+                self.failure = Some(failure.clone());
+                Err(failure)
+            }
+        }
+    }
+
+    /// Takes in a session. One that is refused leaves everything as it was.
+    fn import(&mut self, export: &str) -> Result<ImportedSession, JournalError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let Some(open) = self.open.as_mut() else {
+            return Err(crate::queue::gone());
+        };
+        match open.import(export) {
+            Ok(imported) => {
+                self.queue.opened(open.host.reserved.0);
+                Ok(imported)
+            }
+            Err(error) if error.kind == ErrorKind::Refused => Err(error.into()),
+            Err(error) => {
+                self.fail(None, error.clone());
+                Err(error.into())
+            }
+        }
+    }
+
+    fn settle(&mut self) -> Result<(), JournalError> {
+        loop {
+            let Some(open) = self.open.as_mut().filter(|_| self.failure.is_none()) else {
+                return self.failure.clone().map_or(Ok(()), Err);
+            };
+            match open.compact(&self.options) {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) => self.fail(None, error),
+            }
+        }
+    }
+
+    /// What nobody waits for.
+    fn chores(&mut self) {
+        let Some(open) = self.open.as_mut().filter(|_| self.failure.is_none()) else {
+            return;
+        };
+        let now = Instant::now();
+        let is_due = |since: Option<Instant>| since.is_some_and(|moment| moment <= now);
+        let mut done = Ok(());
+        if is_due(open.unsynced_since.map(|since| since + self.options.sync_within)) {
+            done = open.sync().map(|()| self.queue.synced());
+        }
+        if done.is_ok() && is_due(open.compact_at) {
+            done = open.compact(&self.options).map(|_| ());
+        }
+        if done.is_ok() {
+            done = open.checkpoints.look_after(&open.conn);
+        }
+        if let Err(error) = done {
+            self.fail(None, error);
+        }
+    }
+
+    /// Leaves a file that says that nothing is missing.
+    fn close(mut self) {
+        self.queue.failed(None, &crate::queue::gone());
+        let Some(open) = self.open.as_mut().filter(|_| self.failure.is_none()) else {
+            return;
+        };
+        open.host.ended_well = true;
+        let closed = open.sync().and_then(|()| open.checkpoints.finish(&open.conn));
+        if let Err(error) = closed {
+            tracing::warn!(%error, "the file that keeps the sessions was not closed cleanly; nothing is lost");
+        }
+    }
+}
+
+impl Open {
+    /// Says where the order continues, and reserves the numbers that come next before anybody can
+    /// use one.
+    fn lease(&mut self, options: &Options, queue: &Queue) -> Result<Lease, StoreError> {
+        let mut lease = reader::lease(&self.conn, options.clients)?;
+        let last = self.host.reserved.max(lease.last_seq);
+        lease.last_seq = last;
+        let host = HostRow {
+            reserved: Seq(last.0.saturating_add(BLOCK)),
+            ended_well: false,
+            ..self.host
+        };
+        self.full(true)?;
+        host.write(&self.conn)?;
+        self.host = host;
+        self.unsynced_since = None;
+        queue.opened(host.reserved.0);
+        Ok(lease)
+    }
+
+    /// Writes a group in one transaction.
+    fn write(&mut self, group: &Group, options: &Options) -> Result<(), StoreError> {
+        self.file.is_still_there()?;
+        self.full(group.is_durable)?;
+        self.conn.execute_batch("BEGIN IMMEDIATE")?;
+        let mut clients_changed = false;
+        let mut apply = Apply::new(&self.conn, &mut self.hot, &mut self.host, now_ms());
+        for batch in &group.batches {
+            for record in &batch.records {
+                clients_changed |= matches!(record, Record::Client { .. });
+                apply.record(record)?;
+            }
+            apply.host.kept = apply.host.kept.max(batch.seq);
+        }
+        if apply.host.kept.0.saturating_add(RESERVED) > apply.host.reserved.0 && group.is_durable {
+            apply.host.reserved = Seq(apply.host.kept.0.saturating_add(BLOCK));
+        }
+        apply.finish()?;
+        let written = apply.written;
+        if clients_changed {
+            compact::forget_clients(&self.conn, options.clients)?;
+        }
+        self.conn.execute_batch("COMMIT")?;
+        self.checkpoints.wrote(written);
+        self.committed(group.is_durable);
+        Ok(())
+    }
+
+    /// Takes in a session in one transaction that survives a power cut, and reserves the numbers
+    /// after its own.
+    fn import(&mut self, export: &str) -> Result<ImportedSession, StoreError> {
+        self.file.is_still_there()?;
+        self.full(true)?;
+        let before = self.host;
+        self.conn.execute_batch("BEGIN IMMEDIATE")?;
+        let mut apply = Apply::new(&self.conn, &mut self.hot, &mut self.host, now_ms());
+        let imported = import::import(&mut apply, &mut export.as_bytes()).and_then(|imported| {
+            let next = Seq(imported.last_seq.0.saturating_add(BLOCK));
+            apply.host.reserved = apply.host.reserved.max(next);
+            apply.finish()?;
+            let (summary, _) = export::summary(apply.conn, &imported.uri)?;
+            Ok((imported, summary.body))
+        });
+        let (imported, summary) = match imported {
+            Ok(imported) => imported,
+            Err(error) => {
+                self.conn.execute_batch("ROLLBACK")?;
+                self.hot.reset();
+                self.host = before;
+                return Err(error);
+            }
+        };
+        self.conn.execute_batch("COMMIT")?;
+        self.checkpoints.wrote(export.len());
+        self.committed(true);
+        Ok(ImportedSession {
+            uri: imported.uri,
+            chats: imported.chats,
+            turns: imported.turns,
+            at_rest: imported.at_rest,
+            last_seq: imported.last_seq,
+            summary: summary.into(),
+        })
+    }
+
+    /// Makes everything that was committed survive a power cut.
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.full(true)?;
+        // SQLite does not write a page whose content stays the same, and then there is no commit.
+        self.host.syncs = self.host.syncs.wrapping_add(1);
+        self.host.write(&self.conn)?;
+        self.checkpoints.wrote(0);
+        self.committed(true);
+        Ok(())
+    }
+
+    /// Does one step of compaction. Says whether there may be more to do.
+    fn compact(&mut self, options: &Options) -> Result<bool, StoreError> {
+        let now = now_ms();
+        if !compact::is_due(&self.conn, &self.hot, &self.host, &options.replay, now)? {
+            self.compact_at = Some(Instant::now() + BETWEEN_LOOKS);
+            return Ok(false);
+        }
+        self.full(false)?;
+        self.conn.execute_batch("BEGIN IMMEDIATE")?;
+        let more = compact::step(&self.conn, &mut self.hot, &mut self.host, &options.replay, now)?;
+        self.conn.execute_batch("COMMIT")?;
+        self.checkpoints.wrote(0);
+        self.committed(false);
+        self.compact_at = Some(Instant::now() + if more { BETWEEN_STEPS } else { BETWEEN_LOOKS });
+        Ok(more)
+    }
+
+    fn committed(&mut self, is_synced: bool) {
+        if is_synced {
+            self.unsynced_since = None;
+            return;
+        }
+        let now = Instant::now();
+        self.unsynced_since.get_or_insert(now);
+        let soon = now + BETWEEN_STEPS;
+        self.compact_at = Some(self.compact_at.map_or(soon, |at| at.min(soon)));
+    }
+
+    /// Chooses whether the next commit waits for the disk.
+    fn full(&mut self, is_full: bool) -> Result<(), StoreError> {
+        if self.is_full != is_full {
+            self.conn
+                .pragma_update(None, "synchronous", if is_full { "FULL" } else { "NORMAL" })?;
+            self.is_full = is_full;
+        }
+        Ok(())
+    }
+
+    /// Starts over after a failure: what was committed goes into the file and the write-ahead log
+    /// is emptied, so that nothing of what failed is left; then a row is written as a probe.
+    fn revive(&mut self, location: &Location) -> Result<(), StoreError> {
+        self.checkpoints.abandon();
+        self.file.is_still_there()?;
+        // Closed first, so that none of its locks is in the way.
+        self.conn = Connection::open_in_memory()?;
+        let conn = location.open_for_writing(false)?;
+        checkpoint::truncate(&conn)?;
+        self.conn = conn;
+        self.is_full = true;
+        self.hot.reset();
+        let host = HostRow::read(&self.conn)?;
+        self.host = HostRow {
+            reserved: self.host.reserved.max(host.reserved),
+            ended_well: false,
+            ..host
+        };
+        self.sync()
+    }
+}

@@ -1,0 +1,160 @@
+//! Moving what was written from the write-ahead log into the file, beside the writer.
+//!
+//! A thread of its own moves most of it while the writer goes on; what came in between is little,
+//! and the writer moves it itself, after it has acknowledged everything. Then SQLite starts the log
+//! over, and it does not grow.
+
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use crate::connection::Location;
+use crate::error::{ErrorKind, StoreError};
+
+/// Beyond this the log is worth moving.
+const ENOUGH: usize = 8 << 20;
+
+/// Beyond this the writer waits for it.
+const TOO_MUCH: usize = 64 << 20;
+
+/// What a transaction costs in the log beside its content: whole pages.
+const PAGES: usize = 16 << 10;
+
+/// After so long without a commit the log is emptied, however little is in it.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// What is known of the write-ahead log.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    location: Location,
+    /// How much is in the log, roughly.
+    bytes: usize,
+    quiet_at: Option<Instant>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    thread: JoinHandle<()>,
+    result: Receiver<Result<(), StoreError>>,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(location: Location) -> Self {
+        Self {
+            location,
+            bytes: 0,
+            quiet_at: None,
+            running: None,
+        }
+    }
+
+    /// A transaction was committed.
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes).saturating_add(PAGES);
+        self.quiet_at = Some(Instant::now() + QUIET);
+    }
+
+    /// When to look again, if nothing else happens.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.quiet_at
+    }
+
+    /// Does what is due.
+    pub(crate) fn look_after(&mut self, conn: &Connection) -> Result<(), StoreError> {
+        if let Some(running) = &self.running {
+            let finished = match running.result.try_recv() {
+                Err(TryRecvError::Empty) if self.bytes < TOO_MUCH => return Ok(()),
+                Err(TryRecvError::Empty) => running.result.recv().unwrap_or(Ok(())),
+                Err(TryRecvError::Disconnected) => Ok(()),
+                Ok(result) => result,
+            };
+            self.abandon();
+            finished?;
+            self.finish_up(conn)?;
+        } else if self.bytes >= ENOUGH {
+            self.start()?;
+        } else if self.quiet_at.is_some_and(|at| at <= Instant::now()) {
+            self.quiet_at = None;
+            // A reader at work is no reason to wait: there will be another quiet moment.
+            conn.busy_timeout(Duration::ZERO)?;
+            let emptied = truncate(conn);
+            conn.busy_timeout(Duration::from_secs(5))?;
+            match emptied {
+                Ok(()) => self.bytes = 0,
+                Err(error) if error.kind == ErrorKind::Busy => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves what is left.
+    fn finish_up(&mut self, conn: &Connection) -> Result<(), StoreError> {
+        let all = checkpoint(conn, "PASSIVE")?;
+        // What a reader still needs stays, and is tried again when there is more.
+        self.bytes = if all { 0 } else { ENOUGH / 2 };
+        Ok(())
+    }
+
+    /// The journal is closed.
+    pub(crate) fn finish(&mut self, conn: &Connection) -> Result<(), StoreError> {
+        self.abandon();
+        match truncate(conn) {
+            Err(error) if error.kind == ErrorKind::Busy => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Waits for the thread, whatever it found.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(running) = self.running.take() {
+            // It has nothing to say that the writer does not find out itself.
+            let _ = running.thread.join();
+        }
+    }
+
+    fn start(&mut self) -> Result<(), StoreError> {
+        let (report, result) = channel();
+        let location = self.location.clone();
+        let work = move || {
+            let moved = location.open_beside().and_then(|conn| checkpoint(&conn, "PASSIVE"));
+            // The writer may have given up.
+            let _ = report.send(moved.map(|_| ()));
+        };
+        let thread = std::thread::Builder::new()
+            .name("innkeeper-checkpoint".into())
+            .spawn(work)
+            .map_err(|error| StoreError::io(&self.location.path, "start a thread for", &error))?;
+        self.running = Some(Running { thread, result });
+        Ok(())
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+/// Moves everything and empties the log, or fails.
+pub(crate) fn truncate(conn: &Connection) -> Result<(), StoreError> {
+    if checkpoint(conn, "TRUNCATE")? {
+        return Ok(());
+    }
+    Err(StoreError::new(
+        ErrorKind::Busy,
+        "the write-ahead log is in use by somebody who reads; try again later",
+    ))
+}
+
+/// Says whether everything was moved.
+fn checkpoint(conn: &Connection, mode: &str) -> Result<bool, StoreError> {
+    let (is_busy, in_log, moved): (bool, i64, i64) =
+        conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+    Ok(!is_busy && in_log == moved)
+}

@@ -1,0 +1,177 @@
+//! Dropping what nobody needs any more, a little at a time, so that no acknowledgement waits for it.
+
+use innkeeper_core::Seq;
+use rusqlite::{Connection, params};
+
+use super::hot::Hot;
+use crate::error::StoreError;
+use crate::options::ReplayLimits;
+use crate::rows::{self, HostRow};
+
+/// What one step does at most.
+const ROWS: usize = 256;
+const BODIES: usize = 64;
+
+/// Does one step inside a transaction. Says whether there may be more to do.
+pub(crate) fn step(
+    conn: &Connection,
+    hot: &mut Hot,
+    host: &mut HostRow,
+    limits: &ReplayLimits,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let bodies = sweep(conn)?;
+    let old = drop_old_actions(conn, hot, host, limits, now_ms)?;
+    let long = shorten_long_logs(conn, hot, host, limits)?;
+    if old || long {
+        hot.write(conn)?;
+        host.write(conn)?;
+    }
+    Ok(bodies || old || long)
+}
+
+/// Whether a step would find anything, without a transaction that writes.
+pub(crate) fn is_due(
+    conn: &Connection,
+    hot: &Hot,
+    host: &HostRow,
+    limits: &ReplayLimits,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let garbage: bool = conn
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM garbage)")?
+        .query_row([], |row| row.get(0))?;
+    let excess = host.log_bytes > i64::try_from(limits.total_bytes).unwrap_or(i64::MAX);
+    let oldest: bool = conn
+        .prepare_cached("SELECT coalesce((SELECT at_ms FROM log ORDER BY id LIMIT 1) < ?1, 0)")?
+        .query_row([oldest_ms(limits, now_ms)], |row| row.get(0))?;
+    Ok(garbage || excess || oldest || !hot.long_logs().is_empty())
+}
+
+fn oldest_ms(limits: &ReplayLimits, now_ms: i64) -> i64 {
+    now_ms.saturating_sub(i64::try_from(limits.age.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Removes bodies that are nobody's.
+pub(crate) fn sweep(conn: &Connection) -> Result<bool, StoreError> {
+    let marked: Vec<i64> = conn
+        .prepare_cached("SELECT body FROM garbage LIMIT ?1")?
+        .query_map([BODIES as i64], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for body in &marked {
+        conn.prepare_cached("DELETE FROM body WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM turn WHERE turn.body = ?1)")?
+            .execute([body])?;
+        conn.prepare_cached("DELETE FROM garbage WHERE body = ?1")?
+            .execute([body])?;
+    }
+    Ok(!marked.is_empty())
+}
+
+/// One row that may go.
+struct Candidate {
+    id: i64,
+    seq: Seq,
+    uri: String,
+    at_ms: i64,
+    bytes: i64,
+    /// Whether it is part of a document.
+    is_folded: bool,
+}
+
+const CANDIDATE: &str = "SELECT log.id, log.seq, channel.uri, log.at_ms, length(log.body), \
+                         coalesce(document.seq >= log.seq, 0) FROM log JOIN channel ON channel.id = log.channel \
+                         LEFT JOIN document ON document.channel = log.channel";
+
+fn candidates(conn: &Connection, rest: &str, parameter: i64) -> Result<Vec<Candidate>, StoreError> {
+    let mut statement = conn.prepare_cached(&format!("{CANDIDATE} {rest} LIMIT {ROWS}"))?;
+    let found = statement.query_map([parameter], |row| {
+        Ok(Candidate {
+            id: row.get(0)?,
+            seq: rows::seq(row, 1)?,
+            uri: row.get(2)?,
+            at_ms: row.get(3)?,
+            bytes: row.get(4)?,
+            is_folded: row.get(5)?,
+        })
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Drops the oldest rows while they are too old or too many. Rows go in the order in which they
+/// came, so that what is left of a log never has a hole, whatever the clock did (F8).
+fn drop_old_actions(
+    conn: &Connection,
+    hot: &mut Hot,
+    host: &mut HostRow,
+    limits: &ReplayLimits,
+    now_ms: i64,
+) -> Result<bool, StoreError> {
+    let oldest = oldest_ms(limits, now_ms);
+    let total = i64::try_from(limits.total_bytes).unwrap_or(i64::MAX);
+    let mut dropped = false;
+    let mut after = 0;
+    loop {
+        let found = candidates(conn, "WHERE log.id > ?1 ORDER BY log.id", after)?;
+        let Some(last) = found.last() else { return Ok(dropped) };
+        after = last.id;
+        for candidate in &found {
+            // A session is brought back from this one; what follows it in its log is needed too.
+            if !candidate.is_folded {
+                continue;
+            }
+            if candidate.at_ms >= oldest && host.log_bytes <= total {
+                return Ok(dropped);
+            }
+            drop_action(conn, hot, host, candidate)?;
+            dropped = true;
+        }
+        if dropped || found.len() < ROWS {
+            return Ok(dropped);
+        }
+    }
+}
+
+/// Shortens the log of one channel that takes more than its share.
+fn shorten_long_logs(
+    conn: &Connection,
+    hot: &mut Hot,
+    host: &mut HostRow,
+    limits: &ReplayLimits,
+) -> Result<bool, StoreError> {
+    let share = i64::try_from(limits.channel_bytes).unwrap_or(i64::MAX);
+    let mut dropped = false;
+    for uri in hot.long_logs() {
+        let Some(channel) = hot.get(conn, &uri)? else { continue };
+        let mut excess = channel.log_bytes - share;
+        for candidate in candidates(conn, "WHERE log.channel = ?1 ORDER BY log.seq", channel.id)? {
+            if !candidate.is_folded || excess <= 0 {
+                break;
+            }
+            drop_action(conn, hot, host, &candidate)?;
+            excess -= candidate.bytes;
+            dropped = true;
+        }
+    }
+    Ok(dropped)
+}
+
+fn drop_action(conn: &Connection, hot: &mut Hot, host: &mut HostRow, candidate: &Candidate) -> Result<(), StoreError> {
+    tracing::trace!(uri = candidate.uri, seq = %candidate.seq, "dropping an action that nobody can ask for");
+    conn.prepare_cached("DELETE FROM log WHERE id = ?1")?
+        .execute(params![candidate.id])?;
+    host.log_bytes -= candidate.bytes;
+    if let Some(mut channel) = hot.get(conn, &candidate.uri)? {
+        channel.log_bytes -= candidate.bytes;
+        hot.put(&candidate.uri.as_str().into(), channel);
+    }
+    Ok(())
+}
+
+/// Forgets the clients that were away the longest.
+pub(crate) fn forget_clients(conn: &Connection, remembered: usize) -> Result<(), StoreError> {
+    conn.prepare_cached(
+        "DELETE FROM client WHERE touched <= (SELECT touched FROM client ORDER BY touched DESC LIMIT 1 OFFSET ?1)",
+    )?
+    .execute([i64::try_from(remembered).unwrap_or(i64::MAX)])?;
+    Ok(())
+}

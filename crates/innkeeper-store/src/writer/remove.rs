@@ -1,0 +1,86 @@
+//! How sessions, chats and turns go. What is large goes later, little by little.
+
+use std::sync::Arc;
+
+use rusqlite::params;
+
+use super::apply::Apply;
+use crate::error::StoreError;
+use crate::rows::{ChannelRow, Kind};
+
+impl Apply<'_> {
+    /// Removes a session with its chats, their turns and their logs.
+    pub(crate) fn remove_session(&mut self, uri: &Arc<str>) -> Result<(), StoreError> {
+        let Some(session) = self.hot.get(self.conn, uri)? else {
+            return Ok(());
+        };
+        if session.kind == Kind::Chat || session.kind == Kind::Root {
+            return Ok(());
+        }
+        // What the cache knows of chats that moved in or out has to be known to the query.
+        self.hot.write(self.conn)?;
+        let channels: Vec<(i64, i64)> = self
+            .conn
+            .prepare_cached("SELECT id, log_bytes FROM channel WHERE session = ?1")?
+            .query_map([session.id], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        for (id, log_bytes) in channels {
+            self.remove_rows(id)?;
+            self.host.log_bytes -= log_bytes;
+        }
+        self.conn
+            .prepare_cached("DELETE FROM summary WHERE session = ?1")?
+            .execute([session.id])?;
+        self.hot.settle(self.conn, session.id)?;
+        self.conn
+            .prepare_cached("DELETE FROM channel WHERE session = ?1")?
+            .execute([session.id])?;
+        if session.kind == Kind::Session {
+            self.host.sessions -= 1;
+        }
+        self.hot.forget(|channel: &ChannelRow| channel.session == session.id);
+        Ok(())
+    }
+
+    /// Removes a chat with its turns and its log.
+    pub(crate) fn remove_chat(&mut self, uri: &Arc<str>) -> Result<(), StoreError> {
+        let Some(chat) = self.hot.get(self.conn, uri)? else {
+            return Ok(());
+        };
+        if chat.kind != Kind::Chat {
+            return Ok(());
+        }
+        self.remove_rows(chat.id)?;
+        self.host.log_bytes -= chat.log_bytes;
+        self.count_chats(chat.session, -1)?;
+        self.hot.forget(|channel: &ChannelRow| channel.id == chat.id);
+        self.conn
+            .prepare_cached("DELETE FROM channel WHERE id = ?1")?
+            .execute([chat.id])?;
+        Ok(())
+    }
+
+    /// Removes what belongs to one channel.
+    fn remove_rows(&mut self, channel: i64) -> Result<(), StoreError> {
+        self.remove_turns(channel, 0)?;
+        for statement in [
+            "DELETE FROM log WHERE channel = ?1",
+            "DELETE FROM document WHERE channel = ?1",
+        ] {
+            self.conn.prepare_cached(statement)?.execute([channel])?;
+        }
+        Ok(())
+    }
+
+    /// Removes the turns of a chat from a position on. Their bodies may be large, and another chat
+    /// may share them, so they are only marked.
+    pub(crate) fn remove_turns(&mut self, chat: i64, from: i64) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached("INSERT OR IGNORE INTO garbage SELECT body FROM turn WHERE chat = ?1 AND position >= ?2")?
+            .execute(params![chat, from])?;
+        self.conn
+            .prepare_cached("DELETE FROM turn WHERE chat = ?1 AND position >= ?2")?
+            .execute(params![chat, from])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,11 @@
+//! The store does what every journal has to do, on a disk that is cut off, full and broken.
+
+use innkeeper_testkit::journal;
+
+use crate::disks::Faulty;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p1_a_journal_in_sqlite_does_what_every_journal_has_to() {
+    let ran = journal::all(|| Box::new(Faulty::new())).await;
+    println!("{ran} scenarios");
+}

@@ -1,0 +1,170 @@
+//! Journals on a disk that fails, and on an ordinary one.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use innkeeper_core::stored::{Batch, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_faults::{Disk, Fault, Image, Op, Random};
+use innkeeper_host::{Appended, Journal, JournalError, Lease, async_trait};
+use innkeeper_store::{FILE_NAME, Options, SqliteJournal};
+use innkeeper_testkit::journal::{Storage, Trouble};
+use tempfile::TempDir;
+
+/// A directory on a disk that fails when it is asked to. It is there as long as anybody uses it.
+#[derive(Clone)]
+pub struct Faulty {
+    pub disk: Arc<Disk>,
+    pub directory: Arc<TempDir>,
+    pub options: Options,
+}
+
+impl Faulty {
+    pub fn new() -> Self {
+        Self::with(tempfile::tempdir().expect("a directory"), Options::default())
+    }
+
+    pub fn with(directory: TempDir, options: Options) -> Self {
+        Self {
+            disk: Arc::new(Disk::install(directory.path())),
+            directory: Arc::new(directory),
+            options,
+        }
+    }
+
+    /// What is left of the files, on a disk of its own.
+    pub fn from_image(image: &Image, options: Options) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        image.write_to(directory.path()).expect("the image is written");
+        Self::with(directory, options)
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.directory.path().join(FILE_NAME)
+    }
+
+    pub fn sqlite(&self) -> SqliteJournal {
+        let options = Options {
+            vfs: Some(self.disk.vfs().to_owned()),
+            ..self.options.clone()
+        };
+        SqliteJournal::new(&self.file(), options)
+    }
+}
+
+#[async_trait]
+impl Storage for Faulty {
+    fn journal(&self) -> Arc<dyn Journal> {
+        Arc::new(Held {
+            journal: self.sqlite(),
+            _storage: Box::new(self.clone()),
+        })
+    }
+
+    async fn killed(&self) -> Box<dyn Storage> {
+        let recording = self.disk.recording();
+        let image = recording.kill(recording.len());
+        Box::new(Self::from_image(&image, self.options.clone()))
+    }
+
+    async fn without_power(&self) -> Box<dyn Storage> {
+        let recording = self.disk.recording();
+        let image = recording.power_cut(recording.len(), &mut Random::new(4));
+        Box::new(Self::from_image(&image, self.options.clone()))
+    }
+
+    fn break_down(&self, trouble: Trouble) -> bool {
+        match trouble {
+            Trouble::Full => self.disk.capacity(Some(0)),
+            Trouble::Broken => self.disk.fail_from(Op::Sync, 1, Fault::Io),
+        }
+        true
+    }
+
+    fn mend(&self) {
+        self.disk.heal();
+    }
+}
+
+/// A journal that keeps its storage alive.
+struct Held {
+    journal: SqliteJournal,
+    _storage: Box<dyn Send + Sync>,
+}
+
+#[async_trait]
+impl Journal for Held {
+    async fn open(&self) -> Result<Lease, JournalError> {
+        self.journal.open().await
+    }
+
+    fn append(&self, batch: Batch) -> Appended {
+        self.journal.append(batch)
+    }
+
+    async fn revive(&self) -> Result<(), JournalError> {
+        self.journal.revive().await
+    }
+
+    async fn flush(&self) -> Result<(), JournalError> {
+        self.journal.flush().await
+    }
+
+    async fn load(&self, channel: &str) -> Result<Option<StoredSession>, JournalError> {
+        self.journal.load(channel).await
+    }
+
+    async fn list(&self, page: ListPage) -> Result<Vec<StoredSummary>, JournalError> {
+        self.journal.list(page).await
+    }
+
+    fn turns(&self) -> Option<Arc<dyn TurnSource>> {
+        self.journal.turns()
+    }
+}
+
+/// An ordinary directory. It is there as long as anybody uses it.
+#[derive(Clone)]
+pub struct Plain(pub Arc<TempDir>);
+
+impl Plain {
+    pub fn new() -> Self {
+        Self(Arc::new(tempfile::tempdir().expect("a directory")))
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.0.path().join(FILE_NAME)
+    }
+
+    pub fn wal(&self) -> PathBuf {
+        self.0.path().join(format!("{FILE_NAME}-wal"))
+    }
+
+    pub fn sqlite(&self, options: Options) -> SqliteJournal {
+        SqliteJournal::new(&self.file(), options)
+    }
+
+    /// The files as a process leaves them that is killed now. Nothing may be being written.
+    pub fn copy(&self) -> Self {
+        let copy = Self::new();
+        for (from, to) in [(self.file(), copy.file()), (self.wal(), copy.wal())] {
+            if from.exists() {
+                std::fs::copy(from, to).expect("the file is copied");
+            }
+        }
+        copy
+    }
+}
+
+#[async_trait]
+impl Storage for Plain {
+    fn journal(&self) -> Arc<dyn Journal> {
+        Arc::new(Held {
+            journal: self.sqlite(Options::default()),
+            _storage: Box::new(self.clone()),
+        })
+    }
+
+    async fn killed(&self) -> Box<dyn Storage> {
+        Box::new(self.copy())
+    }
+}

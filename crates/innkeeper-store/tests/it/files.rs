@@ -1,0 +1,153 @@
+//! Whose file it is, who may read it, and what happens when it is not there any more.
+
+use std::path::Path;
+
+use innkeeper_host::{Journal, JournalError};
+use innkeeper_store::{Archive, ErrorKind, FILE_NAME, Mode, Options};
+use innkeeper_testkit::journal::life::Life;
+use rusqlite::Connection;
+
+use crate::disks::Plain;
+
+const SESSION: &str = "ahp-session:/one";
+const CHAT: &str = "ahp-chat:/one/first";
+
+async fn refused(plain: &Plain) -> String {
+    let error = plain
+        .sqlite(Options::default())
+        .open()
+        .await
+        .expect_err("it is refused");
+    let JournalError::Failed(message) = error else {
+        panic!("another failure: {error}")
+    };
+    assert!(message.contains(FILE_NAME), "the file is named: {message}");
+    message
+}
+
+/// Nothing is written to a file that is not ours, nor beside it.
+async fn expect_untouched(plain: &Plain, words: &str, kind: ErrorKind) {
+    let before = std::fs::read(plain.file()).unwrap();
+    let message = refused(plain).await;
+    assert!(message.contains(words), "{message}");
+    for mode in [Mode::ReadOnly, Mode::Exclusive] {
+        assert_eq!(Archive::open(&plain.file(), mode).unwrap_err().kind, kind);
+    }
+    assert_eq!(std::fs::read(plain.file()).unwrap(), before);
+    let names: Vec<_> = std::fs::read_dir(plain.0.path()).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+#[tokio::test]
+async fn p9_a_file_that_is_no_database_is_left_alone() {
+    for content in [&b"hello"[..], &[0; 4096], b"SQLite format 3\0"] {
+        let plain = Plain::new();
+        std::fs::write(plain.file(), content).unwrap();
+        expect_untouched(&plain, "was not written by innkeeper", ErrorKind::Foreign).await;
+    }
+}
+
+#[tokio::test]
+async fn p9_the_database_of_something_else_is_left_alone() {
+    let plain = Plain::new();
+    let other = Connection::open(plain.file()).unwrap();
+    other
+        .execute_batch("CREATE TABLE t (n); INSERT INTO t VALUES (1)")
+        .unwrap();
+    drop(other);
+    expect_untouched(&plain, "something else", ErrorKind::Foreign).await;
+}
+
+#[tokio::test]
+async fn f19_a_file_of_a_newer_version_is_left_alone() {
+    let plain = Plain::new();
+    Life::begin(&plain).await.create(SESSION, CHAT).await;
+    let conn = Connection::open(plain.file()).unwrap();
+    conn.pragma_update(None, "user_version", 99).unwrap();
+    drop(conn);
+    expect_untouched(&plain, "newer version", ErrorKind::Newer).await;
+}
+
+#[tokio::test]
+async fn p9_a_file_that_is_damaged_as_a_whole_is_named_and_kept() {
+    let plain = Plain::new();
+    Life::begin(&plain).await.create(SESSION, CHAT).await;
+    let mut bytes = std::fs::read(plain.file()).unwrap();
+    bytes[100..].fill(0x5A);
+    std::fs::write(plain.file(), &bytes).unwrap();
+    let error = plain
+        .sqlite(Options::default())
+        .open()
+        .await
+        .expect_err("it is refused");
+    assert!(
+        matches!(&error, JournalError::Damaged(message) if message.contains("innkeeper doctor")),
+        "{error}"
+    );
+    assert_eq!(std::fs::read(plain.file()).unwrap().len(), bytes.len());
+}
+
+#[tokio::test]
+async fn an_empty_file_becomes_ours() {
+    let plain = Plain::new();
+    std::fs::write(plain.file(), b"").unwrap();
+    assert_eq!(
+        Archive::open(&plain.file(), Mode::ReadOnly).unwrap_err().kind,
+        ErrorKind::NotThere
+    );
+    Life::begin(&plain).await.create(SESSION, CHAT).await;
+    assert!(Life::begin(&plain).await.has(SESSION).await);
+}
+
+#[tokio::test]
+async fn a_directory_that_does_not_exist_is_named() {
+    let plain = Plain::new();
+    let missing = plain.0.path().join("missing").join(FILE_NAME);
+    let journal = innkeeper_store::SqliteJournal::new(&missing, Options::default());
+    let error = journal.open().await.expect_err("there is no directory");
+    assert!(error.to_string().contains("missing"), "{error}");
+    assert_eq!(
+        Archive::open(&missing, Mode::ReadOnly).unwrap_err().kind,
+        ErrorKind::NotThere
+    );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn conversations_are_readable_by_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let plain = Plain::new();
+    std::fs::write(plain.file(), b"").unwrap();
+    std::fs::set_permissions(plain.file(), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let life = Life::begin(&plain).await;
+    life.create(SESSION, CHAT).await;
+    assert_eq!((mode(&plain.file()), mode(&plain.wal())), (0o600, 0o600));
+}
+
+/// SQLite would go on writing to a file without a name (F19).
+#[tokio::test]
+async fn f19_a_file_that_is_removed_while_it_is_used_makes_the_journal_fail() {
+    let plain = Plain::new();
+    let mut life = Life::begin(&plain).await;
+    life.create(SESSION, CHAT).await;
+    let elsewhere = plain.0.path().join("elsewhere");
+    std::fs::rename(plain.file(), &elsewhere).unwrap();
+    let record = life.title(SESSION, "lost");
+    let error = life.append(vec![record]).await.expect_err("nobody would find it again");
+    assert!(error.to_string().contains("was removed"), "{error}");
+    life.journal.revive().await.expect_err("it is still not there");
+    assert!(!plain.file().exists(), "nothing was put in its place");
+    std::fs::rename(&elsewhere, plain.file()).unwrap();
+    life.journal.revive().await.expect("it is there again");
+    let record = life.title(SESSION, "kept");
+    life.keep(vec![record]).await;
+}
+
+#[tokio::test]
+async fn p5_a_new_file_starts_at_the_wall_clock() {
+    let before = jiff::Timestamp::now().as_microsecond() as u64;
+    let life = Life::begin(&Plain::new()).await;
+    assert!(life.lease.last_seq.0 >= before);
+    assert_eq!(life.lease.kept_seq.0, 0);
+}

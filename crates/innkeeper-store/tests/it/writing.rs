@@ -1,0 +1,282 @@
+//! How the writer groups, merges, reserves and compacts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use innkeeper_core::stored::{Batch, Document, Record};
+use innkeeper_core::{ActionFrame, Seq};
+use innkeeper_faults::Op;
+use innkeeper_host::{Journal, RESERVED};
+use innkeeper_store::{Options, ReplayLimits};
+use innkeeper_testkit::journal::life::{Life, turns_record};
+use rusqlite::Connection;
+
+use crate::disks::{Faulty, Plain};
+
+const SESSION: &str = "ahp-session:/one";
+const CHAT: &str = "ahp-chat:/one/first";
+
+fn with(options: Options) -> Faulty {
+    Faulty::with(tempfile::tempdir().unwrap(), options)
+}
+
+fn count(plain: &Plain, table: &str) -> i64 {
+    let conn = Connection::open(plain.file()).unwrap();
+    conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
+        .unwrap()
+}
+
+/// Whoever waits at the same time shares the cost of reaching the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p1_many_clients_share_a_sync() {
+    let storage = Faulty::new();
+    let mut life = Life::begin(&storage).await;
+    life.create(SESSION, CHAT).await;
+    let before = storage.disk.counts().of(Op::Sync);
+    // While the writer encodes this one, the others come.
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let slow = life.session_with("ahp-session:/slow", |session| {
+        session.is_new = true;
+        session.document = Document::new(move || {
+            let _ = wait.lock().unwrap().recv();
+            b"slow".to_vec()
+        });
+    });
+    let first = life.append(vec![slow]);
+    let mut waiting = Vec::new();
+    for number in 0..200 {
+        let record = life.title(SESSION, &format!("title {number}"));
+        waiting.push(life.append(vec![record]));
+    }
+    drop(release);
+    first.await.unwrap();
+    for appended in waiting {
+        appended.await.unwrap();
+    }
+    let synced = storage.disk.counts().of(Op::Sync) - before;
+    assert!(synced <= 3, "{synced} syncs for 201 batches");
+}
+
+/// Streamed text becomes few rows, and they say the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn merged_rows_say_what_single_ones_would() {
+    let storage = with(Options {
+        gather: Duration::from_secs(60),
+        gather_bytes: usize::MAX,
+        ..Options::default()
+    });
+    let mut life = Life::begin(&storage).await;
+    life.create(SESSION, CHAT).await;
+    let other = "ahp-chat:/one/second";
+    life.keep(vec![life.new_chat(SESSION, other)]).await;
+    for number in 0..500 {
+        let record = life.delta(
+            if number % 3 == 0 { other } else { CHAT },
+            "part",
+            &format!("{number}\n"),
+        );
+        life.keep(vec![record]).await;
+    }
+    let session = life.load(SESSION).await;
+    assert_eq!(session.log.len(), 2, "one row for each chat");
+    for row in &session.log {
+        let said = life.said_in(&row.channel);
+        assert_eq!(row.bytes, ActionFrame::merged(&said).bytes);
+        assert_eq!(
+            (Some(row.first), Some(row.seq)),
+            (said.first().map(|frame| frame.seq), said.last().map(|frame| frame.seq))
+        );
+    }
+}
+
+/// What was written behind is synced within a quarter of a second, without anything else happening.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p1_streamed_output_reaches_the_disk_by_itself() {
+    let storage = Faulty::new();
+    let mut life = Life::begin(&storage).await;
+    life.create(SESSION, CHAT).await;
+    let before = storage.disk.counts().of(Op::Sync);
+    let record = life.delta(CHAT, "part", "text");
+    life.keep(vec![record]).await;
+    while storage.disk.counts().of(Op::Sync) == before {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let next = Life::begin(&*innkeeper_testkit::journal::Storage::without_power(&storage).await).await;
+    assert_eq!(next.lease.kept_seq, life.seq);
+}
+
+/// A full queue makes the host wait, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queue_is_bounded() {
+    let storage = with(Options {
+        queue_bytes: 10_000,
+        ..Options::default()
+    });
+    let mut life = Life::begin(&storage).await;
+    life.create(SESSION, CHAT).await;
+    for number in 0..300 {
+        let record = life.delta(CHAT, &format!("part {number}"), &"x".repeat(1_000));
+        life.keep(vec![record]).await;
+    }
+    assert_eq!(life.load(CHAT).await.log.len(), 300);
+}
+
+/// Numbers run far without anything durable, and are reserved all the same (P5).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p5_numbers_are_reserved_ahead_of_their_use() {
+    let storage = Faulty::new();
+    let mut life = Life::begin(&storage).await;
+    life.create(SESSION, CHAT).await;
+    for _ in 0..6 {
+        life.seq = Seq(life.seq.0 + RESERVED - 1);
+        life.journal
+            .append(Batch {
+                records: vec![],
+                seq: life.seq,
+            })
+            .await
+            .unwrap();
+        let left = innkeeper_testkit::journal::Storage::without_power(&storage).await;
+        let next = Life::begin(&*left).await;
+        assert!(
+            next.lease.last_seq.0 >= life.seq.0 + RESERVED,
+            "{:?} after {}",
+            next.lease.last_seq,
+            life.seq
+        );
+    }
+}
+
+/// What is kept for replay only goes when it is too old, too much, or too much of one channel;
+/// what a session is brought back from never goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_are_bounded_by_age_and_size_but_never_cut_into_what_is_needed() {
+    let limits = [
+        ReplayLimits {
+            age: Duration::ZERO,
+            ..ReplayLimits::default()
+        },
+        ReplayLimits {
+            channel_bytes: 2_000,
+            ..ReplayLimits::default()
+        },
+        ReplayLimits {
+            total_bytes: 2_000,
+            ..ReplayLimits::default()
+        },
+    ];
+    for replay in limits {
+        let plain = Plain::new();
+        let journal = Arc::new(plain.sqlite(Options {
+            replay,
+            ..Options::default()
+        }));
+        let lease = journal.open().await.unwrap();
+        let mut life = Life {
+            journal: Arc::clone(&journal) as Arc<dyn Journal>,
+            seq: lease.last_seq,
+            lease,
+            said: vec![],
+        };
+        life.create(SESSION, CHAT).await;
+        for number in 0..600 {
+            let record = life.title(SESSION, &format!("title {number}"));
+            drop(life.append(vec![record]));
+        }
+        life.flush().await;
+        journal.settle().await.unwrap();
+        assert_eq!(
+            life.load(SESSION).await.log.len(),
+            600,
+            "all of them are needed: {replay:?}"
+        );
+        life.keep(vec![life.session(SESSION)]).await;
+        let folded = life.seq;
+        for number in 0..5 {
+            let record = life.title(SESSION, &format!("later {number}"));
+            life.keep(vec![record]).await;
+        }
+        life.flush().await;
+        journal.settle().await.unwrap();
+        let session = life.load(SESSION).await;
+        let needed = session.log.iter().filter(|frame| frame.seq > folded).count();
+        assert_eq!(needed, 5, "{replay:?}");
+        assert!(session.log.len() < 25, "{} are left: {replay:?}", session.log.len());
+        drop((life, journal));
+        assert_eq!(
+            innkeeper_store::Archive::open(&plain.file(), innkeeper_store::Mode::ReadOnly)
+                .unwrap()
+                .check()
+                .unwrap(),
+            []
+        );
+    }
+}
+
+/// Turns that nobody has any more are removed, those of a fork stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_of_turns_go_when_the_last_chat_that_has_them_goes() {
+    let plain = Plain::new();
+    let journal = Arc::new(plain.sqlite(Options::default()));
+    let lease = journal.open().await.unwrap();
+    let life = Life {
+        journal: Arc::clone(&journal) as Arc<dyn Journal>,
+        seq: lease.last_seq,
+        lease,
+        said: vec![],
+    };
+    life.create(SESSION, CHAT).await;
+    let fork = "ahp-chat:/one/fork";
+    let records = vec![
+        turns_record(CHAT, 0, &["a", "b", "c", "d"]),
+        life.new_chat(SESSION, fork),
+        Record::CopyTurns {
+            from: CHAT.into(),
+            to: fork.into(),
+            count: 3,
+        },
+        turns_record(CHAT, 1, &["e"]),
+    ];
+    life.keep(records).await;
+    journal.settle().await.unwrap();
+    assert_eq!(count(&plain, "body"), 4, "a, b and c of the fork, and e");
+    assert_eq!(life.turns().position(fork, "c"), Ok(Some(2)));
+    life.keep(vec![Record::ChatRemoved { uri: fork.into() }]).await;
+    journal.settle().await.unwrap();
+    assert_eq!((count(&plain, "body"), count(&plain, "garbage")), (2, 0));
+    assert_eq!(life.turns().read(CHAT, 0..2).unwrap().len(), 2);
+}
+
+/// Something that cannot be encoded fails its batch, and not the thread that writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_that_cannot_be_encoded_fails_its_batch() {
+    let storage = Faulty::new();
+    let mut life = Life::begin(&storage).await;
+    life.create(SESSION, CHAT).await;
+    let broken = life.session_with("ahp-session:/broken", |session| {
+        session.is_new = true;
+        session.document = Document::new(|| panic!("this document cannot be encoded"));
+    });
+    life.append(vec![broken]).await.expect_err("it cannot be kept");
+    life.journal.revive().await.expect("the disk is fine");
+    let record = life.title(SESSION, "kept");
+    life.keep(vec![record]).await;
+    assert_eq!(life.load(SESSION).await.log.len(), 1);
+}
+
+/// A document may be made of turns that are not in memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_document_that_reads_turns_while_it_is_encoded_is_kept() {
+    let storage = Faulty::new();
+    let life = Life::begin(&storage).await;
+    life.create(SESSION, CHAT).await;
+    life.keep(vec![turns_record(CHAT, 0, &["a", "b"])]).await;
+    life.flush().await;
+    let turns = life.turns();
+    let record = life.session_with(SESSION, |session| {
+        session.document = Document::new(move || turns.read(CHAT, 0..2).unwrap().concat());
+    });
+    life.keep(vec![record]).await;
+    assert!(life.load(SESSION).await.document.ends_with(b"{\"id\":\"b\"}"));
+}

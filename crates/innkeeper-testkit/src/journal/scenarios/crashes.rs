@@ -1,0 +1,132 @@
+//! What a crash leaves.
+
+use super::{CHAT, OTHER_CHAT, SESSION};
+use crate::journal::life::{Life, turns_record};
+use crate::journal::logs::{check_log, check_order, describe};
+use crate::journal::{Storage, Trouble};
+
+/// Whatever is confirmed survives the process and the power supply (P1).
+pub async fn p1_what_was_confirmed_survives(storage: Box<dyn Storage>) {
+    let mut life = Life::begin(&*storage).await;
+    life.create(SESSION, CHAT).await;
+    let folded = life.seq;
+    for round in 0..6 {
+        // What came before something durable is as safe.
+        let records = vec![
+            life.delta(CHAT, "p", &format!("text {round}, ")),
+            turns_record(CHAT, round, &["turn"]),
+        ];
+        drop(life.append(records));
+        let record = life.title(SESSION, &format!("title {round}"));
+        life.keep(vec![record]).await;
+        expect_all_of(&life, storage.killed().await, folded).await;
+        expect_all_of(&life, storage.without_power().await, folded).await;
+    }
+    for round in 0..3 {
+        let (session, chat) = (format!("{SESSION}/{round}"), format!("{CHAT}/{round}"));
+        life.create(&session, &chat).await;
+        let next = Life::begin(&*storage.without_power().await).await;
+        assert!(next.has(&session).await && next.has(&chat).await, "{session} is lost");
+    }
+}
+
+/// After a flush nothing is lost at all (P1).
+pub async fn p1_what_was_flushed_survives(storage: Box<dyn Storage>) {
+    let mut life = Life::begin(&*storage).await;
+    life.create(SESSION, CHAT).await;
+    let folded = life.seq;
+    for _ in 0..30 {
+        let record = life.delta(CHAT, "p", "text, ");
+        life.keep(vec![record]).await;
+    }
+    life.keep(vec![turns_record(CHAT, 0, &["a", "b"])]).await;
+    life.flush().await;
+    expect_all_of(&life, storage.without_power().await, folded).await;
+}
+
+async fn expect_all_of(life: &Life, left: Box<dyn Storage>, folded: innkeeper_core::Seq) {
+    let next = Life::begin(&*left).await;
+    let (before, after) = (life.load(SESSION).await, next.load(SESSION).await);
+    assert_eq!(describe(&after), describe(&before));
+    check_order(&after.log);
+    for channel in [SESSION, CHAT] {
+        check_log(channel, &life.said_in(channel), folded, &after.log);
+    }
+    assert_eq!(next.lease.kept_seq, life.seq);
+}
+
+/// What was written behind may be lost from some batch on, never from the middle (P1).
+pub async fn p1_only_a_tail_is_lost(storage: Box<dyn Storage>) {
+    let mut life = Life::begin(&*storage).await;
+    life.create(SESSION, CHAT).await;
+    life.keep(vec![life.new_chat(SESSION, OTHER_CHAT)]).await;
+    let folded = life.seq;
+    for round in 0..60 {
+        let chat = if round % 2 == 0 { CHAT } else { OTHER_CHAT };
+        let record = life.delta(chat, "p", &format!("{round}, "));
+        life.keep(vec![record]).await;
+    }
+    for left in [storage.killed().await, storage.without_power().await] {
+        let next = Life::begin(&*left).await;
+        let kept = next.lease.kept_seq;
+        let session = next.load(SESSION).await;
+        check_order(&session.log);
+        for chat in [CHAT, OTHER_CHAT] {
+            let mut said = life.said_in(chat);
+            said.retain(|frame| frame.seq <= kept);
+            check_log(chat, &said, folded, &session.log);
+        }
+    }
+}
+
+/// Half a batch is never seen, neither after a crash nor after a failure (P1).
+pub async fn p1_a_batch_is_kept_as_a_whole_or_not_at_all(storage: Box<dyn Storage>) {
+    let mut life = Life::begin(&*storage).await;
+    life.create(SESSION, CHAT).await;
+    life.keep(vec![life.new_chat(SESSION, OTHER_CHAT)]).await;
+    for round in 0..20 {
+        let id = format!("turn {round}");
+        let records = vec![
+            life.delta(CHAT, "p", "text, "),
+            turns_record(CHAT, round, &[&id]),
+            life.chat(SESSION, CHAT),
+            turns_record(OTHER_CHAT, round, &[&id]),
+            life.chat(SESSION, OTHER_CHAT),
+        ];
+        life.keep(records).await;
+        for left in [storage.killed().await, storage.without_power().await] {
+            expect_equal_chats(&Life::begin(&*left).await).await;
+        }
+    }
+    life.flush().await;
+    if storage.break_down(Trouble::Broken) {
+        let records = vec![
+            turns_record(CHAT, 20, &["never"]),
+            life.title(SESSION, "never"),
+            turns_record(OTHER_CHAT, 20, &["never"]),
+        ];
+        life.append(records).await.expect_err("the storage is broken");
+        expect_equal_chats(&life).await;
+        storage.mend();
+        life.journal.revive().await.expect("the storage was mended");
+        expect_equal_chats(&life).await;
+    }
+}
+
+/// Both chats got the same in each batch.
+async fn expect_equal_chats(life: &Life) {
+    let session = life.load(SESSION).await;
+    let [one, other] = &session.chats[..] else {
+        panic!("two chats, not {}", session.chats.len())
+    };
+    assert_eq!(one.turns, other.turns);
+    if !one.turns.is_empty() {
+        assert_eq!(one.seq, other.seq);
+    }
+    let lengths: Vec<_> = [one, other].iter().map(|chat| chat.turns.len()).collect();
+    let turns = life.turns();
+    for (chat, length) in [(CHAT, lengths[0]), (OTHER_CHAT, lengths[1])] {
+        turns.read(chat, 0..length).expect("the turns that are named are there");
+        turns.read(chat, 0..length + 1).expect_err("there are no others");
+    }
+}

@@ -1,0 +1,105 @@
+//! Seeded bugs in what outlives the process.
+
+use innkeeper_core::stored::Record;
+use innkeeper_host::Lease;
+
+/// One bug that a journal, or a host that uses one, could have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Forgetting {
+    /// An action that everybody has seen is not kept.
+    LoseAction,
+    /// Streamed output that everybody has seen is missing in the middle.
+    LoseStream,
+    /// Completed turns are not kept.
+    LoseTurns,
+    /// The turns that a fork starts with are not kept.
+    LoseCopies,
+    /// A new chat is not kept.
+    LoseChat,
+    /// A chat that was moved is kept where it was.
+    LoseMove,
+    /// A session that was disposed of comes back.
+    KeepRemovedSession,
+    /// A chat that was disposed of comes back.
+    KeepRemovedChat,
+    /// Documents are kept as if they were older than they are, so that actions are done twice.
+    RepeatActions,
+    /// Documents are kept as if they were newer than they are, so that actions are left out.
+    SkipActions,
+    /// Numbers that were given out are given out again.
+    ReuseNumbers,
+    /// What was lost counts as kept, so that clients go on from it.
+    ClaimLost,
+    /// Nobody looks after sessions that something ran in.
+    ForgetUnsettled,
+    /// What is allowed in workspaces is forgotten.
+    ForgetRoot,
+    /// Later subscriptions of clients are not kept.
+    ForgetSubscriptions,
+}
+
+impl Forgetting {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::LoseAction,
+        Self::LoseStream,
+        Self::LoseTurns,
+        Self::LoseCopies,
+        Self::LoseChat,
+        Self::LoseMove,
+        Self::KeepRemovedSession,
+        Self::KeepRemovedChat,
+        Self::RepeatActions,
+        Self::SkipActions,
+        Self::ReuseNumbers,
+        Self::ClaimLost,
+        Self::ForgetUnsettled,
+        Self::ForgetRoot,
+        Self::ForgetSubscriptions,
+    ];
+
+    /// Bends what is about to be kept. `chances` counts how often there was something to bend.
+    pub(crate) fn keep(self, records: &mut Vec<Record>, chances: &mut u64) {
+        records.retain_mut(|record| !self.loses(record, chances));
+    }
+
+    fn loses(self, record: &mut Record, chances: &mut u64) -> bool {
+        let mut strikes = || {
+            *chances += 1;
+            *chances % 3 == 1
+        };
+        match (self, record) {
+            (Self::LoseAction, Record::Action(action)) => !action.frame.is_mergeable() && strikes(),
+            (Self::LoseStream, Record::Action(action)) => action.frame.is_mergeable() && strikes(),
+            (Self::LoseTurns, Record::Turns { turns, .. }) => !turns.is_empty() && strikes(),
+            (Self::LoseCopies, Record::CopyTurns { .. }) => true,
+            (Self::LoseChat, Record::Chat(chat)) => chat.is_new && strikes(),
+            (Self::LoseMove, Record::Chat(chat)) => !chat.is_new && strikes(),
+            (Self::KeepRemovedSession, Record::SessionRemoved { .. })
+            | (Self::KeepRemovedChat, Record::ChatRemoved { .. })
+            | (Self::ForgetRoot, Record::Root { .. }) => true,
+            (Self::ForgetSubscriptions, Record::Client { replaces, .. }) => *replaces,
+            (Self::RepeatActions, Record::Chat(chat)) => {
+                if !chat.is_new && strikes() {
+                    chat.seq.0 = chat.seq.0.saturating_sub(2);
+                }
+                false
+            }
+            (Self::SkipActions, Record::Chat(chat)) => {
+                chat.seq.0 += 2;
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Bends what a journal tells when it is opened.
+    pub(crate) fn open(self, lease: &mut Lease) {
+        match self {
+            Self::ReuseNumbers => lease.last_seq = lease.kept_seq,
+            Self::ClaimLost => lease.kept_seq = lease.last_seq,
+            Self::ForgetUnsettled => lease.unsettled.clear(),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a restart may change: what ran is closed, with everything it had said. Nothing else (P1, P4).
+
+use std::sync::Arc;
+
+use ahp::reducers::apply_action_to_chat;
+use ahp_types::actions::{ChatErrorAction, StateAction};
+use ahp_types::state::{ChatState, ResponsePart, SessionState};
+use innkeeper_core::snapshot::{Snapshot, State};
+use serde_json::{Value, json};
+
+use super::Violation;
+use super::store::Truth;
+use crate::comparable::ACTIVITY_BITS;
+
+/// Compares what there was with what came back.
+pub fn check(before: &Truth, after: &Truth) -> Result<(), Violation> {
+    if let Some(lost) = before.keys().find(|uri| !after.contains_key(*uri)) {
+        return Err(Violation::new(format!("{lost} is lost (P1)")));
+    }
+    for (uri, found) in after {
+        let Some(known) = before.get(uri) else {
+            return Err(Violation::new(format!("{uri} comes from nowhere")));
+        };
+        let in_memory = known.in_memory;
+        let (expected, found) = match (&known.snapshot.state, &found.snapshot.state) {
+            (State::Chat(..), State::Chat(..)) => chats(&known.snapshot, &found.snapshot)?,
+            (State::Session(known), State::Session(found)) => sessions(known.shared(), found.shared(), in_memory)?,
+            _ => return Err(Violation::new(format!("{uri} comes back as something else"))),
+        };
+        if expected != found {
+            return Err(Violation::new(format!(
+                "{uri} comes back different\n  before: {expected}\n  after:  {found}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// A chat, as it should be and as it is.
+fn chats(before: &Snapshot, after: &Snapshot) -> Result<(Value, Value), Violation> {
+    let (Some(mut before), Some(mut after)) = (whole(before), whole(after)) else {
+        return Err(Violation::new("a chat without its turns"));
+    };
+    if let Some(turn) = &before.active_turn {
+        let closed = after.turns.last();
+        let end = closed.and_then(|closed| match closed.response_parts.last() {
+            Some(ResponsePart::Error(part)) => Some((closed, part)),
+            _ => None,
+        });
+        let Some((closed, part)) = end.filter(|(closed, _)| closed.id == turn.id) else {
+            return Err(Violation::new(format!(
+                "{} ran when the host ended and was not closed with an error: {closed:?} (P4)",
+                turn.id
+            )));
+        };
+        if part.error.error_type != "hostRestarted" || part.error.message.is_empty() {
+            return Err(Violation::new(format!("{} was closed with {part:?} (P4)", turn.id)));
+        }
+        let action = ChatErrorAction {
+            turn_id: turn.id.clone(),
+            duration: closed.duration.unwrap_or_default(),
+            part: part.clone(),
+            meta: None,
+        };
+        apply_action_to_chat(&mut before, &StateAction::ChatError(action));
+    }
+    for chat in [&mut before, &mut after] {
+        chat.activity = None;
+        chat.background_work = None;
+        chat.modified_at.clear();
+    }
+    Ok((json!(before), json!(after)))
+}
+
+/// A chat with its turns, as a client without a window has it.
+fn whole(snapshot: &Snapshot) -> Option<ChatState> {
+    let mut state = serde_json::to_value(&snapshot.state).ok()?;
+    state.as_object_mut()?.remove("turnsNextCursor");
+    let State::Chat(head, ..) = &snapshot.state else {
+        return None;
+    };
+    // Not everything that a host may have can be read back (E-41): what runs is taken as it is.
+    let read: ChatState = serde_json::from_value(state).ok()?;
+    Some(ChatState {
+        turns: read.turns,
+        turns_next_cursor: None,
+        ..(**head).clone()
+    })
+}
+
+/// A session, as it should be and as it is.
+fn sessions(before: Arc<SessionState>, after: Arc<SessionState>, in_memory: bool) -> Result<(Value, Value), Violation> {
+    for member in &after.active_clients {
+        if !before.active_clients.contains(member) {
+            return Err(Violation::new(format!("{member:?} became a member by itself")));
+        }
+    }
+    Ok((unchanging(&before, in_memory), unchanging(&after, in_memory)))
+}
+
+/// What no restart changes in a session.
+fn unchanging(session: &SessionState, in_memory: bool) -> Value {
+    let chats = session.chats.iter().map(|chat| json!([chat.resource, chat.title]));
+    let chats: Vec<Value> = chats.collect();
+    let mut state = session.clone();
+    state.chats.clear();
+    state.active_clients.clear();
+    state.activity = None;
+    state.input_needed = None;
+    state.status &= !ACTIVITY_BITS;
+    if let Some(config) = state.config.as_mut().filter(|_| !in_memory) {
+        // A session that was away learns when it comes back what was allowed in its workspace.
+        config.values.remove("workspaceApprovedTools");
+    }
+    json!([state, chats])
+}

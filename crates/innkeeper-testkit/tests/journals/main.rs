@@ -1,0 +1,124 @@
+//! The journal in memory does what every journal has to do, and the scenarios notice journals that do not.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use innkeeper_core::Seq;
+use innkeeper_host::{Journal, JournalError, Keep, MemoryJournal, async_trait};
+use innkeeper_testkit::journal::life::Life;
+use innkeeper_testkit::journal::{self, SCENARIOS, Storage, Trouble};
+
+use crate::broken::Broken;
+use crate::mistakes::Mistake;
+
+mod broken;
+mod mistakes;
+
+struct Memory(MemoryJournal);
+
+#[async_trait]
+impl Storage for Memory {
+    fn journal(&self) -> Arc<dyn Journal> {
+        Arc::new(self.0.clone())
+    }
+
+    async fn killed(&self) -> Box<dyn Storage> {
+        let half = self.0.unsynced() / 2;
+        Box::new(Self(self.0.crash(Keep::Batches(half))))
+    }
+
+    async fn without_power(&self) -> Box<dyn Storage> {
+        Box::new(Self(self.0.crash(Keep::Durable)))
+    }
+
+    fn break_down(&self, trouble: Trouble) -> bool {
+        self.0.fail_with(error(trouble));
+        true
+    }
+
+    fn mend(&self) {
+        self.0.recover();
+    }
+}
+
+fn error(trouble: Trouble) -> JournalError {
+    match trouble {
+        Trouble::Full => JournalError::Full("no room is left".to_owned()),
+        Trouble::Broken => JournalError::Failed("the storage failed".to_owned()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p1_a_journal_in_memory_does_what_every_journal_has_to() {
+    let ran = journal::all(|| Box::new(Memory(MemoryJournal::mortal(Seq(1_000))))).await;
+    println!("{ran} scenarios");
+    journal::all(|| Box::new(Memory(MemoryJournal::new()))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_mistake_is_found_by_the_scenario_that_is_about_it() {
+    // What makes the mistakes makes no others.
+    journal::all(|| Box::new(Broken::new(Mistake::None))).await;
+    let mut missed = Vec::new();
+    for (mistake, name) in Mistake::ALL {
+        let scenario = SCENARIOS.iter().find(|scenario| scenario.name == *name);
+        let scenario = scenario.unwrap_or_else(|| panic!("there is no scenario {name}"));
+        let storage = Box::new(Broken::new(*mistake));
+        if AssertUnwindSafe(scenario.run(storage)).catch_unwind().await.is_ok() {
+            missed.push((mistake, name));
+        }
+    }
+    println!("{} mistakes", Mistake::ALL.len());
+    assert!(missed.is_empty(), "not found: {missed:#?}");
+}
+
+#[tokio::test]
+async fn a_crash_takes_the_tail_of_a_mortal_journal_from_the_chosen_batch_on() {
+    const SESSION: &str = "ahp-session:/one";
+    const CHAT: &str = "ahp-chat:/one";
+    let journal = MemoryJournal::mortal(Seq(1_000));
+    let mut life = Life::begin(&Memory(journal.clone())).await;
+    life.create(SESSION, CHAT).await;
+    let confirmed = life.seq;
+    for number in 0..5 {
+        let record = life.delta(CHAT, "p", &format!("{number} "));
+        life.keep(vec![record]).await;
+    }
+    assert_eq!(journal.unsynced(), 5);
+    let kept = async |keep| {
+        let left = journal.crash(keep);
+        let lease = left.open().await.expect("what is left opens");
+        lease.kept_seq.0 - confirmed.0
+    };
+    assert_eq!(kept(Keep::Durable).await, 0);
+    for count in 0..=5 {
+        assert_eq!(kept(Keep::Batches(usize::try_from(count).expect("few"))).await, count);
+    }
+    assert_eq!(kept(Keep::Everything).await, 5);
+    // The original goes on, and a clone of it is the same journal.
+    let record = life.title(SESSION, "a title");
+    life.keep(vec![record]).await;
+    assert_eq!(
+        journal.clone().unsynced(),
+        0,
+        "what came before something durable is safe"
+    );
+    assert_eq!(kept(Keep::Durable).await, 6);
+}
+
+#[tokio::test]
+async fn what_is_kept_for_replay_alone_is_bounded() {
+    const SESSION: &str = "ahp-session:/one";
+    const CHAT: &str = "ahp-chat:/one";
+    let mut life = Life::begin(&Memory(MemoryJournal::new())).await;
+    life.create(SESSION, CHAT).await;
+    let text = "x".repeat(64 << 10);
+    for round in 0..100 {
+        let record = life.delta(CHAT, &format!("part {round}"), &text);
+        life.keep(vec![record, life.chat(SESSION, CHAT)]).await;
+    }
+    let session = life.load(SESSION).await;
+    let bytes: usize = session.log.iter().map(|frame| frame.bytes.len()).sum();
+    assert!(bytes > 0 && bytes <= 1 << 20, "{bytes} bytes are left of 6.4 million");
+}

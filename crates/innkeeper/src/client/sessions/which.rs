@@ -1,0 +1,93 @@
+//! Which session is meant: by its URI, the beginning of it, or the beginning of its last part.
+
+use innkeeper_store::{Archive, ListPage};
+
+use crate::failure::{Failure, Kind};
+use crate::text::one_line;
+
+use super::kept;
+
+/// How many sessions are read at a time.
+const PAGE: usize = 1000;
+
+/// Most candidates that are named.
+const CANDIDATES: usize = 10;
+
+/// Finds the one session that is meant.
+pub(super) fn choose<'a>(wanted: &str, uris: impl Iterator<Item = &'a str>) -> Result<&'a str, Failure> {
+    let mut candidates = Vec::new();
+    for uri in uris {
+        if uri == wanted {
+            return Ok(uri);
+        }
+        if !wanted.is_empty() && (uri.starts_with(wanted) || last_part(uri).starts_with(wanted)) {
+            candidates.push(uri);
+        }
+    }
+    let shown = one_line(wanted, 200);
+    match candidates.as_slice() {
+        [only] => Ok(only),
+        [] => Err(Failure::new(Kind::Rejected, format!("there is no session {shown}"))
+            .hint("`innkeeper sessions` lists the sessions there are")),
+        several => {
+            let named: Vec<String> = several.iter().take(CANDIDATES).map(|uri| one_line(uri, 200)).collect();
+            let more = match several.len().saturating_sub(CANDIDATES) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let text = format!("{shown} may be any of {}{more}", named.join(", "));
+            Err(Failure::new(Kind::Usage, text).hint("write more of the one you mean"))
+        }
+    }
+}
+
+fn last_part(uri: &str) -> &str {
+    uri.rsplit('/').next().unwrap_or(uri)
+}
+
+/// The URIs of all kept sessions, the latest first.
+pub(super) fn all_kept(archive: &Archive) -> Result<Vec<String>, Failure> {
+    let mut uris = Vec::new();
+    let mut after = None;
+    loop {
+        let page = ListPage { after, limit: PAGE };
+        let found = archive.list(&page).map_err(kept::failure)?;
+        let is_last = found.len() < PAGE;
+        after = found.last().map(|last| (last.modified_ms, last.uri.clone()));
+        uris.extend(found.into_iter().map(|session| session.uri));
+        if is_last {
+            return Ok(uris);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URIS: [&str; 3] = ["ahp-session:/abc", "ahp-session:/abcd", "copilot:/xyz"];
+
+    #[test]
+    fn a_session_is_found_by_any_beginning_that_is_enough() {
+        for (wanted, found) in [
+            ("ahp-session:/abc", "ahp-session:/abc"),
+            ("abcd", "ahp-session:/abcd"),
+            ("x", "copilot:/xyz"),
+            ("copilot", "copilot:/xyz"),
+        ] {
+            assert_eq!(choose(wanted, URIS.into_iter()).unwrap(), found, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_clear_names_the_candidates() {
+        let failure = choose("abc", URIS.into_iter()).unwrap_err();
+        assert_eq!(failure.kind(), Kind::Usage);
+        assert!(
+            failure.to_string().contains("ahp-session:/abc, ahp-session:/abcd"),
+            "{failure}"
+        );
+        assert_eq!(choose("nothing", URIS.into_iter()).unwrap_err().kind(), Kind::Rejected);
+        assert_eq!(choose("", URIS.into_iter()).unwrap_err().kind(), Kind::Rejected);
+    }
+}

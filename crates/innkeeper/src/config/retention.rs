@@ -1,0 +1,85 @@
+//! The `[retention]` section: which sessions may be deleted. By default none ever is.
+
+use innkeeper_store::RetentionPolicy;
+use serde::Deserialize;
+
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// What `[retention]` can say.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub(crate) struct Retention {
+    /// Whether a running host applies the limits by itself.
+    pub(crate) enabled: bool,
+    /// Whether only sessions that people put away may go.
+    pub(crate) archived_only: bool,
+    /// Sessions that did not change for so many days go.
+    pub(crate) max_age_days: Option<u32>,
+    /// The oldest go until all sessions together take no more than this.
+    pub(crate) max_total_bytes: Option<u64>,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            archived_only: true,
+            max_age_days: None,
+            max_total_bytes: None,
+        }
+    }
+}
+
+impl Retention {
+    /// Refuses what can only be a mistake; names the key and what is wrong with its value.
+    pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        match self.max_age_days {
+            // Every session would be too old the moment it rests.
+            Some(0) => Err(("max_age_days", "must be at least 1")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells whether any session could go at all.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.max_age_days.is_some() || self.max_total_bytes.is_some()
+    }
+
+    /// Returns what the store is to go by at a moment.
+    pub(crate) fn policy(&self, now: jiff::Timestamp) -> RetentionPolicy {
+        let since = |days: u32| now.as_millisecond() - i64::from(days) * DAY_MS;
+        RetentionPolicy {
+            unchanged_since_ms: self.max_age_days.map(since),
+            total_bytes: self.max_total_bytes,
+            archived_only: self.archived_only,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_being_told_nothing_may_go() {
+        let retention: Retention = toml::from_str("").unwrap();
+        assert_eq!(retention, Retention::default());
+        assert!(!retention.enabled && !retention.has_limits() && retention.archived_only);
+        let policy = retention.policy(jiff::Timestamp::UNIX_EPOCH);
+        assert_eq!((policy.unchanged_since_ms, policy.total_bytes), (None, None));
+    }
+
+    #[test]
+    fn days_become_a_moment() {
+        let retention: Retention = toml::from_str("max_age_days = 2\narchived_only = false").unwrap();
+        let now = jiff::Timestamp::from_millisecond(3 * DAY_MS).unwrap();
+        assert_eq!(retention.policy(now).unchanged_since_ms, Some(DAY_MS));
+        assert!(!retention.policy(now).archived_only);
+    }
+
+    #[test]
+    fn an_age_of_no_days_is_a_mistake() {
+        let retention: Retention = toml::from_str("max_age_days = 0").unwrap();
+        assert!(retention.check().is_err());
+    }
+}

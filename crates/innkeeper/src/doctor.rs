@@ -1,0 +1,82 @@
+//! `innkeeper doctor`: looks at everything the host needs and says what to do.
+
+mod aside;
+mod data;
+mod kept;
+mod network;
+mod report;
+
+use crate::cli::DoctorArgs;
+use crate::config::{ConfigFile, Examined};
+use crate::data_dir::DataDir;
+use crate::failure::{Failure, Kind};
+
+use report::Report;
+
+/// Looks at everything, prints what it finds, and fails if something does not work.
+pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
+    crate::logging::start(args.common.log.as_deref().unwrap_or("off"))?;
+    let mut report = Report::default();
+    let config = configuration(args, &mut report);
+    let dir = DataDir::existing(config.data_dir(&args.common)?);
+    let moved = match args.move_aside {
+        true => aside::move_aside(&dir, args.yes)?,
+        false => None,
+    };
+    data::check(&dir, &config, &mut report);
+    kept::check(&dir, moved, &mut report);
+    network::check(&dir, &config, &mut report);
+    surroundings(&config, &mut report);
+    report.print(args.json)?;
+    match report.failures() {
+        0 => Ok(()),
+        1 => Err(Failure::new(Kind::Unhealthy, "one thing does not work")),
+        several => Err(Failure::new(Kind::Unhealthy, format!("{several} things do not work"))),
+    }
+}
+
+fn configuration(args: &DoctorArgs, report: &mut Report) -> ConfigFile {
+    const SUBJECT: &str = "configuration";
+    let Examined { config, path, warnings } = match ConfigFile::examine(&args.common) {
+        Ok(examined) => examined,
+        Err(failure) => {
+            report.fail(SUBJECT, failure.message(), failure.advice());
+            return ConfigFile::default();
+        }
+    };
+    for warning in &warnings {
+        report.warn(SUBJECT, warning, "correct the key, or remove it");
+    }
+    if config.retention.enabled && !config.retention.has_limits() {
+        report.warn(
+            SUBJECT,
+            "[retention] is enabled but sets no limit, so no session ever goes",
+            "set max_age_days or max_total_bytes, or remove the section",
+        );
+    }
+    match path {
+        Some(path) if warnings.is_empty() => report.ok(SUBJECT, format!("{} is in order", path.display())),
+        Some(_) => {}
+        None => report.ok(SUBJECT, "there is no configuration file; the defaults apply"),
+    }
+    config
+}
+
+/// What the host finds around it: agents and room for connections.
+fn surroundings(config: &ConfigFile, report: &mut Report) {
+    report.ok("agents", "tour (built in)");
+    // The host raises its own limit up to the hard one.
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let needed = u64::try_from(config.limits().connections)
+        .unwrap_or(u64::MAX)
+        .saturating_add(64);
+    match files {
+        Some(files) if files < needed => report.warn(
+            "open files",
+            format!("this user may open {files} files, and the configured connections need {needed}"),
+            "raise the limit (ulimit -Hn), or lower `connections` in [limits]",
+        ),
+        Some(files) => report.ok("open files", format!("{files} allowed, at most {needed} needed")),
+        None => report.ok("open files", "as many as wanted"),
+    }
+}

@@ -1,0 +1,96 @@
+//! What the doctor has to say.
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::text::{Output, one_line};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// One line of the report.
+#[derive(Debug, Serialize)]
+struct Finding {
+    level: Level,
+    subject: &'static str,
+    finding: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+/// Everything that was looked at, in order.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Something is as it should be.
+    pub(super) fn ok(&mut self, subject: &'static str, finding: impl Into<String>) {
+        self.add(Level::Ok, subject, finding.into(), None);
+    }
+
+    /// Something works, and could be better.
+    pub(super) fn warn(&mut self, subject: &'static str, finding: impl Into<String>, advice: impl Into<String>) {
+        self.add(Level::Warn, subject, finding.into(), Some(advice.into()));
+    }
+
+    /// Something does not work.
+    pub(super) fn fail(&mut self, subject: &'static str, finding: impl Into<String>, advice: impl Into<String>) {
+        self.add(Level::Fail, subject, finding.into(), Some(advice.into()));
+    }
+
+    fn add(&mut self, level: Level, subject: &'static str, finding: String, advice: Option<String>) {
+        let advice = advice.filter(|advice| !advice.is_empty());
+        self.findings.push(Finding {
+            level,
+            subject,
+            finding,
+            advice,
+        });
+    }
+
+    /// Counts what does not work.
+    pub(super) fn failures(&self) -> usize {
+        let failed = |finding: &&Finding| finding.level == Level::Fail;
+        self.findings.iter().filter(failed).count()
+    }
+
+    /// Prints all of it.
+    pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
+        let mut output = Output::stdout();
+        for finding in &self.findings {
+            let line = match json {
+                true => {
+                    serde_json::to_string(finding).expect("invariant: a finding has only string keys and plain values")
+                }
+                false => finding.in_words(),
+            };
+            output.show(&format!("{line}\n"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Finding {
+    fn in_words(&self) -> String {
+        let level = match self.level {
+            Level::Ok => "ok",
+            Level::Warn => "warn",
+            Level::Fail => "fail",
+        };
+        let finding = one_line(self.finding.trim_end_matches('.'), 1000);
+        let advice = match &self.advice {
+            Some(advice) => format!("\n      {:<15} to do: {}", "", one_line(advice, 1000)),
+            None => String::new(),
+        };
+        format!("{level:<4}  {:<15} {finding}{advice}", self.subject)
+    }
+}

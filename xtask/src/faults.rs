@@ -1,0 +1,27 @@
+//! The full count of injected faults: what the ordinary tests only sample.
+
+use anyhow::Result;
+
+use crate::process::run as run_command;
+use crate::workspace::Workspace;
+
+/// How many of each kind, by the variable that tests read.
+const COUNTS: &[(&str, &str)] = &[
+    ("INNKEEPER_KILLS", "2000"),
+    ("INNKEEPER_POWER_CUTS", "500"),
+    ("INNKEEPER_FLIPS", "1000"),
+];
+
+/// The tests that inject them: package and target.
+const TESTS: &[(&str, &str)] = &[("innkeeper-store", "power"), ("innkeeper", "durable")];
+
+/// Runs them all, which takes about an hour on two cores. Each test prints how many cases it ran.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    for (package, target) in TESTS {
+        let mut command = workspace.cargo();
+        command.args(["test", "-p", package, "--test", target, "--", "--nocapture"]);
+        command.envs(COUNTS.iter().copied());
+        run_command(&mut command)?;
+    }
+    Ok(())
+}

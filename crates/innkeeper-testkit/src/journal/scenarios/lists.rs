@@ -106,9 +106,10 @@ async fn create_many(life: &Life) -> Vec<(i64, String)> {
     for at in [3_000, 1_000, 5_000, 2_000, 4_000] {
         for uri in URIS {
             let uri = format!("{uri}/{}", at % 3);
+            let is_new = !created.iter().any(|(_, known)| *known == uri);
             created.retain(|(_, known)| *known != uri);
             let record = life.session_with(&uri, |session| {
-                session.is_new = true;
+                session.is_new = is_new;
                 session.summary = summary(&uri, at, &uri);
             });
             life.keep(vec![record]).await;

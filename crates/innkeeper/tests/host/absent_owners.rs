@@ -23,6 +23,7 @@ async fn lesson_45_when_the_owner_stays_away_its_calls_fail_once_in_every_chat()
     witness
         .until("the session shows both", |view| view.waits(&uris.session).len() == 2)
         .await;
+    let waits = witness.view().waits(&uris.session);
     owner.cut().await;
     for chat in chats {
         let turn = witness.turn_end(chat, "t1").await;

@@ -110,7 +110,7 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
             .journal(looking_journal(&dir)?)
             .limits(looking(limits))
             .read_only("it was started with --read-only"),
-        false => builder.journal(journal(&dir)).limits(limits),
+        false => builder.journal(journal(&dir, &limits)).limits(limits),
     };
     let builder = builder.server_info("innkeeper", env!("CARGO_PKG_VERSION"));
     let host = builder.start().await.map_err(cannot_start)?;
@@ -198,12 +198,22 @@ fn cannot_start(error: HostError) -> Failure {
     }
 }
 
-/// Sessions are kept in the data directory.
-fn journal(dir: &DataDir) -> SqliteJournal {
-    SqliteJournal::new(
-        &dir.file(innkeeper_store::FILE_NAME),
-        innkeeper_store::Options::default(),
-    )
+/// Sessions are kept in the data directory, and of what was said as much for replay as the core
+/// keeps in memory.
+fn journal(dir: &DataDir, limits: &Limits) -> SqliteJournal {
+    let replay = &limits.core.replay;
+    let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+    let options = innkeeper_store::Options {
+        replay: innkeeper_store::ReplayLimits {
+            age: Duration::from_millis(replay.max_age_ms),
+            channel_bytes: bytes(replay.channel_bytes),
+            total_bytes: bytes(replay.total_bytes),
+        },
+        // Those that are here count as well.
+        clients: limits.core.max_absent_clients.saturating_add(limits.connections),
+        ..innkeeper_store::Options::default()
+    };
+    SqliteJournal::new(&dir.file(innkeeper_store::FILE_NAME), options)
 }
 
 /// Somebody else's sessions are looked at.

@@ -46,13 +46,6 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
     },
 ];
 
-/// The soak: minutes in continuous integration, one by hand. Unlike the others it judges, and what
-/// it judges does not depend on how fast the machine is.
-pub(super) const SOAK: Benchmark = Benchmark {
-    arguments: &["soak", "--minutes"],
-    figure: None,
-};
-
 /// Checks that a report is JSON and not empty, and holds the figure that the benchmark is about.
 pub(super) fn check(benchmark: &Benchmark, report: &str) -> Result<()> {
     let values: Vec<Value> = serde_json::Deserializer::from_str(report)

@@ -22,7 +22,6 @@ use crate::peer::{PeerError, ReverseMethod};
 mod builder;
 mod connections;
 mod keep;
-mod load;
 mod loading;
 mod look_up;
 mod message;

@@ -1,9 +1,11 @@
 //! Bringing back what the core asks for, beside the main loop.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use innkeeper_core::stored::{ListPage, restore};
-use innkeeper_core::{ConnId, Input, RequestId};
+use ahp_types::state::Turn;
+use innkeeper_core::stored::{ListPage, TurnSource, restore};
+use innkeeper_core::{ChannelId, ConnId, Input, RequestId};
 
 use super::message::Message;
 use super::task::HostTask;
@@ -36,6 +38,28 @@ impl HostTask {
                 tracing::error!(%uri, problem, "a session cannot be read; `innkeeper doctor` says more");
             }
             let _ = inbox.send(Message::Core(Input::Loaded { uri, outcome })).await;
+        });
+    }
+
+    /// Reads turns beside the main loop. They come back as a message, and so does a failure: what
+    /// waits for them must not wait for ever.
+    pub(super) fn load_turns(&mut self, chat: ChannelId, uri: Arc<str>, range: Range<usize>) {
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let turns = self.journal.turns();
+        let first = range.start;
+        self.tasks.spawn(async move {
+            let reading = tokio::task::spawn_blocking(move || read(turns.as_deref(), &uri, range));
+            let outcome = match reading.await {
+                Ok(outcome) => outcome,
+                Err(_) => Err("reading them failed; this is a bug".to_owned()),
+            };
+            if let Err(problem) = &outcome {
+                tracing::error!(problem, "turns of a chat could not be read");
+            }
+            let loaded = Input::TurnsLoaded { chat, first, outcome };
+            let _ = inbox.send(Message::Core(loaded)).await;
         });
     }
 
@@ -86,4 +110,13 @@ async fn find(
     let restored = tokio::task::spawn_blocking(move || restore(stored, &turns)).await;
     let restored = restored.unwrap_or_else(|_| Err("reading it failed".to_owned()))?;
     Ok(Some(Box::new(restored)))
+}
+
+fn read(turns: Option<&dyn TurnSource>, chat: &str, range: Range<usize>) -> Result<Vec<Turn>, String> {
+    let turns = turns.ok_or_else(|| "this host keeps no turns".to_owned())?;
+    let rows = turns.read(chat, range)?;
+    let decode = |row: &bytes::Bytes| {
+        serde_json::from_slice(row).map_err(|problem| format!("a turn of {chat} is damaged: {problem}"))
+    };
+    rows.iter().map(decode).collect()
 }

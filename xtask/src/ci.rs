@@ -57,16 +57,20 @@ fn smoke_benchmarks(workspace: &Workspace) -> Result<()> {
         .target_directory
         .join("release")
         .join(format!("innkeeper-bench{}", std::env::consts::EXE_SUFFIX));
-    for benchmark in smoke::BENCHMARKS {
+    let try_out = |benchmark: &smoke::Benchmark, more: &[&str]| {
         let mut command = workspace.command(&program);
-        command.args(benchmark.arguments);
+        command.args(benchmark.arguments).args(more);
         step(&shown(&command), || {
             let report = capture(&mut command, LONGEST_SMOKE)?;
             print!("{report}");
             smoke::check(benchmark, &report)
-        })?;
+        })
+    };
+    for benchmark in smoke::BENCHMARKS {
+        try_out(benchmark, &[])?;
     }
-    Ok(())
+    let minutes = if std::env::var_os("CI").is_some() { "5" } else { "1" };
+    try_out(&smoke::SOAK, &[minutes])
 }
 
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {

@@ -8,6 +8,8 @@ use crate::workspace::Workspace;
 /// How many of each kind, by the variable that tests read.
 const COUNTS: &[(&str, &str)] = &[
     ("INNKEEPER_KILLS", "2000"),
+    // Every boundary, not every so many.
+    ("INNKEEPER_BOUNDARY_STRIDE", "1"),
     ("INNKEEPER_POWER_CUTS", "500"),
     ("INNKEEPER_FLIPS", "1000"),
 ];

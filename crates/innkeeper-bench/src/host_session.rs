@@ -30,8 +30,13 @@ pub(crate) async fn initialize(connection: &mut Connection, client_id: &str, sub
 
 /// Creates the session of the benchmark with the built-in tour agent.
 pub(crate) async fn create_session(connection: &mut Connection) -> Result<()> {
+    create_session_with(connection, "tour").await
+}
+
+/// Creates the session of the benchmark with another agent.
+pub(crate) async fn create_session_with(connection: &mut Connection, provider: &str) -> Result<()> {
     connection
-        .request("createSession", json!({"channel": SESSION, "provider": "tour"}))
+        .request("createSession", json!({"channel": SESSION, "provider": provider}))
         .await?;
     Ok(())
 }
@@ -63,16 +68,25 @@ pub(crate) async fn subscribe_chat(connection: &mut Connection, chat: &str, max_
 
 /// Asks the tour agent to stream a turn.
 pub(crate) async fn start_turn(connection: &mut Connection, chat: &str, plan: &StreamPlan) -> Result<()> {
+    let text = format!("/stream {} {} {}", plan.deltas, plan.delay_ms, plan.bytes);
+    say(connection, chat, &plan.turn_id, plan.client_seq, &text).await
+}
+
+/// Starts a turn with the given words.
+pub(crate) async fn say(
+    connection: &mut Connection,
+    chat: &str,
+    turn_id: &str,
+    client_seq: u64,
+    text: &str,
+) -> Result<()> {
     let action = json!({
         "type": "chat/turnStarted",
-        "turnId": plan.turn_id,
+        "turnId": turn_id,
         "startedAt": jiff::Timestamp::now().to_string(),
-        "message": {
-            "text": format!("/stream {} {} {}", plan.deltas, plan.delay_ms, plan.bytes),
-            "origin": {"kind": "user"},
-        },
+        "message": {"text": text, "origin": {"kind": "user"}},
     });
-    let params = json!({"channel": chat, "clientSeq": plan.client_seq, "action": action});
+    let params = json!({"channel": chat, "clientSeq": client_seq, "action": action});
     connection.notify("dispatchAction", params).await
 }
 

@@ -17,6 +17,7 @@ mod history;
 mod host_session;
 mod idle;
 mod machine;
+mod model;
 mod process_usage;
 mod raw_broadcaster;
 mod server_process;
@@ -53,6 +54,8 @@ enum Bench {
     History(history::Args),
     /// Measures durable actions against the disk's own limit, and streams that are written behind.
     Durable(durable::Args),
+    /// Measures what the model agent adds between a provider and a client.
+    Model(model::Args),
     /// Lets clients, sessions and streams come and go, and fails unless the host stays as it is.
     Soak(soak::Args),
     /// Serves as the raw broadcaster that `fanout` compares the host with.
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Bench::Core(args) => core_bench::run(&args).and_then(print_report),
         Bench::Stored(args) => stored::run(&args).and_then(print_report),
         Bench::Durable(args) => durable::run(&args).and_then(print_report),
+        Bench::Model(args) => model::run(&args).and_then(print_report),
         Bench::History(args) => history::run(&args).and_then(print_report),
         Bench::Soak(args) => soak::run(&args).and_then(|report| {
             let passed = report.passed();

@@ -69,6 +69,8 @@ pub enum Durability {
     Durable,
     /// Streamed output: written behind, in groups.
     Stream,
+    /// Never kept: it is news, and part of no state.
+    Fleeting,
 }
 
 /// One row of the table.
@@ -232,7 +234,7 @@ action_table! {
     TerminalCommandExecuted(TerminalCommandExecutedAction) = "terminal/commandExecuted", Terminal, HostOnly, Drive, V0_9, Durable;
     TerminalCommandFinished(TerminalCommandFinishedAction) = "terminal/commandFinished", Terminal, HostOnly, Drive, V0_9, Durable;
 
-    ResourceWatchChanged(ResourceWatchChangedAction) = "resourceWatch/changed", ResourceWatch, WatchOwner, Drive, V0_9, Durable;
+    ResourceWatchChanged(ResourceWatchChangedAction) = "resourceWatch/changed", ResourceWatch, WatchOwner, Drive, V0_9, Fleeting;
 
     AutomationCreateRequested(AutomationCreateRequestedAction) = "automation/createRequested", Automations, Capability, Admin, V0_9, Durable;
     AutomationUpdateRequested(AutomationUpdateRequestedAction) = "automation/updateRequested", Automations, Capability, Admin, V0_9, Durable;

@@ -5,17 +5,21 @@ use std::sync::Arc;
 
 use crate::ids::{ChannelId, TurnKey};
 
+mod credential;
 mod past;
 mod profile;
 mod question;
+mod section;
 mod tool;
 
+pub use credential::{Credential, Secret};
 pub use past::{Attachment, PastOutcome, PastTool, PastTurn, PastTurns, SpanEnd, TurnSpan, UnreadChat};
 pub use profile::{AgentProfile, Choice, CommandInfo, Setting, SettingKind, SettingValue, ToolInfo};
 pub use question::{Answer, AnswerValue, Question, QuestionKind, Questions, Response};
+pub use section::{STANDARD_SECTIONS, Section, StandardSection};
 pub use tool::{
     AuthRequirement, ClientTool, ConfirmOption, Confirmation, Contributor, Decision, FileChange, Offer, Permission,
-    Risk, Secret, ToolContent, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
+    Risk, ToolContent, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
 };
 
 /// What an agent can produce during a turn.
@@ -63,6 +67,14 @@ pub enum AgentEvent {
     /// Something to be told again when the chat is opened the next time: a session id of its own,
     /// for instance. `null` forgets it.
     Remember(Box<serde_json::Value>),
+    /// What it signed in with was not accepted: nobody gets that token again, and whoever gave it is
+    /// asked for another one (AUTH-09).
+    TokenRefused {
+        /// The protected resource.
+        resource: String,
+        /// The token, so that one that was given since is not taken for it.
+        token: Secret,
+    },
 }
 
 /// A worker to start.

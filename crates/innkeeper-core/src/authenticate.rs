@@ -1,36 +1,140 @@
-//! Signing in: a token goes to whoever waits for it, and nowhere else (AUTH-12).
+//! Signing in: a token goes to the agents of whoever gave it and to whoever waits for it, and
+//! nowhere else (AUTH-12).
 
-use ahp_types::state::ToolCallState;
+use ahp_types::notifications::AuthRequiredReason;
+use ahp_types::state::{ProtectedResourceMetadata, ToolCallState};
 use serde_json::{Value, json};
 
 use crate::agent::ToolReply;
-use crate::core::{Cx, HostCore};
-use crate::error::RpcError;
-use crate::ids::{ChannelId, TurnKey};
+use crate::core::{Cx, HostCore, Timer};
+use crate::error::{RpcError, code};
+use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::request::Authenticate;
+use crate::tokens::Held;
+
+/// No token is said to be good for longer, so that every deadline is one a clock can reach: ten years.
+const LONGEST_LIFE_S: u64 = 10 * 365 * 24 * 60 * 60;
+
+/// A tool call that waits for a token.
+struct Waiting {
+    chat: ChannelId,
+    turn: TurnKey,
+    call: String,
+    /// What it waits for.
+    resource: ProtectedResourceMetadata,
+    /// What the token has to grant.
+    scopes: Vec<String>,
+}
 
 impl HostCore {
-    /// `authenticate`: accepts exactly the resources that somebody asked to sign in to (AUTH-04).
-    pub(crate) fn authenticate(&mut self, cx: &mut Cx<'_>, authenticate: &Authenticate) -> Result<Value, RpcError> {
-        let waiting = self.waiting_for(&authenticate.resource);
-        if waiting.is_empty() {
+    /// `authenticate`: accepts exactly the resources that an agent or a call wants a token for
+    /// (AUTH-04).
+    pub(crate) fn authenticate(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        authenticate: Authenticate,
+    ) -> Result<Value, RpcError> {
+        let Authenticate {
+            resource,
+            token,
+            expires_in,
+            scopes,
+        } = authenticate;
+        let waiting = self.waiting_for(&resource);
+        let is_agents = self.advertised(&resource).is_some();
+        if waiting.is_empty() && !is_agents {
             return Err(RpcError::invalid_params(
                 "resource",
-                "nothing on this host asks to sign in to this resource",
+                "nothing on this host asks to sign in to this resource; AgentInfo.protectedResources and calls that \
+                 wait for a token name those that something does",
             ));
         }
-        // AUTH-05: an empty token takes back an earlier one; those who wait go on waiting.
-        if !authenticate.token.reveal().is_empty() {
-            for (chat, turn, call) in waiting {
-                let token = authenticate.token.clone();
-                self.tool_reply(cx, chat, turn, call, ToolReply::Authenticated { token });
-            }
+        let Some(client) = self.client_of(conn).cloned() else {
+            return Ok(json!({}));
+        };
+        if token.reveal().is_empty() {
+            // AUTH-05: an empty token takes back an earlier one; those who wait go on waiting.
+            self.revoke_token(&client, &resource);
+            return Ok(json!({}));
+        }
+        let served: Vec<&Waiting> = waiting.iter().filter(|call| call.accepts(scopes.as_deref())).collect();
+        if !is_agents && served.is_empty() {
+            return Err(too_narrow(&waiting));
+        }
+        for call in served {
+            let reply = ToolReply::Authenticated { token: token.clone() };
+            self.tool_reply(cx, call.chat, call.turn, call.call.clone(), reply);
+        }
+        if is_agents {
+            let lasts_ms = expires_in.map(|seconds| seconds.min(LONGEST_LIFE_S).saturating_mul(1000));
+            let held = Held {
+                token,
+                scopes,
+                expires_ms: lasts_ms.map(|lasts_ms| cx.now.mono_ms.saturating_add(lasts_ms)),
+            };
+            self.unschedule_expiry(&client);
+            self.tokens.grant(&client, &resource, held);
+            self.schedule_expiry(&client);
         }
         Ok(json!({}))
     }
 
+    /// Drops the tokens of a client that are no longer good, and tells it (AUTH-06).
+    pub(crate) fn expire_tokens(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
+        for resource in self.tokens.expire(client, cx.now.mono_ms) {
+            if let Some(resource) = self.advertised(&resource) {
+                self.notify_client_of_auth(cx, client, resource, &AuthRequiredReason::Expired);
+            }
+        }
+    }
+
+    /// Forgets what a client signed in with: its grace is over (AUTH-07).
+    pub(crate) fn forget_tokens(&mut self, client: &ClientId) {
+        self.unschedule_expiry(client);
+        self.tokens.forget(client);
+    }
+
+    /// Forgets tokens for what no agent asks for any more.
+    pub(crate) fn forget_unadvertised(&mut self) {
+        let mut tokens = std::mem::take(&mut self.tokens);
+        tokens.retain(|resource| self.advertised(resource).is_some());
+        self.tokens = tokens;
+    }
+
+    /// Goes on with the tokens of the core before this one in the same process: its clients did not
+    /// leave, they were sent away for a moment.
+    pub fn take_over_tokens(&mut self, before: Self) {
+        self.tokens = before.tokens;
+        for client in self.tokens.clients() {
+            match self.clients.contains_key(&client) {
+                true => self.schedule_expiry(&client),
+                false => self.tokens.forget(&client),
+            }
+        }
+    }
+
+    /// Takes a token back.
+    pub(crate) fn revoke_token(&mut self, client: &ClientId, resource: &str) {
+        self.unschedule_expiry(client);
+        self.tokens.revoke(client, resource);
+        self.schedule_expiry(client);
+    }
+
+    fn schedule_expiry(&mut self, client: &ClientId) {
+        for at in self.tokens.deadlines(client) {
+            self.timers.insert((at, Timer::Token(client.clone())));
+        }
+    }
+
+    fn unschedule_expiry(&mut self, client: &ClientId) {
+        for at in self.tokens.deadlines(client) {
+            self.timers.remove(&(at, Timer::Token(client.clone())));
+        }
+    }
+
     /// The calls that wait for a token of a resource.
-    fn waiting_for(&self, resource: &str) -> Vec<(ChannelId, TurnKey, String)> {
+    fn waiting_for(&self, resource: &str) -> Vec<Waiting> {
         let mut waiting = Vec::new();
         for (chat_id, chat) in self.chats.iter() {
             let Some(run) = &chat.run else {
@@ -40,11 +144,43 @@ impl HostCore {
                 if let ToolCallState::AuthRequired(call) = call
                     && call.auth.resource.resource == resource
                 {
-                    waiting.push((*chat_id, run.key, call.tool_call_id.clone()));
+                    waiting.push(Waiting {
+                        chat: *chat_id,
+                        turn: run.key,
+                        call: call.tool_call_id.clone(),
+                        resource: call.auth.resource.clone(),
+                        scopes: call.auth.required_scopes.clone().unwrap_or_default(),
+                    });
                 }
             }
         }
-        waiting.sort_unstable();
+        waiting.sort_unstable_by(|a, b| (a.chat, a.turn, &a.call).cmp(&(b.chat, b.turn, &b.call)));
         waiting
+    }
+}
+
+impl Waiting {
+    /// Whether a token with these scopes will do. One whose scopes nobody knows may (AUTH-11).
+    fn accepts(&self, granted: Option<&[String]>) -> bool {
+        granted.is_none_or(|granted| self.scopes.iter().all(|scope| granted.contains(scope)))
+    }
+}
+
+/// What somebody is told whose token helps nobody.
+fn too_narrow(waiting: &[Waiting]) -> RpcError {
+    let mut scopes: Vec<&str> = waiting
+        .iter()
+        .flat_map(|call| call.scopes.iter().map(String::as_str))
+        .collect();
+    scopes.sort_unstable();
+    scopes.dedup();
+    let message = format!(
+        "the token does not grant what is asked for; get one with the scopes {}",
+        scopes.join(", ")
+    );
+    let resources: Vec<&ProtectedResourceMetadata> = waiting.iter().take(1).map(|call| &call.resource).collect();
+    RpcError {
+        data: Some(json!({ "resources": resources })),
+        ..RpcError::new(code::AUTH_REQUIRED, message)
     }
 }

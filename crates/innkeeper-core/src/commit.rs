@@ -7,6 +7,7 @@ use ahp_types::actions::StateAction;
 
 use crate::core::{Cx, HostCore, ROOT};
 use crate::effect::{CloseReason, Effect};
+use crate::extension::Beside;
 use crate::frame::{ActionFrame, Origin, Outgoing, encode_action, encode_rejection};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::mirror::About;
@@ -78,7 +79,9 @@ impl HostCore {
     ) -> Seq {
         let seq = self.next_seq();
         if let Some(entry) = self.channels.get(channel) {
-            let frame = Arc::new(encode_action(&entry.uri_json, action, seq, author.map(Author::origin)));
+            let beside = self.beside(channel, action);
+            let origin = author.map(Author::origin);
+            let frame = Arc::new(encode_action(&entry.uri_json, action, beside, seq, origin));
             cx.send(conn, Outgoing::Action(frame));
         }
         seq
@@ -130,12 +133,32 @@ impl HostCore {
         }
     }
 
-    fn publish(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction, author: Option<&Author>) {
+    pub(crate) fn publish(
+        &mut self,
+        cx: &mut Cx<'_>,
+        channel: ChannelId,
+        action: &StateAction,
+        author: Option<&Author>,
+    ) {
         let seq = self.next_seq();
         if let Some(entry) = self.channels.get(channel) {
-            let frame = encode_action(&entry.uri_json, action, seq, author.map(Author::origin));
+            let beside = self.beside(channel, action);
+            let frame = encode_action(&entry.uri_json, action, beside, seq, author.map(Author::origin));
             self.publish_frame(cx, channel, frame, author.map(|author| author.conn));
             self.keep_after(channel, action);
+        }
+    }
+
+    /// What an action carries that its type has no place for. It was noted before the action.
+    fn beside(&self, channel: ChannelId, action: &StateAction) -> Beside<'_> {
+        match action {
+            StateAction::SessionActiveClientSet(set) => {
+                let session = self.sessions.get(&channel);
+                let opt_in = session.and_then(|session| session.opt_ins.get(&set.active_client.client_id));
+                opt_in.map_or(Beside::Nothing, Beside::OptIn)
+            }
+            StateAction::RootAgentsChanged(_) => Beside::Catalogue(&self.catalogue),
+            _ => Beside::Nothing,
         }
     }
 

@@ -1,6 +1,10 @@
 //! What the embedding host decides for its core.
 
 use crate::replay::ReplayLimits;
+use crate::resource::{RequestPolicy, ResourceRoot};
+
+/// The windows of the reference client, as they name themselves.
+const CARELESS_CLIENTS: [&str; 2] = ["vscode-editor-window", "vscode-agents-window"];
 
 /// Settings and bounds of a core. The defaults are the documented limits of the product.
 #[derive(Debug, Clone)]
@@ -39,6 +43,10 @@ pub struct CoreConfig {
     /// How many clients without a connection are remembered, so that `reconnect` knows their
     /// version (NEG-20).
     pub max_absent_clients: usize,
+    /// Client programs that dispose of sessions people still use: a session with turns survives
+    /// their `disposeSession`, which is refused (LESSON-30). The reference client makes a session
+    /// for a draft, and takes it for a draft still when it has long been used.
+    pub careless_clients: Vec<String>,
     /// Most chats of one session, workers included (CHT-13).
     pub max_chats: usize,
     /// How many workers may stand between a worker and the chat that started it all (CHT-13).
@@ -47,6 +55,11 @@ pub struct CoreConfig {
     pub max_client_tools: usize,
     /// Most bytes of an active client's entry.
     pub max_active_client_bytes: usize,
+    /// Most sections of a system prompt that one client may want to rewrite (SMT-15).
+    pub max_transform_sections: usize,
+    /// The sections that no client may rewrite, whatever their agents say; `None` leaves it to them
+    /// (SMT-12).
+    pub restricted_sections: Option<Vec<String>>,
     /// Completed turns on one page of `fetchTurns`.
     pub turns_per_page: usize,
     /// Most bytes of the snapshots in one answer, but for what they show besides completed turns and
@@ -63,6 +76,18 @@ pub struct CoreConfig {
     pub history_bytes: usize,
     /// How long a session that nobody uses stays in memory, if there is a store; 0 means for ever.
     pub idle_session_ms: u64,
+    /// Whether there is somebody who serves resources; without, their methods are unknown.
+    pub serves_resources: bool,
+    /// Places that every client may reach.
+    pub resource_roots: Vec<ResourceRoot>,
+    /// Who decides about what clients want to reach besides.
+    pub resource_requests: RequestPolicy,
+    /// How long a grant lasts.
+    pub resource_grant_ms: u64,
+    /// Most watches of one client.
+    pub max_watches: usize,
+    /// How long a watch waits for its first subscriber (WCH-07).
+    pub watch_lease_ms: u64,
     /// The replay window.
     pub replay: ReplayLimits,
 }
@@ -86,10 +111,13 @@ impl Default for CoreConfig {
             max_turn_bytes: 32 << 20,
             max_sessions: 100_000,
             max_absent_clients: 1000,
+            careless_clients: CARELESS_CLIENTS.map(str::to_owned).to_vec(),
             max_chats: 1024,
             max_worker_depth: 8,
             max_client_tools: 512,
             max_active_client_bytes: 4 << 20,
+            max_transform_sections: 64,
+            restricted_sections: None,
             turns_per_page: 50,
             max_snapshot_bytes: 48 << 20,
             silence_notice_ms: 60_000,
@@ -97,6 +125,12 @@ impl Default for CoreConfig {
             history_turns: 64,
             history_bytes: 1 << 20,
             idle_session_ms: 10 * 60_000,
+            serves_resources: false,
+            resource_roots: Vec::new(),
+            resource_requests: RequestPolicy::default(),
+            resource_grant_ms: 24 * 60 * 60_000,
+            max_watches: 64,
+            watch_lease_ms: 30_000,
             replay: ReplayLimits::default(),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use ahp_types::actions::{RootActiveSessionsChangedAction, RootAgentsChangedAction, StateAction};
+use ahp_types::actions::{RootActiveSessionsChangedAction, StateAction};
 use ahp_types::state::RootState;
 
 use crate::access::{Principal, Scope};
@@ -16,6 +16,7 @@ use crate::config::CoreConfig;
 use crate::configure;
 use crate::effect::Effect;
 use crate::error::{RpcError, code};
+use crate::extension::Catalogue;
 use crate::frame::{self, Outgoing};
 use crate::gaps::Gaps;
 use crate::ids::{ChannelId, ClientId, ConnId, IdMap, Seq};
@@ -25,10 +26,12 @@ use crate::listing::Listing;
 use crate::loading::Loading;
 use crate::replay::Replay;
 use crate::request::{Command, RequestId};
+use crate::resource::{GrantCommand, Grants, Watches};
 use crate::session::{Chat, Session};
 use crate::snapshot::{Configured, Snapshot, State, Window};
 use crate::stored::TurnSource;
 use crate::time::Now;
+use crate::tokens::Tokens;
 use crate::uri;
 
 /// How often the replay window forgets what is too old.
@@ -82,13 +85,20 @@ pub struct HostCore {
     pub(crate) root: Arc<RootState>,
     /// The agents, in the order clients see them.
     pub(crate) agents: Vec<AgentProfile>,
+    /// The sections of their system prompts, as clients see them.
+    pub(crate) catalogue: Arc<Catalogue>,
     /// The host's own settings, in the order clients see them.
     pub(crate) host_settings: Arc<[Setting]>,
     /// What people allowed for good, by workspace.
     pub(crate) workspace_approvals: WorkspaceApprovals,
+    /// What clients may reach beyond their sessions.
+    pub(crate) grants: Grants,
+    pub(crate) watches: Watches,
     pub(crate) sessions: IdMap<ChannelId, Session>,
     pub(crate) chats: IdMap<ChannelId, Chat>,
     pub(crate) clients: HashMap<ClientId, Client>,
+    /// What clients signed in with; never kept, never shown (AUTH-12).
+    pub(crate) tokens: Tokens,
     pub(crate) conns: IdMap<ConnId, Conn>,
     pub(crate) replay: Replay,
     pub(crate) timers: BTreeSet<(u64, Timer)>,
@@ -98,6 +108,9 @@ pub struct HostCore {
     pub(crate) absent: std::collections::VecDeque<ClientId>,
     pub(crate) next_turn: u64,
     pub(crate) shutting_down: bool,
+    /// When its first input came. From then on the monotonic clock tells what the wall clock would
+    /// say had nobody set it.
+    pub(crate) began: Option<Now>,
 }
 
 /// What a deadline is for.
@@ -115,6 +128,10 @@ pub(crate) enum Timer {
     Clients,
     /// Idle sessions leave memory.
     Idle,
+    /// A token of a client is no longer good.
+    Token(ClientId),
+    /// A watch is released unless somebody listens.
+    Watch(ChannelId),
 }
 
 /// The input being handled: when it happened and where its consequences go.
@@ -149,6 +166,7 @@ impl HostCore {
         let mut gaps = Gaps::default();
         gaps.add(Seq(0), last_seq);
         let host_settings: Arc<[Setting]> = configure::host_settings(&config).into();
+        let catalogue = Catalogue::new(&agents, config.restricted_sections.as_deref());
         Self {
             config,
             // NEG-24: the published client only reconnects once it has seen a number above zero.
@@ -176,11 +194,15 @@ impl HostCore {
                 meta: None,
             }),
             agents,
+            catalogue: Arc::new(catalogue),
             host_settings,
             workspace_approvals: WorkspaceApprovals::default(),
+            grants: Grants::default(),
+            watches: Watches::default(),
             sessions: IdMap::default(),
             chats: IdMap::default(),
             clients: HashMap::new(),
+            tokens: Tokens::default(),
             conns: IdMap::default(),
             replay,
             timers: BTreeSet::new(),
@@ -189,11 +211,13 @@ impl HostCore {
             // No life repeats a key, because every turn takes at least one number (TOOL-21).
             next_turn: last_seq.0,
             shutting_down: false,
+            began: None,
         }
     }
 
     /// Handles one input and appends its consequences, in order.
     pub fn handle(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
+        self.began.get_or_insert(now);
         let cx = &mut Cx { now, effects };
         match input {
             Input::Connected { conn, principal } => self.connect(conn, principal),
@@ -219,7 +243,7 @@ impl HostCore {
             Input::ChatLost { chat } => {
                 // With a turn at work, the driver brings its agent up by itself.
                 if self.chats.get(&chat).is_some_and(|chat| chat.run.is_none()) {
-                    self.open_chat(cx, chat);
+                    self.open_chat(cx, chat, None);
                 }
             }
             Input::Progress {
@@ -231,16 +255,21 @@ impl HostCore {
             Input::Background { chat, change } => self.background(cx, chat, change),
             Input::Agent { chat, turn, event } => self.agent_event(cx, chat, turn, event),
             Input::TurnEnded { chat, turn, end } => self.turn_ended(cx, chat, turn, end),
-            Input::AgentsChanged(profiles) => {
-                let agents = profiles.iter().map(|agent| agent.info.clone()).collect();
-                self.agents = profiles;
-                self.commit(
-                    cx,
-                    ROOT,
-                    StateAction::RootAgentsChanged(RootAgentsChangedAction { agents }),
-                    None,
-                );
-            }
+            Input::AgentsChanged(profiles) => self.agents_changed(cx, profiles),
+            Input::RenderPrompt {
+                chat,
+                turn,
+                id,
+                sections,
+            } => self.render_prompt(cx, chat, turn, id, &sections),
+            Input::WatchOpened {
+                conn,
+                id,
+                watch,
+                spec,
+                outcome,
+            } => self.watch_opened(cx, conn, &id, watch, *spec, outcome),
+            Input::WatchChanged { watch, changes } => self.watch_changed(cx, watch, &changes),
             Input::Tick => self.tick(cx),
             Input::ShutDown => self.shut_down(cx),
         }
@@ -359,7 +388,7 @@ impl HostCore {
                 let message = "send initialize or reconnect first; before that only ping is answered";
                 cx.answer(conn, id, Err(RpcError::invalid_request(message)));
             }
-            (command, true) => match require(scope, &command).and_then(|()| self.check_writable(&command)) {
+            (command, true) => match self.check_allowed(scope, &command) {
                 Ok(()) => self.command(cx, conn, id, command),
                 Err(error) => cx.answer(conn, id, Err(error)),
             },
@@ -380,10 +409,7 @@ impl HostCore {
             }
             Command::CreateSession(create) => self.create_session(cx, conn, id, *create),
             Command::ImportSession { text } => self.import_session(cx, conn, id, text),
-            Command::DisposeSession {
-                channel,
-                only_if_unused,
-            } => match self.check_unused(&channel, only_if_unused) {
+            Command::DisposeSession { channel, only_if } => match self.check_dispose(conn, &channel, only_if) {
                 Ok(()) => self.dispose_session(cx, conn, id, &channel),
                 Err(error) => cx.answer(conn, id, Err(error)),
             },
@@ -404,7 +430,17 @@ impl HostCore {
             Command::ResolveSessionConfig(setup) => self.resolve_session_config(cx, conn, id, &setup),
             Command::SessionConfigCompletions(query) => self.setting_values(cx, conn, id, *query),
             Command::Authenticate(authenticate) => {
-                let result = self.authenticate(cx, &authenticate);
+                let result = self.authenticate(cx, conn, *authenticate);
+                cx.answer(conn, id, result);
+            }
+            Command::Resource(op) => self.resource(cx, conn, id, op),
+            Command::RequestResource { uri, write } => {
+                let result = self.request_resource(cx, conn, &uri, write);
+                cx.answer(conn, id, result);
+            }
+            Command::WatchResource(spec) => self.open_watch(cx, conn, id, spec),
+            Command::Grants(command) => {
+                let result = self.grant_command(cx, *command);
                 cx.answer(conn, id, result);
             }
         }
@@ -426,6 +462,8 @@ impl HostCore {
                 }
                 Some((_, Timer::Clients)) => self.keep_clients(cx),
                 Some((_, Timer::Idle)) => self.evict_idle(cx),
+                Some((_, Timer::Token(client))) => self.expire_tokens(cx, &client),
+                Some((_, Timer::Watch(channel))) => self.end_lease(cx, channel),
                 None => break,
             }
         }
@@ -444,6 +482,12 @@ impl HostCore {
         }
         self.announce_what_is_due(cx);
         self.keep_all(cx);
+    }
+
+    /// Refuses what a connection may not ask for, and what cannot be done now.
+    pub(crate) fn check_allowed(&self, scope: Scope, command: &Command) -> Result<(), RpcError> {
+        require(scope, command)?;
+        self.check_writable(command)
     }
 
     /// Refuses what would change something that cannot be kept (P14).
@@ -474,9 +518,11 @@ impl HostCore {
     pub(crate) fn capture_window(&self, channel: ChannelId, window: Window) -> Option<Snapshot> {
         let entry = self.channels.get(channel)?;
         let state = if channel == ROOT {
-            State::Root(Configured::new(&self.root, &self.host_settings))
+            State::Root(Configured::new(&self.root, &self.host_settings, &self.catalogue))
         } else if let Some(session) = self.sessions.get(&channel) {
-            State::Session(Configured::new(&session.state, &session.settings))
+            State::Session(Configured::new(&session.state, &session.settings, &session.opt_ins))
+        } else if let Some(watch) = self.watches.state(channel) {
+            State::Watch(Arc::clone(watch))
         } else {
             self.chats.get(&channel)?.model.snapshot(window)
         };
@@ -493,10 +539,12 @@ impl HostCore {
         match (self.sessions.get(&channel), self.chats.get(&channel)) {
             (Some(session), _) => {
                 let state = &session.state;
-                base + json_bytes(&state.chats) + json_bytes(&state.active_clients) + json_bytes(&state.config)
+                let chats = json_bytes(&state.chats);
+                let clients = json_bytes(&state.active_clients) + json_bytes(&*session.opt_ins);
+                base + chats + clients + json_bytes(&state.config)
             }
             (None, Some(chat)) => base + chat.model.estimated_bytes_of(window),
-            (None, None) => base + json_bytes(&self.root.agents),
+            (None, None) => base + json_bytes(&self.root.agents) + json_bytes(&*self.catalogue),
         }
     }
 
@@ -523,6 +571,8 @@ fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
         Command::DisposeChat { .. } => ("disposeChat", Scope::Drive),
         Command::MoveChat(_) => ("moveChat", Scope::Drive),
         Command::Authenticate(_) => ("authenticate", Scope::Drive),
+        Command::Resource(op) => (op.method(), op.scope()),
+        Command::Grants(_) => ("deciding about resources", Scope::Admin),
         Command::Ping
         | Command::Initialize(_)
         | Command::Reconnect(_)
@@ -531,6 +581,8 @@ fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
         | Command::FetchTurns { .. }
         | Command::Completions(_)
         | Command::ResolveSessionConfig(_)
+        | Command::RequestResource { .. }
+        | Command::WatchResource(_)
         | Command::SessionConfigCompletions(_) => return Ok(()),
     };
     if held >= needed {
@@ -550,6 +602,7 @@ fn changes_state(command: &Command) -> bool {
         | Command::DisposeChat { .. }
         | Command::MoveChat(_)
         | Command::Authenticate(_) => true,
+        Command::Grants(command) => !matches!(**command, GrantCommand::List),
         Command::Ping
         | Command::Initialize(_)
         | Command::Reconnect(_)
@@ -558,6 +611,10 @@ fn changes_state(command: &Command) -> bool {
         | Command::FetchTurns { .. }
         | Command::Completions(_)
         | Command::ResolveSessionConfig(_)
+        // Files are not kept by the host, and a request may find its grant in place.
+        | Command::Resource(_)
+        | Command::RequestResource { .. }
+        | Command::WatchResource(_)
         | Command::SessionConfigCompletions(_) => false,
     }
 }

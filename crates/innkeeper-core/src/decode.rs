@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::action;
+use crate::{action, extension};
 
 /// Why an action from a client could not be read (DSP-08).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,17 +39,29 @@ pub fn decode_action(raw: &RawValue) -> Result<StateAction, DecodeError> {
     let mut json = serde_json::Deserializer::from_str(raw.get());
     match action::decode_payload(&head.name, &mut json) {
         None => Err(DecodeError::UnknownType(head.name.chars().take(128).collect())),
-        Some(Ok(action)) => Ok(action),
-        Some(Err(error)) => decode_leniently(&head.name, raw).ok_or_else(|| {
-            let path = error.path().to_string();
-            let field = if path == "." {
-                "action".to_owned()
-            } else {
-                format!("action.{path}")
-            };
-            DecodeError::Malformed(format!("{field}: {}", plain(error.inner())))
-        }),
+        Some(Ok(action)) => checked(action, raw),
+        Some(Err(error)) => {
+            let action = decode_leniently(&head.name, raw).ok_or_else(|| {
+                let path = error.path().to_string();
+                let field = if path == "." {
+                    "action".to_owned()
+                } else {
+                    format!("action.{path}")
+                };
+                DecodeError::Malformed(format!("{field}: {}", plain(error.inner())))
+            })?;
+            checked(action, raw)
+        }
     }
+}
+
+/// Looks at what the action's type has no place for (SMT-02).
+fn checked(action: StateAction, raw: &RawValue) -> Result<StateAction, DecodeError> {
+    if let StateAction::SessionActiveClientSet(_) = action {
+        let opt_in = extension::opt_in_of(raw);
+        opt_in.map_err(|problem| DecodeError::Malformed(format!("action.activeClient.{problem}")))?;
+    }
+    Ok(action)
 }
 
 /// Accepts the two deviations that published clients are known to send: fractional numbers where

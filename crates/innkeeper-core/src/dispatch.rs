@@ -19,6 +19,7 @@ use crate::client::Phase;
 use crate::commit::Author;
 use crate::configure::Change;
 use crate::core::{Cx, HostCore, read_only_message};
+use crate::extension::{self, OptIn};
 use crate::ids::{ChannelId, ConnId};
 use crate::input::Dispatch;
 use crate::session::Namer;
@@ -83,13 +84,23 @@ impl HostCore {
         let Some(channel) = self.channels.find(&dispatch.channel) else {
             return; // DSP-05
         };
+        let opt_in = match &dispatch.action {
+            // What cannot be read was refused where it arrived.
+            Ok(StateAction::SessionActiveClientSet(_)) => extension::opt_in_of(&dispatch.raw).unwrap_or_default(),
+            Ok(_) | Err(_) => None,
+        };
         let verdict = match dispatch.action {
             _ if self.read_only.is_some() => Verdict::Reject(self.why_read_only()),
             Err(problem) => Verdict::Reject(problem.to_string()),
-            Ok(action) => self.judge(cx, channel, action, &author, scope),
+            Ok(action) => self.judge(cx, channel, action, opt_in.as_ref(), &author, scope),
         };
         match verdict {
-            Verdict::Accept(action) => self.accept(cx, channel, action, &author),
+            Verdict::Accept(action) => {
+                if let StateAction::SessionActiveClientSet(set) = &action {
+                    self.set_opt_in(channel, &set.active_client.client_id, opt_in);
+                }
+                self.accept(cx, channel, action, &author);
+            }
             Verdict::Acknowledge => {
                 if let Ok(action) = serde_json::from_str::<StateAction>(dispatch.raw.get()) {
                     self.acknowledge(cx, channel, &action, &author);
@@ -125,7 +136,15 @@ impl HostCore {
         read_only_message(self.read_only.as_deref().unwrap_or_default())
     }
 
-    fn judge(&self, cx: &Cx<'_>, channel: ChannelId, action: StateAction, author: &Author, scope: Scope) -> Verdict {
+    fn judge(
+        &self,
+        cx: &Cx<'_>,
+        channel: ChannelId,
+        action: StateAction,
+        opt_in: Option<&OptIn>,
+        author: &Author,
+        scope: Scope,
+    ) -> Verdict {
         let (Some(rule), Some(entry)) = (action::rule(&action), self.channels.get(channel)) else {
             return Verdict::Reject("unknown action type".to_owned());
         };
@@ -151,7 +170,7 @@ impl HostCore {
                 }
                 _ => Verdict::Reject("clients may not send this to the root channel".to_owned()),
             },
-            ChannelKind::Session => self.judge_session(channel, action, author),
+            ChannelKind::Session => self.judge_session(channel, action, opt_in, author),
             ChannelKind::Chat => self.judge_chat(cx, channel, action, author),
             ChannelKind::Canvas
             | ChannelKind::Changeset

@@ -8,10 +8,11 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::action::Since;
-use crate::agent::{Attachment, ClientTool, CommandInfo, PastTurn, PastTurns, Reply, UnreadChat, Worker};
+use crate::agent::{Attachment, ClientTool, CommandInfo, Credential, PastTurn, PastTurns, Reply, UnreadChat, Worker};
 use crate::frame::{ActionFrame, Outgoing};
-use crate::ids::{ChannelId, ConnId, TurnKey};
+use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::request::RequestId;
+use crate::resource::{Reach, ResourceOp, WatchSpec};
 use crate::stored::{ListPage, Record};
 
 /// One consequence of an input.
@@ -98,6 +99,13 @@ pub enum Effect {
     },
     /// A tool call's worker has a chat and a run; its parent drives it.
     StartWorker(Box<Worker>),
+    /// Say who rewrites a system prompt.
+    RenderPrompt {
+        /// The render that asked.
+        id: u64,
+        /// Who, if anybody, and what nobody may.
+        plan: Box<PromptPlan>,
+    },
     /// List stored sessions for somebody; answer with `Input::Listed` (ROOT-10).
     List {
         /// Who asked.
@@ -125,6 +133,35 @@ pub enum Effect {
         /// What to look up.
         what: Box<LookUp>,
     },
+    /// Do something with resources, within these places, and answer a request with the outcome.
+    Resource {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// What to do.
+        op: Box<ResourceOp>,
+        /// What the client may reach.
+        reaches: Vec<Reach>,
+    },
+    /// Watch something within these places; answer with `Input::WatchOpened`.
+    OpenWatch {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// The watch's number.
+        watch: u64,
+        /// What to watch.
+        spec: Box<WatchSpec>,
+        /// What the client may reach.
+        reaches: Vec<Reach>,
+    },
+    /// Release a watch.
+    CloseWatch {
+        /// Its number.
+        watch: u64,
+    },
     /// Release the back end of a chat that is gone.
     CloseChat {
         /// The chat.
@@ -141,6 +178,28 @@ pub struct Subscriber {
     pub max_latency_ms: u32,
     /// What the connection's version knows.
     pub knows: Since,
+}
+
+/// What happens to a system prompt before its model gets it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PromptPlan {
+    /// The sections that nobody may rewrite.
+    pub restricted: Vec<String>,
+    /// Who rewrites others, if anybody does.
+    pub transformer: Option<Transformer>,
+}
+
+/// The client that rewrites sections of one system prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transformer {
+    /// The client.
+    pub client: ClientId,
+    /// The connection that it is asked through.
+    pub conn: ConnId,
+    /// The session's URI.
+    pub session_uri: Arc<str>,
+    /// The sections that it gets, in the order of the prompt; at least one.
+    pub sections: Vec<String>,
 }
 
 /// What an agent is asked to bring up.
@@ -167,6 +226,8 @@ pub struct OpenChat {
     pub settings: Map<String, Value>,
     /// What the agent asked to be told again.
     pub memory: Option<Arc<Value>>,
+    /// What it may sign in with.
+    pub credentials: Vec<Credential>,
     /// Whether somebody wants to know how far it is.
     pub wants_progress: bool,
 }
@@ -182,6 +243,8 @@ pub struct TurnStart {
     pub attachments: Vec<Attachment>,
     /// The chats among it whose turns have to be read first.
     pub unread_chats: Vec<UnreadChat>,
+    /// Who asked, if it was a client: what only it can read, it is asked for.
+    pub asked_by: Option<ClientId>,
     /// The model chosen for this message (TURN-15).
     pub model: Option<String>,
     /// What the model is set up with.
@@ -190,6 +253,9 @@ pub struct TurnStart {
     pub agent: Option<String>,
     /// Whether an interrupted turn goes on (TURN-12).
     pub resume: bool,
+    /// What there is of a turn that goes on, for an agent that was not there: the host may have
+    /// been restarted in between.
+    pub so_far: Option<PastTurn>,
     /// The ids of the calls it made before, which are taken (TOOL-21).
     pub calls_before: Vec<String>,
     /// How many turns this chat completed before.
@@ -204,6 +270,8 @@ pub struct TurnStart {
     pub settings: Map<String, Value>,
     /// The tools that clients of the session offer (ACT-04, ACT-05).
     pub client_tools: Vec<ClientTool>,
+    /// What its agent may sign in with in this turn.
+    pub credentials: Vec<Credential>,
 }
 
 /// Something that is found outside the core.

@@ -1,6 +1,10 @@
 //! JSON-RPC errors with the codes AHP defines (ERR-01).
 
+use ahp_types::errors::AuthRequiredErrorData;
+use ahp_types::state::ProtectedResourceMetadata;
 use serde_json::{Value, json};
+
+use crate::credentials::names;
 
 /// The codes the host sends. `-32006` is reserved and never sent (ERR-02).
 pub mod code {
@@ -68,6 +72,21 @@ impl RpcError {
             format!("{what} needs the scope {needed:?} and this connection's credential has {held:?}; connect with a credential of a wider scope")
                 .replace("Admin", "admin").replace("Drive", "drive").replace("View", "view"),
         )
+    }
+
+    /// `-32007`: an agent needs tokens, with everything a client has to know to get them (AUTH-08).
+    /// The data is an object, never a bare array.
+    pub fn auth_required(agent: &str, resources: Vec<ProtectedResourceMetadata>) -> Self {
+        let message = format!(
+            "{agent} needs a token for {}; send it with authenticate and try again",
+            names(&resources)
+        );
+        let data = AuthRequiredErrorData { resources };
+        Self {
+            code: code::AUTH_REQUIRED,
+            message,
+            data: serde_json::to_value(data).ok(),
+        }
     }
 
     /// `-32005` with the ranges we speak (NEG-05).

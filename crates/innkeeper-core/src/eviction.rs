@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::core::{Cx, HostCore, Timer};
 use crate::effect::Effect;
-use crate::error::{RpcError, code};
 use crate::ids::ChannelId;
 
 /// How often memory is looked through at most.
@@ -53,18 +52,8 @@ impl HostCore {
         self.schedule_eviction(now);
     }
 
-    /// Refuses to dispose of a session that somebody uses, where that was asked for.
-    pub(crate) fn check_unused(&self, uri: &str, only_if_unused: bool) -> Result<(), RpcError> {
-        match self.channels.find(uri) {
-            Some(session) if only_if_unused && self.is_used(session) => Err(RpcError::new(
-                code::CONFLICT,
-                format!("the session {uri:?} is in use; try again when nobody looks at it and nothing runs in it"),
-            )),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn is_used(&self, session_id: ChannelId) -> bool {
+    /// Whether somebody listens to a session, or something goes on in it.
+    pub(crate) fn is_used(&self, session_id: ChannelId) -> bool {
         let Some(session) = self.sessions.get(&session_id) else {
             return false;
         };
@@ -74,9 +63,10 @@ impl HostCore {
 
     /// Takes a session at rest out of memory.
     fn evict(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        let Some(session) = self.sessions.get(&session_id) else {
+        let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
+        session.settle_order();
         let chats = session.chats.clone();
         if self.keeps {
             let has_tail = |id: &ChannelId| self.channels.get(*id).is_some_and(|entry| entry.tail > 0);

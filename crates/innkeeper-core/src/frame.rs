@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::action::{self, Durability, Since};
 use crate::error::RpcError;
+use crate::extension::Beside;
 use crate::ids::Seq;
 use crate::request::RequestId;
 use crate::snapshot::Answer;
@@ -53,7 +54,13 @@ impl ActionFrame {
     pub fn from_action(channel: &str, action: &StateAction, seq: Seq) -> Self {
         let mut channel_json = Vec::with_capacity(channel.len() + 2);
         write_json(&mut channel_json, channel);
-        encode_action(&String::from_utf8_lossy(&channel_json), action, seq, None)
+        encode_action(
+            &String::from_utf8_lossy(&channel_json),
+            action,
+            Beside::Nothing,
+            seq,
+            None,
+        )
     }
 
     /// The envelope alone, as `reconnect` replays it.
@@ -164,6 +171,7 @@ impl ActionFrame {
 pub(crate) fn encode_action(
     channel_json: &str,
     action: &StateAction,
+    beside: Beside<'_>,
     seq: Seq,
     origin: Option<Origin<'_>>,
 ) -> ActionFrame {
@@ -185,7 +193,7 @@ pub(crate) fn encode_action(
             &delta.content,
         )),
         _ => {
-            write_json(&mut out, action);
+            beside.write(&mut out, action);
             None
         }
     };
@@ -461,7 +469,13 @@ mod tests {
             content: content.into(),
             meta: None,
         });
-        Arc::new(encode_action("\"ahp-chat:/a\"", &action, Seq(seq), None))
+        Arc::new(encode_action(
+            "\"ahp-chat:/a\"",
+            &action,
+            Beside::Nothing,
+            Seq(seq),
+            None,
+        ))
     }
 
     #[test]
@@ -498,7 +512,7 @@ mod tests {
                     meta: None,
                 })
             };
-            let general = encode_action("\"ahp-chat:/a\"", &action, Seq(5), None);
+            let general = encode_action("\"ahp-chat:/a\"", &action, Beside::Nothing, Seq(5), None);
             let prepared = AppendHead::new("\"ahp-chat:/a\"", name, "t\"1", "p").encode("x\ny", Seq(5));
             assert_eq!(general.bytes, prepared.bytes);
             assert_eq!(
@@ -534,6 +548,7 @@ mod tests {
         let with_origin = encode_action(
             "\"ahp-chat:/a\"",
             &action,
+            Beside::Nothing,
             Seq(3),
             Some(Origin {
                 client_id: "c",

@@ -39,6 +39,10 @@ impl HostCore {
             version: version.as_str().into(),
             mcp_apps: initialize.mcp_apps,
             locale: initialize.locale.as_deref().map(Into::into),
+            is_careless: initialize
+                .client_name
+                .as_ref()
+                .is_some_and(|name| self.config.careless_clients.contains(name)),
         };
         if let Err(error) = self.admit(conn, &initialize.client_id, Some(negotiated)) {
             return cx.answer(conn, id, Err(error));
@@ -47,7 +51,7 @@ impl HostCore {
         // NEG-11: there is no per-item error, so what is unknown is left out.
         let mut channels: Vec<(ChannelId, Window)> = Vec::new();
         for uri in &initialize.initial_subscriptions {
-            match self.register(conn, uri, None, None) {
+            match self.register(cx, conn, uri, None, None) {
                 Ok((channel, window)) if !channels.iter().any(|(known, _)| *known == channel) => {
                     channels.push((channel, window));
                 }
@@ -91,7 +95,7 @@ impl HostCore {
         self.leave_unnamed(cx, &reconnect.client_id, &reconnect.subscriptions);
         for uri in &reconnect.subscriptions {
             let known = earlier.get(uri.as_str());
-            match self.register(conn, uri, known.map(|known| known.max_latency_ms), None) {
+            match self.register(cx, conn, uri, known.map(|known| known.max_latency_ms), None) {
                 Ok((channel, _)) if resumed.contains(&channel) => {}
                 Ok((channel, window)) => {
                     resumed.push(channel);

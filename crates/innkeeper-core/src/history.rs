@@ -8,10 +8,12 @@ mod attachment;
 mod needed;
 mod page;
 mod past;
+mod steering;
 mod truncate;
 mod turns;
 mod window;
 
 pub use past::past_turn;
 pub(crate) use past::{context_range, past_turns, past_turns_in, unfinished_turn};
+pub(crate) use steering::{steering_part, words_of};
 pub use turns::History;

@@ -9,9 +9,11 @@ use serde_json::value::RawValue;
 use crate::access::Principal;
 use crate::agent::{AgentEvent, AgentProfile, BackgroundChange, Failure, TurnEnd};
 use crate::decode::DecodeError;
+use crate::error::RpcError;
 use crate::ids::{ChannelId, ConnId, TurnKey};
 use crate::request::{Command, RequestId};
-use crate::stored::{ImportedSession, ListPage, RestoredSession, StoredSummary};
+use crate::resource::{ResourceChange, WatchSpec};
+use crate::stored::{ImportedSession, ListPage, RestoredSession, StoredSummary, Unreadable};
 
 /// One event. Inputs of one connection are handled in the order they arrived (DSP-14).
 #[derive(Debug)]
@@ -99,6 +101,18 @@ pub enum Input {
         /// What changed.
         change: BackgroundChange,
     },
+    /// An agent puts a system prompt together, and wants to know who rewrites it; answered with
+    /// [`crate::Effect::RenderPrompt`] (SMT-05).
+    RenderPrompt {
+        /// The chat.
+        chat: ChannelId,
+        /// The run the prompt is for; none while the chat opens.
+        turn: Option<TurnKey>,
+        /// Which render it is.
+        id: u64,
+        /// The ids of the sections there are.
+        sections: Vec<String>,
+    },
     /// Turns that [`crate::Effect::LoadTurns`] asked for were read, or could not be.
     TurnsLoaded {
         /// The chat.
@@ -108,6 +122,26 @@ pub enum Input {
         /// The turns, or why they cannot be read.
         outcome: Result<Vec<Turn>, String>,
     },
+    /// A watch that [`crate::Effect::OpenWatch`] asked for was set up, or could not be.
+    WatchOpened {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// The watch's number.
+        watch: u64,
+        /// What is watched.
+        spec: Box<WatchSpec>,
+        /// The place of the client that it lies in, or why it is not watched.
+        outcome: Result<String, RpcError>,
+    },
+    /// Something changed where somebody watches.
+    WatchChanged {
+        /// The watch's number.
+        watch: u64,
+        /// What changed.
+        changes: Vec<ResourceChange>,
+    },
     /// The catalogue of agents changed.
     AgentsChanged(Vec<AgentProfile>),
     /// The store found a session, or not.
@@ -115,7 +149,7 @@ pub enum Input {
         /// What was asked for.
         uri: Arc<str>,
         /// The session, nothing, or why it cannot be read.
-        outcome: Result<Option<Box<RestoredSession>>, String>,
+        outcome: Result<Option<Box<RestoredSession>>, Unreadable>,
     },
     /// The store listed sessions for somebody.
     Listed {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ahp_types::actions::StateAction;
-use ahp_types::state::{SessionLifecycle, SessionStatus};
+use ahp_types::state::SessionLifecycle;
 
 use crate::channel::Subscription;
 use crate::client::Client;
@@ -137,14 +137,17 @@ impl HostCore {
         }
     }
 
-    fn keep_root(&self, cx: &mut Cx<'_>) {
+    fn keep_root(&mut self, cx: &mut Cx<'_>) {
+        let is_promised = self.grants.take_changed();
         let Some(entry) = self.channels.get(ROOT) else {
             return;
         };
         let document = RootDocument {
             version: document::VERSION,
             state: Arc::clone(&self.root),
+            catalogue: Arc::clone(&self.catalogue),
             workspace_approvals: self.workspace_approvals.clone(),
+            resource_grants: self.grants.clone(),
             gaps: self.gaps.clone(),
         };
         Self::record(
@@ -152,6 +155,7 @@ impl HostCore {
             Record::Root {
                 seq: entry.last,
                 document: Document::new(move || document::write(&document)),
+                is_promised,
             },
         );
     }
@@ -167,6 +171,7 @@ impl HostCore {
             titled_by: session.titled_by,
             settings: Arc::clone(&session.settings),
             state: Arc::clone(&session.state),
+            opt_ins: Arc::clone(&session.opt_ins),
         };
         let record = SessionRecord {
             seq: entry.last,
@@ -266,6 +271,14 @@ impl HostCore {
         Self::record(cx, record);
     }
 
+    /// Notes that a session is gone that was never in memory.
+    pub(crate) fn keep_removal_of(&self, cx: &mut Cx<'_>, uri: &Arc<str>) {
+        if self.keeps {
+            let uri = Arc::clone(uri);
+            Self::record(cx, Record::SessionRemoved { uri });
+        }
+    }
+
     /// Notes that a client's subscriptions, or what was negotiated with it, changed.
     pub(crate) fn keep_client(&mut self, client: &ClientId) {
         if self.keeps && !self.unkept.clients.contains(client) {
@@ -344,6 +357,7 @@ impl HostCore {
             protocol: (&*client.negotiated.version).into(),
             mcp_apps: client.negotiated.mcp_apps,
             locale: client.negotiated.locale.as_deref().map(Into::into),
+            is_careless: client.negotiated.is_careless,
             subscriptions: subscriptions
                 .iter()
                 .map(|(uri, subscription)| (uri.to_string(), describe(subscription)))
@@ -378,8 +392,8 @@ fn summary_record(session: &Session) -> SummaryRecord {
     SummaryRecord {
         uri: Arc::clone(&session.uri),
         created_ms: millis(&session.created_at),
-        modified_ms: session.modified_ms,
-        is_archived: session.state.status & SessionStatus::IsArchived.bits() != 0,
+        modified_ms: session.order_ms,
+        is_archived: session.is_archived(),
         summary: Document::new(move || document::write(&summary)),
     }
 }

@@ -1,19 +1,16 @@
-//! Sessions come, go, and are listed.
+//! Sessions come and are listed.
 
 use std::sync::Arc;
 
-use ahp_types::actions::{
-    SessionActiveClientSetAction, SessionCreationFailedAction, SessionReadyAction, SessionServerToolsChangedAction,
-    StateAction,
-};
-use ahp_types::notifications::{SessionAddedParams, SessionRemovedParams};
+use ahp_types::actions::{SessionActiveClientSetAction, SessionCreationFailedAction, SessionReadyAction, StateAction};
+use ahp_types::notifications::SessionAddedParams;
 use ahp_types::state::{
     ChatOrigin, ChatState, ErrorInfo, SessionConfigState, SessionLifecycle, SessionState, SessionStatus, SessionSummary,
 };
 use serde_json::{Map, Value, json};
 
 use crate::action::{ChannelKind, Since};
-use crate::agent::{AgentProfile, Failure, Setting};
+use crate::agent::{Failure, Setting};
 use crate::chat_state::ChatModel;
 use crate::client::{Phase, Presence};
 use crate::core::{Cx, HostCore, ROOT};
@@ -37,7 +34,7 @@ type Checked = (String, Arc<[Setting]>, SessionConfigState);
 
 impl HostCore {
     pub(crate) fn create_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, create: CreateSession) {
-        match self.check_create(conn, &create) {
+        match self.check_create(cx, conn, &create) {
             Ok((provider, settings, config)) => {
                 cx.answer(conn, id, Ok(Value::Null));
                 self.add_session(cx, conn, create, provider, settings, config);
@@ -46,7 +43,7 @@ impl HostCore {
         }
     }
 
-    fn check_create(&self, conn: ConnId, create: &CreateSession) -> Result<Checked, RpcError> {
+    fn check_create(&self, cx: &Cx<'_>, conn: ConnId, create: &CreateSession) -> Result<Checked, RpcError> {
         uri::check_new_session(&create.channel).map_err(|problem| RpcError::invalid_params("channel", problem))?;
         if self.shutting_down {
             return Err(RpcError::new(
@@ -88,40 +85,17 @@ impl HostCore {
             ));
         }
         if let Some(active) = &create.active_client {
-            self.check_active_client(active)
+            self.check_active_client(active, create.opt_in.as_ref())
                 .map_err(|problem| RpcError::invalid_params("activeClient", problem))?;
         }
         let agent = self.agent_named(create.provider.as_deref())?;
         let (settings, config) = self
             .session_config(agent, &create.config)
             .map_err(Problem::into_error)?;
+        // SES-05, and last: signing in is the only thing left to do.
+        let creator: Vec<ClientId> = self.client_of(conn).cloned().into_iter().collect();
+        self.check_tokens(cx.now, agent, &creator)?;
         Ok((agent.info.provider.clone(), settings, config))
-    }
-
-    /// The agent a client named, or the default one (SES-04).
-    pub(crate) fn agent_named(&self, provider: Option<&str>) -> Result<&AgentProfile, RpcError> {
-        let found = match provider {
-            Some(wanted) => self.agents.iter().find(|agent| agent.info.provider == wanted),
-            None => self.agents.first(),
-        };
-        found.ok_or_else(|| match provider {
-            Some(wanted) => {
-                let known: Vec<&str> = self.agents.iter().map(|agent| agent.info.provider.as_str()).collect();
-                let message = format!(
-                    "there is no agent {wanted:?} on this host; it has: {}",
-                    known.join(", ")
-                );
-                RpcError::new(code::PROVIDER_NOT_FOUND, message)
-            }
-            None => RpcError::new(code::PROVIDER_NOT_FOUND, "this host has no agents"),
-        })
-    }
-
-    /// What the core knows about a session's agent.
-    pub(crate) fn agent_of(&self, session: &Session) -> Option<&AgentProfile> {
-        self.agents
-            .iter()
-            .find(|agent| agent.info.provider == session.state.provider)
     }
 
     fn add_session(
@@ -172,6 +146,7 @@ impl HostCore {
         };
         let session_id = self.add_channel(&create.channel, ChannelKind::Session);
         let mut session = Session::new(&create.channel, state, settings, cx.now);
+        session.creator = self.client_of(conn).cloned();
         session.progress = create.progress_token.map(|token| Progress {
             conn,
             token,
@@ -188,12 +163,13 @@ impl HostCore {
         }
         self.announce_added(cx, session_id);
         self.publish_active_sessions(cx);
-        self.publish_server_tools(cx, session_id);
+        self.refresh_server_tools(cx, session_id);
         if let Some(active_client) = create.active_client {
+            self.set_opt_in(session_id, &active_client.client_id, create.opt_in);
             let action = StateAction::SessionActiveClientSet(SessionActiveClientSetAction { active_client });
             self.commit(cx, session_id, action, None);
         }
-        self.open_chat(cx, chat_id);
+        self.open_chat(cx, chat_id, None);
     }
 
     /// Makes a channel for a chat.
@@ -214,11 +190,13 @@ impl HostCore {
         id
     }
 
-    /// Asks for a chat's back end, with everything an agent has to know about its past.
-    pub(crate) fn open_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+    /// Asks for a chat's back end, with everything an agent has to know about its past, and with
+    /// the tokens it may use for whoever wants it opened.
+    pub(crate) fn open_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, author: Option<&ClientId>) {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.can_resume = false;
             chat.is_open = true;
+            chat.unheard = false;
         }
         let (Some(chat), Some(channel)) = (self.chats.get(&chat_id), self.channels.get(chat_id)) else {
             return;
@@ -237,38 +215,9 @@ impl HostCore {
             selection: chat.aside.selection.clone(),
             settings: settings_of(session),
             memory: chat.memory.clone(),
+            credentials: self.credentials_for(cx.now, session, author),
             wants_progress: session.progress.is_some(),
         })));
-    }
-
-    /// Publishes the agent's own tools, which clients show and do not execute.
-    fn publish_server_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        let Some(session) = self.sessions.get(&session_id) else {
-            return;
-        };
-        let tools: Vec<_> = self
-            .agent_of(session)
-            .map(|agent| agent.tools.iter().map(crate::tool::wire::definition).collect())
-            .unwrap_or_default();
-        if !tools.is_empty() {
-            let action = StateAction::SessionServerToolsChanged(SessionServerToolsChangedAction { tools });
-            self.commit(cx, session_id, action, None);
-        }
-    }
-
-    /// Publishes the agent's tools again if they changed while the session was away.
-    pub(crate) fn refresh_server_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        let Some(session) = self.sessions.get(&session_id) else {
-            return;
-        };
-        let Some(agent) = self.agent_of(session) else {
-            return;
-        };
-        let tools: Vec<_> = agent.tools.iter().map(crate::tool::wire::definition).collect();
-        if session.state.server_tools.as_deref().unwrap_or_default() != tools {
-            let action = StateAction::SessionServerToolsChanged(SessionServerToolsChangedAction { tools });
-            self.commit(cx, session_id, action, None);
-        }
     }
 
     pub(crate) fn chat_opened(&mut self, cx: &mut Cx<'_>, chat: ChannelId, outcome: Result<(), Failure>) {
@@ -326,7 +275,7 @@ impl HostCore {
     }
 
     /// ROOT-18: the last frame of a token has reached its total, whatever came of it.
-    fn finish_progress(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
+    pub(crate) fn finish_progress(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
         let progress = self
             .sessions
             .get_mut(&session)
@@ -339,47 +288,6 @@ impl HostCore {
                 Outgoing::Text(encode_notification("root/progress", &params)),
             );
         }
-    }
-
-    pub(crate) fn dispose_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, uri: &str) {
-        let session_id = self
-            .channels
-            .find(uri)
-            .filter(|channel| self.sessions.contains_key(channel));
-        if let Some(session_id) = session_id {
-            self.finish_progress(cx, session_id);
-        }
-        let Some((session_id, session)) =
-            session_id.and_then(|id| self.sessions.remove(&id).map(|session| (id, session)))
-        else {
-            return cx.answer(conn, id, Err(RpcError::session_not_found(uri)));
-        };
-        for chat_id in session.chats.iter().copied() {
-            self.drop_chat(cx, chat_id);
-        }
-        self.session_count = self.session_count.saturating_sub(1);
-        self.keep_removal(cx, session_id);
-        self.listing.removed(uri);
-        self.forget_for_good(&Arc::from(uri));
-        self.remove_channel(session_id);
-        for member in &session.state.active_clients {
-            if let Some(client) = self.clients.get_mut(&ClientId::new(&member.client_id)) {
-                client.memberships.remove(&session_id);
-            }
-        }
-        cx.answer(conn, id, Ok(Value::Null));
-        let params = SessionRemovedParams {
-            channel: uri::ROOT.to_owned(),
-            session: uri.to_owned(),
-        };
-        let message = encode_notification("root/sessionRemoved", &params);
-        if let Some(root) = self.channels.get_mut(ROOT) {
-            cx.effects.push(Effect::Notify {
-                to: root.audience(Since::V0_9),
-                message,
-            });
-        }
-        self.publish_active_sessions(cx);
     }
 
     /// Ends what runs in a chat and forgets it.
@@ -401,7 +309,7 @@ impl HostCore {
     }
 
     /// Nobody's picture of a channel that is gone is ever continued, whatever takes its name.
-    fn forget_for_good(&mut self, uri: &Arc<str>) {
+    pub(crate) fn forget_for_good(&mut self, uri: &Arc<str>) {
         self.distrust(std::slice::from_ref(uri));
         let mut changed = Vec::new();
         for (id, client) in &mut self.clients {
@@ -434,7 +342,7 @@ impl HostCore {
         let mut rows: Vec<(i64, ChannelId, &Session)> = self
             .sessions
             .iter()
-            .map(|(id, session)| (session.modified_ms, *id, session))
+            .map(|(id, session)| (session.order_ms, *id, session))
             .collect();
         rows.sort_unstable_by_key(|(modified, id, _)| std::cmp::Reverse((*modified, *id)));
         if let Some(cursor) = &list.cursor {

@@ -18,7 +18,7 @@ use crate::error::{RpcError, code};
 use crate::ids::{ChannelId, ConnId, IdMap};
 use crate::input::{Dispatch, Input};
 use crate::request::{Command, MoveDestination};
-use crate::stored::RestoredSession;
+use crate::stored::{RestoredSession, Unreadable};
 use crate::uri;
 
 /// Most inputs of one connection that wait. Loading takes milliseconds, so whoever gets here
@@ -51,7 +51,7 @@ pub(crate) struct Parked {
     /// What the first of them still waits for.
     missing: HashSet<Arc<str>>,
     /// What the store said about the URIs that they name: what is wrong with what it has, if so.
-    answers: HashMap<Arc<str>, Option<String>>,
+    answers: HashMap<Arc<str>, Option<Unreadable>>,
     /// Why the turns that the first one needs are not to be had.
     no_turns: Option<String>,
 }
@@ -86,6 +86,10 @@ impl Parked {
 fn bytes_of(input: &Input) -> usize {
     match input {
         Input::Dispatch { dispatch, .. } => dispatch.raw.get().len(),
+        Input::Request {
+            command: Command::Resource(op),
+            ..
+        } => op.bytes(),
         _ => 0,
     }
 }
@@ -144,7 +148,7 @@ impl HostCore {
         &mut self,
         cx: &mut Cx<'_>,
         asked_uri: &Arc<str>,
-        outcome: Result<Option<Box<RestoredSession>>, String>,
+        outcome: Result<Option<Box<RestoredSession>>, Unreadable>,
     ) {
         let Some(mut asked) = self.loading.sessions.remove(asked_uri) else {
             return;
@@ -239,7 +243,7 @@ impl HostCore {
         if parked.is_empty() {
             parked.answers = HashMap::new();
         }
-        match (input, damaged.or(no_turns)) {
+        match (input, damaged.or_else(|| no_turns.map(Unreadable::Failed))) {
             // These leave out what they cannot have (NEG-11, REC-02).
             (
                 input @ Input::Request {
@@ -249,10 +253,17 @@ impl HostCore {
                 _,
             )
             | (input, None) => self.handle_from(cx, conn, input),
+            (Input::Request { id, command, .. }, Some(Unreadable::Damaged(problem)))
+                if matches!(command, Command::DisposeSession { only_if: None, .. }) =>
+            {
+                self.dispose_damaged(cx, conn, &id, &command, &problem);
+            }
             (Input::Request { id, .. }, Some(problem)) => {
                 cx.answer(conn, &id, Err(unreadable(&problem)));
             }
-            (Input::Dispatch { dispatch, .. }, Some(problem)) => self.refuse_dispatch(cx, conn, &dispatch, &problem),
+            (Input::Dispatch { dispatch, .. }, Some(problem)) => {
+                self.refuse_dispatch(cx, conn, &dispatch, &problem.to_string())
+            }
             (input, Some(_)) => self.handle_from(cx, conn, input),
         }
     }
@@ -335,7 +346,7 @@ impl HostCore {
     }
 }
 
-fn unreadable(problem: &str) -> RpcError {
+pub(crate) fn unreadable(problem: &impl std::fmt::Display) -> RpcError {
     RpcError::new(
         code::INTERNAL_ERROR,
         format!("what is stored cannot be read: {problem}; run `innkeeper doctor`"),
@@ -380,6 +391,10 @@ fn named_by_command(command: &Command) -> Vec<&str> {
         | Command::ListSessions(_)
         | Command::ResolveSessionConfig(_)
         | Command::SessionConfigCompletions(_)
+        | Command::Resource(_)
+        | Command::RequestResource { .. }
+        | Command::WatchResource(_)
+        | Command::Grants(_)
         | Command::Authenticate(_) => Vec::new(),
     }
 }

@@ -102,6 +102,7 @@ impl HostCore {
             }
         };
         self.workspace_approvals = restored.workspace_approvals;
+        self.grants = restored.grants;
         self.gaps = restored.gaps;
         let agents = std::mem::take(&mut Arc::make_mut(&mut self.root).agents);
         let mut config = self.root.config.clone();
@@ -124,7 +125,7 @@ impl HostCore {
                 entry.created = Seq(0);
             }
         }
-        if self.root.agents != agents {
+        if self.root.agents != agents || *self.catalogue != restored.catalogue {
             let action = RootAgentsChangedAction { agents };
             self.commit(cx, ROOT, StateAction::RootAgentsChanged(action), None);
         }
@@ -175,6 +176,7 @@ fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
             version: (&*document.protocol).into(),
             mcp_apps: document.mcp_apps,
             locale: document.locale.as_deref().map(Into::into),
+            is_careless: document.is_careless,
         },
         presence: Presence::Grace(Kept {
             until_ms,

@@ -8,7 +8,7 @@ use ahp_types::state::{
 };
 
 use crate::agent::{Answer, AnswerValue, Questions, Reply, Response};
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::{ChannelId, TurnKey};
 
 mod wire;
@@ -25,14 +25,16 @@ impl HostCore {
             let chat = core.chats.get(&chat_id);
             chat.is_some_and(|chat| chat.model.open_question(&questions.id).is_some())
         };
-        if !is_open(self) && self.count_part(cx, chat_id).is_none() {
+        let is_new = !is_open(self);
+        let id = questions.id.clone();
+        let request = wire::request(questions);
+        // Questions count as much as text: they stay in the turn.
+        if !self.fits(cx, chat_id, json_bytes(&request)) || (is_new && self.count_part(cx, chat_id).is_none()) {
             return;
         }
         if let Some(run) = self.run_mut(chat_id) {
             run.open_part = None;
         }
-        let id = questions.id.clone();
-        let request = wire::request(questions);
         let action = StateAction::ChatInputRequested(ChatInputRequestedAction { request });
         if self.commit(cx, chat_id, action, None) != ahp::reducers::ReduceOutcome::Applied {
             let answer = Answer {

@@ -181,7 +181,7 @@ impl HostCore {
             }
             let default = session.state.default_chat.as_ref();
             if let Some(chat) = default.and_then(|uri| self.channels.find(uri)) {
-                self.open_chat(cx, chat);
+                self.open_chat(cx, chat, None);
             }
         }
     }

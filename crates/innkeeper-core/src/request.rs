@@ -6,7 +6,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::agent::Secret;
+use crate::extension::OptIn;
 use crate::ids::ClientId;
+use crate::resource::{GrantCommand, ResourceOp, WatchSpec};
 
 /// A request id, echoed byte for byte (TRN-10). The framing layer lets only integers and
 /// strings through (TRN-12).
@@ -53,9 +55,8 @@ pub enum Command {
     DisposeSession {
         /// The session's URI.
         channel: String,
-        /// Whether it stays while somebody uses it: whoever tidies up does not take a session from
-        /// under a reader.
-        only_if_unused: bool,
+        /// What has to be so, or the session stays; absent where a person asked.
+        only_if: Option<OnlyIf>,
     },
     /// `innkeeper/importSession`, which is this host's own: takes in a session that was exported.
     ImportSession {
@@ -88,6 +89,41 @@ pub enum Command {
     SessionConfigCompletions(Box<SettingQuery>),
     /// `authenticate`.
     Authenticate(Box<Authenticate>),
+    /// `resourceRead` and its like.
+    Resource(Box<ResourceOp>),
+    /// `resourceRequest`.
+    RequestResource {
+        /// The place.
+        uri: String,
+        /// Whether to write there, too.
+        write: bool,
+    },
+    /// `createResourceWatch`.
+    WatchResource(Box<WatchSpec>),
+    /// What an admin does about grants; this host's own.
+    Grants(Box<GrantCommand>),
+}
+
+/// What has to be so for a session to be disposed of by somebody who tidies up: that nobody uses
+/// it, and that it still is what it was when it was chosen. Choosing takes a while, people may be
+/// asked in between, and a session that came back to life meanwhile is not the one that was meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OnlyIf {
+    /// When it had last changed, in milliseconds since 1970, if that was looked at.
+    pub modified_ms: Option<i64>,
+    /// Whether it was chosen because people had put it away.
+    pub is_archived: bool,
+}
+
+impl OnlyIf {
+    /// Says in words why a session stays that is like this now, if it does.
+    pub fn refuses(&self, modified_ms: i64, is_archived: bool) -> Option<&'static str> {
+        // Any other moment will do: the wall clock may have been set back.
+        if self.modified_ms.is_some_and(|seen| seen != modified_ms) {
+            return Some("has changed since it was chosen");
+        }
+        (self.is_archived && !is_archived).then_some("is no longer archived")
+    }
 }
 
 /// What `initialize` carries that the host acts on.
@@ -99,7 +135,8 @@ pub struct Initialize {
     pub client_id: ClientId,
     /// Channels to subscribe to at once; unknown ones are skipped (NEG-11).
     pub initial_subscriptions: Vec<String>,
-    /// A name for logs only (NEG-15).
+    /// The name of the client program. Nothing depends on it (NEG-15), but for
+    /// [`crate::CoreConfig::careless_clients`].
     pub client_name: Option<String>,
     /// Whether the client declared `capabilities.mcpApps` (NEG-12).
     pub mcp_apps: bool,
@@ -140,6 +177,8 @@ pub struct CreateSession {
     pub working_directories: Vec<String>,
     /// Joins the session as an active client right after creation (SES-07).
     pub active_client: Option<SessionActiveClient>,
+    /// What that client wants to rewrite (SMT-19).
+    pub opt_in: Option<OptIn>,
     /// What the session is set up with (CMP-09).
     pub config: Map<String, Value>,
     /// Where to report progress to (ROOT-17).
@@ -228,6 +267,8 @@ pub struct Authenticate {
     pub token: Secret,
     /// How long it is good for, in seconds.
     pub expires_in: Option<u64>,
+    /// What it grants, if the client knows (AUTH-11).
+    pub scopes: Option<Vec<String>>,
 }
 
 /// What `listSessions` carries.

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::agent::{PastTurn, Setting};
 use crate::chat_state::ChatModel;
 use crate::chats::UNTITLED_CHAT;
+use crate::extension::OptIns;
 use crate::frame::AppendHead;
 use crate::ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
 use crate::stored::document::SessionDocument;
@@ -32,6 +33,8 @@ pub struct Session {
     pub uri: Arc<str>,
     /// Its state.
     pub state: Arc<SessionState>,
+    /// What its active clients want to rewrite, which the state has no place for (SMT-17).
+    pub opt_ins: Arc<OptIns>,
     /// What it can be set up with, in the order clients show it: as it was when the session was
     /// created, whatever its agent offers to new ones.
     pub settings: Arc<[Setting]>,
@@ -48,12 +51,18 @@ pub struct Session {
     /// The clients whose unchanged announcement was acknowledged while nothing else has changed
     /// since. See [`crate::dispatch`] for why.
     pub acknowledged: BTreeSet<ClientId>,
-    /// [`Self::modified_at`] as a number, for ordering.
+    /// [`Self::modified_at`] as a number.
     pub modified_ms: i64,
+    /// The same, for ordering. While the session is in memory it rises with every change, although
+    /// the clock may go back (F8): whoever reads a list page by page would meet the session again.
+    pub order_ms: i64,
     /// Who wants to know how far its creation is.
     pub progress: Option<Progress>,
     /// When somebody last listened to it or changed it, on the monotonic clock.
     pub used_ms: u64,
+    /// The client that created it, while the session is in memory: its tokens serve whoever has
+    /// none of their own (AUTH-07).
+    pub creator: Option<ClientId>,
 }
 
 /// Who asked to be told of a session's creation, and what it was told last (ROOT-17).
@@ -111,6 +120,8 @@ pub struct Chat {
     pub rows: (Seq, usize),
     /// What its agent wants to know again when it is opened the next time.
     pub memory: Option<Arc<Value>>,
+    /// Whether the latest turn ended before its agent heard of it, for want of a token.
+    pub unheard: bool,
 }
 
 /// What a side chat was opened on (CHT-06).
@@ -175,6 +186,7 @@ impl Chat {
             is_open: false,
             rows: (Seq(0), 0),
             memory: None,
+            unheard: false,
         }
     }
 }
@@ -185,6 +197,7 @@ impl Session {
         Self {
             uri: uri.into(),
             state: Arc::new(state),
+            opt_ins: Arc::default(),
             settings,
             created_at: now.rfc3339(),
             chats: Vec::new(),
@@ -193,8 +206,10 @@ impl Session {
             summary_due: false,
             acknowledged: BTreeSet::new(),
             modified_ms: now.wall.as_millisecond(),
+            order_ms: now.wall.as_millisecond(),
             progress: None,
             used_ms: now.mono_ms,
+            creator: None,
         }
     }
 
@@ -203,6 +218,7 @@ impl Session {
         Self {
             uri: uri.into(),
             state: document.state,
+            opt_ins: document.opt_ins,
             settings: document.settings,
             created_at: document.created_at,
             chats: Vec::new(),
@@ -210,9 +226,11 @@ impl Session {
             titled_by: document.titled_by,
             summary_due: false,
             acknowledged: BTreeSet::new(),
-            modified_ms: 0,
+            modified_ms: i64::MIN,
+            order_ms: i64::MIN,
             progress: None,
             used_ms: now.mono_ms,
+            creator: None,
         }
     }
 
@@ -244,6 +262,11 @@ impl Session {
         }
     }
 
+    /// Whether people put it away.
+    pub fn is_archived(&self) -> bool {
+        self.state.status & SessionStatus::IsArchived.bits() != 0
+    }
+
     /// The latest change of any chat, or the creation (SES-17).
     pub fn modified_at(&self) -> &str {
         let latest = self
@@ -253,6 +276,11 @@ impl Session {
             .map(|chat| chat.modified_at.as_str())
             .max_by_key(|at| millis(at));
         latest.unwrap_or(&self.created_at)
+    }
+
+    /// Puts the session where it belongs in lists, before it leaves memory.
+    pub(crate) fn settle_order(&mut self) {
+        self.order_ms = self.modified_ms;
     }
 
     /// Why this session takes no turns, if it does not (TURN-22).
@@ -306,7 +334,11 @@ impl Session {
 
     /// Recomputes what no action carries: the activity of the whole session (SES-15, SES-16).
     pub fn refresh_aggregate(&mut self) {
-        self.modified_ms = millis(self.modified_at());
+        let modified_ms = millis(self.modified_at());
+        if self.modified_ms != modified_ms {
+            self.modified_ms = modified_ms;
+            self.order_ms = modified_ms.max(self.order_ms.saturating_add(1));
+        }
         let chats = &self.state.chats;
         // A worker that failed has told the call that started it, and nobody can make its chat run
         // again: it would show the session as failed for ever.

@@ -4,12 +4,15 @@ use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use ahp_types::state::{ActiveTurn, ChatState, ResponsePart, RootState, SessionState, ToolCallState};
+use ahp_types::state::{
+    ActiveTurn, ChatState, ResourceWatchState, ResponsePart, RootState, SessionState, ToolCallState,
+};
 use bytes::Bytes;
 use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 
 use crate::agent::Setting;
+use crate::extension::{ActiveClients, Agents, Catalogue, OptIns};
 use crate::frame::{ActionFrame, begin_result};
 pub use crate::history::History;
 use crate::ids::Seq;
@@ -35,11 +38,13 @@ pub struct Snapshot {
 #[derive(Debug, Clone)]
 pub enum State {
     /// The root channel.
-    Root(Configured<RootState>),
+    Root(Configured<RootState, Catalogue>),
     /// A session.
-    Session(Configured<SessionState>),
+    Session(Configured<SessionState, OptIns>),
     /// A chat: everything but the completed turns, those, and how many of them are shown.
     Chat(Arc<ChatState>, Arc<History>, Window),
+    /// A watch: what is watched, which never changes (WCH-04).
+    Watch(Arc<ResourceWatchState>),
 }
 
 /// Which of a chat's completed turns a snapshot shows (SUB-12).
@@ -64,30 +69,36 @@ pub(crate) fn cursor(history: &History, loaded_from: usize) -> Option<String> {
 pub(crate) const CURSOR_HEAD: &str = "through:";
 
 /// A state with settings, and the order they are declared in, which the state itself does not keep
-/// (CMP-08).
-#[derive(Debug, Clone)]
-pub struct Configured<T> {
+/// (CMP-08), and what else it has no place for.
+#[derive(Debug)]
+pub struct Configured<T, X> {
     state: Arc<T>,
     settings: Arc<[Setting]>,
+    beside: Arc<X>,
 }
 
-impl<T> Configured<T> {
-    pub(crate) fn new(state: &Arc<T>, settings: &Arc<[Setting]>) -> Self {
-        Self {
-            state: Arc::clone(state),
-            settings: Arc::clone(settings),
-        }
+impl<T, X> Clone for Configured<T, X> {
+    fn clone(&self) -> Self {
+        Self::new(&self.state, &self.settings, &self.beside)
     }
 }
 
-impl<T> Configured<T> {
+impl<T, X> Configured<T, X> {
+    pub(crate) fn new(state: &Arc<T>, settings: &Arc<[Setting]>, beside: &Arc<X>) -> Self {
+        Self {
+            state: Arc::clone(state),
+            settings: Arc::clone(settings),
+            beside: Arc::clone(beside),
+        }
+    }
+
     /// The state alone.
     pub fn shared(&self) -> Arc<T> {
         Arc::clone(&self.state)
     }
 }
 
-impl<T> Deref for Configured<T> {
+impl<T, X> Deref for Configured<T, X> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -99,7 +110,7 @@ impl State {
     /// Whether nothing of it has to be read.
     fn is_in_memory(&self) -> bool {
         match self {
-            Self::Root(_) | Self::Session(_) => true,
+            Self::Root(_) | Self::Session(_) | Self::Watch(_) => true,
             Self::Chat(_, history, window) => history.resident_from() <= window.skipped.min(history.len()),
         }
     }
@@ -121,13 +132,14 @@ impl Serialize for State {
             Self::Root(root) => serialize_root(root, serializer),
             Self::Session(session) => serialize_session(session, serializer),
             Self::Chat(head, history, window) => serialize_chat(head, history, *window, serializer),
+            Self::Watch(watch) => watch.serialize(serializer),
         }
     }
 }
 
 /// Writes the root as the published type would, with its settings in order. As with
 /// [`serialize_chat`], a field added upstream does not compile until it is written here.
-fn serialize_root<S: Serializer>(root: &Configured<RootState>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_root<S: Serializer>(root: &Configured<RootState, Catalogue>, serializer: S) -> Result<S::Ok, S::Error> {
     let RootState {
         agents,
         active_sessions,
@@ -137,7 +149,7 @@ fn serialize_root<S: Serializer>(root: &Configured<RootState>, serializer: S) ->
     } = &*root.state;
     let config = config.as_ref().map(|config| InOrder::host(config, &root.settings));
     let mut out = serializer.serialize_map(None)?;
-    out.serialize_entry("agents", agents)?;
+    out.serialize_entry("agents", &Agents(agents, &root.beside))?;
     optional(&mut out, "activeSessions", active_sessions)?;
     optional(&mut out, "terminals", terminals)?;
     optional(&mut out, "config", &config)?;
@@ -146,7 +158,10 @@ fn serialize_root<S: Serializer>(root: &Configured<RootState>, serializer: S) ->
 }
 
 /// Writes a session likewise.
-fn serialize_session<S: Serializer>(session: &Configured<SessionState>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_session<S: Serializer>(
+    session: &Configured<SessionState, OptIns>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let SessionState {
         provider,
         title,
@@ -183,7 +198,7 @@ fn serialize_session<S: Serializer>(session: &Configured<SessionState>, serializ
     out.serialize_entry("lifecycle", lifecycle)?;
     optional(&mut out, "creationError", creation_error)?;
     optional(&mut out, "serverTools", server_tools)?;
-    out.serialize_entry("activeClients", active_clients)?;
+    out.serialize_entry("activeClients", &ActiveClients(active_clients, &session.beside))?;
     out.serialize_entry("chats", chats)?;
     optional(&mut out, "defaultChat", default_chat)?;
     optional(&mut out, "config", &config)?;
@@ -335,6 +350,8 @@ pub enum AnswerBody {
         /// Requested channels that are gone (REC-02).
         missing: Vec<String>,
     },
+    /// Something that was read for the client: the JSON object without its closing brace.
+    Found(Vec<u8>),
     /// `reconnect` otherwise (REC-05).
     Resynced {
         /// One per resumed channel; what is absent is missing (REC-06).
@@ -352,7 +369,7 @@ impl Answer {
         let snapshots = match &self.body {
             AnswerBody::Subscribed(snapshot) => std::slice::from_ref(snapshot),
             AnswerBody::Initialized { snapshots, .. } | AnswerBody::Resynced { snapshots } => snapshots,
-            AnswerBody::Replayed { .. } => &[],
+            AnswerBody::Replayed { .. } | AnswerBody::Found(_) => &[],
         };
         self.estimated_bytes <= SMALL_BYTES && snapshots.iter().all(|snapshot| snapshot.state.is_in_memory())
     }
@@ -390,6 +407,7 @@ impl Answer {
                 out.write_all(br#"],"missing":"#)?;
                 serde_json::to_writer(&mut out, missing)?;
             }
+            AnswerBody::Found(object) => out.write_all(object)?,
             AnswerBody::Resynced { snapshots } => {
                 out.write_all(br#"{"type":"snapshot","snapshots":"#)?;
                 serde_json::to_writer(&mut out, snapshots)?;

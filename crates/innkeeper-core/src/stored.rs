@@ -83,6 +83,8 @@ pub enum Record {
         seq: Seq,
         /// The document.
         document: Document,
+        /// Whether somebody is told of something that only the document says, such as a grant.
+        is_promised: bool,
     },
 }
 
@@ -97,8 +99,9 @@ impl Record {
             // Who was forgotten comes back as somebody new.
             Self::ClientForgotten { .. } => true,
             Self::Client { replaces, .. } => *replaces,
-            // Changes of the root are actions of their own, and so are the ends of turns.
-            Self::Summary(_) | Self::Turns { .. } | Self::CopyTurns { .. } | Self::Root { .. } => false,
+            // Other changes of the root are actions of their own, and so are the ends of turns.
+            Self::Root { is_promised, .. } => *is_promised,
+            Self::Summary(_) | Self::Turns { .. } | Self::CopyTurns { .. } => false,
         }
     }
 }
@@ -314,6 +317,22 @@ pub struct ImportedSession {
     pub last_seq: Seq,
     /// The `SessionSummary`, as JSON.
     pub summary: Bytes,
+}
+
+/// Why a session cannot be brought back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unreadable {
+    /// What is stored of it is damaged: it does not come back, and can only be deleted.
+    Damaged(String),
+    /// It could not be read this time.
+    Failed(String),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Damaged(problem) | Self::Failed(problem)) = self;
+        f.write_str(problem)
+    }
 }
 
 /// Which sessions to list: the latest first, and of equally late ones the larger URI first.

@@ -16,7 +16,7 @@ use crate::uri;
 
 impl HostCore {
     pub(crate) fn subscribe(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, subscribe: Subscribe) {
-        let result = self.register(conn, &subscribe.channel, subscribe.max_latency_ms, subscribe.turns);
+        let result = self.register(cx, conn, &subscribe.channel, subscribe.max_latency_ms, subscribe.turns);
         let (channel, window) = match result {
             Ok(registered) => registered,
             Err(error) => return cx.answer(conn, id, Err(error)),
@@ -37,6 +37,7 @@ impl HostCore {
     /// `turns`, or all of them; the answer says what its snapshot has to show.
     pub(crate) fn register(
         &mut self,
+        cx: &Cx<'_>,
         conn: ConnId,
         uri: &str,
         max_latency_ms: Option<u32>,
@@ -47,6 +48,7 @@ impl HostCore {
         let Some(channel) = self.channels.find(uri) else {
             return Err(no_such_channel(uri));
         };
+        self.check_watch(cx, conn, channel)?;
         let Some(connection) = self.conns.get_mut(&conn) else {
             return Err(no_such_channel(uri));
         };
@@ -102,6 +104,7 @@ impl HostCore {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.unsubscribe(conn);
         }
+        self.left_watch(cx, channel, false);
         self.keep_client(&client);
         // ACT-09, unless another connection of the same client still listens (ACT-14).
         if !self.client_listens(&client, channel) {
@@ -121,6 +124,7 @@ impl HostCore {
                 }
                 entry.unsubscribe(conn);
             }
+            self.left_watch(cx, *channel, true);
         }
         let Phase::Ready { client: client_id, .. } = connection.phase else {
             return;
@@ -170,6 +174,10 @@ impl HostCore {
             Presence::Grace(_) | Presence::Active(_) | Presence::Absent(_) => return,
         };
         client.presence = Presence::Absent(subscriptions);
+        self.forget_tokens(client_id);
+        let Some(client) = self.clients.get(client_id) else {
+            return;
+        };
         for session in client.memberships.clone() {
             self.leave(cx, client_id, session);
         }

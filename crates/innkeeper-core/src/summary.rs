@@ -1,5 +1,7 @@
 //! What is derived from chats and sessions: catalogues, aggregates, and the root's summaries.
 
+use std::sync::Arc;
+
 use ahp_types::actions::StateAction;
 use serde_json::{Map, Value, json};
 
@@ -41,6 +43,9 @@ impl HostCore {
                 }
             }
             StateAction::SessionActiveClientRemoved(removed) => {
+                if session.opt_ins.get(&removed.client_id).is_some() {
+                    Arc::make_mut(&mut session.opt_ins).set(&removed.client_id, None);
+                }
                 let id = ClientId::new(&removed.client_id);
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.memberships.remove(&session_id);
@@ -73,7 +78,13 @@ impl HostCore {
     pub(crate) fn announce_what_is_due(&mut self, cx: &mut Cx<'_>) {
         let scheduled = self.timers.iter().filter_map(|(_, timer)| match timer {
             Timer::Summary(session) => Some(*session),
-            Timer::Grace(_) | Timer::Watchdog(_) | Timer::Sweep | Timer::Clients | Timer::Idle => None,
+            Timer::Grace(_)
+            | Timer::Watchdog(_)
+            | Timer::Sweep
+            | Timer::Clients
+            | Timer::Idle
+            | Timer::Token(_)
+            | Timer::Watch(_) => None,
         });
         let mut due: Vec<ChannelId> = scheduled.collect();
         due.sort_unstable();

@@ -1,6 +1,6 @@
 //! Time as an input: the core never reads a clock.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// The moment an input is handled, as seen by the shell's two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,13 @@ pub struct Now {
 }
 
 impl Now {
+    /// What the wall clock says at another moment of the monotonic one, if nobody sets it between.
+    pub(crate) fn wall_at(&self, mono_ms: u64) -> Timestamp {
+        let passed =
+            SignedDuration::from_millis(i64::try_from(mono_ms.saturating_sub(self.mono_ms)).unwrap_or(i64::MAX));
+        self.wall.saturating_add(passed).unwrap_or(self.wall)
+    }
+
     /// Formats the wall clock the way the reducers format it: RFC 3339, milliseconds, `Z`.
     pub fn rfc3339(&self) -> String {
         rfc3339(self.wall)

@@ -18,6 +18,7 @@ use crate::core::{Cx, HostCore};
 use crate::dispatch::elapsed;
 use crate::effect::{Effect, TurnStart};
 use crate::frame::AppendHead;
+use crate::history::{steering_part, unfinished_turn, words_of};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::lifecycle::{directories_of, error_info, settings_of};
 use crate::session::{Namer, OpenPart, Run};
@@ -28,7 +29,9 @@ const TITLE_CHARS: usize = 60;
 impl HostCore {
     /// Hands the active turn to the agent.
     pub(crate) fn start_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool, author: Option<&ClientId>) {
-        let Some(start) = self.turn_start(chat_id, resume, author) else {
+        // An agent that has not heard of a turn cannot go on with it: to that agent it is new.
+        let unheard = self.chats.get(&chat_id).is_some_and(|chat| chat.unheard);
+        let Some(start) = self.turn_start(cx, chat_id, resume && !unheard, author) else {
             return;
         };
         let Some(key) = self.add_run(cx, chat_id, author) else {
@@ -37,29 +40,25 @@ impl HostCore {
         if let Some(missing) = self.missing_agent(chat_id) {
             return self.fail_run(cx, chat_id, missing, false);
         }
-        // A chat that came back from the store is opened when it has something to do.
-        if self.chats.get(&chat_id).is_some_and(|chat| !chat.is_open) {
-            self.open_chat(cx, chat_id);
+        if let Some(unsigned) = self.ask_to_sign_in(cx, chat_id, author) {
+            if let Some(chat) = self.chats.get_mut(&chat_id) {
+                chat.unheard |= !resume;
+            }
+            return self.fail_run(cx, chat_id, unsigned, true);
+        }
+        // A chat that came back from the store is opened when it has something to do, and one whose
+        // agent has missed a turn is opened again with it.
+        if self.needs_opening(chat_id) {
+            self.open_chat(cx, chat_id, author);
+        }
+        if let Some(chat) = self.chats.get_mut(&chat_id) {
+            chat.unheard = false;
         }
         cx.effects.push(Effect::StartTurn {
             chat: chat_id,
             turn: key,
             start: Box::new(start),
         });
-    }
-
-    /// Why nobody can run the turns of a chat: its agent was there when the session was created.
-    fn missing_agent(&self, chat_id: ChannelId) -> Option<Failure> {
-        let session = self.session_of(chat_id)?;
-        if self.agent_of(session).is_some() {
-            return None;
-        }
-        let message = format!(
-            "the agent {:?} is no longer on this host; what was said can be read, and the agent has to be set up \
-             again to go on",
-            session.state.provider
-        );
-        Some(Failure::new("agentMissing", message))
     }
 
     /// Notes that an agent works on the active turn.
@@ -91,7 +90,13 @@ impl HostCore {
     }
 
     /// What an agent needs to know about the active turn.
-    fn turn_start(&self, chat_id: ChannelId, resume: bool, author: Option<&ClientId>) -> Option<TurnStart> {
+    fn turn_start(
+        &self,
+        cx: &Cx<'_>,
+        chat_id: ChannelId,
+        resume: bool,
+        author: Option<&ClientId>,
+    ) -> Option<TurnStart> {
         let chat = self.chats.get(&chat_id)?;
         let session = self.sessions.get(&chat.session)?;
         let turn = chat.model.head().active_turn.as_ref()?;
@@ -102,6 +107,7 @@ impl HostCore {
             text: turn.message.text.clone(),
             attachments,
             unread_chats,
+            asked_by: author.cloned(),
             model: model.map(|model| model.id.clone()),
             model_settings: model
                 .and_then(|model| model.config.clone())
@@ -109,6 +115,7 @@ impl HostCore {
                 .unwrap_or_default(),
             agent: turn.message.agent.as_ref().map(|agent| agent.uri.clone()),
             resume,
+            so_far: resume.then(|| unfinished_turn(turn)),
             calls_before: crate::tool::wire::calls(&turn.response_parts),
             turns_before: chat.model.turn_count(),
             session_uri: Arc::clone(&session.uri),
@@ -116,6 +123,7 @@ impl HostCore {
             working_directories: directories_of(session, chat),
             settings: settings_of(session),
             client_tools: self.client_tools(session, author),
+            credentials: self.credentials_for(cx.now, session, author),
         })
     }
 
@@ -220,6 +228,7 @@ impl HostCore {
             AgentEvent::TakeSteering => self.take_steering(cx, chat_id, turn),
             AgentEvent::Spawn(spawn) => self.spawn_worker(cx, chat_id, turn, *spawn),
             AgentEvent::Remember(memory) => self.remember_for(chat_id, *memory),
+            AgentEvent::TokenRefused { resource, token } => self.token_refused(cx, chat_id, &resource, &token),
             AgentEvent::Alive => {}
         }
     }
@@ -265,21 +274,31 @@ impl HostCore {
         }
     }
 
-    /// Gives the agent the steering message, if there is one (PEND-04).
+    /// Gives the agent the steering message, if there is one (PEND-04). The words become a part of
+    /// the turn before they stop waiting: whatever happens to the agent, they are said. If the turn
+    /// has no room for them it ends, and they go on waiting.
     fn take_steering(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey) {
         let steering = self
             .chats
             .get(&chat_id)
             .and_then(|chat| chat.model.head().steering_message.clone());
-        let text = steering.map(|message| {
-            let removed = ChatPendingMessageRemovedAction {
-                kind: PendingMessageKind::Steering,
-                id: message.id,
-            };
-            self.commit(cx, chat_id, StateAction::ChatPendingMessageRemoved(removed), None);
-            message.message.text
-        });
-        self.reply(cx, chat_id, turn, Reply::Steering(text));
+        let Some(message) = steering else {
+            return self.reply(cx, chat_id, turn, Reply::Steering(None));
+        };
+        let words = words_of(&message.message);
+        if !self.fits(cx, chat_id, words.len()) {
+            return;
+        }
+        let part = ResponsePart::SystemNotification(steering_part(&words));
+        if self.add_whole_part(cx, chat_id, part).is_none() {
+            return;
+        }
+        let removed = ChatPendingMessageRemovedAction {
+            kind: PendingMessageKind::Steering,
+            id: message.id,
+        };
+        self.commit(cx, chat_id, StateAction::ChatPendingMessageRemoved(removed), None);
+        self.reply(cx, chat_id, turn, Reply::Steering(Some(words)));
     }
 
     /// Tells an agent something it waits for, unless its run is over by now. Its time to react

@@ -157,6 +157,11 @@ pub fn looks_like_session_or_chat(uri: &str) -> bool {
     scheme == "ahp-chat" || !RESERVED_SCHEMES.contains(&scheme)
 }
 
+/// Whether a URI can only be that of a chat.
+pub(crate) fn is_chat(uri: &str) -> bool {
+    scheme(uri).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ahp-chat"))
+}
+
 fn scheme(uri: &str) -> Option<&str> {
     let (scheme, _) = uri.split_once(':')?;
     let mut chars = scheme.chars();

@@ -14,6 +14,9 @@ mod client_tool;
 mod context;
 mod info;
 pub(crate) mod mailbox;
+mod model;
+mod prompt;
+mod resource;
 mod sink;
 mod tool;
 mod worker;
@@ -23,14 +26,18 @@ mod tests;
 
 pub use ask::Form;
 pub use background::Background;
-pub use client_tool::ClientCall;
+pub use client_tool::{ClientCall, ClientDraft};
 pub use context::{ChatContext, SettingQuery, TurnInput};
-pub use info::{AgentInfo, Directories, ModelInfo};
+pub use info::{AgentInfo, Directories};
 pub use innkeeper_core::agent::{
-    Answer, AnswerValue, Attachment, AuthRequirement, Choice, ClientTool, ConfirmOption, Confirmation, Decision,
-    FileChange, Offer, PastOutcome, PastTool, PastTurn, Question, QuestionKind, Response, Risk, Secret, Setting,
-    SettingKind, SettingValue, ToolContent, ToolInfo, ToolResult,
+    Answer, AnswerValue, Attachment, AuthRequirement, Choice, ClientTool, ConfirmOption, Confirmation, Credential,
+    Decision, FileChange, Offer, PastOutcome, PastTool, PastTurn, Question, QuestionKind, Response, Risk,
+    STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingValue, StandardSection, ToolContent, ToolInfo,
+    ToolResult,
 };
+pub use model::ModelInfo;
+pub use prompt::{PromptSection, RenderedPrompt, RenderedSection};
+pub use resource::ProtectedResource;
 pub use sink::EventSink;
 pub use tool::{Invocation, RiskReporter, SignIn, ToolCall, ToolCallBuilder, ToolDraft, Verdict};
 pub use worker::{Worker, WorkerEnd, WorkerSpec};

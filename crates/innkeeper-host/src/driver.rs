@@ -13,9 +13,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::mailbox::Mailbox;
-use crate::agent::{Agent, AgentChat, AgentError, ChatContext, EventSink, TurnInput, Worker};
+use crate::agent::{Agent, AgentChat, AgentError, ChatContext, Credential, EventSink, TurnInput, Worker};
 use crate::events::{Bell, EventQueue};
 use crate::host::Message;
+use crate::resources::of_client::{self, ClientReads};
+use crate::transform::{Renderer, TransformLimits};
 
 mod archive;
 
@@ -29,6 +31,8 @@ pub(crate) struct Surroundings {
     pub(crate) cancel_time: Duration,
     pub(crate) tasks: TaskTracker,
     pub(crate) archive: Archive,
+    pub(crate) transform: TransformLimits,
+    pub(crate) client_reads: ClientReads,
 }
 
 /// What everything that belongs to one chat's agent shares.
@@ -37,6 +41,8 @@ pub(crate) struct ChatLink {
     pub(crate) queue: Arc<EventQueue>,
     /// The chat is gone, or its history changed and another agent's chat takes over.
     pub(crate) closed: CancellationToken,
+    /// Has its prompts rewritten.
+    pub(crate) renderer: Renderer,
     around: Surroundings,
 }
 
@@ -45,6 +51,7 @@ impl ChatLink {
         Arc::new(Self {
             queue: Arc::new(EventQueue::new(chat)),
             closed: CancellationToken::new(),
+            renderer: Renderer::new(chat, around.bell.inbox().clone(), around.transform),
             around,
         })
     }
@@ -117,7 +124,9 @@ impl Driver {
         let link = ChatLink::new(chat, around);
         let mut open = open;
         let history = std::mem::take(&mut open.history);
-        let context = ChatContext::new(open, &link.around.bell);
+        let mut context = ChatContext::new(open, &link.around.bell, link.renderer.clone());
+        // Not kept: whoever opens the chat again later has tokens of their own.
+        let credentials = std::mem::take(&mut context.credentials);
         let task = Task {
             agent,
             context,
@@ -133,7 +142,7 @@ impl Driver {
             }
             tokio::select! {
                 () = closed.cancelled() => {}
-                () = task.run(chat, receiver) => {}
+                () = task.run(chat, credentials, receiver) => {}
             }
         });
         Self {
@@ -258,8 +267,8 @@ struct Task {
 }
 
 impl Task {
-    async fn run(self, chat_id: ChannelId, mut turns: mpsc::UnboundedReceiver<Turn>) {
-        let (mut chat, outcome) = match self.open().await {
+    async fn run(self, chat_id: ChannelId, credentials: Vec<Credential>, mut turns: mpsc::UnboundedReceiver<Turn>) {
+        let (mut chat, outcome) = match self.open(credentials).await {
             Ok(chat) => (Some(chat), Ok(())),
             Err(error) => (None, Err(error.into_failure())),
         };
@@ -280,10 +289,11 @@ impl Task {
         }
     }
 
-    async fn open(&self) -> Result<Box<dyn AgentChat>, AgentError> {
+    async fn open(&self, credentials: Vec<Credential>) -> Result<Box<dyn AgentChat>, AgentError> {
         let open_time = self.link.around.open_time;
         let opening = AssertUnwindSafe(async {
             let mut context = self.context.clone();
+            context.credentials = credentials;
             let told = self.link.around.archive.tell(self.history.clone()).await;
             let told = told.map_err(|problem| AgentError::failed("historyUnreadable", problem))?;
             (context.history, context.omitted_turns) = (told.turns, told.omitted);
@@ -315,7 +325,7 @@ impl Task {
         // An agent that died in an earlier turn gets a fresh start with the next one.
         let agent_chat = match chat {
             Some(chat) => chat,
-            None => match self.open().await {
+            None => match self.open(start.credentials.clone()).await {
                 Ok(opened) => chat.insert(opened),
                 Err(error) => {
                     return TurnEnd::Failed {
@@ -330,6 +340,15 @@ impl Task {
             let mut start = *start;
             let unread = std::mem::take(&mut start.unread_chats);
             self.link.around.archive.fill(&mut start.attachments, unread).await;
+            let around = &self.link.around;
+            let asked_by = start.asked_by.as_ref();
+            of_client::fill(
+                around.bell.inbox(),
+                around.client_reads,
+                asked_by,
+                &mut start.attachments,
+            )
+            .await;
             agent_chat.run_turn(TurnInput::new(start), events).await
         })
         .catch_unwind();

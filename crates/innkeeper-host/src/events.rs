@@ -315,6 +315,7 @@ fn text_bytes(event: &AgentEvent) -> usize {
         | AgentEvent::Activity(None)
         | AgentEvent::Withdraw(_)
         | AgentEvent::TakeSteering
+        | AgentEvent::TokenRefused { .. }
         | AgentEvent::Alive => 0,
     }
 }

@@ -18,18 +18,22 @@ use crate::journal::JournalError;
 use crate::limits::Limits;
 use crate::outbox::Outbox;
 use crate::peer::{PeerError, ReverseMethod};
+use crate::resources::{Content, of_client};
 
 mod builder;
+mod catalogue;
 mod connections;
 mod keep;
 mod loading;
 mod look_up;
 mod message;
 mod perform;
+mod resources;
 mod restart;
 mod task;
 
 pub use builder::HostBuilder;
+use catalogue::Catalogue;
 pub(crate) use message::Message;
 
 /// A running host. [`Host::shutdown`] stops it; merely dropping it leaves it running for as long as
@@ -51,6 +55,7 @@ pub struct HostHandle {
     /// Ends what is not a connection yet when the host goes down.
     stopping: CancellationToken,
     version: Arc<str>,
+    catalogue: Arc<Catalogue>,
 }
 
 impl fmt::Debug for HostHandle {
@@ -124,6 +129,15 @@ impl HostHandle {
         match tokio::time::timeout(self.limits.reverse_request_time, answer).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(PeerError::Disconnected),
+            Err(_) => Err(PeerError::TimedOut),
+        }
+    }
+
+    /// Reads a URI that only a client can, such as one that it published itself (RES-19).
+    pub async fn read_from_client(&self, client: &ClientId, uri: &str) -> Result<Content, PeerError> {
+        let reading = of_client::read(&self.inbox, client, uri, self.limits.resource_bytes);
+        match tokio::time::timeout(self.limits.reverse_request_time, reading).await {
+            Ok(outcome) => outcome,
             Err(_) => Err(PeerError::TimedOut),
         }
     }

@@ -63,18 +63,22 @@ mod limits;
 pub mod methods;
 pub mod outbox;
 mod peer;
+mod resources;
 pub mod rpc;
 pub mod stdio;
 mod tour;
+mod transform;
 pub mod transport;
 
 pub use access::{Access, BadToken, Token};
 pub use agent::{
     Agent, AgentChat, AgentError, AgentInfo, Answer, AnswerValue, Attachment, AuthRequirement, Background, ChatContext,
-    Choice, ClientCall, ClientTool, ConfirmOption, Confirmation, Decision, Directories, EventSink, FileChange, Form,
-    Invocation, ModelInfo, Offer, PastOutcome, PastTool, PastTurn, Question, QuestionKind, Response, Risk,
-    RiskReporter, Secret, Setting, SettingKind, SettingQuery, SettingValue, SignIn, ToolCall, ToolCallBuilder,
-    ToolContent, ToolDraft, ToolInfo, ToolResult, TurnInput, Verdict, Worker, WorkerEnd, WorkerSpec,
+    Choice, ClientCall, ClientDraft, ClientTool, ConfirmOption, Confirmation, Credential, Decision, Directories,
+    EventSink, FileChange, Form, Invocation, ModelInfo, Offer, PastOutcome, PastTool, PastTurn, PromptSection,
+    ProtectedResource, Question, QuestionKind, RenderedPrompt, RenderedSection, Response, Risk, RiskReporter,
+    STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingQuery, SettingValue, SignIn, StandardSection,
+    ToolCall, ToolCallBuilder, ToolContent, ToolDraft, ToolInfo, ToolResult, TurnInput, Verdict, Worker, WorkerEnd,
+    WorkerSpec,
 };
 pub use async_trait::async_trait;
 pub use close::Close;
@@ -82,8 +86,11 @@ pub use connection::serve;
 pub use files::{Files, FoundFile, NoFiles};
 pub use host::{Host, HostBuilder, HostError, HostHandle};
 pub use innkeeper_core::{ClientId, CoreConfig, Principal, ReplayLimits, Scope, Usage};
-pub use innkeeper_core::{stored, uri};
+pub use innkeeper_core::{resource, stored, uri};
 pub use journal::{Appended, Journal, JournalError, Keep, Lease, MemoryJournal, RESERVED, VolatileJournal};
 pub use limits::Limits;
 pub use peer::{PeerError, ReverseMethod};
+pub use resources::{
+    ChangeSink, Content, Entry, EntryKind, NoResources, ResourceError, ResourceInfo, ResourceKind, Resources, Watching,
+};
 pub use tour::TourAgent;

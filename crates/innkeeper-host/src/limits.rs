@@ -50,6 +50,11 @@ pub struct Limits {
     pub reverse_request_time: Duration,
     /// Reverse requests in flight to one client.
     pub reverse_requests: usize,
+    /// Time for a client to rewrite a system prompt; beyond it the prompt stays as it is (SMT-09).
+    pub transform_time: Duration,
+    /// Most bytes of the sections that a client gets to rewrite, and of what it answers; beyond it the
+    /// prompt stays as it is (SMT-15).
+    pub transform_bytes: usize,
     /// Time an agent has to bring up a session.
     pub open_session_time: Duration,
     /// Time an agent has to return after its turn was cancelled.
@@ -61,6 +66,16 @@ pub struct Limits {
     /// Most bytes of a chat's past that its agent is told of, as JSON and the newest first, when the
     /// agent opens the chat or gets it with a message.
     pub agent_history_bytes: usize,
+    /// Longest resource that is read or written in one piece.
+    pub resource_bytes: usize,
+    /// Time for something that a client wants done with resources.
+    pub resource_time: Duration,
+    /// Most entries of a directory that is listed.
+    pub directory_entries: usize,
+    /// Most directories of one watch.
+    pub watched_directories: usize,
+    /// Most files and directories in them.
+    pub watched_entries: usize,
     /// What the core bounds.
     pub core: CoreConfig,
 }
@@ -89,11 +104,18 @@ impl Default for Limits {
             ping_interval: Duration::from_secs(20),
             reverse_request_time: Duration::from_secs(30),
             reverse_requests: 32,
+            transform_time: Duration::from_secs(5),
+            transform_bytes: 1 << 20,
             open_session_time: Duration::from_secs(30),
             cancel_time: Duration::from_secs(2),
             look_up_time: Duration::from_secs(5),
             agent_hold_bytes: 512 << 10,
             agent_history_bytes: 32 << 20,
+            resource_bytes: 8 << 20,
+            resource_time: Duration::from_secs(30),
+            directory_entries: 10_000,
+            watched_directories: 8192,
+            watched_entries: 200_000,
             core: CoreConfig::default(),
         }
     }

@@ -12,10 +12,15 @@ use serde_json::value::RawValue;
 
 mod chats;
 mod connection;
+mod resources;
 mod sessions;
 
 use chats::{completions, create_chat, dispose_chat, fetch_turns, move_chat};
 use connection::{authenticate, initialize, ping, reconnect, subscribe};
+use resources::{
+    allow_resource, list_resource_grants, resource_copy, resource_delete, resource_list, resource_mkdir, resource_move,
+    resource_read, resource_request, resource_resolve, resource_write, revoke_resource, watch_resource,
+};
 use sessions::{
     create_session, dispose_session, import_session, list_sessions, resolve_session_config, session_config_completions,
 };
@@ -94,18 +99,21 @@ pub const METHODS: &[Method] = {
         row("listAutomationTriggerDefinitions", Root, View, Unsupported),
         row("runAutomation", Named, Admin, Unsupported),
         row("fetchAutomationRuns", Named, View, Unsupported),
-        row("resourceRead", Root, View, Unsupported),
-        row("resourceWrite", Root, Drive, Unsupported),
-        row("resourceList", Root, View, Unsupported),
-        row("resourceCopy", Root, Drive, Unsupported),
-        row("resourceDelete", Root, Drive, Unsupported),
-        row("resourceMove", Root, Drive, Unsupported),
-        row("resourceResolve", Root, View, Unsupported),
-        row("resourceMkdir", Root, Drive, Unsupported),
-        row("resourceRequest", Root, View, Unsupported),
-        row("createResourceWatch", Root, View, Unsupported),
+        row("resourceRead", Root, View, Core(resource_read)),
+        row("resourceWrite", Root, Drive, Core(resource_write)),
+        row("resourceList", Root, View, Core(resource_list)),
+        row("resourceCopy", Root, Drive, Core(resource_copy)),
+        row("resourceDelete", Root, Drive, Core(resource_delete)),
+        row("resourceMove", Root, Drive, Core(resource_move)),
+        row("resourceResolve", Root, View, Core(resource_resolve)),
+        row("resourceMkdir", Root, Drive, Core(resource_mkdir)),
+        row("resourceRequest", Root, View, Core(resource_request)),
+        row("createResourceWatch", Root, View, Core(watch_resource)),
         // This host's own.
         row("innkeeper/importSession", Root, Admin, Core(import_session)),
+        row("innkeeper/listResourceGrants", Root, Admin, Core(list_resource_grants)),
+        row("innkeeper/allowResource", Root, Admin, Core(allow_resource)),
+        row("innkeeper/revokeResource", Root, Admin, Core(revoke_resource)),
     ]
 };
 

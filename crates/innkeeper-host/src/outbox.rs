@@ -345,6 +345,12 @@ impl Outbox {
         let mut state = self.lock();
         let result = change(&mut state.queue);
         if state.queue.overflowed() {
+            if state.closing.is_none() {
+                tracing::debug!(
+                    waiting = state.queue.bytes(),
+                    "a client reads too slowly; its connection is closed"
+                );
+            }
             state.closing.get_or_insert(Close::TooSlow);
             self.closing.notify_waiters();
         }

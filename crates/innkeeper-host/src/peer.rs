@@ -55,6 +55,9 @@ pub enum PeerError {
     /// Too many requests are waiting for it.
     #[error("too many requests are already waiting for the client")]
     Busy,
+    /// It answered with something else than what was asked for.
+    #[error("the client's answer cannot be used: {0}")]
+    Unusable(String),
     /// It answered with an error; `-32601` is a normal one (TRN-19).
     #[error("the client answered with error {code}: {message}")]
     Refused {

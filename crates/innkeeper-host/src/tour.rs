@@ -7,14 +7,15 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use crate::agent::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, Choice, Directories, EventSink, Setting, SettingKind,
-    SettingQuery, SettingValue, ToolInfo, TurnInput,
+    Agent, AgentChat, AgentError, AgentInfo, ChatContext, Choice, Directories, EventSink, RenderedPrompt, Setting,
+    SettingKind, SettingQuery, SettingValue, ToolInfo, TurnInput,
 };
 
 mod command;
 mod helpers;
 mod memory;
 mod people;
+mod prompt;
 mod talk;
 mod tools;
 
@@ -66,7 +67,8 @@ impl Agent for TourAgent {
         .with_resume()
         .with_chats()
         .with_side_chats()
-        .with_directories(Directories::ManyReplaceablePrimary);
+        .with_directories(Directories::ManyReplaceablePrimary)
+        .with_standard_sections();
         let info = settings().into_iter().fold(info, AgentInfo::with_setting);
         let info = COMMANDS.iter().fold(info, |info, entry| {
             info.with_command(entry.name, entry.usage, entry.what)
@@ -83,9 +85,13 @@ impl Agent for TourAgent {
 
     async fn open_chat(&self, cx: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
         cx.progress(1, Some(2), "Lighting the lamps").await;
+        let prompt = cx
+            .render_prompt(prompt::sections(&cx.settings, &cx.working_directories))
+            .await?;
         Ok(Box::new(TourChat {
             stamp: self.stamp,
             memory: Memory::new(&cx),
+            first_prompt: prompt::First::new(&prompt),
         }))
     }
 
@@ -143,18 +149,22 @@ fn settings() -> [Setting; 2] {
 struct TourChat {
     stamp: bool,
     memory: Memory,
+    first_prompt: prompt::First,
 }
 
 #[async_trait]
 impl AgentChat for TourChat {
     async fn run_turn(&mut self, turn: TurnInput, events: EventSink) -> Result<(), AgentError> {
+        // A model would get it now.
+        let sections = prompt::sections(&turn.settings, &turn.working_directories);
+        let prompt = events.render_prompt(sections).await?;
         if turn.resume {
             return events
                 .text("Picking up where we left off: this time nothing goes wrong.")
                 .await;
         }
         let outcome = match Command::parse(&turn.text) {
-            Ok(Some(command)) => self.perform(command, &turn, &events).await,
+            Ok(Some(command)) => self.perform(command, &turn, &prompt, &events).await,
             Ok(None) => say(&events, &talk::answer(&turn, &self.memory)).await,
             Err(problem) => say(&events, &problem).await,
         };
@@ -164,7 +174,13 @@ impl AgentChat for TourChat {
 }
 
 impl TourChat {
-    async fn perform(&mut self, command: Command, turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
+    async fn perform(
+        &mut self,
+        command: Command,
+        turn: &TurnInput,
+        prompt: &RenderedPrompt,
+        events: &EventSink,
+    ) -> Result<(), AgentError> {
         match command {
             Command::Help => say(events, &talk::help()).await,
             Command::Stream { count, delay, bytes } => self.stream(events, count, delay, bytes).await,
@@ -192,6 +208,8 @@ impl TourChat {
                 events.remember(json!({ "note": words })).await?;
                 say(events, "Noted. Ask me to recall it, even after the host was restarted.").await
             }
+            Command::Prompt(None) => say(events, &prompt::overview(prompt, &self.first_prompt)).await,
+            Command::Prompt(Some(id)) => say(events, &prompt::in_full(prompt, &id)).await,
             Command::Tool => tools::tool(turn, events).await,
             Command::Confirm => tools::confirm(turn, events).await,
             Command::Options => tools::options(events).await,

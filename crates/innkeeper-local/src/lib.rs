@@ -3,11 +3,15 @@
 //! [`Workspace`] finds the files that `@` completes to. Start with `find.rs`: a walk that knows
 //! what Git ignores, stays within its directories, and ends in time; `rank.rs` decides which of the
 //! files are shown, and `uri.rs` turns `file:` URIs into paths and back.
+//!
+//! [`LocalResources`] serves files to clients, confined to what each may reach; start with
+//! `resources.rs`.
 
 #![warn(missing_docs)]
 
 mod find;
 mod rank;
+mod resources;
 mod uri;
 
 use std::path::PathBuf;
@@ -19,6 +23,7 @@ use innkeeper_host::{Files, FoundFile};
 use tokio::sync::Semaphore;
 
 pub use find::{FileHit, find_files};
+pub use resources::{LocalResources, ResourceLimits};
 
 /// How long somebody who types waits at most.
 const BUDGET: Duration = Duration::from_millis(300);

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use innkeeper_core::request::OnlyIf;
 use innkeeper_core::stored::{Document, ListPage, Record, StoredSession, StoredSummary};
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -116,7 +117,20 @@ impl Archive {
 
     /// Removes a session and everything that belongs to it. Says whether it was there.
     pub fn remove(&mut self, uri: &str) -> Result<bool, StoreError> {
+        self.remove_checked(uri, None)
+    }
+
+    /// Does the same unless the session is no longer what it was when it was chosen, which is
+    /// [`ErrorKind::Refused`]. Looking and removing are one step.
+    pub fn remove_if(&mut self, uri: &str, only_if: OnlyIf) -> Result<bool, StoreError> {
+        self.remove_checked(uri, Some(only_if))
+    }
+
+    fn remove_checked(&mut self, uri: &str, only_if: Option<OnlyIf>) -> Result<bool, StoreError> {
         let was_there = self.change(|apply| {
+            if let Some(only_if) = only_if {
+                prune::check(apply.conn, uri, only_if)?;
+            }
             let uri: Arc<str> = uri.into();
             let is_session = ChannelRow::by_uri(apply.conn, &uri)?.is_some_and(|channel| channel.kind == Kind::Session);
             if is_session {
@@ -146,7 +160,7 @@ impl Archive {
         let chosen = prune::choose(&self.conn, policy)?;
         if !dry_run {
             for session in &chosen {
-                self.remove(&session.uri)?;
+                self.remove_if(&session.uri, session.only_if)?;
             }
         }
         Ok(chosen)

@@ -26,6 +26,7 @@ mod writer;
 
 pub use archive::{Archive, Finding, Imported, Mode, Pruned, RetentionPolicy};
 pub use error::{ErrorKind, StoreError};
+pub use innkeeper_core::request::OnlyIf;
 pub use innkeeper_core::stored::{ListPage, StoredSummary};
 pub use journal::SqliteJournal;
 pub use options::{Options, ReplayLimits};

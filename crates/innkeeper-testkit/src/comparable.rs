@@ -22,3 +22,19 @@ pub(crate) fn without_unannounced_fields(mut state: Value) -> Value {
     }
     state
 }
+
+/// Removes what the published types have no place for, so that a mirror made of them cannot have it.
+pub(crate) fn without_extensions(mut state: Value) -> Value {
+    for (list, field) in [
+        ("activeClients", "systemMessageTransform"),
+        ("agents", "systemMessageSections"),
+    ] {
+        let entries = state.get_mut(list).and_then(Value::as_array_mut);
+        for entry in entries.into_iter().flatten() {
+            if let Some(fields) = entry.as_object_mut() {
+                fields.remove(field);
+            }
+        }
+    }
+    state
+}

@@ -6,10 +6,12 @@ mod comparable;
 pub mod disk;
 pub mod fuzzing;
 pub mod journal;
+pub mod model_server;
 pub mod mutation;
 pub mod official;
 pub mod process;
 pub mod raw;
+pub mod rewriter;
 pub mod sim;
 
 pub use sim::Sim;

@@ -3,6 +3,7 @@
 //! Everything here serves tests, so whatever goes wrong panics with what was expected. A process never outlives its
 //! [`HostProcess`]: dropping that kills it, and it alone.
 
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -31,6 +32,7 @@ pub struct HostOptions {
     limits: Vec<(String, u64)>,
     data: Option<PathBuf>,
     memory_kib: Option<u64>,
+    environment: Vec<(String, OsString)>,
     home: Option<Arc<TempDir>>,
 }
 
@@ -44,6 +46,7 @@ impl HostOptions {
             limits: Vec::new(),
             data: None,
             memory_kib: None,
+            environment: Vec::new(),
             home: None,
         }
     }
@@ -83,6 +86,13 @@ impl HostOptions {
         self
     }
 
+    /// Sets a variable of its environment, which has none but `HOME` otherwise.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
     fn command(&self, home: &Path) -> Command {
         let mut config = self.settings.join("\n");
         config.push_str("\n[limits]\n");
@@ -109,6 +119,7 @@ impl HostOptions {
             .args(&self.flags)
             .env_clear()
             .env("HOME", home)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(home)
             .stderr(Stdio::piped())
             .kill_on_drop(true);
@@ -293,6 +304,12 @@ impl HostProcess {
             status,
             log: self.log.text(),
         }
+    }
+
+    /// Waits for its end for as long as it takes, for hosts that may never end.
+    pub async fn wait_for_ever(mut self) -> StoppedHost {
+        let _ = self.child.wait().await;
+        self.wait().await
     }
 
     /// Asks it to stop, as a service manager does.

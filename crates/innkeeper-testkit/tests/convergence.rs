@@ -72,7 +72,27 @@ const RESTARTS: RunOptions = RunOptions {
     coalescing: Coalescing::EverySecond,
     restarts: true,
     forgetting: None,
+    jumps: false,
 };
+
+/// Whatever the wall clock says, order, timeouts and what is kept follow the other one, and every
+/// client ends up with the truth, also after a restart (P15).
+#[test]
+fn f8_p15_hosts_whose_clock_is_set_again_and_again_converge() {
+    let plain = RunOptions {
+        jumps: true,
+        ..RunOptions::default()
+    };
+    let restarts = RunOptions {
+        jumps: true,
+        ..RESTARTS
+    };
+    for (options, seeds) in [(plain, seeds() / 40), (restarts, seeds() / 100)] {
+        let tally = run_seeds(seeds, options);
+        let set = tally.get("clocks set").copied().unwrap_or_default();
+        assert!(set >= seeds, "the clock is hardly ever set: {set} times");
+    }
+}
 
 fn run_seeds(seeds: u64, options: RunOptions) -> Tally {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

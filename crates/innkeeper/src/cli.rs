@@ -136,6 +136,12 @@ pub(crate) struct SendArgs {
     /// Session to continue [default: create one].
     #[arg(long, value_name = "URI", conflicts_with = "provider")]
     pub(crate) session: Option<String>,
+    /// Where the new session works [default: the current directory, unless --url names another host].
+    #[arg(long, value_name = "DIR", conflicts_with = "session")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Model for this message [default: the agent's choice].
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
     /// Agent for the new session [default: the host's choice].
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,

@@ -10,6 +10,7 @@ use crate::cli::DoctorArgs;
 use crate::config::{ConfigFile, Examined};
 use crate::data_dir::DataDir;
 use crate::failure::{Failure, Kind};
+use crate::models;
 
 use report::Report;
 
@@ -65,6 +66,17 @@ fn configuration(args: &DoctorArgs, report: &mut Report) -> ConfigFile {
 /// What the host finds around it: agents and room for connections.
 fn surroundings(config: &ConfigFile, report: &mut Report) {
     report.ok("agents", "tour (built in)");
+    for agent in models::find(&config.models, &models::process_environment) {
+        match agent.trouble {
+            Some(trouble) => report.warn(
+                "agents",
+                format!("{}: {trouble}", agent.id),
+                "until then every turn with this agent fails, or it is not offered",
+            ),
+            // Nobody has to have a key for everything.
+            None => report.ok("agents", format!("{}: {}", agent.id, agent.key)),
+        }
+    }
     // The host raises its own limit up to the hard one.
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     let needed = u64::try_from(config.limits().connections)

@@ -138,7 +138,6 @@ impl Failure {
     }
 
     /// Tells what kind of failure this is.
-    #[cfg(test)]
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }

@@ -11,6 +11,7 @@ mod doctor;
 mod endpoint;
 mod failure;
 mod logging;
+mod models;
 mod origin;
 mod retention;
 mod serve;

@@ -14,8 +14,8 @@ use crate::data_dir::DataDir;
 /// How often the settings are applied.
 const INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// Applies the settings now and once an hour. Clients hear of every session that goes, and one that somebody uses
-/// stays.
+/// Applies the settings now and once an hour. Clients hear of every session that goes, and one that somebody uses,
+/// or that changed since it was chosen, stays.
 pub(crate) async fn apply(host: &HostHandle, dir: &DataDir, retention: Option<Retention>) -> Infallible {
     let Some(retention) = retention else {
         return std::future::pending().await;
@@ -37,10 +37,9 @@ async fn apply_once(host: &HostHandle, file: PathBuf, retention: Retention) {
     if chosen.is_empty() {
         return;
     }
-    let uris = chosen.iter().map(|session| session.uri.clone()).collect();
-    match client::dispose_if_unused(host, uris).await {
+    match client::dispose_of_chosen(host, chosen).await {
         Ok(gone) => {
-            for session in chosen.iter().filter(|session| gone.contains(&session.uri)) {
+            for session in gone {
                 tracing::info!(
                     session = session.uri,
                     bytes = session.bytes,

@@ -2,10 +2,13 @@
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use innkeeper_host::{Access, Host, HostError, Limits, Principal, Scope, Token, TourAgent};
+use innkeeper_agents::model::ModelAgent;
+use innkeeper_host::{Access, Host, HostBuilder, HostError, Limits, Principal, Scope, Token, TourAgent};
+use innkeeper_local::{LocalResources, ResourceLimits};
 use innkeeper_store::{ReadOnlyJournal, SqliteJournal};
 use serde::Serialize;
 use tokio::net::{TcpListener, UnixListener};
@@ -18,6 +21,7 @@ use crate::data_dir::DataDir;
 use crate::endpoint::Endpoint;
 use crate::failure::{Failure, Kind};
 use crate::logging;
+use crate::models;
 use crate::retention;
 use crate::settings::{Admission, Settings};
 use crate::signals::StopSignals;
@@ -36,11 +40,17 @@ const LOOKING_IDLE_MS: u64 = 1000;
 
 /// Runs the host until it is told to stop.
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
-    protect_process();
+    let umask = protect_process();
     let config = ConfigFile::load(&args.common)?;
     let filter = args.common.log.clone().or_else(|| config.log.clone());
     logging::start(filter.as_deref().unwrap_or("info"))?;
-    let limits = config.limits();
+    let mut limits = config.limits();
+    limits.core.restricted_sections.clone_from(&config.restricted_sections);
+    let models = models::agents(models::find_with(
+        &config.models,
+        &models::process_environment,
+        Some(umask),
+    ))?;
     let settings = Settings::resolve(args, config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -53,15 +63,16 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
                 format!("the program cannot start its event loop ({error})"),
             )
         })?;
-    let ended = runtime.block_on(serve(settings, limits));
+    let ended = runtime.block_on(serve(settings, limits, models));
     // A thread that waits for standard input cannot be ended; waiting for it would hang the exit.
     runtime.shutdown_background();
     ended
 }
 
 /// Keeps files private from the moment they are created and secrets out of core dumps, and makes room for connections.
-fn protect_process() {
-    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+/// Gives the umask that there was before: it is the one for people's own files.
+fn protect_process() -> u32 {
+    let umask = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let no_core = rustix::process::Rlimit {
         current: Some(0),
         maximum: Some(0),
@@ -75,9 +86,10 @@ fn protect_process() {
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, files) {
         tracing::debug!(%error, "the limit of open files stays as it is");
     }
+    umask.bits()
 }
 
-async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> {
+async fn serve(settings: Settings, limits: Limits, models: Vec<ModelAgent>) -> Result<ExitCode, Failure> {
     let dir = match settings.read_only {
         true => DataDir::existing(settings.data.clone()),
         false => DataDir::prepare(&settings.data)?,
@@ -102,9 +114,26 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
         (Admission::Token(path), Some(_)) => Some(TokenFile::read_or_create(path)?),
     };
 
-    let builder = Host::builder()
+    let files = ResourceLimits {
+        bytes: limits.resource_bytes,
+        entries: limits.directory_entries,
+        watched_directories: limits.watched_directories,
+        watched_entries: limits.watched_entries,
+    };
+    // Whoever could read the tokens would be an admin.
+    let own: Vec<PathBuf> = [settings.data.clone()]
+        .into_iter()
+        .chain(settings.narrow_tokens.iter().map(|(_, path)| path.clone()))
+        .chain(token.as_ref().map(|token| token.path().to_owned()))
+        .collect();
+    let mut builder = Host::builder()
         .files(innkeeper_local::Workspace::new())
-        .agent(tour_agent());
+        .resources(LocalResources::new(files, &own));
+    // The first agent is the default: one that can be used, and shows the person's own work.
+    let (ready, waiting): (Vec<_>, Vec<_>) = models.iter().cloned().partition(ModelAgent::is_ready);
+    builder = ready.into_iter().fold(builder, HostBuilder::agent);
+    builder = builder.agent(tour_agent());
+    builder = waiting.into_iter().fold(builder, HostBuilder::agent);
     let builder = match settings.read_only {
         true => builder
             .journal(looking_journal(&dir)?)
@@ -113,7 +142,10 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
         false => builder.journal(journal(&dir, &limits)).limits(limits),
     };
     let builder = builder.server_info("innkeeper", env!("CARGO_PKG_VERSION"));
-    let host = builder.start().await.map_err(cannot_start)?;
+    let host = builder
+        .start()
+        .await
+        .map_err(|error| cannot_start(&dir.file(innkeeper_store::FILE_NAME), error))?;
 
     let mut servers = Vec::new();
     let mut endpoint = Endpoint {
@@ -148,6 +180,7 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
     announce(&settings, &endpoint);
 
     let handle = host.handle();
+    let listing = models::list(models, host.handle());
     let stdio = async {
         if !settings.stdio {
             return std::future::pending().await;
@@ -163,6 +196,7 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
     tokio::select! {
         signal = signals.next() => tracing::info!(?signal, "stopping"),
         () = stdio => tracing::info!("standard input ended; stopping"),
+        () = and_then_wait(listing) => {}
         never = retention::apply(&handle, &dir, settings.retention()) => match never {},
         () = handle.ended() => {
             return Err(Failure::new(Kind::Unexpected, "the host failed and cannot go on")
@@ -190,10 +224,23 @@ async fn serve(settings: Settings, limits: Limits) -> Result<ExitCode, Failure> 
     }
 }
 
-fn cannot_start(error: HostError) -> Failure {
+/// Does something beside everything else.
+async fn and_then_wait(work: impl Future<Output = ()>) {
+    work.await;
+    std::future::pending().await
+}
+
+fn cannot_start(file: &Path, error: HostError) -> Failure {
     match error {
-        HostError::Journal(error) => Failure::new(Kind::DataDirectory, error.to_string())
-            .hint("`innkeeper doctor` looks at it and says what to do; nothing was changed"),
+        HostError::Journal(error) => {
+            let (file, problem) = (file.display().to_string(), error.to_string());
+            let text = match problem.contains(&file) {
+                true => problem,
+                false => format!("{file}: {problem}"),
+            };
+            Failure::new(Kind::DataDirectory, text)
+                .hint("`innkeeper doctor` looks at it and says what to do; nothing was changed")
+        }
         error => Failure::new(Kind::Unexpected, format!("the host cannot start ({error})")),
     }
 }
@@ -327,6 +374,6 @@ fn announce(settings: &Settings, endpoint: &Endpoint) {
 struct Ready<'a> {
     ready: bool,
     url: Option<&'a str>,
-    token_file: Option<&'a std::path::Path>,
+    token_file: Option<&'a Path>,
     pid: u32,
 }

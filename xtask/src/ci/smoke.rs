@@ -31,6 +31,10 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         figure: Some("ratio"),
     },
     Benchmark {
+        arguments: &["model", "--deltas", "300", "--rush", "5000"],
+        figure: Some("ratio"),
+    },
+    Benchmark {
         arguments: &[
             "durable",
             "--clients",
@@ -45,6 +49,13 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         figure: Some("ratio"),
     },
 ];
+
+/// The soak: minutes in continuous integration, one by hand. Unlike the others it judges, and what
+/// it judges does not depend on how fast the machine is.
+pub(super) const SOAK: Benchmark = Benchmark {
+    arguments: &["soak", "--minutes"],
+    figure: None,
+};
 
 /// Checks that a report is JSON and not empty, and holds the figure that the benchmark is about.
 pub(super) fn check(benchmark: &Benchmark, report: &str) -> Result<()> {

@@ -78,6 +78,16 @@ const TABLE: &[Row] = &[
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
     },
     Row {
+        name: "innkeeper-agents",
+        layer: Layer::Sibling,
+        outside: Outside::AllBut(&["anyhow", "clap"]),
+    },
+    Row {
+        name: "innkeeper-plugins",
+        layer: Layer::Sibling,
+        outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
+    },
+    Row {
         name: "innkeeper-store",
         layer: Layer::Sibling,
         outside: Outside::AllBut(&["anyhow", "clap"]),

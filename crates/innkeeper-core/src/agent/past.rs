@@ -48,6 +48,13 @@ pub struct PastTurn {
     pub id: String,
     /// What the person wrote.
     pub text: String,
+    /// What came with it: texts, references and names. What is large, such as a picture, is only
+    /// named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
+    /// What people said while the turn was running, in the order the agent heard it (PEND-04).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steered: Vec<String>,
     /// What the agent answered, in markdown.
     pub reply: String,
     /// The tools it called.
@@ -85,7 +92,7 @@ pub enum PastOutcome {
 }
 
 /// Something that came with a message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Attachment {
     /// Text that stands for something in the client.
     Text {

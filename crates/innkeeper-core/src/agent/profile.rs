@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Section;
+
 /// An agent, as the core knows it: how clients see it, and what it can do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentProfile {
@@ -21,6 +23,8 @@ pub struct AgentProfile {
     /// The names of its own tools; a client's tool of the same name is renamed for the model
     /// (ACT-04).
     pub tools: Vec<ToolInfo>,
+    /// The sections of its system prompt, in their order (SMT-11).
+    pub sections: Vec<Section>,
 }
 
 impl From<ahp_types::state::AgentInfo> for AgentProfile {
@@ -32,6 +36,7 @@ impl From<ahp_types::state::AgentInfo> for AgentProfile {
             settings: Vec::new(),
             commands: Vec::new(),
             tools: Vec::new(),
+            sections: Vec::new(),
         }
     }
 }
@@ -79,6 +84,13 @@ pub struct Setting {
     pub read_only: bool,
     /// Whether a session cannot be created without it.
     pub required: bool,
+}
+
+impl Setting {
+    /// Settings as a schema, from which clients make a form (CMP-07).
+    pub fn schema(settings: &[Self]) -> ahp_types::state::ConfigSchema {
+        crate::settings::host_schema(settings)
+    }
 }
 
 /// What kind of value a setting takes.

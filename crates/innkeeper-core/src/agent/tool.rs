@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::Secret;
 use crate::ids::ClientId;
 
 /// One step of a tool call, in the order they usually come.
@@ -260,28 +261,6 @@ pub enum ToolReply {
     },
     /// Somebody gave up signing in, which ended the call.
     AuthRefused,
-}
-
-/// A token on its way to an agent.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a token.
-    pub fn new(token: impl Into<String>) -> Self {
-        Self(token.into())
-    }
-
-    /// The token itself.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
-    }
 }
 
 /// Whether a call may run.

@@ -48,7 +48,7 @@ impl HostCore {
                     self.hand_over(cx, source, target, &subtree);
                     self.place(cx, target, &subtree, after);
                     if reopens {
-                        self.open_chat(cx, chat_id);
+                        self.open_chat(cx, chat_id, None);
                     }
                 }
                 uri.clone()
@@ -177,6 +177,7 @@ impl HostCore {
         let session_id = self.add_channel(&uri, ChannelKind::Session);
         let mut session = Session::new(&uri, state, settings, cx.now);
         session.titled_by = named;
+        session.creator = self.sessions.get(&source).and_then(|source| source.creator.clone());
         self.sessions.insert(session_id, session);
         self.session_count += 1;
         self.share_workspace_approvals(session_id);

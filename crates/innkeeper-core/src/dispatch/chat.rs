@@ -83,7 +83,7 @@ impl HostCore {
             ),
             StateAction::ChatDraftChanged(changed) => {
                 let draft = changed.draft.as_ref();
-                let check = draft.map_or(Ok(()), |draft| self.check_message(chat, draft));
+                let check = draft.map_or(Ok(()), |draft| self.check_draft(chat, draft));
                 Verdict::from_check(StateAction::ChatDraftChanged(changed), check)
             }
             StateAction::ChatIsReadChanged(_) | StateAction::ChatIsArchivedChanged(_) => Verdict::Accept(action),

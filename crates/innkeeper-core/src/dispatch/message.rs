@@ -38,12 +38,22 @@ impl HostCore {
         if started.queued_message_id.is_some() {
             return Err("queuedMessageId is set by the host when it takes a message from the queue".to_owned());
         }
-        check_started_at(&started.started_at, cx.now.wall)?;
+        let unset = self.began.map_or(cx.now.wall, |began| began.wall_at(cx.now.mono_ms));
+        check_started_at(&started.started_at, [cx.now.wall, unset])?;
         self.check_message(chat, &started.message)
     }
 
-    /// The rules for every message a client may write (DSP-18, TURN-17).
+    /// The rules for every message a client may send (DSP-18, TURN-17). One that says nothing would
+    /// be a request that no model answers.
     pub(crate) fn check_message(&self, chat: &Chat, message: &Message) -> Result<(), String> {
+        if message.text.trim().is_empty() && message.attachments.as_ref().is_none_or(Vec::is_empty) {
+            return Err("the message says nothing: write something, or attach something".to_owned());
+        }
+        self.check_draft(chat, message)
+    }
+
+    /// The rules for every message a client may write, be it only a draft.
+    pub(crate) fn check_draft(&self, chat: &Chat, message: &Message) -> Result<(), String> {
         if message.origin.kind != MessageKind::User {
             return Err("clients write messages of kind user only".to_owned());
         }
@@ -133,8 +143,10 @@ fn check_attachment(attachment: &MessageAttachment) -> Result<(), String> {
     }
 }
 
-/// A start time that the reducers can add a duration to (TURN-02, E-12).
-fn check_started_at(started_at: &str, wall: Timestamp) -> Result<(), String> {
+/// A start time that the reducers can add a duration to (TURN-02, E-12). It fits the host's clock as
+/// it is, or as it would be had nobody set it: a host whose clock is wrong all of a sudden still
+/// takes turns (F8).
+fn check_started_at(started_at: &str, clocks: [Timestamp; 2]) -> Result<(), String> {
     let parsed = started_at
         .parse::<Timestamp>()
         .ok()
@@ -142,7 +154,8 @@ fn check_started_at(started_at: &str, wall: Timestamp) -> Result<(), String> {
     let Some(at) = parsed else {
         return Err("startedAt must be an RFC 3339 time, as in 2026-01-31T12:00:00.000Z".to_owned());
     };
-    if (at.as_second() - wall.as_second()).abs() > MAX_CLOCK_SKEW_SECONDS {
+    let is_far = |clock: Timestamp| (at.as_second() - clock.as_second()).abs() > MAX_CLOCK_SKEW_SECONDS;
+    if clocks.into_iter().all(is_far) {
         return Err(
             "startedAt is more than a day away from the host's clock; check the clock of this device".to_owned(),
         );

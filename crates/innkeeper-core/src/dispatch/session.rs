@@ -1,6 +1,7 @@
 //! What a client may change in a session.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use ahp_types::actions::StateAction;
 use ahp_types::state::SessionActiveClient;
@@ -8,10 +9,17 @@ use ahp_types::state::SessionActiveClient;
 use super::Verdict;
 use crate::commit::Author;
 use crate::core::{HostCore, json_bytes};
+use crate::extension::OptIn;
 use crate::ids::ChannelId;
 
 impl HostCore {
-    pub(super) fn judge_session(&self, channel: ChannelId, action: StateAction, author: &Author) -> Verdict {
+    pub(super) fn judge_session(
+        &self,
+        channel: ChannelId,
+        action: StateAction,
+        opt_in: Option<&OptIn>,
+        author: &Author,
+    ) -> Verdict {
         let Some(session) = self.sessions.get(&channel) else {
             return Verdict::Reject("the session is gone".to_owned());
         };
@@ -27,10 +35,11 @@ impl HostCore {
                         "a client may only announce itself: activeClient.clientId is not the dispatcher's".to_owned(),
                     );
                 }
-                if let Err(problem) = self.check_active_client(&set.active_client) {
+                if let Err(problem) = self.check_active_client(&set.active_client, opt_in) {
                     return Verdict::Reject(format!("activeClient.{problem}"));
                 }
-                let unchanged = session.state.active_clients.contains(&set.active_client);
+                let unchanged = session.state.active_clients.contains(&set.active_client)
+                    && session.opt_ins.get(&set.active_client.client_id) == opt_in;
                 match (unchanged, session.acknowledged.contains(&author.client)) {
                     (false, _) => Verdict::Accept(action),
                     (true, false) => Verdict::Acknowledge,
@@ -63,7 +72,14 @@ impl HostCore {
     }
 
     /// What a client may say about itself: tools with names that tell them apart, within bounds.
-    pub(crate) fn check_active_client(&self, client: &SessionActiveClient) -> Result<(), String> {
+    pub(crate) fn check_active_client(
+        &self,
+        client: &SessionActiveClient,
+        opt_in: Option<&OptIn>,
+    ) -> Result<(), String> {
+        if let Some(opt_in) = opt_in {
+            opt_in.check(self.config.max_transform_sections)?;
+        }
         if client.tools.len() > self.config.max_client_tools {
             return Err(format!(
                 "tools: a client offers at most {} tools",
@@ -89,5 +105,14 @@ impl HostCore {
             ));
         }
         Ok(())
+    }
+
+    /// Notes what a client wants to rewrite, before the action that announces the client.
+    pub(crate) fn set_opt_in(&mut self, session: ChannelId, client: &str, opt_in: Option<OptIn>) {
+        if let Some(session) = self.sessions.get_mut(&session)
+            && session.opt_ins.get(client) != opt_in.as_ref()
+        {
+            Arc::make_mut(&mut session.opt_ins).set(client, opt_in);
+        }
     }
 }

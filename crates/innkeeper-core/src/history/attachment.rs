@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 
 use ahp_types::state::{Message, MessageAttachment, MessageChatAttachment};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use super::past_turns_in;
 use crate::agent::{Attachment, PastTurn, SpanEnd, TurnSpan, UnreadChat};
@@ -147,4 +149,61 @@ impl HostCore {
     pub(crate) fn chat_at(&self, uri: &str) -> Option<&Chat> {
         self.chats.get(&self.channels.find(uri)?)
     }
+}
+
+/// What came with a message of the past, as far as it is worth telling again: texts and references.
+/// Pictures and other conversations are named, so that an agent knows that it saw them once.
+pub(crate) fn past_attachments(message: &Message) -> Vec<Attachment> {
+    message
+        .attachments
+        .iter()
+        .flatten()
+        .filter_map(past_attachment)
+        .collect()
+}
+
+fn past_attachment(attachment: &MessageAttachment) -> Option<Attachment> {
+    Some(match attachment {
+        MessageAttachment::Simple(simple) => {
+            let label = simple.label.clone();
+            match &simple.model_representation {
+                Some(text) => Attachment::Text {
+                    label,
+                    text: text.clone(),
+                },
+                None => Attachment::Reference {
+                    label,
+                    meta: simple.meta.clone()?.into_iter().collect(),
+                },
+            }
+        }
+        MessageAttachment::EmbeddedResource(embedded) => {
+            let (label, content_type) = (embedded.label.clone(), &embedded.content_type);
+            let text = text_of(&embedded.data, content_type)
+                .unwrap_or_else(|| format!("({content_type}, which was attached then and is not at hand any more.)"));
+            Attachment::Text { label, text }
+        }
+        MessageAttachment::Resource(resource) => Attachment::Resource {
+            label: resource.label.clone(),
+            uri: resource.uri.clone(),
+            content_type: resource.content_type.clone(),
+        },
+        MessageAttachment::Annotations(annotations) => Attachment::Annotations {
+            label: annotations.label.clone(),
+            resource: annotations.resource.clone(),
+            ids: annotations.annotation_ids.clone().unwrap_or_default(),
+        },
+        MessageAttachment::Chat(attached) => Attachment::Resource {
+            label: attached.label.clone(),
+            uri: attached.resource.clone(),
+            content_type: None,
+        },
+        MessageAttachment::Unknown(_) => return None,
+    })
+}
+
+fn text_of(data: &str, content_type: &str) -> Option<String> {
+    let is_text = content_type.starts_with("text/") || matches!(content_type, "application/json" | "application/xml");
+    let bytes = is_text.then(|| STANDARD.decode(data).ok()).flatten()?;
+    String::from_utf8(bytes).ok()
 }

@@ -4,9 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ahp_types::state::{
-    ActiveTurn, Message, ResponsePart, ToolCallState, ToolInput, ToolResultContent, Turn, TurnState,
+    ActiveTurn, Message, ResponsePart, ToolCallCancelledState, ToolCallState, ToolInput, ToolResultContent, Turn,
+    TurnState,
 };
 
+use super::attachment::past_attachments;
+use super::steering::steering_in;
 use crate::agent::{PastOutcome, PastTool, PastTurn, PastTurns, SpanEnd, TurnSpan};
 use crate::chat_state::ChatModel;
 use crate::tool::wire;
@@ -57,6 +60,7 @@ pub(crate) fn unfinished_turn(turn: &ActiveTurn) -> PastTurn {
 fn past(id: &str, message: &Message, parts: &[ResponsePart], outcome: PastOutcome) -> PastTurn {
     let mut reply = String::new();
     let mut tools = Vec::new();
+    let mut steered = Vec::new();
     for part in parts {
         match part {
             ResponsePart::Markdown(markdown) if !markdown.content.is_empty() => {
@@ -66,10 +70,10 @@ fn past(id: &str, message: &Message, parts: &[ResponsePart], outcome: PastOutcom
                 reply.push_str(&markdown.content);
             }
             ResponsePart::ToolCall(part) => tools.extend(past_tool(&part.tool_call)),
+            ResponsePart::SystemNotification(part) => steered.extend(steering_in(part)),
             ResponsePart::Markdown(_)
             | ResponsePart::Reasoning(_)
             | ResponsePart::ContentRef(_)
-            | ResponsePart::SystemNotification(_)
             | ResponsePart::InputRequest(_)
             | ResponsePart::Error(_)
             | ResponsePart::Unknown(_) => {}
@@ -78,6 +82,8 @@ fn past(id: &str, message: &Message, parts: &[ResponsePart], outcome: PastOutcom
     PastTurn {
         id: id.to_owned(),
         text: message.text.clone(),
+        attachments: past_attachments(message),
+        steered,
         reply,
         tools,
         outcome,
@@ -104,6 +110,7 @@ fn past_tool(call: &ToolCallState) -> Option<PastTool> {
             )),
             call.success,
         ),
+        ToolCallState::Cancelled(call) => (refusal(call), false),
         _ => (None, false),
     };
     Some(PastTool {
@@ -113,6 +120,18 @@ fn past_tool(call: &ToolCallState) -> Option<PastTool> {
         output,
         success,
     })
+}
+
+/// What people said when they did not let a call run.
+fn refusal(call: &ToolCallCancelledState) -> Option<String> {
+    let because = call.reason_message.as_ref().map(|message| message.as_text());
+    let instead = call.user_suggestion.as_ref().map(|message| message.text.as_str());
+    let said: Vec<&str> = because
+        .into_iter()
+        .chain(instead)
+        .filter(|said| !said.is_empty())
+        .collect();
+    (!said.is_empty()).then(|| format!("It did not run, and the person said: {}", said.join(" ")))
 }
 
 fn input_text(input: Option<&ToolInput>) -> String {

@@ -65,7 +65,7 @@ impl HostCore {
         }
         self.stop_run(cx, chat_id);
         if forgets {
-            self.open_chat(cx, chat_id);
+            self.open_chat(cx, chat_id, Some(&author.client));
         }
     }
 

@@ -13,8 +13,10 @@ use serde_json::Value;
 
 use crate::agent::{PastTurn, Setting};
 use crate::approval::WorkspaceApprovals;
+use crate::extension::{Catalogue, OptIns};
 use crate::gaps::Gaps;
 use crate::history::History;
+use crate::resource::Grants;
 use crate::session::Namer;
 use crate::snapshot::{State, Window};
 
@@ -32,6 +34,12 @@ pub(crate) struct SessionDocument {
     pub(crate) titled_by: Namer,
     pub(crate) settings: Arc<[Setting]>,
     pub(crate) state: Arc<SessionState>,
+    #[serde(default, skip_serializing_if = "no_opt_ins")]
+    pub(crate) opt_ins: Arc<OptIns>,
+}
+
+fn no_opt_ins(opt_ins: &Arc<OptIns>) -> bool {
+    opt_ins.is_empty()
 }
 
 /// A chat, but for its completed turns.
@@ -89,6 +97,8 @@ pub(crate) struct ClientDocument<'a> {
     pub(crate) protocol: Cow<'a, str>,
     pub(crate) mcp_apps: bool,
     pub(crate) locale: Option<Cow<'a, str>>,
+    #[serde(default)]
+    pub(crate) is_careless: bool,
     pub(crate) subscriptions: BTreeMap<String, SubscriptionDocument>,
 }
 
@@ -107,7 +117,11 @@ pub(crate) struct SubscriptionDocument {
 pub(crate) struct RootDocument {
     pub(crate) version: u32,
     pub(crate) state: Arc<RootState>,
+    #[serde(default)]
+    pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) workspace_approvals: WorkspaceApprovals,
+    #[serde(default)]
+    pub(crate) resource_grants: Grants,
     #[serde(default)]
     pub(crate) gaps: Gaps,
 }

@@ -13,9 +13,11 @@ use super::document::{self, ChatDocument, RootDocument, SessionDocument};
 use super::{StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource};
 use crate::approval::WorkspaceApprovals;
 use crate::chat_state::ChatModel;
+use crate::extension::Catalogue;
 use crate::frame::ACTION_HEAD;
 use crate::gaps::Gaps;
 use crate::ids::{ClientId, Seq};
+use crate::resource::Grants;
 use crate::session::{Aside, Namer};
 
 /// A session that can be taken into the core.
@@ -72,6 +74,8 @@ pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<Res
                 let envelope = open(frame, stored.seq)?;
                 let applied = apply_action_to_session(Arc::make_mut(&mut document.state), &envelope.action);
                 check(frame, &applied)?;
+                let followed = Arc::make_mut(&mut document.opt_ins).follow(&envelope.action, envelope_of(frame)?);
+                followed.map_err(|problem| unreadable(frame, &problem))?;
             }
         } else if let Some(chat) = by_uri.get(&*frame.channel).and_then(|index| chats.get_mut(*index))
             && frame.seq > chat.kept
@@ -155,7 +159,9 @@ impl RestoredChat {
 /// The host as it was kept.
 pub(crate) struct RestoredRoot {
     pub(crate) state: RootState,
+    pub(crate) catalogue: Catalogue,
     pub(crate) workspace_approvals: WorkspaceApprovals,
+    pub(crate) grants: Grants,
     pub(crate) gaps: Gaps,
 }
 
@@ -163,13 +169,19 @@ pub(crate) struct RestoredRoot {
 pub(crate) fn restore_root(stored: &StoredRoot) -> Result<RestoredRoot, String> {
     let document: RootDocument = document::read("the host's own state", &stored.document)?;
     let mut state = Arc::unwrap_or_clone(document.state);
+    let mut catalogue = Arc::unwrap_or_clone(document.catalogue);
     for frame in stored.log.iter().filter(|frame| frame.seq > stored.seq) {
-        let outcome = apply_action_to_root(&mut state, &open(frame, stored.seq)?.action);
+        let action = open(frame, stored.seq)?.action;
+        let outcome = apply_action_to_root(&mut state, &action);
         check(frame, &outcome)?;
+        let followed = catalogue.follow(&action, envelope_of(frame)?);
+        followed.map_err(|problem| unreadable(frame, &problem))?;
     }
     Ok(RestoredRoot {
         state,
+        catalogue,
         workspace_approvals: document.workspace_approvals,
+        grants: document.resource_grants,
         gaps: document.gaps,
     })
 }
@@ -182,18 +194,25 @@ fn open(frame: &StoredFrame, kept: Seq) -> Result<ActionEnvelope, String> {
             frame.seq, frame.channel
         ));
     }
-    let unreadable =
-        |problem: String| format!("action {} on {:?} cannot be read ({problem})", frame.seq, frame.channel);
+    let envelope: ActionEnvelope =
+        serde_json::from_slice(envelope_of(frame)?).map_err(|error| unreadable(frame, &error.to_string()))?;
+    if let StateAction::Unknown(_) = envelope.action {
+        return Err(unreadable(frame, "its type is not known to this version"));
+    }
+    Ok(envelope)
+}
+
+/// The envelope of a kept action, as JSON.
+fn envelope_of(frame: &StoredFrame) -> Result<&[u8], String> {
     let envelope = frame
         .bytes
         .strip_prefix(ACTION_HEAD)
-        .and_then(|rest| rest.strip_suffix(b"}"))
-        .ok_or_else(|| unreadable("it is not an action".to_owned()))?;
-    let envelope: ActionEnvelope = serde_json::from_slice(envelope).map_err(|error| unreadable(error.to_string()))?;
-    if let StateAction::Unknown(_) = envelope.action {
-        return Err(unreadable("its type is not known to this version".to_owned()));
-    }
-    Ok(envelope)
+        .and_then(|rest| rest.strip_suffix(b"}"));
+    envelope.ok_or_else(|| unreadable(frame, "it is not an action"))
+}
+
+fn unreadable(frame: &StoredFrame, problem: &str) -> String {
+    format!("action {} on {:?} cannot be read ({problem})", frame.seq, frame.channel)
 }
 
 /// What was accepted once is accepted again.

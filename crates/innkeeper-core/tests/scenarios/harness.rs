@@ -117,6 +117,10 @@ impl Stage {
                 | Effect::Reply { .. }
                 | Effect::StartWorker(_)
                 | Effect::LookUp { .. }
+                | Effect::Resource { .. }
+                | Effect::OpenWatch { .. }
+                | Effect::CloseWatch { .. }
+                | Effect::RenderPrompt { .. }
                 | Effect::CancelTurn { .. }
                 | Effect::CloseChat { .. } => self.agent.push(effect),
             }
@@ -303,13 +307,7 @@ impl Stage {
 
     pub fn dispose(&mut self, conn: ConnId, channel: &str) -> Value {
         let channel = channel.to_owned();
-        self.request(
-            conn,
-            Command::DisposeSession {
-                channel,
-                only_if_unused: false,
-            },
-        )
+        self.request(conn, Command::DisposeSession { channel, only_if: None })
     }
 
     pub fn list(&mut self, conn: ConnId, limit: Option<u32>, cursor: Option<&str>) -> Value {

@@ -1,6 +1,6 @@
 //! Messages that wait: steering and queued (PEND).
 
-use innkeeper_core::{AgentEvent, Failure, Reply, TurnEnd};
+use innkeeper_core::{AgentEvent, CoreConfig, Failure, Reply, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -27,9 +27,57 @@ fn pend01_pend04_a_steering_message_reaches_the_running_agent_once() {
     stage.says(AgentEvent::TakeSteering);
     assert_eq!(stage.replies(), [Reply::Steering(Some("to the left".into()))]);
     assert!(stage.state(&chat).get("steeringMessage").is_none());
-    assert_eq!(stage.action_types(conn), ["chat/pendingMessageRemoved"]);
+    assert_eq!(
+        stage.action_types(conn),
+        ["chat/responsePart", "chat/pendingMessageRemoved"]
+    );
     stage.says(AgentEvent::TakeSteering);
     assert_eq!(stage.replies(), [Reply::Steering(None)]);
+}
+
+#[test]
+fn pend04_lesson_25_what_was_said_in_a_turn_stays_in_it_with_all_that_came_with_it() {
+    let (mut stage, conn, chat) = working();
+    let mut said = pending("steering", "s", "look at this");
+    said["message"]["attachments"] = json!([
+        { "type": "simple", "label": "notes", "modelRepresentation": "the cellar is wet" },
+        { "type": "embeddedResource", "label": "list", "data": "d2luZQ==", "contentType": "text/plain" },
+        { "type": "embeddedResource", "label": "photo", "data": "AAAA", "contentType": "image/png" },
+        { "type": "resource", "label": "main.rs", "uri": "file:///inn/main.rs" },
+    ]);
+    stage.accepted(conn, &chat, said);
+    stage.says(AgentEvent::TakeSteering);
+    let [Reply::Steering(Some(words))] = &stage.replies()[..] else {
+        panic!("the words");
+    };
+    for part in [
+        "the cellar is wet",
+        "wine",
+        "photo",
+        "file:///inn/main.rs",
+        "look at this",
+    ] {
+        assert!(words.contains(part), "{words}");
+    }
+    // Whatever becomes of the agent now, they were said.
+    let turn = &stage.state(&chat)["activeTurn"];
+    let turn: ahp_types::state::Turn = serde_json::from_value(json!({
+        "id": turn["id"], "message": turn["message"], "responseParts": turn["responseParts"], "state": "cancelled",
+    }))
+    .unwrap();
+    assert_eq!(innkeeper_core::past_turn(&turn).steered, std::slice::from_ref(words));
+}
+
+#[test]
+fn pend04_words_that_their_turn_has_no_room_for_go_on_waiting() {
+    let (mut stage, conn, chat) = working_with(CoreConfig {
+        max_turn_bytes: 64,
+        ..CoreConfig::default()
+    });
+    stage.accepted(conn, &chat, pending("steering", "s", &"x".repeat(100)));
+    stage.says(AgentEvent::TakeSteering);
+    assert!(stage.state(&chat).get("activeTurn").is_none());
+    assert_eq!(stage.state(&chat)["steeringMessage"]["id"], "s");
 }
 
 #[test]

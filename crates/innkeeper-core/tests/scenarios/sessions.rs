@@ -1,6 +1,7 @@
 //! Sessions come and go (SES).
 
-use innkeeper_core::{Command, Effect, Failure};
+use innkeeper_core::request::Initialize;
+use innkeeper_core::{ClientId, Command, ConnId, Effect, Failure, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -284,7 +285,7 @@ fn lesson_32_a_disposed_session_does_not_come_back_by_what_its_agent_says_later(
     stage.handle(innkeeper_core::Input::TurnEnded {
         chat: id,
         turn,
-        end: innkeeper_core::TurnEnd::Complete,
+        end: TurnEnd::Complete,
     });
     stage.handle(innkeeper_core::Input::ChatLost { chat: id });
     stage.pass(120_000);
@@ -292,4 +293,58 @@ fn lesson_32_a_disposed_session_does_not_come_back_by_what_its_agent_says_later(
     assert!(stage.inbox(conn).is_empty());
     assert!(stage.core.snapshot(SESSION).is_none());
     assert_eq!(stage.list(conn, None, None)["result"]["items"], json!([]));
+}
+
+/// A connection of the reference client.
+fn reference_client(stage: &mut Stage) -> ConnId {
+    let conn = stage.connect();
+    let initialize = Initialize {
+        protocol_versions: vec!["1.0.0".to_owned()],
+        client_id: ClientId::new("reference"),
+        initial_subscriptions: Vec::new(),
+        client_name: Some("vscode-editor-window".to_owned()),
+        mcp_apps: false,
+        locale: None,
+    };
+    let answer = stage.request(conn, Command::Initialize(Box::new(initialize)));
+    assert!(answer.get("error").is_none(), "{answer}");
+    conn
+}
+
+#[test]
+fn lesson_30_a_session_with_turns_survives_the_reference_clients_disposal() {
+    let mut stage = Stage::new();
+    let conn = reference_client(&mut stage);
+    let draft = "ahp-session:/draft";
+    stage.session(conn, draft);
+    assert_eq!(
+        stage.dispose(conn, draft)["result"],
+        Value::Null,
+        "a draft that nobody used"
+    );
+    let chat = stage.session(conn, SESSION);
+    stage.start_turn(conn, &chat, "t");
+    assert_eq!(
+        error(&stage.dispose(conn, SESSION)).0,
+        -32011,
+        "while its first turn runs"
+    );
+    stage.ends(TurnEnd::Complete);
+    let seq = stage.core.seq().0;
+    // Coming back it does not say again what program it is.
+    stage.disconnect(conn);
+    let conn = stage.connect();
+    stage.reconnect(conn, "reference", seq, &[]);
+    let refused = stage.dispose(conn, SESSION);
+    let (code, message) = error(&refused);
+    assert_eq!(code, -32011, "{message}");
+    assert!(
+        message.contains("was kept") && message.contains("Archive it instead"),
+        "{message}"
+    );
+    assert_eq!(stage.state(&chat)["turns"].as_array().map(Vec::len), Some(1));
+    // Whoever else asks is believed.
+    let other = stage.client("other", &[]);
+    assert_eq!(stage.dispose(other, SESSION)["result"], Value::Null);
+    assert!(stage.core.snapshot(SESSION).is_none());
 }

@@ -107,6 +107,33 @@ fn turn17_attachments_reach_the_agent_in_its_own_words() {
     assert!(matches!(annotations, Attachment::Annotations { ids, .. } if ids == &["1"]));
 }
 
+#[test]
+fn a_turn_of_the_past_is_told_with_what_came_with_it_and_what_was_said_to_a_denied_call() {
+    let message = json!({ "text": "", "origin": { "kind": "user" }, "attachments": [
+        { "type": "simple", "label": "a", "modelRepresentation": "text" },
+        { "type": "embeddedResource", "label": "b", "data": "aGk=", "contentType": "text/plain" },
+        { "type": "embeddedResource", "label": "c", "data": "AAAA", "contentType": "image/png" },
+        { "type": "resource", "label": "d", "uri": "file:///x" },
+        { "type": "chat", "label": "e", "resource": "ahp-chat:/e" },
+    ] });
+    let denied = json!({ "kind": "toolCall", "toolCall": {
+        "status": "cancelled", "toolCallId": "1", "toolName": "ring", "displayName": "Ring",
+        "invocationMessage": "Rings", "reason": "denied", "reasonMessage": "people are asleep",
+    } });
+    let turn = json!({ "id": "t", "message": message, "responseParts": [denied], "state": "complete" });
+    let told = innkeeper_core::past_turn(&serde_json::from_value(turn).unwrap());
+    let [text, embedded, picture, resource, other] = &told.attachments[..] else {
+        panic!("{:?}", told.attachments);
+    };
+    assert!(matches!(text, Attachment::Text { text, .. } if text == "text"));
+    assert!(matches!(embedded, Attachment::Text { text, .. } if text == "hi"));
+    assert!(matches!(picture, Attachment::Text { label, text } if label == "c" && !text.contains("AAAA")));
+    assert!(matches!(resource, Attachment::Resource { uri, .. } if uri == "file:///x"));
+    assert!(matches!(other, Attachment::Resource { uri, .. } if uri == "ahp-chat:/e"));
+    let refused = told.tools[0].output.as_deref().unwrap_or_default();
+    assert!(refused.contains("people are asleep"), "{refused}");
+}
+
 /// (TURN-19)
 #[test]
 fn turn18_an_attached_chat_is_pinned_to_its_latest_completed_turn() {

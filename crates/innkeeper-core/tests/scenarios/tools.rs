@@ -388,6 +388,7 @@ fn tool14_tool15_auth10_a_call_waits_until_somebody_signs_in() {
             resource: resource.into(),
             token: Secret::new(token),
             expires_in: None,
+            scopes: None,
         }))
     };
     let wrong = stage.request(conn, authenticate("https://elsewhere.example/", "token"));

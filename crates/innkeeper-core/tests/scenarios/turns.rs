@@ -317,6 +317,45 @@ fn a_turn_that_grows_beyond_what_a_client_can_read_is_ended() {
 }
 
 #[test]
+fn a_question_that_is_beyond_what_a_client_can_read_ends_its_turn() {
+    let mut stage = Stage::with(CoreConfig {
+        max_turn_bytes: 1000,
+        ..Default::default()
+    });
+    let conn = stage.client("c", &[]);
+    let chat = stage.session(conn, SESSION);
+    stage.start_turn(conn, &chat, "t");
+    stage.says(AgentEvent::Ask(Box::new(innkeeper_core::agent::Questions {
+        id: "q".into(),
+        message: Some("x".repeat(2000)),
+        url: None,
+        questions: Vec::new(),
+    })));
+    let turn = &stage.state(&chat)["turns"][0];
+    assert_eq!(turn["responseParts"][0]["error"]["errorType"], "tooMuchText");
+}
+
+#[test]
+fn a_message_that_says_nothing_is_refused_and_an_empty_draft_is_not() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let chat = stage.session(conn, SESSION);
+    stage.subscribe(conn, &chat);
+    let mut empty = stage.turn_started("t");
+    empty["message"]["text"] = json!(" \n");
+    stage.dispatch(conn, &chat, 1, empty.clone());
+    assert!(stage.state(&chat).get("activeTurn").is_none());
+    let draft = json!({ "type": "chat/draftChanged", "draft": empty["message"] });
+    stage.dispatch(conn, &chat, 2, draft);
+    assert_eq!(stage.state(&chat)["draft"]["text"], " \n");
+    // A picture says enough.
+    empty["message"]["attachments"] =
+        json!([{ "type": "embeddedResource", "label": "c", "data": "AAAA", "contentType": "image/png" }]);
+    stage.dispatch(conn, &chat, 3, empty);
+    assert_eq!(stage.state(&chat)["activeTurn"]["id"], "t");
+}
+
+#[test]
 fn turn02_only_the_plain_form_of_rfc_3339_is_passed_on() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);

@@ -1,21 +1,31 @@
 //! Looking after sessions: tidying up spares what is in use, and sessions come from elsewhere.
 
+use innkeeper_core::request::OnlyIf;
 use innkeeper_core::stored::ImportedSession;
 use innkeeper_core::{Command, ConnId, Input, Principal, RequestId, Scope, Seq, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::harness::*;
 
-fn tidy_up(stage: &mut Stage, conn: ConnId) -> Value {
+/// Disposes of the session on this condition.
+fn tidy_up(stage: &mut Stage, conn: ConnId, only_if: OnlyIf) -> Value {
     let channel = SESSION.to_owned();
-    let only_if_unused = true;
-    stage.request(
-        conn,
-        Command::DisposeSession {
-            channel,
-            only_if_unused,
-        },
-    )
+    let only_if = Some(only_if);
+    stage.request(conn, Command::DisposeSession { channel, only_if })
+}
+
+/// What somebody sees who chooses the session now.
+fn seen(stage: &mut Stage, conn: ConnId, is_archived: bool) -> OnlyIf {
+    let list = stage.list(conn, None, None);
+    let modified: jiff::Timestamp = list["result"]["items"][0]["modifiedAt"]
+        .as_str()
+        .expect("a moment")
+        .parse()
+        .expect("RFC 3339");
+    OnlyIf {
+        modified_ms: Some(modified.as_millisecond()),
+        is_archived,
+    }
 }
 
 #[test]
@@ -25,14 +35,62 @@ fn tidying_up_spares_a_session_that_somebody_uses() {
     let tidy = stage.client("tidy", &[]);
     let chat = stage.session(conn, SESSION);
     stage.subscribe(conn, &chat);
-    assert_eq!(error(&tidy_up(&mut stage, tidy)).0, -32011, "a reader of a chat");
+    assert_eq!(
+        error(&tidy_up(&mut stage, tidy, OnlyIf::default())).0,
+        -32011,
+        "a reader of a chat"
+    );
     stage.start_turn(conn, &chat, "t");
     stage.unsubscribe(conn, &chat);
-    assert_eq!(error(&tidy_up(&mut stage, tidy)).0, -32011, "a running turn");
+    assert_eq!(
+        error(&tidy_up(&mut stage, tidy, OnlyIf::default())).0,
+        -32011,
+        "a running turn"
+    );
     stage.ends(TurnEnd::Complete);
     stage.pass(60_000);
-    assert_eq!(tidy_up(&mut stage, tidy)["result"], Value::Null);
-    assert_eq!(error(&tidy_up(&mut stage, tidy)).0, -32001, "gone");
+    assert_eq!(tidy_up(&mut stage, tidy, OnlyIf::default())["result"], Value::Null);
+    assert_eq!(error(&tidy_up(&mut stage, tidy, OnlyIf::default())).0, -32001, "gone");
+}
+
+#[test]
+fn tidying_up_spares_a_session_that_changed_since_it_was_chosen() {
+    for jump_hours in [0, -2, 2] {
+        let mut stage = Stage::new();
+        let conn = stage.client("c", &[]);
+        let chat = stage.session(conn, SESSION);
+        stage.pass(60_000);
+        let chosen = seen(&mut stage, conn, false);
+        // Somebody comes, says something and goes, wherever the clock was set meanwhile (F8).
+        stage.now.wall += jiff::SignedDuration::from_hours(jump_hours);
+        stage.start_turn(conn, &chat, "t");
+        stage.ends(TurnEnd::Complete);
+        stage.pass(60_000);
+        let refused = tidy_up(&mut stage, conn, chosen);
+        let (code, message) = error(&refused);
+        assert_eq!(code, -32011, "{message}");
+        assert!(message.contains("has changed since it was chosen"), "{message}");
+        let again = seen(&mut stage, conn, false);
+        assert_eq!(tidy_up(&mut stage, conn, again)["result"], Value::Null);
+    }
+}
+
+#[test]
+fn tidying_up_spares_a_session_that_was_taken_out_of_the_archive() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    stage.session(conn, SESSION);
+    let archive = |is: bool| json!({ "type": "session/isArchivedChanged", "isArchived": is });
+    stage.dispatch(conn, SESSION, 1, archive(true));
+    stage.pass(60_000);
+    let chosen = seen(&mut stage, conn, true);
+    stage.dispatch(conn, SESSION, 2, archive(false));
+    stage.pass(60_000);
+    let refused = tidy_up(&mut stage, conn, chosen);
+    assert!(error(&refused).1.contains("is no longer archived"), "{refused}");
+    stage.dispatch(conn, SESSION, 3, archive(true));
+    stage.pass(60_000);
+    assert_eq!(tidy_up(&mut stage, conn, chosen)["result"], Value::Null);
 }
 
 fn arrived(conn: ConnId, last_seq: u64) -> Input {

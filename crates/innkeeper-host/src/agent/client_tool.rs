@@ -55,15 +55,61 @@ impl ClientCall {
         self
     }
 
+    /// Shows the call, whose input comes next: for agents whose model writes it piece by piece.
+    pub async fn start(self) -> Result<ClientDraft, AgentError> {
+        let shown = self.builder.start.display_name.clone();
+        let call = Call::start(self.builder).await?;
+        Ok(ClientDraft {
+            call,
+            shown,
+            permission: self.permission,
+            input: String::new(),
+        })
+    }
+
     /// Has the client execute it with an input, which is JSON text, and waits for the result. A
     /// call that is denied, or whose client leaves, gives a failed result.
     pub async fn run(self, input: impl Into<String>) -> Result<ToolResult, AgentError> {
-        let input = input.into();
-        let shown = self.builder.start.display_name.clone();
-        let mut call = Call::start(self.builder).await?;
-        call.step(ToolStep::Input(input.clone())).await?;
-        call.ready(Invocation::new(&shown).input(input), self.permission)
-            .await?;
+        let mut draft = self.start().await?;
+        draft.input(input).await?;
+        draft.run().await
+    }
+}
+
+/// A call of a client's tool whose input is still being written. Made by [`ClientCall::start`].
+#[derive(Debug)]
+#[must_use = "a call that is dropped ends as failed"]
+pub struct ClientDraft {
+    call: Call,
+    shown: String,
+    permission: Permission,
+    input: String,
+}
+
+impl ClientDraft {
+    /// Streams more of the input, as the model writes it.
+    pub async fn input(&mut self, text: impl Into<String>) -> Result<(), AgentError> {
+        let text = text.into();
+        self.input.push_str(&text);
+        self.call.step(ToolStep::Input(text)).await
+    }
+
+    /// Ends the call before it ran.
+    pub async fn complete(mut self, result: ToolResult) -> Result<(), AgentError> {
+        self.call.step(ToolStep::Done { result, review: false }).await?;
+        self.call.is_over = true;
+        Ok(())
+    }
+
+    /// Has the client execute it with what was streamed, and waits for the result.
+    pub async fn run(self) -> Result<ToolResult, AgentError> {
+        let Self {
+            mut call,
+            shown,
+            permission,
+            input,
+        } = self;
+        call.ready(Invocation::new(&shown).input(input), permission).await?;
         loop {
             // The end comes first: the client may be done before the decision was looked at.
             let outcome = call.wait(|replies| {

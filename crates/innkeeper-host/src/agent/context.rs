@@ -6,9 +6,10 @@ use innkeeper_core::{ChannelId, Input, OpenChat, TurnStart};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::{Attachment, ClientTool, PastTurn};
+use super::{AgentError, Attachment, ClientTool, Credential, PastTurn, PromptSection, RenderedPrompt, Secret, prompt};
 use crate::events::Bell;
 use crate::host::Message;
+use crate::transform::Renderer;
 
 /// What an agent knows about the chat it opens.
 #[derive(Debug, Clone)]
@@ -34,12 +35,14 @@ pub struct ChatContext {
     /// What the agent last asked to be told again
     /// ([`EventSink::remember`](super::EventSink::remember)).
     pub memory: Option<Arc<Value>>,
+    pub(crate) credentials: Vec<Credential>,
     reporter: Option<(ChannelId, mpsc::Sender<Message>)>,
+    renderer: Renderer,
 }
 
 impl ChatContext {
     /// Everything but the history, which has to be read first.
-    pub(crate) fn new(open: OpenChat, bell: &Bell) -> Self {
+    pub(crate) fn new(open: OpenChat, bell: &Bell, renderer: Renderer) -> Self {
         Self {
             session: open.session_uri,
             chat: open.chat_uri,
@@ -50,8 +53,33 @@ impl ChatContext {
             selection: open.selection,
             settings: open.settings,
             memory: open.memory,
+            credentials: open.credentials,
             reporter: open.wants_progress.then(|| (open.chat, bell.inbox().clone())),
+            renderer,
         }
+    }
+
+    /// Renders the system prompt that the chat starts with: a client that asked for some of the
+    /// sections may rewrite them (SMT-06). Whatever goes wrong with that leaves them as they are.
+    ///
+    /// # Errors
+    ///
+    /// When two sections have the same id.
+    pub async fn render_prompt(&self, sections: Vec<PromptSection>) -> Result<RenderedPrompt, AgentError> {
+        prompt::check(&sections)?;
+        Ok(self.renderer.render(None, sections).await)
+    }
+
+    /// The token to use for one of the agent's protected resources: of whoever wants the chat opened,
+    /// else of the client that created the session, else of one that takes part in it. Each turn
+    /// brings its own ([`TurnInput::token`]), which may be another one's.
+    pub fn token(&self, resource: &str) -> Option<Secret> {
+        self.credential(resource).map(|credential| credential.token.clone())
+    }
+
+    /// The same with what it grants, if that is known.
+    pub fn credential(&self, resource: &str) -> Option<&Credential> {
+        find(&self.credentials, resource)
     }
 
     /// Tells whoever waits for the session how far it is (ROOT-17). Costs nothing when nobody
@@ -87,6 +115,9 @@ pub struct TurnInput {
     pub agent: Option<String>,
     /// Whether an interrupted turn goes on.
     pub resume: bool,
+    /// What there is of a turn that goes on. An agent that ran it until it was interrupted knows as
+    /// much; one that was opened since, after a restart of the host for instance, does not.
+    pub so_far: Option<PastTurn>,
     /// How many turns this chat completed before.
     pub turns_before: usize,
     /// The session's URI.
@@ -100,6 +131,7 @@ pub struct TurnInput {
     /// The tools that clients of the session offer, each name once. Call one with
     /// [`EventSink::call_client_tool`](super::EventSink::call_client_tool).
     pub client_tools: Vec<ClientTool>,
+    credentials: Vec<Credential>,
 }
 
 impl TurnInput {
@@ -112,14 +144,32 @@ impl TurnInput {
             model_settings: start.model_settings,
             agent: start.agent,
             resume: start.resume,
+            so_far: start.so_far,
             turns_before: start.turns_before,
             session: start.session_uri,
             session_title: start.session_title,
             working_directories: start.working_directories,
             settings: start.settings,
             client_tools: start.client_tools,
+            credentials: start.credentials,
         }
     }
+
+    /// The token to use for one of the agent's protected resources in this turn and in the workers
+    /// it starts: of the client that started the turn, else of the one that created the session, else
+    /// of one that takes part in it. A required one is always there.
+    pub fn token(&self, resource: &str) -> Option<Secret> {
+        self.credential(resource).map(|credential| credential.token.clone())
+    }
+
+    /// The same with what it grants, if that is known.
+    pub fn credential(&self, resource: &str) -> Option<&Credential> {
+        find(&self.credentials, resource)
+    }
+}
+
+fn find<'a>(credentials: &'a [Credential], resource: &str) -> Option<&'a Credential> {
+    credentials.iter().find(|credential| credential.resource == resource)
 }
 
 /// What somebody types into a setting (CMP-06).

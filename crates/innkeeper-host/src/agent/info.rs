@@ -1,12 +1,10 @@
 //! How an agent introduces itself.
 
-use ahp_types::state::{
-    AgentCapabilities, MultipleChatsCapability, MultipleWorkingDirectoriesCapability, SessionModelInfo,
-};
+use ahp_types::state::{AgentCapabilities, MultipleChatsCapability, MultipleWorkingDirectoriesCapability};
 use innkeeper_core::AgentProfile;
 use innkeeper_core::agent::CommandInfo;
 
-use super::{Setting, ToolInfo};
+use super::{ModelInfo, ProtectedResource, STANDARD_SECTIONS, Section, Setting, ToolInfo};
 
 /// How an agent is shown to people, and what it can do.
 ///
@@ -32,9 +30,11 @@ pub struct AgentInfo {
     /// The models a message may choose from.
     pub models: Vec<ModelInfo>,
     can: Abilities,
+    resources: Vec<ProtectedResource>,
     settings: Vec<Setting>,
     commands: Vec<CommandInfo>,
     tools: Vec<ToolInfo>,
+    sections: Vec<Section>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,15 +44,6 @@ struct Abilities {
     chats: bool,
     side_chats: bool,
     directories: Option<Directories>,
-}
-
-/// A model an agent offers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelInfo {
-    /// The id that messages name.
-    pub id: String,
-    /// A short name.
-    pub name: String,
 }
 
 /// What an agent makes of several working directories (SES-25).
@@ -75,19 +66,31 @@ impl AgentInfo {
             description: description.to_owned(),
             models: Vec::new(),
             can: Abilities::default(),
+            resources: Vec::new(),
             settings: Vec::new(),
             commands: Vec::new(),
             tools: Vec::new(),
+            sections: Vec::new(),
         }
     }
 
     /// Offers a model.
     #[must_use]
-    pub fn with_model(mut self, id: &str, name: &str) -> Self {
-        self.models.push(ModelInfo {
-            id: id.to_owned(),
-            name: name.to_owned(),
-        });
+    pub fn with_model(self, id: &str, name: &str) -> Self {
+        self.with_model_info(ModelInfo::new(id, name))
+    }
+
+    /// Offers a model of which more is known.
+    #[must_use]
+    pub fn with_model_info(mut self, model: ModelInfo) -> Self {
+        self.models.push(model);
+        self
+    }
+
+    /// Adds something that the agent needs a token for, or can make use of one (AUTH-02).
+    #[must_use]
+    pub fn with_protected_resource(mut self, resource: ProtectedResource) -> Self {
+        self.resources.push(resource);
         self
     }
 
@@ -157,26 +160,35 @@ impl AgentInfo {
         self
     }
 
+    /// Publishes a section of the system prompt, in the order they stand in it. Clients may then ask
+    /// to rewrite it, unless it is restricted (SMT-11). One with the id of an earlier one replaces it.
+    #[must_use]
+    pub fn with_section(mut self, section: impl Into<Section>) -> Self {
+        let section = section.into();
+        match self.sections.iter_mut().find(|known| known.id == section.id) {
+            Some(known) => *known = section,
+            None => self.sections.push(section),
+        }
+        self
+    }
+
+    /// Publishes all [`STANDARD_SECTIONS`].
+    #[must_use]
+    pub fn with_standard_sections(self) -> Self {
+        STANDARD_SECTIONS.into_iter().fold(self, Self::with_section)
+    }
+
     pub(crate) fn into_profile(self) -> AgentProfile {
-        let models = self.models.into_iter().map(|model| SessionModelInfo {
-            id: model.id,
-            provider: self.provider.clone(),
-            name: model.name,
-            max_context_window: None,
-            max_output_tokens: None,
-            max_prompt_tokens: None,
-            supports_vision: None,
-            policy_state: None,
-            config_schema: None,
-            meta: None,
-        });
+        let models = self.models.into_iter();
+        let models = models.map(|model| model.into_wire(&self.provider));
+        let resources: Vec<_> = self.resources.into_iter().map(ProtectedResource::into_wire).collect();
         AgentProfile {
             info: ahp_types::state::AgentInfo {
                 models: models.collect(),
                 provider: self.provider,
                 display_name: self.display_name,
                 description: self.description,
-                protected_resources: None,
+                protected_resources: (!resources.is_empty()).then_some(resources),
                 customizations: None,
                 capabilities: self.can.into_wire(),
             },
@@ -185,6 +197,7 @@ impl AgentInfo {
             settings: self.settings,
             commands: self.commands,
             tools: self.tools,
+            sections: self.sections,
         }
     }
 }

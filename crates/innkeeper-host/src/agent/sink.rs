@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::mailbox::Mailbox;
 use super::{
-    AgentError, Answer, Background, ClientCall, ClientTool, Form, Response, ToolCallBuilder, ToolResult, background,
-    client_tool, tool,
+    AgentError, Answer, Background, ClientCall, ClientTool, Form, PromptSection, RenderedPrompt, Response, Secret,
+    ToolCallBuilder, ToolResult, background, client_tool, prompt, tool,
 };
 use crate::driver::ChatLink;
 use crate::events::Offer;
@@ -65,6 +65,11 @@ impl EventSink {
         self.send(AgentEvent::Activity(Some(activity.into()))).await
     }
 
+    /// The agent is done with what it said it was doing.
+    pub async fn no_activity(&self) -> Result<(), AgentError> {
+        self.send(AgentEvent::Activity(None)).await
+    }
+
     /// A remark of the system in the transcript.
     pub async fn notice(&self, text: impl Into<String>) -> Result<(), AgentError> {
         self.send(AgentEvent::Notice(text.into())).await
@@ -95,6 +100,14 @@ impl EventSink {
             return Err(AgentError::failed("memoryTooLarge", message));
         }
         self.send(AgentEvent::Remember(Box::new(memory))).await
+    }
+
+    /// Says that a token was not accepted by what it is for. Nobody is given that token again, and
+    /// those who listen to the session are asked for another one (AUTH-09). The turn goes on until the
+    /// agent ends it, as a rule with [`AgentError::resumable`].
+    pub async fn token_refused(&self, resource: impl Into<String>, token: &Secret) -> Result<(), AgentError> {
+        let (resource, token) = (resource.into(), token.clone());
+        self.send(AgentEvent::TokenRefused { resource, token }).await
     }
 
     /// Nothing to show, but the agent is at work: keeps the host from calling it silent.
@@ -164,7 +177,33 @@ impl EventSink {
             receiver,
         };
         self.send_noting(AgentEvent::TakeSteering, &mut waiting.asked).await?;
-        self.wait_for(&mut waiting.receiver).await
+        match self.wait_for(&mut waiting.receiver).await {
+            // They came before the end did, and count as heard: an agent that goes on in another
+            // turn has to know them.
+            Err(AgentError::Cancelled) => match waiting.receiver.try_recv() {
+                Ok(Some(words)) => Ok(Some(words)),
+                _ => Err(AgentError::Cancelled),
+            },
+            heard => heard,
+        }
+    }
+
+    /// Renders the system prompt of this turn: the client that started it, or another one of the
+    /// session, may rewrite the sections it asked for (SMT-06). A worker's prompt is rewritten by the
+    /// client that started its parent's turn. Call it whenever the prompt is put together; without
+    /// such a client it takes no more than a moment. Whatever goes wrong with the client leaves the
+    /// sections as they are.
+    ///
+    /// # Errors
+    ///
+    /// When the turn is cancelled, or two sections have the same id.
+    pub async fn render_prompt(&self, sections: Vec<PromptSection>) -> Result<RenderedPrompt, AgentError> {
+        prompt::check(&sections)?;
+        tokio::select! {
+            biased;
+            () = self.cancelled.cancelled() => Err(AgentError::Cancelled),
+            rendered = self.link.renderer.render(Some(self.turn), sections) => Ok(rendered),
+        }
     }
 
     /// Shows work that goes on beside turns, such as a command that was left running: a short

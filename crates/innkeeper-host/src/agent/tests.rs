@@ -13,6 +13,7 @@ use super::*;
 use crate::driver::{Driver, Surroundings};
 use crate::events::{Bell, MissedBells};
 use crate::host::Message;
+use crate::transform::TransformLimits;
 
 const CHAT: ChannelId = ChannelId(1);
 const WORKER: ChannelId = ChannelId(2);
@@ -50,6 +51,14 @@ impl Loop {
             cancel_time: Duration::from_millis(100),
             tasks: self.tasks.clone(),
             archive: crate::driver::Archive::new(None, usize::MAX),
+            transform: TransformLimits {
+                time: Duration::from_secs(5),
+                bytes: 1 << 20,
+            },
+            client_reads: crate::resources::of_client::ClientReads {
+                time: Duration::from_secs(5),
+                bytes: 1 << 20,
+            },
         }
     }
 
@@ -192,6 +201,7 @@ fn open() -> OpenChat {
         selection: None,
         settings: serde_json::Map::new(),
         memory: None,
+        credentials: Vec::new(),
         wants_progress: false,
     }
 }
@@ -203,16 +213,19 @@ fn turn_start() -> TurnStart {
         text: "go".to_owned(),
         attachments: Vec::new(),
         unread_chats: Vec::new(),
+        asked_by: None,
         model: None,
         model_settings: serde_json::Map::new(),
         agent: None,
         resume: false,
+        so_far: None,
         turns_before: 0,
         session_uri: "ahp-session:/s".into(),
         session_title: "s".to_owned(),
         working_directories: Vec::new(),
         settings: serde_json::Map::new(),
         client_tools: Vec::new(),
+        credentials: Vec::new(),
     }
 }
 
@@ -353,6 +366,25 @@ async fn cht12_a_worker_that_panics_fails_alone() {
     let _worker = main.spawned(&driver, false).await;
     assert!(matches!(main.end().await, (WORKER, TurnEnd::Failed { .. })));
     assert_eq!(main.end().await, (CHAT, TurnEnd::Complete));
+}
+
+#[tokio::test]
+async fn pend04_words_that_come_just_before_a_cancel_are_heard() {
+    let mut main = Loop::new(64);
+    let (tell, mut heard) = mpsc::unbounded_channel();
+    let mut driver = main.start(move |events| {
+        let tell = tell.clone();
+        async move {
+            let words = events.steering().await?;
+            let _ = tell.send(words);
+            Ok(())
+        }
+    });
+    assert_eq!(main.event().await.1, AgentEvent::TakeSteering);
+    driver.reply(TURN, Reply::Steering(Some("to the left".to_owned())));
+    driver.cancel(TURN);
+    main.end().await;
+    assert_eq!(heard.recv().await.flatten().as_deref(), Some("to the left"));
 }
 
 /// (CHT-24)

@@ -162,6 +162,11 @@ impl ToolDraft {
         self.call.risk_reporter()
     }
 
+    /// Completes when the turn is cancelled or over, for tools that wait for something else.
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.call.events.cancelled.clone().cancelled_owned()
+    }
+
     /// Ends the call before it ran.
     pub async fn complete(self, result: ToolResult) -> Result<(), AgentError> {
         self.call.complete(result).await
@@ -197,6 +202,11 @@ impl ToolCall {
     pub async fn content(&mut self, content: Vec<ToolContent>) -> Result<(), AgentError> {
         self.auth_resolved().await?;
         self.call.step(ToolStep::Content(content)).await
+    }
+
+    /// Nothing to show, but the call is at work: keeps the host from calling the agent silent.
+    pub async fn alive(&mut self) -> Result<(), AgentError> {
+        self.call.events.alive().await
     }
 
     /// Asks again in the middle of the run, because it came to something new.
@@ -242,6 +252,11 @@ impl ToolCall {
             self.call.step(ToolStep::AuthResolved).await?;
         }
         Ok(())
+    }
+
+    /// Completes when the turn is cancelled or over, for tools that wait for something else.
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.call.events.cancelled.clone().cancelled_owned()
     }
 
     /// Starts a worker in a chat of its own (CHT-12). Fails with the kind `workerRefused` when

@@ -144,7 +144,15 @@ fn size(turn: &PastTurn) -> usize {
         let output = tool.output.as_ref().map_or(0, String::len);
         256 + tool.input.len() + output
     });
-    256 + turn.text.len() + turn.reply.len() + tools.sum::<usize>()
+    let attached = turn.attachments.iter().map(|attachment| match attachment {
+        Attachment::Text { text, .. } => 256 + text.len(),
+        Attachment::Embedded { data, .. } => 256 + data.len(),
+        Attachment::Chat { transcript, .. } => 256 + transcript.iter().map(size).sum::<usize>(),
+        Attachment::Reference { .. } | Attachment::Resource { .. } | Attachment::Annotations { .. } => 256,
+    });
+    let steered = turn.steered.iter().map(|words| 256 + words.len());
+    let said = turn.text.len() + turn.reply.len();
+    256 + said + tools.sum::<usize>() + attached.sum::<usize>() + steered.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ fn past(id: &str, bytes: usize) -> PastTurn {
         id: id.to_owned(),
         text: "x".repeat(bytes),
         reply: String::new(),
+        attachments: Vec::new(),
+        steered: Vec::new(),
         tools: Vec::new(),
         outcome: PastOutcome::Complete,
     }

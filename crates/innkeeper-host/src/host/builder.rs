@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::catalogue::Catalogue;
 use super::keep::Waiting;
-use super::loading::LOADS;
+use super::loading::{LOADS, find};
 use super::message::Message;
 use super::task::{Breaks, HostTask};
 use super::{Host, HostError, HostHandle};
@@ -19,6 +20,7 @@ use crate::agent::Agent;
 use crate::files::{Files, NoFiles};
 use crate::journal::{Journal, Lease, VolatileJournal};
 use crate::limits::Limits;
+use crate::resources::{NoResources, Resources};
 
 /// Messages waiting for the main loop; senders wait beyond it.
 const INBOX: usize = 1024;
@@ -28,9 +30,12 @@ pub struct HostBuilder {
     agents: Vec<Arc<dyn Agent>>,
     journal: Arc<dyn Journal>,
     files: Arc<dyn Files>,
+    resources: Arc<dyn Resources>,
     limits: Limits,
     breaks: Option<Breaks>,
     read_only: Option<String>,
+    restricted_sections: Option<Vec<String>>,
+    is_owned: bool,
 }
 
 impl HostBuilder {
@@ -39,9 +44,12 @@ impl HostBuilder {
             agents: Vec::new(),
             journal: Arc::new(VolatileJournal),
             files: Arc::new(NoFiles),
+            resources: Arc::new(NoResources),
             limits: Limits::default(),
             breaks: None,
             read_only: None,
+            restricted_sections: None,
+            is_owned: true,
         }
     }
 
@@ -66,6 +74,14 @@ impl HostBuilder {
         self
     }
 
+    /// Serves files and other resources to clients; the default serves none, and their methods are
+    /// unknown.
+    #[must_use]
+    pub fn resources(mut self, resources: impl Resources) -> Self {
+        self.resources = Arc::new(resources);
+        self
+    }
+
     /// Replaces the default limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
@@ -74,10 +90,28 @@ impl HostBuilder {
     }
 
     /// Shows what the journal has and changes nothing; whoever tries is told why. The host stays so
-    /// for as long as the journal refuses to [`Journal::revive`].
+    /// for as long as the journal refuses to [`Journal::revive`]. Sessions are shown as they are:
+    /// another process may have them, and go on with them.
     #[must_use]
     pub fn read_only(mut self, reason: &str) -> Self {
         self.read_only = Some(reason.to_owned());
+        self
+    }
+
+    /// Says which sections of system prompts no client may rewrite, whatever their agents say
+    /// (SMT-12). Without it, agents decide; of the standard ones, that is `identity` and `safety`.
+    #[must_use]
+    pub fn restricted_sections<I: Into<String>>(mut self, ids: impl IntoIterator<Item = I>) -> Self {
+        self.restricted_sections = Some(ids.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Says of a host that is [`Self::read_only`] that nobody else has what the journal has. Sessions
+    /// are then shown as they will be when a host has them again: what was interrupted is closed,
+    /// and nothing of that is kept.
+    #[must_use]
+    pub fn nobody_owns_it(mut self) -> Self {
+        self.is_owned = false;
         self
     }
 
@@ -98,11 +132,16 @@ impl HostBuilder {
     }
 
     /// Starts the host on the current Tokio runtime.
-    pub async fn start(self) -> Result<Host, HostError> {
+    pub async fn start(mut self) -> Result<Host, HostError> {
+        if self.restricted_sections.is_some() {
+            self.limits.core.restricted_sections = self.restricted_sections.take();
+        }
         let mut agents: HashMap<String, Arc<dyn Agent>> = HashMap::new();
         let mut profiles = Vec::new();
+        let mut listed = Vec::new();
         for agent in self.agents {
             let info = agent.info();
+            listed.push((info.provider.clone(), Arc::downgrade(&agent)));
             if agents.insert(info.provider.clone(), agent).is_some() {
                 return Err(HostError::DuplicateAgent(info.provider));
             }
@@ -111,17 +150,26 @@ impl HostBuilder {
         if profiles.is_empty() {
             return Err(HostError::NoAgents);
         }
+        self.limits.core.serves_resources = self.resources.serves();
         let mut lease = self.journal.open().await?;
         let (inbox, receiver) = mpsc::channel(INBOX);
         let version = self.limits.core.server_version.clone().unwrap_or_default().into();
-        let unsettled = std::mem::take(&mut lease.unsettled);
-        let (core, first_effects) = core(
+        let mut unsettled = std::mem::take(&mut lease.unsettled);
+        let looks_on = self.read_only.is_some() && self.is_owned;
+        let (mut core, mut first_effects) = core(
             &*self.journal,
             lease,
             self.limits.core.clone(),
             profiles,
             &self.read_only,
+            looks_on,
         );
+        if self.read_only.is_some() && !looks_on {
+            // Whoever asks first has to be shown the end of what was interrupted already.
+            for uri in unsettled.drain(..) {
+                recover(&mut core, &self.journal, uri, &mut first_effects).await;
+            }
+        }
         let limits = Arc::new(self.limits);
         let tasks = TaskTracker::new();
         let handle = HostHandle {
@@ -132,6 +180,10 @@ impl HostBuilder {
             problem: Arc::new(Mutex::new(self.read_only.clone())),
             stopping: CancellationToken::new(),
             version,
+            catalogue: Arc::new(Catalogue {
+                agents: listed,
+                reading: tokio::sync::Mutex::new(()),
+            }),
         };
         let task = HostTask {
             core,
@@ -140,6 +192,8 @@ impl HostBuilder {
             agents,
             journal: self.journal,
             files: self.files,
+            resources: self.resources,
+            watches: HashMap::new(),
             limits,
             tasks: tasks.clone(),
             ready: Arc::clone(&handle.ready),
@@ -152,12 +206,16 @@ impl HostBuilder {
             look_ups: VecDeque::new(),
             waiting: Waiting::default(),
             read_only: self.read_only,
+            life: 0,
+            importing: Arc::default(),
             problem: Arc::clone(&handle.problem),
             loads: Arc::new(Semaphore::new(LOADS)),
             first_effects,
             parked: HashMap::new(),
             panicked: false,
             poisoned: HashSet::new(),
+            renders: HashMap::new(),
+            next_render: 0,
             breaks: self.breaks,
             started: Instant::now(),
             stopping: None,
@@ -178,6 +236,7 @@ fn core(
     config: CoreConfig,
     agents: Vec<AgentProfile>,
     read_only: &Option<String>,
+    looks_on: bool,
 ) -> (HostCore, Vec<Effect>) {
     let mut effects = Vec::new();
     let Some(turns) = journal.turns().filter(|_| journal.keeps()) else {
@@ -199,16 +258,34 @@ fn core(
         read_only: read_only.clone(),
         first_channel: 0,
         most: None,
-        looks_on: read_only.is_some(),
-    };
-    let now = Now {
-        mono_ms: 0,
-        wall: jiff::Timestamp::now(),
+        looks_on,
     };
     let mut warnings = Vec::new();
-    let core = HostCore::open(config, agents, opening, now, &mut effects, &mut warnings);
+    let core = HostCore::open(config, agents, opening, at_start(), &mut effects, &mut warnings);
     for warning in warnings {
         tracing::warn!("{warning}");
     }
     (core, effects)
+}
+
+/// Brings a session back before anything else happens, and closes what was interrupted in it.
+async fn recover(core: &mut HostCore, journal: &Arc<dyn Journal>, uri: String, effects: &mut Vec<Effect>) {
+    let mut asked = Vec::new();
+    core.handle(at_start(), Input::LookAfter(vec![uri]), &mut asked);
+    for effect in asked {
+        let Effect::Load { uri } = effect else {
+            effects.push(effect);
+            continue;
+        };
+        let outcome = find(Arc::clone(journal), &uri).await;
+        core.handle(at_start(), Input::Loaded { uri, outcome }, effects);
+    }
+}
+
+/// The moment at which the monotonic clock of a host starts.
+fn at_start() -> Now {
+    Now {
+        mono_ms: 0,
+        wall: jiff::Timestamp::now(),
+    }
 }

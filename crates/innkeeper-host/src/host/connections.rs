@@ -6,10 +6,12 @@ use innkeeper_core::{ClientId, ConnId, Outgoing};
 use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
+use super::resources::Order;
 use super::task::HostTask;
 use crate::close::Close;
 use crate::outbox::{Outbox, QueueLimits};
 use crate::peer::{PeerError, ReverseMethod, Waiting};
+use crate::transform;
 
 #[derive(Debug, Default)]
 pub(super) struct Slot {
@@ -21,6 +23,8 @@ pub(super) struct Slot {
 pub(super) struct Connection {
     pub(super) outbox: Arc<Outbox>,
     pub(super) waiting: Waiting,
+    /// The order of what it wants done with resources.
+    pub(super) order: Order,
 }
 impl HostTask {
     pub(super) fn push(&mut self, to: ConnId, message: Outgoing) {
@@ -53,6 +57,25 @@ impl HostTask {
         connection.outbox.push(Outgoing::Text(request.to_string().into()));
     }
 
+    /// Asks the client on a connection to rewrite sections of a system prompt (SMT-01). No other
+    /// connection takes its place (SMT-10).
+    pub(super) fn ask_to_transform(
+        &mut self,
+        conn: ConnId,
+        params: &str,
+        reply: oneshot::Sender<Result<Value, PeerError>>,
+    ) {
+        let Some(connection) = self.connection(conn) else {
+            let _ = reply.send(Err(PeerError::Disconnected));
+            return;
+        };
+        if let Some(id) = connection.waiting.add(reply) {
+            let method = transform::METHOD;
+            let request = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+            connection.outbox.push(Outgoing::Text(request.into()));
+        }
+    }
+
     pub(super) fn add_connection(&mut self) -> (ConnId, Arc<Outbox>) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.connections.push(Slot::default());
@@ -66,6 +89,7 @@ impl HostTask {
         entry.connection = Some(Connection {
             outbox: Arc::clone(&outbox),
             waiting,
+            order: Order::default(),
         });
         (
             ConnId {

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use innkeeper_core::action::Durability;
 use innkeeper_core::frame::encode_error;
 use innkeeper_core::stored::{ActionRecord, Batch, Record};
 use innkeeper_core::{ConnId, Effect, Outgoing, RpcError, Seq, error::code};
@@ -192,7 +193,11 @@ impl HostTask {
                     self.push(to, Outgoing::Text(encode_error(Some(&id), &error)));
                 }
             }
-            Effect::LookUp { .. } | Effect::List { .. } | Effect::Import { .. } => {
+            Effect::LookUp { .. }
+            | Effect::List { .. }
+            | Effect::Import { .. }
+            | Effect::Resource { .. }
+            | Effect::OpenWatch { .. } => {
                 self.look_ups.pop_front();
             }
             _ => {}
@@ -211,6 +216,7 @@ impl HostTask {
         }
         let mut records = Vec::new();
         effects.retain_mut(|effect| match effect {
+            Effect::Publish { frame, .. } if frame.durability == Durability::Fleeting => true,
             Effect::Publish { uri, frame, .. } => {
                 records.push(Record::Action(ActionRecord {
                     channel: Arc::clone(uri),

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ahp_types::state::Turn;
-use innkeeper_core::stored::{ListPage, TurnSource, restore};
+use innkeeper_core::stored::{ListPage, RestoredSession, TurnSource, Unreadable, restore};
 use innkeeper_core::{ChannelId, ConnId, Input, RequestId};
 
 use super::message::Message;
 use super::task::HostTask;
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalError};
 
 /// Sessions read at the same time.
 pub(super) const LOADS: usize = 16;
@@ -21,7 +21,8 @@ impl HostTask {
             return;
         };
         if self.poisoned.contains(&uri) {
-            let outcome = Err("taking it into memory made the host fail; its log says more".to_owned());
+            let problem = "taking it into memory made the host fail; its log says more".to_owned();
+            let outcome = Err(Unreadable::Damaged(problem));
             let loaded = Message::Core(Input::Loaded { uri, outcome });
             self.tasks.spawn(async move {
                 let _ = inbox.send(loaded).await;
@@ -35,7 +36,7 @@ impl HostTask {
             let outcome = find(journal, &uri).await;
             drop(place);
             if let Err(problem) = &outcome {
-                tracing::error!(%uri, problem, "a session cannot be read; `innkeeper doctor` says more");
+                tracing::error!(%uri, %problem, "a session cannot be read; `innkeeper doctor` says more");
             }
             let _ = inbox.send(Message::Core(Input::Loaded { uri, outcome })).await;
         });
@@ -90,25 +91,31 @@ impl HostTask {
             return;
         };
         let journal = Arc::clone(&self.journal);
+        let life = self.life;
+        // Nobody else waits for this lock while the main loop is here.
+        let importing = Arc::clone(&self.importing).try_read_owned().ok();
         self.tasks.spawn(async move {
             let outcome = journal.import(text).await.map_err(|error| error.to_string());
-            let imported = Input::Imported { conn, id, outcome };
-            let _ = inbox.send(Message::Core(imported)).await;
+            drop(importing);
+            let input = Input::Imported { conn, id, outcome };
+            let _ = inbox.send(Message::Imported { life, input }).await;
             drop(in_flight);
         });
     }
 }
 
-async fn find(
-    journal: Arc<dyn Journal>,
-    uri: &str,
-) -> Result<Option<Box<innkeeper_core::stored::RestoredSession>>, String> {
-    let stored = journal.load(uri).await.map_err(|error| error.to_string())?;
+/// Reads a session, by its own URI or that of one of its chats.
+pub(super) async fn find(journal: Arc<dyn Journal>, uri: &str) -> Result<Option<Box<RestoredSession>>, Unreadable> {
+    let stored = journal.load(uri).await.map_err(|error| match error {
+        JournalError::Damaged(problem) => Unreadable::Damaged(problem),
+        JournalError::Full(problem) | JournalError::Failed(problem) => Unreadable::Failed(problem),
+    })?;
     let (Some(stored), Some(turns)) = (stored, journal.turns()) else {
         return Ok(None);
     };
     let restored = tokio::task::spawn_blocking(move || restore(stored, &turns)).await;
-    let restored = restored.unwrap_or_else(|_| Err("reading it failed".to_owned()))?;
+    let restored = restored.unwrap_or_else(|_| Err("reading it failed".to_owned()));
+    let restored = restored.map_err(Unreadable::Damaged)?;
     Ok(Some(Box::new(restored)))
 }
 

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use innkeeper_core::{ClientId, ConnId, Input, Principal, RequestId, RpcError};
+use innkeeper_core::{
+    AgentProfile, ChannelId, ClientId, ConnId, Input, Principal, PromptPlan, RequestId, RpcError, TurnKey,
+};
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::events::EventQueue;
 use crate::outbox::Outbox;
 use crate::peer::{PeerError, ReverseMethod};
+
+use super::resources::WatchOpened;
 
 /// Everything that can happen to a host.
 #[derive(Debug)]
@@ -37,6 +41,20 @@ pub(crate) enum Message {
         params: Map<String, Value>,
         reply: oneshot::Sender<Result<Value, PeerError>>,
     },
+    /// An agent puts a system prompt together.
+    Render {
+        chat: ChannelId,
+        turn: Option<TurnKey>,
+        sections: Vec<String>,
+        reply: oneshot::Sender<PromptPlan>,
+    },
+    /// Sections of it are rewritten by whoever is on a connection.
+    Transform {
+        conn: ConnId,
+        /// As JSON.
+        params: String,
+        reply: oneshot::Sender<Result<Value, PeerError>>,
+    },
     /// A client answered.
     Answered {
         conn: ConnId,
@@ -49,6 +67,21 @@ pub(crate) enum Message {
         id: RequestId,
         outcome: Result<Value, RpcError>,
     },
+    /// Something was read for a client: a JSON object without its closing brace.
+    Found {
+        conn: ConnId,
+        id: RequestId,
+        object: Vec<u8>,
+    },
+    /// A watch was set up, or could not be.
+    WatchOpened(Box<WatchOpened>),
+    /// Agents describe themselves differently.
+    AgentsChanged {
+        profiles: Vec<AgentProfile>,
+        done: oneshot::Sender<()>,
+    },
+    /// The journal took a session in, or did not, for a core that may have been replaced since.
+    Imported { life: u64, input: Input },
     /// Stop in order.
     ShutDown { done: oneshot::Sender<()> },
 }

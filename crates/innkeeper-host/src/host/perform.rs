@@ -9,6 +9,8 @@ use tokio::time::Instant;
 use super::task::HostTask;
 use crate::driver::{Archive, Driver, Surroundings};
 use crate::events::Bell;
+use crate::resources::of_client::ClientReads;
+use crate::transform::TransformLimits;
 
 /// How long an agent is held back at most: a reader that trickles is not waited for without end.
 const MAX_HOLD: Duration = Duration::from_secs(1);
@@ -76,10 +78,26 @@ impl HostTask {
                     driver.reply(turn, *reply);
                 }
             }
+            Effect::RenderPrompt { id, plan } => {
+                if let Some(reply) = self.renders.remove(&id) {
+                    let _ = reply.send(*plan);
+                }
+            }
             Effect::StartWorker(worker) => self.start_worker(*worker),
             Effect::List { conn, id, page } => self.list(conn, id, page),
             Effect::Import { conn, id, text } => self.import(conn, id, text),
             Effect::LookUp { conn, id, what } => self.look_up(conn, id, *what),
+            Effect::Resource { conn, id, op, reaches } => self.resource(conn, id, *op, reaches),
+            Effect::OpenWatch {
+                conn,
+                id,
+                watch,
+                spec,
+                reaches,
+            } => self.open_watch(conn, id, watch, spec, reaches),
+            Effect::CloseWatch { watch } => {
+                self.watches.remove(&watch);
+            }
             Effect::CloseChat { chat } => {
                 self.drivers.remove(&chat);
             }
@@ -93,6 +111,14 @@ impl HostTask {
             cancel_time: self.limits.cancel_time,
             tasks: self.tasks.clone(),
             archive: Archive::new(self.journal.turns(), self.limits.agent_history_bytes),
+            transform: TransformLimits {
+                time: self.limits.transform_time,
+                bytes: self.limits.transform_bytes,
+            },
+            client_reads: ClientReads {
+                time: self.limits.reverse_request_time,
+                bytes: self.limits.resource_bytes,
+            },
         })
     }
 

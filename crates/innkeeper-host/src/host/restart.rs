@@ -5,8 +5,8 @@
 //! takes the place of the old one, as if the process had been restarted. While nothing can be
 //! written, it only reads; when the journal can write again, it starts once more.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use innkeeper_core::{HostCore, Input, Opening};
@@ -55,12 +55,18 @@ impl HostTask {
 
     /// Replaces the core by one that starts from what was kept.
     async fn restart(&mut self, read_only: Option<String>) -> Result<(), JournalError> {
+        // What is being taken in is there before anything is counted, or is not taken in: the next
+        // core must neither miss a session nor count it again when it hears of it.
+        drop(Arc::clone(&self.importing).write_owned().await);
+        self.life += 1;
         let lease = self.journal.open().await?;
         self.close_all(Close::Restarting);
         self.drivers.clear();
         self.held.clear();
         self.taken.clear();
         self.look_ups.clear();
+        self.renders.clear();
+        self.watches.clear();
         self.parked.clear();
         let unsettled = lease.unsettled.clone();
         let opening = opening(lease, &*self.journal, &self.core, read_only.clone());
@@ -72,7 +78,9 @@ impl HostTask {
         let mut warnings = Vec::new();
         let config = self.limits.core.clone();
         let agents = self.core.agents().to_vec();
-        self.core = HostCore::open(config, agents, opening, now, &mut effects, &mut warnings);
+        let core = HostCore::open(config, agents, opening, now, &mut effects, &mut warnings);
+        let before = std::mem::replace(&mut self.core, core);
+        self.core.take_over_tokens(before);
         for warning in warnings {
             tracing::warn!("{warning}");
         }

@@ -8,14 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use innkeeper_core::frame::{encode_error, encode_result};
-use innkeeper_core::{ChannelId, ConnId, Effect, HostCore, Input, Now, Outgoing, RpcError, Subscriber, error::code};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use innkeeper_core::{
+    ChannelId, ConnId, Effect, HostCore, Input, Now, Outgoing, PromptPlan, RpcError, Subscriber, error::code,
+};
+use tokio::sync::{OwnedSemaphorePermit, RwLock, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::connections::Slot;
 use super::keep::Waiting;
 use super::message::Message;
+use super::resources::found;
 use super::restart::REVIVE_INTERVAL;
 use crate::agent::Agent;
 use crate::close::Close;
@@ -24,6 +27,7 @@ use crate::events::{EventQueue, MissedBells};
 use crate::files::Files;
 use crate::journal::{Journal, JournalError};
 use crate::limits::Limits;
+use crate::resources::{Resources, Watching};
 
 /// Messages handled before their consequences are performed together.
 const BATCH: usize = 256;
@@ -41,6 +45,9 @@ pub(super) struct HostTask {
     pub(super) agents: HashMap<String, Arc<dyn Agent>>,
     pub(super) journal: Arc<dyn Journal>,
     pub(super) files: Arc<dyn Files>,
+    pub(super) resources: Arc<dyn Resources>,
+    /// Watches that are set up, by number; dropped, they end.
+    pub(super) watches: HashMap<u64, Watching>,
     pub(super) limits: Arc<Limits>,
     pub(super) tasks: TaskTracker,
     pub(super) ready: Arc<AtomicBool>,
@@ -60,6 +67,10 @@ pub(super) struct HostTask {
     pub(super) waiting: Waiting,
     /// Why nothing can be kept, if the journal failed.
     pub(super) read_only: Option<String>,
+    /// Which core this is, counted from the first.
+    pub(super) life: u64,
+    /// Held while the journal takes a session in.
+    pub(super) importing: Arc<RwLock<()>>,
     /// The same, for whoever asks how the host is.
     pub(super) problem: Arc<std::sync::Mutex<Option<String>>>,
     /// Places for sessions that are being read.
@@ -72,6 +83,9 @@ pub(super) struct HostTask {
     pub(super) panicked: bool,
     /// What could not be taken into memory without failing.
     pub(super) poisoned: HashSet<Arc<str>>,
+    /// Renders of system prompts whose answer is on its way, by number.
+    pub(super) renders: HashMap<u64, oneshot::Sender<PromptPlan>>,
+    pub(super) next_render: u64,
     /// Inputs that a test wants to fail.
     pub(super) breaks: Option<Breaks>,
     /// What followed from starting.
@@ -203,8 +217,14 @@ impl HostTask {
             | Message::Events(_)
             | Message::Attach { .. }
             | Message::Ask { .. }
+            | Message::Render { .. }
+            | Message::Transform { .. }
             | Message::Answered { .. }
-            | Message::Respond { .. } => {}
+            | Message::AgentsChanged { .. }
+            | Message::Found { .. }
+            | Message::WatchOpened(_)
+            | Message::Respond { .. }
+            | Message::Imported { .. } => {}
         }
     }
 
@@ -236,7 +256,11 @@ impl HostTask {
                     new.iter().any(|effect| {
                         matches!(
                             effect,
-                            Effect::LookUp { .. } | Effect::List { .. } | Effect::Import { .. }
+                            Effect::LookUp { .. }
+                                | Effect::List { .. }
+                                | Effect::Import { .. }
+                                | Effect::Resource { .. }
+                                | Effect::OpenWatch { .. }
                         )
                     })
                 });
@@ -264,11 +288,33 @@ impl HostTask {
                 params,
                 reply,
             } => self.ask(client, method, params, reply),
+            Message::Render {
+                chat,
+                turn,
+                sections,
+                reply,
+            } => {
+                // Whoever gave up waiting is forgotten.
+                self.renders.retain(|_, reply| !reply.is_closed());
+                let id = self.next_render;
+                self.next_render += 1;
+                self.renders.insert(id, reply);
+                let render = Input::RenderPrompt {
+                    chat,
+                    turn,
+                    id,
+                    sections,
+                };
+                self.handle_input(now, render, effects);
+            }
+            Message::Transform { conn, params, reply } => self.ask_to_transform(conn, &params, reply),
             Message::Answered { conn, id, outcome } => {
                 if let Some(connection) = self.connection(conn) {
                     connection.waiting.answer(id, outcome);
                 }
             }
+            Message::Found { conn, id, object } => self.push(conn, found(id, object)),
+            Message::WatchOpened(opened) => self.watch_opened(now, *opened, effects),
             Message::Respond { conn, id, outcome } => {
                 let message = match outcome {
                     Ok(value) => encode_result(&id, &value),
@@ -276,6 +322,15 @@ impl HostTask {
                 };
                 self.push(conn, Outgoing::Text(message));
             }
+            Message::AgentsChanged { profiles, done } => {
+                self.handle_input(now, Input::AgentsChanged(profiles), effects);
+                if !self.panicked {
+                    let _ = done.send(());
+                }
+            }
+            // A core that came later found the session in the store, and whoever asked is gone.
+            Message::Imported { life, .. } if life != self.life => {}
+            Message::Imported { input, .. } => self.handle_input(now, input, effects),
             Message::ShutDown { done } => {
                 self.handle_input(now, Input::ShutDown, effects);
                 self.stopping = Some(done);
@@ -298,7 +353,7 @@ impl HostTask {
     }
 
     /// A panic in the core is our bug, and must cost one input, not every session.
-    fn handle_input(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
+    pub(super) fn handle_input(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
         // A core that failed is not asked for anything more; its connections are about to close.
         if self.is_done_for() {
             return;

@@ -120,8 +120,11 @@ pub(super) fn authenticate(params: &RawValue) -> Result<Command, RpcError> {
         resource: String,
         token: String,
         expires_in: Option<i64>,
+        scopes: Option<Vec<String>>,
     }
     let params: Params = read(params)?;
+    check_token(&params.token)?;
+    check_scopes(params.scopes.as_deref().unwrap_or_default())?;
     let expires_in = match params.expires_in {
         // How long nothing is good for means nothing.
         Some(_) if params.token.is_empty() => None,
@@ -138,7 +141,33 @@ pub(super) fn authenticate(params: &RawValue) -> Result<Command, RpcError> {
         resource: params.resource,
         token: Secret::new(params.token),
         expires_in,
+        scopes: params.scopes,
     })))
+}
+
+/// Longest token, and longest list of scopes.
+const MAX_TOKEN_BYTES: usize = 64 << 10;
+
+/// A token ends up in a header of a request, so it is visible ASCII (RFC 6750). What is wrong with
+/// it is said without repeating it (AUTH-12).
+fn check_token(token: &str) -> Result<(), RpcError> {
+    if token.len() > MAX_TOKEN_BYTES {
+        let problem = format!("has more than {MAX_TOKEN_BYTES} bytes");
+        return Err(RpcError::invalid_params("token", problem));
+    }
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let problem = "has a character that no token has, such as a space or the end of a line; copy it again";
+        return Err(RpcError::invalid_params("token", problem));
+    }
+    Ok(())
+}
+
+fn check_scopes(scopes: &[String]) -> Result<(), RpcError> {
+    if scopes.iter().map(|scope| scope.len() + 1).sum::<usize>() > MAX_TOKEN_BYTES {
+        let problem = format!("has more than {MAX_TOKEN_BYTES} bytes");
+        return Err(RpcError::invalid_params("scopes", problem));
+    }
+    Ok(())
 }
 
 /// Longest intentional delay a subscription can ask for.

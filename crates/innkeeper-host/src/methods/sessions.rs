@@ -1,8 +1,8 @@
 //! Parameters of what comes, goes and is set up: sessions.
 
 use innkeeper_core::decode::add_missing_customization_types;
-use innkeeper_core::request::{CreateSession, ListSessions, SessionSetup, SettingQuery};
-use innkeeper_core::{Command, RpcError, uri};
+use innkeeper_core::request::{CreateSession, ListSessions, OnlyIf, SessionSetup, SettingQuery};
+use innkeeper_core::{Command, OptIn, RpcError, uri};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -12,8 +12,9 @@ use super::{read, read_part};
 /// Longest token that progress is reported under; it is part of every report.
 const MAX_TOKEN_BYTES: usize = 256;
 
-/// The key in the `_meta` of `disposeSession` with which a session stays while somebody uses it.
-const ONLY_IF_UNUSED: &str = "innkeeper.onlyIfUnused";
+/// The key in the `_meta` of `disposeSession` with which a session stays while somebody uses it, or
+/// once it is no longer what it was when it was chosen.
+const ONLY_IF: &str = "innkeeper.onlyIf";
 
 pub(super) fn list_sessions(params: &RawValue) -> Result<Command, RpcError> {
     #[derive(Deserialize)]
@@ -45,11 +46,12 @@ pub(super) fn create_session(params: &RawValue) -> Result<Command, RpcError> {
         progress_token: Option<String>,
     }
     let params: Params = read(params)?;
-    let active_client = match params.active_client {
-        None => None,
+    let (active_client, opt_in) = match params.active_client {
+        None => (None, None),
         Some(mut value) => {
             add_missing_customization_types(&mut value);
-            Some(read_part("activeClient", value)?)
+            let opt_in = OptIn::read(&value).map_err(|problem| RpcError::invalid_params("activeClient", problem))?;
+            (Some(read_part("activeClient", value)?), opt_in)
         }
     };
     if params
@@ -65,6 +67,7 @@ pub(super) fn create_session(params: &RawValue) -> Result<Command, RpcError> {
         provider: params.provider,
         working_directories: params.working_directories.unwrap_or_default(),
         active_client,
+        opt_in,
         config: params.config.unwrap_or_default(),
         progress_token: params.progress_token,
     })))
@@ -77,12 +80,24 @@ pub(super) fn dispose_session(params: &RawValue) -> Result<Command, RpcError> {
         #[serde(default, rename = "_meta")]
         meta: Option<Map<String, Value>>,
     }
+    /// A condition that is not understood in full must not be taken for none.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields)]
+    struct Condition {
+        modified_ms: Option<i64>,
+        #[serde(default)]
+        is_archived: bool,
+    }
     let Params { channel, meta } = read(params)?;
-    let asked = meta.as_ref().and_then(|meta| meta.get(ONLY_IF_UNUSED));
-    Ok(Command::DisposeSession {
-        channel,
-        only_if_unused: asked == Some(&Value::Bool(true)),
-    })
+    let condition = meta.and_then(|mut meta| meta.remove(ONLY_IF));
+    let condition: Option<Condition> = condition
+        .map(|condition| read_part(&format!("_meta[{ONLY_IF:?}]"), condition))
+        .transpose()?;
+    let only_if = condition.map(|condition| OnlyIf {
+        modified_ms: condition.modified_ms,
+        is_archived: condition.is_archived,
+    });
+    Ok(Command::DisposeSession { channel, only_if })
 }
 
 pub(super) fn import_session(params: &RawValue) -> Result<Command, RpcError> {

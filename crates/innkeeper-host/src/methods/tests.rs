@@ -269,7 +269,7 @@ fn good_parameters_are_read_whole() {
         (
             "createSession",
             r#"{"channel":"a:/b","workingDirectories":["file:///a"],"config":{"branch":"main"},"progressToken":"p"}"#,
-            r#"CreateSession(CreateSession { channel: "a:/b", provider: None, working_directories: ["file:///a"], active_client: None, config: {"branch": String("main")}, progress_token: Some("p") })"#,
+            r#"CreateSession(CreateSession { channel: "a:/b", provider: None, working_directories: ["file:///a"], active_client: None, opt_in: None, config: {"branch": String("main")}, progress_token: Some("p") })"#,
         ),
         (
             "subscribe",
@@ -315,7 +315,7 @@ fn good_parameters_are_read_whole() {
         (
             "authenticate",
             r#"{"resource":"r","token":"","expiresIn":-1}"#,
-            r#"Authenticate(Authenticate { resource: "r", token: Secret, expires_in: None })"#,
+            r#"Authenticate(Authenticate { resource: "r", token: Secret, expires_in: None, scopes: None })"#,
         ),
     ];
     for (method, json, expected) in cases {

@@ -24,6 +24,7 @@ pub(super) enum Command {
     Slow(u64),
     Silent(u64),
     Remember(String),
+    Prompt(Option<String>),
     Tool,
     Confirm,
     Options,
@@ -76,6 +77,8 @@ impl Command {
             ("slow", [seconds]) => Self::Slow(number(seconds, MAX_SECONDS)?),
             ("silent", [seconds]) => Self::Silent(number(seconds, MAX_SECONDS)?),
             ("remember", [_, ..]) => Self::Remember(rest.to_owned()),
+            ("prompt", []) => Self::Prompt(None),
+            ("prompt", [section]) => Self::Prompt(Some((*section).to_owned())),
             ("tool", []) => Self::Tool,
             ("confirm", []) => Self::Confirm,
             ("options", []) => Self::Options,
@@ -142,6 +145,11 @@ pub(super) const COMMANDS: &[Entry] = &[
         "remember",
         "<text>",
         "keeps a note with the chat; restarts of the host do not erase it",
+    ),
+    entry(
+        "prompt",
+        "[<section>]",
+        "shows its instructions, and what your client made of them",
     ),
     entry("tool", "", "calls a tool that streams its input and its output"),
     entry(
@@ -234,6 +242,10 @@ mod tests {
             }))
         );
         assert_eq!(Command::parse("/subagent"), Ok(Some(Command::Subagent(1))));
+        assert_eq!(
+            Command::parse("/prompt tone"),
+            Ok(Some(Command::Prompt(Some("tone".to_owned()))))
+        );
         assert_eq!(Command::parse("/steer 4"), Ok(Some(Command::Steer(4))));
         assert_eq!(Command::parse("/reason a  b"), Ok(Some(Command::Reason("a  b".into()))));
         for wrong in [
@@ -247,6 +259,7 @@ mod tests {
             "/error maybe",
             "/silent",
             "/remember",
+            "/prompt one two",
             "/tool now",
             "/parallel 101",
             "/client-tool",

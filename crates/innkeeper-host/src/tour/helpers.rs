@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::{pause, say};
+use super::{pause, prompt, say};
 use crate::agent::{
     AgentError, Confirmation, EventSink, Invocation, ToolCall, ToolResult, Verdict, WorkerEnd, WorkerSpec,
 };
@@ -27,6 +27,7 @@ fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output 
         let helper = call.worker(spec).await?;
         let outcome = helper
             .drive(|events| async move {
+                events.render_prompt(prompt::for_helper(level, depth)).await?;
                 say(&events, &format!("Helper {level} of {depth} at work. ")).await?;
                 if level < depth {
                     send(events.clone(), level + 1, depth).await?;

@@ -181,7 +181,15 @@ fn name(input: &Input) -> &'static str {
             Command::ResolveSessionConfig(_) => "resolveSessionConfig",
             Command::SessionConfigCompletions(_) => "sessionConfigCompletions",
             Command::Authenticate(_) => "authenticate",
-            Command::Initialize(_) | Command::Reconnect(_) | Command::Ping | Command::ImportSession { .. } => "",
+            // This host has no files to serve.
+            Command::Resource(_)
+            | Command::RequestResource { .. }
+            | Command::WatchResource(_)
+            | Command::Grants(_)
+            | Command::Initialize(_)
+            | Command::Reconnect(_)
+            | Command::Ping
+            | Command::ImportSession { .. } => "",
         },
         _ => "",
     }

@@ -1,8 +1,9 @@
 //! Which sessions may go, where somebody asked for that.
 
-use rusqlite::Connection;
+use innkeeper_core::request::OnlyIf;
+use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 
 /// Which sessions may go. Every limit that is set makes more of them go; without any, none does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,6 +27,8 @@ pub struct Pruned {
     pub bytes: u64,
     /// Which limit it exceeds, in words.
     pub reason: String,
+    /// What has to be so still when it goes: choosing and removing are two steps.
+    pub only_if: OnlyIf,
 }
 
 /// What decides about a session.
@@ -60,6 +63,10 @@ pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<
             modified_ms: candidate.modified_ms,
             bytes: candidate.bytes,
             reason: reason.into(),
+            only_if: OnlyIf {
+                modified_ms: Some(candidate.modified_ms),
+                is_archived: policy.archived_only,
+            },
         });
     }
     Ok(chosen)
@@ -85,4 +92,29 @@ fn candidates(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<Candida
         })
     })?;
     Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// Refuses to let a session go in which something runs, or which is no longer what it was when it
+/// was chosen.
+pub(super) fn check(conn: &Connection, uri: &str, only_if: OnlyIf) -> Result<(), StoreError> {
+    let found = conn
+        .prepare_cached(
+            "SELECT modified_ms, is_archived, \
+             EXISTS (SELECT 1 FROM unsettled WHERE unsettled.session = summary.session) \
+             FROM summary WHERE uri = ?1",
+        )?
+        .query_row([uri], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?;
+    let why = match found {
+        None => None,
+        Some((_, _, true)) => Some("is in use"),
+        Some((modified_ms, is_archived, false)) => only_if.refuses(modified_ms, is_archived),
+    };
+    match why {
+        Some(why) => Err(StoreError::new(
+            ErrorKind::Refused,
+            format!("the session {uri:?} {why}; choose again if it is to go as it is now"),
+        )),
+        None => Ok(()),
+    }
 }

@@ -69,7 +69,7 @@ impl<'a> Apply<'a> {
                     .execute([&**id])?;
                 Ok(())
             }
-            Record::Root { seq, document } => self.document(ROOT_ID, *seq, document),
+            Record::Root { seq, document, .. } => self.document(ROOT_ID, *seq, document),
         }
     }
 

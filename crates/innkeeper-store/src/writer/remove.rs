@@ -2,16 +2,22 @@
 
 use std::sync::Arc;
 
-use rusqlite::params;
+use innkeeper_core::Seq;
+use rusqlite::{OptionalExtension as _, params};
 
 use super::apply::Apply;
-use crate::error::StoreError;
+use crate::error::{ErrorKind, StoreError};
 use crate::rows::{ChannelRow, Kind};
 
 impl Apply<'_> {
     /// Removes a session with its chats, their turns and their logs.
     pub(crate) fn remove_session(&mut self, uri: &Arc<str>) -> Result<(), StoreError> {
-        let Some(session) = self.hot.get(self.conn, uri)? else {
+        let found = match self.hot.get(self.conn, uri) {
+            // A session goes although its entry is damaged, as long as it is certain what belongs to it.
+            Err(error) if error.kind == ErrorKind::Damaged => Some(self.damaged_entry(uri)?.ok_or(error)?),
+            found => found?,
+        };
+        let Some(session) = found else {
             return Ok(());
         };
         if session.kind == Kind::Chat || session.kind == Kind::Root {
@@ -40,6 +46,25 @@ impl Apply<'_> {
         }
         self.hot.forget(|channel: &ChannelRow| channel.session == session.id);
         Ok(())
+    }
+
+    /// The entry of a session that does not check out, if at least its id and what it is agree.
+    fn damaged_entry(&self, uri: &str) -> Result<Option<ChannelRow>, StoreError> {
+        let entry = self
+            .conn
+            .prepare_cached("SELECT id FROM channel WHERE uri = ?1 AND kind = ?2 AND session = id")?
+            .query_row(params![uri, Kind::Session.number()], |row| {
+                let id = row.get(0)?;
+                Ok(ChannelRow {
+                    id,
+                    kind: Kind::Session,
+                    session: id,
+                    tail: Seq(0),
+                    log_bytes: 0,
+                    parts: 0,
+                })
+            });
+        Ok(entry.optional()?)
     }
 
     /// Removes a chat with its turns and its log.

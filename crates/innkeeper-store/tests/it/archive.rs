@@ -2,7 +2,7 @@
 
 use innkeeper_core::stored::{Batch, ListPage, Record};
 use innkeeper_host::Journal;
-use innkeeper_store::{Archive, ErrorKind, Mode, Options, RetentionPolicy, SqliteJournal};
+use innkeeper_store::{Archive, ErrorKind, Mode, OnlyIf, Options, RetentionPolicy, SqliteJournal};
 use innkeeper_testkit::journal::life::{Life, text, turns_record};
 use rusqlite::Connection;
 
@@ -223,6 +223,16 @@ async fn a_file_that_a_host_uses_can_be_looked_at_but_not_changed() {
     assert!(archive.size().unwrap() > 0);
 }
 
+/// Prunes by a policy; says which went, and how many are left.
+fn prune(archive: &mut Archive, policy: RetentionPolicy, dry_run: bool) -> (String, usize) {
+    let pruned = archive.prune(&policy, dry_run).unwrap();
+    let uris: Vec<String> = pruned
+        .iter()
+        .map(|pruned| pruned.uri.replace("ahp-session:/", ""))
+        .collect();
+    (uris.concat(), archive.count().unwrap())
+}
+
 #[tokio::test]
 async fn ses_retention_deletes_nothing_that_nobody_asked_for() {
     let plain = Plain::new();
@@ -238,37 +248,50 @@ async fn ses_retention_deletes_nothing_that_nobody_asked_for() {
     }
     drop(life);
     let mut archive = Archive::open(&plain.file(), Mode::Exclusive).unwrap();
-    let mut prune = |policy: RetentionPolicy, dry_run: bool| {
-        let pruned = archive.prune(&policy, dry_run).unwrap();
-        let uris: Vec<String> = pruned
-            .iter()
-            .map(|pruned| pruned.uri.replace("ahp-session:/", ""))
-            .collect();
-        (uris.concat(), archive.count().unwrap())
-    };
     let nothing = RetentionPolicy::default();
-    assert_eq!(prune(nothing, false), (String::new(), 10));
+    assert_eq!(prune(&mut archive, nothing, false), (String::new(), 10));
     let only_archived = RetentionPolicy {
         archived_only: true,
         ..nothing
     };
-    assert_eq!(prune(only_archived, false), (String::new(), 10));
+    assert_eq!(prune(&mut archive, only_archived, false), (String::new(), 10));
     let old = RetentionPolicy {
         unchanged_since_ms: Some(1_005),
         ..nothing
     };
-    assert_eq!(prune(old, true), ("1234".into(), 10), "the first one is not at rest");
+    assert_eq!(
+        prune(&mut archive, old, true),
+        ("1234".into(), 10),
+        "the first one is not at rest"
+    );
     let old_and_archived = RetentionPolicy {
         archived_only: true,
         ..old
     };
-    assert_eq!(prune(old_and_archived, false), ("24".into(), 8));
+    assert_eq!(prune(&mut archive, old_and_archived, false), ("24".into(), 8));
+    // What was chosen is removed as it was chosen, or not at all.
+    let chosen = archive.prune(&old, true).unwrap();
+    let first = &chosen[0];
+    for only_if in [
+        OnlyIf {
+            modified_ms: first.only_if.modified_ms.map(|at| at - 1),
+            ..first.only_if
+        },
+        OnlyIf {
+            is_archived: true,
+            ..first.only_if
+        },
+    ] {
+        let refused = archive.remove_if(&first.uri, only_if).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
+    }
+    assert_eq!(archive.count().unwrap(), 8);
     let large = RetentionPolicy {
         total_bytes: Some(4_500),
         ..nothing
     };
-    assert_eq!(prune(large, true), ("1356".into(), 8), "the oldest first");
-    assert_eq!(prune(large, false), ("1356".into(), 4));
+    assert_eq!(prune(&mut archive, large, true), ("1356".into(), 8), "the oldest first");
+    assert_eq!(prune(&mut archive, large, false), ("1356".into(), 4));
     let page = ListPage {
         after: None,
         limit: 100,

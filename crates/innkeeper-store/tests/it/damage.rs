@@ -56,6 +56,7 @@ async fn furnish(life: &mut Life) {
         Record::Root {
             seq: life.seq,
             document: innkeeper_testkit::journal::life::text("the root"),
+            is_promised: false,
         },
     ];
     life.keep(records).await;

@@ -229,6 +229,7 @@ impl Workload {
         vec![Record::Root {
             seq: self.seq,
             document: self.document("root"),
+            is_promised: false,
         }]
     }
 

@@ -6,7 +6,7 @@ use ahp::SubscriptionEvent;
 use ahp::hosts::HostId;
 use ahp::multi_host_state_mirror::{HostedResourceKey, MultiHostStateMirror};
 use ahp_types::actions::{ActionEnvelope, StateAction};
-use ahp_types::state::{ChatState, RootState, SessionState, Snapshot, SnapshotState, Turn};
+use ahp_types::state::{ChatState, ResourceWatchState, RootState, SessionState, Snapshot, SnapshotState, Turn};
 use serde_json::Value;
 
 use crate::comparable::without_unannounced_fields;
@@ -73,6 +73,12 @@ impl View {
         self.mirror.chats().get(&key)
     }
 
+    /// What a watch is about.
+    pub fn resource_watch(&self, uri: &str) -> Option<&ResourceWatchState> {
+        let key = HostedResourceKey::new(self.host.clone(), uri);
+        self.mirror.resource_watches().get(&key)
+    }
+
     /// A turn that has ended.
     pub fn ended_turn(&self, chat: &str, turn_id: &str) -> Option<&Turn> {
         self.chat(chat)?.turns.iter().find(|turn| turn.id == turn_id)
@@ -83,6 +89,8 @@ impl View {
         let state = if let Some(state) = self.session(uri) {
             serde_json::to_value(state)
         } else if let Some(state) = self.chat(uri) {
+            serde_json::to_value(state)
+        } else if let Some(state) = self.resource_watch(uri) {
             serde_json::to_value(state)
         } else {
             serde_json::to_value(self.root())

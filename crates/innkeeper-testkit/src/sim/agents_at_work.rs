@@ -84,6 +84,7 @@ impl Sim {
             resource,
             token: Secret::new(token),
             expires_in: None,
+            scopes: None,
         }));
         self.request(conn, Asked::Authenticate { wanted }, command)?;
         match self.tokens_due.is_empty() {

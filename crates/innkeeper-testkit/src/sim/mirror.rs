@@ -8,7 +8,7 @@ use ahp_types::state::{ChatState, ResponsePart, RootState, SessionState, Snapsho
 use innkeeper_core::snapshot::{Snapshot, State};
 use serde_json::Value;
 
-use crate::comparable::{ACTIVITY_BITS, without_unannounced_fields};
+use crate::comparable::{ACTIVITY_BITS, without_extensions, without_unannounced_fields};
 
 use super::Violation;
 use super::decoding::says_unknown;
@@ -131,7 +131,8 @@ fn read_auth_required(chat: &mut ChatState) {
 
 /// The host's own state in the same form.
 pub fn comparable(snapshot: &Snapshot) -> Value {
-    without_unannounced_fields(serde_json::to_value(&snapshot.state).unwrap_or_default())
+    let state = serde_json::to_value(&snapshot.state).unwrap_or_default();
+    without_unannounced_fields(without_extensions(state))
 }
 
 /// A session summary in the form lists are compared in: an empty activity is no activity (ROOT-14).

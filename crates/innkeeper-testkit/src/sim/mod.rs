@@ -342,6 +342,10 @@ impl Sim {
             | Effect::Keep(_)
             | Effect::Import { .. }
             | Effect::LookUp { .. }
+            | Effect::Resource { .. }
+            | Effect::OpenWatch { .. }
+            | Effect::CloseWatch { .. }
+            | Effect::RenderPrompt { .. }
             | Effect::StartTurn { .. }
             | Effect::CancelTurn { .. }
             | Effect::CloseChat { .. } => {}
@@ -355,7 +359,7 @@ impl Sim {
             AnswerBody::Replayed { actions, .. } if actions.is_empty() => self.count("empty replays"),
             AnswerBody::Replayed { .. } => self.count("replays"),
             AnswerBody::Resynced { .. } => self.count("resyncs"),
-            AnswerBody::Initialized { .. } | AnswerBody::Subscribed(_) => {}
+            AnswerBody::Initialized { .. } | AnswerBody::Subscribed(_) | AnswerBody::Found(_) => {}
         }
         let Some(conn) = self.conns.get_mut(&to) else {
             return;
@@ -369,6 +373,7 @@ impl Sim {
                 conn.host_subscriptions
                     .extend(snapshots.iter().map(|snapshot| snapshot.resource.to_string()));
             }
+            AnswerBody::Found(_) => {}
             AnswerBody::Replayed { .. } | AnswerBody::Resynced { .. } => {
                 conn.admitted = true;
                 let wanted = conn.reconnecting().map(|(_, channels)| channels);
@@ -389,6 +394,22 @@ impl Sim {
         }
         self.move_to(until);
         Ok(())
+    }
+
+    /// Somebody sets the wall clock. What passes on the other one is as before (F8, P15).
+    fn set_clock(&mut self, choices: &mut Choices<'_>) {
+        let hour = jiff::SignedDuration::from_hours(1);
+        self.now.wall = match choices.below(6) {
+            0 => self.now.wall + hour,
+            1 => self.now.wall - hour,
+            2 => self.now.wall + 24 * hour,
+            3 => self.now.wall - 24 * hour,
+            4 => jiff::Timestamp::UNIX_EPOCH,
+            _ => jiff::Timestamp::UNIX_EPOCH + hour * 24 * 365 * 70,
+        };
+        self.count("clocks set");
+        let wall = self.now.wall;
+        self.note(|| format!("the clock is set to {wall}"));
     }
 
     fn move_to(&mut self, mono_ms: u64) {

@@ -202,7 +202,7 @@ impl Sim {
         let before = self.channels();
         let command = Command::DisposeSession {
             channel: session.to_owned(),
-            only_if_unused: false,
+            only_if: None,
         };
         self.request(conn, Asked::Lifecycle, command)?;
         self.approvals.forget(session);
@@ -282,7 +282,7 @@ impl Sim {
     pub(super) fn active_turn(&self, chat: &str) -> Option<String> {
         match self.snapshot(chat)?.state {
             State::Chat(head, ..) => head.active_turn.as_ref().map(|turn| turn.id.clone()),
-            State::Root(_) | State::Session(_) => None,
+            State::Root(_) | State::Session(_) | State::Watch(_) => None,
         }
     }
 }

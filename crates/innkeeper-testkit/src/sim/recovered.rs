@@ -27,9 +27,31 @@ pub fn check(before: &Truth, after: &Truth) -> Result<(), Violation> {
             (State::Session(known), State::Session(found)) => sessions(known.shared(), found.shared(), in_memory)?,
             _ => return Err(Violation::new(format!("{uri} comes back as something else"))),
         };
+        same_opt_ins(&before[uri].snapshot, &after[uri].snapshot)?;
         if expected != found {
             return Err(Violation::new(format!(
                 "{uri} comes back different\n  before: {expected}\n  after:  {found}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whoever is still a member wants to rewrite what it wanted to rewrite before (SMT-17).
+fn same_opt_ins(before: &Snapshot, after: &Snapshot) -> Result<(), Violation> {
+    let members = |snapshot: &Snapshot| {
+        let mut state = serde_json::to_value(&snapshot.state).unwrap_or_default();
+        let members = state
+            .get_mut("activeClients")
+            .and_then(|members| members.as_array_mut());
+        members.map(std::mem::take).unwrap_or_default()
+    };
+    let before = members(before);
+    for member in members(after) {
+        let was = before.iter().find(|was| was["clientId"] == member["clientId"]);
+        if was.is_some_and(|was| was["systemMessageTransform"] != member["systemMessageTransform"]) {
+            return Err(Violation::new(format!(
+                "a client comes back with another opt-in\n  before: {was:?}\n  after:  {member}"
             )));
         }
     }

@@ -29,6 +29,8 @@ pub struct RunOptions {
     pub restarts: bool,
     /// The bug to seed into what is kept, if any.
     pub forgetting: Option<Forgetting>,
+    /// Whether somebody keeps setting the wall clock (F8).
+    pub jumps: bool,
 }
 
 /// A run without violations.
@@ -48,13 +50,13 @@ const SHOWN_OPERATIONS: usize = 60;
 /// Runs a host and its clients as the bytes decide, and checks everything that must hold.
 pub fn run(bytes: &[u8], options: RunOptions) -> Result<Outcome, Violation> {
     let (mut sim, mut choices) = set_up(bytes, options);
-    match play(&mut sim, &mut choices) {
+    match play(&mut sim, &mut choices, options) {
         Ok(outcome) => Ok(outcome),
         // A run is decided by its bytes, so it happens again for whoever wants to read it.
         Err(_) => {
             let (mut sim, mut choices) = set_up(bytes, options);
             sim.keep_trace();
-            let outcome = play(&mut sim, &mut choices);
+            let outcome = play(&mut sim, &mut choices, options);
             outcome.map_err(|violation| {
                 let trace = sim.trace();
                 let shown = trace[trace.len().saturating_sub(SHOWN_OPERATIONS)..].join("\n  ");
@@ -81,13 +83,16 @@ fn set_up(bytes: &[u8], options: RunOptions) -> (Sim, Choices<'_>) {
     (sim, choices)
 }
 
-fn play(sim: &mut Sim, choices: &mut Choices<'_>) -> Result<Outcome, Violation> {
+fn play(sim: &mut Sim, choices: &mut Choices<'_>, options: RunOptions) -> Result<Outcome, Violation> {
     let goes_down = choices.one_in(4);
     if !choices.one_in(4) {
         sim.bootstrap(choices)?;
     }
     let mut operations = 0;
     while !choices.is_exhausted() {
+        if options.jumps && choices.one_in(8) {
+            sim.set_clock(choices);
+        }
         sim.operate(choices)?;
         operations += 1;
     }

@@ -13,20 +13,22 @@ use super::connect::request_failure;
 /// How much of a message waits in the pipe.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// Starts a host that shows what is kept in a data directory, and changes nothing.
+/// Starts a host that shows what is kept in a data directory, and changes nothing. Where no process has the directory,
+/// what a host left behind in the middle of something is shown as the next one will find it.
 pub(super) async fn look(dir: &DataDir) -> Result<Host, Failure> {
     let journal = ReadOnlyJournal::new(&dir.file(innkeeper_store::FILE_NAME))
         .map_err(|error| Failure::new(Kind::DataDirectory, error.message))?;
-    Host::builder()
+    let builder = Host::builder()
         .agent(TourAgent::new())
         .journal(journal)
-        .read_only("no host runs on this data directory")
-        .start()
-        .await
-        .map_err(|error| {
-            Failure::new(Kind::DataDirectory, error.to_string())
-                .hint("`innkeeper doctor` looks at it and says what to do")
-        })
+        .read_only("no host runs on this data directory");
+    let builder = match dir.is_owned() {
+        true => builder,
+        false => builder.nobody_owns_it(),
+    };
+    builder.start().await.map_err(|error| {
+        Failure::new(Kind::DataDirectory, error.to_string()).hint("`innkeeper doctor` looks at it and says what to do")
+    })
 }
 
 /// Connects the official client to a host of this process.

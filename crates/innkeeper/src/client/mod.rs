@@ -4,6 +4,7 @@
 //! no part of the protocol, through the store.
 
 mod answer;
+mod call;
 mod connect;
 mod describe;
 mod local;
@@ -15,6 +16,7 @@ mod transport;
 mod watch;
 
 use innkeeper_host::HostHandle;
+use innkeeper_store::Pruned;
 
 use crate::cli::{AnswerArgs, ApproveArgs, DenyArgs, PendingArgs, SendArgs, SessionsArgs, WatchArgs};
 use crate::failure::{Failure, Kind};
@@ -34,9 +36,9 @@ pub(crate) fn sessions(args: SessionsArgs) -> Result<(), Failure> {
     block_on(sessions::run(args))
 }
 
-/// Lets the host of this process dispose of a session, unless somebody uses it. Says whether it is gone.
-pub(crate) async fn dispose_if_unused(host: &HostHandle, uris: Vec<String>) -> Result<Vec<String>, Failure> {
-    sessions::dispose_if_unused(host, uris).await
+/// Lets the host of this process dispose of sessions that were chosen to go. Returns those that are gone.
+pub(crate) async fn dispose_of_chosen(host: &HostHandle, chosen: Vec<Pruned>) -> Result<Vec<Pruned>, Failure> {
+    sessions::dispose_of_chosen(host, chosen).await
 }
 
 /// Lists what sessions wait for.

@@ -21,6 +21,7 @@ use crate::cli::{AnswerArgs, ApproveArgs, DenyArgs, PendingArgs};
 use crate::failure::{Failure, Kind};
 use crate::text::{Output, note, one_line};
 
+use super::call;
 use super::connect::{Connection, connection_lost, request_failure};
 use super::sessions::all_sessions;
 
@@ -42,6 +43,9 @@ pub(super) async fn list(args: PendingArgs) -> Result<(), Failure> {
             output.show(&format!("{line}\n"))?;
         } else {
             output.show(&format!("{}\n  {}\n", wait.id(), one_line(&wait.describe(), 200)))?;
+            for line in wait.details() {
+                output.show(&format!("  {line}\n"))?;
+            }
             for hint in wait.hints() {
                 output.show(&format!("  {}\n", one_line(&hint, 200)))?;
             }
@@ -57,6 +61,11 @@ pub(super) async fn list(args: PendingArgs) -> Result<(), Failure> {
 pub(super) async fn approve(args: ApproveArgs) -> Result<(), Failure> {
     let mut connection = Connection::open(&args.connect).await?;
     let wait = find(&connection, args.id.as_deref(), Wait::is_confirmation).await?;
+    // Whoever approves without looking first still sees what it was.
+    note(&one_line(&wait.describe(), 200));
+    for line in wait.details() {
+        note(&line);
+    }
     let (chat, action) = decision(wait.request, true, args.option, args.input, None)?;
     settle(&mut connection, &chat, action).await?;
     connection.close().await;
@@ -219,6 +228,20 @@ impl Wait {
                 )
             }
             SessionInputRequest::Unknown(_) => "something this program does not know".to_owned(),
+        }
+    }
+
+    /// All that a tool would do, or did: the sentence about it may leave out the part that matters.
+    fn details(&self) -> Vec<String> {
+        let SessionInputRequest::ToolConfirmation(request) = &self.request else {
+            return Vec::new();
+        };
+        match &request.tool_call {
+            ToolCallConfirmationState::PendingConfirmation(call) => {
+                call::lines(call.tool_input.as_ref(), call.edits.as_ref())
+            }
+            ToolCallConfirmationState::PendingResultConfirmation(call) => call::lines(call.tool_input.as_ref(), None),
+            ToolCallConfirmationState::Unknown(_) => Vec::new(),
         }
     }
 

@@ -7,7 +7,9 @@ use ahp::SubscriptionEvent;
 use ahp::reducers::apply_action_to_session;
 use ahp_types::actions::{ActionEnvelope, ChatTurnCancelledAction, ChatTurnStartedAction, StateAction};
 use ahp_types::commands::CreateSessionParams;
-use ahp_types::state::{ChatState, Message, MessageKind, MessageOrigin, SessionLifecycle, SessionState};
+use ahp_types::state::{
+    ChatState, Message, MessageKind, MessageOrigin, ModelSelection, SessionLifecycle, SessionState,
+};
 use serde_json::Value;
 
 use crate::banner::{program, quoted};
@@ -32,6 +34,7 @@ pub(super) async fn run(args: SendArgs) -> Result<(), Failure> {
     let mut signals = StopSignals::listen()?;
     let mut sender = Sender {
         json: args.json,
+        model: args.model.clone(),
         session: String::new(),
         chat: String::new(),
     };
@@ -103,6 +106,7 @@ fn message_text(words: &[String]) -> Result<String, Failure> {
 
 struct Sender {
     json: bool,
+    model: Option<String>,
     session: String,
     chat: String,
 }
@@ -112,7 +116,7 @@ impl Sender {
     async fn prepare(&mut self, connection: &mut Connection, args: &SendArgs) -> Result<(), Failure> {
         self.session = match &args.session {
             Some(uri) => uri.clone(),
-            None => create_session(connection, args.provider.clone()).await?,
+            None => create_session(connection, args).await?,
         };
         let (mut state, from_seq): (SessionState, i64) = connection.subscribe_to_state(&self.session).await?;
         loop {
@@ -138,7 +142,9 @@ impl Sender {
     ) -> Result<Outcome, Failure> {
         let turn_id = uuid::Uuid::new_v4().to_string();
         let begun = Instant::now();
-        let seq = self.dispatch(connection, turn_started(&turn_id, text)).await?;
+        let seq = self
+            .dispatch(connection, turn_started(&turn_id, text, self.model.clone()))
+            .await?;
         let mut answer = Answer::new(turn_id.clone(), Output::stdout(), Output::stderr());
         let mut give_up_at: Option<Instant> = None;
         loop {
@@ -227,19 +233,40 @@ impl Sender {
     }
 }
 
-async fn create_session(connection: &Connection, provider: Option<String>) -> Result<String, Failure> {
+async fn create_session(connection: &Connection, args: &SendArgs) -> Result<String, Failure> {
+    let directory = working_directory(args)?;
     let uri = format!("ahp-session:/{}", uuid::Uuid::new_v4());
     let params = CreateSessionParams {
         channel: uri.clone(),
         meta: None,
-        provider,
-        working_directories: None,
+        provider: args.provider.clone(),
+        working_directories: directory.map(|directory| vec![directory]),
         config: None,
         active_client: None,
         progress_token: None,
     };
     let _: Value = connection.request("createSession", params).await?;
     Ok(uri)
+}
+
+/// Where the session works, as a URI. People start agents where they work; a host somewhere else
+/// has other directories.
+fn working_directory(args: &SendArgs) -> Result<Option<String>, Failure> {
+    let directory = match (&args.directory, &args.connect.url) {
+        (None, Some(_)) => return Ok(None),
+        (None, None) => std::env::current_dir(),
+        (Some(directory), Some(_)) => std::path::absolute(directory),
+        (Some(directory), None) => directory.canonicalize(),
+    };
+    let directory = directory.map_err(|error| {
+        let shown = args.directory.as_deref().unwrap_or_else(|| ".".as_ref());
+        Failure::new(
+            Kind::Usage,
+            format!("the directory {} cannot be used ({error})", shown.display()),
+        )
+        .hint("name another one with --directory DIR")
+    })?;
+    Ok(url::Url::from_file_path(directory).ok().map(String::from))
 }
 
 /// Waits until the given moment, or forever when there is none.
@@ -269,7 +296,7 @@ fn ready_chat(state: &SessionState) -> Result<Option<String>, Failure> {
     Ok(state.default_chat.clone().or_else(first))
 }
 
-fn turn_started(turn_id: &str, text: String) -> StateAction {
+fn turn_started(turn_id: &str, text: String, model: Option<String>) -> StateAction {
     StateAction::ChatTurnStarted(ChatTurnStartedAction {
         turn_id: turn_id.to_owned(),
         started_at: jiff::Timestamp::now().to_string(),
@@ -279,7 +306,7 @@ fn turn_started(turn_id: &str, text: String) -> StateAction {
                 kind: MessageKind::User,
             },
             attachments: None,
-            model: None,
+            model: model.map(|id| ModelSelection { id, config: None }),
             agent: None,
             meta: None,
         },

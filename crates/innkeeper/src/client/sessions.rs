@@ -11,6 +11,7 @@ mod show;
 mod which;
 
 use innkeeper_host::HostHandle;
+use innkeeper_store::Pruned;
 
 use crate::cli::{SessionsArgs, SessionsCommand};
 use crate::failure::Failure;
@@ -31,14 +32,15 @@ pub(super) async fn run(args: SessionsArgs) -> Result<(), Failure> {
     }
 }
 
-/// Lets the host of this process dispose of sessions that nobody uses. Returns those that are gone.
-pub(super) async fn dispose_if_unused(host: &HostHandle, uris: Vec<String>) -> Result<Vec<String>, Failure> {
+/// Lets the host of this process dispose of sessions that were chosen to go, unless somebody uses them or they have
+/// changed since. Returns those that are gone.
+pub(super) async fn dispose_of_chosen(host: &HostHandle, chosen: Vec<Pruned>) -> Result<Vec<Pruned>, Failure> {
     let connection = Connection::to(host).await?;
     let mut gone = Vec::new();
-    for uri in uris {
-        match delete::dispose(&connection, &uri, delete::If::Unused).await {
-            Ok(()) => gone.push(uri),
-            Err(failure) => tracing::debug!(session = uri, %failure, "a session stays"),
+    for session in chosen {
+        match delete::dispose(&connection, &session.uri, Some(session.only_if)).await {
+            Ok(()) => gone.push(session),
+            Err(failure) => tracing::debug!(session = session.uri, %failure, "a session stays"),
         }
     }
     connection.close().await;

@@ -1,6 +1,8 @@
 //! The configuration file `innkeeper.toml`. Defaults lose against the file, and the file against flags.
 
 mod limits;
+mod models;
+mod resources;
 mod retention;
 mod unknown_keys;
 
@@ -19,6 +21,8 @@ use crate::origin::Origin;
 use crate::text;
 
 use limits::LimitsSection;
+pub(crate) use models::{ApiName, ModelConfig, Models, ProviderConfig};
+use resources::ResourcesSection;
 pub(crate) use retention::Retention;
 
 /// What `innkeeper.toml` can say. Relative paths in it start from the file's own directory.
@@ -41,12 +45,18 @@ pub(crate) struct ConfigFile {
     pub(crate) allow_origin: Vec<Origin>,
     /// Names of the host, like `--allow-host`; flags add to them.
     pub(crate) allow_host: Vec<String>,
+    /// Sections of system prompts that no client may rewrite; absent leaves it to the agents.
+    pub(crate) restricted_sections: Option<Vec<String>>,
     /// What to log, like `--log`.
     pub(crate) log: Option<String>,
     /// Bounds of the host.
     pub(crate) limits: LimitsSection,
     /// Which sessions may be deleted, if any.
     pub(crate) retention: Retention,
+    /// Which model APIs the coding agent uses.
+    pub(crate) models: Models,
+    /// Which files clients may reach besides those of their sessions.
+    pub(crate) resources: ResourcesSection,
 }
 
 /// A configuration file that was read.
@@ -134,6 +144,10 @@ impl ConfigFile {
             let position = unknown_keys::position(table.get_ref(), RETENTION, key);
             broken(position, &format!("`{key}` {problem}"))
         })?;
+        config.models.check().map_err(|(key, problem)| {
+            let position = unknown_keys::position(table.get_ref(), MODELS, key);
+            broken(position, &format!("`{key}` {problem}"))
+        })?;
         config.resolve_paths(path);
         Ok((config, warnings))
     }
@@ -144,6 +158,8 @@ impl ConfigFile {
         self.limits
             .apply(&mut limits)
             .expect("invariant: the values were checked when the file was read");
+        limits.core.resource_roots = self.resources.roots();
+        limits.core.resource_requests = self.resources.policy();
         limits
     }
 
@@ -156,7 +172,9 @@ impl ConfigFile {
             &mut self.drive_token_file,
             &mut self.view_token_file,
         ];
-        for path in paths.into_iter().flatten() {
+        let keys = self.models.providers.iter_mut().map(|provider| &mut provider.key_file);
+        let opened = self.resources.read.iter_mut().chain(&mut self.resources.write);
+        for path in paths.into_iter().chain(keys).flatten().chain(opened) {
             *path = base.join(&*path);
         }
     }
@@ -167,6 +185,12 @@ const LIMITS: &str = "limits";
 
 /// Name of the section about sessions that may go.
 const RETENTION: &str = "retention";
+
+/// Name of the section about files.
+const RESOURCES: &str = "resources";
+
+/// Name of the section about model APIs.
+const MODELS: &str = "models";
 
 fn default_path() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;
@@ -199,7 +223,8 @@ mod tests {
         let (config, warnings) = parse(
             "listen = \":0\"\nunix = \"s/sock\"\ndata = \"/data\"\ntoken_file = \"token\"\n\
              drive_token_file = \"drive\"\nview_token_file = \"view\"\n\
-             allow_origin = [\"https://a.test\"]\nallow_host = [\"inn.test\"]\nlog = \"debug\"\n",
+             allow_origin = [\"https://a.test\"]\nallow_host = [\"inn.test\"]\n\
+             restricted_sections = [\"tone\"]\nlog = \"debug\"\n",
         )
         .unwrap();
         assert_eq!(warnings, Vec::<String>::new());
@@ -211,6 +236,7 @@ mod tests {
         assert_eq!(config.view_token_file, Some(PathBuf::from("/etc/view")));
         assert_eq!(config.allow_origin, ["https://a.test".parse().unwrap()]);
         assert_eq!(config.allow_host, ["inn.test"]);
+        assert_eq!(config.restricted_sections, Some(vec!["tone".to_owned()]));
         assert_eq!(config.log.as_deref(), Some("debug"));
     }
 
@@ -222,6 +248,7 @@ mod tests {
             .lines()
             .map(|line| match line.strip_prefix("# ") {
                 Some(setting) if setting.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => setting,
+                Some(table) if table.starts_with("[[") => table,
                 _ => line,
             })
             .flat_map(|line| [line, "\n"])
@@ -232,7 +259,8 @@ mod tests {
         assert_eq!(config.listen, Some(ListenAddress::DEFAULT));
         for key in unknown_keys::all_keys() {
             assert!(
-                uncommented.contains(&format!("\n{key} = ")) || [LIMITS, RETENTION].contains(&key),
+                uncommented.contains(&format!("\n{key} = "))
+                    || [LIMITS, RETENTION, MODELS, RESOURCES, "providers"].contains(&key),
                 "{key} is missing"
             );
         }
@@ -275,7 +303,8 @@ mod tests {
             [
                 "/etc/innkeeper.toml:1: unknown key `lisen` is ignored; did you mean `listen`?",
                 "/etc/innkeeper.toml:3: unknown key `zebra` is ignored; the keys here are listen, unix, data, \
-                 token_file, drive_token_file, view_token_file, allow_origin, allow_host, log, limits and retention",
+                 token_file, drive_token_file, view_token_file, allow_origin, allow_host, \
+                 restricted_sections, log, limits, retention, models and resources",
             ]
         );
     }

@@ -4,7 +4,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor, value::Error};
 use toml::de::DeTable;
 
-use super::{ConfigFile, LIMITS, LimitsSection, RETENTION, Retention};
+use super::{
+    ConfigFile, LIMITS, LimitsSection, MODELS, ModelConfig, Models, ProviderConfig, RESOURCES, RETENTION,
+    ResourcesSection, Retention,
+};
 
 /// A key that nothing reads.
 #[derive(Debug)]
@@ -48,6 +51,18 @@ pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
     if let Some(retention) = section(root, RETENTION) {
         collect::<Retention>(retention, "retention.", &mut unknown);
     }
+    if let Some(resources) = section(root, RESOURCES) {
+        collect::<ResourcesSection>(resources, "resources.", &mut unknown);
+    }
+    if let Some(models) = section(root, MODELS) {
+        collect::<Models>(models, "models.", &mut unknown);
+        for provider in tables(models, "providers") {
+            collect::<ProviderConfig>(provider, "models.providers.", &mut unknown);
+            for model in tables(provider, "models") {
+                collect::<ModelConfig>(model, "models.providers.models.", &mut unknown);
+            }
+        }
+    }
     unknown.sort_by_key(|key| key.position);
     unknown
 }
@@ -61,6 +76,14 @@ pub(super) fn position(root: &DeTable<'_>, section_name: &str, key: &str) -> usi
 
 fn section<'a, 'i>(root: &'a DeTable<'i>, name: &str) -> Option<&'a DeTable<'i>> {
     root.get(name)?.get_ref().as_table()
+}
+
+/// Returns the tables of a list of them.
+fn tables<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> impl Iterator<Item = &'a DeTable<'i>> {
+    let list = table.get(name).and_then(|value| value.get_ref().as_array());
+    list.into_iter()
+        .flatten()
+        .filter_map(|entry| entry.get_ref().as_table())
 }
 
 fn collect<'de, Section: Deserialize<'de>>(table: &DeTable<'_>, prefix: &'static str, unknown: &mut Vec<UnknownKey>) {
@@ -85,6 +108,9 @@ pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
         field_names::<ConfigFile>(),
         field_names::<LimitsSection>(),
         field_names::<Retention>(),
+        field_names::<Models>(),
+        field_names::<ResourcesSection>(),
+        field_names::<ProviderConfig>(),
     ];
     sections.into_iter().flatten().copied()
 }

@@ -43,6 +43,7 @@ fn pending_shows_what_is_awaited_and_approve_settles_it() {
     let shown = home.run(&["pending"]).code(0).stdout;
     assert!(shown.contains(id(&wait)), "{shown}");
     assert!(shown.contains("approval: Ring the bell: Rings the bell"), "{shown}");
+    assert!(shown.contains("  | times: 3\n"), "{shown}");
     assert!(
         shown.contains("--option allow-session: Allow in this session"),
         "{shown}"

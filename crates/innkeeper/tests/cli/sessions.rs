@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use super::support::{Home, PATIENCE};
 
+/// The bits of a session's status that say that something runs in it.
+const IN_PROGRESS: u64 = ahp_types::state::SessionStatus::InProgress.bits() as u64;
+
 /// A home whose host has come and gone, and left a session behind.
 fn home_with_a_session() -> (Home, String) {
     let home = Home::new();
@@ -399,4 +402,49 @@ fn a_second_process_looks_while_another_owns_the_data() {
     assert_eq!(std::fs::read(home.data("endpoint.json")).unwrap(), endpoint);
     assert_eq!(only_session(&home), uri);
     owner.stop().code(0);
+}
+
+#[test]
+fn what_a_killed_host_left_is_shown_without_one_as_the_next_one_finds_it() {
+    let home = Home::new();
+    let host = home.host(&[]);
+    home.run(&["send", "hello"]).code(0);
+    let quiet = only_session(&home);
+    let talk = home.spawn(&["send", "--json", "/stream 100000 1 20"]);
+    while !talk.line().contains("chat/delta") {}
+    let is_other = |session: &Value| session["resource"] != *quiet;
+    let sessions = home.run(&["sessions", "--json"]).code(0).json_lines();
+    let working = sessions.into_iter().find(is_other).expect("the other session");
+    let uri = working["resource"].as_str().unwrap().to_owned();
+    let is_in_progress = |session: &Value| session["status"].as_u64().unwrap() & IN_PROGRESS == IN_PROGRESS;
+    assert!(is_in_progress(&working), "{working}");
+    // Whoever cannot find the host that has the directory looks on, and closes nothing.
+    std::fs::remove_file(home.data("endpoint.json")).unwrap();
+    let beside = home.run(&["sessions", "list", "--json"]).code(0).json_lines();
+    let seen = beside.into_iter().find(is_other).expect("the other session");
+    assert!(is_in_progress(&seen), "{seen}");
+    host.program.signal(rustix::process::Signal::KILL);
+    drop(host);
+
+    let file = std::fs::read(home.data("sessions.db")).unwrap();
+    let log = std::fs::read(home.data("sessions.db-wal")).unwrap();
+    let offline = home.run(&["sessions", "list", "--json"]).code(0).json_lines();
+    assert_eq!(offline.len(), 2);
+    let ended = offline.into_iter().find(is_other).expect("the other session");
+    assert!(!is_in_progress(&ended), "{ended}");
+    let shown = home.run(&["sessions", "show", &uri, "--json"]).code(0).json_lines();
+    let chat = &shown[0]["chats"][0];
+    assert_eq!(chat["activeTurn"], Value::Null, "{chat}");
+    assert_eq!(chat["turns"][0]["state"], "error", "{chat}");
+    assert!(chat.to_string().contains("hostRestarted"), "{chat}");
+    // Looking leaves everything as it was.
+    assert!(std::fs::read(home.data("sessions.db")).unwrap() == file);
+    assert!(std::fs::read(home.data("sessions.db-wal")).unwrap() == log);
+
+    let _host = home.host(&[]);
+    until(|| {
+        let online = home.run(&["sessions", "--json"]).code(0).json_lines();
+        let found = online.into_iter().find(is_other).expect("the other session");
+        found["status"] == ended["status"]
+    });
 }

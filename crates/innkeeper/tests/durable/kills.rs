@@ -7,7 +7,7 @@ use ahp_types::actions::ActionEnvelope;
 use ahp_types::state::TurnState;
 use innkeeper_faults::Random;
 use innkeeper_testkit::official::{OfficialClient, Resumed, tool_calls_of};
-use innkeeper_testkit::process::HostProcess;
+use innkeeper_testkit::process::{HostProcess, StoppedHost};
 use serde_json::Value;
 
 use crate::life::{Life, is_echo};
@@ -21,9 +21,9 @@ const ACTIONS: usize = 160;
 
 /// What came of all the kills.
 #[derive(Default)]
-struct Tally {
-    kills: u64,
-    checked: usize,
+pub(crate) struct Tally {
+    pub(crate) kills: u64,
+    pub(crate) checked: usize,
     replays: u64,
     snapshots: u64,
     interrupted: u64,
@@ -64,7 +64,7 @@ async fn f1_a_kill_at_any_moment_loses_nothing_that_anybody_was_told() {
 async fn one_kill(host: HostProcess, seed: u64, tally: &mut Tally) -> HostProcess {
     let name = format!("seed-{seed}");
     let mut random = Random::new(seed);
-    let mut life = Life::begin(host.address(), &name).await;
+    let life = Life::begin(host.address(), &name).await;
     let moment = random.below(ACTIONS);
     let within = Duration::from_micros(random.number() % 4000);
     let dying = async {
@@ -79,6 +79,11 @@ async fn one_kill(host: HostProcess, seed: u64, tally: &mut Tally) -> HostProces
         () = dying => {}
     }
     let killed = host.kill().await;
+    look(killed, life, &name, tally).await
+}
+
+/// Starts the host again, and compares what it has with what anybody was told.
+pub(crate) async fn look(killed: StoppedHost, mut life: Life, name: &str, tally: &mut Tally) -> HostProcess {
     life.first.disconnected().await;
     life.second.disconnected().await;
     let told = life.told();
@@ -101,10 +106,10 @@ async fn one_kill(host: HostProcess, seed: u64, tally: &mut Tally) -> HostProces
         }
     }
     tally.kills += 1;
-    tally.checked += check_told(&name, &life, &told, left_at);
-    check_numbers(&name, &life, &told, highest);
-    check_turns(&name, &life, tally).await;
-    let again = usable(&name, &life, &killed.log, &host).await;
+    tally.checked += check_told(name, &life, &told, left_at);
+    check_numbers(name, &life, &told, highest);
+    check_turns(name, &life, tally).await;
+    let again = usable(name, &life, &killed.log, &host).await;
     tally.executions += again;
     host
 }

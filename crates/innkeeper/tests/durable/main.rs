@@ -3,6 +3,8 @@
 //!
 //! Promises and faults are named by their ids, and `lesson_NN` names a failure that other hosts were reported for.
 
+#[cfg(target_os = "linux")]
+mod boundaries;
 mod creations;
 mod damage;
 mod data_dir;
@@ -11,7 +13,9 @@ mod idle;
 mod kills;
 mod life;
 mod oddities;
+mod opt_ins;
 mod restarts;
+mod upkeep;
 
 use std::str::FromStr;
 use std::time::Duration;

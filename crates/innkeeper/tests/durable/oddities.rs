@@ -63,7 +63,16 @@ async fn f24_a_removed_socket_and_a_closed_directory_cost_nobody_who_is_in() {
     let uris = inside.create_session("kept").await;
     std::fs::remove_file(&path).expect("removable");
     let data = host.data_path("");
+    // Nobody gets through here, whoever runs this: directories are where the host puts files.
+    let in_the_way = [path.clone(), host.data_path("endpoint.json")];
+    std::fs::remove_file(&in_the_way[1]).expect("removable");
+    for place in &in_the_way {
+        std::fs::create_dir(place).expect("a directory in place of a file");
+    }
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o000)).expect("permitted");
+    if std::fs::read_dir(&data).is_ok() {
+        println!("a directory without permissions is no obstacle to whoever runs this; only what is in the way is");
+    }
     assert!(by_socket(&path).await.is_err(), "new ones fail at once");
     inside.run_turn(&uris.chat, "t1", "still here").await;
     inside.dispatch(&uris.session, title("Still kept")).await;
@@ -78,6 +87,12 @@ async fn f24_a_removed_socket_and_a_closed_directory_cost_nobody_who_is_in() {
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).expect("permitted");
     let stopped = host.stop().await;
     assert!(!stopped.log.contains("panicked"), "{}", stopped.log);
+    // What is in the way is named, and not removed: it is not the host's.
+    let refused = stopped.try_start().await.expect_err("there is no way to the socket");
+    assert!(refused.log.contains("inn.sock"), "{}", refused.log);
+    for place in &in_the_way {
+        std::fs::remove_dir(place).expect("still there, and empty");
+    }
     let host = stopped.start().await;
     let reader = OfficialClient::connect(host.address(), "reader").await;
     reader.join(&uris.session).await;

@@ -53,6 +53,7 @@ async fn the_token_is_taken_from_the_header_and_from_both_queries() {
     raw.initialize("header", &["1.0.0"]).await.expect("initialized");
 }
 
+/// (AUTH-01)
 #[tokio::test]
 async fn t_5_a_wrong_token_gets_401_without_detail_and_then_429() {
     let host = HostProcess::start(options().limit("failed_tokens_per_minute", 4)).await;

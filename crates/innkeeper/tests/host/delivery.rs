@@ -27,6 +27,7 @@ async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_and_nobody_el
     // Long enough for the write to be waiting when the test begins to read again.
     let host = HostProcess::start(
         options()
+            .flags(&["--log", "info,innkeeper_host=debug"])
             .limit("outbox_bytes", 2 << 20)
             .limit("write_ms", 60_000)
             .limit("agent_hold_bytes", 200_000),
@@ -35,23 +36,28 @@ async fn lesson_14_a_client_that_stops_reading_is_closed_with_1013_and_nobody_el
     let client = OfficialClient::connect(host.address(), "first").await;
     let uris = client.create_session("slow").await;
     let mut deaf = deaf_client(&host, "deaf", &uris.chat).await;
-    let turn = client.run_turn(&uris.chat, "t1", "/stream 950 0 8000").await;
+    // It reads again as soon as it is given up: the last word waits for it only a moment.
+    let listening = async {
+        host.logged("the slow client", |log| log.contains("reads too slowly"))
+            .await;
+        let mut last_seen = 0;
+        loop {
+            match deaf.receive().await {
+                Incoming::Message(message) => {
+                    last_seen = message["params"]["serverSeq"].as_u64().unwrap_or(last_seen);
+                }
+                end => break (last_seen, end),
+            }
+        }
+    };
+    let working = client.run_turn(&uris.chat, "t1", "/stream 950 0 8000");
+    let (turn, (last_seen, end)) = tokio::join!(working, listening);
     assert_eq!(turn.state, TurnState::Complete);
     assert_eq!(
         markdown(&turn.response_parts).len(),
         7_600_000,
         "the other reader got everything"
     );
-
-    let mut last_seen = 0;
-    let end = loop {
-        match deaf.receive().await {
-            Incoming::Message(message) => {
-                last_seen = message["params"]["serverSeq"].as_u64().unwrap_or(last_seen);
-            }
-            end => break end,
-        }
-    };
     assert_eq!(
         end,
         Incoming::Closed(1013, "the client reads too slowly; use reconnect".to_owned())

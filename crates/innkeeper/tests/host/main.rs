@@ -29,13 +29,18 @@ mod questions;
 mod reconnect;
 mod reconnect_edges;
 mod remembered_approvals;
+mod resource_grants;
+mod resources;
 mod scopes;
 mod session_lifecycle;
 mod shutdown;
 mod streaming;
 mod tool_calls;
+mod transform;
+mod transform_failures;
 mod turn_details;
 mod versions;
+mod watches;
 mod websocket;
 mod workers;
 

@@ -71,7 +71,7 @@ async fn ses_01_a_taken_uri_and_ses_04_an_unknown_agent_are_refused() {
         rpc(unknown),
         (
             -32002,
-            "there is no agent \"nobody\" on this host; it has: tour".to_owned()
+            "there is no agent \"nobody\" on this host; it has: tour, anthropic, openai".to_owned()
         )
     );
     client.assert_converged().await;

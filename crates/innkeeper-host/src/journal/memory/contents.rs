@@ -117,7 +117,7 @@ impl Contents {
                 }
             }
             Record::ClientForgotten { id } => self.forget_client(id),
-            Record::Root { seq, document } => {
+            Record::Root { seq, document, .. } => {
                 self.root = Some((*seq, document.encode().into()));
                 self.fold_log(&ROOT.into(), *seq);
             }

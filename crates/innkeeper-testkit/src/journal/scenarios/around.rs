@@ -121,6 +121,7 @@ pub async fn the_root_comes_back_with_its_log(storage: Box<dyn Storage>) {
         life.keep(vec![Record::Root {
             seq: folded,
             document: text(&document),
+            is_promised: false,
         }])
         .await;
         let records = vec![life.root_action(version), life.root_action(version + 1)];

@@ -185,7 +185,11 @@ impl Agent {
             | Effect::LoadTurns { .. }
             | Effect::List { .. }
             | Effect::Import { .. }
-            | Effect::LookUp { .. } => {}
+            | Effect::LookUp { .. }
+            | Effect::Resource { .. }
+            | Effect::OpenWatch { .. }
+            | Effect::CloseWatch { .. }
+            | Effect::RenderPrompt { .. } => {}
             Effect::Publish { .. } | Effect::Notify { .. } | Effect::Send { .. } | Effect::Close { .. } => {}
         }
         Ok(())

@@ -193,14 +193,16 @@ impl Sim {
 
     /// Whether this announces a client exactly as the session already knows it.
     fn repeats_announcement(&self, draft: &Draft) -> bool {
-        let announced = &draft.action["activeClient"];
-        match self.snapshot(&draft.channel).map(|snapshot| snapshot.state) {
-            Some(State::Session(state)) => state
-                .active_clients
-                .iter()
-                .any(|known| serde_json::to_value(known).is_ok_and(|known| known == *announced)),
-            _ => false,
+        let Some(snapshot) = self.snapshot(&draft.channel) else {
+            return false;
+        };
+        let state = serde_json::to_value(&snapshot.state).unwrap_or_default();
+        let mut announced = draft.action["activeClient"].clone();
+        if announced["systemMessageTransform"]["sections"] == json!(["tone", "safety", "tone"]) {
+            announced["systemMessageTransform"]["sections"] = json!(["tone", "safety"]);
         }
+        let members = state["activeClients"].as_array();
+        members.is_some_and(|members| members.contains(&announced))
     }
 
     /// A client's announcement of itself, in one of few versions so that some repeat.
@@ -229,7 +231,13 @@ impl Sim {
             1 => json!({ "type": "session/isReadChanged", "isRead": flag }),
             2 => json!({ "type": "session/isArchivedChanged", "isArchived": flag }),
             3..=6 => {
-                let active_client = self.announcement(conn, choices.below(4));
+                let version = choices.below(4);
+                let mut active_client = json!(self.announcement(conn, version));
+                if flag {
+                    // What the published types have no place for (SMT-17).
+                    let sections = &["tone", "safety", "tone"][..version];
+                    active_client["systemMessageTransform"] = json!({ "sections": sections });
+                }
                 json!({ "type": "session/activeClientSet", "activeClient": active_client })
             }
             7 => {
@@ -287,7 +295,7 @@ impl Sim {
     fn last_turn(&self, chat: &str) -> Option<String> {
         match self.snapshot(chat)?.state {
             State::Chat(_, history, _) => history.last().map(|turn| turn.id.clone()),
-            State::Root(_) | State::Session(_) => None,
+            State::Root(_) | State::Session(_) | State::Watch(_) => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `innkeeper sessions delete`.
 
 use ahp_types::commands::DisposeSessionParams;
+use innkeeper_store::OnlyIf;
 use serde_json::{Value, json};
 
 use crate::cli::DeleteArgs;
@@ -11,15 +12,6 @@ use crate::text::{Output, one_line};
 
 use super::kept::{self, Place};
 use super::{list, which};
-
-/// When a session may go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum If {
-    /// Whatever goes on in it.
-    Asked,
-    /// Unless somebody uses it.
-    Unused,
-}
 
 /// Deletes sessions, after asking.
 pub(super) async fn run(args: DeleteArgs) -> Result<(), Failure> {
@@ -41,19 +33,23 @@ pub(super) async fn run(args: DeleteArgs) -> Result<(), Failure> {
     let chosen = choose(&args.sessions, all.iter().map(|session| session.resource.as_str()))?;
     confirm(&question(&chosen), args.yes)?;
     for uri in chosen {
-        dispose(&connection, &uri, If::Asked).await?;
+        dispose(&connection, &uri, None).await?;
         output.show(&format!("deleted {uri}\n"))?;
     }
     connection.close().await;
     Ok(())
 }
 
-/// Has a host delete a session.
-pub(super) async fn dispose(connection: &Connection, uri: &str, when: If) -> Result<(), Failure> {
-    let meta = (when == If::Unused).then(|| json!({ "innkeeper.onlyIfUnused": true }));
+/// Has a host delete a session: whatever goes on in it, or only if it is unused and still what it was when it was
+/// chosen.
+pub(super) async fn dispose(connection: &Connection, uri: &str, only_if: Option<OnlyIf>) -> Result<(), Failure> {
+    let meta = only_if.map(|only_if| {
+        let condition = json!({ "modifiedMs": only_if.modified_ms, "isArchived": only_if.is_archived });
+        [("innkeeper.onlyIf".to_owned(), condition)].into_iter().collect()
+    });
     let params = DisposeSessionParams {
         channel: uri.to_owned(),
-        meta: meta.and_then(|meta| serde_json::from_value(meta).ok()),
+        meta,
     };
     let _: Value = connection.request("disposeSession", params).await?;
     Ok(())

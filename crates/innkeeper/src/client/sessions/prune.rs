@@ -6,10 +6,10 @@ use serde_json::json;
 use crate::cli::{ConnectArgs, PruneArgs};
 use crate::client::connect::Connection;
 use crate::confirm::confirm;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::text::{Output, note, one_line};
 
-use super::delete::{self, If};
+use super::delete;
 use super::kept::{self, Place};
 
 /// Deletes the sessions that the settings let go, after saying which.
@@ -40,8 +40,8 @@ pub(super) async fn run(args: PruneArgs) -> Result<(), Failure> {
     if !place.has_host() {
         let (_lock, mut archive) = place.change()?;
         for session in &chosen {
-            archive.remove(&session.uri).map_err(kept::failure)?;
-            show(&args, "deleted", session)?;
+            let removed = archive.remove_if(&session.uri, session.only_if);
+            tell(&args, session, removed.map(|_| ()).map_err(kept::failure))?;
         }
         return Ok(());
     }
@@ -51,13 +51,23 @@ pub(super) async fn run(args: PruneArgs) -> Result<(), Failure> {
     };
     let connection = Connection::open(&connect).await?;
     for session in &chosen {
-        match delete::dispose(&connection, &session.uri, If::Unused).await {
-            Ok(()) => show(&args, "deleted", session)?,
-            Err(failure) => note(&format!("{} stays: {failure}", one_line(&session.uri, 200))),
-        }
+        let removed = delete::dispose(&connection, &session.uri, Some(session.only_if)).await;
+        tell(&args, session, removed)?;
     }
     connection.close().await;
     Ok(())
+}
+
+/// Says what became of a session. One that stays is no failure: it is not the one that was chosen any more.
+fn tell(args: &PruneArgs, session: &Pruned, removed: Result<(), Failure>) -> Result<(), Failure> {
+    match removed {
+        Ok(()) => show(args, "deleted", session),
+        Err(failure) if failure.kind() == Kind::Rejected => {
+            note(&format!("{} stays: {failure}", one_line(&session.uri, 200)));
+            Ok(())
+        }
+        Err(failure) => Err(failure),
+    }
 }
 
 fn show(args: &PruneArgs, what: &str, session: &Pruned) -> Result<(), Failure> {

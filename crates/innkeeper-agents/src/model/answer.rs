@@ -1,0 +1,149 @@
+//! Hearing an answer out: people see it as it comes, and its calls are collected.
+
+use innkeeper_host::{AgentError, EventSink};
+
+use super::api::{AssistantPart, ModelEvent, Reasoning, Stop, TokenUsage, ToolUse};
+use super::client::ModelStream;
+use super::error::ProviderError;
+use super::toolbox::{Draft, Toolbox, fit_name};
+
+/// What a model answered, as far as it got.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    parts: Vec<AssistantPart>,
+    /// Thinking that is still being streamed.
+    thinking: String,
+    calls: Vec<PendingCall>,
+    pub(super) usage: TokenUsage,
+    pub(super) stop: Option<Stop>,
+}
+
+/// A call that the model makes, and that people see already.
+#[derive(Debug)]
+pub(super) struct PendingCall {
+    /// How the provider tells it from others of the answer.
+    index: usize,
+    /// Where it stands among the parts.
+    part: usize,
+    pub(super) call: ToolUse,
+    pub(super) draft: Draft,
+}
+
+/// Why an answer was not heard to its end.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The turn is over.
+    Turn(AgentError),
+    /// The provider failed.
+    Provider(ProviderError),
+}
+
+impl From<AgentError> for Broken {
+    fn from(error: AgentError) -> Self {
+        Self::Turn(error)
+    }
+}
+
+impl Answer {
+    /// Hears a stream out. What came before a failure stays here.
+    pub(super) async fn hear(
+        &mut self,
+        mut stream: ModelStream,
+        events: &EventSink,
+        toolbox: &Toolbox,
+    ) -> Result<(), Broken> {
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = events.cancelled() => return Err(Broken::Turn(AgentError::Cancelled)),
+                event = stream.next() => event,
+            };
+            match event {
+                None => return Ok(()),
+                Some(Err(error)) => return Err(Broken::Provider(error)),
+                Some(Ok(event)) => self.take(event, events, toolbox).await?,
+            }
+        }
+    }
+
+    async fn take(&mut self, event: ModelEvent, events: &EventSink, toolbox: &Toolbox) -> Result<(), AgentError> {
+        match event {
+            ModelEvent::Text(text) => {
+                match self.parts.last_mut() {
+                    Some(AssistantPart::Text(so_far)) => so_far.push_str(&text),
+                    _ => self.parts.push(AssistantPart::Text(text.clone())),
+                }
+                events.text(text).await
+            }
+            ModelEvent::Reasoning(text) => {
+                self.thinking.push_str(&text);
+                events.reasoning(text).await
+            }
+            ModelEvent::ReasoningDone(reasoning) => {
+                self.thinking.clear();
+                self.parts.push(AssistantPart::Reasoning(reasoning));
+                Ok(())
+            }
+            ModelEvent::CallStart { index, id, name } => {
+                let draft = toolbox.begin(events, &name).await?;
+                let call = ToolUse {
+                    id,
+                    // A name of the model's own making goes back with the conversation, and
+                    // providers refuse what does not look like one.
+                    name: fit_name(&name),
+                    input: String::new(),
+                };
+                self.calls.push(PendingCall {
+                    index,
+                    part: self.parts.len(),
+                    call: call.clone(),
+                    draft,
+                });
+                self.parts.push(AssistantPart::Call(call));
+                Ok(())
+            }
+            ModelEvent::CallInput { index, text } => match self.calls.iter_mut().find(|call| call.index == index) {
+                Some(pending) => {
+                    pending.call.input.push_str(&text);
+                    pending.draft.input(text).await
+                }
+                None => Ok(()),
+            },
+            ModelEvent::Usage(usage) => {
+                self.usage = usage;
+                Ok(())
+            }
+            ModelEvent::End(stop) => {
+                self.stop = Some(stop);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether there is anything in it for people.
+    pub(super) fn has_words(&self) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|part| matches!(part, AssistantPart::Text(text) if !text.trim().is_empty()))
+    }
+
+    /// What the model said and the calls it makes. If it broke off, calls are left out: nobody
+    /// knows how they would have ended. So are they in a refusal.
+    pub(super) fn finish(mut self) -> (Vec<AssistantPart>, Vec<PendingCall>) {
+        if !self.thinking.is_empty() {
+            let text = std::mem::take(&mut self.thinking);
+            self.parts
+                .push(AssistantPart::Reasoning(Reasoning { text, proof: None }));
+        }
+        // A model that will not answer does not act either.
+        if matches!(self.stop, None | Some(Stop::Refused(_))) {
+            self.parts.retain(|part| !matches!(part, AssistantPart::Call(_)));
+            return (self.parts, Vec::new());
+        }
+        for pending in &self.calls {
+            if let Some(AssistantPart::Call(call)) = self.parts.get_mut(pending.part) {
+                call.input.clone_from(&pending.call.input);
+            }
+        }
+        (self.parts, self.calls)
+    }
+}

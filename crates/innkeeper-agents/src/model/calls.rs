@@ -1,0 +1,212 @@
+//! Carrying out what a model calls: side by side where nothing is changed, one after the other
+//! where something is.
+
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::future::try_join_all;
+use innkeeper_host::{AgentError, ToolContent, ToolResult};
+use serde_json::Value;
+
+use super::answer::PendingCall;
+use super::api::{Stop, ToolOutcome};
+use super::conversation::unfinished;
+use super::own_tools::{self, OwnTool};
+use super::picture;
+use super::toolbox::Draft;
+use super::turn::Run;
+use crate::tools::ToolAnswer;
+
+/// Most calls at the same time.
+const AT_ONCE: usize = 8;
+
+/// Carries out the calls of one answer. Whatever happens there is an outcome for each, in their
+/// order: the model has to know also of a turn that was cancelled what was done.
+pub(super) async fn carry_out(
+    calls: Vec<PendingCall>,
+    stop: &Stop,
+    run: &Run<'_>,
+) -> (Vec<ToolOutcome>, Result<(), AgentError>) {
+    let ids: Vec<String> = calls.iter().map(|call| call.call.id.clone()).collect();
+    let done = Mutex::new(Vec::new());
+    let work = Work {
+        run,
+        done: &done,
+        was_cut: *stop == Stop::Length,
+        last: ids.len().saturating_sub(1),
+    };
+    let result = work.all(calls).await;
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut outcome = |(number, id): (usize, &String)| {
+        let position = done.iter().position(|(of, _)| *of == number);
+        position.map_or_else(|| unfinished(id), |position| done.swap_remove(position).1)
+    };
+    (ids.iter().enumerate().map(&mut outcome).collect(), result)
+}
+
+/// Calls being carried out.
+struct Work<'a> {
+    run: &'a Run<'a>,
+    /// The outcomes so far, each with the number of its call.
+    done: &'a Mutex<Vec<(usize, ToolOutcome)>>,
+    /// Whether the model reached the most it may say, perhaps in the middle of a call.
+    was_cut: bool,
+    /// The number of the last call, which is the one that may be cut.
+    last: usize,
+}
+
+impl Work<'_> {
+    async fn all(&self, calls: Vec<PendingCall>) -> Result<(), AgentError> {
+        let mut beside: Vec<(usize, PendingCall)> = Vec::new();
+        for (number, call) in calls.into_iter().enumerate() {
+            if !call.draft.is_harmless() {
+                self.side_by_side(std::mem::take(&mut beside)).await?;
+                self.one(number, call).await?;
+                continue;
+            }
+            beside.push((number, call));
+            if beside.len() == AT_ONCE {
+                self.side_by_side(std::mem::take(&mut beside)).await?;
+            }
+        }
+        self.side_by_side(beside).await
+    }
+
+    async fn side_by_side(&self, calls: Vec<(usize, PendingCall)>) -> Result<(), AgentError> {
+        let calls = calls.into_iter().map(|(number, call)| self.one(number, call));
+        try_join_all(calls).await.map(|_| ())
+    }
+
+    async fn one(&self, number: usize, pending: PendingCall) -> Result<(), AgentError> {
+        let PendingCall { call, draft, .. } = pending;
+        let answer = match read_input(&call.input, self.was_cut && number == self.last) {
+            Ok(input) => start(draft, input, self.run).await?,
+            Err(problem) => {
+                let summary = "The model wrote an input that cannot be read";
+                draft.refuse(ToolResult::failed(summary, problem.clone())).await?;
+                ToolAnswer::failed(problem)
+            }
+        };
+        let outcome = ToolOutcome {
+            call: call.id,
+            text: answer.text,
+            images: answer.images,
+            is_error: answer.is_error,
+        };
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        done.push((number, outcome));
+        Ok(())
+    }
+}
+
+async fn start(draft: Draft, input: Value, run: &Run<'_>) -> Result<ToolAnswer, AgentError> {
+    match draft {
+        Draft::Host(draft, tool) => tool.run(draft, input, &run.surroundings).await,
+        Draft::Own(draft, OwnTool::Ask) => own_tools::ask(draft, input, run.events).await,
+        Draft::Own(draft, OwnTool::Plan) => own_tools::keep(draft, input, run).await,
+        Draft::Own(draft, OwnTool::Delegate) => run.delegate(draft, input).await,
+        Draft::Client(draft) => Ok(told(draft.run().await?)),
+        Draft::Unknown(draft) => {
+            let problem = format!("there is no such tool; there are: {}", run.toolbox.names());
+            draft
+                .complete(ToolResult::failed(
+                    "The model called a tool that does not exist",
+                    problem.clone(),
+                ))
+                .await?;
+            Ok(ToolAnswer::failed(problem))
+        }
+    }
+}
+
+/// An input is an object; a model that has nothing to say may say nothing. Not so one that was cut:
+/// nobody knows what it was about to say.
+fn read_input(text: &str, was_cut: bool) -> Result<Value, String> {
+    let too_long = "the answer reached the most that it may have in the middle of this input; do it in smaller pieces";
+    if text.trim().is_empty() {
+        return if was_cut {
+            Err(too_long.to_owned())
+        } else {
+            Ok(Value::Object(serde_json::Map::new()))
+        };
+    }
+    match serde_json::from_str::<Value>(text) {
+        Ok(input @ Value::Object(_)) => Ok(input),
+        Ok(_) => Err("the input is not a JSON object".to_owned()),
+        Err(_) if was_cut => Err(too_long.to_owned()),
+        Err(error) => Err(format!("the input is not valid JSON ({error}); call the tool again")),
+    }
+}
+
+/// What a client's tool produced, as the model reads it.
+fn told(result: ToolResult) -> ToolAnswer {
+    let mut answer = ToolAnswer {
+        is_error: !result.success,
+        ..ToolAnswer::default()
+    };
+    let mut texts: Vec<String> = Vec::new();
+    for content in result.content {
+        match content {
+            ToolContent::Text(text) => texts.push(text),
+            ToolContent::Embedded { data, content_type } => match picture::fit(&content_type, &data) {
+                Some(image) => answer.images.push(image),
+                None => texts.push(format!(
+                    "(something of type {content_type}, which you cannot look into)"
+                )),
+            },
+            ToolContent::Resource { uri, .. } => texts.push(format!("(see {uri})")),
+            ToolContent::FileEdit(_) | ToolContent::Terminal { .. } | ToolContent::Subagent { .. } => {}
+        }
+    }
+    texts.extend(result.error);
+    if let (true, Some(structured)) = (texts.is_empty(), result.structured) {
+        texts.push(Value::Object(structured).to_string());
+    }
+    if texts.is_empty() {
+        texts.push(result.summary);
+    }
+    answer.text = texts.join("\n");
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_an_object_and_mistakes_are_explained() {
+        assert_eq!(read_input("  ", false), Ok(serde_json::json!({})));
+        assert_eq!(read_input("{\"a\": 1}", false), Ok(serde_json::json!({ "a": 1 })));
+        assert!(read_input("[1]", false).unwrap_err().contains("not a JSON object"));
+        assert!(
+            read_input("{\"a\": ", false)
+                .unwrap_err()
+                .contains("call the tool again")
+        );
+        assert!(read_input("", true).unwrap_err().contains("smaller pieces"));
+        assert!(read_input("{\"a\": ", true).unwrap_err().contains("smaller pieces"));
+    }
+
+    #[test]
+    fn what_a_client_produced_is_told_in_full_or_in_its_summary() {
+        assert_eq!(told(ToolResult::text("Rang", "ding")).text, "ding");
+        assert!(told(ToolResult::failed("No", "the bell is broken")).is_error);
+        let empty = ToolResult {
+            success: true,
+            summary: "Rang the bell".to_owned(),
+            ..ToolResult::default()
+        };
+        assert_eq!(told(empty).text, "Rang the bell");
+        let drawing = ToolResult {
+            content: vec![ToolContent::Embedded {
+                data: "AAAA".to_owned(),
+                content_type: "image/svg+xml".to_owned(),
+            }],
+            ..ToolResult::default()
+        };
+        let drawn = told(drawing);
+        assert!(
+            drawn.images.is_empty() && drawn.text.contains("cannot look into"),
+            "{drawn:?}"
+        );
+    }
+}

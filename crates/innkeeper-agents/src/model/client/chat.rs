@@ -1,0 +1,226 @@
+//! OpenAI's Chat Completions, and the servers that speak something like it.
+
+mod decode;
+
+use serde_json::{Map, Value, json};
+
+pub(super) use self::decode::ChatDecoder;
+use super::calls::input_text;
+use super::endpoint::TokenField;
+use super::proof::Maker;
+use super::quirks::Quirks;
+use super::thinking::has_words;
+use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
+
+/// The length of ids where a server wants them short.
+const SHORT_ID: usize = 9;
+
+/// Writes a request.
+pub(super) fn encode(request: &ModelRequest, maker: &Maker, token_field: TokenField, quirks: &Quirks) -> Value {
+    let mut messages = Vec::new();
+    let system: Vec<&str> = request
+        .system
+        .iter()
+        .map(String::as_str)
+        .filter(|text| has_words(text))
+        .collect();
+    if !system.is_empty() {
+        messages.push(json!({"role": "system", "content": system.join("\n\n")}));
+    }
+    for message in &request.messages {
+        match message {
+            ModelMessage::User(parts) => messages.extend(user(parts)),
+            ModelMessage::Assistant(parts) => messages.extend(assistant(parts, maker, quirks)),
+            ModelMessage::ToolResults(outcomes) => tool_results(outcomes, quirks, &mut messages),
+        }
+    }
+    let messages = merged(messages);
+    let mut body = json!({"model": request.model, "stream": true, "messages": messages});
+    if !quirks.no_stream_options {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    if let Some(most) = request.max_output_tokens {
+        body[name_of(token_field, quirks)] = most.into();
+    }
+    if let Some(effort) = request.effort
+        && !quirks.no_effort
+    {
+        body["reasoning_effort"] = effort_name(effort).into();
+    }
+    body
+}
+
+/// Neighbours of one role become one message: the templates of many models insist that people and
+/// model take turns.
+fn merged(messages: Vec<Value>) -> Vec<Value> {
+    let mut merged: Vec<Value> = Vec::new();
+    for mut message in messages {
+        let before = merged.last_mut().filter(|before| {
+            let is_same = before["role"] == message["role"];
+            // What calls is followed by results and nothing else.
+            is_same && (before["role"] == "user" || before["role"] == "assistant") && before["tool_calls"].is_null()
+        });
+        match before {
+            Some(before) => {
+                message["content"] = joined(before["content"].take(), message["content"].take());
+                *before = message;
+            }
+            None => merged.push(message),
+        }
+    }
+    merged
+}
+
+fn joined(first: Value, second: Value) -> Value {
+    match (first, second) {
+        (Value::Null, content) | (content, Value::Null) => content,
+        (Value::String(first), Value::String(second)) => format!("{first}\n\n{second}").into(),
+        (first, second) => parts_of(first).into_iter().chain(parts_of(second)).collect(),
+    }
+}
+
+fn parts_of(content: Value) -> Vec<Value> {
+    match content {
+        Value::Array(parts) => parts,
+        Value::String(text) => vec![json!({"type": "text", "text": text})],
+        _ => Vec::new(),
+    }
+}
+
+pub(super) fn effort_name(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+    }
+}
+
+fn name_of(field: TokenField, quirks: &Quirks) -> &'static str {
+    match (field, quirks.other_token_field) {
+        (TokenField::MaxCompletionTokens, false) | (TokenField::MaxTokens, true) => "max_completion_tokens",
+        (TokenField::MaxTokens, false) | (TokenField::MaxCompletionTokens, true) => "max_tokens",
+    }
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({
+        "type": "function",
+        "function": {"name": spec.name, "description": spec.description, "parameters": spec.input_schema},
+    })
+}
+
+fn user(parts: &[UserPart]) -> Option<Value> {
+    // Words alone are sent as words: some servers know nothing else.
+    let words: Option<Vec<&str>> = parts
+        .iter()
+        .map(|part| match part {
+            UserPart::Text(text) => Some(text.as_str()),
+            UserPart::Image(_) => None,
+        })
+        .collect();
+    if let Some(words) = words {
+        let words: Vec<&str> = words.into_iter().filter(|text| has_words(text)).collect();
+        return (!words.is_empty()).then(|| json!({"role": "user", "content": words.join("\n\n")}));
+    }
+    let content: Vec<Value> = parts
+        .iter()
+        .filter_map(|part| match part {
+            UserPart::Text(text) => has_words(text).then(|| json!({"type": "text", "text": text})),
+            UserPart::Image(image) => Some(picture(image)),
+        })
+        .collect();
+    Some(json!({"role": "user", "content": content}))
+}
+
+/// The id of a call: as it is, or where that is refused nine letters and digits made of it. Calls of
+/// an earlier life of the chat, or of another provider, have ids of another shape.
+fn id_of(id: &str, quirks: &Quirks) -> String {
+    let is_short = id.len() == SHORT_ID && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if !quirks.short_ids || is_short {
+        return id.to_owned();
+    }
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    // FNV: the same id gives the same every time, so that a provider's cache stays good.
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut hash = id.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
+    let digit = |_| {
+        let digit = DIGITS.get((hash % 62) as usize).copied().unwrap_or(b'0');
+        hash /= 62;
+        char::from(digit)
+    };
+    (0..SHORT_ID).map(digit).collect()
+}
+
+fn picture(image: &Image) -> Value {
+    json!({"type": "image_url", "image_url": {"url": data_url(image)}})
+}
+
+pub(super) fn data_url(image: &Image) -> String {
+    format!("data:{};base64,{}", image.media_type, image.base64)
+}
+
+fn assistant(parts: &[AssistantPart], maker: &Maker, quirks: &Quirks) -> Option<Value> {
+    let mut message = Map::new();
+    let mut texts = Vec::new();
+    let mut calls = Vec::new();
+    let mut thoughts: Vec<(&str, &str)> = Vec::new();
+    for part in parts {
+        match part {
+            AssistantPart::Text(text) if has_words(text) => texts.push(text.as_str()),
+            AssistantPart::Text(_) => {}
+            AssistantPart::Reasoning(reasoning) => {
+                let field = maker.open(reasoning.proof.as_ref()).and_then(Value::as_str);
+                thoughts.extend(field.map(|field| (field, reasoning.text.as_str())));
+            }
+            AssistantPart::Call(call) => calls.push(json!({
+                "id": id_of(&call.id, quirks),
+                "type": "function",
+                "function": {"name": call.name, "arguments": input_text(call)},
+            })),
+        }
+    }
+    if texts.is_empty() && calls.is_empty() {
+        return None;
+    }
+    message.insert("role".into(), "assistant".into());
+    let content = if texts.is_empty() {
+        Value::Null
+    } else {
+        texts.join("").into()
+    };
+    message.insert("content".into(), content);
+    if !calls.is_empty() {
+        message.insert("tool_calls".into(), calls.into());
+        // A model that thinks on after its calls needs what it thought before them, in the field
+        // that it came in. After an answer it is done with it, and some servers refuse it then.
+        if let Some((field, _)) = thoughts.first() {
+            let text: String = thoughts.iter().map(|(_, text)| *text).collect();
+            message.insert((*field).to_owned(), text.into());
+        }
+    }
+    Some(Value::Object(message))
+}
+
+fn tool_results(outcomes: &[ToolOutcome], quirks: &Quirks, messages: &mut Vec<Value>) {
+    let mut pictures = Vec::new();
+    for outcome in outcomes {
+        let text = match (outcome.is_error, outcome.text.as_str()) {
+            (true, "") => "It failed.",
+            (_, text) => text,
+        };
+        let id = id_of(&outcome.call, quirks);
+        messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
+        if !outcome.images.is_empty() {
+            let label = format!("Pictures from the call {id}:");
+            pictures.push(json!({"type": "text", "text": label}));
+            pictures.extend(outcome.images.iter().map(picture));
+        }
+    }
+    // A result can only be words here; its pictures come as if a person had shown them.
+    if !pictures.is_empty() {
+        messages.push(json!({"role": "user", "content": pictures}));
+    }
+}

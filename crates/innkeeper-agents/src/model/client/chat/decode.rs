@@ -1,0 +1,250 @@
+//! Answers of Chat Completions.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::model::api::{ModelEvent, Stop, TokenUsage};
+use crate::model::client::Decoder;
+use crate::model::client::calls::Calls;
+use crate::model::client::proof::Maker;
+use crate::model::client::thinking::Thinking;
+use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify};
+use crate::model::sse::SseEvent;
+
+/// The fields in which servers show thinking.
+const THINKING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
+
+/// Reads a stream of chunks.
+#[derive(Debug)]
+pub(crate) struct ChatDecoder {
+    provider: Provider,
+    maker: Maker,
+    calls: Calls,
+    /// Our index of a call by the server's.
+    by_index: HashMap<u64, usize>,
+    thinking: Thinking,
+    /// The field that the thinking comes in, if it has one of its own.
+    thinking_field: Option<&'static str>,
+    refusal: String,
+    /// Why it stopped, once the server has said.
+    finish: Option<String>,
+    usage: Option<TokenUsage>,
+}
+
+impl ChatDecoder {
+    pub(crate) fn new(provider: Provider, maker: Maker, made_ids: &str) -> Self {
+        Self {
+            provider,
+            maker,
+            calls: Calls::new(made_ids),
+            by_index: HashMap::new(),
+            thinking: Thinking::default(),
+            thinking_field: None,
+            refusal: String::new(),
+            finish: None,
+            usage: None,
+        }
+    }
+
+    /// Reads one chunk; `part` is where its choices have what was said: `delta` or `message`.
+    fn chunk(&mut self, chunk: &Value, part: &str, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        if chunk.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(classify(&self.provider, &Failure::of_value(chunk)));
+        }
+        let choice = chunk.get("choices").and_then(|choices| choices.get(0));
+        if let Some(said) = choice.and_then(|choice| choice.get(part)) {
+            self.said(said, out);
+        }
+        if let Some(finish) = choice
+            .and_then(|choice| choice.get("finish_reason"))
+            .and_then(Value::as_str)
+        {
+            if finish == "error" {
+                return Err(self.provider.error(ErrorKind::Server, "it stopped with an error"));
+            }
+            self.finish = Some(finish.to_owned());
+        }
+        self.usage(chunk.get("usage"), out);
+        Ok(())
+    }
+
+    fn said(&mut self, said: &Value, out: &mut Vec<ModelEvent>) {
+        for field in THINKING_FIELDS {
+            if let Some(text) = said.get(field).and_then(Value::as_str).filter(|text| !text.is_empty()) {
+                self.thinking_field = Some(field);
+                self.thinking.push(text, out);
+                // Servers that fill both fields say the same in both.
+                break;
+            }
+        }
+        match said.get("content") {
+            Some(Value::String(text)) => self.text(text, out),
+            Some(Value::Array(parts)) => {
+                for part in parts {
+                    self.content_part(part, out);
+                }
+            }
+            _ => {}
+        }
+        if let Some(text) = said.get("refusal").and_then(Value::as_str) {
+            self.refusal.push_str(text);
+        }
+        for call in said.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            self.call(call, out);
+        }
+    }
+
+    fn text(&mut self, text: &str, out: &mut Vec<ModelEvent>) {
+        if !text.is_empty() {
+            self.end_thinking(out);
+            out.push(ModelEvent::Text(text.to_owned()));
+        }
+    }
+
+    /// A part of content that comes as a list, as some servers send it.
+    fn content_part(&mut self, part: &Value, out: &mut Vec<ModelEvent>) {
+        if let Some(text) = part.get("text").and_then(Value::as_str) {
+            self.text(text, out);
+        }
+        for thought in part.get("thinking").and_then(Value::as_array).into_iter().flatten() {
+            if let Some(text) = thought.get("text").and_then(Value::as_str) {
+                self.thinking.push(text, out);
+            }
+        }
+    }
+
+    fn end_thinking(&mut self, out: &mut Vec<ModelEvent>) {
+        if !self.thinking.is_empty() {
+            let field = self.thinking_field.take();
+            let proof = field.map(|field| self.maker.seal(field.into()));
+            self.thinking.end(proof, out);
+        }
+    }
+
+    fn call(&mut self, call: &Value, out: &mut Vec<ModelEvent>) {
+        self.end_thinking(out);
+        let id = call.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
+        let function = call.get("function");
+        let name = function
+            .and_then(|function| function.get("name"))
+            .and_then(Value::as_str)
+            .filter(|name| !name.is_empty());
+        let index = self.index_of(call.get("index").and_then(Value::as_u64), id, name);
+        self.calls.describe(index, id, name, out);
+        match function.and_then(|function| function.get("arguments")) {
+            Some(Value::String(text)) => self.calls.input(index, text, out),
+            Some(Value::Null) | None => {}
+            // Some servers send the input as what it means rather than as text.
+            Some(value) => self.calls.input(index, &value.to_string(), out),
+        }
+    }
+
+    /// Which call a fragment belongs to. Servers leave out the index, or give all calls the same.
+    fn index_of(&mut self, theirs: Option<u64>, id: Option<&str>, name: Option<&str>) -> usize {
+        let known = match theirs {
+            Some(theirs) => self.by_index.get(&theirs).copied(),
+            None if id.is_none() && name.is_none() => self.calls.last(),
+            None => self.calls.last().filter(|last| !self.begins_another(*last, id, name)),
+        };
+        let index = known
+            .filter(|known| theirs.is_none() || !self.begins_another_id(*known, id, name))
+            .unwrap_or_else(|| self.calls.begin());
+        if let Some(theirs) = theirs {
+            self.by_index.insert(theirs, index);
+        }
+        index
+    }
+
+    /// Whether a fragment without an index begins a call other than the last.
+    fn begins_another(&self, last: usize, id: Option<&str>, name: Option<&str>) -> bool {
+        match (self.calls.id(last), id) {
+            (Some(known), Some(id)) => known != id,
+            _ => name.is_some() && self.calls.has_name(last),
+        }
+    }
+
+    /// Whether a fragment with a known index is of another call all the same: it has a name and an
+    /// id that is not that call's.
+    fn begins_another_id(&self, known: usize, id: Option<&str>, name: Option<&str>) -> bool {
+        name.is_some() && matches!((self.calls.id(known), id), (Some(known), Some(id)) if known != id)
+    }
+
+    fn usage(&mut self, usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
+        let Some(usage) = usage.filter(|usage| usage.is_object()) else {
+            return;
+        };
+        let count = |path: &str| {
+            usage
+                .pointer(path)
+                .and_then(Value::as_u64)
+                .and_then(|count| u32::try_from(count).ok())
+        };
+        let usage = TokenUsage {
+            input: count("/prompt_tokens"),
+            output: count("/completion_tokens"),
+            cache_read: count("/prompt_tokens_details/cached_tokens").or_else(|| count("/prompt_cache_hit_tokens")),
+        };
+        if self.usage != Some(usage) {
+            self.usage = Some(usage);
+            out.push(ModelEvent::Usage(usage));
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        let Some(finish) = self.finish.take() else {
+            return Err(self
+                .provider
+                .error(ErrorKind::Interrupted, "the stream ended in the middle"));
+        };
+        self.end_thinking(out);
+        let was_cut = matches!(finish.as_str(), "length" | "max_tokens");
+        self.calls.end_all(was_cut, out);
+        let refusal = Some(std::mem::take(&mut self.refusal)).filter(|text| !text.is_empty());
+        let stop = match finish.as_str() {
+            _ if was_cut => Stop::Length,
+            "content_filter" => Stop::Refused(refusal),
+            // Many servers say `stop` although they wait for the results of calls.
+            _ if !self.calls.is_empty() => Stop::ToolCalls,
+            _ if refusal.is_some() => Stop::Refused(refusal),
+            _ => Stop::Done,
+        };
+        out.push(ModelEvent::End(stop));
+        Ok(())
+    }
+}
+
+impl Decoder for ChatDecoder {
+    fn push(&mut self, event: SseEvent, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        let data = event.data.trim();
+        if data == "[DONE]" {
+            // It is done, even where it does not say why.
+            self.finish.get_or_insert_with(|| "stop".to_owned());
+            return self.end(out);
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let chunk: Value = serde_json::from_str(data)
+            .map_err(|error| self.provider.error(ErrorKind::Malformed, &error.to_string()))?;
+        // Some servers name an event `error` and put the error itself into its data.
+        if event.name.as_deref() == Some("error") {
+            return Err(classify(&self.provider, &Failure::of_value(&chunk)));
+        }
+        self.chunk(&chunk, "delta", out)
+    }
+
+    fn whole(&mut self, answer: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        self.chunk(answer, "message", out)?;
+        if answer.get("choices").is_none() {
+            return Err(self.provider.error(ErrorKind::Malformed, "it holds no answer"));
+        }
+        // Whoever answers in one piece has finished, whether or not they say so.
+        self.finish.get_or_insert_with(|| "stop".to_owned());
+        self.end(out)
+    }
+
+    fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        self.end(out)
+    }
+}

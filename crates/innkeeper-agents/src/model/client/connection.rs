@@ -1,0 +1,249 @@
+//! The HTTP connection to a provider.
+
+use std::error::Error;
+use std::sync::Once;
+use std::time::Duration;
+
+use innkeeper_host::Secret;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::redirect::Policy;
+use reqwest::{Client, RequestBuilder, Response};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::endpoint::{Api, Endpoint, KeyPlacement};
+use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify, retry_after};
+use crate::model::sse::MOST_BYTES;
+
+/// The most that is read of an error's body.
+const MOST_ERROR_BYTES: usize = 64 * 1024;
+/// How long a connection may take to be made.
+const CONNECT_TIME: Duration = Duration::from_secs(30);
+/// How long a list of models may take.
+const LIST_TIME: Duration = Duration::from_secs(30);
+/// The version of Anthropic's API that is spoken.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// Connections to one provider.
+#[derive(Debug)]
+pub(super) struct Connection {
+    client: Client,
+}
+
+/// A request that the provider did not take.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// What people are told.
+    pub(super) error: ProviderError,
+    /// What the provider said, to learn from.
+    pub(super) failure: Failure,
+}
+
+impl Connection {
+    pub(super) fn new(endpoint: &Endpoint) -> Result<Self, ProviderError> {
+        choose_cryptography();
+        let mut builder = Client::builder()
+            .user_agent(concat!("innkeeper/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIME)
+            // What is tried again, and when, is for our own policy to say.
+            .retry(reqwest::retry::never())
+            .redirect(redirects());
+        if endpoint.is_loopback() {
+            // What is meant for this machine does not go through a proxy.
+            builder = builder.no_proxy();
+        }
+        if endpoint.base_url.scheme() == "http" {
+            // Without TLS there is no need for the system's certificates, which some machines lack.
+            builder = builder.tls_certs_only([]);
+        }
+        let client = builder.build().map_err(|error| {
+            let provider = Provider {
+                host: endpoint.host(),
+                ..Provider::default()
+            };
+            provider.error(ErrorKind::Network, &cause(&error.without_url()))
+        })?;
+        Ok(Self { client })
+    }
+
+    /// Sends a request for an answer. The outer error is a failure to ask, the inner one an answer
+    /// that says no.
+    pub(super) async fn post(
+        &self,
+        endpoint: &Endpoint,
+        provider: &Provider,
+        key: Option<&Secret>,
+        body: &Value,
+    ) -> Result<Result<Response, Refusal>, ProviderError> {
+        let request = self
+            .client
+            .post(endpoint.ask_url())
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "text/event-stream")
+            .body(body.to_string());
+        let response = send(request, endpoint, provider, key, endpoint.idle_time).await?;
+        if response.status().is_success() {
+            return Ok(Ok(response));
+        }
+        Ok(Err(refusal(response, provider).await))
+    }
+
+    /// The body of the list of models; `None` when the server has no such list.
+    pub(super) async fn get_models(
+        &self,
+        endpoint: &Endpoint,
+        provider: &Provider,
+        key: Option<&Secret>,
+    ) -> Result<Option<Vec<u8>>, ProviderError> {
+        let request = self
+            .client
+            .get(endpoint.models_url())
+            .header(ACCEPT, "application/json");
+        let mut response = send(request, endpoint, provider, key, LIST_TIME).await?;
+        if matches!(response.status().as_u16(), 404 | 405 | 501) {
+            return Ok(None);
+        }
+        if !response.status().is_success() {
+            return Err(refusal(response, provider).await.error);
+        }
+        match timeout(LIST_TIME, read_up_to(&mut response, MOST_BYTES)).await {
+            Ok(Ok(body)) => Ok(Some(body)),
+            Ok(Err(error)) => Err(provider.error(ErrorKind::Network, &cause(&error.without_url()))),
+            Err(_) => Err(provider.error(ErrorKind::Network, "the list of models did not come to an end")),
+        }
+    }
+}
+
+/// Reqwest comes without a cryptography: ring it is, unless the program chose one before.
+fn choose_cryptography() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
+/// A key must not travel to where somebody else points: only the same server may send us on, and
+/// only in a way that keeps the request what it is.
+fn redirects() -> Policy {
+    Policy::custom(|attempt| {
+        let first = attempt.previous().first();
+        let same_server = first.is_some_and(|first| first.origin() == attempt.url().origin());
+        let keeps_the_request = matches!(attempt.status().as_u16(), 307 | 308);
+        if same_server && keeps_the_request && attempt.previous().len() <= 3 {
+            attempt.follow()
+        } else {
+            attempt.stop()
+        }
+    })
+}
+
+async fn send(
+    request: RequestBuilder,
+    endpoint: &Endpoint,
+    provider: &Provider,
+    key: Option<&Secret>,
+    patience: Duration,
+) -> Result<Response, ProviderError> {
+    let request = request.headers(headers(endpoint, provider, key)?);
+    match timeout(patience, request.send()).await {
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(error)) if error.is_builder() => {
+            Err(provider.error(ErrorKind::BadRequest, &cause(&error.without_url())))
+        }
+        Ok(Err(error)) => Err(provider.error(ErrorKind::Network, &cause(&error.without_url()))),
+        Err(_) => {
+            let said = format!("no answer within {} seconds", patience.as_secs_f64());
+            Err(provider.error(ErrorKind::Interrupted, &said))
+        }
+    }
+}
+
+fn headers(endpoint: &Endpoint, provider: &Provider, key: Option<&Secret>) -> Result<HeaderMap, ProviderError> {
+    let mut headers = HeaderMap::new();
+    if endpoint.api == Api::Messages {
+        headers.insert("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
+    }
+    if let Some(key) = key {
+        let (name, value) = placed(endpoint, key.reveal().trim());
+        let name =
+            name.ok_or_else(|| provider.error(ErrorKind::BadRequest, "the key's header has an impossible name"))?;
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|_| provider.error(ErrorKind::Auth, "it holds characters that no key has"))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    for (name, value) in &endpoint.headers {
+        let parsed = HeaderName::from_bytes(name.as_bytes())
+            .ok()
+            .zip(HeaderValue::from_str(value).ok());
+        let Some((parsed_name, mut value)) = parsed else {
+            let said = format!("the header {name} of the settings cannot be sent");
+            return Err(provider.error(ErrorKind::BadRequest, &said));
+        };
+        value.set_sensitive(true);
+        headers.insert(parsed_name, value);
+    }
+    Ok(headers)
+}
+
+fn placed(endpoint: &Endpoint, key: &str) -> (Option<HeaderName>, String) {
+    match (&endpoint.key_placement, endpoint.api) {
+        (KeyPlacement::Header(name), _) => (HeaderName::from_bytes(name.as_bytes()).ok(), key.to_owned()),
+        (KeyPlacement::Usual, Api::Messages) => (Some(HeaderName::from_static("x-api-key")), key.to_owned()),
+        (KeyPlacement::Bearer | KeyPlacement::Usual, _) => (Some(AUTHORIZATION), format!("Bearer {key}")),
+    }
+}
+
+async fn refusal(mut response: Response, provider: &Provider) -> Refusal {
+    let status = response.status();
+    if status.is_redirection() {
+        return sent_elsewhere(&response, provider);
+    }
+    let wait = retry_after(response.headers(), jiff::Timestamp::now());
+    let body = timeout(LIST_TIME, read_up_to(&mut response, MOST_ERROR_BYTES)).await;
+    // An error whose body breaks off is that error all the same.
+    let body = body.ok().and_then(Result::ok).unwrap_or_default();
+    let failure = Failure::of_body(status.as_u16(), &body);
+    let mut error = classify(provider, &failure);
+    error.retry_after = wait;
+    Refusal { error, failure }
+}
+
+fn sent_elsewhere(response: &Response, provider: &Provider) -> Refusal {
+    let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+    let target = location.and_then(|location| response.url().join(location).ok());
+    let to = target
+        .as_ref()
+        .and_then(|url| url.host_str())
+        .unwrap_or("another address");
+    let said =
+        format!("it sends requests on to {to}, where the key is not taken; if that is right, set it as the address");
+    Refusal {
+        error: provider.error(ErrorKind::BadRequest, &said),
+        failure: Failure {
+            status: Some(response.status().as_u16()),
+            ..Failure::default()
+        },
+    }
+}
+
+async fn read_up_to(response: &mut Response, most: usize) -> reqwest::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        let room = most - body.len();
+        body.extend(chunk.iter().take(room));
+        if chunk.len() >= room {
+            break;
+        }
+    }
+    Ok(body)
+}
+
+/// What is at the bottom of an error: the layers above it only say that there is one.
+pub(super) fn cause(error: &dyn Error) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}

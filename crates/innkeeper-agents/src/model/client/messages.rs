@@ -1,0 +1,198 @@
+//! Anthropic's Messages.
+
+mod decode;
+
+use serde_json::{Value, json};
+
+pub(super) use self::decode::MessagesDecoder;
+use super::calls::input_object;
+use super::chat::effort_name;
+use super::proof::Maker;
+use super::quirks::Quirks;
+use super::thinking::has_words;
+use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
+
+/// The API wants a bound on every answer. This is what all models that are still served can write.
+const MOST_OUTPUT: u32 = 32_000;
+/// The least that has to be left to write besides thinking.
+const LEAST_WORDS: u32 = 2048;
+/// The least budget for thinking that the API takes.
+const LEAST_THINKING: u32 = 1024;
+
+/// Writes a request.
+pub(super) fn encode(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Value {
+    let mut messages = messages(request, maker);
+    let most = request.max_output_tokens.unwrap_or(MOST_OUTPUT);
+    let most = quirks.most_output.map_or(most, |bound| most.min(bound));
+    let mut body = json!({"model": request.model, "stream": true, "max_tokens": most});
+    let mut system: Vec<Value> = request
+        .system
+        .iter()
+        .filter(|text| has_words(text))
+        .map(text_block)
+        .collect();
+    if let Some(last) = system.last_mut() {
+        cache_up_to(last);
+        body["system"] = system.into();
+    }
+    let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
+    if let Some(last) = tools.last_mut() {
+        cache_up_to(last);
+        body["tools"] = tools.into();
+    }
+    if let Some(effort) = request.effort
+        && !quirks.no_effort
+        && may_think(&messages)
+    {
+        think(effort, most, quirks, &mut body);
+    }
+    cache_last_turns(&mut messages);
+    body["messages"] = messages.into();
+    body
+}
+
+fn think(effort: Effort, most: u32, quirks: &Quirks, body: &mut Value) {
+    if quirks.adaptive_thinking {
+        body["thinking"] = json!({"type": "adaptive"});
+        body["output_config"] = json!({"effort": effort_name(effort)});
+        return;
+    }
+    let wanted = match effort {
+        Effort::Low => 2048,
+        Effort::Medium => 8192,
+        Effort::High => 20_000,
+    };
+    let budget = wanted.min(most.saturating_sub(LEAST_WORDS));
+    if budget >= LEAST_THINKING {
+        body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
+    }
+}
+
+/// A turn that is under way goes on as it began: a model that thinks must have its thinking from
+/// before its first calls. If that was lost, or was another model's, the request is refused unless
+/// the turn goes on without thinking.
+fn may_think(messages: &[Value]) -> bool {
+    let first = |message: &Value| message["content"].get(0).cloned().unwrap_or_default();
+    let is_question = |message: &Value| message["role"] == "user" && first(message)["type"] != "tool_result";
+    let turn = messages.iter().rposition(is_question).map_or(0, |asked| asked + 1);
+    let answer = messages
+        .iter()
+        .skip(turn)
+        .find(|message| message["role"] == "assistant");
+    answer.is_none_or(|answer| is_thinking(&first(answer)))
+}
+
+/// The API caches a request up to each block that is marked, at most four: the last of the system
+/// prompt, the last tool, and the ends of the last two turns, so that the next request finds the
+/// one before.
+fn cache_last_turns(messages: &mut [Value]) {
+    let turns = messages.iter_mut().rev().filter(|message| message["role"] == "user");
+    for message in turns.take(2) {
+        if let Some(last) = message["content"].as_array_mut().and_then(|content| content.last_mut()) {
+            cache_up_to(last);
+        }
+    }
+}
+
+fn cache_up_to(block: &mut Value) {
+    block["cache_control"] = json!({"type": "ephemeral"});
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({"name": spec.name, "description": spec.description, "input_schema": spec.input_schema})
+}
+
+/// The messages; neighbours of one role become one, because results have to stand together in the
+/// message that follows their calls, before anything a person adds.
+fn messages(request: &ModelRequest, maker: &Maker) -> Vec<Value> {
+    let mut merged: Vec<(&'static str, Vec<Value>)> = Vec::new();
+    for message in &request.messages {
+        let (role, blocks) = match message {
+            ModelMessage::User(parts) => ("user", parts.iter().filter_map(user_part).collect()),
+            ModelMessage::Assistant(parts) => (
+                "assistant",
+                parts
+                    .iter()
+                    .filter_map(|part| assistant_part(part, maker))
+                    .collect::<Vec<_>>(),
+            ),
+            ModelMessage::ToolResults(outcomes) => ("user", outcomes.iter().map(tool_result).collect()),
+        };
+        add(&mut merged, role, blocks);
+    }
+    for (role, content) in &mut merged {
+        // Thinking that was broken off before anything came of it is refused.
+        while *role == "assistant" && content.last().is_some_and(is_thinking) {
+            content.pop();
+        }
+    }
+    // Where a message was empty, its neighbours have become neighbours of each other.
+    let mut said = Vec::new();
+    for (role, content) in merged {
+        add(&mut said, role, content);
+    }
+    said.into_iter()
+        .map(|(role, content)| json!({"role": role, "content": content}))
+        .collect()
+}
+
+/// Adds blocks to the last message if it is of the same role.
+fn add(messages: &mut Vec<(&'static str, Vec<Value>)>, role: &'static str, blocks: Vec<Value>) {
+    match messages.last_mut() {
+        _ if blocks.is_empty() => {}
+        Some((last, content)) if *last == role => content.extend(blocks),
+        _ => messages.push((role, blocks)),
+    }
+}
+
+fn is_thinking(block: &Value) -> bool {
+    block["type"] == "thinking" || block["type"] == "redacted_thinking"
+}
+
+fn text_block(text: impl AsRef<str>) -> Value {
+    json!({"type": "text", "text": text.as_ref()})
+}
+
+fn user_part(part: &UserPart) -> Option<Value> {
+    match part {
+        UserPart::Text(text) => has_words(text).then(|| text_block(text)),
+        UserPart::Image(image) => Some(picture(image)),
+    }
+}
+
+fn picture(image: &Image) -> Value {
+    json!({
+        "type": "image",
+        "source": {"type": "base64", "media_type": image.media_type, "data": image.base64},
+    })
+}
+
+fn assistant_part(part: &AssistantPart, maker: &Maker) -> Option<Value> {
+    match part {
+        AssistantPart::Text(text) => has_words(text).then(|| text_block(text)),
+        AssistantPart::Reasoning(reasoning) => maker.open(reasoning.proof.as_ref()).cloned(),
+        AssistantPart::Call(call) => {
+            Some(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input_object(call)}))
+        }
+    }
+}
+
+fn tool_result(outcome: &ToolOutcome) -> Value {
+    let mut content: Vec<Value> = Vec::new();
+    if has_words(&outcome.text) {
+        content.push(text_block(&outcome.text));
+    }
+    content.extend(outcome.images.iter().map(picture));
+    if content.is_empty() && outcome.is_error {
+        // A failure without a word is refused.
+        content.push(text_block("It failed."));
+    }
+    let mut block = json!({"type": "tool_result", "tool_use_id": outcome.call});
+    if !content.is_empty() {
+        block["content"] = content.into();
+    }
+    if outcome.is_error {
+        block["is_error"] = true.into();
+    }
+    block
+}

@@ -1,0 +1,246 @@
+//! Answers of Messages.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use crate::model::api::{ModelEvent, Stop, TokenUsage};
+use crate::model::client::Decoder;
+use crate::model::client::calls::Calls;
+use crate::model::client::proof::Maker;
+use crate::model::client::thinking::Thinking;
+use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify};
+use crate::model::sse::SseEvent;
+
+/// Reads a stream of blocks.
+#[derive(Debug)]
+pub(crate) struct MessagesDecoder {
+    provider: Provider,
+    maker: Maker,
+    calls: Calls,
+    /// The blocks that are under way, by the server's index.
+    open: HashMap<u64, Block>,
+    usage: TokenUsage,
+    /// Why it stopped, once the server has said.
+    stop: Option<Stop>,
+}
+
+/// A block that is under way.
+#[derive(Debug)]
+enum Block {
+    Text,
+    Thinking {
+        thinking: Thinking,
+        signature: String,
+    },
+    Call(usize),
+    /// Something of the provider's own, which is nobody's business here.
+    Other,
+}
+
+impl MessagesDecoder {
+    pub(crate) fn new(provider: Provider, maker: Maker, made_ids: &str) -> Self {
+        Self {
+            provider,
+            maker,
+            calls: Calls::new(made_ids),
+            open: HashMap::new(),
+            usage: TokenUsage::default(),
+            stop: None,
+        }
+    }
+
+    fn event(&mut self, kind: &str, event: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        let index = event.get("index").and_then(Value::as_u64).unwrap_or_default();
+        match kind {
+            "message_start" => self.usage(event.pointer("/message/usage"), out),
+            "content_block_start" => self.block_start(index, event.get("content_block").unwrap_or(&Value::Null), out),
+            "content_block_delta" => self.block_delta(index, event.get("delta").unwrap_or(&Value::Null), out),
+            "content_block_stop" => self.block_stop(index, out),
+            "message_delta" => {
+                self.usage(event.get("usage"), out);
+                if let Some(delta) = event.get("delta") {
+                    self.stop = stop_of(delta).or_else(|| self.stop.take());
+                }
+            }
+            "message_stop" => return self.end(out),
+            "error" => return Err(classify(&self.provider, &Failure::of_value(event))),
+            // `ping`, and whatever comes later: the API promises to add kinds.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn block_start(&mut self, index: u64, block: &Value, out: &mut Vec<ModelEvent>) {
+        self.block_stop(index, out);
+        let text = |field: &str| block.get(field).and_then(Value::as_str).unwrap_or_default();
+        let started = match text("type") {
+            "text" => {
+                say(text("text"), out);
+                Block::Text
+            }
+            "thinking" => {
+                let mut thinking = Thinking::default();
+                thinking.push(text("thinking"), out);
+                Block::Thinking {
+                    thinking,
+                    signature: text("signature").to_owned(),
+                }
+            }
+            "redacted_thinking" => {
+                let kept = json!({"type": "redacted_thinking", "data": text("data")});
+                Thinking::default().end(Some(self.maker.seal(kept)), out);
+                Block::Other
+            }
+            "tool_use" => {
+                let call = self.calls.begin();
+                self.calls.describe(call, Some(text("id")), Some(text("name")), out);
+                // A server that streams no input has all of it here; one that does has `{}`.
+                let input = block
+                    .get("input")
+                    .filter(|input| input.as_object().is_some_and(|input| !input.is_empty()));
+                if let Some(input) = input {
+                    self.calls.input(call, &input.to_string(), out);
+                }
+                Block::Call(call)
+            }
+            _ => Block::Other,
+        };
+        self.open.insert(index, started);
+    }
+
+    fn block_delta(&mut self, index: u64, delta: &Value, out: &mut Vec<ModelEvent>) {
+        let text = |field: &str| delta.get(field).and_then(Value::as_str).unwrap_or_default();
+        match self.open.get_mut(&index) {
+            Some(Block::Text) => say(text("text"), out),
+            Some(Block::Thinking { thinking, signature }) => {
+                thinking.push(text("thinking"), out);
+                signature.push_str(text("signature"));
+            }
+            Some(Block::Call(call)) => self.calls.input(*call, text("partial_json"), out),
+            Some(Block::Other) | None => {}
+        }
+    }
+
+    fn block_stop(&mut self, index: u64, out: &mut Vec<ModelEvent>) {
+        match self.open.remove(&index) {
+            Some(Block::Thinking {
+                mut thinking,
+                signature,
+            }) => {
+                // Without a signature it would be refused when it is sent back.
+                let proof = (!signature.is_empty()).then(|| {
+                    let kept = json!({"type": "thinking", "thinking": thinking.text(), "signature": signature});
+                    self.maker.seal(kept)
+                });
+                thinking.end(proof, out);
+            }
+            Some(Block::Call(call)) => self.calls.end(call, out),
+            Some(Block::Text | Block::Other) | None => {}
+        }
+    }
+
+    /// Usage comes in two halves: what was read at the start, what was written at the end.
+    fn usage(&mut self, usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
+        let Some(usage) = usage.filter(|usage| usage.is_object()) else {
+            return;
+        };
+        let count = |field: &str| {
+            usage
+                .get(field)
+                .and_then(Value::as_u64)
+                .and_then(|count| u32::try_from(count).ok())
+        };
+        let before = self.usage;
+        if let Some(fresh) = count("input_tokens") {
+            let cached = [count("cache_creation_input_tokens"), count("cache_read_input_tokens")];
+            let cached = cached.into_iter().flatten().fold(0, u32::saturating_add);
+            // The end may repeat the fresh tokens without the cached ones.
+            let input = fresh.saturating_add(cached);
+            self.usage.input = Some(before.input.map_or(input, |known| known.max(input)));
+        }
+        self.usage.cache_read = count("cache_read_input_tokens").or(before.cache_read);
+        self.usage.output = count("output_tokens").or(before.output);
+        if self.usage != before {
+            out.push(ModelEvent::Usage(self.usage));
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        let Some(stop) = self.stop.take() else {
+            return Err(self
+                .provider
+                .error(ErrorKind::Interrupted, "the stream ended in the middle"));
+        };
+        let mut open: Vec<u64> = self.open.keys().copied().collect();
+        open.sort_unstable();
+        for index in open {
+            self.block_stop(index, out);
+        }
+        self.calls.end_all(stop == Stop::Length, out);
+        let stop = match stop {
+            Stop::Done if !self.calls.is_empty() => Stop::ToolCalls,
+            stop => stop,
+        };
+        out.push(ModelEvent::End(stop));
+        Ok(())
+    }
+}
+
+fn say(text: &str, out: &mut Vec<ModelEvent>) {
+    if !text.is_empty() {
+        out.push(ModelEvent::Text(text.to_owned()));
+    }
+}
+
+fn stop_of(delta: &Value) -> Option<Stop> {
+    let reason = delta.get("stop_reason").and_then(Value::as_str)?;
+    Some(match reason {
+        "tool_use" => Stop::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+        "refusal" => {
+            let why = delta.pointer("/stop_details/explanation").and_then(Value::as_str);
+            Stop::Refused(why.map(str::to_owned))
+        }
+        "pause_turn" => Stop::Paused,
+        _ => Stop::Done,
+    })
+}
+
+impl Decoder for MessagesDecoder {
+    fn push(&mut self, event: SseEvent, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        let data = event.data.trim();
+        if data.is_empty() || data == "[DONE]" {
+            return Ok(());
+        }
+        let value: Value = serde_json::from_str(data)
+            .map_err(|error| self.provider.error(ErrorKind::Malformed, &error.to_string()))?;
+        let kind = value
+            .get("type")
+            .and_then(Value::as_str)
+            .or(event.name.as_deref())
+            .unwrap_or_default();
+        self.event(kind, &value, out)
+    }
+
+    fn whole(&mut self, answer: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        if answer.get("type").and_then(Value::as_str) == Some("error") {
+            return Err(classify(&self.provider, &Failure::of_value(answer)));
+        }
+        let Some(content) = answer.get("content").and_then(Value::as_array) else {
+            return Err(self.provider.error(ErrorKind::Malformed, "it holds no answer"));
+        };
+        self.usage(answer.get("usage"), out);
+        for (index, block) in (0..).zip(content) {
+            self.block_start(index, block, out);
+            self.block_stop(index, out);
+        }
+        // Whoever answers in one piece has finished, whether or not they say so.
+        self.stop = stop_of(answer).or(Some(Stop::Done));
+        self.end(out)
+    }
+
+    fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        self.end(out)
+    }
+}

@@ -1,0 +1,122 @@
+//! OpenAI's Responses.
+//!
+//! Nothing is kept at the provider (`store` is false): the host has the conversation. So thinking
+//! has to come along in encrypted form, and goes back as it came.
+
+mod decode;
+
+use serde_json::{Value, json};
+
+pub(super) use self::decode::ResponsesDecoder;
+use super::calls::input_text;
+use super::chat::{data_url, effort_name};
+use super::proof::Maker;
+use super::quirks::Quirks;
+use super::thinking::has_words;
+use crate::model::api::{AssistantPart, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
+
+/// Writes a request.
+pub(super) fn encode(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Value {
+    let mut input = Vec::new();
+    for message in &request.messages {
+        match message {
+            ModelMessage::User(parts) => input.extend(user(parts)),
+            ModelMessage::Assistant(parts) => assistant(parts, maker, quirks, &mut input),
+            ModelMessage::ToolResults(outcomes) => input.extend(outcomes.iter().map(tool_result)),
+        }
+    }
+    let mut body = json!({"model": request.model, "stream": true, "store": false, "input": input});
+    let system: Vec<&str> = request
+        .system
+        .iter()
+        .map(String::as_str)
+        .filter(|text| has_words(text))
+        .collect();
+    if !system.is_empty() {
+        body["instructions"] = system.join("\n\n").into();
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+    }
+    if let Some(most) = request.max_output_tokens {
+        body["max_output_tokens"] = most.into();
+    }
+    if let Some(effort) = request.effort
+        && !quirks.no_effort
+    {
+        body["reasoning"] = json!({"effort": effort_name(effort)});
+        if !quirks.no_reasoning_summary {
+            body["reasoning"]["summary"] = "auto".into();
+        }
+    }
+    if !quirks.no_encrypted_reasoning {
+        body["include"] = json!(["reasoning.encrypted_content"]);
+    }
+    body
+}
+
+fn tool(spec: &ToolSpec) -> Value {
+    json!({
+        "type": "function",
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.input_schema,
+        // Strict schemas forbid much of what tools of clients and MCP servers have.
+        "strict": false,
+    })
+}
+
+fn user(parts: &[UserPart]) -> Option<Value> {
+    let content: Vec<Value> = parts
+        .iter()
+        .filter_map(|part| match part {
+            UserPart::Text(text) => has_words(text).then(|| json!({"type": "input_text", "text": text})),
+            UserPart::Image(image) => Some(picture(image)),
+        })
+        .collect();
+    (!content.is_empty()).then(|| json!({"type": "message", "role": "user", "content": content}))
+}
+
+fn picture(image: &Image) -> Value {
+    json!({"type": "input_image", "image_url": data_url(image)})
+}
+
+fn assistant(parts: &[AssistantPart], maker: &Maker, quirks: &Quirks, input: &mut Vec<Value>) {
+    for part in parts {
+        match part {
+            AssistantPart::Text(text) if has_words(text) => input.push(json!({
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": text}],
+            })),
+            AssistantPart::Text(_) => {}
+            // Whoever cannot encrypt thinking cannot read it either.
+            AssistantPart::Reasoning(_) if quirks.no_encrypted_reasoning => {}
+            AssistantPart::Reasoning(reasoning) => input.extend(maker.open(reasoning.proof.as_ref()).cloned()),
+            AssistantPart::Call(call) => input.push(json!({
+                "type": "function_call",
+                "call_id": call.id,
+                "name": call.name,
+                "arguments": input_text(call),
+            })),
+        }
+    }
+    // Thinking that nothing follows is refused: it belongs to what came after it.
+    while input.last().is_some_and(|item| item["type"] == "reasoning") {
+        input.pop();
+    }
+}
+
+fn tool_result(outcome: &ToolOutcome) -> Value {
+    let text = match (outcome.is_error, outcome.text.as_str()) {
+        (true, "") => "It failed.",
+        (_, text) => text,
+    };
+    let output = if outcome.images.is_empty() {
+        Value::from(text)
+    } else {
+        let words = has_words(text).then(|| json!({"type": "input_text", "text": text}));
+        words.into_iter().chain(outcome.images.iter().map(picture)).collect()
+    };
+    json!({"type": "function_call_output", "call_id": outcome.call, "output": output})
+}

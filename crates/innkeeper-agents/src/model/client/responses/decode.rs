@@ -1,0 +1,255 @@
+//! Answers of Responses.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Value, json};
+
+use crate::model::api::{ModelEvent, Stop, TokenUsage};
+use crate::model::client::Decoder;
+use crate::model::client::calls::Calls;
+use crate::model::client::proof::Maker;
+use crate::model::client::thinking::Thinking;
+use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify};
+use crate::model::sse::SseEvent;
+
+/// Reads a stream of typed events.
+#[derive(Debug)]
+pub(crate) struct ResponsesDecoder {
+    provider: Provider,
+    maker: Maker,
+    calls: Calls,
+    /// Our index of a call by its place in the output.
+    by_place: HashMap<u64, usize>,
+    thinking: Thinking,
+    /// The last part of the thinking that was streamed: its place and its part.
+    thinking_part: Option<(u64, u64)>,
+    /// Places of which words were streamed.
+    spoken: HashSet<u64>,
+    /// Places that are complete.
+    done: HashSet<u64>,
+    refusal: String,
+}
+
+impl ResponsesDecoder {
+    pub(crate) fn new(provider: Provider, maker: Maker, made_ids: &str) -> Self {
+        Self {
+            provider,
+            maker,
+            calls: Calls::new(made_ids),
+            by_place: HashMap::new(),
+            thinking: Thinking::default(),
+            thinking_part: None,
+            spoken: HashSet::new(),
+            done: HashSet::new(),
+            refusal: String::new(),
+        }
+    }
+
+    fn event(&mut self, event: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        let place = event.get("output_index").and_then(Value::as_u64).unwrap_or_default();
+        let delta = event.get("delta").and_then(Value::as_str).unwrap_or_default();
+        match event.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "response.output_item.added" => self.item_added(place, event.get("item"), out),
+            "response.output_text.delta" => self.text(place, delta, out),
+            "response.refusal.delta" => {
+                self.spoken.insert(place);
+                self.refusal.push_str(delta);
+            }
+            "response.reasoning_summary_text.delta" => self.thought(place, event.get("summary_index"), delta, out),
+            "response.reasoning_text.delta" => self.thought(place, event.get("content_index"), delta, out),
+            "response.function_call_arguments.delta" => {
+                let index = self.call_at(place);
+                self.calls.input(index, delta, out);
+            }
+            "response.function_call_arguments.done" => {
+                let index = self.call_at(place);
+                if let Some(text) = event.get("arguments").and_then(Value::as_str) {
+                    self.calls.whole_input(index, text, out);
+                }
+            }
+            "response.output_item.done" => self.item_done(place, event.get("item"), out),
+            "response.completed"
+            | "response.done"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled" => {
+                return self.ended(event.get("response").unwrap_or(event), out);
+            }
+            "error" => return Err(classify(&self.provider, &Failure::of_value(event))),
+            // Everything else repeats what deltas said, or is news of the provider's own tools.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, place: u64, text: &str, out: &mut Vec<ModelEvent>) {
+        if !text.is_empty() {
+            self.spoken.insert(place);
+            out.push(ModelEvent::Text(text.to_owned()));
+        }
+    }
+
+    fn thought(&mut self, place: u64, part: Option<&Value>, text: &str, out: &mut Vec<ModelEvent>) {
+        let part = (place, part.and_then(Value::as_u64).unwrap_or_default());
+        let before = self.thinking_part.replace(part);
+        if before.is_some_and(|before| before != part) && !self.thinking.is_empty() {
+            self.thinking.push("\n\n", out);
+        }
+        self.thinking.push(text, out);
+    }
+
+    fn item_added(&mut self, place: u64, item: Option<&Value>, out: &mut Vec<ModelEvent>) {
+        let Some(item) = item.filter(|item| is_call(item)) else {
+            return;
+        };
+        let index = self.call_at(place);
+        let (id, name) = id_and_name(item);
+        self.calls.describe(index, id, name, out);
+    }
+
+    fn item_done(&mut self, place: u64, item: Option<&Value>, out: &mut Vec<ModelEvent>) {
+        let Some(item) = item.filter(|_| self.done.insert(place)) else {
+            return;
+        };
+        match item.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "reasoning" => self.thinking_done(item, out),
+            "message" if !self.spoken.contains(&place) => self.whole_message(place, item, out),
+            "function_call" => {
+                let index = self.call_at(place);
+                let (id, name) = id_and_name(item);
+                self.calls.describe(index, id, name, out);
+                if let Some(text) = item.get("arguments").and_then(Value::as_str) {
+                    self.calls.whole_input(index, text, out);
+                }
+                self.calls.end(index, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn thinking_done(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
+        if self.thinking.is_empty() {
+            let texts = |field: &str| -> Vec<&str> {
+                let parts = item.get(field).and_then(Value::as_array).into_iter().flatten();
+                parts.filter_map(|part| part.get("text")?.as_str()).collect()
+            };
+            let summary = texts("summary");
+            let shown = if summary.is_empty() { texts("content") } else { summary };
+            self.thinking.push(&shown.join("\n\n"), out);
+        }
+        // Without its encrypted content the provider, who keeps nothing, could not recognise it.
+        let encrypted = item
+            .get("encrypted_content")
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty());
+        let proof = encrypted.map(|encrypted| {
+            let summary = item.get("summary").cloned().unwrap_or_else(|| json!([]));
+            let mut kept = json!({"type": "reasoning", "summary": summary, "encrypted_content": encrypted});
+            if let Some(id) = item.get("id") {
+                kept["id"] = id.clone();
+            }
+            self.maker.seal(kept)
+        });
+        self.thinking.end(proof, out);
+        self.thinking_part = None;
+    }
+
+    fn whole_message(&mut self, place: u64, item: &Value, out: &mut Vec<ModelEvent>) {
+        for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+            if let Some(text) = part.get("text").and_then(Value::as_str) {
+                self.text(place, text, out);
+            }
+            if let Some(text) = part.get("refusal").and_then(Value::as_str) {
+                self.refusal.push_str(text);
+            }
+        }
+    }
+
+    fn call_at(&mut self, place: u64) -> usize {
+        *self.by_place.entry(place).or_insert_with(|| self.calls.begin())
+    }
+
+    fn ended(&mut self, response: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        let status = response.get("status").and_then(Value::as_str).unwrap_or("completed");
+        if status == "failed" || response.get("error").is_some_and(|error| !error.is_null()) {
+            return Err(classify(&self.provider, &Failure::of_value(response)));
+        }
+        if status == "cancelled" {
+            return Err(self.provider.error(ErrorKind::Interrupted, "the provider cancelled it"));
+        }
+        // What was not streamed is said here at the latest.
+        for (place, item) in (0..).zip(response.get("output").and_then(Value::as_array).into_iter().flatten()) {
+            self.item_done(place, Some(item), out);
+        }
+        self.thinking.end(None, out);
+        usage(response.get("usage"), out);
+        let refusal = Some(std::mem::take(&mut self.refusal)).filter(|text| !text.is_empty());
+        let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
+        let stop = match reason {
+            Some("content_filter") => Stop::Refused(refusal),
+            Some(_) => Stop::Length,
+            None if status == "incomplete" => Stop::Length,
+            None if !self.calls.is_empty() => Stop::ToolCalls,
+            None if refusal.is_some() => Stop::Refused(refusal),
+            None => Stop::Done,
+        };
+        self.calls.end_all(stop == Stop::Length, out);
+        out.push(ModelEvent::End(stop));
+        Ok(())
+    }
+}
+
+fn is_call(item: &Value) -> bool {
+    item.get("type").and_then(Value::as_str) == Some("function_call")
+}
+
+fn id_and_name(item: &Value) -> (Option<&str>, Option<&str>) {
+    let text = |field: &str| item.get(field).and_then(Value::as_str);
+    (text("call_id").or_else(|| text("id")), text("name"))
+}
+
+fn usage(usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
+    let Some(usage) = usage.filter(|usage| usage.is_object()) else {
+        return;
+    };
+    let count = |path: &str| {
+        usage
+            .pointer(path)
+            .and_then(Value::as_u64)
+            .and_then(|count| u32::try_from(count).ok())
+    };
+    out.push(ModelEvent::Usage(TokenUsage {
+        input: count("/input_tokens"),
+        output: count("/output_tokens"),
+        cache_read: count("/input_tokens_details/cached_tokens"),
+    }));
+}
+
+impl Decoder for ResponsesDecoder {
+    fn push(&mut self, event: SseEvent, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        let data = event.data.trim();
+        if data.is_empty() || data == "[DONE]" {
+            return Ok(());
+        }
+        let mut value: Value = serde_json::from_str(data)
+            .map_err(|error| self.provider.error(ErrorKind::Malformed, &error.to_string()))?;
+        // The type is in the data; where it is not, the event's name is it.
+        if let (Some(object), Some(name)) = (value.as_object_mut(), event.name) {
+            object.entry("type").or_insert_with(|| name.into());
+        }
+        self.event(&value, out)
+    }
+
+    fn whole(&mut self, answer: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        if answer.get("output").is_none() && answer.get("error").is_none() {
+            return Err(self.provider.error(ErrorKind::Malformed, "it holds no answer"));
+        }
+        self.ended(answer, out)
+    }
+
+    fn finish(&mut self, _: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
+        Err(self
+            .provider
+            .error(ErrorKind::Interrupted, "the stream ended in the middle"))
+    }
+}

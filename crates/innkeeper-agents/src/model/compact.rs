@@ -1,0 +1,396 @@
+//! Making room: when a conversation gets too long for the model, its beginning is told in short.
+//! What people said stays, word for word.
+
+use std::sync::Arc;
+
+use super::api::{AssistantPart, Effort, ModelMessage, ModelRequest, UserPart};
+use super::conversation::{Conversation, Entry, Speaker, user};
+use super::models::Model;
+use super::summary::Summary;
+use super::tokens::tokens_in;
+
+/// The longest output of a tool in what is to be summarised.
+const MAX_OUTPUT: usize = 2000;
+
+const INSTRUCTIONS: &str = "You shorten the beginning of a conversation between a person and a coding agent, so that \
+    the agent can go on without it. Write down, in plain text and in the language of the person: what was decided \
+    and why; which files were read or changed and what is in them that matters; commands that were run and how they \
+    ended; what is done, what is not, what comes next. Leave out pleasantries. What the person said is kept \
+    elsewhere; do not repeat it.";
+
+/// The longest summary; models that think spend some of it on that.
+const MAX_SUMMARY_TOKENS: u32 = 6000;
+/// The longest line in a summary that nobody could be asked for.
+const MAX_LINE: usize = 200;
+
+/// A plan to make room.
+#[derive(Debug)]
+pub(super) struct Compaction {
+    /// How many messages from the beginning are replaced.
+    count: usize,
+    /// How many tokens they have that are not people's words, by our own count.
+    pub(super) gain: usize,
+    /// What people said in them.
+    words: Vec<String>,
+    /// The last turn of which nothing is left, if there is one.
+    through: Option<Arc<str>>,
+}
+
+impl Compaction {
+    /// Plans to keep the latest messages of at most so many tokens. `None` when there is nothing
+    /// that could be shortened.
+    pub(super) fn plan(conversation: &Conversation, keep: usize) -> Option<Self> {
+        let entries = conversation.entries();
+        let last = entries.len().checked_sub(1)?;
+        // At least the last message stays: it is what is to be answered.
+        let mut count = entries.len().saturating_sub(conversation.fitting(keep)).min(last);
+        // Results stay with the calls they belong to.
+        while count > 0 && entries.get(count).is_some_and(|entry| entry.speaker == Speaker::Tools) {
+            count -= 1;
+        }
+        let old = entries.get(..count)?;
+        if !old.iter().any(can_be_shortened) {
+            return None;
+        }
+        let machine = old.iter().filter(|entry| entry.speaker != Speaker::Person);
+        let next = entries.get(count).and_then(|entry| entry.turn.as_ref());
+        let gone = old.iter().rev().filter_map(|entry| entry.turn.as_ref());
+        Some(Self {
+            through: gone.filter(|turn| Some(*turn) != next).map(Arc::clone).next(),
+            gain: machine.map(savable).sum(),
+            count,
+            words: old.iter().flat_map(words_of).collect(),
+        })
+    }
+
+    /// The request that has it summarised. The transcript has at most so many tokens.
+    pub(super) fn request(&self, conversation: &Conversation, model: &Model, tokens: usize) -> ModelRequest {
+        let old = conversation.entries().iter().take(self.count);
+        let lines: Vec<String> = old.flat_map(retell).collect();
+        let text = latest(&lines, tokens.saturating_mul(4)).join("\n\n");
+        ModelRequest {
+            model: model.id.clone(),
+            system: vec![INSTRUCTIONS.to_owned()],
+            messages: vec![user(text)],
+            max_output_tokens: Some(MAX_SUMMARY_TOKENS),
+            effort: model.thinks.then_some(Effort::Low),
+            ..ModelRequest::default()
+        }
+    }
+
+    /// Puts the summary in place of the beginning.
+    pub(super) fn apply(self, conversation: &mut Conversation, text: &str) {
+        let text = text.to_owned();
+        conversation.replace_first(
+            self.count,
+            Summary {
+                words: self.words,
+                text,
+            },
+        );
+    }
+
+    /// The last turn that the summary replaces altogether.
+    pub(super) fn through(&self) -> Option<Arc<str>> {
+        self.through.clone()
+    }
+
+    /// Makes room when no summary could be had. The output of old tool calls goes; if the
+    /// conversation then still has more than so many tokens, what happened is told in single lines.
+    pub(super) fn apply_without_summary(self, conversation: &mut Conversation, most: usize) {
+        conversation.clear_outputs(self.count);
+        if conversation.tokens() <= most {
+            return;
+        }
+        let old = conversation.entries().iter().take(self.count);
+        let machine = old.filter(|entry| entry.speaker != Speaker::Person);
+        let lines: Vec<String> = machine.flat_map(retell).map(|line| in_one_line(&line)).collect();
+        // A quarter of what there is room for, in bytes.
+        let text = latest(&lines, most).join("\n");
+        conversation.replace_first(
+            self.count,
+            Summary {
+                words: self.words,
+                text,
+            },
+        );
+    }
+}
+
+/// A person's words. A summary that was made before has its own, so that nothing is lost when it is
+/// summarised in turn.
+fn words_of(entry: &Entry) -> Vec<String> {
+    match (&entry.message, entry.speaker) {
+        (ModelMessage::User(parts), Speaker::Person) => {
+            let texts: Vec<&str> = parts
+                .iter()
+                .map(|part| match part {
+                    UserPart::Text(text) => text.as_str(),
+                    UserPart::Image(_) => "(a picture)",
+                })
+                .collect();
+            vec![texts.join("\n")]
+        }
+        _ => entry
+            .summary
+            .as_ref()
+            .map(|summary| summary.words.clone())
+            .unwrap_or_default(),
+    }
+}
+
+/// The lines that fit into so many bytes, the latest first, in their order: the end matters most. A
+/// line that is too long is left out, not everything before it as well.
+fn latest(lines: &[String], mut room: usize) -> Vec<&str> {
+    let mut kept: Vec<&str> = Vec::new();
+    for line in lines.iter().rev() {
+        if let Some(rest) = room.checked_sub(line.len() + 1) {
+            room = rest;
+            kept.push(line);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+fn in_one_line(text: &str) -> String {
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let end = line.floor_char_boundary(MAX_LINE);
+    match line.get(..end) {
+        Some(start) if end < line.len() => format!("{start} …"),
+        _ => line,
+    }
+}
+
+/// Whether there is something in a message that a summary would be shorter than: what the model or
+/// tools said, or a conversation that a side chat is about.
+fn can_be_shortened(entry: &Entry) -> bool {
+    match entry.speaker {
+        Speaker::Model | Speaker::Tools => true,
+        Speaker::Host => entry.summary.is_none() && entry.tokens > MAX_SUMMARY_TOKENS as usize,
+        Speaker::Person => false,
+    }
+}
+
+/// What could be saved of a message: all of it, but of a summary only what is not people's words.
+fn savable(entry: &Entry) -> usize {
+    entry
+        .summary
+        .as_ref()
+        .map_or(entry.tokens, |summary| tokens_in(&summary.text))
+}
+
+/// A message as lines of a transcript.
+fn retell(entry: &Entry) -> Vec<String> {
+    if let Some(summary) = &entry.summary {
+        return vec![format!("Before: {}", summary.text)];
+    }
+    match &entry.message {
+        ModelMessage::User(parts) => {
+            let part = |part: &UserPart| match part {
+                // What people pasted is kept word for word elsewhere.
+                UserPart::Text(text) if entry.speaker == Speaker::Person => {
+                    vec![format!("Person: {}", shortened(text))]
+                }
+                // A conversation that a side chat is about: its end matters most, piece by piece.
+                UserPart::Text(text) => text.split("\n\n").map(|piece| format!("Before: {piece}")).collect(),
+                UserPart::Image(_) => vec!["Person: (a picture)".to_owned()],
+            };
+            parts.iter().flat_map(part).collect()
+        }
+        ModelMessage::Assistant(parts) => parts
+            .iter()
+            .filter_map(|part| match part {
+                AssistantPart::Text(text) => Some(format!("Agent: {text}")),
+                AssistantPart::Call(call) => Some(format!("Agent calls {}: {}", call.name, shortened(&call.input))),
+                AssistantPart::Reasoning(_) => None,
+            })
+            .collect(),
+        ModelMessage::ToolResults(results) => {
+            let result = results
+                .iter()
+                .map(|result| format!("Result: {}", shortened(&result.text)));
+            result.collect()
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_OUTPUT);
+    match text.get(..end) {
+        Some(start) if end < text.len() => format!("{start} …"),
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::api::{ToolOutcome, ToolUse};
+    use super::*;
+
+    fn long_conversation() -> Conversation {
+        let mut conversation = Conversation::default();
+        for turn in 0..10 {
+            conversation.push(Speaker::Person, user(format!("question {turn}")));
+            let call = AssistantPart::Call(ToolUse {
+                id: format!("c{turn}"),
+                name: "read_file".into(),
+                input: "{}".into(),
+            });
+            conversation.push(Speaker::Model, ModelMessage::Assistant(vec![call]));
+            let outcome = ToolOutcome {
+                call: format!("c{turn}"),
+                text: "x".repeat(4000),
+                ..ToolOutcome::default()
+            };
+            conversation.push(Speaker::Tools, ModelMessage::ToolResults(vec![outcome]));
+            let text = AssistantPart::Text(format!("answer {turn}"));
+            conversation.push(Speaker::Model, ModelMessage::Assistant(vec![text]));
+        }
+        conversation.push(Speaker::Person, user("question 10".into()));
+        conversation
+    }
+
+    fn is_whole(conversation: &Conversation) -> bool {
+        let messages = conversation.messages(true);
+        messages.windows(2).all(|pair| match (&pair[0], &pair[1]) {
+            (ModelMessage::Assistant(parts), ModelMessage::ToolResults(_)) => {
+                parts.iter().any(|part| matches!(part, AssistantPart::Call(_)))
+            }
+            (_, ModelMessage::ToolResults(_)) => false,
+            _ => true,
+        }) && matches!(messages.first(), Some(ModelMessage::User(_)))
+    }
+
+    #[test]
+    fn whatever_is_kept_calls_keep_their_results_and_people_their_words() {
+        for keep in (0..12_000).step_by(111) {
+            let mut conversation = long_conversation();
+            let Some(compaction) = Compaction::plan(&conversation, keep) else {
+                continue;
+            };
+            let request = compaction.request(&conversation, &Model::new("m"), 10_000);
+            assert!(matches!(request.messages.as_slice(), [ModelMessage::User(_)]));
+            compaction.apply(&mut conversation, "files were read");
+            assert!(is_whole(&conversation), "keep {keep}");
+            let all = format!("{:?}", conversation.messages(true));
+            for turn in 0..=10 {
+                assert!(all.contains(&format!("question {turn}")), "keep {keep}, turn {turn}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_paste_hides_nothing_from_the_summary() {
+        let mut conversation = long_conversation();
+        conversation.push(Speaker::Person, user(format!("pasted {}", "p".repeat(1 << 20))));
+        let answer = AssistantPart::Text("a".repeat(1 << 20));
+        conversation.push(Speaker::Model, ModelMessage::Assistant(vec![answer]));
+        conversation.push(Speaker::Person, user("question 11".into()));
+        let compaction = Compaction::plan(&conversation, 10).expect("something to shorten");
+        let request = compaction.request(&conversation, &Model::new("m"), 10_000);
+        let text = format!("{:?}", request.messages);
+        assert!(text.len() < 50_000, "{}", text.len());
+        for part in ["answer 9", "question 9", "pasted ppp"] {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+
+    #[test]
+    fn what_a_side_chat_is_about_can_be_shortened() {
+        let mut conversation = Conversation::default();
+        let about: String = (0..10_000).map(|turn| format!("Person: question {turn}\n\n")).collect();
+        conversation.push(Speaker::Host, user(about));
+        conversation.push(Speaker::Person, user("Why?".into()));
+        let compaction = Compaction::plan(&conversation, 100).expect("something to shorten");
+        let request = compaction.request(&conversation, &Model::new("m"), 1000);
+        let text = format!("{:?}", request.messages);
+        assert!(text.contains("question 9999") && text.len() < 6000, "{}", text.len());
+        compaction.apply(&mut conversation, "They talked.");
+        assert!(is_whole(&conversation) && conversation.tokens() < 100);
+        assert!(
+            Compaction::plan(&conversation, 10).is_none(),
+            "nothing is left to shorten"
+        );
+    }
+
+    #[test]
+    fn a_summary_of_a_summary_still_has_all_words() {
+        let mut conversation = long_conversation();
+        for round in 0..5 {
+            let compaction = Compaction::plan(&conversation, 10).expect("something to shorten");
+            compaction.apply(&mut conversation, &format!("summary {round}"));
+            conversation.push(
+                Speaker::Model,
+                ModelMessage::Assistant(vec![AssistantPart::Text("more".repeat(100))]),
+            );
+            conversation.push(Speaker::Person, user(format!("later {round}")));
+        }
+        let all = format!("{:?}", conversation.messages(true));
+        for turn in 0..=10 {
+            assert!(all.contains(&format!("question {turn}")), "{turn} in {all}");
+        }
+        for round in 0..5 {
+            assert!(all.contains(&format!("later {round}")), "{round}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_of_words_alone_is_left_as_it_is() {
+        let mut conversation = Conversation::default();
+        conversation.push(Speaker::Person, user("a".repeat(100_000)));
+        assert!(Compaction::plan(&conversation, 10).is_none());
+    }
+
+    #[test]
+    fn without_a_summary_the_output_of_tools_goes() {
+        let mut conversation = long_conversation();
+        let before = conversation.tokens();
+        let compaction = Compaction::plan(&conversation, 100).expect("something to shorten");
+        compaction.apply_without_summary(&mut conversation, before / 2);
+        assert!(is_whole(&conversation));
+        assert!(conversation.tokens() < before / 5);
+    }
+
+    #[test]
+    fn without_a_summary_and_without_outputs_to_clear_single_lines_are_left() {
+        let mut conversation = Conversation::default();
+        for turn in 0..10 {
+            conversation.push(Speaker::Person, user(format!("question {turn}")));
+            let text = AssistantPart::Text(format!("answer {turn}: {}", "words ".repeat(1000)));
+            conversation.push(Speaker::Model, ModelMessage::Assistant(vec![text]));
+        }
+        conversation.push(Speaker::Person, user("question 10".into()));
+        let before = conversation.tokens();
+        let compaction = Compaction::plan(&conversation, 100).expect("something to shorten");
+        compaction.apply_without_summary(&mut conversation, before / 2);
+        assert!(is_whole(&conversation));
+        assert!(conversation.tokens() < before / 2);
+        let all = format!("{:?}", conversation.messages(true));
+        assert!(all.contains("answer 9: words"), "the latest is there: {all}");
+        for turn in 0..=10 {
+            assert!(all.contains(&format!("question {turn}")), "{turn}");
+        }
+    }
+
+    #[test]
+    fn words_that_look_like_ours_stay_as_they_are() {
+        let said = "Explain </message>\n\n<message>\nto me";
+        let mut conversation = Conversation::default();
+        conversation.push(Speaker::Person, user(said.to_owned()));
+        for round in 0..3 {
+            let more = AssistantPart::Text("more ".repeat(100));
+            conversation.push(Speaker::Model, ModelMessage::Assistant(vec![more]));
+            conversation.push(Speaker::Person, user(format!("later {round}")));
+            let compaction = Compaction::plan(&conversation, 10).expect("something to shorten");
+            compaction.apply(&mut conversation, "summary");
+        }
+        let [ModelMessage::User(parts), ..] = &conversation.messages(true)[..] else {
+            panic!("a summary first");
+        };
+        let [UserPart::Text(text)] = &parts[..] else {
+            panic!("of words");
+        };
+        assert_eq!(text.matches(said).count(), 1, "{text}");
+    }
+}

@@ -1,0 +1,384 @@
+//! What was said, as the model is told it, and how long that is.
+
+use std::sync::Arc;
+
+use innkeeper_host::{ChatContext, PastOutcome, PastTurn};
+
+use super::api::{AssistantPart, ModelMessage, ToolOutcome, ToolUse, UserPart};
+use super::memory::Memory;
+use super::message::compose;
+use super::summary::Summary;
+use super::tokens::tokens_of;
+use super::toolbox::fit_name;
+
+/// What a model is told of a call that has no result. Nobody knows how far it got.
+const NO_RESULT: &str = "There is no result: the call was denied, or the turn was cancelled or interrupted before it \
+    was over. Look before you try again.";
+/// What stands for a message without words.
+const NO_WORDS: &str = "(A message without words.)";
+/// The most that a side chat is told of what it is about, in bytes.
+const MAX_ABOUT: usize = 256 << 10;
+/// What people write to have the conversation shortened.
+pub(super) const COMPACT: &str = "/compact";
+
+/// A conversation with a model.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Conversation {
+    entries: Vec<Entry>,
+    /// The turn that what is said belongs to.
+    turn: Option<Arc<str>>,
+    /// By how much the provider's count differs from ours.
+    correction: Option<f64>,
+    /// What people were last told of tools that the model is not offered.
+    left_out: Option<String>,
+    /// What is kept with the chat.
+    pub(super) memory: Memory,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) speaker: Speaker,
+    pub(super) message: ModelMessage,
+    /// The turn it belongs to.
+    pub(super) turn: Option<Arc<str>>,
+    /// What it is made of, if it stands for the beginning of the conversation.
+    pub(super) summary: Option<Summary>,
+    pub(super) tokens: usize,
+}
+
+/// Whose words a message holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaker {
+    /// A person's, which are never shortened.
+    Person,
+    /// The host's: a summary, or a hint to go on.
+    Host,
+    /// The model's.
+    Model,
+    /// Those of tools.
+    Tools,
+}
+
+impl Conversation {
+    /// Begins with what a chat was opened with.
+    pub(super) fn restore(context: &ChatContext) -> Self {
+        let mut conversation = Self::default();
+        conversation.say_about(&context.context, context.selection.as_deref());
+        conversation.memory = context.memory.as_deref().map(Memory::read).unwrap_or_default();
+        conversation.recall(&context.history, context.omitted_turns);
+        conversation
+    }
+
+    /// Tells the turns that were held before, those that a summary covers in short.
+    fn recall(&mut self, history: &[PastTurn], omitted: usize) {
+        let compacted = self.memory.compacted.clone();
+        // A turn that is not there any more was taken back, and with it what was made of it.
+        // Unless it is among those that are left out: then what was made of it is all there is.
+        let summarised = compacted.and_then(|compacted| {
+            let position = history.iter().position(|turn| turn.id == compacted.through);
+            let count = position
+                .map(|position| position + 1)
+                .or_else(|| (omitted > 0).then_some(0))?;
+            Some((count, compacted))
+        });
+        let rest = match summarised {
+            Some((count, compacted)) => {
+                let (old, rest) = history.split_at(count);
+                let said = old.iter().filter(|turn| !is_compact(&turn.text));
+                let words: Vec<String> = said
+                    .flat_map(|turn| std::iter::once(&turn.text).chain(&turn.steered).cloned())
+                    .collect();
+                let text = compacted.summary;
+                self.replace_first(0, Summary { words, text });
+                rest
+            }
+            None => {
+                if omitted > 0 {
+                    let text = format!("({omitted} earlier turns of this chat are left out.)");
+                    self.push(Speaker::Host, user(text));
+                }
+                history
+            }
+        };
+        for turn in rest.iter().filter(|turn| !is_compact(&turn.text)) {
+            self.tell(turn);
+        }
+    }
+
+    /// What a side chat is about.
+    fn say_about(&mut self, turns: &[PastTurn], selection: Option<&str>) {
+        if turns.is_empty() && selection.is_none() {
+            return;
+        }
+        let mut text = "This is a side conversation about another one, which went like this:\n\n".to_owned();
+        text.push_str(&retold(turns));
+        if let Some(selection) = selection {
+            text.push_str(&format!("It is about these words:\n\n{selection}\n"));
+        }
+        self.push(Speaker::Host, user(text));
+    }
+
+    /// A turn that another life of this chat held.
+    fn tell(&mut self, turn: &PastTurn) {
+        self.begin_turn(&turn.id);
+        self.push(Speaker::Person, compose(&turn.text, &turn.attachments));
+        self.tell_answer(turn);
+        if turn.reply.is_empty() && turn.tools.is_empty() && turn.outcome != PastOutcome::Complete {
+            let nothing = AssistantPart::Text("(The turn ended before I could answer.)".to_owned());
+            self.push(Speaker::Model, ModelMessage::Assistant(vec![nothing]));
+        }
+    }
+
+    /// What came of a turn that another life of this chat held, or began.
+    pub(super) fn tell_answer(&mut self, turn: &PastTurn) {
+        if !turn.tools.is_empty() {
+            let calls = turn.tools.iter().map(|tool| {
+                AssistantPart::Call(ToolUse {
+                    id: tool.call.clone(),
+                    // A client's tool has a name of the client's own, which providers may refuse.
+                    name: fit_name(&tool.name),
+                    input: tool.input.clone(),
+                })
+            });
+            self.push(Speaker::Model, ModelMessage::Assistant(calls.collect()));
+            let results = turn.tools.iter().map(|tool| ToolOutcome {
+                call: tool.call.clone(),
+                text: tool.output.clone().unwrap_or_else(|| NO_RESULT.to_owned()),
+                is_error: !tool.success,
+                ..ToolOutcome::default()
+            });
+            self.push(Speaker::Tools, ModelMessage::ToolResults(results.collect()));
+        }
+        for words in &turn.steered {
+            self.push(Speaker::Person, user(words.clone()));
+        }
+        if !turn.reply.is_empty() {
+            let reply = AssistantPart::Text(turn.reply.clone());
+            self.push(Speaker::Model, ModelMessage::Assistant(vec![reply]));
+        }
+    }
+
+    /// Adds a message. One without words is said to be one: providers refuse an empty message, and
+    /// a conversation that the model begins.
+    pub(super) fn push(&mut self, speaker: Speaker, message: ModelMessage) {
+        let message = if is_empty(&message) {
+            user(NO_WORDS.to_owned())
+        } else {
+            message
+        };
+        let tokens = tokens_of(&message);
+        self.entries.push(Entry {
+            speaker,
+            message,
+            turn: self.turn.clone(),
+            summary: None,
+            tokens,
+        });
+    }
+
+    /// Adds what a person said to set another direction. The host keeps it in the turn.
+    pub(super) fn steer(&mut self, words: String) {
+        self.push(Speaker::Person, user(words));
+    }
+
+    /// What people are to be told of tools that are left out: nothing if they know.
+    pub(super) fn news_of_tools(&mut self, left_out: Option<String>) -> Option<String> {
+        let is_known = self.left_out == left_out;
+        self.left_out = left_out;
+        self.left_out.clone().filter(|_| !is_known)
+    }
+
+    /// Whether the conversation has what the person said in a turn.
+    pub(super) fn has_turn(&self, id: &str) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|entry| entry.turn.as_deref() == Some(id))
+    }
+
+    /// What is said from now on belongs to this turn.
+    pub(super) fn begin_turn(&mut self, id: &str) {
+        self.turn = Some(id.into());
+    }
+
+    /// Makes sure that every call has a result and that it is somebody else's turn to speak:
+    /// providers refuse anything else. An earlier turn may have ended anywhere.
+    pub(super) fn mend(&mut self) {
+        let Some(Entry {
+            message: ModelMessage::Assistant(parts),
+            ..
+        }) = self.entries.last()
+        else {
+            return;
+        };
+        let open: Vec<ToolOutcome> = parts
+            .iter()
+            .filter_map(|part| match part {
+                AssistantPart::Call(call) => Some(unfinished(&call.id)),
+                AssistantPart::Text(_) | AssistantPart::Reasoning(_) => None,
+            })
+            .collect();
+        if !open.is_empty() {
+            self.push(Speaker::Tools, ModelMessage::ToolResults(open));
+        }
+    }
+
+    /// Asks the model to go on, if it spoke last.
+    pub(super) fn nudge(&mut self) {
+        self.mend();
+        if matches!(
+            self.entries.last(),
+            None | Some(Entry {
+                speaker: Speaker::Model,
+                ..
+            })
+        ) {
+            self.push(Speaker::Host, user("Go on where you stopped.".to_owned()));
+        }
+    }
+
+    /// The messages, for a request to a model that can or cannot look at pictures.
+    pub(super) fn messages(&self, sees: bool) -> Vec<ModelMessage> {
+        let messages = self.entries.iter().map(|entry| entry.message.clone());
+        if sees {
+            messages.collect()
+        } else {
+            messages.map(without_pictures).collect()
+        }
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Puts a summary in place of the first messages.
+    pub(super) fn replace_first(&mut self, count: usize, summary: Summary) {
+        let last = count.checked_sub(1).and_then(|last| self.entries.get(last));
+        let message = summary.message();
+        let entry = Entry {
+            speaker: Speaker::Host,
+            turn: last.and_then(|entry| entry.turn.clone()),
+            summary: Some(summary),
+            tokens: tokens_of(&message),
+            message,
+        };
+        self.entries.splice(..count.min(self.entries.len()), [entry]);
+    }
+
+    /// Takes the output of tools out of the first messages.
+    pub(super) fn clear_outputs(&mut self, count: usize) {
+        for entry in self.entries.iter_mut().take(count) {
+            if let ModelMessage::ToolResults(results) = &mut entry.message {
+                for result in results {
+                    result.text = "(The output was left out to save space. Call the tool again if it matters.)".into();
+                    result.images.clear();
+                }
+                entry.tokens = tokens_of(&entry.message);
+            }
+        }
+    }
+
+    /// How many tokens the conversation has, about.
+    pub(super) fn tokens(&self) -> usize {
+        self.corrected(self.entries.iter().map(|entry| entry.tokens).sum())
+    }
+
+    /// How many messages from the end on fit into so many tokens.
+    pub(super) fn fitting(&self, tokens: usize) -> usize {
+        let mut sum = 0;
+        let fits = self.entries.iter().rev().take_while(|entry| {
+            sum += entry.tokens;
+            self.corrected(sum) <= tokens
+        });
+        fits.count()
+    }
+
+    /// Learns from the provider how many tokens a request really had, besides what it counts as.
+    pub(super) fn learn(&mut self, counted: usize, real: u32) {
+        // Some servers report nothing and call it 0.
+        if counted > 500 && real > 0 {
+            let factor = f64::from(real) / counted as f64;
+            self.correction = Some(factor.clamp(0.5, 4.0));
+        }
+    }
+
+    /// A count of ours as the provider would count.
+    pub(super) fn corrected(&self, tokens: usize) -> usize {
+        (tokens as f64 * self.correction.unwrap_or(1.0)) as usize
+    }
+
+    /// How many tokens there are by our own count.
+    pub(super) fn counted(&self) -> usize {
+        self.entries.iter().map(|entry| entry.tokens).sum()
+    }
+}
+
+/// The latest turns, as far as there is room for them.
+fn retold(turns: &[PastTurn]) -> String {
+    let mut room = MAX_ABOUT;
+    let told = turns.iter().rev().map_while(|turn| {
+        let told = format!("Person: {}\n\nAssistant: {}\n\n", turn.text, turn.reply);
+        room = room.checked_sub(told.len())?;
+        Some(told)
+    });
+    let mut told: Vec<String> = told.collect();
+    if told.len() < turns.len() {
+        told.push(format!(
+            "(Its first {} turns are left out.)\n\n",
+            turns.len() - told.len()
+        ));
+    }
+    told.reverse();
+    told.concat()
+}
+
+/// Whether a message has nothing in it that could be sent.
+fn is_empty(message: &ModelMessage) -> bool {
+    match message {
+        ModelMessage::User(parts) => parts
+            .iter()
+            .all(|part| matches!(part, UserPart::Text(text) if text.trim().is_empty())),
+        ModelMessage::Assistant(_) | ModelMessage::ToolResults(_) => false,
+    }
+}
+
+/// A message with a person's words, or the host's.
+pub(super) fn user(text: String) -> ModelMessage {
+    ModelMessage::User(vec![UserPart::Text(text)])
+}
+
+/// A message for a model that cannot look at pictures, and would be refused with one.
+fn without_pictures(mut message: ModelMessage) -> ModelMessage {
+    const UNSEEN: &str = "(A picture, which you cannot see. Say so if it matters.)";
+    match &mut message {
+        ModelMessage::User(parts) => {
+            for part in parts.iter_mut().filter(|part| matches!(part, UserPart::Image(_))) {
+                *part = UserPart::Text(UNSEEN.to_owned());
+            }
+        }
+        ModelMessage::ToolResults(results) => {
+            for result in results.iter_mut().filter(|result| !result.images.is_empty()) {
+                result.images.clear();
+                result.text.push_str(&format!("\n{UNSEEN}"));
+            }
+        }
+        ModelMessage::Assistant(_) => {}
+    }
+    message
+}
+
+/// Whether people want the conversation shortened; such a turn says nothing to the model.
+pub(super) fn is_compact(text: &str) -> bool {
+    text.trim() == COMPACT
+}
+
+/// What stands for a result that there is not.
+pub(super) fn unfinished(call: &str) -> ToolOutcome {
+    ToolOutcome {
+        call: call.to_owned(),
+        text: NO_RESULT.to_owned(),
+        is_error: true,
+        ..ToolOutcome::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,255 @@
+use innkeeper_host::PastTool;
+use serde_json::json;
+
+use super::*;
+use crate::model::api::Image;
+
+fn past(id: &str, text: &str, reply: &str) -> PastTurn {
+    PastTurn {
+        id: id.to_owned(),
+        text: text.to_owned(),
+        reply: reply.to_owned(),
+        attachments: Vec::new(),
+        steered: Vec::new(),
+        tools: Vec::new(),
+        outcome: PastOutcome::Complete,
+    }
+}
+
+fn tool(call: &str, output: Option<&str>) -> PastTool {
+    PastTool {
+        call: call.to_owned(),
+        name: "read file!".to_owned(),
+        input: "{}".to_owned(),
+        output: output.map(str::to_owned),
+        success: output.is_some(),
+    }
+}
+
+fn recalled(memory: Memory, history: &[PastTurn], omitted: usize) -> Conversation {
+    let mut conversation = Conversation {
+        memory,
+        ..Conversation::default()
+    };
+    conversation.recall(history, omitted);
+    conversation
+}
+
+fn assistant(parts: &[AssistantPart]) -> ModelMessage {
+    ModelMessage::Assistant(parts.to_vec())
+}
+
+fn call(id: &str) -> AssistantPart {
+    AssistantPart::Call(ToolUse {
+        id: id.to_owned(),
+        name: "read_file".to_owned(),
+        input: "{}".to_owned(),
+    })
+}
+
+fn text(text: &str) -> AssistantPart {
+    AssistantPart::Text(text.to_owned())
+}
+
+fn speakers(conversation: &Conversation) -> Vec<Speaker> {
+    conversation.entries.iter().map(|entry| entry.speaker).collect()
+}
+
+#[test]
+fn a_past_turn_is_told_with_its_calls_and_every_call_has_a_result() {
+    let mut turn = past("t1", "Read it.", "It says hello.");
+    turn.tools = vec![tool("c1", Some("hello")), tool("c2", None)];
+    let conversation = recalled(Memory::default(), &[turn], 0);
+    let messages = conversation.messages(true);
+    let [
+        _,
+        ModelMessage::Assistant(calls),
+        ModelMessage::ToolResults(results),
+        reply,
+    ] = &messages[..]
+    else {
+        panic!("{messages:#?}");
+    };
+    assert!(
+        matches!(&calls[0], AssistantPart::Call(call) if call.name == "read_file_"),
+        "{calls:?}"
+    );
+    assert_eq!((calls.len(), results.len()), (2, 2));
+    assert_eq!((results[0].text.as_str(), results[0].is_error), ("hello", false));
+    assert!(results[1].is_error && results[1].text.contains("There is no result"));
+    assert_eq!(*reply, assistant(&[text("It says hello.")]));
+}
+
+#[test]
+fn a_past_turn_without_an_answer_leaves_nobody_waiting() {
+    for outcome in [PastOutcome::Cancelled, PastOutcome::Failed, PastOutcome::Unfinished] {
+        let mut turn = past("t1", "Hello?", "");
+        turn.outcome = outcome;
+        let conversation = recalled(Memory::default(), &[turn], 0);
+        assert_eq!(speakers(&conversation), [Speaker::Person, Speaker::Model]);
+    }
+}
+
+#[test]
+fn a_past_turn_is_told_with_what_came_with_it_and_what_was_said_in_it() {
+    let mut turn = past("t1", "", "Done.");
+    turn.attachments = vec![innkeeper_host::Attachment::Text {
+        label: "notes".to_owned(),
+        text: "the cellar is wet".to_owned(),
+    }];
+    turn.steered = vec!["x".repeat(100 << 10)];
+    let conversation = recalled(Memory::default(), &[turn], 0);
+    assert_eq!(
+        speakers(&conversation),
+        [Speaker::Person, Speaker::Person, Speaker::Model]
+    );
+    let all = format!("{:?}", conversation.messages(true));
+    assert!(all.contains("the cellar is wet") && all.contains(&"x".repeat(100 << 10)));
+}
+
+#[test]
+fn turns_that_a_summary_covers_are_told_in_short_and_people_s_words_in_full() {
+    let mut memory = Memory::default();
+    memory.compact("t2", "they talked");
+    let mut history = [
+        past("t1", "one", "long answer"),
+        past("t2", "/compact", ""),
+        past("t3", "three", "an answer"),
+    ];
+    history[0].steered = vec!["no, the other one".to_owned()];
+    let conversation = recalled(memory.clone(), &history, 0);
+    assert_eq!(
+        speakers(&conversation),
+        [Speaker::Host, Speaker::Person, Speaker::Model]
+    );
+    let summary = conversation.entries[0].summary.as_ref().expect("a summary");
+    assert_eq!(summary.words, ["one", "no, the other one"]);
+    assert_eq!(summary.text, "they talked");
+    // When the turns were taken back, so was their summary.
+    let conversation = recalled(memory, &history[2..], 0);
+    assert_eq!(speakers(&conversation), [Speaker::Person, Speaker::Model]);
+}
+
+#[test]
+fn turns_that_are_left_out_are_mentioned() {
+    let conversation = recalled(Memory::default(), &[past("t9", "nine", "yes")], 8);
+    assert_eq!(
+        speakers(&conversation),
+        [Speaker::Host, Speaker::Person, Speaker::Model]
+    );
+    let all = format!("{:?}", conversation.messages(true));
+    assert!(all.contains("8 earlier turns"), "{all}");
+}
+
+#[test]
+fn mending_gives_open_calls_a_result_and_is_done_after_once() {
+    let mut conversation = Conversation::default();
+    conversation.push(Speaker::Person, user("Go.".into()));
+    conversation.mend();
+    assert_eq!(speakers(&conversation), [Speaker::Person], "nothing to mend");
+    conversation.push(Speaker::Model, assistant(&[text("I look."), call("c1"), call("c2")]));
+    for _ in 0..2 {
+        conversation.mend();
+        assert_eq!(
+            speakers(&conversation),
+            [Speaker::Person, Speaker::Model, Speaker::Tools]
+        );
+    }
+    let Some(ModelMessage::ToolResults(results)) = conversation.messages(true).pop() else {
+        panic!("results");
+    };
+    let ids: Vec<&str> = results.iter().map(|result| result.call.as_str()).collect();
+    assert_eq!(ids, ["c1", "c2"]);
+}
+
+#[test]
+fn a_nudge_is_given_only_to_a_model_that_spoke_last() {
+    let mut conversation = Conversation::default();
+    conversation.push(Speaker::Person, user("Go.".into()));
+    conversation.nudge();
+    assert_eq!(speakers(&conversation), [Speaker::Person]);
+    conversation.push(Speaker::Model, assistant(&[call("c1")]));
+    conversation.nudge();
+    assert_eq!(
+        speakers(&conversation),
+        [Speaker::Person, Speaker::Model, Speaker::Tools],
+        "results are enough to go on with"
+    );
+    conversation.push(Speaker::Model, assistant(&[text("Half")]));
+    conversation.nudge();
+    conversation.nudge();
+    assert_eq!(conversation.entries.len(), 5);
+    assert_eq!(conversation.entries[4].speaker, Speaker::Host);
+}
+
+#[test]
+fn a_model_that_sees_nothing_is_told_of_pictures() {
+    let image = Image {
+        media_type: "image/png".into(),
+        base64: "AAAA".into(),
+    };
+    let mut conversation = Conversation::default();
+    conversation.push(
+        Speaker::Person,
+        ModelMessage::User(vec![UserPart::Image(image.clone()), UserPart::Text("See?".into())]),
+    );
+    conversation.push(Speaker::Model, assistant(&[call("c1")]));
+    let result = ToolOutcome {
+        call: "c1".into(),
+        text: "read".into(),
+        images: vec![image],
+        is_error: false,
+    };
+    conversation.push(Speaker::Tools, ModelMessage::ToolResults(vec![result]));
+    assert!(format!("{:?}", conversation.messages(true)).contains("AAAA"));
+    let blind = format!("{:?}", conversation.messages(false));
+    assert!(!blind.contains("AAAA"), "{blind}");
+    assert_eq!(blind.matches("which you cannot see").count(), 2, "{blind}");
+}
+
+#[test]
+fn a_server_that_reports_no_tokens_teaches_nothing() {
+    let mut conversation = Conversation::default();
+    conversation.push(Speaker::Person, user("x".repeat(8000)));
+    let before = conversation.tokens();
+    conversation.learn(2000, 0);
+    assert_eq!(conversation.tokens(), before);
+    conversation.learn(2000, 3000);
+    assert_eq!(conversation.tokens(), before * 3 / 2);
+    let memory = Memory::read(&json!({ "compacted": null }));
+    assert_eq!(memory, Memory::default());
+}
+
+#[test]
+fn a_summary_of_turns_that_are_left_out_is_kept() {
+    let mut memory = Memory::default();
+    memory.compact("t1", "files were read");
+    let history = [past("t8", "And now?", "Done.")];
+    let all = |conversation: &Conversation| format!("{:?}", conversation.messages(true));
+    let told = all(&recalled(memory.clone(), &history, 7));
+    assert!(told.contains("files were read") && told.contains("And now?"), "{told}");
+    // With nothing left out, the turn was taken back.
+    let told = all(&recalled(memory, &history, 0));
+    assert!(!told.contains("files were read"), "{told}");
+}
+
+#[test]
+fn a_message_without_words_is_never_an_empty_one() {
+    let conversation = recalled(Memory::default(), &[past("t1", " ", "I see.")], 0);
+    let messages = conversation.messages(true);
+    assert_eq!(messages[0], user(NO_WORDS.to_owned()));
+}
+
+#[test]
+fn a_side_chat_is_told_the_end_of_what_it_is_about() {
+    let turns: Vec<PastTurn> = (0..100)
+        .map(|number| past("t", &format!("question {number} {}", "x".repeat(10_000)), "Yes."))
+        .collect();
+    let mut conversation = Conversation::default();
+    conversation.say_about(&turns, Some("these words"));
+    let told = format!("{:?}", conversation.messages(true));
+    assert!(told.len() < MAX_ABOUT + 1000, "{}", told.len());
+    assert!(told.contains("question 99") && !told.contains("question 0 ") && told.contains("these words"));
+    let first = told.find("left out").unwrap();
+    assert!(first < told.find("question 99").unwrap());
+}

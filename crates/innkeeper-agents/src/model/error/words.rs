@@ -1,0 +1,191 @@
+//! The sentences of errors, and what of a provider's own words may be in them.
+
+use innkeeper_host::Secret;
+
+use super::{ErrorKind, Provider};
+
+/// The most that is quoted of what a provider says.
+const MOST_CHARS: usize = 300;
+/// What stands where a secret stood.
+const BLOT: &str = "[hidden]";
+/// What is shorter is no secret, and blotting it would eat ordinary words.
+const SHORTEST_SECRET: usize = 4;
+
+/// The whole message of an error.
+pub(super) fn message(provider: &Provider, kind: ErrorKind, said: &str) -> String {
+    let host = &provider.host;
+    let model = &provider.model;
+    let (what, remedy) = match kind {
+        ErrorKind::Auth if provider.has_key => (
+            format!("{host} did not accept the key"),
+            "Check that the key of this provider is right, still valid, and may use this model.",
+        ),
+        ErrorKind::Forbidden if provider.has_key => (
+            format!("{host} does not let this key do that"),
+            "Check that the key, and the account it belongs to, may use this model from here.",
+        ),
+        ErrorKind::Auth | ErrorKind::Forbidden => (
+            format!("{host} wants a key and none is set"),
+            "Set the key of this provider, or sign in.",
+        ),
+        ErrorKind::Quota => (
+            format!("the account at {host} has no credit or quota left"),
+            "Add credit there, or choose a model of another provider.",
+        ),
+        ErrorKind::RateLimited => (
+            format!("{host} gets more requests from this account than it allows"),
+            "Wait a little and try again.",
+        ),
+        ErrorKind::Overloaded => (
+            format!("{host} is overloaded"),
+            "This passes: try again later, or choose another model.",
+        ),
+        ErrorKind::Server => (
+            format!("{host} failed on its side"),
+            "Try again; if it stays so, see what the provider says about its state.",
+        ),
+        ErrorKind::ContextLength => (
+            format!("the conversation is longer than {model} of {host} can read"),
+            "Shorten it, begin a new one, or choose a model that reads more.",
+        ),
+        ErrorKind::BadRequest => (
+            format!("{host} does not take the request as it is"),
+            "Check the settings of this provider and model: its address, which API it speaks, its options.",
+        ),
+        ErrorKind::Network => (
+            format!("{host} could not be reached"),
+            "Check that its address is right, that it runs, and that this machine is online.",
+        ),
+        ErrorKind::Interrupted => (
+            format!("the answer of {host} broke off"),
+            "What had come is kept: ask it to go on, or try again.",
+        ),
+        ErrorKind::Malformed => (
+            format!("the answer of {host} cannot be understood"),
+            "Check that the address is that of a model server and that it speaks the API that is set for it.",
+        ),
+        ErrorKind::Refused => (
+            format!("{host} will not answer this"),
+            "Put it differently, or choose another model.",
+        ),
+        ErrorKind::NoModel => (
+            format!("{host} has no model {model} for this key"),
+            "Choose another model, or correct its name in the settings.",
+        ),
+    };
+    let mut message = capitalised(&what);
+    if !said.is_empty() {
+        message.push_str(": “");
+        message.push_str(said);
+        message.push('”');
+    }
+    message.push_str(". ");
+    message.push_str(remedy);
+    message
+}
+
+fn capitalised(text: &str) -> String {
+    // Hosts keep their spelling; only our own articles get a capital.
+    match text.strip_prefix("the ") {
+        Some(rest) => format!("The {rest}"),
+        None => text.to_owned(),
+    }
+}
+
+/// What may be shown of a provider's words: one line, without secrets, not too long.
+pub(crate) fn quote(said: &str, secrets: &[Secret]) -> String {
+    let mut text = said.to_owned();
+    // Secrets go first: a cut or a control character in the middle of one would leave its half.
+    for secret in secrets {
+        let secret = secret.reveal().trim();
+        if secret.len() >= SHORTEST_SECRET {
+            text = text.replace(secret, BLOT);
+        }
+    }
+    let words: Vec<String> = text
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .map(|word| word.chars().filter(|c| !is_unseen(*c)).collect())
+        .collect();
+    let text = without_lookalikes(&words).join(" ");
+    let mut chars = text.char_indices();
+    match chars.nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}…", text[..end].trim_end()),
+        None => text.trim_end_matches('.').to_owned(),
+    }
+}
+
+/// Whether a character is invisible or changes the order of others.
+fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Blots whatever looks like a key: `sk-…`, and what follows `Bearer`.
+fn without_lookalikes(words: &[String]) -> Vec<String> {
+    let mut after_bearer = false;
+    words
+        .iter()
+        .map(|word| {
+            if std::mem::take(&mut after_bearer) {
+                return BLOT.to_owned();
+            }
+            let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+            after_bearer = bare.to_ascii_lowercase().ends_with("bearer");
+            without_sk(word)
+        })
+        .collect()
+}
+
+fn without_sk(word: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = word;
+    while let Some(start) = rest.find("sk-") {
+        let (before, found) = rest.split_at(start);
+        let end = found
+            .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.')))
+            .unwrap_or(found.len());
+        let (token, after) = found.split_at(end);
+        kept.push_str(before);
+        // `task-list` and the like are words.
+        let inside_a_word = before.ends_with(|c: char| c.is_ascii_alphanumeric());
+        kept.push_str(if inside_a_word || token.len() < 8 { token } else { BLOT });
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_what_looks_like_one_are_blotted() {
+        let secrets = [Secret::new("s3cr3t-key-value\n")];
+        assert_eq!(quote("bad key s3cr3t-key-value.", &secrets), "bad key [hidden]");
+        assert_eq!(
+            quote("Incorrect API key provided: sk-proj-abc***xyz. Find yours", &[]),
+            "Incorrect API key provided: [hidden] Find yours"
+        );
+        assert_eq!(quote(r#"{"auth":"Bearer abcdef"}"#, &[]), r#"{"auth":"Bearer [hidden]"#);
+        assert_eq!(
+            quote("Authorization: Bearer abcdef was wrong", &[]),
+            "Authorization: Bearer [hidden] was wrong"
+        );
+        assert_eq!(quote("the task-list-of-today", &[]), "the task-list-of-today");
+    }
+
+    #[test]
+    fn a_secret_at_the_cut_leaves_no_half() {
+        let said = format!("{} s3cr3t-key-value", "x".repeat(MOST_CHARS - 8));
+        let shown = quote(&said, &[Secret::new("s3cr3t-key-value")]);
+        assert!(!shown.contains("s3cr"), "{shown}");
+    }
+
+    #[test]
+    fn quotes_are_one_short_line_without_control_characters() {
+        let shown = quote("a\n\tb\u{1b}[31m\u{202e}c", &[]);
+        assert_eq!(shown, "a b [31mc");
+        assert_eq!(quote(&"ä".repeat(1000), &[]).chars().count(), MOST_CHARS + 1);
+    }
+}

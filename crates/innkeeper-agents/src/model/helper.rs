@@ -1,0 +1,101 @@
+//! `delegate`: a helper with a conversation of its own, in a chat that people can look into.
+
+use std::pin::Pin;
+
+use innkeeper_host::{AgentError, EventSink, Invocation, ToolContent, ToolDraft, ToolResult, WorkerEnd, WorkerSpec};
+use serde_json::Value;
+
+use super::api::{AssistantPart, ModelMessage};
+use super::conversation::{Conversation, Speaker, user};
+use super::own_tools;
+use super::turn::Run;
+use crate::tools::ToolAnswer;
+
+impl Run<'_> {
+    /// `delegate`: a helper in a chat of its own.
+    pub(super) async fn delegate(&self, draft: ToolDraft, input: Value) -> Result<ToolAnswer, AgentError> {
+        let (title, task) = match (own_tools::text(&input, "title"), own_tools::text(&input, "task")) {
+            (Ok(title), Ok(task)) => (title, task),
+            (Err(problem), _) | (_, Err(problem)) => {
+                let result = ToolResult::failed("Could not send a helper", problem.clone());
+                draft.complete(result).await?;
+                return Ok(ToolAnswer::failed(problem));
+            }
+        };
+        let invocation = Invocation::new(format!("Sends a helper: {title}")).input(input.to_string());
+        let mut call = draft.run(invocation).await?;
+        let spec = WorkerSpec::new(title, task).kind("helper");
+        let worker = match call.worker(spec).await {
+            Ok(worker) => worker,
+            Err(AgentError::Cancelled) => return Err(AgentError::Cancelled),
+            Err(AgentError::Failed { message, .. }) => {
+                call.complete(ToolResult::failed("No helper could be sent", message.clone()))
+                    .await?;
+                return Ok(ToolAnswer::failed(message));
+            }
+        };
+        let mut conversation = Conversation::default();
+        conversation.push(Speaker::Person, user(task.to_owned()));
+        let work = {
+            let conversation = &mut conversation;
+            worker.drive(move |events| async move { self.help(&events, conversation).await })
+        };
+        match work.await {
+            Ok(WorkerEnd::Done) => {
+                let report = last_words(&conversation);
+                let content = vec![ToolContent::Text(report.clone())];
+                call.complete(ToolResult {
+                    success: true,
+                    summary: format!("The helper is done: {title}"),
+                    content,
+                    ..ToolResult::default()
+                })
+                .await?;
+                Ok(ToolAnswer::said(report))
+            }
+            Ok(WorkerEnd::Stopped) => {
+                let told = "The person stopped the helper before it was done.";
+                call.complete(ToolResult::failed("The helper was stopped", told))
+                    .await?;
+                Ok(ToolAnswer::failed(told))
+            }
+            Err(AgentError::Cancelled) => Err(AgentError::Cancelled),
+            Err(AgentError::Failed { message, .. }) => {
+                call.complete(ToolResult::failed("The helper failed", message.clone()))
+                    .await?;
+                Ok(ToolAnswer::failed(message))
+            }
+        }
+    }
+
+    /// A helper's turn. Boxed, because helpers send helpers.
+    fn help<'b>(
+        &'b self,
+        events: &'b EventSink,
+        conversation: &'b mut Conversation,
+    ) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + 'b>> {
+        Box::pin(async move { self.helper(events).run(conversation).await })
+    }
+}
+
+/// What a helper reports: the last thing it said.
+fn last_words(conversation: &Conversation) -> String {
+    let said = conversation
+        .entries()
+        .iter()
+        .rev()
+        .find_map(|entry| match &entry.message {
+            ModelMessage::Assistant(parts) => {
+                let texts: Vec<&str> = parts
+                    .iter()
+                    .filter_map(|part| match part {
+                        AssistantPart::Text(text) => Some(text.as_str()),
+                        AssistantPart::Reasoning(_) | AssistantPart::Call(_) => None,
+                    })
+                    .collect();
+                Some(texts.join("\n")).filter(|text| !text.trim().is_empty())
+            }
+            ModelMessage::User(_) | ModelMessage::ToolResults(_) => None,
+        });
+    said.unwrap_or_else(|| "The helper ended without a report.".to_owned())
+}

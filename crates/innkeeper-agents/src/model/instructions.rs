@@ -1,0 +1,84 @@
+//! What working directories themselves ask of agents: their `AGENTS.md`.
+
+use std::path::PathBuf;
+
+use super::prompt::path_of;
+use crate::tools::read_beginning;
+
+/// The file.
+const NAME: &str = "AGENTS.md";
+/// The longest beginning of it that is taken into the prompt.
+const MAX_BYTES: usize = 32 << 10;
+
+/// What all directories ask for, with where it is from. Read anew for every turn, so that a change
+/// is seen with the next.
+pub(super) async fn of(directories: &[String]) -> String {
+    let directories = directories.to_vec();
+    // Files are read beside the tasks of the host: a slow disk must not hold up others.
+    let reading = tokio::task::spawn_blocking(move || {
+        let told = directories.iter().filter_map(|directory| told(directory));
+        told.collect::<Vec<_>>().join("\n\n")
+    });
+    reading.await.unwrap_or_default()
+}
+
+fn told(directory: &str) -> Option<String> {
+    let path: PathBuf = path_of(directory)?.join(NAME);
+    // Nothing is said where there is nothing.
+    std::fs::symlink_metadata(&path).ok()?;
+    let text = match read_beginning(directory, NAME, MAX_BYTES) {
+        Ok((text, _)) if text.trim().is_empty() => return None,
+        Ok((text, true)) => text,
+        Ok((text, false)) => format!("{text}\n(The rest was left out because it is too long. Read the file.)"),
+        Err(problem) => format!("(It cannot be read: {problem}.)"),
+    };
+    Some(format!("From {}:\n\n{text}", path.display()))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+
+    fn uri(path: &Path) -> String {
+        format!("file://{}", path.display())
+    }
+
+    #[tokio::test]
+    async fn a_directory_may_keep_its_rules_under_another_name_and_at_any_length() {
+        let root = tempfile::tempdir().unwrap();
+        let linked = root.path().join("linked");
+        let long = root.path().join("long");
+        let empty = root.path().join("empty");
+        for directory in [&linked, &long, &empty] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        std::fs::write(linked.join("CLAUDE.md"), "Use tabs.").unwrap();
+        symlink("CLAUDE.md", linked.join(NAME)).unwrap();
+        std::fs::write(long.join(NAME), format!("Be brief.{}", "ä".repeat(MAX_BYTES))).unwrap();
+        let told = of(&[uri(&linked), uri(&long), uri(&empty)]).await;
+        assert!(told.contains("Use tabs."), "{told}");
+        assert!(told.contains("Be brief.") && told.contains("The rest was left out"));
+        assert!(told.len() < MAX_BYTES + 1000, "{}", told.len());
+        assert!(!told.contains("empty"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn nothing_outside_is_read_and_nothing_is_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let outside = root.path().join("outside");
+        let pipe = root.path().join("pipe");
+        for directory in [&outside, &pipe] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        std::fs::write(root.path().join("secret"), "hush").unwrap();
+        symlink("../secret", outside.join(NAME)).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(pipe.join(NAME)).status();
+        assert!(made.unwrap().success());
+        let told = of(&[uri(&outside), uri(&pipe)]).await;
+        assert!(!told.contains("hush"), "{told}");
+        assert_eq!(told.matches("It cannot be read").count(), 2, "{told}");
+    }
+}

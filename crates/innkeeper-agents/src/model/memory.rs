@@ -1,0 +1,75 @@
+//! What is kept with a chat for whoever opens it again, besides its history.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Most bytes of a summary that is kept; the host takes 64 KiB of everything together.
+const MAX_SUMMARY: usize = 24 << 10;
+
+/// What is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Memory {
+    /// What stands for the beginning of the conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) compacted: Option<Compacted>,
+}
+
+/// A summary, so that it need not be made again after a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Compacted {
+    /// The last turn that it covers, by id.
+    pub(super) through: String,
+    pub(super) summary: String,
+}
+
+impl Memory {
+    /// What was kept; what cannot be read was never there.
+    pub(super) fn read(value: &Value) -> Self {
+        Self::deserialize(value).unwrap_or_default()
+    }
+
+    pub(super) fn to_value(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Keeps a summary, unless it is too long: then it is made again when it is needed.
+    pub(super) fn compact(&mut self, through: &str, summary: &str) {
+        self.compacted = (summary.len() <= MAX_SUMMARY).then(|| Compacted {
+            through: through.to_owned(),
+            summary: summary.to_owned(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let mut memory = Memory::default();
+        memory.compact("t1", "files were read");
+        let value = memory.to_value();
+        let read = Memory::read(&value);
+        assert_eq!(read, memory);
+    }
+
+    #[test]
+    fn what_cannot_be_read_was_never_there() {
+        for value in [
+            serde_json::json!(5),
+            serde_json::json!({ "compacted": { "through": 1 } }),
+        ] {
+            assert_eq!(Memory::read(&value), Memory::default());
+        }
+    }
+
+    #[test]
+    fn a_summary_that_is_too_long_is_not_kept() {
+        let mut memory = Memory::default();
+        memory.compact("t1", "short");
+        memory.compact("t2", &"x".repeat(MAX_SUMMARY + 1));
+        assert_eq!(memory.compacted, None);
+    }
+}

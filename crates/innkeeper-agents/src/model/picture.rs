@@ -1,0 +1,55 @@
+//! Pictures that people and clients bring: only what every provider takes becomes one.
+//!
+//! A provider refuses a whole request for one picture that it cannot read, and the picture is in
+//! every later request as well: the chat would be stuck for good.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::api::Image;
+
+/// The largest picture. Providers take 5 MB in base64.
+const MAX_BYTES: usize = 3_750_000;
+
+/// A picture that every provider takes; `None` for anything else, whatever it calls itself.
+pub(super) fn fit(content_type: &str, base64: &str) -> Option<Image> {
+    let named = content_type.split(';').next().unwrap_or_default().trim();
+    let media_type = match named.to_ascii_lowercase().as_str() {
+        "image/png" => "image/png",
+        "image/jpeg" | "image/jpg" => "image/jpeg",
+        "image/gif" => "image/gif",
+        "image/webp" => "image/webp",
+        _ => return None,
+    };
+    // Four characters stand for three bytes; whoever wraps lines needs a little more.
+    if base64.len() > MAX_BYTES * 3 / 2 {
+        return None;
+    }
+    let clean: String = base64.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    let bytes = STANDARD.decode(&clean).ok()?;
+    (!bytes.is_empty() && bytes.len() <= MAX_BYTES).then(|| Image {
+        media_type: media_type.to_owned(),
+        base64: clean,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_every_provider_takes_becomes_a_picture() {
+        for content_type in ["image/png", "image/JPG", "image/jpeg; q=1", "image/gif", "image/webp"] {
+            assert!(fit(content_type, "AA\nAA").is_some(), "{content_type}");
+        }
+        assert_eq!(fit("image/jpg", "AAAA").unwrap().media_type, "image/jpeg");
+        for content_type in ["image/svg+xml", "image/heic", "image/bmp", "text/plain", ""] {
+            assert_eq!(fit(content_type, "AAAA"), None, "{content_type}");
+        }
+        for broken in ["", "not base64", "AAA"] {
+            assert_eq!(fit("image/png", broken), None, "{broken}");
+        }
+        assert_eq!(fit("image/png", &"A".repeat(5_000_004)), None, "too large");
+        assert!(fit("image/png", &"A".repeat(5_000_000)).is_some());
+    }
+}

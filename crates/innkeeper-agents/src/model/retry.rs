@@ -1,0 +1,234 @@
+//! When a request that failed is worth another try, and after how long.
+
+use std::time::Duration;
+
+use super::error::ProviderError;
+
+/// How patient to be with a provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// The most tries altogether.
+    pub tries: u32,
+    /// The pause after the first failure; it doubles with every further one.
+    pub first_pause: Duration,
+    /// The longest pause that we choose ourselves.
+    pub longest_pause: Duration,
+    /// The longest wait that a provider may ask for. If it asks for more, people are told instead.
+    pub longest_wait: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            tries: 5,
+            first_pause: Duration::from_secs(1),
+            longest_pause: Duration::from_secs(30),
+            longest_wait: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What to do about a failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Try again after this long.
+    Wait(Duration),
+    /// Leave it; this is what people are told.
+    GiveUp(ProviderError),
+}
+
+/// Another try that is about to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry<'a> {
+    /// Which try it will be, counted from 1: the first retry is 2.
+    pub attempt: u32,
+    /// The most tries that are made.
+    pub of: u32,
+    /// The pause before it.
+    pub after: Duration,
+    /// Why it is needed.
+    pub error: &'a ProviderError,
+}
+
+impl RetryPolicy {
+    /// Judges a failure after `failed` tries, this one included. `random` is in 0..1.
+    pub fn judge(&self, failed: u32, error: &ProviderError, random: f64) -> Verdict {
+        if !error.kind.passes() {
+            return Verdict::GiveUp(error.clone());
+        }
+        if let Some(wait) = error.retry_after
+            && wait > self.longest_wait
+        {
+            return Verdict::GiveUp(told_to_wait(error, wait));
+        }
+        if failed >= self.tries {
+            return Verdict::GiveUp(tried_in_vain(error, failed));
+        }
+        let doubled = 2u32.saturating_pow(failed.saturating_sub(1));
+        let pause = self.first_pause.saturating_mul(doubled).min(self.longest_pause);
+        // Half of the pause is left to chance, so that those who failed together do not come back
+        // together.
+        let pause = pause.mul_f64(0.5 + 0.5 * random.clamp(0.0, 1.0));
+        Verdict::Wait(error.retry_after.map_or(pause, |wait| wait.max(pause)))
+    }
+}
+
+fn told_to_wait(error: &ProviderError, wait: Duration) -> ProviderError {
+    let message = format!("{} The provider asks to wait {}.", error.message, in_words(wait));
+    ProviderError {
+        message,
+        ..error.clone()
+    }
+}
+
+fn tried_in_vain(error: &ProviderError, tries: u32) -> ProviderError {
+    let message = match tries {
+        0 | 1 => error.message.clone(),
+        _ => format!("{} (Tried {tries} times.)", error.message),
+    };
+    ProviderError {
+        message,
+        ..error.clone()
+    }
+}
+
+fn in_words(wait: Duration) -> String {
+    match wait.as_secs() {
+        seconds @ 0..120 => format!("{seconds} seconds"),
+        seconds @ 120..7200 => format!("{} minutes", seconds.div_ceil(60)),
+        seconds => format!("{} hours", seconds.div_ceil(3600)),
+    }
+}
+
+/// Tries until it works or the policy has enough. Dropping the future ends it, pauses included.
+pub async fn with_retries<T, F>(
+    policy: &RetryPolicy,
+    mut random: impl FnMut() -> f64,
+    mut announce: impl FnMut(Retry<'_>),
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, ProviderError>
+where
+    F: Future<Output = Result<T, ProviderError>>,
+{
+    let mut failed = 0;
+    loop {
+        let error = match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        failed += 1;
+        let after = match policy.judge(failed, &error, random()) {
+            Verdict::Wait(after) => after,
+            Verdict::GiveUp(error) => return Err(error),
+        };
+        tracing::debug!(kind = ?error.kind, failed, ?after, "asking a model provider again");
+        announce(Retry {
+            attempt: failed + 1,
+            of: policy.tries,
+            after,
+            error: &error,
+        });
+        tokio::time::sleep(after).await;
+    }
+}
+
+/// Chance for pauses: good enough to spread them, and nothing that anybody could want to guess.
+pub fn chance() -> f64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    let bits = std::hash::RandomState::new().build_hasher().finish();
+    f64::from(u32::try_from(bits >> 32).unwrap_or_default()) / (f64::from(u32::MAX) + 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::error::ErrorKind;
+    use super::*;
+
+    fn error(kind: ErrorKind, retry_after: Option<u64>) -> ProviderError {
+        ProviderError {
+            kind,
+            message: "It failed.".into(),
+            retry_after: retry_after.map(Duration::from_secs),
+        }
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_bound_and_half_of_them_is_chance() {
+        let policy = RetryPolicy {
+            tries: 100,
+            ..RetryPolicy::default()
+        };
+        let pause = |failed, random| match policy.judge(failed, &error(ErrorKind::Server, None), random) {
+            Verdict::Wait(pause) => pause.as_millis(),
+            Verdict::GiveUp(error) => panic!("gave up: {error}"),
+        };
+        assert_eq!([1, 2, 3, 4].map(|failed| pause(failed, 1.0)), [1000, 2000, 4000, 8000]);
+        assert_eq!([1, 2, 3, 4].map(|failed| pause(failed, 0.0)), [500, 1000, 2000, 4000]);
+        assert_eq!(pause(90, 1.0), 30_000);
+    }
+
+    #[test]
+    fn a_provider_s_wait_is_honoured_up_to_a_bound() {
+        let policy = RetryPolicy::default();
+        let judge = |wait| policy.judge(1, &error(ErrorKind::RateLimited, Some(wait)), 0.0);
+        assert_eq!(judge(20), Verdict::Wait(Duration::from_secs(20)));
+        assert_eq!(judge(60), Verdict::Wait(Duration::from_secs(60)));
+        assert_eq!(judge(0), Verdict::Wait(Duration::from_millis(500)));
+        let Verdict::GiveUp(told) = judge(3600) else {
+            panic!("an hour is too long to wait for");
+        };
+        assert_eq!(told.message, "It failed. The provider asks to wait 60 minutes.");
+    }
+
+    #[test]
+    fn what_does_not_pass_is_not_tried_again() {
+        let policy = RetryPolicy::default();
+        for kind in [
+            ErrorKind::Auth,
+            ErrorKind::Quota,
+            ErrorKind::ContextLength,
+            ErrorKind::BadRequest,
+            ErrorKind::Interrupted,
+            ErrorKind::Malformed,
+            ErrorKind::Refused,
+            ErrorKind::NoModel,
+        ] {
+            let failed = error(kind, None);
+            assert_eq!(policy.judge(1, &failed, 0.5), Verdict::GiveUp(failed));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tries_are_announced_and_bounded() {
+        let mut tries = 0;
+        let mut announced = Vec::new();
+        let begun = tokio::time::Instant::now();
+        let result: Result<(), _> = with_retries(
+            &RetryPolicy::default(),
+            || 1.0,
+            |retry| announced.push((retry.attempt, retry.of, retry.after.as_secs())),
+            || {
+                tries += 1;
+                std::future::ready(Err(error(ErrorKind::Overloaded, None)))
+            },
+        )
+        .await;
+        assert_eq!(result.unwrap_err().message, "It failed. (Tried 5 times.)");
+        assert_eq!(announced, [(2, 5, 1), (3, 5, 2), (4, 5, 4), (5, 5, 8)]);
+        assert_eq!(tries, 5);
+        assert_eq!(begun.elapsed().as_secs(), 15, "on the paused clock");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_later_try_can_work() {
+        let mut failures = vec![error(ErrorKind::Network, None), error(ErrorKind::RateLimited, Some(9))];
+        let result = with_retries(
+            &RetryPolicy::default(),
+            chance,
+            |_| {},
+            || std::future::ready(failures.pop().map_or(Ok("done"), Err)),
+        )
+        .await;
+        assert_eq!(result, Ok("done"));
+    }
+}

@@ -1,0 +1,122 @@
+//! Schemas of clients' tools, in a form that every provider takes.
+//!
+//! Providers refuse a whole request for one schema whose top is not a plain object. The tools of
+//! clients and of servers behind them are written for other hosts, which are more patient.
+
+use serde_json::{Map, Value, json};
+
+/// What combines schemas. At the top, providers refuse all of it.
+const COMBINING: [&str; 3] = ["anyOf", "oneOf", "allOf"];
+/// What else they refuse there.
+const REFUSED: [&str; 7] = ["enum", "const", "not", "if", "then", "else", "$ref"];
+
+/// A schema that is an object at its top; `None` when the input would not be an object.
+pub(super) fn fit(schema: Option<&Value>) -> Option<Value> {
+    let mut top = match schema {
+        None | Some(Value::Null | Value::Bool(true)) => Map::new(),
+        Some(Value::Object(top)) => top.clone(),
+        Some(_) => return None,
+    };
+    if let Some(named) = named(&top) {
+        let definitions = ["$defs", "definitions"].map(|field| (field, top.remove(field)));
+        top = named;
+        top.extend(
+            definitions
+                .into_iter()
+                .filter_map(|(field, found)| Some((field.to_owned(), found?))),
+        );
+    }
+    let is_object = match top.get("type") {
+        None => true,
+        Some(Value::String(kind)) => kind == "object",
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+        Some(_) => false,
+    };
+    if !is_object {
+        return None;
+    }
+    top.insert("type".to_owned(), "object".into());
+    let mut properties = match top.remove("properties") {
+        Some(Value::Object(properties)) => properties,
+        _ => Map::new(),
+    };
+    // Everything that one of them knows may be given; whoever has the tool checks the rest.
+    for combining in COMBINING {
+        let Some(Value::Array(branches)) = top.remove(combining) else {
+            continue;
+        };
+        let known = branches
+            .iter()
+            .filter_map(|branch| branch.get("properties")?.as_object());
+        for (name, schema) in known.flatten() {
+            properties.entry(name).or_insert_with(|| schema.clone());
+        }
+        // A name that only a branch knew must not be forbidden by the whole.
+        top.remove("additionalProperties");
+    }
+    top.retain(|field, _| !REFUSED.contains(&field.as_str()));
+    top.insert("properties".to_owned(), properties.into());
+    Some(json!(top))
+}
+
+/// The definition that the whole schema is a reference to.
+fn named(top: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let pointer = top.get("$ref")?.as_str()?.strip_prefix('#')?;
+    let mut path = pointer.split('/').skip(1);
+    let first = top.get(path.next()?)?;
+    path.try_fold(first, |value, step| value.get(step))?
+        .as_object()
+        .cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_an_object_at_its_top_or_the_tool_is_left_out() {
+        let empty = json!({"type": "object", "properties": {}});
+        for schema in [
+            None,
+            Some(json!(null)),
+            Some(json!(true)),
+            Some(json!({})),
+            Some(json!({"type": ["object", "null"]})),
+        ] {
+            assert_eq!(fit(schema.as_ref()), Some(empty.clone()), "{schema:?}");
+        }
+        for schema in [
+            json!(5),
+            json!(false),
+            json!({"type": "string"}),
+            json!({"type": ["null"]}),
+            json!({"type": 1}),
+        ] {
+            assert_eq!(fit(Some(&schema)), None, "{schema}");
+        }
+        let whole = json!({"type": "object", "properties": {"a": {"anyOf": [{}]}}, "required": ["a"], "additionalProperties": false});
+        assert_eq!(fit(Some(&whole)), Some(whole.clone()), "what is fit stays as it is");
+    }
+
+    #[test]
+    fn combined_schemas_become_one_that_takes_what_any_of_them_takes() {
+        let schema = json!({
+            "properties": {"a": {"type": "string"}},
+            "additionalProperties": false,
+            "anyOf": [{"properties": {"b": {"type": "number"}}, "required": ["b"]}, {"required": ["a"]}],
+        });
+        let expected = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "number"}}});
+        assert_eq!(fit(Some(&schema)), Some(expected));
+    }
+
+    #[test]
+    fn a_schema_that_only_refers_is_what_it_refers_to() {
+        let schema = json!({
+            "$ref": "#/$defs/Ring",
+            "$defs": {"Ring": {"type": "object", "properties": {"bell": {"$ref": "#/$defs/Bell"}}}, "Bell": {}},
+        });
+        let fitting = fit(Some(&schema)).unwrap();
+        assert_eq!(fitting["properties"]["bell"]["$ref"], "#/$defs/Bell");
+        assert!(fitting["$defs"]["Bell"].is_object() && fitting.get("$ref").is_none());
+    }
+}

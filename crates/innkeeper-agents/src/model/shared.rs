@@ -1,0 +1,193 @@
+//! What all chats of an agent share: where the models are, which there are, and whose key is used.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use innkeeper_host::{AgentError, Secret, TurnInput};
+
+use super::api::{ModelEntry, ModelEvent, ModelRequest, TokenUsage};
+use super::client::ModelClient;
+use super::error::{ErrorKind, ProviderError};
+use super::key::{self, Key};
+use super::models::{Model, merged};
+use super::retry::RetryPolicy;
+use super::title;
+use super::turn::Run;
+use crate::tools::{HostTool, Surroundings};
+
+/// How long something may take that people do not wait for: a title, a summary.
+const ASIDE_TIME: Duration = Duration::from_secs(60);
+
+/// Most bytes of it: a model that goes on and on must not fill the memory.
+const MAX_ASIDE: usize = 64 << 10;
+
+/// What all chats of an agent share.
+pub(super) struct Shared {
+    pub(super) provider: String,
+    pub(super) display_name: String,
+    pub(super) description: String,
+    pub(super) key: Key,
+    /// What `authenticate` names.
+    pub(super) resource: String,
+    pub(super) settled: Vec<Model>,
+    pub(super) models: RwLock<Vec<Model>>,
+    pub(super) client: ModelClient,
+    pub(super) tools: Vec<Arc<dyn HostTool>>,
+    pub(super) prompt_overrides: Vec<(String, String)>,
+    pub(super) gives_titles: bool,
+    pub(super) most_rounds: usize,
+    pub(super) retry: RetryPolicy,
+}
+
+impl Shared {
+    pub(super) fn offer(&self, listed: Vec<ModelEntry>) {
+        *self.models.write().unwrap_or_else(PoisonError::into_inner) = merged(&self.settled, listed);
+    }
+
+    pub(super) fn offered(&self) -> Vec<Model> {
+        self.models.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The model that a message chose, or the default.
+    pub(super) async fn model(&self, chosen: Option<&str>, key: Option<&Secret>) -> Result<Model, AgentError> {
+        // A server that was not up when the host started, or that needs a key to say what it has,
+        // can be asked now.
+        if self.offered().is_empty() && chosen.is_none() {
+            match self.client.models(key).await {
+                Ok(listed) => self.offer(listed),
+                Err(error) => tracing::debug!(kind = ?error.kind, "no models are listed"),
+            }
+        }
+        let offered = self.offered();
+        match chosen {
+            None => offered.into_iter().next().ok_or_else(|| {
+                let message = format!(
+                    "{} has no models. Name one in the configuration, or see whether its server is up.",
+                    self.display_name
+                );
+                AgentError::resumable("noModel", message)
+            }),
+            Some(id) => match offered.into_iter().find(|model| model.id == id) {
+                Some(model) => Ok(model),
+                // The provider may know more models than it lists.
+                None => Ok(Model::new(id)),
+            },
+        }
+    }
+
+    /// The key of a turn: the person's own, else the host's. And whether it is the person's.
+    pub(super) async fn key_for(&self, turn: &TurnInput) -> Result<(Option<Secret>, bool), AgentError> {
+        match turn.token(&self.resource) {
+            Some(token) => Ok((Some(token), true)),
+            None => Ok((self.own_key().await?, false)),
+        }
+    }
+
+    pub(super) async fn own_key(&self) -> Result<Option<Secret>, AgentError> {
+        match &self.key {
+            Key::NotNeeded => Ok(None),
+            Key::Known(key) => Ok(Some(key.clone())),
+            Key::File(path) => key::read(path).await.map(Some),
+            Key::Missing { how } => Err(AgentError::resumable(
+                "auth",
+                format!("There is no key for {}: {how}.", self.display_name),
+            )),
+        }
+    }
+
+    /// Where tools work.
+    pub(super) fn surroundings(&self, directories: &[String]) -> Surroundings {
+        Surroundings {
+            working_directories: directories.to_vec(),
+        }
+    }
+
+    pub(super) fn today(&self) -> String {
+        jiff::Zoned::now().date().to_string()
+    }
+
+    /// What a model says to something that nobody reads along.
+    pub(super) async fn hear_text(
+        &self,
+        request: &ModelRequest,
+        key: Option<&Secret>,
+    ) -> Result<(String, TokenUsage), ProviderError> {
+        let hearing = async {
+            let mut stream = self.client.stream(request, key).await?;
+            let (mut text, mut usage) = (String::new(), TokenUsage::default());
+            while let Some(event) = stream.next().await {
+                match event? {
+                    ModelEvent::Text(more) if text.len() + more.len() > MAX_ASIDE => {
+                        return Err(ProviderError {
+                            kind: ErrorKind::Malformed,
+                            message: "The model said far more than it was asked for.".to_owned(),
+                            retry_after: None,
+                        });
+                    }
+                    ModelEvent::Text(more) => text.push_str(&more),
+                    ModelEvent::Usage(now) => usage = now,
+                    ModelEvent::Reasoning(_)
+                    | ModelEvent::ReasoningDone(_)
+                    | ModelEvent::CallStart { .. }
+                    | ModelEvent::CallInput { .. }
+                    | ModelEvent::End(_) => {}
+                }
+            }
+            Ok((text, usage))
+        };
+        match tokio::time::timeout(ASIDE_TIME, hearing).await {
+            Ok(heard) => heard,
+            Err(_) => Err(ProviderError {
+                kind: ErrorKind::Interrupted,
+                message: "The model took too long.".to_owned(),
+                retry_after: None,
+            }),
+        }
+    }
+
+    /// Has the model name the session after its first message. Nothing depends on it.
+    pub(super) async fn give_title(&self, turn: &TurnInput, run: &Run<'_>, wanted: bool) {
+        if !wanted || turn.text.trim().is_empty() {
+            return;
+        }
+        let request = title::request(&run.choice.model, &turn.text);
+        match self.hear_text(&request, run.choice.key.as_ref()).await {
+            Ok((said, _)) => {
+                if let Some(title) = title::read(&said) {
+                    let _ = run.events.title(title).await;
+                }
+            }
+            Err(error) => tracing::debug!(kind = ?error.kind, "no title"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use innkeeper_testkit::model_server::{ModelServer, Reply};
+
+    use super::super::agent::{ModelAgent, ModelAgentSettings};
+    use super::super::api::{ModelMessage, UserPart};
+    use super::super::client::{Api, Endpoint};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_title_without_end_is_not_listened_to() {
+        let server = ModelServer::start([
+            Reply::words("on and on ".repeat(10_000)).deltas([1000]),
+            Reply::words("A title"),
+        ]);
+        let server = server.await;
+        let endpoint = Endpoint::new(Api::ChatCompletions, server.url().parse().unwrap());
+        let settings = ModelAgentSettings::new("m", "M", endpoint, Key::NotNeeded);
+        let agent = ModelAgent::new(settings).unwrap();
+        let request = ModelRequest {
+            model: "m".to_owned(),
+            messages: vec![ModelMessage::User(vec![UserPart::Text("Name it.".to_owned())])],
+            ..ModelRequest::default()
+        };
+        let endless = agent.shared().hear_text(&request, None).await;
+        assert_eq!(endless.unwrap_err().kind, ErrorKind::Malformed);
+        assert_eq!(agent.shared().hear_text(&request, None).await.unwrap().0, "A title");
+    }
+}

@@ -1,0 +1,34 @@
+//! What a turn costs.
+
+use innkeeper_host::Usage;
+
+use super::api::TokenUsage;
+
+/// What a turn has cost so far.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    input: Option<u32>,
+    output: Option<u32>,
+    cache_read: Option<u32>,
+}
+
+impl Spent {
+    pub(super) fn add(&mut self, usage: TokenUsage) {
+        let sum = |so_far: Option<u32>, more: Option<u32>| match (so_far, more) {
+            (None, None) => None,
+            (so_far, more) => Some(so_far.unwrap_or_default().saturating_add(more.unwrap_or_default())),
+        };
+        self.input = sum(self.input, usage.input);
+        self.output = sum(self.output, usage.output);
+        self.cache_read = sum(self.cache_read, usage.cache_read);
+    }
+
+    pub(super) fn usage(&self, model: &str) -> Usage {
+        Usage {
+            input_tokens: self.input,
+            output_tokens: self.output,
+            cache_read_tokens: self.cache_read,
+            model: Some(model.to_owned()),
+        }
+    }
+}

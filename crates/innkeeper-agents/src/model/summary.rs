@@ -1,0 +1,29 @@
+//! What stands for the beginning of a conversation that was shortened.
+
+use super::api::ModelMessage;
+use super::conversation::user;
+
+/// What stands for the beginning of a conversation that was shortened: every word that people said,
+/// and the rest in short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Summary {
+    /// What people said, message by message.
+    pub(super) words: Vec<String>,
+    /// What happened.
+    pub(super) text: String,
+}
+
+impl Summary {
+    /// It as the model is told it.
+    pub(super) fn message(&self) -> ModelMessage {
+        let mut text = "The beginning of this conversation was shortened.\n".to_owned();
+        if !self.words.is_empty() {
+            text.push_str("\n# What the person said, word for word\n");
+            for said in &self.words {
+                text.push_str(&format!("\n<message>\n{said}\n</message>\n"));
+            }
+        }
+        text.push_str(&format!("\n# What happened, in short\n\n{}\n", self.text));
+        user(text)
+    }
+}

@@ -1,0 +1,49 @@
+//! Titles for sessions.
+
+use super::api::{Effort, ModelRequest};
+use super::conversation::user;
+use super::models::Model;
+
+/// The longest title, in characters.
+const MAX_TITLE: usize = 80;
+/// How much of a message a title is made from.
+const MAX_TEXT: usize = 4000;
+
+const INSTRUCTIONS: &str = "You give conversations a title: at most six words, in the language of the message, \
+    without quotes and without a full stop. Answer with the title alone.";
+
+/// The request for a title.
+pub(super) fn request(model: &Model, text: &str) -> ModelRequest {
+    let text = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
+    ModelRequest {
+        model: model.id.clone(),
+        system: vec![INSTRUCTIONS.to_owned()],
+        messages: vec![user(format!("A conversation begins with this message:\n\n{text}"))],
+        // Enough for a model that cannot help thinking about it first.
+        max_output_tokens: Some(1000),
+        effort: model.thinks.then_some(Effort::Low),
+        ..ModelRequest::default()
+    }
+}
+
+/// The title in what a model said, if it is one.
+pub(super) fn read(said: &str) -> Option<String> {
+    let line = said.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let bare = line.trim_matches(|c: char| matches!(c, '"' | '“' | '”' | '*' | '#' | '`') || c.is_whitespace());
+    let bare = bare.strip_suffix('.').unwrap_or(bare);
+    let is_title = !bare.is_empty() && bare.chars().count() <= MAX_TITLE && !bare.chars().any(char::is_control);
+    is_title.then(|| bare.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_one_short_line() {
+        assert_eq!(read("\n \"Fix the parser.\"\n"), Some("Fix the parser".to_owned()));
+        assert_eq!(read("**Fix it**"), Some("Fix it".to_owned()));
+        assert_eq!(read("  \n"), None);
+        assert_eq!(read(&"long ".repeat(100)), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! How long something is, about, in what providers count by.
+
+use super::api::{AssistantPart, ModelMessage, UserPart};
+
+/// What a picture costs, about; providers count them differently.
+const TOKENS_PER_IMAGE: usize = 1500;
+/// Characters of text that make a token, about. The first answer of a provider tells better.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// How many tokens a text has, about.
+pub(super) fn tokens_in(text: &str) -> usize {
+    text.len().div_ceil(BYTES_PER_TOKEN)
+}
+
+/// How many tokens a message has, about.
+pub(super) fn tokens_of(message: &ModelMessage) -> usize {
+    let tokens: usize = match message {
+        ModelMessage::User(parts) => parts
+            .iter()
+            .map(|part| match part {
+                UserPart::Text(text) => tokens_in(text),
+                UserPart::Image(_) => TOKENS_PER_IMAGE,
+            })
+            .sum(),
+        ModelMessage::Assistant(parts) => parts
+            .iter()
+            .map(|part| match part {
+                AssistantPart::Text(text) => tokens_in(text),
+                AssistantPart::Reasoning(reasoning) => tokens_in(&reasoning.text),
+                AssistantPart::Call(call) => tokens_in(&call.input) + tokens_in(&call.name) + 10,
+            })
+            .sum(),
+        ModelMessage::ToolResults(results) => results
+            .iter()
+            .map(|result| tokens_in(&result.text) + result.images.len() * TOKENS_PER_IMAGE + 10)
+            .sum(),
+    };
+    tokens + 4
+}

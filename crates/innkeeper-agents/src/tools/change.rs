@@ -1,0 +1,292 @@
+//! The one way to change a file: plan it, show it to people, and write exactly what they saw.
+//!
+//! A file that changed between the question and the write is not written. `change/replace.rs` does
+//! the writing.
+
+use std::io::ErrorKind;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use innkeeper_host::{AgentError, Confirmation, FileChange, Invocation, ToolContent, ToolDraft, Verdict};
+use serde_json::Value;
+
+use super::diff::Difference;
+use super::outcome::{self, Done};
+use super::place::{Opened, Place, Places, open_regular, read_whole};
+use super::secret::SecretFiles;
+use super::{Surroundings, ToolAnswer, ToolLimits, blocking};
+
+mod replace;
+
+/// What holds for all changes.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) limits: ToolLimits,
+    pub(super) secrets: SecretFiles,
+    /// The permissions that new files and directories go without; `None` leaves it to the process.
+    pub(super) umask: Option<u32>,
+}
+
+/// What a file will be in place of what it is.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) place: Place,
+    /// What it is; `None` if it does not exist.
+    pub(super) before: Option<Vec<u8>>,
+    /// What it will be.
+    pub(super) after: Vec<u8>,
+    difference: Difference,
+    /// Whether it looks like a file with secrets: then nothing of it is shown to anybody.
+    is_secret: bool,
+    /// Why it cannot be made. Of a file with secrets even that says something, so it is told only
+    /// once people have allowed the change.
+    problem: Option<String>,
+}
+
+impl Change {
+    pub(super) fn new(place: Place, before: Option<Vec<u8>>, after: Vec<u8>, limits: &ToolLimits) -> Self {
+        let old = before.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+        let difference = Difference::between(&old, &String::from_utf8_lossy(&after), limits.diff_bytes);
+        let is_secret = place.is_secret();
+        Self {
+            place,
+            before,
+            after,
+            difference,
+            is_secret,
+            problem: None,
+        }
+    }
+
+    /// A change that what is in the file makes impossible. It is refused at once, unless the reason
+    /// would tell something of a file with secrets: then people are asked first.
+    pub(super) fn failing(place: Place, before: Vec<u8>, problem: String) -> Result<Self, String> {
+        if !place.is_secret() {
+            return Err(problem);
+        }
+        Ok(Self {
+            place,
+            after: before.clone(),
+            before: Some(before),
+            difference: Difference::default(),
+            is_secret: true,
+            problem: Some(problem),
+        })
+    }
+
+    /// Whether the file is already what it will be.
+    fn is_done(&self) -> bool {
+        self.before.as_ref() == Some(&self.after)
+    }
+
+    /// What will happen, for people.
+    fn announced(&self) -> String {
+        let ([does, ..], name) = (self.verbs(), self.place.quoted());
+        if self.problem.is_some() {
+            return format!("{does} {name}, which will fail; the model then reads why");
+        }
+        if self.is_done() {
+            return format!("{does} {name}, which is already like that; the model then reads so");
+        }
+        format!("{does} {name} ({})", self.difference.counts())
+    }
+
+    /// How to say it: of what will happen, of what to ask, and of what has happened.
+    fn verbs(&self) -> [&'static str; 3] {
+        match self.before {
+            None => ["Creates", "Create", "Created"],
+            Some(_) => ["Changes", "Change", "Changed"],
+        }
+    }
+
+    /// The change for people who are asked. Short sides come along in the question itself; nothing
+    /// else can show them what is not written yet.
+    fn asked(&self, limits: &ToolLimits) -> Vec<FileChange> {
+        let fits = |bytes: &[u8]| bytes.len() <= limits.side_bytes;
+        let is_short = fits(&self.after) && self.before.as_deref().is_none_or(fits);
+        if self.is_secret || !is_short {
+            return Vec::new();
+        }
+        let side = |bytes: &[u8]| (self.place.uri(), inline(bytes));
+        vec![FileChange {
+            before: self.before.as_deref().map(side),
+            after: Some(side(&self.after)),
+            added: self.difference.added,
+            removed: self.difference.removed,
+        }]
+    }
+
+    /// The change for those who look at it afterwards. The file itself is how it is now.
+    fn shown(&self, limits: &ToolLimits) -> FileChange {
+        let uri = self.place.uri();
+        let before = self.before.as_deref();
+        let before = before.filter(|bytes| bytes.len() <= limits.side_bytes && !self.is_secret);
+        FileChange {
+            before: before.map(|bytes| (uri.clone(), inline(bytes))),
+            after: Some((uri.clone(), uri)),
+            added: self.difference.added,
+            removed: self.difference.removed,
+        }
+    }
+
+    fn done(&self, limits: &ToolLimits) -> Done {
+        let [.., did] = self.verbs();
+        let summary = format!("{did} {} ({})", self.place.quoted(), self.difference.counts());
+        let mut content = vec![ToolContent::FileEdit(self.shown(limits))];
+        let mut text = format!("{summary}.\n");
+        if !self.is_secret {
+            content.push(ToolContent::Text(self.difference.unified.clone()));
+            // The model wrote a new file itself; only what surrounds a change is news to it.
+            if self.before.is_some() {
+                text.push_str(&self.difference.unified);
+            }
+        }
+        Done {
+            summary,
+            content,
+            text,
+            images: Vec::new(),
+        }
+    }
+}
+
+/// A URI that carries its content.
+fn inline(bytes: &[u8]) -> String {
+    let media_type = match std::str::from_utf8(bytes) {
+        Ok(_) => "text/plain;charset=utf-8",
+        Err(_) => "application/octet-stream",
+    };
+    format!("data:{media_type};base64,{}", STANDARD.encode(bytes))
+}
+
+/// What a file is now; `None` if it does not exist. What is too large to change, or may not be
+/// changed, is refused before anybody is asked.
+pub(super) fn current(place: &Place, limits: &ToolLimits) -> Result<Option<Vec<u8>>, String> {
+    let file = match open_regular(&place.root.dir, place.within()) {
+        Ok(Opened::File(file)) => file,
+        Ok(Opened::Directory) => return Err(format!("{} is a directory, not a file", place.quoted())),
+        Ok(Opened::Special) => {
+            return Err(format!(
+                "{} is a pipe, socket or device, which is never written",
+                place.quoted()
+            ));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(place.complaint(&error)),
+    };
+    let data = file.metadata().map_err(|error| place.complaint(&error))?;
+    if data.permissions().readonly() || !replace::may_write(place) {
+        return Err(format!(
+            "{} is write-protected: ask the person to change that",
+            place.quoted()
+        ));
+    }
+    let bytes = read_whole(file, limits.change_bytes).map_err(|error| place.complaint(&error))?;
+    match bytes {
+        Some(bytes) => Ok(Some(bytes)),
+        None => Err(format!(
+            "{} has more than {} bytes, which is too large to change this way: use `run_command`",
+            place.quoted(),
+            limits.change_bytes
+        )),
+    }
+}
+
+/// Makes a change of what a model or a person wrote.
+pub(super) type Plan = fn(&Value, &Places, &ToolLimits) -> Result<Change, String>;
+
+/// Plans a change, asks people, and writes it.
+pub(super) async fn carry_out(
+    draft: ToolDraft,
+    input: Value,
+    surroundings: &Surroundings,
+    rules: &Rules,
+    plan: Plan,
+) -> Result<ToolAnswer, AgentError> {
+    let limits = rules.limits;
+    let planned = planning(draft.cancelled(), input.clone(), surroundings, rules, plan).await?;
+    let mut change = match planned {
+        Ok(change) => change,
+        Err(problem) => return outcome::refuse(draft, "Did not change a file", problem).await,
+    };
+    let name = change.place.quoted();
+    let attempt = format!("Did not change {name}");
+    let [_, shall, _] = change.verbs();
+    let message = change.announced();
+    let invocation = Invocation::new(message).input(input.to_string());
+    // Of a file with secrets even this would confirm a guess.
+    if change.is_done() && !change.is_secret {
+        let call = draft.run(invocation).await?;
+        return outcome::finish(call, &attempt, Ok(left(&change.place))).await;
+    }
+    let confirmation = Confirmation {
+        title: Some(format!("{shall} {name}?")),
+        editable: true,
+        edits: change.asked(&limits),
+        ..Confirmation::default()
+    };
+    let (call, decision) = match draft.confirm(invocation, confirmation).await? {
+        Verdict::Approved(call, decision) => (call, decision),
+        Verdict::Denied(decision) => return Ok(outcome::denied(&decision)),
+    };
+    let edited = decision.edited_input;
+    if let Some(edited) = &edited {
+        let input: Value = match serde_json::from_str(edited) {
+            Ok(input) => input,
+            Err(error) => {
+                let problem = format!("the person edited the input, and it is no JSON any more: {error}");
+                return outcome::finish(call, &attempt, Err(problem)).await;
+            }
+        };
+        let planned = planning(call.cancelled(), input, surroundings, rules, plan).await?;
+        let again = match planned {
+            Ok(again) => again,
+            Err(problem) => {
+                let problem = format!("the person edited the input: {problem}");
+                return outcome::finish(call, &attempt, Err(problem)).await;
+            }
+        };
+        if again.place.path() == change.place.path() && again.before != change.before {
+            return outcome::finish(call, &attempt, Err(replace::changed_meanwhile(&change.place))).await;
+        }
+        change = again;
+    }
+    let umask = rules.umask;
+    let done = blocking::run(call.cancelled(), move |stop| {
+        if let Some(problem) = change.problem {
+            return Err(problem);
+        }
+        if change.is_done() {
+            return Ok(left(&change.place));
+        }
+        replace::write(&change, &limits, umask, stop)?;
+        Ok(change.done(&limits))
+    })
+    .await?;
+    let answer = outcome::finish(call, &attempt, done).await?;
+    Ok(outcome::after_edit(answer, edited.as_deref()))
+}
+
+fn left(place: &Place) -> Done {
+    let name = place.quoted();
+    let text = format!("{name} is already like that; nothing was written.");
+    Done::text(format!("Left {name} as it is"), text)
+}
+
+async fn planning(
+    cancelled: impl Future<Output = ()>,
+    input: Value,
+    surroundings: &Surroundings,
+    rules: &Rules,
+    plan: Plan,
+) -> Result<Result<Change, String>, AgentError> {
+    let (surroundings, rules) = (surroundings.clone(), rules.clone());
+    blocking::run(cancelled, move |_| {
+        plan(
+            &input,
+            &Places::open_with(&surroundings, &rules.secrets)?,
+            &rules.limits,
+        )
+    })
+    .await
+}

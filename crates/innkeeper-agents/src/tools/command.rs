@@ -1,0 +1,422 @@
+//! `run_command`: a command of the shell.
+//!
+//! A command can do whatever the host's user can; no working directory holds it. So people are
+//! always asked, and are told where it runs. It has a process group of its own, which is killed when
+//! its time is over, when the turn is cancelled, when nobody waits for it any more, and also when
+//! the shell has ended but left something running. What starts a session of its own (`setsid`) is
+//! out of reach.
+
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use innkeeper_host::{AgentError, Confirmation, Invocation, ToolCall, ToolContent, ToolDraft, ToolResult, Verdict};
+use process_wrap::tokio::{ChildWrapper, CommandWrap};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::time::Instant;
+
+use self::output::Output;
+use super::blocking;
+use super::input::Input;
+use super::outcome::{self, quoted};
+use super::place::{Place, Places};
+use super::{EnvironmentRules, HostTool, Surroundings, ToolAnswer, ToolLimits, secret};
+use crate::model::api::ToolSpec;
+
+mod output;
+
+/// How long output is awaited after the shell has ended: whatever it left running keeps the pipes
+/// open.
+const DRAIN_TIME: Duration = Duration::from_millis(300);
+/// How long a killed command is awaited: one that waits for a disk or a server inside the system
+/// cannot be killed just then.
+const BURIAL_TIME: Duration = Duration::from_secs(1);
+/// Sets the permissions that new files go without, and becomes the shell with the command.
+const WITH_UMASK: &str = r#"umask "$0" && exec "$1" -c "$2""#;
+/// How many times slower new output is shown in the end.
+const SLOWEST_PACE: u32 = 8;
+/// How much of the end of the output people see while the command runs.
+const SHOWN_BYTES: usize = 8 << 10;
+
+/// Runs commands.
+#[derive(Debug)]
+pub(super) struct RunCommand {
+    limits: ToolLimits,
+    environment: EnvironmentRules,
+    shell: &'static str,
+    /// The permissions that its files go without; `None` leaves it to the process.
+    umask: Option<u32>,
+}
+
+impl RunCommand {
+    pub(super) fn new(limits: ToolLimits, environment: EnvironmentRules, umask: Option<u32>) -> Self {
+        // Models write for `bash`; every Unix has at least `sh`.
+        let has_bash = std::path::Path::new("/bin/bash").exists();
+        Self {
+            limits,
+            environment,
+            shell: if has_bash { "/bin/bash" } else { "sh" },
+            umask,
+        }
+    }
+}
+
+/// What the model, or the person after it, wants to run.
+#[derive(Debug)]
+struct Request {
+    command: String,
+    directory: Option<String>,
+    time: Duration,
+}
+
+impl Request {
+    fn parse(input: &Value, limits: &ToolLimits) -> Result<Self, String> {
+        let input = Input::of(input)?;
+        let command = input.words("command", "the command to run")?;
+        if command.contains('\0') {
+            return Err("`command` cannot have a NUL character".to_owned());
+        }
+        let most = limits.command_time_max.as_secs();
+        Ok(Self {
+            command: command.to_owned(),
+            directory: input.optional_words("directory")?.map(str::to_owned),
+            time: input
+                .number("timeout_seconds", 1, most)?
+                .map_or(limits.command_time, Duration::from_secs),
+        })
+    }
+
+    async fn find_directory(
+        &self,
+        cancelled: impl Future<Output = ()>,
+        surroundings: &Surroundings,
+    ) -> Result<Result<Place, String>, AgentError> {
+        let (directory, surroundings) = (self.directory.clone(), surroundings.clone());
+        blocking::run(cancelled, move |_| {
+            let place = Places::open(&surroundings)?.existing_or_first(directory.as_deref())?;
+            place.open_dir().map(|_| place)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl HostTool for RunCommand {
+    fn spec(&self) -> ToolSpec {
+        let (default, most) = (
+            self.limits.command_time.as_secs(),
+            self.limits.command_time_max.as_secs(),
+        );
+        ToolSpec {
+            name: "run_command".to_owned(),
+            description: format!(
+                "Runs a command with `{} -c` and gives its output and exit code. The person is asked first. It has no \
+                 input and no terminal, and is ended after {default} seconds unless `timeout_seconds` says otherwise; \
+                 whatever it leaves running is ended with it. Of long output, the beginning and the end are kept. Use \
+                 `read_file`, `glob` and `search` rather than `cat`, `find` and `grep`: they do not ask.",
+                self.shell
+            ),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "command": { "type": "string", "description": "The command." },
+                    "directory": { "type": "string", "description": "Where to run it; left out, it is the first working directory." },
+                    "timeout_seconds": { "type": "integer", "minimum": 1, "maximum": most, "description": "How long it may take." },
+                },
+                "required": ["command"],
+            }),
+        }
+    }
+
+    fn title(&self) -> &str {
+        "Run a command"
+    }
+
+    fn is_harmless(&self) -> bool {
+        false
+    }
+
+    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+        let mut request = match Request::parse(&input, &self.limits) {
+            Ok(request) => request,
+            Err(problem) => return outcome::refuse(draft, "Did not run a command", problem).await,
+        };
+        let attempt = format!("Did not run {}", quoted(&request.command));
+        let mut place = match request.find_directory(draft.cancelled(), surroundings).await? {
+            Ok(place) => place,
+            Err(problem) => return outcome::refuse(draft, &attempt, problem).await,
+        };
+        let directory = quoted(&place.path().to_string_lossy());
+        let message = format!("Runs {} in {directory}", quoted(&request.command));
+        let confirmation = Confirmation {
+            title: Some(format!("Run this command in {directory}?")),
+            editable: true,
+            ..Confirmation::default()
+        };
+        let invocation = Invocation::new(message).input(input.to_string());
+        let (call, decision) = match draft.confirm(invocation, confirmation).await? {
+            Verdict::Approved(call, decision) => (call, decision),
+            Verdict::Denied(decision) => return Ok(outcome::denied(&decision)),
+        };
+        let edited = decision.edited_input;
+        if let Some(edited) = &edited {
+            let parsed = serde_json::from_str(edited).map_err(|error| error.to_string());
+            let parsed = parsed.and_then(|input| Request::parse(&input, &self.limits));
+            let found = match parsed {
+                Ok(again) => {
+                    request = again;
+                    request.find_directory(call.cancelled(), surroundings).await?
+                }
+                Err(problem) => Err(problem),
+            };
+            match found {
+                Ok(found) => place = found,
+                Err(problem) => {
+                    let problem = format!("the person edited the input, and it cannot be run: {problem}");
+                    return outcome::finish(call, &attempt, Err(problem)).await;
+                }
+            }
+        }
+        let command = self.command(&request.command, place.path());
+        let answer = run(call, command, &request, &self.limits).await?;
+        Ok(outcome::after_edit(answer, edited.as_deref()))
+    }
+}
+
+impl RunCommand {
+    fn command(&self, command: &str, directory: PathBuf) -> CommandWrap {
+        let first = if self.umask.is_some() { "sh" } else { self.shell };
+        let mut wrap = CommandWrap::with_new(first, |shell| {
+            shell.arg("-c").current_dir(directory);
+            match self.umask {
+                // Only the process itself can set it, and only a shell does so safely.
+                Some(umask) => shell
+                    .arg(WITH_UMASK)
+                    .arg(format!("{umask:04o}"))
+                    .arg(self.shell)
+                    .arg(command),
+                None => shell.arg(command),
+            };
+            shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            for (name, value) in std::env::vars_os() {
+                if secret::is_hidden_variable(&self.environment, &name, &value) {
+                    shell.env_remove(name);
+                }
+            }
+            // Nobody is there to page, to colour for, or to answer.
+            shell.env("TERM", "dumb").env("NO_COLOR", "1");
+            shell
+                .env("PAGER", "cat")
+                .env("GIT_PAGER", "cat")
+                .env("GIT_TERMINAL_PROMPT", "0");
+        });
+        #[cfg(unix)]
+        wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
+        wrap.wrap(process_wrap::tokio::KillOnDrop);
+        wrap
+    }
+}
+
+/// A command that runs. Dropped, it is killed with all that it started.
+struct Running {
+    child: Box<dyn ChildWrapper>,
+    is_killed: bool,
+}
+
+impl Running {
+    /// Kills the group, once: later on its number may be another's. What is already gone does not
+    /// mind.
+    fn kill(&mut self) {
+        if !std::mem::replace(&mut self.is_killed, true) {
+            let _ = self.child.start_kill();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+enum End {
+    Exited { status: ExitStatus, left_running: bool },
+    TimeOver,
+    Lost(String),
+}
+
+async fn run(
+    mut call: ToolCall,
+    mut command: CommandWrap,
+    request: &Request,
+    limits: &ToolLimits,
+) -> Result<ToolAnswer, AgentError> {
+    let name = quoted(&request.command);
+    let child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let problem = format!("the command could not be started: {error}");
+            return outcome::finish(call, &format!("Did not run {name}"), Err(problem)).await;
+        }
+    };
+    let mut running = Running {
+        child,
+        is_killed: false,
+    };
+    let mut output = Output::new(limits.output_head, limits.output_tail);
+    let cancelled = call.cancelled();
+    let end = tokio::select! {
+        biased;
+        () = cancelled => return Err(AgentError::Cancelled),
+        () = tokio::time::sleep(request.time) => End::TimeOver,
+        end = watch(&mut running, &mut output, &mut call, limits) => end?,
+    };
+    running.kill();
+    if matches!(end, End::TimeOver) {
+        // So that it is gone when people read that it is.
+        let _ = tokio::time::timeout(BURIAL_TIME, running.child.wait()).await;
+    }
+    complete(call, &name, request, &end, &output).await
+}
+
+/// Gathers output, and shows it now and then, until the command is over.
+async fn watch(
+    running: &mut Running,
+    output: &mut Output,
+    call: &mut ToolCall,
+    limits: &ToolLimits,
+) -> Result<End, AgentError> {
+    let mut stdout = running.child.stdout().take();
+    let mut stderr = running.child.stderr().take();
+    let (mut out, mut err) = (vec![0; 32 << 10], vec![0; 32 << 10]);
+    let mut ended: Option<(ExitStatus, Instant)> = None;
+    // What is shown is kept as well, so a long command shows itself less often than a short one.
+    let mut pace = limits.output_pace;
+    let slowest = pace * SLOWEST_PACE;
+    let mut show_at = Instant::now() + pace;
+    let mut shown = 0;
+    let mut alive_at = Instant::now() + limits.alive_pace;
+    loop {
+        if let Some((status, _)) = ended
+            && stdout.is_none()
+            && stderr.is_none()
+        {
+            return Ok(End::Exited {
+                status,
+                left_running: false,
+            });
+        }
+        let drained_at = ended.map_or_else(Instant::now, |(_, at)| at);
+        tokio::select! {
+            read = read_some(&mut stdout, &mut out), if stdout.is_some() => take(&mut stdout, output, &out, read),
+            read = read_some(&mut stderr, &mut err), if stderr.is_some() => take(&mut stderr, output, &err, read),
+            status = running.child.wait(), if ended.is_none() => match status {
+                Ok(status) => ended = Some((status, Instant::now() + DRAIN_TIME)),
+                Err(error) => return Ok(End::Lost(error.to_string())),
+            },
+            () = tokio::time::sleep_until(drained_at), if ended.is_some() => {
+                if let Some((status, _)) = ended {
+                    return Ok(End::Exited { status, left_running: true });
+                }
+            }
+            () = tokio::time::sleep_until(show_at), if output.total() > shown => {
+                shown = output.total();
+                call.content(vec![ToolContent::Text(output.latest(SHOWN_BYTES))]).await?;
+                show_at = Instant::now() + pace;
+                pace = (pace * 2).min(slowest);
+                alive_at = Instant::now() + limits.alive_pace;
+            }
+            // A command that works in silence is no agent that is lost.
+            () = tokio::time::sleep_until(alive_at) => {
+                call.alive().await?;
+                alive_at = Instant::now() + limits.alive_pace;
+            }
+        }
+    }
+}
+
+async fn read_some(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> usize {
+    match pipe {
+        // A pipe that cannot be read has nothing more to say.
+        Some(pipe) => pipe.read(buffer).await.unwrap_or(0),
+        None => 0,
+    }
+}
+
+fn take<T>(pipe: &mut Option<T>, output: &mut Output, buffer: &[u8], read: usize) {
+    if read == 0 {
+        *pipe = None;
+    }
+    output.push(buffer.get(..read).unwrap_or_default());
+}
+
+async fn complete(
+    call: ToolCall,
+    name: &str,
+    request: &Request,
+    end: &End,
+    output: &Output,
+) -> Result<ToolAnswer, AgentError> {
+    let (is_success, how) = match end {
+        End::Exited { status, left_running } => {
+            let mut how = match status.code() {
+                Some(code) => format!("exit code {code}"),
+                None => signal(*status),
+            };
+            if *left_running {
+                how.push_str("; what it left running in the background was ended");
+            }
+            (status.success(), how)
+        }
+        End::TimeOver => (
+            false,
+            format!(
+                "ended after {} seconds because it took too long; everything it started was ended with it",
+                request.time.as_secs()
+            ),
+        ),
+        End::Lost(error) => (false, format!("the host lost sight of it: {error}")),
+    };
+    let text = output.whole();
+    let summary = match end {
+        End::Exited { .. } if is_success => format!("Ran {name}"),
+        _ => format!("Ran {name}: {how}"),
+    };
+    call.complete(ToolResult {
+        success: is_success,
+        summary,
+        content: vec![ToolContent::Text(text.clone())],
+        error: (!is_success).then(|| how.clone()),
+        ..ToolResult::default()
+    })
+    .await?;
+    let text = if text.is_empty() {
+        format!("[no output]\n[{how}]")
+    } else {
+        let newline = if text.ends_with('\n') { "" } else { "\n" };
+        format!("{text}{newline}[{how}]")
+    };
+    Ok(ToolAnswer {
+        text,
+        images: Vec::new(),
+        is_error: !is_success,
+    })
+}
+
+#[cfg(unix)]
+fn signal(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match status.signal() {
+        Some(signal) => format!("ended by signal {signal}"),
+        None => "ended without an exit code".to_owned(),
+    }
+}
+
+#[cfg(not(unix))]
+fn signal(_: ExitStatus) -> String {
+    "ended without an exit code".to_owned()
+}

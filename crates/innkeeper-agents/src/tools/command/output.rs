@@ -1,0 +1,124 @@
+//! What a command says, however much it is: its beginning and its end are kept.
+
+use std::collections::VecDeque;
+
+/// The output of a command.
+#[derive(Debug)]
+pub(super) struct Output {
+    head: Vec<u8>,
+    head_most: usize,
+    tail: VecDeque<u8>,
+    tail_most: usize,
+    total: u64,
+}
+
+impl Output {
+    pub(super) fn new(head_most: usize, tail_most: usize) -> Self {
+        Self {
+            head: Vec::new(),
+            head_most,
+            tail: VecDeque::new(),
+            tail_most,
+            total: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let room = self.head_most.saturating_sub(self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(room);
+        self.head.extend_from_slice(first);
+        let skipped = rest.len().saturating_sub(self.tail_most);
+        let rest = rest.get(skipped..).unwrap_or_default();
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.tail_most);
+        self.tail.drain(..surplus.min(self.tail.len()));
+        self.tail.extend(rest);
+    }
+
+    /// How many bytes there were.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// All that was kept, and a word on what was not.
+    pub(super) fn whole(&self) -> String {
+        let (a, b) = self.tail.as_slices();
+        let kept = self.head.len() + self.tail.len();
+        let left_out = self.total.saturating_sub(kept as u64);
+        if left_out == 0 {
+            return String::from_utf8_lossy(&[&self.head, a, b].concat()).into_owned();
+        }
+        let (head, tail) = (String::from_utf8_lossy(&self.head), [a, b].concat());
+        let tail = String::from_utf8_lossy(&tail);
+        format!("{head}\n[… {left_out} bytes of the output left out …]\n{tail}")
+    }
+
+    /// The end of it, not more than so many bytes.
+    pub(super) fn latest(&self, most: usize) -> String {
+        let (a, b) = self.tail.as_slices();
+        let kept = if self.total as usize == self.head.len() + self.tail.len() {
+            [&self.head, a, b].concat()
+        } else {
+            [a, b].concat()
+        };
+        let start = kept.len().saturating_sub(most);
+        let latest = String::from_utf8_lossy(kept.get(start..).unwrap_or_default());
+        if (latest.len() as u64) < self.total {
+            format!("[…]\n{latest}")
+        } else {
+            latest.into_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_output_is_whole() {
+        let mut output = Output::new(4, 4);
+        for piece in ["ab", "cü", "d"] {
+            output.push(piece.as_bytes());
+        }
+        assert_eq!(output.whole(), "abcüd");
+        assert_eq!(output.latest(2), "[…]\n\u{FFFD}d");
+        assert_eq!(output.latest(100), "abcüd");
+    }
+
+    #[test]
+    fn of_long_output_the_beginning_and_the_end_are_kept() {
+        let mut output = Output::new(3, 3);
+        for piece in ["ab", "cdefgh", "i", "j"] {
+            output.push(piece.as_bytes());
+        }
+        assert_eq!(output.whole(), "abc\n[… 4 bytes of the output left out …]\nhij");
+        assert_eq!(output.latest(2), "[…]\nij");
+        assert_eq!(output.total(), 10);
+    }
+
+    #[test]
+    fn one_huge_piece_is_no_exception() {
+        let mut output = Output::new(2, 2);
+        output.push(&[b'x'; 1000]);
+        assert_eq!(output.whole(), "xx\n[… 996 bytes of the output left out …]\nxx");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_does_not_matter_how_output_is_cut_into_pieces(
+            pieces in proptest::collection::vec("[a-zü]{0,9}", 0..9),
+            head in 0_usize..9,
+            tail in 0_usize..9,
+        ) {
+            let mut cut = Output::new(head, tail);
+            for piece in &pieces {
+                cut.push(piece.as_bytes());
+            }
+            let mut whole = Output::new(head, tail);
+            whole.push(pieces.concat().as_bytes());
+            proptest::prop_assert_eq!(cut.whole(), whole.whole());
+            proptest::prop_assert_eq!(cut.latest(5), whole.latest(5));
+        }
+    }
+}

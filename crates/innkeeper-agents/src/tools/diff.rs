@@ -1,0 +1,77 @@
+//! What changed between two texts.
+
+use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
+
+use super::outcome::count;
+
+/// The difference of two texts.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Difference {
+    /// Lines added.
+    pub(super) added: u32,
+    /// Lines removed.
+    pub(super) removed: u32,
+    /// Both with their surroundings, as `diff -u` writes it, and not longer than was asked for.
+    pub(super) unified: String,
+}
+
+impl Difference {
+    pub(super) fn between(before: &str, after: &str, most_bytes: usize) -> Self {
+        let input = InternedInput::new(before, after);
+        let mut diff = Diff::compute(Algorithm::Histogram, &input);
+        diff.postprocess_lines(&input);
+        let printer = BasicLineDiffPrinter(&input.interner);
+        let mut unified = diff
+            .unified_diff(&printer, UnifiedDiffConfig::default(), &input)
+            .to_string();
+        if unified.len() > most_bytes {
+            let end = (0..=most_bytes)
+                .rev()
+                .find(|end| unified.is_char_boundary(*end))
+                .unwrap_or(0);
+            let end = unified.get(..end).and_then(|start| start.rfind('\n')).unwrap_or(end);
+            let left_out = unified.get(end..).unwrap_or_default().trim().lines().count();
+            unified.truncate(end);
+            unified.push_str(&format!(
+                "\n[{} of the diff left out]\n",
+                count(left_out, "line", "lines")
+            ));
+        }
+        Self {
+            added: diff.count_additions(),
+            removed: diff.count_removals(),
+            unified,
+        }
+    }
+
+    /// As in "+3 −1".
+    pub(super) fn counts(&self) -> String {
+        format!("+{} −{}", self.added, self.removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_and_shown() {
+        let difference = Difference::between("a\nb\nc\n", "a\nB\nc\nd\n", 1000);
+        assert_eq!((difference.added, difference.removed), (2, 1));
+        assert_eq!(difference.counts(), "+2 −1");
+        assert_eq!(difference.unified, "@@ -1,3 +1,4 @@\n a\n-b\n+B\n c\n+d\n");
+    }
+
+    #[test]
+    fn a_long_diff_says_what_is_left_out() {
+        let after = "ü\n".repeat(1000);
+        let difference = Difference::between("", &after, 100);
+        assert_eq!(difference.added, 1000);
+        assert!(difference.unified.len() < 150, "{}", difference.unified);
+        assert!(
+            difference.unified.contains("lines of the diff left out"),
+            "{}",
+            difference.unified
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! `edit_file`: one piece of text in place of another.
+
+use async_trait::async_trait;
+use innkeeper_host::{AgentError, ToolDraft};
+use serde_json::{Value, json};
+
+use super::change::{self, Change};
+use super::input::Input;
+use super::outcome::shortened;
+use super::place::Places;
+use super::text::Text;
+use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};
+use crate::model::api::ToolSpec;
+
+mod nearest;
+
+/// Edits a file.
+#[derive(Debug)]
+pub(super) struct EditFile {
+    pub(super) rules: change::Rules,
+}
+
+#[async_trait]
+impl HostTool for EditFile {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "edit_file".to_owned(),
+            description: "Replaces a piece of a file. `old_string` must be exactly what the file has, white space \
+                          included and without line numbers, and must occur once; add lines around it until it does, \
+                          or set `replace_all`. The person is asked first."
+                .to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "path": { "type": "string", "description": "The file: relative to the first working directory, or absolute within one." },
+                    "old_string": { "type": "string", "description": "The text to replace." },
+                    "new_string": { "type": "string", "description": "The text in its place; empty to delete." },
+                    "replace_all": { "type": "boolean", "description": "Whether to replace it everywhere in the file." },
+                },
+                "required": ["path", "old_string", "new_string"],
+            }),
+        }
+    }
+
+    fn title(&self) -> &str {
+        "Edit a file"
+    }
+
+    fn is_harmless(&self) -> bool {
+        false
+    }
+
+    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+        change::carry_out(draft, input, surroundings, &self.rules, plan).await
+    }
+}
+
+fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<Change, String> {
+    let input = Input::of(input)?;
+    let path = input.words("path", "the path of the file to edit")?;
+    let old = input.text("old_string", "the text to replace")?;
+    let new = input.text("new_string", "the text in its place")?;
+    let replace_all = input.flag("replace_all")?;
+    if old.is_empty() {
+        return Err("`old_string` is empty: give the text to replace, or use `write_file` for a whole file".to_owned());
+    }
+    if old == new {
+        return Err("`old_string` and `new_string` are the same: there is nothing to change".to_owned());
+    }
+    let place = places.existing(path)?;
+    let Some(before) = change::current(&place, limits)? else {
+        return Err(format!("there is no {} any more", place.quoted()));
+    };
+    let Some(text) = Text::of(&before) else {
+        return Err(format!("{} is not UTF-8 text and cannot be edited", place.quoted()));
+    };
+    let (old, new) = (text.habits().read(old), text.habits().read(new));
+    let occurrences: Vec<usize> = text.words.match_indices(&*old).map(|(start, _)| start).collect();
+    let problem = match occurrences.as_slice() {
+        [] => {
+            let mut problem = format!("`old_string` does not occur in {}", place.quoted());
+            // Nobody has allowed the model to see what such a file says.
+            if !place.is_secret() {
+                problem.push_str(&nearest::hint(&text.words, &old, limits.line_chars));
+            }
+            Some(problem)
+        }
+        several @ [_, _, ..] if !replace_all => Some(format!(
+            "`old_string` occurs {} times in {} (lines {}): add lines around it until it is the only one, or set \
+             `replace_all`",
+            several.len(),
+            place.quoted(),
+            lines_of(&text.words, several)
+        )),
+        // Before anything is replaced: a few words can stand for more than the machine has room for.
+        all if !fits(&text.words, all.len(), &old, &new, limits) => {
+            Some(format!("{} would become too large", place.quoted()))
+        }
+        _ => None,
+    };
+    if let Some(problem) = problem {
+        return Change::failing(place, before, problem);
+    }
+    let after = text.habits().write(&text.words.replace(&*old, &new));
+    if after.len() as u64 > limits.change_bytes {
+        let problem = format!("{} would become too large", place.quoted());
+        return Change::failing(place, before, problem);
+    }
+    Ok(Change::new(place, Some(before), after, limits))
+}
+
+/// Whether a text is not too large once something was replaced in it some times.
+fn fits(text: &str, times: usize, old: &str, new: &str, limits: &ToolLimits) -> bool {
+    let removed = times.checked_mul(old.len());
+    let added = times.checked_mul(new.len());
+    let kept = removed.and_then(|removed| text.len().checked_sub(removed));
+    let size = kept.zip(added).and_then(|(kept, added)| kept.checked_add(added));
+    size.is_some_and(|size| size as u64 <= limits.change_bytes)
+}
+
+/// The numbers of the first few lines that places are in.
+fn lines_of(text: &str, places: &[usize]) -> String {
+    const MOST: usize = 10;
+    let line = |start: &usize| {
+        let before = text.get(..*start).unwrap_or_default();
+        (before.matches('\n').count() + 1).to_string()
+    };
+    let mut lines: Vec<String> = places.iter().take(MOST).map(line).collect();
+    if places.len() > MOST {
+        lines.push("…".to_owned());
+    }
+    lines.join(", ")
+}
+
+/// Lines with their numbers, as `read_file` gives them.
+fn numbered(lines: &[&str], first: usize, line_chars: usize) -> String {
+    let lines = lines.iter().zip(first..);
+    lines
+        .map(|(line, number)| format!("{number:>6}\t{}\n", shortened(line, line_chars)))
+        .collect()
+}

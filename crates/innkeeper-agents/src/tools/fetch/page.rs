@@ -1,0 +1,149 @@
+//! The words of a page.
+
+/// Whether a media type is text.
+pub(super) fn is_text(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    essence.starts_with("text/")
+        || essence.ends_with("json")
+        || essence.ends_with("xml")
+        || matches!(
+            essence,
+            "application/javascript" | "application/toml" | "application/yaml" | "application/x-yaml"
+        )
+}
+
+/// What a page in HTML says, without what is only for browsers. It is a reading aid and no parser:
+/// what it takes for a tag is gone.
+pub(super) fn words_of(html: &str) -> String {
+    let mut words = String::with_capacity(html.len() / 2);
+    let mut rest = html;
+    while let Some((before, tagged)) = rest.split_once('<') {
+        words.push_str(before);
+        let (tag, after) = match tagged.strip_prefix("!--") {
+            Some(comment) => ("", comment.split_once("-->").map_or("", |(_, after)| after)),
+            None => tagged.split_once('>').unwrap_or((tagged, "")),
+        };
+        let name: String = tag
+            .chars()
+            .take_while(|c| *c == '/' || c.is_ascii_alphanumeric())
+            .collect();
+        let name = name.to_ascii_lowercase();
+        rest = match name.as_str() {
+            "script" | "style" | "svg" | "template" => skip_to_end(after, &name),
+            _ => after,
+        };
+        if is_block(name.trim_start_matches('/')) {
+            words.push('\n');
+        }
+    }
+    words.push_str(rest);
+    tidied(&words)
+}
+
+fn is_block(name: &str) -> bool {
+    matches!(
+        name,
+        "p" | "br"
+            | "div"
+            | "li"
+            | "ul"
+            | "ol"
+            | "tr"
+            | "table"
+            | "pre"
+            | "section"
+            | "article"
+            | "header"
+            | "footer"
+            | "title"
+            | "h1"
+            | "h2"
+            | "h3"
+            | "h4"
+            | "h5"
+            | "h6"
+            | "blockquote"
+            | "dt"
+            | "dd"
+    )
+}
+
+fn skip_to_end<'a>(text: &'a str, name: &str) -> &'a str {
+    let names = |after: &str| {
+        let start = after.as_bytes().get(..name.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    // In place: a copy of the rest for each of many short elements would take for ever.
+    let mut ends = text.match_indices("</");
+    let after = ends.find_map(|(start, mark)| text.get(start + mark.len()..).filter(|after| names(after)));
+    after
+        .and_then(|after| after.split_once('>'))
+        .map_or("", |(_, after)| after)
+}
+
+/// Entities resolved, spaces and empty lines reduced.
+fn tidied(words: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in words.lines() {
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_doubled = line.is_empty() && lines.last().is_none_or(String::is_empty);
+        if !is_doubled {
+            lines.push(line);
+        }
+    }
+    let text = lines.join("\n");
+    let entities = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        ("&apos;", "'"),
+        ("&nbsp;", " "),
+        // Last, so that it makes no entities of its own.
+        ("&amp;", "&"),
+    ];
+    entities
+        .iter()
+        .fold(text, |text, (entity, meaning)| text.replace(entity, meaning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_becomes_its_words() {
+        let html = "<!doctype html><head><title>Inn</title><style>p { x }</style></head><body><!-- <p>no</p> -->\
+                    <h1>Rooms &amp; beds</h1><p>A  <b>warm</b>\n bed.</p><script>if (a < b) {}</script><p>1 &lt; 2</p>";
+        let words = words_of(html);
+        let lines: Vec<&str> = words.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(lines, ["Inn", "Rooms & beds", "A warm", "bed.", "1 < 2"]);
+    }
+
+    #[test]
+    fn what_is_left_out_ends_in_any_case_of_letters() {
+        assert_eq!(words_of("a<SCRIPT>x</b></Script >b<svg></ü></sVG>c"), "abc");
+    }
+
+    /// It would not end in time if every element looked at all of the rest.
+    #[test]
+    fn a_page_of_nothing_but_short_elements_is_read_in_one_go() {
+        assert_eq!(words_of(&"<svg></svg>".repeat(400_000)), "");
+    }
+
+    #[test]
+    fn broken_pages_do_no_harm() {
+        for html in ["<", "<script", "<!-- ", "a < b", "<script>x", "</", "<ü>"] {
+            words_of(html);
+        }
+    }
+
+    #[test]
+    fn text_has_many_names() {
+        for text in ["text/html; charset=utf-8", "application/json", "application/atom+xml"] {
+            assert!(is_text(text), "{text}");
+        }
+        assert!(!is_text("image/png"));
+        assert!(!is_text("application/octet-stream"));
+    }
+}

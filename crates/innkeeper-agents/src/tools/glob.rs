@@ -1,0 +1,144 @@
+//! `glob`: files whose paths fit a pattern, the newest first.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use innkeeper_host::{AgentError, Invocation, ToolDraft};
+use serde_json::{Value, json};
+
+use super::blocking::{self, Stop};
+use super::input::Input;
+use super::outcome::{self, Done, count, quoted};
+use super::place::Places;
+use super::walk::{End, Pattern, Walk};
+use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};
+use crate::model::api::ToolSpec;
+
+/// Finds files by name.
+#[derive(Debug)]
+pub(super) struct Glob {
+    pub(super) limits: ToolLimits,
+}
+
+/// What the model asked for.
+#[derive(Debug)]
+struct Request {
+    pattern: Pattern,
+    wording: String,
+    path: Option<String>,
+    include_ignored: bool,
+}
+
+impl Request {
+    fn parse(input: &Value) -> Result<Self, String> {
+        let input = Input::of(input)?;
+        let wording = input.words("pattern", "a pattern such as `src/**/*.rs`")?;
+        Ok(Self {
+            pattern: Pattern::parse("pattern", wording)?,
+            wording: wording.to_owned(),
+            path: input.optional_words("path")?.map(str::to_owned),
+            include_ignored: input.flag("include_ignored")?,
+        })
+    }
+}
+
+#[async_trait]
+impl HostTool for Glob {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "glob".to_owned(),
+            description: format!(
+                "Finds files by the pattern of their path, the most recently changed first, at most {}. `*` stands \
+                 for anything within a name, `**` for any directories, `{{a,b}}` for alternatives. A pattern without \
+                 `/` fits in every directory. Files that the project ignores are left out.",
+                self.limits.glob_files
+            ),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "pattern": { "type": "string", "description": "The pattern, such as `*.rs` or `src/**/*.{ts,tsx}`." },
+                    "path": { "type": "string", "description": "The directory to look in; left out, it is the first working directory." },
+                    "include_ignored": { "type": "boolean", "description": "Whether ignored files count too." },
+                },
+                "required": ["pattern"],
+            }),
+        }
+    }
+
+    fn title(&self) -> &str {
+        "Find files"
+    }
+
+    fn is_harmless(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+        let request = match Request::parse(&input) {
+            Ok(request) => request,
+            Err(problem) => return outcome::refuse(draft, "Did not look for files", problem).await,
+        };
+        let wording = quoted(&request.wording);
+        let invocation = Invocation::new(format!("Looks for {wording}")).input(input.to_string());
+        let call = draft.run(invocation).await?;
+        let (places, limits) = (surroundings.clone(), self.limits);
+        let done = blocking::run(call.cancelled(), move |stop| {
+            find(&Places::open(&places)?, &request, &limits, stop)
+        })
+        .await?;
+        outcome::finish(call, &format!("Did not look for {wording}"), done).await
+    }
+}
+
+fn find(places: &Places, request: &Request, limits: &ToolLimits, stop: &Stop) -> Result<Done, String> {
+    let start = places.existing_or_first(request.path.as_deref())?;
+    let stop = stop.within(limits.search_time);
+    let walk = Walk {
+        include_ignored: request.include_ignored,
+        most_entries: limits.walk_entries,
+        stop: &stop,
+    };
+    let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
+    let end = walk.run(&start, &mut |found| {
+        if request.pattern.fits(&found.relative) {
+            let place = start.join(&found.relative);
+            // Through the handle of the working directory, so that a link to the outside counts as gone.
+            if let Ok(data) = place.root.dir.metadata(place.within())
+                && data.is_file()
+            {
+                let changed = data.modified().map_or(SystemTime::UNIX_EPOCH, |time| time.into_std());
+                files.push((changed, found.relative.clone()));
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    // The newest first; of the same age, in the order of their names.
+    files.sort_by(|(a_time, a), (b_time, b)| b_time.cmp(a_time).then_with(|| a.cmp(b)));
+    let wording = quoted(&request.wording);
+    let found = count(files.len(), "file", "files");
+    let mut text = String::new();
+    for (_, relative) in files.iter().take(limits.glob_files) {
+        text.push_str(&start.join(relative).label().replace(['\n', '\r'], "?"));
+        text.push('\n');
+    }
+    if files.is_empty() {
+        text = format!("No file fits {wording}.\n");
+    }
+    if files.len() > limits.glob_files {
+        let more = files.len() - limits.glob_files;
+        text.push_str(&format!("[{more} older files left out; use a narrower pattern]\n"));
+    }
+    text.push_str(unfinished(end));
+    Ok(Done::text(format!("Found {found} for {wording}"), text))
+}
+
+/// What to say about a walk that did not see everything.
+pub(super) fn unfinished(end: End) -> &'static str {
+    match end {
+        End::Whole => "",
+        End::TooMany => "[the tree is too large to see all of it; name a directory with `path`]\n",
+        End::Late => "[it took too long to see all of the tree; name a directory with `path`]\n",
+    }
+}

@@ -1,0 +1,121 @@
+//! `list_directory`: what is in a directory.
+
+use async_trait::async_trait;
+use innkeeper_host::{AgentError, Invocation, ToolDraft};
+use serde_json::{Value, json};
+
+use super::blocking::{self, Stop};
+use super::input::Input;
+use super::outcome::{self, Done, count, quoted};
+use super::place::Places;
+use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};
+use crate::model::api::ToolSpec;
+
+/// Most entries that are read, so that a directory of millions does not fill the memory.
+const MOST_READ: usize = 100_000;
+
+/// Lists a directory.
+#[derive(Debug)]
+pub(super) struct ListDirectory {
+    pub(super) limits: ToolLimits,
+}
+
+#[async_trait]
+impl HostTool for ListDirectory {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "list_directory".to_owned(),
+            description: "Lists the files and directories in one directory of the session's working directories, \
+                          hidden and ignored ones included. Directories end in `/`, links show where they lead. Use \
+                          `glob` to look for files in a whole tree."
+                .to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "path": { "type": "string", "description": "The directory; left out, it is the first working directory." },
+                },
+            }),
+        }
+    }
+
+    fn title(&self) -> &str {
+        "List a directory"
+    }
+
+    fn is_harmless(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+        let path = match Input::of(&input).and_then(|input| input.optional_words("path")) {
+            Ok(path) => path.map(str::to_owned),
+            Err(problem) => return outcome::refuse(draft, "Did not list a directory", problem).await,
+        };
+        let name = quoted(path.as_deref().unwrap_or("."));
+        let invocation = Invocation::new(format!("Lists {name}")).input(input.to_string());
+        let call = draft.run(invocation).await?;
+        let (places, most) = (surroundings.clone(), self.limits.list_entries);
+        let done = blocking::run(call.cancelled(), move |stop| {
+            list(&Places::open(&places)?, path.as_deref(), most, stop)
+        })
+        .await?;
+        outcome::finish(call, &format!("Did not list {name}"), done).await
+    }
+}
+
+fn list(places: &Places, path: Option<&str>, most: usize, stop: &Stop) -> Result<Done, String> {
+    let place = places.existing_or_first(path)?;
+    let dir = place.open_dir()?;
+    let entries = dir.entries().map_err(|error| place.complaint(&error))?;
+    let mut names = Vec::new();
+    let mut is_whole = true;
+    for entry in entries.flatten() {
+        if names.len() >= MOST_READ || stop.is_set() {
+            is_whole = false;
+            break;
+        }
+        names.push(entry.file_name());
+    }
+    names.sort();
+    let mut text = String::new();
+    for name in names.iter().take(most) {
+        let shown = name.to_string_lossy();
+        let line = match dir.symlink_metadata(name) {
+            Ok(data) if data.is_dir() => format!("{shown}/"),
+            Ok(data) if data.is_symlink() => match dir.read_link_contents(name) {
+                Ok(target) => format!("{shown} -> {}", target.display()),
+                Err(_) => format!("{shown} -> ?"),
+            },
+            Ok(data) if data.is_file() => format!("{shown} ({})", size(data.len())),
+            Ok(_) => format!("{shown} (neither file nor directory)"),
+            Err(_) => shown.into_owned(),
+        };
+        text.push_str(&line.replace(['\n', '\r'], "?"));
+        text.push('\n');
+    }
+    let total = count(names.len(), "entry", "entries");
+    let summary = format!(
+        "Listed {} ({}{total})",
+        place.quoted(),
+        if is_whole { "" } else { "more than " }
+    );
+    if names.is_empty() {
+        return Ok(Done::text(summary, format!("{} is empty.", place.quoted())));
+    }
+    if names.len() > most || !is_whole {
+        let left_out = names.len().saturating_sub(most);
+        text.push_str(&format!(
+            "[{left_out} or more entries left out; use `glob` to narrow it down]\n"
+        ));
+    }
+    Ok(Done::text(summary, text))
+}
+
+/// As in "12 KiB".
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => count(usize::try_from(bytes).unwrap_or(usize::MAX), "byte", "bytes"),
+        1024..1_048_576 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}

@@ -1,0 +1,196 @@
+//! How calls end, for people and for the model.
+
+use innkeeper_host::{AgentError, ConfirmOption, Decision, Offer, ToolCall, ToolContent, ToolDraft, ToolResult};
+
+use super::ToolAnswer;
+use crate::model::api::Image;
+
+/// What came of a call that worked.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// What happened, for people, in the past tense.
+    pub(super) summary: String,
+    /// What people are shown.
+    pub(super) content: Vec<ToolContent>,
+    /// What the model reads.
+    pub(super) text: String,
+    /// What the model looks at.
+    pub(super) images: Vec<Image>,
+}
+
+impl Done {
+    /// People and the model read the same.
+    pub(super) fn text(summary: impl Into<String>, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self {
+            summary: summary.into(),
+            content: vec![ToolContent::Text(text.clone())],
+            text,
+            images: Vec::new(),
+        }
+    }
+}
+
+/// Yes or no, for this call alone: the host offers nobody to allow it for longer.
+pub(super) fn only_once(allow: &str) -> Offer {
+    let option = |id: &str, label: &str, approves| ConfirmOption {
+        id: id.to_owned(),
+        label: label.to_owned(),
+        approves,
+        group: None,
+    };
+    Offer::Own(vec![option("allow", allow, true), option("deny", "Deny", false)])
+}
+
+/// Ends a call that ran. `attempt` says for people what it did not manage, as in "Did not read `a`".
+pub(super) async fn finish(
+    call: ToolCall,
+    attempt: &str,
+    outcome: Result<Done, String>,
+) -> Result<ToolAnswer, AgentError> {
+    match outcome {
+        Ok(done) => {
+            call.complete(ToolResult {
+                success: true,
+                summary: done.summary,
+                content: done.content,
+                ..ToolResult::default()
+            })
+            .await?;
+            Ok(ToolAnswer {
+                text: done.text,
+                images: done.images,
+                is_error: false,
+            })
+        }
+        Err(problem) => {
+            call.complete(ToolResult::failed(attempt, problem.clone())).await?;
+            Ok(failed(problem))
+        }
+    }
+}
+
+/// Ends a call that cannot even begin.
+pub(super) async fn refuse(draft: ToolDraft, attempt: &str, problem: String) -> Result<ToolAnswer, AgentError> {
+    draft.complete(ToolResult::failed(attempt, problem.clone())).await?;
+    Ok(failed(problem))
+}
+
+/// What the model reads when people said no.
+pub(super) fn denied(decision: &Decision) -> ToolAnswer {
+    let remark = decision.remark.as_deref().filter(|remark| !remark.trim().is_empty());
+    failed(match remark {
+        Some(remark) => format!("the person denied this call and said: {remark}"),
+        None => "the person denied this call and gave no reason; do not try the same again, ask or find another way"
+            .to_owned(),
+    })
+}
+
+/// What the model reads of a call that people changed before they allowed it: otherwise it would
+/// take what happened for what it asked for.
+pub(super) fn after_edit(answer: ToolAnswer, edited: Option<&str>) -> ToolAnswer {
+    const MOST: usize = 4000;
+    let Some(edited) = edited else {
+        return answer;
+    };
+    let shown = &edited[..edited.floor_char_boundary(MOST)];
+    let cut = if shown.len() < edited.len() { " …" } else { "" };
+    ToolAnswer {
+        text: format!(
+            "The person changed the input of this call before allowing it. It ran with:\n{shown}{cut}\n\n{}",
+            answer.text
+        ),
+        ..answer
+    }
+}
+
+pub(super) fn failed(problem: String) -> ToolAnswer {
+    ToolAnswer {
+        text: problem,
+        images: Vec::new(),
+        is_error: true,
+    }
+}
+
+/// A name or a command in the midst of a sentence: one line, not too long, and without anything in
+/// it that people cannot see. What could hide or turn around the rest stands there as its number.
+pub(super) fn quoted(text: &str) -> String {
+    const MOST: usize = 120;
+    let mut line = String::new();
+    // No more than can be shown: commands can be long.
+    for c in text.chars().take(MOST + 1) {
+        match c {
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => line.push(' '),
+            c if is_unseen(c) => line.extend(c.escape_unicode()),
+            c => line.push(c),
+        }
+    }
+    if let Some((end, _)) = line.char_indices().nth(MOST) {
+        line.truncate(end);
+        line.push('…');
+    }
+    // A backtick inside needs a longer fence around it.
+    if line.contains('`') {
+        format!("`` {line} ``")
+    } else {
+        format!("`{line}`")
+    }
+}
+
+/// Whether a character is invisible, or changes the order in which others are shown.
+fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// "1 line", "2 lines".
+pub(super) fn count(number: usize, one: &str, many: &str) -> String {
+    let word = if number == 1 { one } else { many };
+    format!("{number} {word}")
+}
+
+/// A line that is not too long to read.
+pub(super) fn shortened(line: &str, most: usize) -> String {
+    match line.char_indices().nth(most) {
+        None => line.to_owned(),
+        Some((end, _)) => {
+            let more = line.chars().count() - most;
+            let start = line.get(..end).unwrap_or_default();
+            format!("{start}… [{more} more characters]")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_cannot_see_is_shown_by_its_number() {
+        assert_eq!(quoted("ls \u{202e}mr\u{202c}"), r"`ls \u{202e}mr\u{202c}`");
+        assert_eq!(quoted("a\u{200b}b\u{e0041}"), r"`a\u{200b}b\u{e0041}`");
+        assert_eq!(quoted("a\nb\u{2028}c"), "`a b c`");
+        assert_eq!(quoted("größer 🙂"), "`größer 🙂`");
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_and_says_so() {
+        assert_eq!(quoted(&"ä".repeat(120)), format!("`{}`", "ä".repeat(120)));
+        let line = quoted(&"\u{200b}".repeat(1000));
+        assert_eq!(line.chars().count(), 120 + "`…`".chars().count());
+    }
+}

@@ -1,0 +1,452 @@
+//! Paths, confined to the working directories of a session.
+//!
+//! Each working directory is opened once, and everything below it is reached through that handle
+//! (`cap_std::fs::Dir`): no `..`, no link and no swap of one for the other in the middle of a call
+//! leads outside, because the operating system is never asked to start anywhere else. Comparing
+//! paths only chooses the handle.
+//!
+//! A path is resolved once, links inside the directory included, and from then on its last name is
+//! never followed. What is not a regular file is refused without waiting on it: a pipe or a device
+//! must not hold up a call.
+//!
+//! A hard link is the file itself, so reading one reads it wherever its other names are. Writing
+//! never goes through one: a file is replaced under its name, and its other names keep what they
+//! had.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
+use url::Url;
+
+use super::Surroundings;
+use super::outcome::quoted;
+use super::secret::{self, SecretFiles};
+
+/// The working directories of a session, opened.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    roots: Vec<Arc<Root>>,
+}
+
+/// One working directory.
+#[derive(Debug)]
+pub(super) struct Root {
+    pub(super) dir: Dir,
+    /// The path it was named by.
+    path: PathBuf,
+    /// The same without links.
+    canonical: PathBuf,
+    is_first: bool,
+    /// Paths below it, without links, whose files are secrets whatever they are called.
+    secrets: Vec<PathBuf>,
+}
+
+/// Something within a working directory.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) root: Arc<Root>,
+    /// Its path from there, without links and dots; empty for the directory itself.
+    pub(super) relative: PathBuf,
+}
+
+impl Places {
+    /// Opens the working directories. Those that are gone or elsewhere are passed over, unless
+    /// nothing is left.
+    pub(super) fn open(surroundings: &Surroundings) -> Result<Self, String> {
+        Self::open_with(surroundings, &SecretFiles::default())
+    }
+
+    /// The same, where further files count as secrets.
+    pub(super) fn open_with(surroundings: &Surroundings, secrets: &SecretFiles) -> Result<Self, String> {
+        if surroundings.working_directories.is_empty() {
+            return Err(
+                "this session has no working directory, so there are no files to work with: ask the person to add \
+                 one to the session"
+                    .to_owned(),
+            );
+        }
+        let opened = surroundings.working_directories.iter().enumerate();
+        let roots: Vec<_> = opened
+            .filter_map(|(index, uri)| Root::open(uri, index == 0, secrets).map(Arc::new))
+            .collect();
+        if roots.is_empty() {
+            return Err(format!(
+                "none of the session's working directories can be opened ({}): ask the person to choose another",
+                surroundings.working_directories.join(", ")
+            ));
+        }
+        Ok(Self { roots })
+    }
+
+    /// Something that exists.
+    pub(super) fn existing(&self, path: &str) -> Result<Place, String> {
+        let (root, relative) = self.locate(path)?;
+        match root.dir.canonicalize(&relative) {
+            Ok(relative) => Ok(Place::new(root, relative)),
+            Err(error) => Err(self.complaint(path, &error)),
+        }
+    }
+
+    /// The directory that everything starts from when no path is given.
+    pub(super) fn existing_or_first(&self, path: Option<&str>) -> Result<Place, String> {
+        self.existing(path.unwrap_or("."))
+    }
+
+    /// Something that may not exist yet, nor the directories it is in.
+    pub(super) fn target(&self, path: &str) -> Result<Place, String> {
+        let (root, relative) = self.locate(path)?;
+        let mut missing: Vec<Component<'_>> = Vec::new();
+        let mut present = relative.components();
+        loop {
+            let base = present.as_path();
+            let base = if base.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                base
+            };
+            match root.dir.canonicalize(base) {
+                Ok(mut resolved) => {
+                    resolved.extend(missing.iter().rev());
+                    return Ok(Place::new(root, resolved));
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    if root.dir.symlink_metadata(base).is_ok() {
+                        return Err(format!(
+                            "{} is a link that leads nowhere: remove it, or name its target",
+                            quoted(&base.to_string_lossy())
+                        ));
+                    }
+                    match present.next_back() {
+                        Some(name @ Component::Normal(_)) => missing.push(name),
+                        // Dots among what does not exist could mean anything.
+                        Some(_) | None => return Err(format!("{} makes no sense: give it without `..`", quoted(path))),
+                    }
+                }
+                Err(error) => return Err(self.complaint(path, &error)),
+            }
+        }
+    }
+
+    /// Chooses the working directory, and what is left of the path.
+    fn locate(&self, path: &str) -> Result<(Arc<Root>, PathBuf), String> {
+        if path.contains('\0') {
+            return Err("a path cannot have a NUL character".to_owned());
+        }
+        if path == "~" || path.starts_with("~/") {
+            return Err(format!(
+                "{} is not known here: `~` stands for nothing, give the full path",
+                quoted(path)
+            ));
+        }
+        let path = match Url::parse(path) {
+            Ok(url) if url.scheme() == "file" => url
+                .to_file_path()
+                .map_err(|()| format!("{} is not a file of this machine", quoted(path)))?,
+            _ => PathBuf::from(path),
+        };
+        if !path.is_absolute() {
+            // Another directory in its place would be a surprise to everybody.
+            let first = self.roots.first().filter(|root| root.is_first);
+            let first = first.ok_or_else(|| {
+                format!(
+                    "the first working directory cannot be opened: give {} in full, within {}",
+                    quoted(&path.to_string_lossy()),
+                    self.names()
+                )
+            })?;
+            let relative = if path.as_os_str().is_empty() {
+                PathBuf::from(".")
+            } else {
+                path
+            };
+            return Ok((Arc::clone(first), relative));
+        }
+        for root in &self.roots {
+            for name in [&root.path, &root.canonical] {
+                if let Ok(rest) = path.strip_prefix(name) {
+                    let rest = if rest.as_os_str().is_empty() {
+                        Path::new(".")
+                    } else {
+                        rest
+                    };
+                    return Ok((Arc::clone(root), rest.to_owned()));
+                }
+            }
+        }
+        Err(self.outside(&path.to_string_lossy()))
+    }
+
+    fn complaint(&self, path: &str, error: &io::Error) -> String {
+        let path_quoted = quoted(path);
+        if leads_outside(error) {
+            return self.outside(path);
+        }
+        match error.kind() {
+            ErrorKind::NotFound => format!("there is no {path_quoted}: look for it with `glob` or `list_directory`"),
+            ErrorKind::NotADirectory => format!("{path_quoted} goes through something that is not a directory"),
+            _ => format!("{path_quoted} cannot be opened: {error}"),
+        }
+    }
+
+    fn outside(&self, path: &str) -> String {
+        format!(
+            "{} is outside the session's working directories ({}): only what is inside can be touched",
+            quoted(path),
+            self.names()
+        )
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> = self.roots.iter().map(|root| root.path.display().to_string()).collect();
+        names.join(", ")
+    }
+}
+
+impl Root {
+    fn open(uri: &str, is_first: bool, secrets: &SecretFiles) -> Option<Self> {
+        let url = Url::parse(uri).ok().filter(|url| url.scheme() == "file")?;
+        let path = url.to_file_path().ok()?;
+        let dir = Dir::open_ambient_dir(&path, ambient_authority()).ok()?;
+        let canonical = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        let secrets = secrets.below(&canonical);
+        Some(Self {
+            dir,
+            path,
+            canonical,
+            is_first,
+            secrets,
+        })
+    }
+}
+
+impl Place {
+    fn new(root: Arc<Root>, relative: PathBuf) -> Self {
+        let normal = relative
+            .components()
+            .filter(|part| *part != Component::CurDir)
+            .collect();
+        Self { root, relative: normal }
+    }
+
+    /// Something in this directory.
+    pub(super) fn join(&self, relative: &Path) -> Self {
+        Self {
+            root: Arc::clone(&self.root),
+            relative: self.relative.join(relative),
+        }
+    }
+
+    /// Whether it is a file with secrets, or looks like one: nothing of it is told before people
+    /// have allowed it.
+    pub(super) fn is_secret(&self) -> bool {
+        secret::is_secret_file(&self.relative) || self.root.secrets.contains(&self.relative)
+    }
+
+    /// The path for the handle.
+    pub(super) fn within(&self) -> &Path {
+        if self.relative.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            &self.relative
+        }
+    }
+
+    /// How people and the model call it: from the first working directory, or in full.
+    pub(super) fn label(&self) -> String {
+        if self.root.is_first {
+            return self.within().display().to_string();
+        }
+        self.path().display().to_string()
+    }
+
+    /// The label between backticks.
+    pub(super) fn quoted(&self) -> String {
+        quoted(&self.label())
+    }
+
+    /// Its full path. Only for people, URIs and commands: files are opened through the handle.
+    pub(super) fn path(&self) -> PathBuf {
+        self.root.path.join(&self.relative)
+    }
+
+    /// Its URI.
+    pub(super) fn uri(&self) -> String {
+        Url::from_file_path(self.path()).map_or_else(|()| self.label(), String::from)
+    }
+
+    /// Opens the directory.
+    pub(super) fn open_dir(&self) -> Result<Dir, String> {
+        self.root
+            .dir
+            .open_dir(self.within())
+            .map_err(|error| match error.kind() {
+                ErrorKind::NotADirectory => format!("{} is not a directory", self.quoted()),
+                _ => self.complaint(&error),
+            })
+    }
+
+    /// Opens a regular file to read it.
+    pub(super) fn open_file(&self) -> Result<fs::File, String> {
+        match open_regular(&self.root.dir, self.within()) {
+            Ok(Opened::File(file)) => Ok(file),
+            Ok(Opened::Directory) => Err(format!(
+                "{} is a directory: use `list_directory` to look into it",
+                self.quoted()
+            )),
+            Ok(Opened::Special) => Err(format!(
+                "{} is neither a file nor a directory but a pipe, socket or device, which is never opened",
+                self.quoted()
+            )),
+            Err(error) => Err(self.complaint(&error)),
+        }
+    }
+
+    pub(super) fn complaint(&self, error: &io::Error) -> String {
+        if leads_outside(error) {
+            return format!("{} leads outside the session's working directories", self.quoted());
+        }
+        match error.kind() {
+            ErrorKind::NotFound => format!("there is no {} any more", self.quoted()),
+            ErrorKind::PermissionDenied => format!("the host may not open {} (permission denied)", self.quoted()),
+            _ => format!("{} cannot be opened: {error}", self.quoted()),
+        }
+    }
+}
+
+/// What a path turned out to be.
+#[derive(Debug)]
+pub(super) enum Opened {
+    File(fs::File),
+    Directory,
+    /// A pipe, a socket or a device.
+    Special,
+}
+
+/// Opens a file to read it, without following its last name and without waiting for anybody.
+pub(super) fn open_regular(dir: &Dir, path: &Path) -> io::Result<Opened> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use cap_std::fs::OpenOptionsExt as _;
+        use rustix::fs::OFlags;
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
+        options.custom_flags(flags.bits().cast_signed());
+    }
+    let file = match dir.open_with(path, &options) {
+        Ok(file) => file.into_std(),
+        // A socket, or a device without a driver: it cannot be opened at all.
+        Err(error) => {
+            let is_special = dir
+                .symlink_metadata(path)
+                .is_ok_and(|data| !data.is_file() && !data.is_dir() && !data.is_symlink());
+            return if is_special { Ok(Opened::Special) } else { Err(error) };
+        }
+    };
+    let data = file.metadata()?;
+    Ok(if data.is_file() {
+        Opened::File(file)
+    } else if data.is_dir() {
+        Opened::Directory
+    } else {
+        Opened::Special
+    })
+}
+
+/// Reads a whole file that is not too large; `None` if it is larger.
+pub(super) fn read_whole(file: fs::File, most: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
+}
+
+/// Whether an error means that a path leads out of its directory. Errors of the operating system
+/// have a number, those of the handle do not.
+fn leads_outside(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A working directory with links of all kinds, and a secret beside it.
+    fn tree() -> tempfile::TempDir {
+        let dir = tempfile::TempDir::new().expect("a directory");
+        let root = dir.path();
+        fs::create_dir_all(root.join("inside/a/b")).expect("a directory");
+        fs::create_dir(root.join("outside")).expect("a directory");
+        fs::write(root.join("outside/f"), "hush").expect("a file");
+        fs::write(root.join("inside/a/f"), "fine").expect("a file");
+        symlink("..", root.join("inside/a/up")).expect("a link");
+        symlink("../outside", root.join("inside/out")).expect("a link");
+        symlink("../../../outside", root.join("inside/a/b/out")).expect("a link");
+        symlink(root.join("outside"), root.join("inside/full")).expect("a link");
+        symlink("/", root.join("inside/root")).expect("a link");
+        dir
+    }
+
+    fn surroundings(dir: &Path, names: &[&str]) -> Surroundings {
+        let uri = |name: &&str| Url::from_file_path(dir.join(name)).expect("absolute").to_string();
+        Surroundings {
+            working_directories: names.iter().map(uri).collect(),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+        #[test]
+        fn no_path_leads_outside(
+            parts in prop::collection::vec(
+                prop::sample::select(vec!["..", ".", "a", "b", "f", "up", "out", "full", "root", "outside", "inside", "", "new"]),
+                0..9,
+            ),
+            is_absolute in any::<bool>(),
+        ) {
+            let dir = tree();
+            let places = Places::open(&surroundings(dir.path(), &["inside"])).expect("opened");
+            let mut path = parts.join("/");
+            if is_absolute {
+                path = format!("{}/inside/{path}", dir.path().display());
+            }
+            if let Ok(place) = places.existing(&path)
+                && let Ok(file) = place.open_file()
+            {
+                let bytes = read_whole(file, 100).expect("read").expect("short");
+                prop_assert_eq!(bytes, b"fine");
+            }
+            if let Ok(place) = places.target(&path) {
+                let inside = fs::canonicalize(dir.path().join("inside")).expect("there");
+                let mut real = inside.join(&place.relative);
+                prop_assert!(place.relative.components().all(|part| matches!(part, Component::Normal(_))));
+                while !real.exists() {
+                    real.pop();
+                }
+                prop_assert!(fs::canonicalize(real).expect("there").starts_with(inside));
+            }
+        }
+    }
+
+    #[test]
+    fn a_relative_path_is_never_looked_for_in_another_directory() {
+        let dir = tree();
+        let places = Places::open(&surroundings(dir.path(), &["gone", "inside"])).expect("opened");
+        let problem = places.existing("a/f").expect_err("the first directory is gone");
+        assert!(
+            problem.contains("the first working directory cannot be opened"),
+            "{problem}"
+        );
+        let full = dir.path().join("inside/a/f").display().to_string();
+        let place = places.existing(&full).expect("in full it is found");
+        assert_eq!(place.label(), full);
+        assert!(Places::open(&surroundings(dir.path(), &["gone"])).is_err());
+    }
+}

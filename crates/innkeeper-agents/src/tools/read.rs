@@ -1,0 +1,278 @@
+//! `read_file`: text with line numbers, and pictures.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read as _};
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use innkeeper_host::{AgentError, Confirmation, Invocation, ToolContent, ToolDraft, Verdict};
+use serde_json::{Value, json};
+
+use super::blocking::{self, Reading, Stop};
+use super::input::Input;
+use super::outcome::{self, Done, count, quoted, shortened};
+use super::place::{Place, Places};
+use super::secret::SecretFiles;
+use super::{HostTool, Surroundings, ToolAnswer, ToolLimits, text};
+use crate::model::api::{Image, ToolSpec};
+
+/// How far a file is read only to say how many lines are left.
+const MOST_COUNTED: u64 = 64 << 20;
+
+/// Reads a file.
+#[derive(Debug)]
+pub(super) struct ReadFile {
+    pub(super) limits: ToolLimits,
+    pub(super) secrets: SecretFiles,
+}
+
+/// What the model asked for.
+#[derive(Debug, Clone)]
+struct Request {
+    path: String,
+    offset: usize,
+    limit: usize,
+}
+
+impl Request {
+    fn parse(input: &Value, limits: &ToolLimits) -> Result<Self, String> {
+        let input = Input::of(input)?;
+        let most = limits.read_lines as u64;
+        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        Ok(Self {
+            path: input.words("path", "the path of the file to read")?.to_owned(),
+            offset: input.number("offset", 1, u64::from(u32::MAX))?.map_or(1, number),
+            limit: input.number("limit", 1, most)?.map_or(limits.read_lines, number),
+        })
+    }
+}
+
+#[async_trait]
+impl HostTool for ReadFile {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "read_file".to_owned(),
+            description: format!(
+                "Reads a file of the session's working directories. Lines come numbered, as in `     1\ttext`; the \
+                 numbers are not part of the file. At most {} lines come at once; use `offset` and `limit` to read \
+                 on. Pictures (PNG, JPEG, GIF, WebP) are shown. Other binary files are refused.",
+                self.limits.read_lines
+            ),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "path": { "type": "string", "description": "The file: relative to the first working directory, or absolute within one." },
+                    "offset": { "type": "integer", "minimum": 1, "description": "The first line to read, counted from 1." },
+                    "limit": { "type": "integer", "minimum": 1, "maximum": self.limits.read_lines, "description": "How many lines to read." },
+                },
+                "required": ["path"],
+            }),
+        }
+    }
+
+    fn title(&self) -> &str {
+        "Read a file"
+    }
+
+    fn is_harmless(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+        let limits = self.limits;
+        let request = match Request::parse(&input, &limits) {
+            Ok(request) => request,
+            Err(problem) => return outcome::refuse(draft, "Did not read a file", problem).await,
+        };
+        let name = quoted(&request.path);
+        let attempt = format!("Did not read {name}");
+        let (path, places, secrets) = (request.path.clone(), surroundings.clone(), self.secrets.clone());
+        let found = blocking::run(draft.cancelled(), move |_| {
+            Places::open_with(&places, &secrets)?.existing(&path)
+        })
+        .await?;
+        let place = match found {
+            Ok(place) => place,
+            Err(problem) => return outcome::refuse(draft, &attempt, problem).await,
+        };
+        let invocation = Invocation::new(format!("Reads {name}")).input(input.to_string());
+        let call = if place.is_secret() {
+            let title = format!(
+                "Let the model read {}? It looks like a file with secrets.",
+                place.quoted()
+            );
+            let confirmation = Confirmation {
+                title: Some(title),
+                offer: outcome::only_once("Allow once"),
+                ..Confirmation::default()
+            };
+            match draft.confirm(invocation, confirmation).await? {
+                Verdict::Approved(call, _) => call,
+                Verdict::Denied(decision) => return Ok(outcome::denied(&decision)),
+            }
+        } else {
+            draft.run(invocation).await?
+        };
+        let done = blocking::run(call.cancelled(), move |stop| read(&place, &request, &limits, stop)).await?;
+        outcome::finish(call, &attempt, done).await
+    }
+}
+
+fn read(place: &Place, request: &Request, limits: &ToolLimits, stop: &Stop) -> Result<Done, String> {
+    let mut file = place.open_file()?;
+    let broken = |error| place.complaint(&error);
+    let mut start = Vec::new();
+    file.by_ref().take(8192).read_to_end(&mut start).map_err(broken)?;
+    if let Some(media_type) = picture(&start) {
+        return look(place, file, start, media_type, limits);
+    }
+    if text::is_binary(&start) {
+        return Err(format!(
+            "{} is a binary file and cannot be read as text; `run_command` may have a program for it",
+            place.quoted()
+        ));
+    }
+    let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&start);
+    let stop = &stop.within(limits.search_time);
+    let mut reader = BufReader::new(Reading {
+        inner: start.chain(file),
+        stop,
+    });
+    let mut page = Page::default();
+    match page.fill(&mut reader, request, limits) {
+        Ok(()) => {}
+        // The lines are there, only their number is not.
+        Err(error) if error.kind() == ErrorKind::TimedOut && page.shown > 0 => {}
+        Err(error) => return Err(broken(error)),
+    }
+    Ok(page.done(place, request))
+}
+
+/// The lines that were asked for.
+#[derive(Debug, Default)]
+struct Page {
+    text: String,
+    shown: usize,
+    /// Lines of the file, as far as they were counted.
+    lines: usize,
+    is_counted: bool,
+}
+
+impl Page {
+    fn fill(&mut self, reader: &mut impl BufRead, request: &Request, limits: &ToolLimits) -> std::io::Result<()> {
+        // Longer lines are cut before anybody decodes them.
+        let longest = limits.line_chars.saturating_mul(4).saturating_add(8) as u64;
+        let mut passed = 0_u64;
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let mut read = reader.by_ref().take(longest).read_until(b'\n', &mut line)? as u64;
+            if read == 0 {
+                self.is_counted = true;
+                return Ok(());
+            }
+            let mut is_cut = false;
+            if line.last() != Some(&b'\n') {
+                let rest = skip_line(reader)?;
+                is_cut = rest > 0;
+                read += rest;
+            }
+            self.lines += 1;
+            passed += read;
+            if self.lines >= request.offset && self.shown < request.limit && self.text.len() < limits.read_bytes {
+                let decoded = String::from_utf8_lossy(&line);
+                let mut words = shortened(decoded.trim_end_matches(['\n', '\r']), limits.line_chars);
+                if is_cut && !words.contains("more characters]") {
+                    words.push_str("… [more]");
+                }
+                self.text.push_str(&format!("{:>6}\t{words}\n", self.lines));
+                self.shown += 1;
+            } else if self.lines >= request.offset && passed > MOST_COUNTED {
+                return Ok(());
+            }
+        }
+    }
+
+    fn done(mut self, place: &Place, request: &Request) -> Done {
+        let name = place.quoted();
+        let summary = match (self.shown, self.lines) {
+            (_, 0) => format!("Read {name} (empty)"),
+            (0, _) => format!("Read {name} (nothing from line {} on)", request.offset),
+            (shown, _) => format!("Read {name} ({})", count(shown, "line", "lines")),
+        };
+        if self.lines == 0 {
+            return Done::text(summary, format!("{name} is empty."));
+        }
+        if self.shown == 0 {
+            let lines = count(self.lines, "line", "lines");
+            return Done::text(summary, format!("{name} has only {lines}."));
+        }
+        let next = request.offset + self.shown;
+        if !self.is_counted {
+            self.text
+                .push_str(&format!("[many more lines; read on with `offset` {next}]\n"));
+        } else if self.lines >= next {
+            let more = count(self.lines + 1 - next, "more line", "more lines");
+            self.text.push_str(&format!("[{more}; read on with `offset` {next}]\n"));
+        }
+        Done::text(summary, self.text)
+    }
+}
+
+/// Passes over the rest of a line: how many bytes it had.
+fn skip_line(reader: &mut impl BufRead) -> std::io::Result<u64> {
+    let mut skipped = 0;
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(skipped);
+        }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let used = end.map_or(buffer.len(), |end| end + 1);
+        reader.consume(used);
+        skipped += used as u64;
+        if end.is_some() {
+            return Ok(skipped);
+        }
+    }
+}
+
+/// The media type of a picture, by its first bytes.
+fn picture(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1A, b'\n', ..] => Some("image/png"),
+        [0xFF, 0xD8, 0xFF, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+fn look(place: &Place, file: File, start: Vec<u8>, media_type: &str, limits: &ToolLimits) -> Result<Done, String> {
+    let mut bytes = start;
+    let rest = limits.image_bytes.saturating_sub(bytes.len() as u64).saturating_add(1);
+    let reading = file.take(rest).read_to_end(&mut bytes);
+    reading.map_err(|error| place.complaint(&error))?;
+    if bytes.len() as u64 > limits.image_bytes {
+        return Err(format!(
+            "{} is a picture of more than {} bytes, which is too large to look at: make it smaller first",
+            place.quoted(),
+            limits.image_bytes
+        ));
+    }
+    let size = count(bytes.len(), "byte", "bytes");
+    let image = Image {
+        media_type: media_type.to_owned(),
+        base64: STANDARD.encode(&bytes),
+    };
+    Ok(Done {
+        summary: format!("Looked at {}", place.quoted()),
+        content: vec![ToolContent::Resource {
+            uri: place.uri(),
+            content_type: Some(media_type.to_owned()),
+        }],
+        text: format!("{} is a picture ({media_type}, {size}), shown here.", place.quoted()),
+        images: vec![image],
+    })
+}

@@ -1,0 +1,341 @@
+//! `search`: lines that match a regular expression, with the engine of ripgrep.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use async_trait::async_trait;
+use cap_std::fs::Dir;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
+use innkeeper_host::{AgentError, Invocation, ToolDraft};
+use serde_json::{Value, json};
+
+use super::blocking::{self, Reading, Stop};
+use super::glob::unfinished;
+use super::input::Input;
+use super::outcome::{self, Done, count, quoted, shortened};
+use super::place::{Opened, Place, Places, open_regular};
+use super::secret::SecretFiles;
+use super::walk::{End, Pattern, Walk};
+use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};
+use crate::model::api::ToolSpec;
+
+/// Most memory that one line of a file may need.
+const MOST_HEAP: usize = 16 << 20;
+/// Longest line that is shown whole, in characters.
+const LINE_CHARS: usize = 400;
+
+/// Searches in files.
+#[derive(Debug)]
+pub(super) struct Search {
+    pub(super) limits: ToolLimits,
+    pub(super) secrets: SecretFiles,
+}
+
+/// What the model asked for.
+#[derive(Debug)]
+struct Request {
+    matcher: RegexMatcher,
+    wording: String,
+    path: Option<String>,
+    glob: Option<Pattern>,
+    context: usize,
+    files_only: bool,
+    include_ignored: bool,
+    limit: usize,
+}
+
+impl Request {
+    fn parse(input: &Value, limits: &ToolLimits) -> Result<Self, String> {
+        let input = Input::of(input)?;
+        let wording = input.text("pattern", "a regular expression")?;
+        if wording.is_empty() {
+            return Err("`pattern` is empty: give a regular expression".to_owned());
+        }
+        let matcher = RegexMatcherBuilder::new()
+            .case_insensitive(input.flag("ignore_case")?)
+            .line_terminator(Some(b'\n'))
+            .build(wording)
+            .map_err(|error| format!("`pattern` is not a regular expression that fits within a line: {error}"))?;
+        let glob = input.optional_words("glob")?;
+        let number =
+            |number: Option<u64>, default| number.map_or(default, |number| usize::try_from(number).unwrap_or(default));
+        Ok(Self {
+            matcher,
+            wording: wording.to_owned(),
+            path: input.optional_words("path")?.map(str::to_owned),
+            glob: glob.map(|glob| Pattern::parse("glob", glob)).transpose()?,
+            context: number(input.number("context", 0, 20)?, 0),
+            files_only: input.flag("files_only")?,
+            include_ignored: input.flag("include_ignored")?,
+            limit: number(
+                input.number("limit", 1, limits.search_matches as u64)?,
+                limits.search_matches,
+            ),
+        })
+    }
+}
+
+#[async_trait]
+impl HostTool for Search {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "search".to_owned(),
+            description: format!(
+                "Searches the contents of files for a regular expression (as ripgrep knows it), line by line. Gives \
+                 `path:line: text`, at most {} matching lines. Files that the project ignores, binary files and files \
+                 with secrets are left out. Prefer this to running `grep`.",
+                self.limits.search_matches
+            ),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "pattern": { "type": "string", "description": "The regular expression; escape what should be taken literally, as in `foo\\(`." },
+                    "path": { "type": "string", "description": "The directory or file to search; left out, it is the first working directory." },
+                    "glob": { "type": "string", "description": "Only files whose path fits, such as `*.rs`; with a leading `!` only those that do not." },
+                    "ignore_case": { "type": "boolean", "description": "Whether upper and lower case are the same." },
+                    "context": { "type": "integer", "minimum": 0, "maximum": 20, "description": "How many lines to show around each match." },
+                    "files_only": { "type": "boolean", "description": "Whether to give only the paths of files with a match." },
+                    "include_ignored": { "type": "boolean", "description": "Whether ignored files count too." },
+                    "limit": { "type": "integer", "minimum": 1, "maximum": self.limits.search_matches, "description": "Most matches to give." },
+                },
+                "required": ["pattern"],
+            }),
+        }
+    }
+
+    fn title(&self) -> &str {
+        "Search in files"
+    }
+
+    fn is_harmless(&self) -> bool {
+        true
+    }
+
+    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+        let request = match Request::parse(&input, &self.limits) {
+            Ok(request) => request,
+            Err(problem) => return outcome::refuse(draft, "Did not search", problem).await,
+        };
+        let wording = quoted(&request.wording);
+        let invocation = Invocation::new(format!("Searches for {wording}")).input(input.to_string());
+        let call = draft.run(invocation).await?;
+        let (places, limits, secrets) = (surroundings.clone(), self.limits, self.secrets.clone());
+        let done = blocking::run(call.cancelled(), move |stop| {
+            search(&Places::open_with(&places, &secrets)?, &request, &limits, stop)
+        })
+        .await?;
+        outcome::finish(call, &format!("Did not search for {wording}"), done).await
+    }
+}
+
+fn search(places: &Places, request: &Request, limits: &ToolLimits, stop: &Stop) -> Result<Done, String> {
+    let start = places.existing_or_first(request.path.as_deref())?;
+    let stop = stop.within(limits.search_time);
+    let mut hits = Hits::new(request, limits, &stop);
+    let end = if start.root.dir.is_dir(start.within()) {
+        hits.search_tree(&start)?
+    } else {
+        hits.search_alone(&start)?
+    };
+    Ok(hits.done(end))
+}
+
+/// What was found so far.
+struct Hits<'a> {
+    request: &'a Request,
+    searcher: Searcher,
+    stop: &'a Stop,
+    most_bytes: usize,
+    most_entries: usize,
+    text: String,
+    matches: usize,
+    files: usize,
+    secrets: usize,
+    is_full: bool,
+}
+
+impl<'a> Hits<'a> {
+    fn new(request: &'a Request, limits: &ToolLimits, stop: &'a Stop) -> Self {
+        let searcher = SearcherBuilder::new()
+            .line_number(true)
+            .before_context(request.context)
+            .after_context(request.context)
+            .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(MOST_HEAP))
+            .build();
+        Self {
+            request,
+            searcher,
+            stop,
+            most_bytes: limits.search_bytes,
+            most_entries: limits.walk_entries,
+            text: String::new(),
+            matches: 0,
+            files: 0,
+            secrets: 0,
+            is_full: false,
+        }
+    }
+
+    fn search_tree(&mut self, start: &Place) -> Result<End, String> {
+        let request = self.request;
+        let walk = Walk {
+            include_ignored: request.include_ignored,
+            most_entries: self.most_entries,
+            stop: self.stop,
+        };
+        walk.run(start, &mut |found| {
+            let is_wanted = request.glob.as_ref().is_none_or(|glob| glob.fits(&found.relative));
+            // A link leads to a file that is found under its own name, or to the outside.
+            if found.is_link || !is_wanted {
+                return ControlFlow::Continue(());
+            }
+            let place = start.join(&found.relative);
+            if place.is_secret() {
+                self.secrets += 1;
+                return ControlFlow::Continue(());
+            }
+            self.search_file(found.dir, found.name, &place.label());
+            if self.is_full {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
+    }
+
+    fn search_alone(&mut self, place: &Place) -> Result<End, String> {
+        if place.is_secret() {
+            return Err(format!(
+                "{} looks like a file with secrets and is not searched: use `read_file`, which asks the person",
+                place.quoted()
+            ));
+        }
+        drop(place.open_file()?);
+        self.search_file(&place.root.dir, place.within(), &place.label());
+        Ok(if self.stop.is_set() { End::Late } else { End::Whole })
+    }
+
+    /// Searches one file. What cannot be read is passed over.
+    fn search_file(&mut self, dir: &Dir, name: &Path, label: &str) {
+        let Ok(Opened::File(file)) = open_regular(dir, name) else {
+            return;
+        };
+        let mut hits = FileHits {
+            label,
+            request: self.request,
+            room: self.most_bytes.saturating_sub(self.text.len()),
+            most_matches: self.request.limit.saturating_sub(self.matches),
+            text: String::new(),
+            matches: 0,
+            is_full: false,
+        };
+        let reading = Reading {
+            inner: file,
+            stop: self.stop,
+        };
+        let searched = self.searcher.search_reader(&self.request.matcher, reading, &mut hits);
+        let (text, matches) = (hits.text, hits.matches);
+        self.is_full |= hits.is_full;
+        if matches == 0 {
+            return;
+        }
+        self.files += 1;
+        self.matches += matches;
+        if self.request.context > 0 && !self.text.is_empty() && !self.request.files_only {
+            self.text.push_str("--\n");
+        }
+        self.text.push_str(&text);
+        if searched.is_err() && !self.stop.is_set() {
+            self.text
+                .push_str(&format!("[{label} could not be searched to its end]\n"));
+        }
+    }
+
+    fn done(mut self, end: End) -> Done {
+        let wording = quoted(&self.request.wording);
+        let files = count(self.files, "file", "files");
+        let summary = if self.request.files_only {
+            format!("Searched for {wording} ({files})")
+        } else {
+            format!(
+                "Searched for {wording} ({} in {files})",
+                count(self.matches, "match", "matches")
+            )
+        };
+        if self.matches == 0 {
+            self.text = format!("Nothing matches {wording}.\n");
+        }
+        if self.is_full {
+            self.text
+                .push_str("[there are more matches; use a narrower `pattern`, `glob` or `path`]\n");
+        }
+        if self.secrets > 0 {
+            let secrets = count(self.secrets, "file that looks", "files that look");
+            self.text.push_str(&format!("[{secrets} like secrets not searched]\n"));
+        }
+        self.text.push_str(unfinished(end));
+        Done::text(summary, self.text)
+    }
+}
+
+/// What was found in one file.
+struct FileHits<'a> {
+    label: &'a str,
+    request: &'a Request,
+    /// How many bytes may still be given.
+    room: usize,
+    most_matches: usize,
+    text: String,
+    matches: usize,
+    is_full: bool,
+}
+
+impl FileHits<'_> {
+    /// Adds a line; false when there is no room for more.
+    fn add(&mut self, line: &str) -> bool {
+        if self.text.len() + line.len() > self.room {
+            self.is_full = true;
+            return false;
+        }
+        self.text.push_str(line);
+        true
+    }
+
+    fn add_line(&mut self, mark: char, number: Option<u64>, bytes: &[u8]) -> bool {
+        let words = String::from_utf8_lossy(bytes);
+        let words = shortened(words.trim_end_matches(['\n', '\r']), LINE_CHARS);
+        let number = number.unwrap_or_default();
+        self.add(&format!("{}{mark}{number}{mark} {words}\n", self.label))
+    }
+}
+
+impl Sink for FileHits<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        if self.matches >= self.most_matches {
+            self.is_full = true;
+            return Ok(false);
+        }
+        if self.request.files_only {
+            if self.add(&format!("{}\n", self.label)) {
+                self.matches += 1;
+            }
+            return Ok(false);
+        }
+        let is_added = self.add_line(':', found.line_number(), found.bytes());
+        self.matches += usize::from(is_added);
+        Ok(is_added)
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
+        Ok(self.add_line('-', context.line_number(), context.bytes()))
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
+        Ok(self.add("--\n"))
+    }
+}

@@ -1,0 +1,227 @@
+//! What looks like a secret: people are asked before a model reads it, and commands do not see it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::EnvironmentRules;
+
+/// File names, in lower case: `*` stands for anything.
+const FILES: &[&str] = &[
+    ".env",
+    ".env.*",
+    "*.env",
+    ".envrc",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.keystore",
+    "*.kdbx",
+    "*.ppk",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    ".npmrc",
+    ".netrc",
+    "_netrc",
+    ".pypirc",
+    ".pgpass",
+    ".my.cnf",
+    ".git-credentials",
+    ".htpasswd",
+    ".dockercfg",
+    "credentials",
+    "credentials.*",
+    "secrets.*",
+    "*.secret",
+    "*.tfstate",
+    "*.tfvars",
+    "kubeconfig",
+];
+
+/// Names that only look like secrets: they are templates or public halves.
+const HARMLESS: &[&str] = &[
+    "*.example",
+    "*.sample",
+    "*.template",
+    "*.dist",
+    "*.pub",
+    "credentials.rs",
+    "credentials.ts",
+    "credentials.js",
+    "credentials.py",
+    "credentials.go",
+    "credentials.md",
+    "secrets.rs",
+    "secrets.ts",
+    "secrets.js",
+    "secrets.py",
+    "secrets.go",
+    "secrets.md",
+];
+
+/// Directories whose files are all secrets.
+const DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"];
+
+/// Files that are secrets whatever they are called: those that hold the host's own keys.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SecretFiles(Arc<[PathBuf]>);
+
+impl SecretFiles {
+    pub(super) fn new(paths: Vec<PathBuf>) -> Self {
+        Self(paths.into())
+    }
+
+    /// Those below a directory, as paths from there. Links are resolved now and not once and for
+    /// all: a key may be put in its place, or moved, while the host runs.
+    pub(super) fn below(&self, canonical: &Path) -> Vec<PathBuf> {
+        let resolved = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let paths = self.0.iter().flat_map(|path| [path.clone(), resolved(path)]);
+        paths
+            .filter_map(|path| path.strip_prefix(canonical).map(Path::to_owned).ok())
+            .collect()
+    }
+}
+
+/// Whether a file looks like one with secrets, by its path within a working directory. The case of
+/// letters does not count, because some file systems do not tell it apart.
+pub(super) fn is_secret_file(path: &Path) -> bool {
+    let mut names = path.iter().map(|name| name.to_string_lossy().to_lowercase());
+    let Some(name) = names.next_back() else { return false };
+    if names.any(|directory| DIRECTORIES.contains(&directory.as_str())) {
+        return true;
+    }
+    let fits = |patterns: &[&str]| patterns.iter().any(|pattern| fits(&name, pattern));
+    fits(FILES) && !fits(HARMLESS)
+}
+
+fn fits(name: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        None => name == pattern,
+        Some((start, end)) => name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end),
+    }
+}
+
+/// Words that end a part of a variable's name when its value is a secret.
+const WORDS: &[&str] = &[
+    "KEY",
+    "KEYS",
+    "TOKEN",
+    "TOKENS",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWORDS",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "CREDENTIALS",
+];
+
+/// Words that are a secret only when they are a whole part of a name.
+const WHOLE_WORDS: &[&str] = &["PASS", "PAT", "PWD", "AUTH", "JWT", "BEARER", "COOKIE"];
+
+/// Whether commands do not see a variable: its name looks like a secret's, or its value is an
+/// address with a password in it.
+pub(super) fn is_hidden_variable(rules: &EnvironmentRules, name: &OsStr, value: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    if rules.hide.iter().any(|hidden| *hidden == name) {
+        return true;
+    }
+    if rules.show.iter().any(|shown| *shown == name) {
+        return false;
+    }
+    is_secret_name(&name) || has_password(&value.to_string_lossy())
+}
+
+fn is_secret_name(name: &str) -> bool {
+    // Where the shell is and was, and the way to an agent that never gives its keys away.
+    if ["PWD", "OLDPWD", "SSH_AUTH_SOCK"].contains(&name) {
+        return false;
+    }
+    let name = name.to_uppercase();
+    let mut parts = name.split(|c: char| !c.is_alphanumeric());
+    parts.any(|part| WORDS.iter().any(|word| part.ends_with(word)) || WHOLE_WORDS.contains(&part))
+}
+
+/// As in `postgres://me:password@server/`.
+fn has_password(value: &str) -> bool {
+    let Some((_, rest)) = value.split_once("://") else {
+        return false;
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map(|(user, _)| user);
+    user.is_some_and(|user| user.contains(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_with_secrets_are_known_by_their_names_in_any_case() {
+        for path in [
+            ".env",
+            "app/.env.local",
+            ".ENV",
+            "deploy/prod.env",
+            "tls/server.pem",
+            "id_rsa",
+            ".ssh/config",
+            "home/.aws/credentials",
+            ".npmrc",
+            ".netrc",
+            "Secrets.yaml",
+        ] {
+            assert!(is_secret_file(Path::new(path)), "{path}");
+        }
+        for path in [
+            "src/main.rs",
+            ".env.example",
+            "environment.ts",
+            "id_rsa.pub",
+            "src/secrets.rs",
+            "key.rs",
+            "",
+        ] {
+            assert!(!is_secret_file(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn variables_with_secrets_are_hidden_unless_somebody_shows_them() {
+        let rules = EnvironmentRules {
+            show: vec!["PUBLIC_KEY".to_owned()],
+            hide: vec!["PROJECT".to_owned()],
+        };
+        let hidden = |name: &str, value: &str| is_hidden_variable(&rules, name.as_ref(), value.as_ref());
+        for name in [
+            "OPENAI_API_KEY",
+            "GITHUB_TOKEN",
+            "npm_config__authToken",
+            "AWS_SECRET_ACCESS_KEY",
+            "PGPASSWORD",
+            "DB_PASS",
+            "GH_PAT",
+            "PROJECT",
+        ] {
+            assert!(hidden(name, "x"), "{name}");
+        }
+        for name in [
+            "PATH",
+            "HOME",
+            "PWD",
+            "SSH_AUTH_SOCK",
+            "KEYBOARD",
+            "PUBLIC_KEY",
+            "COMPASS",
+        ] {
+            assert!(!hidden(name, "x"), "{name}");
+        }
+        assert!(hidden("DATABASE_URL", "postgres://me:secret@server/db"));
+        assert!(!hidden("HOME_PAGE", "https://example.com/a:b@c"));
+    }
+}

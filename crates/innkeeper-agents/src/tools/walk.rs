@@ -1,0 +1,261 @@
+//! Walks through a tree, handle by handle, leaving out what its ignore files say.
+//!
+//! Directories are opened through the handles of those above them and links are not followed, so
+//! the walk stays inside whatever happens to the tree meanwhile. `.gitignore` and `.ignore` count
+//! whether or not there is a repository, as does `.git/info/exclude`; ignore files above the working
+//! directory and those of the user do not, because they are outside. `.git` itself is left out.
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+use globset::{GlobBuilder, GlobMatcher};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::blocking::Stop;
+use super::place::{Opened, Place, open_regular, read_whole};
+
+/// Deepest tree that is walked. It only keeps a malicious one from filling the stack.
+const MOST_DEEP: usize = 128;
+/// Longest ignore file that counts.
+const MOST_IGNORE_BYTES: u64 = 256 << 10;
+/// Ignore rules are matched against paths that start here; nothing is ever opened there.
+const TOP: &str = "/";
+
+/// How to walk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Walk<'a> {
+    pub(super) include_ignored: bool,
+    pub(super) most_entries: usize,
+    pub(super) stop: &'a Stop,
+}
+
+/// How a walk ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// It saw everything, or all that it was asked for.
+    Whole,
+    /// There was too much to see.
+    TooMany,
+    /// It took too long.
+    Late,
+}
+
+/// A file on the way.
+#[derive(Debug)]
+pub(super) struct Found<'a> {
+    /// The directory it is in.
+    pub(super) dir: &'a Dir,
+    /// Its name there.
+    pub(super) name: &'a Path,
+    /// Its path from where the walk began.
+    pub(super) relative: PathBuf,
+    /// Whether it is a link.
+    pub(super) is_link: bool,
+}
+
+impl Walk<'_> {
+    /// Visits the files below a directory in the order of their names.
+    pub(super) fn run(
+        self,
+        start: &Place,
+        visit: &mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
+    ) -> Result<End, String> {
+        let dir = start.open_dir()?;
+        let mut rules = Vec::new();
+        if !self.include_ignored {
+            // What the directories above say counts here as well.
+            let mut above = PathBuf::new();
+            rules.push(exclude_file(&start.root.dir));
+            for name in &start.relative {
+                if let Ok(dir) = start.root.dir.open_dir(non_empty(&above)) {
+                    rules.push(ignore_files(&dir, &above));
+                }
+                above.push(name);
+            }
+        }
+        let mut walker = Walker {
+            walk: self,
+            start: &start.relative,
+            seen: 0,
+            rules,
+            visit,
+        };
+        Ok(match walker.descend(&dir, Path::new(""), 0) {
+            ControlFlow::Continue(()) => End::Whole,
+            ControlFlow::Break(end) => end,
+        })
+    }
+}
+
+struct Walker<'a> {
+    walk: Walk<'a>,
+    /// Where the walk began, from the working directory.
+    start: &'a Path,
+    seen: usize,
+    /// Ignore rules from the top down; the deepest that says something decides.
+    rules: Vec<Gitignore>,
+    visit: &'a mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
+}
+
+impl Walker<'_> {
+    fn descend(&mut self, dir: &Dir, relative: &Path, depth: usize) -> ControlFlow<End> {
+        let from_top = self.start.join(relative);
+        if !self.walk.include_ignored {
+            self.rules.push(ignore_files(dir, &from_top));
+        }
+        let outcome = self.entries(dir, relative, depth);
+        if !self.walk.include_ignored {
+            self.rules.pop();
+        }
+        outcome
+    }
+
+    fn entries(&mut self, dir: &Dir, relative: &Path, depth: usize) -> ControlFlow<End> {
+        // What cannot be read is passed over, as everybody does who walks through a tree.
+        let Ok(entries) = dir.entries() else {
+            return ControlFlow::Continue(());
+        };
+        let mut names: Vec<(OsString, Kind)> = Vec::new();
+        for entry in entries.flatten() {
+            self.seen += 1;
+            if self.seen > self.walk.most_entries {
+                return ControlFlow::Break(End::TooMany);
+            }
+            if self.walk.stop.is_set() {
+                return ControlFlow::Break(End::Late);
+            }
+            let Ok(kind) = entry.file_type() else { continue };
+            let kind = match kind {
+                kind if kind.is_dir() => Kind::Directory,
+                kind if kind.is_symlink() => Kind::Link,
+                kind if kind.is_file() => Kind::File,
+                _ => continue,
+            };
+            names.push((entry.file_name(), kind));
+        }
+        names.sort();
+        for (name, kind) in names {
+            if self.walk.stop.is_set() {
+                return ControlFlow::Break(End::Late);
+            }
+            let child = relative.join(&name);
+            if (kind == Kind::Directory && name == ".git") || self.is_ignored(&child, kind == Kind::Directory) {
+                continue;
+            }
+            if kind == Kind::Directory {
+                if depth < MOST_DEEP
+                    && let Ok(below) = dir.open_dir(&name)
+                {
+                    self.descend(&below, &child, depth + 1)?;
+                }
+                continue;
+            }
+            let found = Found {
+                dir,
+                name: Path::new(&name),
+                relative: child,
+                is_link: kind == Kind::Link,
+            };
+            if (self.visit)(&found).is_break() {
+                return ControlFlow::Break(End::Whole);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn is_ignored(&self, relative: &Path, is_dir: bool) -> bool {
+        if self.walk.include_ignored {
+            return false;
+        }
+        let path = Path::new(TOP).join(self.start).join(relative);
+        let verdicts = self.rules.iter().rev().map(|rules| rules.matched(&path, is_dir));
+        verdicts
+            .into_iter()
+            .find(|verdict| !verdict.is_none())
+            .is_some_and(|verdict| verdict.is_ignore())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Directory,
+    Link,
+    File,
+}
+
+fn ignore_files(dir: &Dir, from_top: &Path) -> Gitignore {
+    rules(dir, from_top, &[".gitignore", ".ignore"])
+}
+
+fn exclude_file(dir: &Dir) -> Gitignore {
+    rules(dir, Path::new(""), &[".git/info/exclude"])
+}
+
+fn rules(dir: &Dir, from_top: &Path, files: &[&str]) -> Gitignore {
+    let mut builder = GitignoreBuilder::new(Path::new(TOP).join(from_top));
+    let mut is_empty = true;
+    for file in files {
+        let Ok(Opened::File(opened)) = open_regular(dir, Path::new(file)) else {
+            continue;
+        };
+        let Ok(Some(bytes)) = read_whole(opened, MOST_IGNORE_BYTES) else {
+            continue;
+        };
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            // A line that makes no sense ignores nothing.
+            is_empty &= builder.add_line(None, line).is_err();
+        }
+    }
+    if is_empty {
+        return Gitignore::empty();
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+fn non_empty(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    }
+}
+
+/// A pattern for paths, from where a walk begins.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern {
+    matcher: GlobMatcher,
+    is_negated: bool,
+}
+
+impl Pattern {
+    /// A pattern without a `/` fits names in every directory, as people expect of `*.rs`.
+    pub(super) fn parse(field: &str, pattern: &str) -> Result<Self, String> {
+        let (is_negated, glob) = match pattern.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, pattern),
+        };
+        let glob = glob.strip_prefix("./").unwrap_or(glob);
+        if Path::new(glob).is_absolute() {
+            return Err(format!(
+                "`{field}` must be relative, not `{pattern}`: name the directory with `path`"
+            ));
+        }
+        let glob = if glob.contains('/') {
+            glob.to_owned()
+        } else {
+            format!("**/{glob}")
+        };
+        let built = GlobBuilder::new(&glob).literal_separator(true).build();
+        let built = built.map_err(|error| format!("`{field}` is not a pattern: {}", error.kind()))?;
+        Ok(Self {
+            matcher: built.compile_matcher(),
+            is_negated,
+        })
+    }
+
+    pub(super) fn fits(&self, path: &Path) -> bool {
+        self.matcher.is_match(path) != self.is_negated
+    }
+}

@@ -1,0 +1,75 @@
+//! `write_file`: a new file, or all of an old one.
+
+use async_trait::async_trait;
+use innkeeper_host::{AgentError, ToolDraft};
+use serde_json::{Value, json};
+
+use super::change::{self, Change};
+use super::input::Input;
+use super::place::Places;
+use super::text::Text;
+use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};
+use crate::model::api::ToolSpec;
+
+/// Writes a file.
+#[derive(Debug)]
+pub(super) struct WriteFile {
+    pub(super) rules: change::Rules,
+}
+
+#[async_trait]
+impl HostTool for WriteFile {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "write_file".to_owned(),
+            description: "Writes a file of the session's working directories, in place of what it was; missing \
+                          directories are created. The person is asked first. To change a part of a file, use \
+                          `edit_file`."
+                .to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "path": { "type": "string", "description": "The file: relative to the first working directory, or absolute within one." },
+                    "content": { "type": "string", "description": "All of the file's text." },
+                },
+                "required": ["path", "content"],
+            }),
+        }
+    }
+
+    fn title(&self) -> &str {
+        "Write a file"
+    }
+
+    fn is_harmless(&self) -> bool {
+        false
+    }
+
+    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+        change::carry_out(draft, input, surroundings, &self.rules, plan).await
+    }
+}
+
+fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<Change, String> {
+    let input = Input::of(input)?;
+    let path = input.words("path", "the path of the file to write")?;
+    let content = input.text("content", "all of the file's text")?;
+    if content.len() as u64 > limits.change_bytes {
+        return Err(format!(
+            "`content` has more than {} bytes: write it in parts with `run_command`",
+            limits.change_bytes
+        ));
+    }
+    if path.ends_with('/') {
+        return Err(format!("`path` must name a file, not a directory: `{path}`"));
+    }
+    let place = places.target(path)?;
+    let before = change::current(&place, limits)?;
+    let old = before.as_deref().and_then(Text::of);
+    // A file that was there keeps its mark and its line ends; a new one is what the model wrote.
+    let after = match old {
+        Some(old) => old.habits().write(&old.habits().read(content)),
+        None => content.as_bytes().to_owned(),
+    };
+    Ok(Change::new(place, before, after, limits))
+}

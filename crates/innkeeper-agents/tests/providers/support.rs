@@ -1,0 +1,128 @@
+//! What the tests of providers share.
+
+use std::time::Duration;
+
+use innkeeper_agents::model::api::{
+    AssistantPart, ModelEvent, ModelMessage, ModelRequest, Reasoning, Stop, TokenUsage, ToolUse, UserPart,
+};
+use innkeeper_agents::model::client::{AnswerDecoder, Api, Endpoint, Maker, ModelClient, ModelStream};
+use innkeeper_agents::model::error::{Provider, ProviderError};
+use innkeeper_host::Secret;
+use innkeeper_testkit::model_server::{Api as Wire, ModelServer};
+
+/// A key that must never be seen.
+pub const KEY: &str = "k3y-of-the-realm-0123456789";
+
+pub fn key() -> Secret {
+    Secret::new(KEY)
+}
+
+/// The API as the client calls it.
+pub fn api_of(wire: Wire) -> Api {
+    match wire {
+        Wire::Chat => Api::ChatCompletions,
+        Wire::Responses => Api::Responses,
+        Wire::Messages => Api::Messages,
+    }
+}
+
+pub fn endpoint(wire: Wire, server: &ModelServer) -> Endpoint {
+    let mut endpoint = Endpoint::new(api_of(wire), server.url().parse().expect("the address of a server"));
+    // Long for a machine under load, short for a test that has gone wrong.
+    endpoint.idle_time = Duration::from_secs(60);
+    endpoint
+}
+
+pub fn client(wire: Wire, server: &ModelServer) -> ModelClient {
+    ModelClient::new(endpoint(wire, server)).expect("a client")
+}
+
+pub fn ask(text: &str) -> ModelRequest {
+    ModelRequest {
+        model: "scripted".into(),
+        messages: vec![ModelMessage::User(vec![UserPart::Text(text.into())])],
+        ..ModelRequest::default()
+    }
+}
+
+/// A decoder of one API on its own.
+pub fn decoder(wire: Wire) -> AnswerDecoder {
+    let endpoint = Endpoint::new(api_of(wire), "https://models.example/v1".parse().expect("an address"));
+    let provider = Provider {
+        host: endpoint.host(),
+        model: "scripted".into(),
+        ..Provider::default()
+    };
+    AnswerDecoder::new(api_of(wire), provider, Maker::new(&endpoint, "scripted"), "made")
+}
+
+/// All events of a stream, and the error that ended it, if one did.
+pub async fn drain(mut stream: ModelStream) -> (Vec<ModelEvent>, Option<ProviderError>) {
+    let mut events = Vec::new();
+    while let Some(event) = stream.next().await {
+        match event {
+            Ok(event) => events.push(event),
+            Err(error) => {
+                assert!(stream.next().await.is_none(), "nothing follows an error");
+                return (events, Some(error));
+            }
+        }
+    }
+    (events, None)
+}
+
+/// What an answer comes to, however it was cut.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Answer {
+    /// Stretches of thinking, text and calls in order; neighbouring text is one.
+    pub parts: Vec<AssistantPart>,
+    pub usage: Option<TokenUsage>,
+    pub stop: Option<Stop>,
+}
+
+impl Answer {
+    /// Puts events together, and checks that they keep to the rules of the vocabulary.
+    pub fn of(events: &[ModelEvent]) -> Self {
+        let mut answer = Self::default();
+        let mut thinking = String::new();
+        let mut calls: Vec<ToolUse> = Vec::new();
+        for event in events {
+            assert!(answer.stop.is_none(), "nothing follows the end: {event:?}");
+            match event {
+                ModelEvent::Text(text) => match answer.parts.last_mut() {
+                    Some(AssistantPart::Text(before)) => before.push_str(text),
+                    _ => answer.parts.push(AssistantPart::Text(text.clone())),
+                },
+                ModelEvent::Reasoning(text) => thinking.push_str(text),
+                ModelEvent::ReasoningDone(reasoning) => {
+                    assert_eq!(reasoning.text, std::mem::take(&mut thinking), "all that was streamed");
+                    answer.parts.push(AssistantPart::Reasoning(reasoning.clone()));
+                }
+                ModelEvent::CallStart { index, id, name } => {
+                    assert_eq!(*index, calls.len(), "calls are counted from 0");
+                    calls.push(ToolUse {
+                        id: id.clone(),
+                        name: name.clone(),
+                        input: String::new(),
+                    });
+                }
+                ModelEvent::CallInput { index, text } => calls[*index].input.push_str(text),
+                ModelEvent::Usage(usage) => answer.usage = Some(*usage),
+                ModelEvent::End(stop) => answer.stop = Some(stop.clone()),
+            }
+        }
+        assert_eq!(thinking, "", "thinking that did not end");
+        answer.parts.extend(calls.into_iter().map(AssistantPart::Call));
+        answer
+    }
+
+    /// The same without proofs, which differ from API to API.
+    pub fn without_proofs(mut self) -> Self {
+        for part in &mut self.parts {
+            if let AssistantPart::Reasoning(Reasoning { proof, .. }) = part {
+                *proof = None;
+            }
+        }
+        self
+    }
+}

@@ -1,0 +1,12 @@
+//! The tools of the model agent, called by an agent of the test's own in a real host, with the published client to
+//! allow and deny.
+
+#![cfg(unix)]
+
+mod changing;
+mod commands;
+mod confinement;
+mod fetching;
+mod finding;
+mod reading;
+mod scene;

@@ -1,0 +1,260 @@
+//! `read_file` and `list_directory`.
+
+use innkeeper_agents::tools::ToolSettings;
+use innkeeper_host::Limits;
+use serde_json::json;
+
+use crate::scene::Scene;
+
+#[tokio::test]
+async fn a_file_is_read_with_numbered_lines() {
+    let scene = Scene::new().await;
+    scene.put("src/main.rs", "fn main() {\n    run();\n}\n");
+    let text = scene.text("read_file", json!({ "path": "src/main.rs" })).await;
+    assert_eq!(text, "     1\tfn main() {\n     2\t    run();\n     3\t}\n");
+    assert_eq!(scene.summary(), "Read `src/main.rs` (3 lines)");
+    let call = scene.shown();
+    assert_eq!(call["status"], "completed");
+    assert_eq!(call["success"], true);
+    assert_eq!(call["invocationMessage"], "Reads `src/main.rs`");
+    assert_eq!(call["confirmed"], "not-needed", "nobody is asked (TOOL-04): {call}");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn a_range_says_how_many_lines_follow() {
+    let scene = Scene::new().await;
+    let lines: String = (1..=10).map(|number| format!("line {number}\n")).collect();
+    scene.put("a.txt", lines);
+    let input = json!({ "path": "a.txt", "offset": 4, "limit": "2" });
+    let text = scene.text("read_file", input).await;
+    assert_eq!(
+        text,
+        "     4\tline 4\n     5\tline 5\n[5 more lines; read on with `offset` 6]\n"
+    );
+    let text = scene.text("read_file", json!({ "path": "a.txt", "offset": 10 })).await;
+    assert_eq!(text, "    10\tline 10\n");
+    let text = scene.text("read_file", json!({ "path": "a.txt", "offset": 11 })).await;
+    assert_eq!(text, "`a.txt` has only 10 lines.");
+}
+
+#[tokio::test]
+async fn marks_line_ends_and_long_lines_are_made_readable() {
+    let scene = Scene::new().await;
+    let long = "ü".repeat(5000);
+    scene.put("a.txt", format!("\u{FEFF}one\r\n{long}\nlast"));
+    let text = scene.text("read_file", json!({ "path": "a.txt" })).await;
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "     1\tone");
+    assert!(lines[1].starts_with("     2\tüüü"), "{}", lines[1]);
+    assert!(lines[1].contains('…') && lines[1].contains("more"), "{}", lines[1]);
+    assert!(lines[1].chars().count() < 2100);
+    assert_eq!(lines[2], "     3\tlast");
+}
+
+#[tokio::test]
+async fn a_huge_file_is_read_in_bounds() {
+    let scene = Scene::new().await;
+    scene.put("big.txt", "0123456789012345678901234567890123456789\n".repeat(500_000));
+    let text = scene.text("read_file", json!({ "path": "big.txt" })).await;
+    assert!(text.len() < 100_000, "{}", text.len());
+    assert!(
+        text.ends_with("[498000 more lines; read on with `offset` 2001]\n"),
+        "{}",
+        &text[text.len() - 100..]
+    );
+}
+
+#[tokio::test]
+async fn an_empty_file_is_said_to_be_empty() {
+    let scene = Scene::new().await;
+    scene.put("empty", "");
+    assert_eq!(
+        scene.text("read_file", json!({ "path": "empty" })).await,
+        "`empty` is empty."
+    );
+}
+
+#[tokio::test]
+async fn pictures_are_shown_and_other_binary_files_refused() {
+    let scene = Scene::new().await;
+    let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
+    png.extend_from_slice(&[0; 100]);
+    scene.put("a.png", &png);
+    scene.put("a.bin", b"ELF\0\x01\x02");
+    let answer = scene.call("read_file", json!({ "path": "a.png" })).await;
+    assert_eq!(answer.images.len(), 1);
+    assert_eq!(answer.images[0].media_type, "image/png");
+    assert!(
+        answer.images[0].base64.starts_with("iVBORw0KGgo"),
+        "{:?}",
+        answer.images
+    );
+    assert_eq!(scene.summary(), "Looked at `a.png`");
+    assert_eq!(scene.shown()["content"][0]["contentType"], "image/png");
+    let problem = scene.problem("read_file", json!({ "path": "a.bin" })).await;
+    assert!(problem.contains("binary"), "{problem}");
+}
+
+#[tokio::test]
+async fn input_that_makes_no_sense_is_answered_with_the_name_of_the_field() {
+    let scene = Scene::new().await;
+    let cases = [
+        (
+            "read_file",
+            json!({}),
+            "`path` is missing: give the path of the file to read",
+        ),
+        (
+            "read_file",
+            json!({ "path": "a", "limit": 0 }),
+            "`limit` must be a whole number from 1 to 2000, not 0",
+        ),
+        (
+            "list_directory",
+            json!({ "path": 7 }),
+            "`path` must be a string, or left out",
+        ),
+        ("glob", json!({ "pattern": "[" }), "`pattern` is not a pattern"),
+        (
+            "search",
+            json!({ "pattern": "(" }),
+            "`pattern` is not a regular expression",
+        ),
+        ("write_file", json!({ "path": "a" }), "`content` is missing"),
+        (
+            "edit_file",
+            json!({ "path": "a", "old_string": "x" }),
+            "`new_string` is missing",
+        ),
+        ("run_command", json!({ "command": " " }), "`command` is empty"),
+        (
+            "run_command",
+            json!({ "command": "ls", "timeout_seconds": 601 }),
+            "`timeout_seconds` must be",
+        ),
+        ("read_file", json!([]), "the input must be a JSON object"),
+    ];
+    for (tool, input, expected) in cases {
+        let problem = scene.problem(tool, input).await;
+        assert!(problem.starts_with(expected), "{tool}: {problem}");
+        assert_eq!(scene.shown()["success"], false);
+    }
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn without_a_working_directory_tools_say_what_to_do() {
+    let scene = Scene::nowhere().await;
+    for (tool, input) in [
+        ("read_file", json!({ "path": "a" })),
+        ("list_directory", json!({})),
+        ("glob", json!({ "pattern": "*" })),
+        ("search", json!({ "pattern": "a" })),
+        ("write_file", json!({ "path": "a", "content": "a" })),
+        ("run_command", json!({ "command": "ls" })),
+    ] {
+        let problem = scene.problem(tool, input).await;
+        assert!(problem.contains("ask the person to add one"), "{tool}: {problem}");
+    }
+}
+
+#[tokio::test]
+async fn files_with_secrets_are_read_only_when_people_allow_it() {
+    let scene = Scene::new().await;
+    scene.put(".env", "TOKEN=hush\n");
+    let call = scene.ask("read_file", json!({ "path": ".env" })).await;
+    assert!(
+        call["confirmationTitle"]
+            .to_string()
+            .contains("looks like a file with secrets"),
+        "{call}"
+    );
+    let denial = json!({ "approved": false, "reason": "denied", "reasonMessage": "not yours" });
+    scene.decide(&call, denial).await;
+    let answer = scene.answer().await;
+    assert!(answer.is_error && answer.text.contains("not yours"), "{}", answer.text);
+    assert!(!answer.text.contains("hush"));
+    let answer = scene.approved("read_file", json!({ "path": ".env" })).await;
+    assert!(answer.text.contains("hush"));
+}
+
+#[tokio::test]
+async fn a_directory_is_listed_with_what_its_entries_are() {
+    let scene = Scene::new().await;
+    scene.put("b.txt", "12345");
+    scene.put("a/inner", "x");
+    scene.put(".hidden", "");
+    std::os::unix::fs::symlink("b.txt", scene.inside.join("link")).expect("a link");
+    let text = scene.text("list_directory", json!({})).await;
+    assert_eq!(text, ".hidden (0 bytes)\na/\nb.txt (5 bytes)\nlink -> b.txt\n");
+    assert_eq!(scene.summary(), "Listed `.` (4 entries)");
+    assert_eq!(
+        scene.text("list_directory", json!({ "path": "a" })).await,
+        "inner (1 byte)\n"
+    );
+    let problem = scene.problem("list_directory", json!({ "path": "b.txt" })).await;
+    assert!(problem.contains("not a directory"), "{problem}");
+    let problem = scene.problem("read_file", json!({ "path": "a" })).await;
+    assert!(problem.contains("use `list_directory`"), "{problem}");
+    let problem = scene.problem("read_file", json!({ "path": "nothing" })).await;
+    assert!(problem.contains("there is no `nothing`"), "{problem}");
+}
+
+#[tokio::test]
+async fn a_long_directory_is_cut_and_says_so() {
+    let scene = Scene::new().await;
+    for number in 0..1100 {
+        scene.put(&format!("{number:04}"), "");
+    }
+    let text = scene.text("list_directory", json!({})).await;
+    assert_eq!(text.lines().count(), 1001);
+    assert!(text.ends_with("[100 or more entries left out; use `glob` to narrow it down]\n"));
+}
+
+/// However large a file is, cancelling ends the reading of it. The test ends only when the thread that reads has
+/// ended.
+#[tokio::test]
+async fn cancelling_stops_the_reading_of_an_endless_file() {
+    let settings = crate::finding::patient();
+    let scene = Scene::with(settings).await;
+    scene.put("endless", "words\n".repeat(2000));
+    let file = std::fs::File::options().write(true).open(scene.inside.join("endless"));
+    file.expect("a file").set_len(1 << 42).expect("a file with a hole");
+    scene
+        .begin("read_file", json!({ "path": "endless", "offset": 100_000 }))
+        .await;
+    scene.client.call_in(&scene.uris.chat, "running").await;
+    scene.cancel().await;
+}
+
+/// A key of the host is a secret whatever its file is called, and by whatever link it is reached.
+#[tokio::test]
+async fn files_that_the_host_names_as_secrets_are_treated_as_such() {
+    let settings = |inside: &std::path::Path| ToolSettings {
+        secret_files: vec![inside.join("link/gateway.txt"), inside.join("later")],
+        ..ToolSettings::default()
+    };
+    let scene = Scene::set_up(settings, Limits::default()).await;
+    scene.put("real/gateway.txt", "hush\n");
+    scene.put("real/other.txt", "hush hush\n");
+    scene.put("later", "hush\n");
+    std::os::unix::fs::symlink("real", scene.inside.join("link")).expect("a link");
+    for path in ["real/gateway.txt", "link/gateway.txt", "later"] {
+        let call = scene.ask("read_file", json!({ "path": path })).await;
+        let title = call["confirmationTitle"].as_str().expect("a title");
+        assert!(title.contains("a file with secrets"), "{title}");
+        let denial = json!({ "approved": false, "reason": "denied" });
+        scene.decide(&call, denial).await;
+        assert!(scene.answer().await.is_error);
+    }
+    let found = scene.text("search", json!({ "pattern": "hush" })).await;
+    assert!(
+        found.contains("real/other.txt") && !found.contains("gateway") && !found.contains("later:"),
+        "{found}"
+    );
+    let input = json!({ "path": "later", "old_string": "hush", "new_string": "x" });
+    let call = scene.ask("edit_file", input).await;
+    assert_eq!(call["edits"], serde_json::Value::Null, "{call}");
+    scene.cancel().await;
+}

@@ -1,0 +1,238 @@
+//! Files and other resources: who may touch what (RES-01, SEC-03).
+//!
+//! The core knows what a client may reach, and never touches a file. It hands what was asked, and
+//! the places that the client may reach, to whoever serves resources; that one confines itself to
+//! these places, because what a path really leads to only the file system knows (RES-17).
+
+mod grants;
+mod watches;
+
+pub(crate) use grants::Grants;
+pub use grants::{Allow, GrantCommand, RequestPolicy, permission_denied};
+pub(crate) use watches::Watches;
+pub use watches::{ChangeKind, ResourceChange, WatchSpec};
+
+use crate::access::Scope;
+use crate::client::Phase;
+use crate::core::{Cx, HostCore};
+use crate::effect::Effect;
+use crate::error::RpcError;
+use crate::ids::{ChannelId, ClientId, ConnId};
+use crate::request::RequestId;
+
+/// What is done with resources.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResourceOp {
+    /// `resourceRead`.
+    Read {
+        /// What to read.
+        uri: String,
+        /// How its content is wanted; absent leaves it to the host (RES-02).
+        encoding: Option<Encoding>,
+    },
+    /// `resourceWrite`.
+    Write(Box<Write>),
+    /// `resourceList`.
+    List {
+        /// The directory.
+        uri: String,
+    },
+    /// `resourceCopy`.
+    Copy(Box<Transfer>),
+    /// `resourceMove`.
+    Move(Box<Transfer>),
+    /// `resourceDelete`.
+    Delete {
+        /// What to delete.
+        uri: String,
+        /// Whether a directory goes with all that is in it (RES-11).
+        recursive: bool,
+    },
+    /// `resourceResolve`.
+    Resolve {
+        /// What to look at.
+        uri: String,
+        /// Whether a link stands for what it leads to (RES-12).
+        follow: bool,
+    },
+    /// `resourceMkdir`.
+    Mkdir {
+        /// The directory to be.
+        uri: String,
+    },
+}
+
+/// How content is written down in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// As text.
+    Utf8,
+    /// As base64.
+    Base64,
+}
+
+/// What `resourceWrite` carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The file.
+    pub uri: String,
+    /// The bytes.
+    pub data: Vec<u8>,
+    /// Whether there must be no such file yet (RES-04).
+    pub create_only: bool,
+    /// Where the bytes go (RES-05).
+    pub mode: WriteMode,
+    /// The position, counted as the mode says.
+    pub position: u64,
+    /// The version that the file must still have (RES-07).
+    pub if_match: Option<String>,
+}
+
+/// Where written bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteMode {
+    /// After the first `position` bytes; what came there is gone.
+    Truncate,
+    /// `position` bytes before the end.
+    Append,
+    /// Between the first `position` bytes and the others.
+    Insert,
+}
+
+/// What `resourceCopy` and `resourceMove` carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transfer {
+    /// From where.
+    pub source: String,
+    /// Where to.
+    pub destination: String,
+    /// Whether the destination must be free (RES-10).
+    pub fail_if_exists: bool,
+}
+
+impl ResourceOp {
+    /// The name on the wire.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "resourceRead",
+            Self::Write(_) => "resourceWrite",
+            Self::List { .. } => "resourceList",
+            Self::Copy(_) => "resourceCopy",
+            Self::Move(_) => "resourceMove",
+            Self::Delete { .. } => "resourceDelete",
+            Self::Resolve { .. } => "resourceResolve",
+            Self::Mkdir { .. } => "resourceMkdir",
+        }
+    }
+
+    /// Bytes that it carries.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Write(write) => write.data.len(),
+            _ => 0,
+        }
+    }
+
+    /// The scope it needs: who may only look never writes.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Read { .. } | Self::List { .. } | Self::Resolve { .. } => Scope::View,
+            Self::Write(_) | Self::Copy(_) | Self::Move(_) | Self::Delete { .. } | Self::Mkdir { .. } => Scope::Drive,
+        }
+    }
+}
+
+/// A place that a client may reach: a file, or a directory with all that is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reach {
+    /// Where it is.
+    pub uri: String,
+    /// Whether the client may also write there.
+    pub write: bool,
+    /// Whether the URI must be the place itself: on the way to what was granted there is no link, so
+    /// nobody can turn a grant for one place into one for another.
+    pub exact: bool,
+}
+
+/// A place that the configuration opens to every client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceRoot {
+    /// Where it is.
+    pub uri: String,
+    /// Whether clients that may drive also write there.
+    pub write: bool,
+}
+
+impl HostCore {
+    /// Hands an operation to whoever serves resources.
+    pub(crate) fn resource(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, op: Box<ResourceOp>) {
+        if !self.config.serves_resources {
+            let error = RpcError::method_not_found(op.method());
+            return cx.answer(conn, id, Err(error));
+        }
+        let reaches = self.reaches(cx, conn);
+        let id = id.clone();
+        cx.effects.push(Effect::Resource { conn, id, op, reaches });
+    }
+
+    /// Everything that the client on a connection may reach right now: what the configuration opens,
+    /// where the sessions work that it listens to or takes part in, and what was granted to it.
+    pub(crate) fn reaches(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<Reach> {
+        let Some(connection) = self.conns.get(&conn) else {
+            return Vec::new();
+        };
+        let Phase::Ready { client, .. } = &connection.phase else {
+            return Vec::new();
+        };
+        let writes = connection.principal.scope >= Scope::Drive;
+        let mut reaches = Vec::new();
+        for root in &self.config.resource_roots {
+            add(&mut reaches, &root.uri, writes && root.write, false);
+        }
+        let mut sessions: Vec<ChannelId> = self.sessions_used(client, &connection.subscriptions).collect();
+        sessions.sort_unstable();
+        sessions.dedup();
+        for session in sessions.iter().filter_map(|id| self.sessions.get(id)) {
+            for directory in session.state.working_directories.iter().flatten() {
+                add(&mut reaches, directory, writes, false);
+            }
+        }
+        let now_ms = cx.now.wall.as_millisecond();
+        for grant in self.grants.of(client, &connection.principal.name, now_ms) {
+            add(&mut reaches, &grant.uri, writes && grant.write, true);
+        }
+        reaches
+    }
+
+    /// The sessions that a client listens to, or to a chat of, on this connection, and those it is an
+    /// active client of.
+    fn sessions_used<'a>(
+        &'a self,
+        client: &ClientId,
+        subscriptions: &'a std::collections::HashSet<ChannelId>,
+    ) -> impl Iterator<Item = ChannelId> + 'a {
+        let members = self.clients.get(client).map(|client| &client.memberships);
+        let listened = subscriptions
+            .iter()
+            .filter_map(|channel| match self.chats.get(channel) {
+                Some(chat) => Some(chat.session),
+                None => self.sessions.contains_key(channel).then_some(*channel),
+            });
+        members.into_iter().flatten().copied().chain(listened)
+    }
+}
+
+/// Adds a place; one that is there already may become writable.
+fn add(reaches: &mut Vec<Reach>, uri: &str, write: bool, exact: bool) {
+    match reaches
+        .iter_mut()
+        .find(|reach| reach.uri == uri && reach.exact == exact)
+    {
+        Some(known) => known.write |= write,
+        None => reaches.push(Reach {
+            uri: uri.to_owned(),
+            write,
+            exact,
+        }),
+    }
+}

@@ -1,0 +1,270 @@
+//! Watches as channels (WCH): made on request, gone with their last subscriber.
+//!
+//! A watch that nobody subscribes to in time is released (E-56), and one whose subscribers are all
+//! gone is kept as long as a client that lost its connection keeps its place (WCH-07). Who subscribes
+//! must reach what admitted the watch: its events name files.
+
+use std::sync::Arc;
+
+use ahp_types::actions::{ResourceWatchChangedAction, StateAction};
+use ahp_types::state::ResourceWatchState;
+use serde_json::{Value, json};
+
+use crate::action::ChannelKind;
+use crate::core::{Cx, HostCore, Timer};
+use crate::effect::Effect;
+use crate::error::{RpcError, code};
+use crate::ids::{ChannelId, ClientId, ConnId, IdMap};
+use crate::request::RequestId;
+
+/// What `createResourceWatch` carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchSpec {
+    /// What is watched.
+    pub uri: String,
+    /// Whether everything below it is, too (WCH-02).
+    pub recursive: bool,
+    /// What of it is reported; absent means all.
+    pub includes: Option<Vec<String>>,
+    /// What of it is not.
+    pub excludes: Option<Vec<String>>,
+}
+
+/// One change of what is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceChange {
+    /// Where.
+    pub uri: String,
+    /// What.
+    pub kind: ChangeKind,
+}
+
+/// What happened to a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It came into being.
+    Added,
+    /// It changed.
+    Updated,
+    /// It is gone.
+    Deleted,
+}
+
+impl ChangeKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// A watch that clients may subscribe to.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    number: u64,
+    state: Arc<ResourceWatchState>,
+    /// The place of whoever made it that the watched one lies in.
+    admitted_by: String,
+    owner: ClientId,
+    conn: ConnId,
+    /// When it is released if nobody subscribes by then.
+    lease_ms: u64,
+}
+
+/// All watches.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    by_channel: IdMap<ChannelId, Watch>,
+    next: u64,
+    /// Those that are being set up, and for whom.
+    opening: Vec<(u64, ConnId)>,
+}
+
+impl Watches {
+    /// What a channel shows, if it is a watch.
+    pub(crate) fn state(&self, channel: ChannelId) -> Option<&Arc<ResourceWatchState>> {
+        self.by_channel.get(&channel).map(|watch| &watch.state)
+    }
+
+    fn channel_of(&self, number: u64) -> Option<ChannelId> {
+        let mut all = self.by_channel.iter();
+        all.find(|(_, watch)| watch.number == number).map(|(id, _)| *id)
+    }
+}
+
+impl HostCore {
+    /// `createResourceWatch`: set up outside; [`Self::watch_opened`] answers.
+    pub(crate) fn open_watch(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, spec: Box<WatchSpec>) {
+        if !self.config.serves_resources {
+            return cx.answer(conn, id, Err(RpcError::method_not_found("createResourceWatch")));
+        }
+        let opening = self.watches.opening.iter().filter(|(_, by)| *by == conn).count();
+        let client = self.who(conn).map(|(client, _, _)| client);
+        // By client, so that nobody gets more by connecting again.
+        let open = self.watches.by_channel.values();
+        let open = open.filter(|watch| Some(&watch.owner) == client.as_ref());
+        let most = self.config.max_watches;
+        if opening + open.count() >= most {
+            let problem = format!("a client has at most {most} watches; unsubscribe from some");
+            return cx.answer(conn, id, Err(RpcError::invalid_params("uri", problem)));
+        }
+        let watch = self.watches.next;
+        self.watches.next += 1;
+        self.watches.opening.push((watch, conn));
+        cx.effects.push(Effect::OpenWatch {
+            conn,
+            id: id.clone(),
+            watch,
+            spec,
+            reaches: self.reaches(cx, conn),
+        });
+    }
+
+    /// A watch was set up, or could not be.
+    pub(crate) fn watch_opened(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        id: &RequestId,
+        number: u64,
+        spec: WatchSpec,
+        outcome: Result<String, RpcError>,
+    ) {
+        self.watches.opening.retain(|(watch, _)| *watch != number);
+        let admitted_by = match outcome {
+            Ok(admitted_by) => admitted_by,
+            Err(error) => return cx.answer(conn, id, Err(error)),
+        };
+        let Some((owner, _, _)) = self.who(conn) else {
+            // Nobody is left who could subscribe.
+            return cx.effects.push(Effect::CloseWatch { watch: number });
+        };
+        // Numbers never come back, also not in another life of the host.
+        let uri = format!("ahp-resource-watch:/{}-{number}", self.seq.0);
+        let channel = self.add_channel(&uri, ChannelKind::ResourceWatch);
+        let items = |list: Option<Vec<String>>| list.map(|items| json!({ "items": items }));
+        let lease_ms = cx.now.mono_ms.saturating_add(self.config.watch_lease_ms);
+        let watch = Watch {
+            number,
+            state: Arc::new(ResourceWatchState {
+                root: spec.uri,
+                recursive: spec.recursive,
+                excludes: items(spec.excludes),
+                includes: items(spec.includes),
+            }),
+            admitted_by,
+            owner,
+            conn,
+            lease_ms,
+        };
+        self.watches.by_channel.insert(channel, watch);
+        self.timers.insert((lease_ms, Timer::Watch(channel)));
+        cx.answer(conn, id, Ok(json!({ "channel": uri })));
+    }
+
+    /// Something changed where somebody watches (WCH-05). The reducer keeps nothing of it, so it is
+    /// published without asking whether it changes the state.
+    pub(crate) fn watch_changed(&mut self, cx: &mut Cx<'_>, number: u64, changes: &[ResourceChange]) {
+        let Some(channel) = self.watches.channel_of(number) else {
+            return;
+        };
+        // A client in its grace gets it when it is back; before anybody has subscribed, nobody does.
+        if changes.is_empty() {
+            return;
+        }
+        let items: Vec<Value> = changes
+            .iter()
+            .map(|change| json!({ "uri": change.uri, "type": change.kind.name() }))
+            .collect();
+        let action = ResourceWatchChangedAction {
+            changes: json!({ "items": items }),
+        };
+        self.publish(cx, channel, &StateAction::ResourceWatchChanged(action), None);
+    }
+
+    /// Whether a connection may hear a watch (SEC-03).
+    pub(crate) fn check_watch(&self, now: &Cx<'_>, conn: ConnId, channel: ChannelId) -> Result<(), RpcError> {
+        let Some(watch) = self.watches.by_channel.get(&channel) else {
+            return Ok(());
+        };
+        let reaches = self.reaches(now, conn);
+        let is_owner = self.who(conn).is_some_and(|(client, _, _)| client == watch.owner);
+        if is_owner || reaches.iter().any(|reach| reach.uri == watch.admitted_by) {
+            return Ok(());
+        }
+        Err(RpcError::new(
+            code::PERMISSION_DENIED,
+            "this watch is about files that you may not reach; make one of your own",
+        ))
+    }
+
+    /// A connection no longer listens to a channel. The last one takes a watch with it, at once when
+    /// it said so, and otherwise when it has not come back in time.
+    pub(crate) fn left_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId, may_come_back: bool) {
+        let is_heard = self.channels.get(channel).is_some_and(|entry| entry.has_subscribers());
+        let Some(watch) = self.watches.by_channel.get_mut(&channel) else {
+            return;
+        };
+        if is_heard {
+            return;
+        }
+        if may_come_back {
+            watch.lease_ms = cx.now.mono_ms.saturating_add(self.config.grace_ms);
+            self.timers.insert((watch.lease_ms, Timer::Watch(channel)));
+        } else if watch.lease_ms <= cx.now.mono_ms || !self.is_awaited(channel) {
+            self.release_watch(cx, channel);
+        }
+    }
+
+    /// The lease of a watch ends, unless it was renewed or somebody listens.
+    pub(crate) fn end_lease(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        let is_heard = self.channels.get(channel).is_some_and(|entry| entry.has_subscribers());
+        let is_over = self
+            .watches
+            .by_channel
+            .get(&channel)
+            .is_some_and(|watch| watch.lease_ms <= cx.now.mono_ms);
+        if is_over && !is_heard {
+            self.release_watch(cx, channel);
+        }
+    }
+
+    /// Releases the watches of a client that it may no longer have (RES-15).
+    pub(super) fn release_unreachable(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
+        let owned = self
+            .watches
+            .by_channel
+            .iter()
+            .filter(|(_, watch)| watch.owner == *client);
+        let lost: Vec<ChannelId> = owned
+            .filter(|(_, watch)| {
+                let reaches = self.reaches(cx, watch.conn);
+                !reaches.iter().any(|reach| reach.uri == watch.admitted_by)
+            })
+            .map(|(channel, _)| *channel)
+            .collect();
+        for channel in lost {
+            self.release_watch(cx, channel);
+        }
+    }
+
+    /// Whether a client that lost its connection may come back for a channel.
+    fn is_awaited(&self, channel: ChannelId) -> bool {
+        let Some(uri) = self.channels.get(channel).map(|entry| &entry.uri) else {
+            return false;
+        };
+        self.clients.values().any(|client| match &client.presence {
+            crate::client::Presence::Grace(kept) => kept.subscriptions.contains_key(uri),
+            crate::client::Presence::Active(_) | crate::client::Presence::Absent(_) => false,
+        })
+    }
+
+    fn release_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        if let Some(watch) = self.watches.by_channel.remove(&channel) {
+            self.remove_channel(channel);
+            cx.effects.push(Effect::CloseWatch { watch: watch.number });
+        }
+    }
+}

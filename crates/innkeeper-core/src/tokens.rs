@@ -1,0 +1,121 @@
+//! The tokens that clients gave the host for the resources of its agents.
+//!
+//! They are in memory and nowhere else: not in state, not in the store, not in logs (AUTH-12). Each
+//! belongs to the client that gave it, for as long as that client is here or in its grace (AUTH-07).
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::agent::{Credential, Secret};
+use crate::ids::ClientId;
+
+/// What every client signed in with, by resource.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    of: HashMap<ClientId, BTreeMap<String, Token>>,
+}
+
+#[derive(Debug)]
+enum Token {
+    Held(Held),
+    /// It expired, or was taken back: whoever needs it is told that it was there once (AUTH-09).
+    Lapsed,
+}
+
+/// A token that is good until it expires.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) token: Secret,
+    pub(crate) scopes: Option<Vec<String>>,
+    /// On the monotonic clock.
+    pub(crate) expires_ms: Option<u64>,
+}
+
+impl Held {
+    fn is_good(&self, now_ms: u64) -> bool {
+        self.expires_ms.is_none_or(|at| at > now_ms)
+    }
+}
+
+impl Tokens {
+    /// Takes a token in, in place of an earlier one.
+    pub(crate) fn grant(&mut self, client: &ClientId, resource: &str, held: Held) {
+        let of_client = self.of.entry(client.clone()).or_default();
+        of_client.insert(resource.to_owned(), Token::Held(held));
+    }
+
+    /// Takes a token back (AUTH-05).
+    pub(crate) fn revoke(&mut self, client: &ClientId, resource: &str) {
+        if let Some(token) = self.of.get_mut(client).and_then(|of| of.get_mut(resource)) {
+            *token = Token::Lapsed;
+        }
+    }
+
+    /// Drops what is no longer good, and says what it was for.
+    pub(crate) fn expire(&mut self, client: &ClientId, now_ms: u64) -> Vec<String> {
+        let mut expired = Vec::new();
+        for (resource, token) in self.of.get_mut(client).into_iter().flatten() {
+            if matches!(token, Token::Held(held) if !held.is_good(now_ms)) {
+                *token = Token::Lapsed;
+                expired.push(resource.clone());
+            }
+        }
+        expired
+    }
+
+    /// Forgets a client.
+    pub(crate) fn forget(&mut self, client: &ClientId) {
+        self.of.remove(client);
+    }
+
+    /// Forgets everything that is not for one of these resources.
+    pub(crate) fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
+        for tokens in self.of.values_mut() {
+            tokens.retain(|resource, _| is_wanted(resource));
+        }
+        self.of.retain(|_, tokens| !tokens.is_empty());
+    }
+
+    /// What an agent is handed of a client's token, if that is good.
+    pub(crate) fn credential(&self, client: &ClientId, resource: &str, now_ms: u64) -> Option<Credential> {
+        match self.of.get(client)?.get(resource)? {
+            Token::Held(held) if held.is_good(now_ms) => Some(Credential {
+                resource: resource.to_owned(),
+                token: held.token.clone(),
+                scopes: held.scopes.clone(),
+            }),
+            Token::Held(_) | Token::Lapsed => None,
+        }
+    }
+
+    /// Whether a client has a good token for a resource.
+    pub(crate) fn has(&self, client: &ClientId, resource: &str, now_ms: u64) -> bool {
+        let token = self.of.get(client).and_then(|tokens| tokens.get(resource));
+        matches!(token, Some(Token::Held(held)) if held.is_good(now_ms))
+    }
+
+    /// Whether a client has this very token for a resource.
+    pub(crate) fn holds(&self, client: &ClientId, resource: &str, token: &Secret) -> bool {
+        let known = self.of.get(client).and_then(|tokens| tokens.get(resource));
+        matches!(known, Some(Token::Held(held)) if held.token == *token)
+    }
+
+    /// Whether a client has had a token for a resource.
+    pub(crate) fn had(&self, client: &ClientId, resource: &str) -> bool {
+        self.of.get(client).is_some_and(|tokens| tokens.contains_key(resource))
+    }
+
+    /// When tokens of a client expire.
+    pub(crate) fn deadlines(&self, client: &ClientId) -> Vec<u64> {
+        let tokens = self.of.get(client).into_iter().flat_map(BTreeMap::values);
+        let deadlines = tokens.filter_map(|token| match token {
+            Token::Held(held) => held.expires_ms,
+            Token::Lapsed => None,
+        });
+        deadlines.collect()
+    }
+
+    /// The clients that signed in to anything.
+    pub(crate) fn clients(&self) -> Vec<ClientId> {
+        self.of.keys().cloned().collect()
+    }
+}

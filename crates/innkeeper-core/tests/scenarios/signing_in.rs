@@ -1,0 +1,456 @@
+//! Agents that need a token: who is asked for one, and whose they get (AUTH).
+
+use ahp_types::commands::{ChatSource, ForkChatSource};
+use ahp_types::errors::AuthRequiredErrorData;
+use ahp_types::state::ProtectedResourceMetadata;
+use innkeeper_core::agent::{AuthRequirement, Contributor, Secret, ToolReply, ToolStart, ToolStep};
+use innkeeper_core::request::{Authenticate, CreateChat};
+use innkeeper_core::{
+    AgentEvent, AgentProfile, Command, ConnId, CoreConfig, Effect, Failure, Input, Reply, Seq, TurnEnd, TurnStart,
+};
+use serde_json::{Value, json};
+
+use crate::harness::*;
+use crate::working::*;
+
+const API: &str = "https://api.example.com/v1";
+
+/// An agent that cannot work without a token for [`API`].
+fn keyed() -> AgentProfile {
+    let metadata = json!({ "resource": API, "resource_name": "Example API", "scopes_supported": ["chat"] });
+    let metadata: ProtectedResourceMetadata = serde_json::from_value(metadata).expect("metadata");
+    let mut agent = able("keyed");
+    agent.info.protected_resources = Some(vec![metadata]);
+    agent
+}
+
+fn stage() -> Stage {
+    Stage::with_agents(CoreConfig::default(), vec![keyed(), able("other")], Seq(1))
+}
+
+fn token(resource: &str, token: &str) -> Authenticate {
+    Authenticate {
+        resource: resource.to_owned(),
+        token: Secret::new(token),
+        expires_in: None,
+        scopes: None,
+    }
+}
+
+impl Stage {
+    fn authenticate(&mut self, conn: ConnId, authenticate: Authenticate) -> Value {
+        self.request(conn, Command::Authenticate(Box::new(authenticate)))
+    }
+
+    fn signs_in(&mut self, conn: ConnId, secret: &str) {
+        let answer = self.authenticate(conn, token(API, secret));
+        assert_eq!(answer["result"], json!({}), "{answer}");
+    }
+
+    /// A client that signed in and has a session; it listens to everything.
+    fn owner(&mut self, name: &str, secret: &str) -> (ConnId, String) {
+        let conn = self.client(name, &[ROOT]);
+        self.signs_in(conn, secret);
+        let chat = self.session(conn, SESSION);
+        self.subscribe(conn, SESSION);
+        self.subscribe(conn, &chat);
+        self.inbox(conn);
+        (conn, chat)
+    }
+
+    /// The turns that agents were handed, oldest first.
+    fn started(&self) -> Vec<&TurnStart> {
+        let started = self.agent.iter().filter_map(|effect| match effect {
+            Effect::StartTurn { start, .. } => Some(&**start),
+            _ => None,
+        });
+        started.collect()
+    }
+
+    /// What the latest turn was handed to sign in with.
+    fn used(&self) -> Option<&str> {
+        let started = self.started();
+        let credential = started.last()?.credentials.first()?;
+        assert_eq!(credential.resource, API);
+        Some(credential.token.reveal())
+    }
+
+    /// What a connection was told about tokens since it last looked: channel and reason.
+    fn asked(&mut self, conn: ConnId) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let notes = self.notifications(conn).into_iter();
+        let notes = notes.filter(|note| note["method"] == "auth/required");
+        notes
+            .map(|note| {
+                let params = &note["params"];
+                assert_eq!(
+                    params["resource"]["resource_name"], "Example API",
+                    "full metadata (AUTH-09)"
+                );
+                (text(&params["channel"]), text(&params["reason"]))
+            })
+            .collect()
+    }
+
+    /// The error of the latest turn of a chat.
+    fn error_of(&self, chat: &str) -> Value {
+        let state = self.state(chat);
+        let turns = state["turns"].as_array().expect("turns");
+        let parts = turns.last().expect("a turn")["responseParts"]
+            .as_array()
+            .expect("parts");
+        parts.last().expect("an error part").clone()
+    }
+}
+
+fn said(channel: &str, reason: &str) -> (String, String) {
+    (channel.to_owned(), reason.to_owned())
+}
+
+fn resume(turn: &str) -> Value {
+    json!({ "type": "chat/turnResume", "turnId": turn })
+}
+
+#[test]
+fn auth08_ses05_a_session_of_an_agent_without_a_token_is_refused_with_what_to_get() {
+    let mut stage = stage();
+    let conn = stage.client("c", &[ROOT]);
+    let answer = stage.create(conn, SESSION);
+    let (code, message) = error(&answer);
+    assert_eq!(code, -32007);
+    assert!(
+        message.contains("Example API (https://api.example.com/v1)"),
+        "{message}"
+    );
+    let data: AuthRequiredErrorData =
+        serde_json::from_value(answer["error"]["data"].clone()).expect("the published type");
+    assert_eq!(Some(data.resources), keyed().info.protected_resources);
+    assert!(stage.agent.is_empty(), "nothing was opened");
+    // Another agent needs nothing, and whoever asks wrongly is told that first.
+    let mut create = new_session("ahp-session:/other");
+    create.provider = Some("other".to_owned());
+    let answer = stage.request(conn, Command::CreateSession(Box::new(create)));
+    assert_eq!(answer["result"], Value::Null);
+    assert_eq!(error(&stage.create(conn, "nonsense")).0, -32602);
+    stage.signs_in(conn, "mine");
+    stage.session(conn, SESSION);
+    assert_eq!(stage.last_opened().credentials[0].token.reveal(), "mine");
+}
+
+#[test]
+fn auth08_further_chats_and_forks_need_a_token_too() {
+    let mut stage = stage();
+    let (conn, chat) = stage.owner("c", "mine");
+    stage.turn(conn, &chat, "t1", "said");
+    stage.authenticate(conn, token(API, ""));
+    let fork = || CreateChat {
+        source: Some(ChatSource::Fork(ForkChatSource {
+            chat: chat.clone(),
+            turn_id: "t1".to_owned(),
+        })),
+        ..new_chat(SESSION, "ahp-chat:/fork")
+    };
+    for create in [new_chat(SESSION, "ahp-chat:/further"), fork()] {
+        let answer = stage.create_chat(conn, create);
+        assert_eq!(error(&answer).0, -32007);
+        assert_eq!(answer["error"]["data"]["resources"][0]["resource"], API);
+    }
+    stage.signs_in(conn, "again");
+    assert_eq!(stage.create_chat(conn, fork())["result"], Value::Null);
+    assert_eq!(stage.last_opened().credentials[0].token.reveal(), "again");
+}
+
+#[test]
+fn auth04_only_what_somebody_asks_for_is_taken() {
+    let mut stage = stage();
+    let conn = stage.client("c", &[]);
+    let answer = stage.authenticate(conn, token("https://elsewhere.example/", "t0ken"));
+    let (code, message) = error(&answer);
+    assert_eq!(code, -32602);
+    assert!(message.starts_with("params.resource: "), "{message}");
+    assert!(!message.contains("t0ken"), "AUTH-12");
+}
+
+#[test]
+fn auth07_a_turn_is_paid_for_by_its_author_then_the_creator_then_who_takes_part() {
+    let mut stage = stage();
+    let (owner, chat) = stage.owner("owner", "owners");
+    let guest = stage.client("guest", &[ROOT, SESSION, &chat]);
+    let member = stage.client("member", &[ROOT, SESSION, &chat]);
+    let stranger = stage.client("stranger", &[ROOT, SESSION, &chat]);
+    stage.signs_in(stranger, "strangers");
+    stage.dispatch(member, SESSION, 1, announce("member"));
+    let mut turn = 0;
+    let mut runs = |stage: &mut Stage, conn: ConnId| {
+        turn += 1;
+        stage.turn(conn, &chat, &format!("t{turn}"), "ok");
+        stage.used().expect("a token").to_owned()
+    };
+    assert_eq!(runs(&mut stage, guest), "owners", "the creator's");
+    stage.signs_in(guest, "guests");
+    assert_eq!(runs(&mut stage, guest), "guests", "one's own first");
+    assert_eq!(runs(&mut stage, owner), "owners", "each their own");
+    stage.authenticate(owner, token(API, ""));
+    stage.signs_in(member, "members");
+    assert_eq!(runs(&mut stage, owner), "members", "of one who takes part");
+    stage.authenticate(member, token(API, ""));
+    // The guest is signed in, listens, and does not take part; the stranger likewise.
+    stage.start_turn(owner, &chat, "last");
+    assert_eq!(stage.error_of(&chat)["error"]["errorType"], "authRequired");
+}
+
+#[test]
+fn auth05_auth09_a_turn_after_the_token_was_taken_back_fails_and_is_resumed_as_if_new() {
+    let mut stage = stage();
+    let (conn, chat) = stage.owner("c", "mine");
+    let reader = stage.client("reader", &[ROOT]);
+    stage.authenticate(conn, token(API, ""));
+    stage.start_turn(conn, &chat, "t1");
+    let part = stage.error_of(&chat);
+    assert_eq!((&part["kind"], &part["resumable"]), (&json!("error"), &json!(true)));
+    let message = part["error"]["message"].as_str().expect("a sentence");
+    assert!(
+        message.contains("Example API") && message.contains("sign in"),
+        "{message}"
+    );
+    assert!(stage.started().is_empty(), "no agent heard of it");
+    assert_eq!(stage.asked(conn), [said(SESSION, "expired")], "where it listens, once");
+    assert_eq!(stage.asked(reader), [], "others' sessions are not their business");
+    // Still nobody: it can be tried again.
+    stage.dispatch(conn, &chat, 2, resume("t1"));
+    assert_eq!(stage.error_of(&chat)["resumable"], true);
+    stage.signs_in(conn, "new");
+    stage.dispatch(conn, &chat, 3, resume("t1"));
+    let started = stage.started();
+    assert_eq!((started.len(), started[0].resume, &*started[0].text), (1, false, "hi"));
+    assert_eq!(stage.used(), Some("new"));
+    stage.ends(TurnEnd::Complete);
+    assert_eq!(stage.state(&chat)["turns"][0]["state"], "complete");
+}
+
+#[test]
+fn auth09_a_turn_that_an_agent_began_is_resumed_as_what_it_is() {
+    let mut stage = stage();
+    let (conn, chat) = stage.owner("c", "mine");
+    stage.start_turn(conn, &chat, "t1");
+    stage.says(AgentEvent::Text("half".to_owned()));
+    stage.ends(TurnEnd::Failed {
+        failure: Failure::new("network", "gone"),
+        resumable: true,
+    });
+    stage.authenticate(conn, token(API, ""));
+    stage.dispatch(conn, &chat, 2, resume("t1"));
+    assert_eq!(stage.error_of(&chat)["error"]["errorType"], "authRequired");
+    stage.signs_in(conn, "new");
+    let opened = stage
+        .agent
+        .iter()
+        .filter(|effect| matches!(effect, Effect::OpenChat(_)));
+    assert_eq!(opened.count(), 1);
+    stage.dispatch(conn, &chat, 3, resume("t1"));
+    assert!(stage.started().last().expect("resumed").resume);
+}
+
+#[test]
+fn auth09_words_that_an_agent_has_not_heard_are_in_the_history_it_is_opened_with() {
+    let mut stage = stage();
+    let (conn, chat) = stage.owner("c", "mine");
+    stage.turn(conn, &chat, "t1", "ok");
+    stage.authenticate(conn, token(API, ""));
+    stage.start_turn(conn, &chat, "t2");
+    stage.signs_in(conn, "new");
+    stage.start_turn(conn, &chat, "t3");
+    let open = stage.last_opened();
+    assert_eq!(open.credentials[0].token.reveal(), "new");
+    assert_eq!(open.history.recent.len(), 2, "t1 and t2");
+    stage.ends(TurnEnd::Complete);
+    let opened = stage.agent.len();
+    stage.turn(conn, &chat, "t4", "ok");
+    let again = stage.agent[opened..].iter();
+    assert!(
+        !again.into_iter().any(|effect| matches!(effect, Effect::OpenChat(_))),
+        "once is enough"
+    );
+}
+
+#[test]
+fn auth06_a_token_is_dropped_when_it_expires_and_its_client_is_told() {
+    let mut stage = stage();
+    let conn = stage.client("c", &[ROOT]);
+    let deaf = stage.client("c", &[]);
+    let other = stage.client("other", &[ROOT]);
+    let expiring = |secret: &str, seconds: u64| Authenticate {
+        expires_in: Some(seconds),
+        ..token(API, secret)
+    };
+    stage.authenticate(conn, expiring("short", 60));
+    stage.authenticate(other, expiring("long", 3600));
+    stage.pass(59_999);
+    let chat = stage.session(conn, SESSION);
+    assert_eq!(stage.asked(conn), []);
+    stage.pass(1);
+    assert_eq!(stage.asked(conn), [said(ROOT, "expired")]);
+    assert_eq!((stage.asked(deaf), stage.asked(other)), (vec![], vec![]), "nobody else");
+    stage.start_turn(conn, &chat, "t1");
+    assert_eq!(stage.error_of(&chat)["error"]["errorType"], "authRequired");
+    assert_eq!(
+        stage.asked(conn),
+        [said(ROOT, "expired")],
+        "it listens to the root alone"
+    );
+    // A renewal counts from when it was given, and the old deadline means nothing.
+    stage.authenticate(conn, expiring("next", 60));
+    stage.pass(30_000);
+    stage.authenticate(conn, expiring("renewed", 60));
+    stage.pass(59_999);
+    assert_eq!(stage.asked(conn), []);
+    stage.turn(conn, &chat, "t2", "ok");
+    assert_eq!(stage.used(), Some("renewed"));
+    // One without an end has none.
+    stage.signs_in(conn, "endless");
+    stage.pass(10_000_000);
+    assert_eq!(stage.asked(conn), []);
+    stage.turn(conn, &chat, "t3", "ok");
+    assert_eq!(stage.used(), Some("endless"));
+}
+
+#[test]
+fn auth07_tokens_stay_through_a_grace_and_go_with_it() {
+    let mut stage = stage();
+    let (conn, chat) = stage.owner("c", "mine");
+    let grace = CoreConfig::default().grace_ms;
+    stage.disconnect(conn);
+    stage.pass(grace - 1);
+    let conn = stage.client("c", &[ROOT, SESSION, &chat]);
+    stage.turn(conn, &chat, "t1", "ok");
+    assert_eq!(stage.used(), Some("mine"));
+    stage.disconnect(conn);
+    stage.pass(grace);
+    let conn = stage.client("c", &[ROOT, SESSION, &chat]);
+    stage.inbox(conn);
+    stage.start_turn(conn, &chat, "t2");
+    assert_eq!(stage.error_of(&chat)["error"]["errorType"], "authRequired");
+    assert_eq!(
+        stage.asked(conn),
+        [said(SESSION, "required")],
+        "as if it had never had one"
+    );
+}
+
+#[test]
+fn auth09_what_waits_in_a_queue_needs_a_token_when_it_starts() {
+    let mut stage = stage();
+    let (conn, chat) = stage.owner("c", "mine");
+    stage.start_turn(conn, &chat, "t1");
+    for (seq, id) in [(2, "q1"), (3, "q2")] {
+        let set = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message("later") });
+        stage.dispatch(conn, &chat, seq, set);
+    }
+    stage.authenticate(conn, token(API, ""));
+    stage.ends(TurnEnd::Complete);
+    assert_eq!(stage.error_of(&chat)["error"]["errorType"], "authRequired");
+    let queue = &stage.state(&chat)["queuedMessages"];
+    assert_eq!(queue.as_array().map(Vec::len), Some(1), "E-63: the rest waits");
+    assert_eq!(stage.started().len(), 1);
+}
+
+#[test]
+fn auth02_an_agent_that_can_do_without_gets_a_token_where_there_is_one() {
+    let mut agent = keyed();
+    let resources = agent.info.protected_resources.iter_mut().flatten();
+    resources.for_each(|resource| resource.required = Some(false));
+    let mut stage = Stage::with_agents(CoreConfig::default(), vec![agent], Seq(1));
+    let conn = stage.client("c", &[ROOT]);
+    let chat = stage.session(conn, SESSION);
+    stage.turn(conn, &chat, "t1", "ok");
+    assert_eq!(stage.used(), None);
+    stage.signs_in(conn, "mine");
+    stage.turn(conn, &chat, "t2", "ok");
+    assert_eq!(stage.used(), Some("mine"));
+}
+
+#[test]
+fn auth09_a_token_that_was_not_accepted_is_used_no_more() {
+    let mut stage = stage();
+    let (conn, chat) = stage.owner("c", "stale");
+    stage.start_turn(conn, &chat, "t1");
+    let refused = |token: &str| AgentEvent::TokenRefused {
+        resource: API.to_owned(),
+        token: Secret::new(token),
+    };
+    stage.says(refused("another"));
+    assert_eq!(stage.asked(conn), [], "nobody has that one");
+    stage.says(refused("stale"));
+    assert_eq!(stage.asked(conn), [said(SESSION, "expired")]);
+    stage.says(refused("stale"));
+    assert_eq!(stage.asked(conn), [], "once");
+    stage.ends(TurnEnd::Complete);
+    stage.start_turn(conn, &chat, "t2");
+    assert_eq!(stage.error_of(&chat)["error"]["errorType"], "authRequired");
+}
+
+#[test]
+fn auth10_auth11_a_token_without_the_scopes_that_a_call_needs_is_refused() {
+    let mut stage = stage();
+    let (conn, _) = stage.owner("c", "mine");
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    stage.start_turn(conn, &chat, "t");
+    let mcp = ToolStart {
+        contributor: Contributor::Mcp("mcp-1".into()),
+        ..host_tool("read")
+    };
+    stage.call(mcp, harmless());
+    let requirement = AuthRequirement {
+        resource: "https://mcp.example/".into(),
+        resource_name: None,
+        authorization_servers: Vec::new(),
+        scopes: vec!["read".into(), "list".into()],
+        description: None,
+    };
+    stage.tool(CALL, ToolStep::AuthRequired(requirement));
+    stage.replies();
+    let with = |scopes: &[&str]| Authenticate {
+        scopes: Some(scopes.iter().map(|scope| (*scope).to_owned()).collect()),
+        ..token("https://mcp.example/", "t0ken")
+    };
+    let answer = stage.authenticate(conn, with(&["read"]));
+    let (code, message) = error(&answer);
+    assert_eq!(code, -32007);
+    assert!(message.contains("list, read"), "{message}");
+    assert_eq!(
+        answer["error"]["data"]["resources"][0]["resource"],
+        "https://mcp.example/"
+    );
+    assert!(stage.replies().is_empty());
+    let answer = stage.authenticate(conn, with(&["list", "read", "write"]));
+    assert_eq!(answer["result"], json!({}));
+    let replies = stage.replies();
+    let [
+        Reply::Tool {
+            reply: ToolReply::Authenticated { .. },
+            ..
+        },
+    ] = replies.as_slice()
+    else {
+        panic!("{replies:?}");
+    };
+}
+
+#[test]
+fn root02_agents_that_describe_themselves_anew_are_told_of_once() {
+    let mut stage = stage();
+    let (conn, chat) = stage.owner("c", "mine");
+    stage.handle(Input::AgentsChanged(vec![keyed(), able("other")]));
+    assert_eq!(stage.action_types(conn), Vec::<String>::new(), "nothing changed");
+    let mut renamed = keyed();
+    renamed.info.description = "no key: set one up".to_owned();
+    stage.handle(Input::AgentsChanged(vec![renamed.clone(), able("other")]));
+    assert_eq!(stage.action_types(conn), ["root/agentsChanged"]);
+    assert_eq!(stage.state(ROOT)["agents"][0]["description"], "no key: set one up");
+    // Who no longer needs a token does not keep one.
+    renamed.info.protected_resources = None;
+    stage.handle(Input::AgentsChanged(vec![renamed, able("other")]));
+    stage.handle(Input::AgentsChanged(vec![keyed(), able("other")]));
+    stage.start_turn(conn, &chat, "t1");
+    assert_eq!(stage.error_of(&chat)["error"]["errorType"], "authRequired");
+}

@@ -1,0 +1,298 @@
+//! What clients want done with resources, done beside the main loop.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ahp_types::commands::{
+    ContentEncoding, DirectoryEntry, ResourceListResult, ResourceReadResult, ResourceResolveResult, ResourceType,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::FutureExt;
+use innkeeper_core::error::code;
+use innkeeper_core::resource::{Encoding, Reach, ResourceOp, WatchSpec, permission_denied};
+use innkeeper_core::snapshot::{Answer, AnswerBody};
+use innkeeper_core::{ConnId, Effect, Input, Now, Outgoing, RequestId, RpcError, Scope};
+use serde::Serialize;
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
+
+use super::message::Message;
+use super::task::HostTask;
+use crate::resources::{
+    ChangeSink, Content, EntryKind, ResourceError, ResourceInfo, ResourceKind, Resources, Watching, data_uri,
+};
+
+/// The order of what one connection wants done: what writes waits for everything before it, and
+/// everything after it waits for that. So a client need not wait for an answer to know what it reads.
+#[derive(Debug, Default)]
+pub(in crate::host) struct Order(Arc<RwLock<()>>);
+
+/// A place in that order.
+type Turn = Pin<Box<dyn Future<Output = Place> + Send>>;
+
+#[expect(dead_code, reason = "held, not read")]
+enum Place {
+    Reads(OwnedRwLockReadGuard<()>),
+    Writes(OwnedRwLockWriteGuard<()>),
+}
+
+impl Order {
+    /// Takes the next place now, to be waited for elsewhere: the lock is fair to whoever was first.
+    fn take(&self, writes: bool) -> (Turn, Option<Place>) {
+        let lock = Arc::clone(&self.0);
+        let mut turn: Turn = match writes {
+            true => lock.write_owned().map(Place::Writes).boxed(),
+            false => lock.read_owned().map(Place::Reads).boxed(),
+        };
+        let place = turn.as_mut().now_or_never();
+        (turn, place)
+    }
+}
+
+/// A watch that was set up, or could not be.
+#[derive(Debug)]
+pub(crate) struct WatchOpened {
+    conn: ConnId,
+    id: RequestId,
+    watch: u64,
+    spec: Box<WatchSpec>,
+    outcome: Result<Watching, RpcError>,
+}
+
+impl HostTask {
+    /// Does something with resources. The answer comes back as a message.
+    pub(super) fn resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, reaches: Vec<Reach>) {
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let Some(connection) = self.connection(conn) else {
+            return;
+        };
+        let (turn, place) = connection.order.take(op.scope() > Scope::View);
+        let resources = Arc::clone(&self.resources);
+        let (time, most) = (self.limits.resource_time, self.limits.resource_bytes);
+        self.tasks.spawn(async move {
+            let _place = match place {
+                Some(place) => place,
+                None => turn.await,
+            };
+            let method = op.method();
+            let doing = AssertUnwindSafe(carry_out(&*resources, &reaches, op, most)).catch_unwind();
+            let outcome = match tokio::time::timeout(time, doing).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(_)) => {
+                    tracing::error!(method, "serving a resource panicked");
+                    Err(failure(format!("{method} failed; the host's log says more")))
+                }
+                Err(_) => {
+                    tracing::warn!(method, ?time, "serving a resource took too long");
+                    let ms = time.as_millis();
+                    Err(failure(format!(
+                        "{method} was not done within {ms} ms; look whether it was before you try again"
+                    )))
+                }
+            };
+            let message = match outcome {
+                Ok(object) => Message::Found { conn, id, object },
+                Err(error) => {
+                    let outcome = Err(error);
+                    Message::Respond { conn, id, outcome }
+                }
+            };
+            let _ = inbox.send(message).await;
+            drop(in_flight);
+        });
+    }
+
+    /// Sets up a watch.
+    pub(super) fn open_watch(
+        &mut self,
+        conn: ConnId,
+        id: RequestId,
+        watch: u64,
+        spec: Box<WatchSpec>,
+        reaches: Vec<Reach>,
+    ) {
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let sink = ChangeSink::new(watch, self.inbox.clone());
+        let resources = Arc::clone(&self.resources);
+        let time = self.limits.resource_time;
+        self.tasks.spawn(async move {
+            let opening = AssertUnwindSafe(resources.watch(&reaches, &spec, sink)).catch_unwind();
+            let outcome = match tokio::time::timeout(time, opening).await {
+                Ok(Ok(outcome)) => outcome.map_err(rpc_error),
+                Ok(Err(_)) => Err(failure("the watch failed; the host's log says more".to_owned())),
+                Err(_) => Err(failure("the watch was not set up in time; watch less".to_owned())),
+            };
+            let opened = WatchOpened {
+                conn,
+                id,
+                watch,
+                spec,
+                outcome,
+            };
+            let _ = inbox.send(Message::WatchOpened(Box::new(opened))).await;
+            drop(in_flight);
+        });
+    }
+
+    /// Tells the core about a watch, which decides what becomes of it.
+    pub(super) fn watch_opened(&mut self, now: Now, opened: WatchOpened, effects: &mut Vec<Effect>) {
+        let WatchOpened {
+            conn,
+            id,
+            watch,
+            spec,
+            outcome,
+        } = opened;
+        let outcome = outcome.map(|watching| {
+            let admitted_by = watching.admitted_by.clone();
+            self.watches.insert(watch, watching);
+            admitted_by
+        });
+        let input = Input::WatchOpened {
+            conn,
+            id,
+            watch,
+            spec,
+            outcome,
+        };
+        self.handle_input(now, input, effects);
+    }
+}
+
+/// An answer that carries something that was read; it may be long.
+pub(super) fn found(id: RequestId, object: Vec<u8>) -> Outgoing {
+    let estimated_bytes = object.len();
+    Outgoing::Answer(Arc::new(Answer {
+        id,
+        body: AnswerBody::Found(object),
+        estimated_bytes,
+    }))
+}
+
+fn failure(message: String) -> RpcError {
+    RpcError::new(code::INTERNAL_ERROR, message)
+}
+
+/// An error as clients get it (RES-04, RES-07, RES-12, RES-16).
+fn rpc_error(error: ResourceError) -> RpcError {
+    let message = error.to_string();
+    match error {
+        ResourceError::NotFound(_) => RpcError::new(code::NOT_FOUND, message),
+        ResourceError::Outside { uri, write } => permission_denied(message, Some((&uri, write))),
+        ResourceError::Refused(_) => permission_denied(message, None),
+        ResourceError::Exists(_) => RpcError::new(code::ALREADY_EXISTS, message),
+        ResourceError::Conflict(_) => RpcError::new(code::CONFLICT, message),
+        ResourceError::Invalid { field, problem } => RpcError::invalid_params(field, problem),
+        ResourceError::Failed(_) => failure(message),
+    }
+}
+
+/// Does it, and returns the result as a JSON object without its closing brace.
+async fn carry_out(
+    resources: &dyn Resources,
+    reaches: &[Reach],
+    op: ResourceOp,
+    most: usize,
+) -> Result<Vec<u8>, RpcError> {
+    let done = match op {
+        ResourceOp::Read { uri, encoding } if data_uri::is_data(&uri) => {
+            data_uri::read(&uri).map(|content| object(&read_result(content, encoding)))
+        }
+        ResourceOp::Resolve { uri, .. } if data_uri::is_data(&uri) => {
+            data_uri::read(&uri).map(|content| object(&resolve_result(data_info(uri, &content))))
+        }
+        ResourceOp::Read { uri, encoding } => {
+            let content = resources.read(reaches, &uri, most).await;
+            content.map(|content| object(&read_result(content, encoding)))
+        }
+        ResourceOp::Write(write) => resources.write(reaches, *write).await.map(|()| nothing()),
+        ResourceOp::List { uri } => {
+            let entries = resources.list(reaches, &uri).await;
+            entries.map(|entries| {
+                let entries = entries.into_iter().map(|entry| DirectoryEntry {
+                    name: entry.name,
+                    r#type: match entry.kind {
+                        EntryKind::File => "file".to_owned(),
+                        EntryKind::Directory => "directory".to_owned(),
+                    },
+                });
+                object(&ResourceListResult {
+                    entries: entries.collect(),
+                })
+            })
+        }
+        ResourceOp::Copy(transfer) => resources.copy(reaches, *transfer).await.map(|()| nothing()),
+        ResourceOp::Move(transfer) => resources.rename(reaches, *transfer).await.map(|()| nothing()),
+        ResourceOp::Delete { uri, recursive } => resources.delete(reaches, &uri, recursive).await.map(|()| nothing()),
+        ResourceOp::Resolve { uri, follow } => {
+            let info = resources.resolve(reaches, &uri, follow).await;
+            info.map(|info| object(&resolve_result(info)))
+        }
+        ResourceOp::Mkdir { uri } => resources.make_directory(reaches, &uri).await.map(|()| nothing()),
+    };
+    done.map_err(rpc_error)
+}
+
+/// An empty success (RES-20).
+fn nothing() -> Vec<u8> {
+    b"{".to_vec()
+}
+
+fn object(result: &impl Serialize) -> Vec<u8> {
+    let mut json = serde_json::to_vec(result).unwrap_or_else(|_| b"{}".to_vec());
+    json.pop();
+    json
+}
+
+/// Text as text and the rest as base64, unless the client wants text as base64 (RES-02).
+fn read_result(content: Content, wanted: Option<Encoding>) -> ResourceReadResult {
+    let Content { bytes, content_type } = content;
+    let (data, encoding) = match wanted {
+        Some(Encoding::Base64) => (STANDARD.encode(&bytes), ContentEncoding::Base64),
+        Some(Encoding::Utf8) | None => match String::from_utf8(bytes) {
+            Ok(text) => (text, ContentEncoding::Utf8),
+            Err(error) => (STANDARD.encode(error.as_bytes()), ContentEncoding::Base64),
+        },
+    };
+    ResourceReadResult {
+        data,
+        encoding,
+        content_type,
+    }
+}
+
+fn resolve_result(info: ResourceInfo) -> ResourceResolveResult {
+    let moment = |at: jiff::Timestamp| format!("{at:.3}");
+    ResourceResolveResult {
+        uri: info.uri,
+        r#type: match info.kind {
+            ResourceKind::File => ResourceType::File,
+            ResourceKind::Directory => ResourceType::Directory,
+            ResourceKind::Symlink => ResourceType::Symlink,
+        },
+        size: info.size.and_then(|size| i64::try_from(size).ok()),
+        mtime: info.modified.map(moment),
+        ctime: info.created.map(moment),
+        content_type: info.content_type,
+        etag: info.etag,
+    }
+}
+
+fn data_info(uri: String, content: &Content) -> ResourceInfo {
+    ResourceInfo {
+        uri,
+        kind: ResourceKind::File,
+        size: u64::try_from(content.bytes.len()).ok(),
+        modified: None,
+        created: None,
+        content_type: content.content_type.clone(),
+        etag: None,
+    }
+}

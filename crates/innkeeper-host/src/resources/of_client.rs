@@ -1,0 +1,133 @@
+//! What only a client can read: URIs of its own, such as `virtual://editor/untitled-1` (RES-19).
+//!
+//! The host asks the client that named them, and no other: it reads what somebody attached to a
+//! message, for the agent that answers it. Time and size are bounded, and what cannot be read is said
+//! in words, so that a turn never fails or waits for ever because of an attachment.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use innkeeper_core::ClientId;
+use innkeeper_core::agent::Attachment;
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Content, data_uri};
+use crate::host::Message;
+use crate::peer::{PeerError, ReverseMethod};
+
+/// The scheme of what clients publish.
+const VIRTUAL: &str = "virtual:";
+
+/// How clients' resources are read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientReads {
+    /// For all attachments of one message together.
+    pub(crate) time: Duration,
+    /// Most bytes of one of them.
+    pub(crate) bytes: usize,
+}
+
+/// Asks a client for the content of one of its URIs.
+pub(crate) async fn read(
+    inbox: &mpsc::Sender<Message>,
+    client: &ClientId,
+    uri: &str,
+    most: usize,
+) -> Result<Content, PeerError> {
+    let (reply, answer) = oneshot::channel();
+    let params = Map::from_iter([("uri".to_owned(), json!(uri))]);
+    let ask = Message::Ask {
+        client: client.clone(),
+        method: ReverseMethod::ResourceRead,
+        params,
+        reply,
+    };
+    if inbox.send(ask).await.is_err() {
+        return Err(PeerError::Disconnected);
+    }
+    let answer = answer.await.map_err(|_| PeerError::Disconnected)??;
+    content(&answer, most)
+}
+
+/// Reads the answer of a client, which may be anything.
+pub(crate) fn content(answer: &Value, most: usize) -> Result<Content, PeerError> {
+    let data = answer.get("data").and_then(Value::as_str);
+    let data = data.ok_or_else(|| PeerError::Unusable("it has no data".to_owned()))?;
+    let bytes = match answer.get("encoding").and_then(Value::as_str) {
+        Some("utf-8") => data.as_bytes().to_vec(),
+        Some("base64") => STANDARD
+            .decode(data)
+            .map_err(|_| PeerError::Unusable("its data is not base64".to_owned()))?,
+        _ => return Err(PeerError::Unusable("its encoding is unknown".to_owned())),
+    };
+    if bytes.len() > most {
+        return Err(PeerError::Unusable(format!("it is longer than {most} bytes")));
+    }
+    let content_type = answer.get("contentType").and_then(Value::as_str);
+    Ok(Content {
+        bytes,
+        content_type: content_type.map(str::to_owned),
+    })
+}
+
+/// Replaces attachments that the agent cannot read by itself with their content, or with words that
+/// say why there is none.
+pub(crate) async fn fill(
+    inbox: &mpsc::Sender<Message>,
+    limits: ClientReads,
+    author: Option<&ClientId>,
+    attachments: &mut [Attachment],
+) {
+    let deadline = tokio::time::Instant::now() + limits.time;
+    for attachment in attachments {
+        let Attachment::Resource {
+            label,
+            uri,
+            content_type,
+        } = attachment
+        else {
+            continue;
+        };
+        let read = if data_uri::is_data(uri) {
+            data_uri::read(uri).map_err(|error| error.to_string())
+        } else if is_virtual(uri) {
+            match author {
+                Some(author) => match tokio::time::timeout_at(deadline, read(inbox, author, uri, limits.bytes)).await {
+                    Ok(read) => read.map_err(|error| error.to_string()),
+                    Err(_) => Err(PeerError::TimedOut.to_string()),
+                },
+                None => Err("nobody is known who could read it".to_owned()),
+            }
+        } else {
+            continue;
+        };
+        let label = std::mem::take(label);
+        *attachment = match read {
+            Ok(content) => told(label, content, content_type.take()),
+            Err(problem) => {
+                tracing::info!(problem, "an attachment could not be read");
+                let text = format!("(This attachment could not be read: {problem}.)");
+                Attachment::Text { label, text }
+            }
+        };
+    }
+}
+
+fn is_virtual(uri: &str) -> bool {
+    uri.get(..VIRTUAL.len())
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(VIRTUAL))
+}
+
+fn told(label: String, content: Content, named_type: Option<String>) -> Attachment {
+    let content_type = content.content_type.or(named_type);
+    match String::from_utf8(content.bytes) {
+        Ok(text) => Attachment::Text { label, text },
+        Err(error) => Attachment::Embedded {
+            label,
+            data: STANDARD.encode(error.as_bytes()),
+            content_type: content_type.unwrap_or_else(|| "application/octet-stream".to_owned()),
+        },
+    }
+}

@@ -1,0 +1,232 @@
+//! The files of this machine, as clients reach them.
+//!
+//! `place.rs` confines: what a client may reach is opened, and nothing outside is. `forbidden.rs` says
+//! what nobody reaches. `files.rs` reads and writes a file, `entries.rs` does what is done to names,
+//! and `watch.rs` tells of changes.
+
+mod entries;
+mod files;
+mod forbidden;
+mod place;
+#[cfg(all(test, unix))]
+mod tests;
+mod watch;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use innkeeper_host::resource::{Reach, Transfer, WatchSpec, Write};
+use innkeeper_host::{ChangeSink, Content, Entry, ResourceError, ResourceInfo, Resources, Watching};
+use tokio::sync::Semaphore;
+
+use files::invalid;
+use forbidden::Forbidden;
+use place::{Place, Reaches};
+use watch::Pool;
+
+/// How many do something with files at the same time; the others wait for their turn.
+const MAX_AT_ONCE: usize = 8;
+/// Locks that names are spread over, for writes that look first.
+const LOCKS: usize = 64;
+
+/// Bounds on what is done with files.
+#[derive(Debug, Clone, Copy)]
+pub struct ResourceLimits {
+    /// Longest file that is read or written in one piece.
+    pub bytes: usize,
+    /// Most entries of a directory that is listed.
+    pub entries: usize,
+    /// Most directories of one watch.
+    pub watched_directories: usize,
+    /// Most files and directories in them.
+    pub watched_entries: usize,
+}
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        Self {
+            bytes: 8 << 20,
+            entries: 10_000,
+            watched_directories: 8192,
+            watched_entries: 200_000,
+        }
+    }
+}
+
+/// Serves `file:` URIs.
+#[derive(Debug, Clone)]
+pub struct LocalResources {
+    limits: ResourceLimits,
+    forbidden: Arc<Forbidden>,
+    at_once: Arc<Semaphore>,
+    locks: Arc<Vec<Mutex<()>>>,
+    watches: Pool,
+}
+
+impl LocalResources {
+    /// Serves what clients may reach, but never what is in `own`, which is where the host keeps its
+    /// tokens and sessions.
+    pub fn new(limits: ResourceLimits, own: &[PathBuf]) -> Self {
+        let forbidden = Arc::new(Forbidden::new(own));
+        Self {
+            limits,
+            watches: Pool::new(limits, Arc::clone(&forbidden)),
+            forbidden,
+            at_once: Arc::new(Semaphore::new(MAX_AT_ONCE)),
+            locks: Arc::new((0..LOCKS).map(|_| Mutex::default()).collect()),
+        }
+    }
+
+    /// Does something that may block, elsewhere.
+    async fn run<T: Send + 'static>(
+        &self,
+        reaches: &[Reach],
+        work: impl FnOnce(&Self, Reaches<'_>) -> Result<T, ResourceError> + Send + 'static,
+    ) -> Result<T, ResourceError> {
+        let stopped = |_| ResourceError::Failed("the host is stopping".to_owned());
+        let permit = Arc::clone(&self.at_once).acquire_owned().await.map_err(stopped)?;
+        let (this, reaches) = (self.clone(), reaches.to_vec());
+        let work = tokio::task::spawn_blocking(move || {
+            // Kept until the work is over, also when nobody waits for it any more.
+            let _permit = permit;
+            let reaches = Reaches {
+                reaches: &reaches,
+                forbidden: &this.forbidden,
+            };
+            work(&this, reaches)
+        });
+        work.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "serving a file failed");
+            Err(ResourceError::Failed("it failed; the host's log says more".to_owned()))
+        })
+    }
+
+    /// Does something to a file that nobody else of this host may do anything to meanwhile.
+    fn locked<T>(&self, place: &Place, work: impl FnOnce() -> T) -> T {
+        let mut hasher = DefaultHasher::new();
+        place.canonical().hash(&mut hasher);
+        let index = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or_default();
+        let _guard = self
+            .locks
+            .get(index)
+            .map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+        work()
+    }
+}
+
+#[async_trait]
+impl Resources for LocalResources {
+    async fn read(&self, reaches: &[Reach], uri: &str, most: usize) -> Result<Content, ResourceError> {
+        let uri = uri.to_owned();
+        self.run(reaches, move |this, reaches| {
+            let place = reaches.existing("uri", &uri, false)?;
+            if place.is_root() {
+                return Err(invalid("uri", format!("{uri:.300} is a directory, not a file")));
+            }
+            files::read(&place, &place.spot(&this.forbidden)?, most.min(this.limits.bytes))
+        })
+        .await
+    }
+
+    async fn write(&self, reaches: &[Reach], write: Write) -> Result<(), ResourceError> {
+        self.run(reaches, move |this, reaches| {
+            if write.data.len() > this.limits.bytes {
+                let problem = format!(
+                    "has more than {} bytes, the most that is written at once",
+                    this.limits.bytes
+                );
+                return Err(invalid("data", problem));
+            }
+            let place = match reaches.target("uri", &write.uri) {
+                // Something has that name, even if it leads nowhere.
+                Err(ResourceError::NotFound(problem)) if write.create_only => {
+                    return Err(ResourceError::Exists(problem));
+                }
+                place => place?,
+            };
+            if place.is_root() {
+                return Err(invalid("uri", format!("{:.300} is a directory, not a file", write.uri)));
+            }
+            place.make_parents()?;
+            let spot = place.spot(&this.forbidden)?;
+            this.locked(&place, || files::write(&place, &spot, &write, this.limits.bytes))
+        })
+        .await
+    }
+
+    async fn list(&self, reaches: &[Reach], uri: &str) -> Result<Vec<Entry>, ResourceError> {
+        let uri = uri.to_owned();
+        self.run(reaches, move |this, reaches| {
+            let place = reaches.existing("uri", &uri, false)?;
+            entries::list(&place, &this.forbidden, this.limits.entries)
+        })
+        .await
+    }
+
+    async fn copy(&self, reaches: &[Reach], transfer: Transfer) -> Result<(), ResourceError> {
+        self.run(reaches, move |this, reaches| {
+            let source = reaches.existing("source", &transfer.source, false)?;
+            let destination = reaches.target("destination", &transfer.destination)?;
+            this.locked(&destination, || {
+                entries::copy(&source, &destination, &this.forbidden, transfer.fail_if_exists)
+            })
+        })
+        .await
+    }
+
+    async fn rename(&self, reaches: &[Reach], transfer: Transfer) -> Result<(), ResourceError> {
+        self.run(reaches, move |this, reaches| {
+            let source = reaches.entry("source", &transfer.source, true)?;
+            let destination = reaches.target("destination", &transfer.destination)?;
+            this.locked(&destination, || {
+                entries::rename(&source, &destination, &this.forbidden, transfer.fail_if_exists)
+            })
+        })
+        .await
+    }
+
+    async fn delete(&self, reaches: &[Reach], uri: &str, recursive: bool) -> Result<(), ResourceError> {
+        let uri = uri.to_owned();
+        self.run(reaches, move |this, reaches| {
+            let place = reaches.entry("uri", &uri, true)?;
+            this.locked(&place, || entries::delete(&place, &this.forbidden, recursive))
+        })
+        .await
+    }
+
+    async fn resolve(&self, reaches: &[Reach], uri: &str, follow: bool) -> Result<ResourceInfo, ResourceError> {
+        let uri = uri.to_owned();
+        self.run(reaches, move |this, reaches| {
+            let place = match follow {
+                true => reaches.existing("uri", &uri, false)?,
+                false => reaches.entry("uri", &uri, false)?,
+            };
+            entries::resolve(&place, &this.forbidden, follow, this.limits.bytes)
+        })
+        .await
+    }
+
+    async fn make_directory(&self, reaches: &[Reach], uri: &str) -> Result<(), ResourceError> {
+        let uri = uri.to_owned();
+        self.run(reaches, move |this, reaches| {
+            let place = reaches.target("uri", &uri)?;
+            entries::make_directory(&place, &this.forbidden)
+        })
+        .await
+    }
+
+    async fn watch(&self, reaches: &[Reach], spec: &WatchSpec, changes: ChangeSink) -> Result<Watching, ResourceError> {
+        let uri = spec.uri.clone();
+        let (place, admitted_by) = self
+            .run(reaches, move |_, reaches| {
+                let place = reaches.existing("uri", &uri, false)?;
+                let admitted_by = place.root.reach.clone();
+                Ok((place, admitted_by))
+            })
+            .await?;
+        let guard = self.watches.watch(place, spec, changes).await?;
+        Ok(Watching::new(&admitted_by, guard))
+    }
+}

@@ -1,0 +1,359 @@
+//! Directories, and what has a name in them: listed, looked at, made, copied, moved and deleted.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::time::SystemTime;
+
+use cap_std::fs::{Dir, OpenOptions};
+use innkeeper_host::{Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind};
+
+use super::files::{self, Opened, UNNAMED, Unnamed, invalid, open_regular, rename_to_free};
+use super::forbidden::Forbidden;
+use super::place::{Place, Spot, open_child, problem};
+
+/// Most files and directories that are copied at once.
+const MAX_COPIED: usize = 100_000;
+/// Most bytes of them.
+const MAX_COPIED_BYTES: u64 = 4 << 30;
+/// How deep directories lie in each other that are copied.
+const MAX_DEPTH: usize = 200;
+
+/// Lists a directory, by name (RES-09).
+pub(crate) fn list(place: &Place, forbidden: &Forbidden, most: usize) -> Result<Vec<Entry>, ResourceError> {
+    let failed = |error: io::Error| match error.kind() {
+        ErrorKind::NotADirectory => invalid("uri", format!("{:.300} is not a directory", place.uri)),
+        _ => problem(&place.uri, &error),
+    };
+    // Its own name tells a file from a directory that is not there.
+    if !place.is_root() {
+        let spot = place.spot(forbidden)?;
+        let data = spot.dir.symlink_metadata(&spot.name).map_err(failed)?;
+        if !data.is_dir() {
+            return Err(failed(ErrorKind::NotADirectory.into()));
+        }
+    }
+    let dir = place.open_dir(forbidden)?;
+    let mut entries = Vec::new();
+    for entry in dir.entries().map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entries.len() >= most {
+            let problem = format!(
+                "{:.300} has more than {most} entries, the most that are listed",
+                place.uri
+            );
+            return Err(invalid("uri", problem));
+        }
+        let name = entry.file_name();
+        let kind = entry.file_type().map_err(failed)?;
+        // A link is what it leads to, as long as that is in the same place.
+        let is_dir = match kind.is_symlink() {
+            true => dir.metadata(&name).is_ok_and(|data| data.is_dir()),
+            false => kind.is_dir(),
+        };
+        entries.push(Entry {
+            name: name.to_string_lossy().into_owned(),
+            kind: if is_dir { EntryKind::Directory } else { EntryKind::File },
+        });
+    }
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(entries)
+}
+
+/// Says what is there (RES-12).
+pub(crate) fn resolve(
+    place: &Place,
+    forbidden: &Forbidden,
+    follow: bool,
+    most: usize,
+) -> Result<ResourceInfo, ResourceError> {
+    let failed = |error: io::Error| problem(&place.uri, &error);
+    let uri = if follow {
+        place.canonical_uri()
+    } else {
+        place.uri.clone()
+    };
+    if place.is_root() {
+        let data = place.open_dir(forbidden)?.dir_metadata().map_err(failed)?;
+        return Ok(info(uri, ResourceKind::Directory, &data));
+    }
+    let spot = place.spot(forbidden)?;
+    let data = spot.dir.symlink_metadata(&spot.name).map_err(failed)?;
+    if data.is_symlink() {
+        return Ok(info(uri, ResourceKind::Symlink, &data));
+    }
+    if data.is_dir() {
+        return Ok(info(uri, ResourceKind::Directory, &data));
+    }
+    let mut info = info(uri, ResourceKind::File, &data);
+    // What is not a regular file has no content to tell the version of.
+    if let Opened::File(file) = open_regular(&spot.dir, &spot.name).map_err(failed)? {
+        info.etag = Some(files::etag(&file, most).map_err(failed)?);
+        info.size = Some(data.len());
+        info.content_type = files::content_type(&place.canonical(), &[]);
+    }
+    Ok(info)
+}
+
+fn info(uri: String, kind: ResourceKind, data: &cap_std::fs::Metadata) -> ResourceInfo {
+    let moment = |at: io::Result<cap_std::time::SystemTime>| {
+        let at: SystemTime = at.ok()?.into_std();
+        jiff::Timestamp::try_from(at).ok()
+    };
+    ResourceInfo {
+        uri,
+        kind,
+        size: None,
+        modified: moment(data.modified()),
+        created: moment(data.created()),
+        content_type: None,
+        etag: None,
+    }
+}
+
+/// Makes a directory and those it is in (RES-13).
+pub(crate) fn make_directory(place: &Place, forbidden: &Forbidden) -> Result<(), ResourceError> {
+    if place.is_root() {
+        return Ok(());
+    }
+    place.make_parents()?;
+    let spot = place.spot(forbidden)?;
+    match spot.dir.create_dir(&spot.name) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let data = spot.dir.symlink_metadata(&spot.name);
+            if data.is_ok_and(|data| data.is_dir()) {
+                return Ok(());
+            }
+            let problem = format!("{:.300} exists, and is no directory", place.uri);
+            Err(ResourceError::Exists(problem))
+        }
+        Err(error) => Err(problem(&place.uri, &error)),
+    }
+}
+
+/// Deletes something by its name; a link goes, and not what it leads to (RES-11).
+pub(crate) fn delete(place: &Place, forbidden: &Forbidden, recursive: bool) -> Result<(), ResourceError> {
+    let failed = |error: io::Error| problem(&place.uri, &error);
+    let spot = place.spot(forbidden)?;
+    check_whole(place, forbidden)?;
+    let data = spot.dir.symlink_metadata(&spot.name).map_err(failed)?;
+    if !data.is_dir() {
+        return spot.dir.remove_file(&spot.name).map_err(failed);
+    }
+    if recursive {
+        spot.dir.remove_dir_all(&spot.name).map_err(failed)
+    } else {
+        spot.dir.remove_dir(&spot.name).map_err(failed)
+    }
+}
+
+/// Nothing goes as a whole that the host's own data is in.
+fn check_whole(place: &Place, forbidden: &Forbidden) -> Result<(), ResourceError> {
+    if forbidden.is_within(&place.canonical()) {
+        let problem = format!("the host's own data is in {:.300}", place.uri);
+        return Err(ResourceError::Refused(problem));
+    }
+    Ok(())
+}
+
+/// Copies a file or a directory (RES-10). What is unfinished has another name, and a copy that fails
+/// leaves what was there.
+pub(crate) fn copy(
+    source: &Place,
+    destination: &Place,
+    forbidden: &Forbidden,
+    fail_if_exists: bool,
+) -> Result<(), ResourceError> {
+    check_apart(source, destination)?;
+    check_whole(source, forbidden)?;
+    let from = source.spot(forbidden)?;
+    destination.make_parents()?;
+    let to = destination.spot(forbidden)?;
+    if fail_if_exists && to.dir.symlink_metadata(&to.name).is_ok() {
+        let problem = format!("{:.300} exists already", destination.uri);
+        return Err(ResourceError::Exists(problem));
+    }
+    let failed = |error: io::Error| problem(&source.uri, &error);
+    let mut room = Room::default();
+    let copied = Unnamed::create(&to.dir, |name| {
+        copy_one(&from.dir, &from.name, &to.dir, name, &mut Room::default())
+    })
+    .map_err(failed);
+    // Directories are filled after they are made, so that a copy that fails is cleared away.
+    let copied = copied?;
+    if copied.made == Copied::Directory {
+        let inner = open_child(&from.dir, &from.name).map_err(failed)?;
+        let outer = open_child(&to.dir, &copied.name).map_err(failed)?;
+        fill(&inner, &outer, &mut room, 0).map_err(failed)?;
+    }
+    put(copied, &to, fail_if_exists).map_err(|error| problem(&destination.uri, &error))
+}
+
+/// Gives what is finished its name, over what has it now.
+fn put(new: Unnamed<'_, Copied>, to: &Spot, is_new: bool) -> io::Result<()> {
+    let old = to.dir.symlink_metadata(&to.name).ok();
+    let in_the_way = old.is_some_and(|old| old.is_dir() || new.made == Copied::Directory);
+    if is_new || !in_the_way {
+        return new.take_name(&to.name, is_new);
+    }
+    // A directory cannot be renamed over another that has something in it.
+    let aside = Unnamed::create(&to.dir, |name| rename_to_free(&to.dir, &to.name, &to.dir, name))?;
+    match new.take_name(&to.name, true) {
+        // Dropped, the old one goes.
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let _ = aside.take_name(&to.name, true);
+            Err(error)
+        }
+    }
+}
+
+/// What of a copy is left.
+#[derive(Debug, Default)]
+struct Room {
+    entries: usize,
+    bytes: u64,
+}
+
+impl Room {
+    fn take(&mut self, bytes: u64) -> io::Result<()> {
+        self.entries += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.entries > MAX_COPIED || self.bytes > MAX_COPIED_BYTES {
+            let problem =
+                format!("it is too much to copy at once: at most {MAX_COPIED} files of {MAX_COPIED_BYTES} bytes");
+            return Err(io::Error::other(problem));
+        }
+        Ok(())
+    }
+}
+
+/// What was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Copied {
+    File,
+    Directory,
+}
+
+/// Copies one file or link, or makes an empty directory.
+fn copy_one(from: &Dir, name: &Path, to: &Dir, new: &Path, room: &mut Room) -> io::Result<Copied> {
+    let data = from.symlink_metadata(name)?;
+    if data.is_symlink() {
+        // As it is: where it leads, only who may go there can follow.
+        room.take(0)?;
+        copy_link(from, name, to, new)?;
+        return Ok(Copied::File);
+    }
+    if data.is_dir() {
+        room.take(0)?;
+        to.create_dir(new)?;
+        return Ok(Copied::Directory);
+    }
+    let Opened::File(mut file) = open_regular(from, name)? else {
+        let problem = format!(
+            "{} is a pipe, a socket or a device, which is not copied",
+            name.display()
+        );
+        return Err(io::Error::other(problem));
+    };
+    room.take(data.len())?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    let mut made = to.open_with(new, &options)?.into_std();
+    io::copy(&mut file, &mut made)?;
+    made.set_permissions(file.metadata()?.permissions())?;
+    Ok(Copied::File)
+}
+
+#[cfg(unix)]
+fn copy_link(from: &Dir, name: &Path, to: &Dir, new: &Path) -> io::Result<()> {
+    let target = from.read_link_contents(name)?;
+    to.symlink_contents(target, new)
+}
+
+#[cfg(not(unix))]
+fn copy_link(_: &Dir, name: &Path, _: &Dir, _: &Path) -> io::Result<()> {
+    let problem = format!("{} is a link, which is not copied here", name.display());
+    Err(io::Error::other(problem))
+}
+
+fn fill(from: &Dir, to: &Dir, room: &mut Room, depth: usize) -> io::Result<()> {
+    if depth > MAX_DEPTH {
+        return Err(io::Error::other("its directories lie too deep in each other"));
+    }
+    for entry in from.entries()? {
+        let name = entry?.file_name();
+        let name = Path::new(&name);
+        if name.to_string_lossy().starts_with(UNNAMED) {
+            continue;
+        }
+        if copy_one(from, name, to, name, room)? == Copied::Directory {
+            fill(&open_child(from, name)?, &open_child(to, name)?, room, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_apart(source: &Place, destination: &Place) -> Result<(), ResourceError> {
+    let (from, to) = (source.canonical(), destination.canonical());
+    if from.starts_with(&to) || to.starts_with(&from) {
+        let problem = "must be neither the source, nor in it, nor around it".to_owned();
+        return Err(invalid("destination", problem));
+    }
+    Ok(())
+}
+
+/// Moves a file or a directory (RES-10).
+pub(crate) fn rename(
+    source: &Place,
+    destination: &Place,
+    forbidden: &Forbidden,
+    fail_if_exists: bool,
+) -> Result<(), ResourceError> {
+    check_apart(source, destination)?;
+    check_whole(source, forbidden)?;
+    let from = source.spot(forbidden)?;
+    from.dir
+        .symlink_metadata(&from.name)
+        .map_err(|error| problem(&source.uri, &error))?;
+    destination.make_parents()?;
+    let to = destination.spot(forbidden)?;
+    let moved = if fail_if_exists {
+        rename_to_free(&from.dir, &from.name, &to.dir, &to.name)
+    } else {
+        rename_over(&from, &to)
+    };
+    match moved {
+        Ok(()) => Ok(()),
+        // On another disk it has to be copied.
+        Err(error) if error.kind() == ErrorKind::CrossesDevices => {
+            copy(source, destination, forbidden, fail_if_exists)?;
+            delete(source, forbidden, true)
+        }
+        Err(error) => Err(problem(&destination.uri, &error)),
+    }
+}
+
+fn rename_over(from: &Spot, to: &Spot) -> io::Result<()> {
+    match from.dir.rename(&from.name, &to.dir, &to.name) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::DirectoryNotEmpty
+                    | ErrorKind::IsADirectory
+                    | ErrorKind::NotADirectory
+                    | ErrorKind::AlreadyExists
+            ) =>
+        {
+            let aside = Unnamed::create(&to.dir, |name| rename_to_free(&to.dir, &to.name, &to.dir, name))?;
+            match rename_to_free(&from.dir, &from.name, &to.dir, &to.name) {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    let _ = aside.take_name(&to.name, true);
+                    Err(error)
+                }
+            }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,353 @@
+//! Places that a client may reach, and paths within them.
+//!
+//! A place is opened, and everything below it is reached through that handle: no `..`, no link and
+//! no swap of one for the other in the middle of a call leads outside, because the operating system
+//! is never asked to start anywhere else. Comparing paths only chooses the handle.
+//!
+//! A path is resolved once, links inside the place included; then it is walked again without
+//! following any link at all, and what is done, is done to the one name at its end.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use innkeeper_host::ResourceError;
+use innkeeper_host::resource::Reach;
+
+use super::forbidden::Forbidden;
+use crate::uri;
+
+/// What one client may reach.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reaches<'a> {
+    pub(crate) reaches: &'a [Reach],
+    pub(crate) forbidden: &'a Forbidden,
+}
+
+/// An opened place.
+#[derive(Debug)]
+pub(crate) struct Root {
+    dir: Dir,
+    /// The path it was named by.
+    path: PathBuf,
+    /// Where its handle is.
+    canonical: PathBuf,
+    /// The one name in it that may be reached, if the place is a file.
+    only: Option<OsString>,
+    /// The URI of the place.
+    pub(crate) reach: String,
+}
+
+/// Something within an opened place.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) root: Arc<Root>,
+    /// Its path from there, without links and dots; empty for the place itself.
+    relative: PathBuf,
+    /// As the client called it.
+    pub(crate) uri: String,
+}
+
+/// A directory, and one name in it.
+#[derive(Debug)]
+pub(crate) struct Spot {
+    pub(crate) dir: Dir,
+    pub(crate) name: PathBuf,
+}
+
+impl Reaches<'_> {
+    /// Something that exists, where links lead.
+    pub(crate) fn existing(&self, field: &'static str, uri: &str, write: bool) -> Result<Place, ResourceError> {
+        let (root, relative) = self.locate(field, uri, write)?;
+        let resolved = root.dir.canonicalize(&relative);
+        let resolved = resolved.map_err(|error| problem(uri, &error))?;
+        self.admit(root, resolved, uri, write)
+    }
+
+    /// Something that exists, by its own name: if that is a link, the link.
+    pub(crate) fn entry(&self, field: &'static str, uri: &str, write: bool) -> Result<Place, ResourceError> {
+        let (root, relative) = self.locate(field, uri, write)?;
+        let (parent, name) = match (relative.parent(), relative.components().next_back()) {
+            (Some(parent), Some(Component::Normal(name))) => (or_dot(parent), name),
+            _ => return self.admit(root, PathBuf::new(), uri, write),
+        };
+        let parent = root.dir.canonicalize(parent).map_err(|error| problem(uri, &error))?;
+        self.admit(root, parent.join(name), uri, write)
+    }
+
+    /// Something that may not exist yet, nor the directories it is in.
+    pub(crate) fn target(&self, field: &'static str, uri: &str) -> Result<Place, ResourceError> {
+        let (root, relative) = self.locate(field, uri, true)?;
+        let mut missing: Vec<&OsStr> = Vec::new();
+        let mut present = relative.components();
+        loop {
+            let base = or_dot(present.as_path());
+            match root.dir.canonicalize(base) {
+                Ok(mut resolved) => {
+                    resolved.extend(missing.iter().rev());
+                    return self.admit(root, resolved, uri, true);
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    if root.dir.symlink_metadata(base).is_ok() {
+                        let problem = format!("{uri:.300} is a link that leads nowhere: name what it should lead to");
+                        return Err(ResourceError::NotFound(problem));
+                    }
+                    match present.next_back() {
+                        Some(Component::Normal(name)) => missing.push(name),
+                        Some(_) | None => return Err(problem(uri, &error)),
+                    }
+                }
+                Err(error) => return Err(problem(uri, &error)),
+            }
+        }
+    }
+
+    /// Chooses and opens the place that a path is in, and what is left of the path.
+    fn locate(&self, field: &'static str, uri: &str, write: bool) -> Result<(Arc<Root>, PathBuf), ResourceError> {
+        let path = uri::to_exact_path(field, uri)?;
+        let reaches = self.reaches.iter().filter(|reach| reach.write || !write);
+        let named: Vec<(&Reach, PathBuf)> = reaches
+            .filter_map(|reach| Some((reach, uri::to_path(&reach.uri)?)))
+            .collect();
+        // The longest first: it is the nearest, and opening it follows the fewest names.
+        let mut likely: Vec<&(&Reach, PathBuf)> = named.iter().filter(|(_, root)| path.starts_with(root)).collect();
+        likely.sort_by_key(|(_, root)| std::cmp::Reverse(root.as_os_str().len()));
+        for (reach, root) in likely {
+            if let Some(root) = Root::open(reach, root)
+                && let Some(relative) = root.rest_of(&path)
+            {
+                return Ok((Arc::new(root), relative));
+            }
+        }
+        // Perhaps it was told by `resourceResolve` where the place really is.
+        for (reach, root) in &named {
+            let is_there = |canonical: PathBuf| path.starts_with(canonical);
+            if !reach.exact
+                && fs::canonicalize(root).is_ok_and(is_there)
+                && let Some(root) = Root::open(reach, root)
+                && let Some(relative) = root.rest_of(&path)
+            {
+                return Ok((Arc::new(root), relative));
+            }
+        }
+        Err(ResourceError::Outside {
+            uri: uri.to_owned(),
+            write,
+        })
+    }
+
+    fn admit(&self, root: Arc<Root>, resolved: PathBuf, uri: &str, write: bool) -> Result<Place, ResourceError> {
+        let normal = |part: &Component<'_>| matches!(part, Component::Normal(_));
+        let relative: PathBuf = resolved.components().filter(normal).collect();
+        if root.only.as_ref().is_some_and(|only| relative != Path::new(only)) {
+            let uri = uri.to_owned();
+            return Err(ResourceError::Outside { uri, write });
+        }
+        let place = Place {
+            root,
+            relative,
+            uri: uri.to_owned(),
+        };
+        self.forbidden.check(&place.root.canonical, &place.canonical())?;
+        Ok(place)
+    }
+}
+
+impl Root {
+    fn open(reach: &Reach, path: &Path) -> Option<Self> {
+        let (dir, only) = if reach.exact {
+            open_exact(path)?
+        } else {
+            (Dir::open_ambient_dir(path, ambient_authority()).ok()?, None)
+        };
+        let canonical = real_path(&dir).or_else(|| match &only {
+            Some(_) => fs::canonicalize(path.parent()?).ok(),
+            None => fs::canonicalize(path).ok(),
+        })?;
+        Some(Self {
+            dir,
+            path: path.to_owned(),
+            canonical,
+            only,
+            reach: reach.uri.clone(),
+        })
+    }
+
+    /// What is left of a path from here on.
+    fn rest_of(&self, path: &Path) -> Option<PathBuf> {
+        if let Some(only) = &self.only {
+            return (path == self.path).then(|| PathBuf::from(only));
+        }
+        let rest = path
+            .strip_prefix(&self.path)
+            .or_else(|_| path.strip_prefix(&self.canonical));
+        rest.ok().map(|rest| or_dot(rest).to_owned())
+    }
+}
+
+impl Place {
+    /// Whether it is the place itself, which the client was given and may not take away.
+    pub(crate) fn is_root(&self) -> bool {
+        self.relative.as_os_str().is_empty()
+    }
+
+    /// Where it really is. Only for people, URIs and comparisons: files are opened through the handle.
+    pub(crate) fn canonical(&self) -> PathBuf {
+        self.root.canonical.join(&self.relative)
+    }
+
+    /// The URI of where it really is.
+    pub(crate) fn canonical_uri(&self) -> String {
+        uri::from_path(&self.canonical()).unwrap_or_else(|| self.uri.clone())
+    }
+
+    /// Opens the directory it is in.
+    pub(crate) fn spot(&self, forbidden: &Forbidden) -> Result<Spot, ResourceError> {
+        let (Some(parent), Some(name)) = (self.relative.parent(), self.relative.file_name()) else {
+            let problem = "it is a place that was opened to you as a whole: name something in it".to_owned();
+            return Err(ResourceError::Refused(problem));
+        };
+        Ok(Spot {
+            dir: self.walk(parent, forbidden)?,
+            name: PathBuf::from(name),
+        })
+    }
+
+    /// Opens the directory that it is.
+    pub(crate) fn open_dir(&self, forbidden: &Forbidden) -> Result<Dir, ResourceError> {
+        self.walk(&self.relative, forbidden)
+    }
+
+    /// Makes the directories on the way to it.
+    pub(crate) fn make_parents(&self) -> Result<(), ResourceError> {
+        match self.relative.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => {
+                let made = self.root.dir.create_dir_all(parent);
+                made.map_err(|error| problem(&self.uri, &error))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Goes down, without following a link: none was left when the path was resolved.
+    fn walk(&self, path: &Path, forbidden: &Forbidden) -> Result<Dir, ResourceError> {
+        let failed = |error: io::Error| problem(&self.uri, &error);
+        let mut dir = self.root.dir.try_clone().map_err(failed)?;
+        for part in path.components() {
+            dir = open_child(&dir, Path::new(part.as_os_str())).map_err(failed)?;
+        }
+        if let Some(real) = real_path(&dir) {
+            forbidden.check(&self.root.canonical, &real)?;
+        }
+        Ok(dir)
+    }
+}
+
+/// Opens a directory in a directory, and no link to one.
+#[cfg(unix)]
+pub(crate) fn open_child(dir: &Dir, name: &Path) -> io::Result<Dir> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = openat(dir, name, flags, Mode::empty())?;
+    Ok(Dir::from_std_file(fs::File::from(handle)))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn open_child(dir: &Dir, name: &Path) -> io::Result<Dir> {
+    if dir.symlink_metadata(name)?.is_symlink() {
+        return Err(ErrorKind::NotADirectory.into());
+    }
+    dir.open_dir(name)
+}
+
+/// Opens what was granted: a directory, or the directory of a file and its name. There is no link on
+/// the way.
+pub(crate) fn open_exact(path: &Path) -> Option<(Dir, Option<OsString>)> {
+    let mut parts: Vec<Component<'_>> = path.components().collect();
+    let last = match parts.pop()? {
+        Component::Normal(name) => Some(name.to_owned()),
+        part => {
+            parts.push(part);
+            None
+        }
+    };
+    let (start, below): (Vec<_>, Vec<_>) = parts
+        .into_iter()
+        .partition(|part| matches!(part, Component::RootDir | Component::Prefix(_)));
+    let start: PathBuf = start.into_iter().collect();
+    let mut dir = Dir::open_ambient_dir(start, ambient_authority()).ok()?;
+    for part in below {
+        dir = open_child(&dir, Path::new(part.as_os_str())).ok()?;
+    }
+    let Some(name) = last else {
+        return Some((dir, None));
+    };
+    match open_child(&dir, Path::new(&name)) {
+        Ok(inner) => Some((inner, None)),
+        Err(_) if dir.symlink_metadata(&name).is_ok_and(|data| data.is_symlink()) => None,
+        Err(_) => Some((dir, Some(name))),
+    }
+}
+
+/// Where a handle is, as the operating system sees it.
+#[cfg(target_os = "linux")]
+pub(crate) fn real_path(dir: &Dir) -> Option<PathBuf> {
+    use std::os::fd::AsRawFd as _;
+    fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd())).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn real_path(_: &Dir) -> Option<PathBuf> {
+    None
+}
+
+fn or_dot(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    }
+}
+
+/// An error of the operating system, or of a handle that something led away from.
+pub(crate) fn problem(uri: &str, error: &io::Error) -> ResourceError {
+    let shown: String = uri.chars().take(300).collect();
+    // Errors of the operating system have a number, those of the handle do not.
+    if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
+        let problem = format!("{shown} leads out of the place it is in, through a link or dots");
+        return ResourceError::Refused(problem);
+    }
+    match error.kind() {
+        ErrorKind::NotFound => ResourceError::NotFound(format!("there is no {shown}")),
+        ErrorKind::NotADirectory => ResourceError::NotFound(format!(
+            "there is no {shown}: it, or something on the way to it, is not a directory"
+        )),
+        ErrorKind::AlreadyExists => ResourceError::Exists(format!("{shown} exists already")),
+        ErrorKind::DirectoryNotEmpty => ResourceError::Failed(format!(
+            "{shown} is not empty: delete it with `recursive` if all that is in it may go"
+        )),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            ResourceError::Refused(format!("the host itself may not do that to {shown}: {error}"))
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            ResourceError::Failed(format!("{shown} was not written: there is no space left"))
+        }
+        // Too many links: one of them leads to itself, or came into being just now.
+        _ if is_loop(error) => ResourceError::Refused(format!("{shown} goes through a link that leads in a circle")),
+        _ => ResourceError::Failed(format!("{shown}: {error}")),
+    }
+}
+
+#[cfg(unix)]
+fn is_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_loop(_: &io::Error) -> bool {
+    false
+}

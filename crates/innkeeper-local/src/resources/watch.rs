@@ -1,0 +1,311 @@
+//! Telling of changes: one look at each directory for everybody who watches it.
+//!
+//! Watches of the same place share what `watch/tree.rs` keeps of it, and it goes with the last of
+//! them. What changes is gathered for a moment, so that a burst is told in a few words.
+
+mod patterns;
+mod tree;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use innkeeper_host::resource::{ResourceChange, WatchSpec};
+use innkeeper_host::{ChangeSink, ResourceError};
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::ResourceLimits;
+use super::forbidden::Forbidden;
+use super::place::{Place, problem};
+use crate::uri;
+use patterns::Patterns;
+use tree::{Changes, Hints, Subject, Tree};
+
+/// How long changes are gathered.
+const GATHER: Duration = Duration::from_millis(50);
+/// How often somebody looks whether what was watched is back.
+const MISSING: Duration = Duration::from_millis(500);
+/// How often somebody looks whether it is still the same: nothing tells when a directory around it
+/// is moved away.
+const STILL_THERE: Duration = Duration::from_secs(5);
+/// Most changes that are told at once.
+const MAX_CHANGES: usize = 1000;
+/// Directories that are looked at one by one; when more may have changed, all are.
+const MAX_HINTS: usize = 4096;
+
+/// All that is watched.
+#[derive(Debug, Clone)]
+pub(super) struct Pool {
+    limits: ResourceLimits,
+    forbidden: Arc<Forbidden>,
+    shared: Arc<Mutex<HashMap<Subject, Weak<Shared>>>>,
+}
+
+/// Something that is watched, for all who watch it.
+#[derive(Debug)]
+struct Shared {
+    listeners: Mutex<Listeners>,
+    task: AbortHandle,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Debug, Default)]
+struct Listeners {
+    next: u64,
+    all: Vec<Arc<Listener>>,
+}
+
+/// Somebody who watches.
+#[derive(Debug)]
+struct Listener {
+    id: u64,
+    sink: ChangeSink,
+    /// What is watched, as this one calls it.
+    path: PathBuf,
+    uri: String,
+    /// Whether that is one file.
+    is_file: bool,
+    includes: Option<Patterns>,
+}
+
+/// Keeps one listener.
+#[derive(Debug)]
+struct Guard {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut listeners = lock(&self.shared.listeners);
+        listeners.all.retain(|listener| listener.id != self.id);
+    }
+}
+
+/// Where changes may be, from whoever is told by the operating system.
+#[derive(Debug, Default)]
+struct Mailbox {
+    hints: Mutex<Hints>,
+    bell: Notify,
+}
+
+impl Pool {
+    pub(super) fn new(limits: ResourceLimits, forbidden: Arc<Forbidden>) -> Self {
+        Self {
+            limits,
+            forbidden,
+            shared: Arc::default(),
+        }
+    }
+
+    /// Watches until what it returns is dropped.
+    pub(super) async fn watch(
+        &self,
+        place: Place,
+        spec: &WatchSpec,
+        sink: ChangeSink,
+    ) -> Result<impl Send + Sync + use<>, ResourceError> {
+        let includes = match &spec.includes {
+            Some(list) => Some(Patterns::new("includes", list)?),
+            None => None,
+        };
+        let mut excluded = spec.excludes.clone().unwrap_or_default();
+        excluded.sort();
+        let excludes = Patterns::new("excludes", &excluded)?;
+        let path = uri::to_exact_path("uri", &spec.uri)?;
+        let pool = self.clone();
+        let recursive = spec.recursive;
+        // Never more than one look at the same thing: a second one finds the first.
+        let work = tokio::task::spawn_blocking(move || pool.find_or_open(&place, recursive, excluded, excludes));
+        let (shared, is_file) = work
+            .await
+            .map_err(|error| ResourceError::Failed(format!("the watch failed: {error}")))??;
+        let mut listeners = lock(&shared.listeners);
+        let id = listeners.next;
+        listeners.next += 1;
+        listeners.all.push(Arc::new(Listener {
+            id,
+            sink,
+            path,
+            uri: spec.uri.clone(),
+            is_file,
+            includes,
+        }));
+        drop(listeners);
+        Ok(Guard { shared, id })
+    }
+
+    fn find_or_open(
+        &self,
+        place: &Place,
+        recursive: bool,
+        excluded: Vec<String>,
+        excludes: Patterns,
+    ) -> Result<(Arc<Shared>, bool), ResourceError> {
+        let full = place.canonical();
+        let is_file = !place.is_root() && {
+            let spot = place.spot(&self.forbidden)?;
+            let data = spot.dir.symlink_metadata(&spot.name);
+            !data.map_err(|error| problem(&place.uri, &error))?.is_dir()
+        };
+        let (base, only) = match (is_file, full.parent(), full.file_name()) {
+            (true, Some(parent), Some(name)) => (parent.to_owned(), Some(name.to_owned())),
+            _ => (full, None),
+        };
+        let subject = Subject {
+            base,
+            only,
+            recursive: recursive && !is_file,
+            excludes: excluded,
+        };
+        if let Some(shared) = lock(&self.shared).get(&subject).and_then(Weak::upgrade) {
+            return Ok((shared, is_file));
+        }
+        let mailbox = Arc::new(Mailbox::default());
+        let told = Arc::clone(&mailbox);
+        let watcher = notify::recommended_watcher(move |event| told.take(event));
+        let watcher = watcher.map_err(|error| {
+            ResourceError::Failed(format!("the operating system lets nobody watch files now: {error}"))
+        })?;
+        let forbidden = Arc::clone(&self.forbidden);
+        let tree = Tree::open(subject.clone(), excludes, self.limits, forbidden, watcher)?;
+        let mut all = lock(&self.shared);
+        all.retain(|_, shared| shared.strong_count() > 0);
+        // Somebody else may have been faster.
+        if let Some(shared) = all.get(&subject).and_then(Weak::upgrade) {
+            return Ok((shared, is_file));
+        }
+        let shared = Arc::new_cyclic(|shared| {
+            let following = follow(tree, mailbox, Weak::clone(shared));
+            Shared {
+                listeners: Mutex::default(),
+                task: tokio::runtime::Handle::current().spawn(following).abort_handle(),
+            }
+        });
+        all.insert(subject, Arc::downgrade(&shared));
+        Ok((shared, is_file))
+    }
+
+    /// How many things are watched.
+    #[cfg(all(test, unix))]
+    pub(super) fn watched(&self) -> usize {
+        lock(&self.shared)
+            .values()
+            .filter(|shared| shared.strong_count() > 0)
+            .count()
+    }
+}
+
+impl Mailbox {
+    fn take(&self, event: notify::Result<Event>) {
+        let mut hints = lock(&self.hints);
+        match event {
+            // Looking at a directory is no change of it.
+            Ok(event) if is_access(event.kind) => return,
+            Ok(event) if event.need_rescan() => hints.all = true,
+            Ok(event) => {
+                for path in event.paths {
+                    if let Some(parent) = path.parent() {
+                        hints.directories.insert(parent.to_owned());
+                    }
+                    hints.directories.insert(path);
+                }
+            }
+            // What it was about, it does not say.
+            Err(_) => hints.all = true,
+        }
+        if hints.directories.len() > MAX_HINTS {
+            hints.directories.clear();
+            hints.all = true;
+        }
+        drop(hints);
+        self.bell.notify_one();
+    }
+}
+
+fn is_access(kind: EventKind) -> bool {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
+        EventKind::Access(_) => true,
+        _ => false,
+    }
+}
+
+/// Looks again and again, until nobody listens.
+async fn follow(mut tree: Tree, mailbox: Arc<Mailbox>, shared: Weak<Shared>) {
+    loop {
+        let idle = if tree.is_missing() { MISSING } else { STILL_THERE };
+        if tokio::time::timeout(idle, mailbox.bell.notified()).await.is_ok() {
+            tokio::time::sleep(GATHER).await;
+        }
+        let hints = std::mem::take(&mut *lock(&mailbox.hints));
+        let looked = tokio::task::spawn_blocking(move || {
+            let changes = tree.look(&hints);
+            (tree, changes)
+        });
+        let changes;
+        (tree, changes) = match looked.await {
+            Ok(looked) => looked,
+            Err(error) => {
+                tracing::error!(%error, "watching files failed; what changes there is no longer told");
+                return;
+            }
+        };
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
+        let listeners = lock(&shared.listeners).all.clone();
+        // Not held while it is told: the last who leaves ends this.
+        drop(shared);
+        for listener in listeners {
+            tell(&listener, &changes).await;
+        }
+    }
+}
+
+async fn tell(listener: &Listener, changes: &Changes) {
+    let mut told = Vec::new();
+    for (path, kind) in changes {
+        if listener.wants(path)
+            && let Some(uri) = listener.uri_of(path)
+        {
+            told.push(ResourceChange { uri, kind: *kind });
+        }
+    }
+    for some in told.chunks(MAX_CHANGES) {
+        if !listener.sink.send(some.to_vec()).await {
+            return;
+        }
+    }
+}
+
+impl Listener {
+    fn wants(&self, path: &Path) -> bool {
+        if self.is_file {
+            // Its directory is not what is watched.
+            return !path.as_os_str().is_empty();
+        }
+        let is_base = path.as_os_str().is_empty();
+        is_base || self.includes.as_ref().is_none_or(|includes| includes.has(path))
+    }
+
+    fn uri_of(&self, path: &Path) -> Option<String> {
+        if self.is_file || path.as_os_str().is_empty() {
+            return Some(self.uri.clone());
+        }
+        uri::from_path(&self.path.join(path))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

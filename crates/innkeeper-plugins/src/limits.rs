@@ -1,0 +1,57 @@
+//! The bounds of a scan.
+//!
+//! What is scanned comes from repositories nobody has looked at. A scan must end, soon, and with
+//! bounded memory, whatever it is given; where a bound is reached the container is degraded and
+//! says so.
+
+/// How deep a directory of rules or hooks is searched.
+pub const MAX_DEPTH: usize = 6;
+
+/// How many directories of one root are listed. A skill's directory is not listed to read its
+/// `SKILL.md`, so this does not bound the number of skills.
+pub const MAX_DIRECTORIES: usize = 2_000;
+
+/// How many directory entries of one root are looked at.
+pub const MAX_ENTRIES: usize = 20_000;
+
+/// How many bytes of one root are read, all its files together.
+pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+/// How many bytes of a Markdown file are read: its frontmatter must be within them.
+pub const MAX_FRONTMATTER_BYTES: usize = 64 * 1024;
+
+/// How large a Markdown file may be before it is pointed out. Its metadata is read all the same.
+pub const LARGE_FILE_BYTES: u64 = 1024 * 1024;
+
+/// How large a manifest, a file of hooks or a file of MCP servers may be.
+pub const MAX_JSON_BYTES: usize = 1024 * 1024;
+
+/// How large the index of a marketplace may be; the largest public ones list hundreds of plugins.
+pub const MAX_INDEX_BYTES: usize = 8 * 1024 * 1024;
+
+/// How many characters of a name are kept.
+pub const MAX_NAME_CHARS: usize = 256;
+
+/// How many characters of a description are kept.
+pub const MAX_DESCRIPTION_CHARS: usize = 4_096;
+
+/// How many items of a list in a frontmatter (tools, globs) are kept.
+pub const MAX_LIST_ITEMS: usize = 1_024;
+
+/// How many nodes the YAML of one frontmatter may grow to once its aliases are expanded.
+pub const MAX_YAML_NODES: usize = 20_000;
+
+/// How deep the YAML of a frontmatter may be nested.
+pub const MAX_YAML_DEPTH: usize = 64;
+
+/// How many hooks of one file are kept.
+pub const MAX_HOOKS: usize = 1_000;
+
+/// How many MCP servers of one file are kept.
+pub const MAX_SERVERS: usize = 1_000;
+
+/// How many notes one container keeps; the rest are counted.
+pub const MAX_NOTES: usize = 200;
+
+/// How many plugins one marketplace or one directory of plugins yields.
+pub const MAX_PLUGINS: usize = 2_000;

@@ -1,0 +1,121 @@
+//! Single files of a workspace or a user: AGENTS.md and its like, settings, MCP servers.
+//!
+//! The protocol has no container for loose files. Rules and hooks are children of a directory that
+//! nobody can write into, the workspace itself; MCP servers stand alone (CUS-01).
+
+use std::path::{Path, PathBuf};
+
+use crate::component::rule::Unscoped;
+use crate::component::{HookOrigin, hook, mcp, rule};
+use crate::directory::{Scope, directory_id};
+use crate::footprint::Footprint;
+use crate::gather::Gathering;
+use crate::listing::Listed;
+use crate::locations::last_name;
+use crate::note::Note;
+use crate::place::{Look, Refusal, Root, label};
+use crate::tree::{Child, Directory, Kind};
+use crate::uri::Base;
+use crate::well_known::files;
+
+/// What the single files hold.
+#[derive(Debug, Default)]
+pub(crate) struct Loose {
+    /// Directories that stand for the files, without those that would be empty.
+    pub(crate) directories: Vec<Directory>,
+    pub(crate) servers: Vec<Child>,
+    pub(crate) notes: Vec<Note>,
+}
+
+pub(crate) fn load(path: &Path, scope: Scope, footprint: &mut Footprint) -> Loose {
+    // A workspace that cannot be opened is complained about by its directories.
+    let Ok(root) = Root::open(path, scope.links()) else {
+        return Loose::default();
+    };
+    let files = files(scope);
+    let base = Base::Path(path.to_owned());
+    let mut loose = Loose::default();
+
+    let container = |kind: Kind| directory_id(&base.uri(), kind);
+    let mut rules = Gathering::new(&root, &base, &container(Kind::Rule));
+    for file in files.rules {
+        if let Some(path) = readable(&mut rules, file) {
+            let listed = Listed {
+                real: root.real(&path),
+                folders: Vec::new(),
+                name: last_name(&path),
+                path,
+            };
+            rule::read(&mut rules, listed, Unscoped::Always);
+        }
+    }
+    loose.keep(rules, &base, Kind::Rule, scope);
+
+    let mut hooks = Gathering::new(&root, &base, &container(Kind::Hook));
+    for file in files.settings {
+        let origin = if file.starts_with(".claude") {
+            HookOrigin::Claude
+        } else {
+            HookOrigin::Copilot
+        };
+        if let Some(path) = readable(&mut hooks, file) {
+            hook::gather_file(&mut hooks, path, origin, hook::Shape::Settings);
+        }
+    }
+    loose.keep(hooks, &base, Kind::Hook, scope);
+
+    let mut servers = Gathering::new(&root, &base, &base.uri());
+    let shapes = files.servers.iter().map(|file| (file, mcp::Shape::Any));
+    let shapes = shapes.chain(files.settings.iter().map(|file| (file, mcp::Shape::Settings)));
+    for (file, shape) in shapes {
+        if let Some(path) = readable(&mut servers, file) {
+            mcp::gather_file(&mut servers, &path, shape);
+        }
+    }
+    (loose.servers, loose.notes, _) = servers.finish();
+    footprint.extend(root.into_touched());
+    loose
+}
+
+/// The path of a file that is there. What is there but no file is noted.
+fn readable(gathering: &mut Gathering<'_>, file: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(file);
+    match gathering.root.look(&path) {
+        Look::File | Look::Unreadable => return Some(path),
+        Look::Missing => {}
+        Look::Directory => gathering.refuse(&Refusal::NotAFile, &label(&path)),
+        Look::Special => gathering.refuse(&Refusal::Special, &label(&path)),
+        Look::Outside => gathering.refuse(&Refusal::Outside, &label(&path)),
+    }
+    None
+}
+
+impl Loose {
+    fn keep(&mut self, gathering: Gathering<'_>, base: &Base, contents: Kind, scope: Scope) {
+        let (children, notes, load) = gathering.finish();
+        if children.is_empty() && notes.is_empty() {
+            return;
+        }
+        let uri = base.uri();
+        let name = match scope {
+            Scope::Workspace => uri
+                .trim_end_matches('/')
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            Scope::User => "~".to_owned(),
+        };
+        self.directories.push(Directory {
+            id: directory_id(&uri, contents),
+            name,
+            contents,
+            writable: false,
+            exists: true,
+            load,
+            children: Some(children),
+            notes,
+            uri,
+        });
+    }
+}

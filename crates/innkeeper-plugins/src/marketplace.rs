@@ -1,0 +1,297 @@
+//! Plugins on disk that somebody lists: marketplaces, and directories full of plugins.
+
+use std::path::{Path, PathBuf};
+
+use jsonc_parser::ast::{Object, Value as Node};
+
+use crate::footprint::Footprint;
+use crate::format::{detect, is_metadata_directory};
+use crate::json::{Document, plain};
+use crate::limits::{MAX_INDEX_BYTES, MAX_NAME_CHARS, MAX_PLUGINS};
+use crate::locations::resolve;
+use crate::manifest::{Declarations, declarations};
+use crate::note::{Code, Note, Notes};
+use crate::place::{Links, Look, Root, label};
+use crate::plugin::PluginSource;
+use crate::text::{decode, printable, readable};
+
+/// Where the index of a marketplace is, the first that exists.
+const INDEXES: &[&str] = &[
+    "marketplace.json",
+    ".plugin/marketplace.json",
+    ".claude-plugin/marketplace.json",
+    ".codex-plugin/marketplace.json",
+    ".cursor-plugin/marketplace.json",
+    ".github/plugin/marketplace.json",
+    ".agents/plugins/marketplace.json",
+];
+
+/// What a marketplace says about one of its plugins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// The name in the marketplace.
+    pub name: String,
+    /// What to show instead of what the plugin says.
+    pub description: Option<String>,
+    /// What to show instead of what the plugin says.
+    pub version: Option<String>,
+    /// Whether the plugin has a manifest of its own. If not, the entry is the manifest.
+    pub is_strict: bool,
+    pub(crate) declared: Declarations,
+}
+
+/// The plugins that were found below a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plugins {
+    /// The name of the marketplace, if there is one.
+    pub marketplace: Option<String>,
+    /// The plugins on this machine, in the order of the index, or of their paths.
+    pub sources: Vec<PluginSource>,
+    /// The names of those that are elsewhere and would have to be fetched.
+    pub external: Vec<String>,
+    /// What there is to say.
+    pub notes: Vec<Note>,
+}
+
+/// Finds the plugins of a directory: those its marketplace lists; or else itself, if it is a
+/// plugin; or else the plugins in its directories, two levels deep.
+pub fn find_plugins(path: &Path) -> Plugins {
+    find_traced(path, &mut Footprint::default())
+}
+
+/// Finds the plugins of a directory and leaves behind which directories that depended on.
+pub(crate) fn find_traced(path: &Path, footprint: &mut Footprint) -> Plugins {
+    let mut notes = Notes::default();
+    let mut plugins = Plugins::default();
+    match Root::open(path, Links::Confined) {
+        Ok(root) => {
+            let mut indexes = INDEXES.iter().map(Path::new);
+            if let Some(index) = indexes.find(|index| root.look(index) != Look::Missing) {
+                read_index(&root, path, index, &mut plugins, &mut notes);
+            } else if !is_metadata_directory(path) {
+                if detect(&root).is_some() {
+                    plugins.sources.push(PluginSource::new(path));
+                } else {
+                    search(&root, path, Links::Confined, &mut plugins, &mut notes, footprint);
+                }
+            }
+            footprint.extend(root.into_touched());
+        }
+        Err(error) => {
+            footprint.extend([path.to_owned()]);
+            notes.warn(
+                Code::RootUnreadable,
+                ".",
+                format!(
+                    "the directory cannot be opened ({}): check that it exists",
+                    error.kind()
+                ),
+            );
+        }
+    }
+    plugins.notes = notes.finish().0;
+    plugins
+}
+
+/// Finds the plugins that were put into a directory below a workspace or a home. It need not exist.
+pub(crate) fn find_installed(base: &Path, directory: &str, links: Links, footprint: &mut Footprint) -> Plugins {
+    let mut notes = Notes::default();
+    let mut plugins = Plugins::default();
+    if let Ok(root) = Root::open_within(base, Path::new(directory), links) {
+        if root.look(Path::new("")) == Look::Directory {
+            search(&root, &base.join(directory), links, &mut plugins, &mut notes, footprint);
+            // The directory itself must not lead out of the workspace either.
+            for source in &mut plugins.sources {
+                let path = source.path().strip_prefix(base).map(Path::to_owned);
+                if let Ok(path) = path {
+                    *source = PluginSource::below(base, &path, links);
+                }
+            }
+        }
+        footprint.extend(root.into_touched());
+    }
+    plugins.notes = notes.finish().0;
+    plugins
+}
+
+fn read_index(root: &Root, path: &Path, index: &Path, plugins: &mut Plugins, notes: &mut Notes) {
+    let shown = label(index);
+    let contents = match root.read(index, MAX_INDEX_BYTES) {
+        Ok(contents) => contents,
+        Err(refusal) => return notes.warn(Code::MarketplaceInvalid, &shown, refusal.explain()),
+    };
+    if contents.is_cut_off() {
+        return notes.warn(Code::MarketplaceInvalid, &shown, "is larger than 8 MiB and is not read");
+    }
+    let (text, _) = decode(&contents.bytes, false);
+    let document = match Document::read(&text) {
+        Ok(document) => document,
+        Err(why) => return notes.warn(Code::MarketplaceInvalid, &shown, why),
+    };
+    let top = document.object();
+    plugins.marketplace = top
+        .get_string("name")
+        .map(|name| printable(&name.value, MAX_NAME_CHARS));
+    let Some(entries) = top.get_array("plugins") else {
+        return notes.warn(Code::MarketplaceInvalid, &shown, "has no list `plugins`: add one");
+    };
+    let base = top
+        .get_object("metadata")
+        .and_then(|metadata| metadata.get_string("pluginRoot"));
+    let base = base.map_or(Some(PathBuf::new()), |base| resolve(&base.value));
+    let Some(base) = base else {
+        return notes.warn(
+            Code::PathEscape,
+            &shown,
+            "its `pluginRoot` leads out of the marketplace: correct it",
+        );
+    };
+    if entries.elements.len() > MAX_PLUGINS {
+        notes.warn(
+            Code::Limit,
+            &shown,
+            format!("lists more than {MAX_PLUGINS} plugins; the rest is left out"),
+        );
+    }
+    for entry in entries.elements.iter().take(MAX_PLUGINS) {
+        let Node::Object(entry) = entry else {
+            notes.warn(
+                Code::MarketplaceEntryInvalid,
+                &shown,
+                "has an entry that is no object, which is left out",
+            );
+            continue;
+        };
+        read_entry(root, path, &base, entry, &shown, plugins, notes);
+    }
+}
+
+fn read_entry(
+    root: &Root,
+    path: &Path,
+    base: &Path,
+    entry: &Object<'_>,
+    shown: &str,
+    plugins: &mut Plugins,
+    notes: &mut Notes,
+) {
+    let text = |key: &str| entry.get_string(key).map(|text| readable(&text.value, 4096));
+    let name = text("name")
+        .map(|name| printable(&name, MAX_NAME_CHARS))
+        .filter(|name| !name.is_empty());
+    let Some(name) = name else {
+        return notes.warn(
+            Code::MarketplaceEntryInvalid,
+            shown,
+            "has an entry without a name, which is left out",
+        );
+    };
+    let written = match entry.get("source").map(|source| &source.value) {
+        Some(Node::StringLit(source)) => Some(source.value.to_string()),
+        Some(Node::Object(source)) => local_path(source),
+        // Some leave it out when the plugin's directory has its name.
+        None => Some(format!("./{name}")),
+        Some(_) => None,
+    };
+    let Some(written) = written else {
+        plugins.external.push(name.clone());
+        return notes.info(
+            Code::MarketplaceExternal,
+            shown,
+            format!("the plugin `{name}` is not on this machine and is not fetched"),
+        );
+    };
+    let Some(relative) = resolve(&written).map(|relative| base.join(relative)) else {
+        return notes.warn(
+            Code::PathEscape,
+            shown,
+            format!("the plugin `{name}` lies outside the marketplace and is left out"),
+        );
+    };
+    match root.look(&relative) {
+        Look::Directory => {}
+        Look::Outside => {
+            return notes.warn(
+                Code::PathEscape,
+                shown,
+                format!("the plugin `{name}` is a link out of the marketplace and is left out"),
+            );
+        }
+        _ => {
+            return notes.warn(
+                Code::ManifestPathMissing,
+                shown,
+                format!("the directory of the plugin `{name}` does not exist: create it, or remove the entry"),
+            );
+        }
+    }
+    let listing = Listing {
+        name,
+        description: text("description").filter(|text| !text.is_empty()),
+        version: text("version").filter(|text| !text.is_empty()),
+        is_strict: entry.get_boolean("strict").is_none_or(|strict| strict.value),
+        declared: entry_declarations(entry, shown, notes),
+    };
+    let source = PluginSource::below(path, &relative, Links::Confined);
+    plugins.sources.push(source.listed_as(listing));
+}
+
+/// The path of a source that is an object, if it is on this machine.
+fn local_path(source: &Object<'_>) -> Option<String> {
+    let kind = source.get_string("source").map(|kind| kind.value.to_string());
+    let is_local = kind
+        .as_deref()
+        .is_none_or(|kind| matches!(kind, "local" | "path" | "directory"));
+    let is_elsewhere = ["url", "repo", "repository", "package"]
+        .iter()
+        .any(|key| source.get(key).is_some());
+    let path = source.get_string("path")?;
+    (is_local && !is_elsewhere).then(|| path.value.to_string())
+}
+
+/// The locations that an entry declares, read as if it were a manifest.
+fn entry_declarations(entry: &Object<'_>, shown: &str, notes: &mut Notes) -> Declarations {
+    let text = plain(&Node::Object(entry.clone())).to_string();
+    match Document::read(&text) {
+        Ok(document) => declarations(&document, shown, notes),
+        Err(_) => Declarations::default(),
+    }
+}
+
+/// How deep plugins are looked for where there is no index.
+const SEARCH_LEVELS: usize = 2;
+
+fn search(root: &Root, path: &Path, links: Links, plugins: &mut Plugins, notes: &mut Notes, footprint: &mut Footprint) {
+    let mut is_plugin = |directory: &Path| {
+        let Ok(inner) = Root::open_within(path, directory, links) else {
+            return false;
+        };
+        let is_plugin = detect(&inner).is_some();
+        footprint.extend(inner.into_touched());
+        is_plugin
+    };
+    let mut level = vec![PathBuf::new()];
+    for _ in 0..SEARCH_LEVELS {
+        let mut next = Vec::new();
+        for directory in level {
+            let Ok(entries) = root.list(&directory) else { continue };
+            for entry in entries.into_iter().filter(|entry| entry.may_be_directory) {
+                let candidate = directory.join(&entry.name);
+                let is_hidden = entry.name.as_encoded_bytes().starts_with(b".");
+                if is_hidden || entry.name == "node_modules" || root.look(&candidate) != Look::Directory {
+                    continue;
+                }
+                if plugins.sources.len() >= MAX_PLUGINS {
+                    return notes.warn(Code::Limit, ".", format!("has more than {MAX_PLUGINS} plugins"));
+                }
+                if is_plugin(&candidate) {
+                    plugins.sources.push(PluginSource::below(path, &candidate, links));
+                } else {
+                    next.push(candidate);
+                }
+            }
+        }
+        level = next;
+    }
+    plugins.sources.sort_by(|a, b| a.path().cmp(b.path()));
+}

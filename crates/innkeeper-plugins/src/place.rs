@@ -1,0 +1,367 @@
+//! Files of one container, reached through an opened directory.
+//!
+//! The boundary of a container is opened once, and everything is reached through that handle
+//! (`cap_std::fs::Dir`): no `..`, no link, and no swap of one for the other between a look and a
+//! read leads outside, because the operating system is never asked to start anywhere else. What is
+//! neither a file nor a directory is never opened, so a pipe cannot hold up a scan.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
+
+use crate::limits::{MAX_BYTES, MAX_DIRECTORIES, MAX_ENTRIES};
+
+/// What links may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Links {
+    /// Links lead to places within the boundary only. For everything that came from somebody else.
+    #[default]
+    Confined,
+    /// Links lead anywhere. For directories of the user, who may keep skills wherever they like.
+    Followed,
+}
+
+/// The root of a container, opened.
+#[derive(Debug)]
+pub(crate) struct Root {
+    boundary: Dir,
+    /// The path of the boundary; files are opened through the handle, this only resolves links.
+    boundary_path: PathBuf,
+    /// From the boundary to the root.
+    prefix: PathBuf,
+    links: Links,
+    spent: Spent,
+    /// The directories that decide what was found, by their full paths.
+    touched: RefCell<BTreeSet<PathBuf>>,
+}
+
+#[derive(Debug, Default)]
+struct Spent {
+    directories: Cell<usize>,
+    entries: Cell<usize>,
+    bytes: Cell<u64>,
+    is_exhausted: Cell<bool>,
+}
+
+/// What a path turned out to be, links followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    Missing,
+    File,
+    Directory,
+    /// A pipe, a socket or a device.
+    Special,
+    /// A link that leads out of the boundary.
+    Outside,
+    Unreadable,
+}
+
+/// An entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub(crate) name: OsString,
+    pub(crate) is_link: bool,
+    pub(crate) may_be_directory: bool,
+}
+
+/// The beginning of a file, or all of it.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub(crate) bytes: Vec<u8>,
+    /// The size of the whole file.
+    pub(crate) size: u64,
+}
+
+impl Contents {
+    pub(crate) fn is_cut_off(&self) -> bool {
+        (self.bytes.len() as u64) < self.size
+    }
+}
+
+/// Why something was not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Missing,
+    Outside,
+    NotAFile,
+    NotADirectory,
+    Special,
+    Unreadable(String),
+    /// The scan has used up what it may read.
+    Exhausted,
+}
+
+impl Refusal {
+    /// For people: what happened and what to do.
+    pub(crate) fn explain(&self) -> String {
+        match self {
+            Self::Missing => "does not exist: create it or remove its mention".to_owned(),
+            Self::Outside => {
+                "leads out of its directory, so it is not read: put the file itself in its place".to_owned()
+            }
+            Self::NotAFile => "is a directory where a file belongs: rename it".to_owned(),
+            Self::NotADirectory => "is a file where a directory belongs: rename it".to_owned(),
+            Self::Special => "is a pipe, a socket or a device, which is never opened: remove it".to_owned(),
+            Self::Unreadable(why) => format!("cannot be read ({why}): check its permissions"),
+            Self::Exhausted => "was not read because there is too much here: split the plugin up".to_owned(),
+        }
+    }
+}
+
+impl Root {
+    /// Opens a root whose boundary it is itself.
+    pub(crate) fn open(path: &Path, links: Links) -> io::Result<Self> {
+        Self::open_within(path, Path::new(""), links)
+    }
+
+    /// Opens a root whose boundary it is itself, without leaving the base on the way to it.
+    pub(crate) fn open_below(base: &Path, path: &Path, links: Links) -> io::Result<Self> {
+        let outer = Self::open(base, links)?;
+        let boundary = outer.with(path, |dir, path| dir.open_dir(path))?;
+        Ok(Self {
+            boundary,
+            boundary_path: base.join(path),
+            ..outer
+        })
+    }
+
+    /// Opens a root inside a boundary. The root need not exist.
+    pub(crate) fn open_within(boundary: &Path, prefix: &Path, links: Links) -> io::Result<Self> {
+        Ok(Self {
+            boundary: Dir::open_ambient_dir(boundary, ambient_authority())?,
+            boundary_path: boundary.to_owned(),
+            prefix: prefix.to_owned(),
+            links,
+            spent: Spent::default(),
+            touched: RefCell::default(),
+        })
+    }
+
+    /// The directories that were listed or looked into, whether they exist or not.
+    pub(crate) fn into_touched(self) -> BTreeSet<PathBuf> {
+        self.touched.into_inner()
+    }
+
+    fn touch(&self, directory: &Path) {
+        let mut touched = self.touched.borrow_mut();
+        if !touched.contains(directory) {
+            touched.insert(directory.to_owned());
+        }
+    }
+
+    pub(crate) fn look(&self, relative: &Path) -> Look {
+        if let Some(directory) = self.boundary_path.join(self.inside(relative)).parent() {
+            self.touch(directory);
+        }
+        match self.with(relative, |dir, path| dir.metadata(path)) {
+            Ok(data) if data.is_file() => Look::File,
+            Ok(data) if data.is_dir() => Look::Directory,
+            Ok(_) => Look::Special,
+            Err(error) => match refusal(&error) {
+                Refusal::Missing | Refusal::NotADirectory => Look::Missing,
+                Refusal::Outside => Look::Outside,
+                _ => Look::Unreadable,
+            },
+        }
+    }
+
+    /// The entries of a directory in the order of the bytes of their names, hidden ones included.
+    pub(crate) fn list(&self, relative: &Path) -> Result<Vec<Entry>, Refusal> {
+        if self.spent.directories.get() >= MAX_DIRECTORIES {
+            self.spent.is_exhausted.set(true);
+            return Err(Refusal::Exhausted);
+        }
+        self.spent.directories.set(self.spent.directories.get() + 1);
+        self.touch(&self.boundary_path.join(self.inside(relative)));
+        let listing = self
+            .with(relative, |dir, path| dir.read_dir(path))
+            .map_err(|error| refusal(&error))?;
+        let mut entries = Vec::new();
+        for entry in listing {
+            let Ok(entry) = entry else { continue };
+            if self.spent.entries.get() >= MAX_ENTRIES {
+                self.spent.is_exhausted.set(true);
+                break;
+            }
+            self.spent.entries.set(self.spent.entries.get() + 1);
+            let kind = entry.file_type().ok();
+            let is_link = kind.is_some_and(|kind| kind.is_symlink());
+            entries.push(Entry {
+                name: entry.file_name(),
+                is_link,
+                may_be_directory: is_link || kind.is_none_or(|kind| kind.is_dir()),
+            });
+        }
+        entries.sort_by(|a, b| a.name.as_encoded_bytes().cmp(b.name.as_encoded_bytes()));
+        Ok(entries)
+    }
+
+    /// Reads a file, at most so much of it.
+    pub(crate) fn read(&self, relative: &Path, most: usize) -> Result<Contents, Refusal> {
+        if self.spent.bytes.get() >= MAX_BYTES {
+            self.spent.is_exhausted.set(true);
+            return Err(Refusal::Exhausted);
+        }
+        // Looking first: opening a pipe or a device can already have an effect.
+        match self.look(relative) {
+            Look::Directory => return Err(Refusal::NotAFile),
+            Look::Special => return Err(Refusal::Special),
+            Look::Missing => return Err(Refusal::Missing),
+            Look::File | Look::Outside | Look::Unreadable => {}
+        }
+        let file = self
+            .with(relative, |dir, path| dir.open_with(path, &without_waiting()))
+            .map_err(|error| refusal(&error))?
+            .into_std();
+        self.touch_target(relative);
+        let data = file.metadata().map_err(|error| refusal(&error))?;
+        if !data.is_file() {
+            return Err(Refusal::Special);
+        }
+        let expected = usize::try_from(data.len()).unwrap_or(most).min(most);
+        let mut bytes = Vec::with_capacity(expected + 1);
+        file.take(most as u64)
+            .read_to_end(&mut bytes)
+            .map_err(|error| refusal(&error))?;
+        self.spent.bytes.set(self.spent.bytes.get() + bytes.len() as u64);
+        let size = data.len().max(bytes.len() as u64);
+        // A file that shrank while it was read is what was read of it.
+        let size = if bytes.len() < most { bytes.len() as u64 } else { size };
+        Ok(Contents { bytes, size })
+    }
+
+    /// A file that is a link is changed where it really is.
+    fn touch_target(&self, relative: &Path) {
+        let path = self.boundary_path.join(self.inside(relative));
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|data| data.is_symlink());
+        let real = if is_link { fs::canonicalize(&path).ok() } else { None };
+        if let Some(directory) = real.as_deref().and_then(Path::parent) {
+            self.touch(directory);
+        }
+    }
+
+    /// The path without links, by which two ways to one file are told to be one.
+    pub(crate) fn real(&self, relative: &Path) -> PathBuf {
+        let path = self.inside(relative);
+        match self.boundary.canonicalize(&path) {
+            Ok(real) => real.components().filter(|part| *part != Component::CurDir).collect(),
+            Err(_) => fs::canonicalize(self.boundary_path.join(&path)).unwrap_or(path),
+        }
+    }
+
+    /// Whether a bound was reached, so that something may be missing.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.spent.is_exhausted.get()
+    }
+
+    /// Whether the root could be written to, as far as its permissions tell. A root that does not
+    /// exist yet is writable when the nearest directory that does is.
+    pub(crate) fn is_writable(&self) -> bool {
+        let full = self.boundary_path.join(&self.prefix);
+        let nearest = full
+            .ancestors()
+            .find_map(|path| fs::metadata(path).ok().map(|data| (path, data)));
+        let Some((path, data)) = nearest else { return false };
+        if !data.is_dir() || data.permissions().readonly() {
+            return false;
+        }
+        #[cfg(unix)]
+        {
+            rustix::fs::access(path, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = path;
+            true
+        }
+    }
+
+    fn inside(&self, relative: &Path) -> PathBuf {
+        // Part by part: joining with nothing would leave a slash at the end, which only directories bear.
+        let path: PathBuf = self.prefix.components().chain(relative.components()).collect();
+        if path.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            path
+        }
+    }
+
+    fn with<T>(&self, relative: &Path, act: impl Fn(&Dir, &Path) -> io::Result<T>) -> io::Result<T> {
+        let path = self.inside(relative);
+        let refused = match act(&self.boundary, &path) {
+            Err(error) if leads_outside(&error) => error,
+            other => return other,
+        };
+        // The handle refuses every absolute link, also one that leads back inside.
+        let real = fs::canonicalize(self.boundary_path.join(&path))?;
+        let boundary = fs::canonicalize(&self.boundary_path)?;
+        if let Ok(inside) = real.strip_prefix(&boundary) {
+            let inside = if inside.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                inside
+            };
+            return act(&self.boundary, inside);
+        }
+        match (self.links, real.parent(), real.file_name()) {
+            (Links::Followed, Some(parent), Some(name)) => {
+                let parent = Dir::open_ambient_dir(parent, ambient_authority())?;
+                act(&parent, Path::new(name))
+            }
+            _ => Err(refused),
+        }
+    }
+}
+
+/// A path for people and for sorting: its parts joined by slashes.
+pub(crate) fn label(relative: &Path) -> String {
+    let mut label = String::new();
+    for part in relative.components() {
+        if !label.is_empty() {
+            label.push('/');
+        }
+        label.push_str(&part.as_os_str().to_string_lossy());
+    }
+    label
+}
+
+fn without_waiting() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use cap_std::fs::OpenOptionsExt as _;
+        use rustix::fs::OFlags;
+        options.custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
+    }
+    options
+}
+
+fn refusal(error: &io::Error) -> Refusal {
+    if leads_outside(error) {
+        return Refusal::Outside;
+    }
+    // A link to itself is as good as one that leads nowhere.
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+        return Refusal::Missing;
+    }
+    match error.kind() {
+        ErrorKind::NotFound => Refusal::Missing,
+        ErrorKind::NotADirectory => Refusal::NotADirectory,
+        ErrorKind::IsADirectory => Refusal::NotAFile,
+        kind => Refusal::Unreadable(kind.to_string()),
+    }
+}
+
+/// Whether an error means that a path leads out of its directory. Errors of the operating system
+/// have a number, those of the handle do not.
+fn leads_outside(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+}

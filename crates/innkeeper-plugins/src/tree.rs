@@ -1,0 +1,220 @@
+//! What a scan yields: containers with their children, in a fixed order, with stable ids.
+//!
+//! The host turns these into the customizations of the protocol. Whatever is not published there,
+//! such as commands and environments (CUS-27), is here for those who run it.
+
+use crate::component::{Agent, HookFile, McpServer, Prompt, Rule, Skill};
+use crate::format::Format;
+use crate::note::{LoadState, Note};
+use crate::text::TextRange;
+
+/// Everything that was found, in the order in which it is published.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tree {
+    /// Containers, and MCP servers that no container holds.
+    pub entries: Vec<Entry>,
+    /// Remarks about files that belong to no container.
+    pub notes: Vec<Note>,
+}
+
+/// A top-level entry (CUS-01).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entry {
+    /// A plugin.
+    Plugin(Plugin),
+    /// A directory of customizations of one kind.
+    Directory(Directory),
+    /// An MCP server of a workspace or a user.
+    McpServer(Child),
+}
+
+impl Entry {
+    /// The id by which actions name the entry.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Plugin(plugin) => &plugin.id,
+            Self::Directory(directory) => &directory.id,
+            Self::McpServer(server) => &server.id,
+        }
+    }
+
+    /// The children, if the entry is a container that was read.
+    pub fn children(&self) -> &[Child] {
+        match self {
+            Self::Plugin(plugin) => plugin.children.as_deref().unwrap_or_default(),
+            Self::Directory(directory) => directory.children.as_deref().unwrap_or_default(),
+            Self::McpServer(_) => &[],
+        }
+    }
+}
+
+/// A plugin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plugin {
+    /// The same after every scan and restart.
+    pub id: String,
+    /// Its directory, or the URI under which a client published it.
+    pub uri: String,
+    /// Its name, from the manifest, the marketplace or the directory.
+    pub name: String,
+    /// A friendlier name, where the manifest has one.
+    pub display_name: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// As the manifest says; nobody compares it.
+    pub version: Option<String>,
+    /// Its logo.
+    pub icons: Vec<Icon>,
+    /// The client that published it.
+    pub client_id: Option<String>,
+    /// How it is laid out; `None` while it is not known.
+    pub format: Option<Format>,
+    /// The manifest that was used, relative to the plugin.
+    pub manifest: Option<String>,
+    /// Whether it could be read.
+    pub load: LoadState,
+    /// What it holds; `None` until it was read (CUS-04).
+    pub children: Option<Vec<Child>>,
+    /// What the scan has to say.
+    pub notes: Vec<Note>,
+}
+
+/// A directory of customizations of one kind. It need not exist (CUS-06).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Directory {
+    /// The same after every scan and restart.
+    pub id: String,
+    /// Where it is or would be.
+    pub uri: String,
+    /// Its path from the workspace, or from `~`.
+    pub name: String,
+    /// What it holds.
+    pub contents: Kind,
+    /// Whether new customizations can be saved into it.
+    pub writable: bool,
+    /// Whether it is there.
+    pub exists: bool,
+    /// Whether it could be read.
+    pub load: LoadState,
+    /// What it holds; `None` until it was read (CUS-04).
+    pub children: Option<Vec<Child>>,
+    /// What the scan has to say.
+    pub notes: Vec<Note>,
+}
+
+/// The kinds of children, in the order in which they are listed (P15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A custom agent.
+    Agent,
+    /// A skill or a command.
+    Skill,
+    /// A prompt file.
+    Prompt,
+    /// A rule or an instruction file.
+    Rule,
+    /// A file of hooks.
+    Hook,
+    /// An MCP server.
+    McpServer,
+}
+
+impl Kind {
+    /// The name of the kind in the protocol.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Skill => "skill",
+            Self::Prompt => "prompt",
+            Self::Rule => "rule",
+            Self::Hook => "hook",
+            Self::McpServer => "mcpServer",
+        }
+    }
+}
+
+/// One customization.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Child {
+    /// The same after every scan and restart, also when its file is edited.
+    pub id: String,
+    /// The file.
+    pub uri: String,
+    /// The file, relative to its container.
+    pub path: String,
+    /// Its name, without that of its plugin.
+    pub name: String,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Its place in the file, where the file holds more than it (CUS-03).
+    pub range: Option<TextRange>,
+    /// Its icons.
+    pub icons: Vec<Icon>,
+    /// What it is.
+    pub component: Component,
+}
+
+impl Child {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self.component {
+            Component::Agent(_) => Kind::Agent,
+            Component::Skill(_) => Kind::Skill,
+            Component::Prompt(_) => Kind::Prompt,
+            Component::Rule(_) => Kind::Rule,
+            Component::Hook(_) => Kind::Hook,
+            Component::McpServer(_) => Kind::McpServer,
+        }
+    }
+}
+
+/// What a child is, with the fields that only its kind has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Component {
+    /// A custom agent.
+    Agent(Agent),
+    /// A skill or a command.
+    Skill(Skill),
+    /// A prompt file.
+    Prompt(Prompt),
+    /// A rule or an instruction file.
+    Rule(Rule),
+    /// A file of hooks.
+    Hook(HookFile),
+    /// An MCP server.
+    McpServer(McpServer),
+}
+
+/// A picture.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Icon {
+    /// Its URI.
+    pub src: String,
+    /// Its type, as far as its name tells.
+    pub mime_type: Option<String>,
+}
+
+impl Icon {
+    pub(crate) fn new(src: String) -> Self {
+        let path = src.split(['?', '#']).next().unwrap_or("");
+        let ending = path.rsplit('.').next().map(str::to_ascii_lowercase);
+        let mime_type = match ending.as_deref() {
+            Some("png") => Some("image/png"),
+            Some("svg") => Some("image/svg+xml"),
+            Some("jpg" | "jpeg") => Some("image/jpeg"),
+            Some("webp") => Some("image/webp"),
+            Some("gif") => Some("image/gif"),
+            Some("ico") => Some("image/x-icon"),
+            _ => None,
+        };
+        Self {
+            mime_type: mime_type.map(str::to_owned),
+            src,
+        }
+    }
+}
+
+/// Sorts children as they are published (P15).
+pub(crate) fn sort_children(children: &mut [Child]) {
+    children.sort_by(|a, b| (a.kind(), &a.path, &a.name).cmp(&(b.kind(), &b.path, &b.name)));
+}

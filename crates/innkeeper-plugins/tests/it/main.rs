@@ -1,0 +1,13 @@
+//! The loader from outside: files in temporary directories go in, trees come out.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
+
+mod cases;
+mod changes;
+mod collection;
+mod directories;
+mod edges;
+mod formats;
+mod properties;
+mod support;
+mod watching;

@@ -1,0 +1,54 @@
+//! The `[resources]` section: which files clients may reach besides those of their sessions.
+
+use std::path::PathBuf;
+
+use innkeeper_host::resource::{RequestPolicy, ResourceRoot};
+use serde::Deserialize;
+
+/// What `[resources]` can say.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ResourcesSection {
+    /// Files and directories that every client may read.
+    pub(crate) read: Vec<PathBuf>,
+    /// Files and directories that every client may read, and write unless it may only look.
+    pub(crate) write: Vec<PathBuf>,
+    /// Who decides about what clients want to reach besides.
+    pub(crate) requests: Requests,
+}
+
+/// Who decides about `resourceRequest`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Requests {
+    /// Nobody is granted anything.
+    Deny,
+    /// Whoever has the admin scope.
+    #[default]
+    Admin,
+    /// Everybody is granted what their scope allows.
+    Allow,
+}
+
+impl ResourcesSection {
+    /// Returns the places that it opens to every client.
+    pub(crate) fn roots(&self) -> Vec<ResourceRoot> {
+        let root = |path: &PathBuf, write: bool| {
+            let full = std::path::absolute(path).ok()?;
+            let uri = url::Url::from_file_path(full).ok()?.to_string();
+            Some(ResourceRoot { uri, write })
+        };
+        let read = self.read.iter().filter_map(|path| root(path, false));
+        let write = self.write.iter().filter_map(|path| root(path, true));
+        read.chain(write).collect()
+    }
+
+    /// Returns who decides.
+    pub(crate) fn policy(&self) -> RequestPolicy {
+        match self.requests {
+            Requests::Deny => RequestPolicy::Deny,
+            Requests::Admin => RequestPolicy::Admin,
+            Requests::Allow => RequestPolicy::Allow,
+        }
+    }
+}

@@ -24,6 +24,9 @@ impl HostTask {
     pub(super) async fn storage_failed(&mut self, error: &JournalError) -> Result<(), JournalError> {
         tracing::error!(%error, "the journal failed; the host is read-only until it can write again");
         let reason = error.to_string();
+        // Before anybody hears of it: whoever is refused and asks `/readyz` is told why.
+        self.ready.store(false, Ordering::Release);
+        self.set_problem(Some(reason.clone()));
         self.refuse_waiting(error);
         self.restart(Some(reason)).await
     }

@@ -260,6 +260,12 @@ async fn lesson_28_an_explicit_send_while_the_queue_drains_loses_nothing() {
             sent += 1;
         }
     }
+    // The other one may have heard of the last turn first.
+    client
+        .until("every turn is over", |view| {
+            view.chat(&uris.chat).is_some_and(|chat| chat.turns.len() >= 6 + sent)
+        })
+        .await;
     client.at_rest(&uris.chat).await;
     let chat = client.chat(&uris.chat);
     let from_queue: Vec<&str> = said(&chat)

@@ -5,22 +5,22 @@ mod behind;
 use std::{
     fs::File,
     io::Write,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use self::behind::WrittenBehind;
 use crate::{
     host_session::{self, ROOT},
     machine::Machine,
+    place::Place,
     process_usage::cpu_time,
-    server_process::{ServerProcess, default_host_binary},
+    server_process::ServerProcess,
     stats::{Percentiles, nanos, ratio},
     ws_client::Connection,
 };
@@ -45,12 +45,8 @@ pub struct Args {
     /// Seconds of streaming.
     #[arg(long, default_value_t = 30.0)]
     stream_seconds: f64,
-    /// Where the data goes [default: a temporary directory].
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// The host to measure [default: the one next to this program].
-    #[arg(long)]
-    host_binary: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// The result.
@@ -86,12 +82,8 @@ pub fn run(args: &Args) -> Result<Report> {
 }
 
 async fn measure(args: &Args) -> Result<Report> {
-    let host_binary = args.host_binary.clone().map_or_else(default_host_binary, Ok)?;
-    let directory = match &args.directory {
-        Some(directory) => TempDir::new_in(directory),
-        None => TempDir::new(),
-    }
-    .context("cannot create a directory for the data")?;
+    let host_binary = args.place.host_binary()?;
+    let directory = args.place.directory()?;
     let time = Duration::from_secs_f64(args.seconds);
     let mut groups = Vec::new();
     for clients in &args.clients {

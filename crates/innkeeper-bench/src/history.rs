@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::Read,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -11,7 +11,6 @@ use anyhow::{Context, Result, bail};
 use innkeeper_core::uri::default_chat;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::{
@@ -19,8 +18,9 @@ use crate::{
     filling::{Template, forget_pages, stored_session},
     host_session,
     machine::Machine,
+    place::{Place, on_one_thread},
     process_usage::{peak_resident_bytes, read_bytes, resident_bytes},
-    server_process::{ServerProcess, default_host_binary},
+    server_process::ServerProcess,
     stats::{Percentiles, directory_bytes, median, nanos, ratio},
     ws_client::Connection,
 };
@@ -46,12 +46,8 @@ pub struct Args {
     /// Deltas of each turn that is streamed at full speed.
     #[arg(long, default_value_t = 200_000)]
     deltas: usize,
-    /// Where the data goes [default: a temporary directory].
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// The host to measure [default: the one next to this program].
-    #[arg(long)]
-    host_binary: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// The result.
@@ -124,19 +120,12 @@ struct Deltas {
 
 /// Runs the benchmark.
 pub fn run(args: &Args) -> Result<Report> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(measure(args))
+    on_one_thread(measure(args))
 }
 
 async fn measure(args: &Args) -> Result<Report> {
-    let host_binary = args.host_binary.clone().map_or_else(default_host_binary, Ok)?;
-    let directory = match &args.directory {
-        Some(directory) => TempDir::new_in(directory),
-        None => TempDir::new(),
-    }
-    .context("cannot create a directory for the data")?;
+    let host_binary = args.place.host_binary()?;
+    let directory = args.place.directory()?;
     let data = directory.path().join("data");
     let turn_bytes = (args.mib << 20) / args.turns.max(1);
     let filling = Instant::now();

@@ -18,6 +18,7 @@ mod host_session;
 mod idle;
 mod machine;
 mod model;
+mod place;
 mod process_usage;
 mod raw_broadcaster;
 mod server_process;

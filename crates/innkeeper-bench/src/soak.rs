@@ -7,14 +7,12 @@ mod flatness;
 mod mirror;
 
 use std::{
-    path::PathBuf,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use tempfile::TempDir;
 use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
@@ -26,8 +24,9 @@ use self::{
 };
 use crate::{
     machine::Machine,
+    place::{Place, on_one_thread},
     process_usage::cpu_time,
-    server_process::{ServerProcess, default_host_binary},
+    server_process::ServerProcess,
     stats::directory_bytes,
 };
 
@@ -52,12 +51,8 @@ pub struct Args {
     /// Time between samples.
     #[arg(long, default_value_t = 2000)]
     sample_ms: u64,
-    /// Where the host's data goes [default: a temporary directory].
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// The host to soak [default: the one next to this program].
-    #[arg(long)]
-    host_binary: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// The result.
@@ -93,19 +88,12 @@ impl Report {
 
 /// Runs the soak.
 pub fn run(args: &Args) -> Result<Report> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(soak(args))
+    on_one_thread(soak(args))
 }
 
 async fn soak(args: &Args) -> Result<Report> {
-    let host_binary = args.host_binary.clone().map_or_else(default_host_binary, Ok)?;
-    let directory = match &args.directory {
-        Some(directory) => TempDir::new_in(directory),
-        None => TempDir::new(),
-    }
-    .context("cannot create a directory for the host's data")?;
+    let host_binary = args.place.host_binary()?;
+    let directory = args.place.directory()?;
     let data = directory.path().join("data");
     let host = ServerProcess::start_host_with(&host_binary, &[], Some(&data), LIMITS).await?;
     let time = Duration::from_secs_f64(args.minutes * 60.0);

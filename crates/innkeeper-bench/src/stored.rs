@@ -1,7 +1,7 @@
 //! A host with very many stored sessions: what starting, listing and opening them costs.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -9,7 +9,6 @@ use anyhow::{Context, Result, bail};
 use innkeeper_core::uri::default_chat;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::{
@@ -17,8 +16,9 @@ use crate::{
     filling::{Template, forget_pages, stored_session},
     host_session::{self, ROOT},
     machine::Machine,
+    place::{Place, on_one_thread},
     process_usage::resident_bytes,
-    server_process::{ServerProcess, default_host_binary},
+    server_process::ServerProcess,
     stats::{Percentiles, directory_bytes, median, nanos, ratio},
     ws_client::Connection,
 };
@@ -45,12 +45,8 @@ pub struct Args {
     /// Starts of each host.
     #[arg(long, default_value_t = 5)]
     starts: u64,
-    /// Where the data goes [default: a temporary directory].
-    #[arg(long)]
-    directory: Option<PathBuf>,
-    /// The host to measure [default: the one next to this program].
-    #[arg(long)]
-    host_binary: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// The result.
@@ -101,19 +97,12 @@ struct Memory {
 
 /// Runs the benchmark.
 pub fn run(args: &Args) -> Result<Report> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(measure(args))
+    on_one_thread(measure(args))
 }
 
 async fn measure(args: &Args) -> Result<Report> {
-    let host_binary = args.host_binary.clone().map_or_else(default_host_binary, Ok)?;
-    let directory = match &args.directory {
-        Some(directory) => TempDir::new_in(directory),
-        None => TempDir::new(),
-    }
-    .context("cannot create a directory for the data")?;
+    let host_binary = args.place.host_binary()?;
+    let directory = args.place.directory()?;
     let (empty, full) = (directory.path().join("empty"), directory.path().join("full"));
     let template = Template::made_by_host(&host_binary, &full, TURNS).await?;
     let filling = Instant::now();

@@ -326,14 +326,14 @@ async fn res17_no_link_leads_outside() {
     symlink("../outside/secret", scene.path("project/file")).expect("a link");
     symlink("../outside", scene.path("project/dir")).expect("a link");
     symlink(scene.path("outside"), scene.path("project/full")).expect("a link");
-    symlink("/", scene.path("project/root")).expect("a link");
+    symlink("/", scene.path("project/whole")).expect("a link");
     symlink("../outside/new", scene.path("project/dangling")).expect("a link");
     symlink("circle", scene.path("project/circle")).expect("a link");
     for path in [
         "project/file",
         "project/dir/secret",
         "project/full/secret",
-        "project/root/etc/hostname",
+        "project/whole/etc/hostname",
         "project/circle",
         "project/../outside/secret",
         "project/%2e%2e/outside/secret",
@@ -579,7 +579,7 @@ proptest! {
         let scene = scene();
         symlink("..", scene.path("project/src/up")).expect("a link");
         symlink("../outside", scene.path("project/out")).expect("a link");
-        symlink("/", scene.path("project/root")).expect("a link");
+        symlink("/", scene.path("project/whole")).expect("a link");
         let uri = format!("{}/{}", scene.uri("project"), parts.join("/"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {

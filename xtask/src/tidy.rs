@@ -1,5 +1,6 @@
 //! The rules of this repository that neither the compiler nor clippy can check.
 
+mod cases;
 mod crate_docs;
 mod dependencies;
 mod hygiene;
@@ -75,6 +76,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     }
 
     findings.extend(conformance::check(workspace, &sources));
+    let cases = workspace.read_text(cases::PAGE_PATH).unwrap_or_default();
+    findings.extend(cases::check(&cases, &texts));
 
     findings.sort();
     for finding in &findings {

@@ -1,20 +1,23 @@
 //! The model agent: a person's words go to a model, its tool calls are carried out, and so on until
 //! it is done.
 //!
-//! Follow a turn: [`agent`](ModelAgent) takes it, `turn.rs` loops, `prompt.rs` and
-//! `conversation.rs` say what the model is told, [`client`] asks it over the wire, `answer.rs`
-//! hears it out, `toolbox.rs` and `calls.rs` carry out what it calls, `helper.rs`
-//! sends others, `room.rs` and `compact.rs` make room, `memory.rs` is what is kept of it all.
+//! Follow a turn: [`agent`](ModelAgent) takes it, `preparing.rs` gets things ready, `turn.rs` loops,
+//! `prompt.rs` and `conversation.rs` say what the model is told, [`client`] asks it over the wire,
+//! `answer.rs` hears it out, `toolbox.rs` and `calls.rs` carry out what it calls, `helper.rs` sends
+//! others, `brought.rs` has the rules, skills and agents that the session brings along, `room.rs`
+//! and `compact.rs` make room, `memory.rs` is what is kept of it all.
 
 mod agent;
 mod answer;
 pub mod api;
+mod brought;
 mod calls;
 pub mod client;
 mod compact;
 mod conversation;
 pub mod error;
 mod helper;
+mod hooked;
 mod instructions;
 mod key;
 mod memory;
@@ -22,6 +25,7 @@ mod message;
 mod models;
 mod own_tools;
 mod picture;
+mod preparing;
 mod prompt;
 pub mod retry;
 mod room;
@@ -29,6 +33,7 @@ mod schema;
 mod shared;
 mod spent;
 pub mod sse;
+mod standing;
 mod summary;
 mod title;
 mod tokens;

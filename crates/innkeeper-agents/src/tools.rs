@@ -1,13 +1,15 @@
 //! What an agent can do on this machine: read, look around, change files, run commands.
 //!
 //! A tool drives its own call: from what the model wrote, over what people are asked, to what they
-//! are shown and what the model reads. Nothing outside the session's directories is touched, and
-//! whatever changes something asks first.
+//! are shown and what the model reads. Nothing outside the session's directories is touched, but the
+//! files of a skill in use may be read, and whatever changes something asks first.
 //!
 //! `place.rs` confines paths to those directories; `change.rs` is the one way to write; `outcome.rs`
 //! ends calls. Each tool has a file of its own.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use innkeeper_host::{AgentError, ToolDraft};
@@ -59,6 +61,47 @@ pub trait HostTool: Send + Sync + 'static {
 pub struct Surroundings {
     /// The directories it may touch, as `file:` URIs; relative paths start at the first.
     pub working_directories: Vec<String>,
+    /// Further directories whose files may be read, as paths: those of skills in use. Nothing in
+    /// them is ever changed, and no command runs there.
+    pub readable: Vec<PathBuf>,
+}
+
+impl Surroundings {
+    /// The working directories alone, for what changes something.
+    fn to_change(&self) -> Self {
+        Self {
+            working_directories: self.working_directories.clone(),
+            readable: Vec::new(),
+        }
+    }
+}
+
+/// The files of a directory, with their paths from there, in order and at most so many; and
+/// whether that is all. It may take as long as the disk does.
+pub(crate) fn files_in(directory: &Path, most: usize) -> Result<(Vec<String>, bool), String> {
+    const MOST_LOOKED_AT: usize = 10_000;
+    let surroundings = Surroundings {
+        readable: vec![directory.to_owned()],
+        ..Surroundings::default()
+    };
+    let place = place::Places::open(&surroundings)?.existing(&directory.to_string_lossy())?;
+    let stop = blocking::Stop::default();
+    let walk = walk::Walk {
+        include_ignored: true,
+        most_entries: MOST_LOOKED_AT,
+        stop: &stop.within(Duration::from_secs(5)),
+    };
+    let mut files = Vec::new();
+    let end = walk.run(&place, &mut |found| {
+        files.push(found.relative.to_string_lossy().replace(['\n', '\r'], "?"));
+        if files.len() > most {
+            return std::ops::ControlFlow::Break(());
+        }
+        std::ops::ControlFlow::Continue(())
+    })?;
+    let is_all = files.len() <= most && end == walk::End::Whole;
+    files.truncate(most);
+    Ok((files, is_all))
 }
 
 /// The beginning of a file within a working directory, and whether that is all of it. What leads
@@ -67,6 +110,7 @@ pub(crate) fn read_beginning(directory: &str, name: &str, most: usize) -> Result
     use std::io::Read as _;
     let surroundings = Surroundings {
         working_directories: vec![directory.to_owned()],
+        ..Surroundings::default()
     };
     let place = place::Places::open(&surroundings)?.existing(name)?;
     let mut bytes = Vec::new();

@@ -21,6 +21,7 @@ mod model;
 mod place;
 mod process_usage;
 mod raw_broadcaster;
+mod scan;
 mod server_process;
 mod soak;
 mod stats;
@@ -57,6 +58,8 @@ enum Bench {
     Durable(durable::Args),
     /// Measures what the model agent adds between a provider and a client.
     Model(model::Args),
+    /// Measures scans of many customizations, cold and after one changed file.
+    Scan(scan::Args),
     /// Lets clients, sessions and streams come and go, and fails unless the host stays as it is.
     Soak(soak::Args),
     /// Serves as the raw broadcaster that `fanout` compares the host with.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Bench::Stored(args) => stored::run(&args).and_then(print_report),
         Bench::Durable(args) => durable::run(&args).and_then(print_report),
         Bench::Model(args) => model::run(&args).and_then(print_report),
+        Bench::Scan(args) => scan::run(&args).and_then(print_report),
         Bench::History(args) => history::run(&args).and_then(print_report),
         Bench::Soak(args) => soak::run(&args).and_then(|report| {
             let passed = report.passed();

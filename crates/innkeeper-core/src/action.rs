@@ -157,7 +157,7 @@ action_table! {
     SessionInputNeededSet(SessionInputNeededSetAction) = "session/inputNeededSet", Session, HostOnly, Drive, V0_9, Durable;
     SessionInputNeededRemoved(SessionInputNeededRemovedAction) = "session/inputNeededRemoved", Session, HostOnly, Drive, V0_9, Durable;
     SessionCustomizationsChanged(SessionCustomizationsChangedAction) = "session/customizationsChanged", Session, HostOnly, Drive, V0_9, Durable;
-    SessionCustomizationToggled(SessionCustomizationToggledAction) = "session/customizationToggled", Session, AnyClient, Admin, V0_9, Durable;
+    SessionCustomizationToggled(SessionCustomizationToggledAction) = "session/customizationToggled", Session, AnyClient, Drive, V0_9, Durable;
     SessionCustomizationUpdated(SessionCustomizationUpdatedAction) = "session/customizationUpdated", Session, HostOnly, Drive, V0_9, Durable;
     SessionCustomizationRemoved(SessionCustomizationRemovedAction) = "session/customizationRemoved", Session, HostOnly, Drive, V0_9, Durable;
     SessionMcpServerStateChanged(SessionMcpServerStateChangedAction) = "session/mcpServerStateChanged", Session, HostOnly, Drive, V0_9, Durable;

@@ -18,8 +18,8 @@ pub use profile::{AgentProfile, Choice, CommandInfo, Setting, SettingKind, Setti
 pub use question::{Answer, AnswerValue, Question, QuestionKind, Questions, Response};
 pub use section::{STANDARD_SECTIONS, Section, StandardSection};
 pub use tool::{
-    AuthRequirement, ClientTool, ConfirmOption, Confirmation, Contributor, Decision, FileChange, Offer, Permission,
-    Risk, ToolContent, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
+    AuthReason, AuthRequirement, ClientTool, ConfirmOption, Confirmation, Contributor, Decision, FileChange, Offer,
+    Permission, Risk, ToolContent, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
 };
 
 /// What an agent can produce during a turn.
@@ -154,6 +154,23 @@ pub struct Usage {
     pub cache_read_tokens: Option<u32>,
     /// The model that was used.
     pub model: Option<String>,
+    /// The rules that were applied so far, shown in `_meta["innkeeper.rules"]`.
+    pub rules: Vec<AppliedRule>,
+}
+
+/// A rule that an agent followed in a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppliedRule {
+    /// The id of its customization.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its file.
+    pub uri: String,
+    /// Why it was applied: `always`, `glob` or `request`.
+    pub reason: &'static str,
+    /// The file that made it apply.
+    pub file: Option<String>,
 }
 
 /// How a turn ends.

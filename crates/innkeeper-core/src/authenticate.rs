@@ -2,13 +2,14 @@
 //! nowhere else (AUTH-12).
 
 use ahp_types::notifications::AuthRequiredReason;
-use ahp_types::state::{ProtectedResourceMetadata, ToolCallState};
+use ahp_types::state::{ProtectedResourceMetadata, ToolCallContributor, ToolCallState};
 use serde_json::{Value, json};
 
 use crate::agent::ToolReply;
 use crate::core::{Cx, HostCore, Timer};
 use crate::error::{RpcError, code};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
+use crate::mcp::{ServerDemand, ServerToken};
 use crate::request::Authenticate;
 use crate::tokens::Held;
 
@@ -24,6 +25,8 @@ struct Waiting {
     resource: ProtectedResourceMetadata,
     /// What the token has to grant.
     scopes: Vec<String>,
+    /// Whether an MCP server carries it out, which gets the token then.
+    is_of_server: bool,
 }
 
 impl HostCore {
@@ -42,25 +45,50 @@ impl HostCore {
             scopes,
         } = authenticate;
         let waiting = self.waiting_for(&resource);
+        let demands = self.server_demands(&resource);
+        let is_servers = !demands.is_empty() || self.mcp.tokens.has(&resource);
         let is_agents = self.advertised(&resource).is_some();
-        if waiting.is_empty() && !is_agents {
+        if waiting.is_empty() && !is_agents && !is_servers {
             return Err(RpcError::invalid_params(
                 "resource",
-                "nothing on this host asks to sign in to this resource; AgentInfo.protectedResources and calls that \
-                 wait for a token name those that something does",
+                "nothing on this host asks to sign in to this resource; AgentInfo.protectedResources, MCP servers and \
+                 calls that wait for a token name those that something does",
             ));
         }
         let Some(client) = self.client_of(conn).cloned() else {
             return Ok(json!({}));
         };
+        let allowed = self.may_give_server_token(conn, &client, &resource);
         if token.reveal().is_empty() {
             // AUTH-05: an empty token takes back an earlier one; those who wait go on waiting.
             self.revoke_token(&client, &resource);
+            match allowed {
+                Ok(()) => self.take_server_token(cx, &resource),
+                // It has taken back its own.
+                Err(_) if is_agents => {}
+                Err(refused) => return Err(refused),
+            }
             return Ok(json!({}));
         }
-        let served: Vec<&Waiting> = waiting.iter().filter(|call| call.accepts(scopes.as_deref())).collect();
-        if !is_agents && served.is_empty() {
-            return Err(too_narrow(&waiting));
+        let is_served = |call: &&Waiting| call.accepts(scopes.as_deref()) && (allowed.is_ok() || !call.is_of_server);
+        let served: Vec<&Waiting> = waiting.iter().filter(is_served).collect();
+        // A server that has a token, or none that grants enough, takes one that grants enough.
+        let accepted = |demand: &ServerDemand| accepts(&demand.scopes, scopes.as_deref());
+        let serves_servers = allowed.is_ok() && is_servers && (demands.is_empty() || demands.iter().any(accepted));
+        if !is_agents && !serves_servers && served.is_empty() {
+            return Err(match allowed {
+                Ok(()) => too_narrow(&waiting, &demands),
+                Err(refused) => refused,
+            });
+        }
+        // First, so that a call that goes on finds it there.
+        if allowed.is_ok() && (serves_servers || !served.is_empty()) {
+            let token = ServerToken {
+                secret: token.clone(),
+                scopes: scopes.clone(),
+                expires_in: expires_in.map(|seconds| seconds.min(LONGEST_LIFE_S)),
+            };
+            self.give_server_token(cx, &client, &resource, token);
         }
         for call in served {
             let reply = ToolReply::Authenticated { token: token.clone() };
@@ -90,9 +118,10 @@ impl HostCore {
     }
 
     /// Forgets what a client signed in with: its grace is over (AUTH-07).
-    pub(crate) fn forget_tokens(&mut self, client: &ClientId) {
+    pub(crate) fn forget_tokens(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
         self.unschedule_expiry(client);
         self.tokens.forget(client);
+        self.take_server_tokens_of(cx, client);
     }
 
     /// Forgets tokens for what no agent asks for any more.
@@ -106,6 +135,7 @@ impl HostCore {
     /// leave, they were sent away for a moment.
     pub fn take_over_tokens(&mut self, before: Self) {
         self.tokens = before.tokens;
+        self.take_over_server_tokens(before.mcp.tokens);
         for client in self.tokens.clients() {
             match self.clients.contains_key(&client) {
                 true => self.schedule_expiry(&client),
@@ -150,6 +180,7 @@ impl HostCore {
                         call: call.tool_call_id.clone(),
                         resource: call.auth.resource.clone(),
                         scopes: call.auth.required_scopes.clone().unwrap_or_default(),
+                        is_of_server: matches!(call.contributor, Some(ToolCallContributor::Mcp(_))),
                     });
                 }
             }
@@ -162,15 +193,22 @@ impl HostCore {
 impl Waiting {
     /// Whether a token with these scopes will do. One whose scopes nobody knows may (AUTH-11).
     fn accepts(&self, granted: Option<&[String]>) -> bool {
-        granted.is_none_or(|granted| self.scopes.iter().all(|scope| granted.contains(scope)))
+        accepts(&self.scopes, granted)
     }
 }
 
+fn accepts(wanted: &[String], granted: Option<&[String]>) -> bool {
+    granted.is_none_or(|granted| wanted.iter().all(|scope| granted.contains(scope)))
+}
+
 /// What somebody is told whose token helps nobody.
-fn too_narrow(waiting: &[Waiting]) -> RpcError {
-    let mut scopes: Vec<&str> = waiting
+fn too_narrow(waiting: &[Waiting], demands: &[ServerDemand]) -> RpcError {
+    let of_calls = waiting.iter().map(|call| (&call.resource, &call.scopes));
+    let of_servers = demands.iter().map(|demand| (&demand.resource, &demand.scopes));
+    let wanted: Vec<(&ProtectedResourceMetadata, &Vec<String>)> = of_calls.chain(of_servers).collect();
+    let mut scopes: Vec<&str> = wanted
         .iter()
-        .flat_map(|call| call.scopes.iter().map(String::as_str))
+        .flat_map(|(_, scopes)| scopes.iter().map(String::as_str))
         .collect();
     scopes.sort_unstable();
     scopes.dedup();
@@ -178,7 +216,7 @@ fn too_narrow(waiting: &[Waiting]) -> RpcError {
         "the token does not grant what is asked for; get one with the scopes {}",
         scopes.join(", ")
     );
-    let resources: Vec<&ProtectedResourceMetadata> = waiting.iter().take(1).map(|call| &call.resource).collect();
+    let resources: Vec<&ProtectedResourceMetadata> = wanted.iter().take(1).map(|(resource, _)| *resource).collect();
     RpcError {
         data: Some(json!({ "resources": resources })),
         ..RpcError::new(code::AUTH_REQUIRED, message)

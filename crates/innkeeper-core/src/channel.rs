@@ -37,6 +37,20 @@ pub struct Subscription {
     pub max_latency_ms: u32,
     /// What its reader has.
     pub base: Base,
+    /// Whether its reader is shown MCP Apps, and has a state with them.
+    pub mcp_apps: bool,
+}
+
+impl Subscription {
+    /// From where on a reader of either state can be helped with a replay: if they hold different
+    /// states, from nowhere.
+    pub fn latest_start(&self, other: &Self) -> Seq {
+        if self.mcp_apps == other.mcp_apps {
+            self.base.latest_start(&other.base)
+        } else {
+            Seq::MAX
+        }
+    }
 }
 
 /// The state that later actions build on at one subscriber.
@@ -173,6 +187,7 @@ impl Channel {
         Some(Subscription {
             max_latency_ms: self.subscribers[index].max_latency_ms,
             base: self.bases[index].clone(),
+            mcp_apps: self.subscribers[index].mcp_apps,
         })
     }
 
@@ -184,9 +199,9 @@ impl Channel {
     }
 
     /// Takes into account that another subscriber of the same client has a state of its own.
-    pub fn distrust(&mut self, conn: ConnId, other: &Base) {
-        if let Some(index) = self.position(conn) {
-            self.bases[index].started = self.bases[index].latest_start(other);
+    pub fn distrust(&mut self, conn: ConnId, other: &Subscription) {
+        if let (Some(index), Some(mine)) = (self.position(conn), self.subscription(conn)) {
+            self.bases[index].started = mine.latest_start(other);
         }
     }
 
@@ -205,9 +220,19 @@ impl Channel {
         }
     }
 
+    /// Everybody who listens.
+    pub fn subscribers(&self) -> impl Iterator<Item = &Subscriber> {
+        self.subscribers.iter()
+    }
+
     /// Whether anybody listens.
     pub fn has_subscribers(&self) -> bool {
         !self.subscribers.is_empty()
+    }
+
+    /// The connections that listen.
+    pub fn listeners(&self) -> Vec<ConnId> {
+        self.subscribers.iter().map(|subscriber| subscriber.conn).collect()
     }
 
     fn position(&self, conn: ConnId) -> Option<usize> {

@@ -131,6 +131,8 @@ pub enum Phase {
         client: ClientId,
         /// The line of the protocol.
         line: Since,
+        /// Whether the client shows MCP Apps.
+        mcp_apps: bool,
     },
 }
 

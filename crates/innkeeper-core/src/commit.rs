@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
 use ahp_types::actions::StateAction;
 
+use crate::apps::without_apps;
 use crate::core::{Cx, HostCore, ROOT};
 use crate::effect::{CloseReason, Effect};
 use crate::extension::Beside;
@@ -143,7 +144,11 @@ impl HostCore {
         let seq = self.next_seq();
         if let Some(entry) = self.channels.get(channel) {
             let beside = self.beside(channel, action);
-            let frame = encode_action(&entry.uri_json, action, beside, seq, author.map(Author::origin));
+            let origin = author.map(Author::origin);
+            let mut frame = encode_action(&entry.uri_json, action, beside, seq, origin);
+            if let Some(plain) = without_apps(action) {
+                frame.set_plain(encode_action(&entry.uri_json, &plain, beside, seq, origin));
+            }
             self.publish_frame(cx, channel, frame, author.map(|author| author.conn));
             self.keep_after(channel, action);
         }

@@ -78,6 +78,23 @@ pub struct CoreConfig {
     pub idle_session_ms: u64,
     /// Whether there is somebody who serves resources; without, their methods are unknown.
     pub serves_resources: bool,
+    /// Whether there is somebody who finds customizations; without, sessions have none.
+    pub serves_customizations: bool,
+    /// Whether there is somebody who runs MCP servers; without, none of them ever starts.
+    pub serves_mcp: bool,
+    /// How long turns wait for MCP servers that start; 0 means not at all (MCP-03).
+    pub mcp_blocking_ms: u64,
+    /// Most MCP servers of one session that run.
+    pub max_mcp_servers: usize,
+    /// Most plugins that one client may publish in a session.
+    pub max_client_plugins: usize,
+    /// Most plugins, directories and servers that one session shows.
+    pub max_customizations: usize,
+    /// Most skills, agents and the like that they show together.
+    pub max_customization_children: usize,
+    /// Most bytes of all of them. They are one message when they are told, and part of every
+    /// snapshot of the session.
+    pub max_customization_bytes: usize,
     /// Places that every client may reach.
     pub resource_roots: Vec<ResourceRoot>,
     /// Who decides about what clients want to reach besides.
@@ -126,6 +143,14 @@ impl Default for CoreConfig {
             history_bytes: 1 << 20,
             idle_session_ms: 10 * 60_000,
             serves_resources: false,
+            serves_customizations: false,
+            serves_mcp: false,
+            mcp_blocking_ms: 10_000,
+            max_mcp_servers: 64,
+            max_client_plugins: 256,
+            max_customizations: 4096,
+            max_customization_children: 32_768,
+            max_customization_bytes: 8 << 20,
             resource_roots: Vec::new(),
             resource_requests: RequestPolicy::default(),
             resource_grant_ms: 24 * 60 * 60_000,

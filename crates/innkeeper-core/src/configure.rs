@@ -10,6 +10,7 @@ use crate::agent::{AgentProfile, Choice, Setting, SettingKind};
 use crate::approval;
 use crate::config::CoreConfig;
 use crate::core::{Cx, HostCore, Timer};
+use crate::customization::switched_off;
 use crate::effect::{Effect, LookUp};
 use crate::error::RpcError;
 use crate::frame::{Outgoing, encode_error, encode_result};
@@ -226,11 +227,16 @@ impl HostCore {
     /// `completions`: what fits at a place in a message (CMP-01).
     pub(crate) fn completions(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, request: Completions) {
         match self.check_completions(request) {
-            Ok(Some(what)) => cx.effects.push(Effect::LookUp {
-                conn,
-                id: id.clone(),
-                what: Box::new(what),
-            }),
+            Ok(Some(what)) => {
+                if let LookUp::Completions { session, .. } = &what {
+                    self.follow_customizations(cx, *session);
+                }
+                cx.effects.push(Effect::LookUp {
+                    conn,
+                    id: id.clone(),
+                    what: Box::new(what),
+                });
+            }
             Ok(None) => cx.answer(conn, id, Ok(json!({ "items": [] }))),
             Err(error) => cx.answer(conn, id, Err(error)),
         }
@@ -269,6 +275,8 @@ impl HostCore {
             text,
             offset,
             commands: agent.map(|agent| agent.commands.clone()).unwrap_or_default(),
+            session: chat.session,
+            switched_off: switched_off(session),
         }))
     }
 

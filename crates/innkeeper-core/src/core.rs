@@ -14,6 +14,7 @@ use crate::channel::Channels;
 use crate::client::{Client, Conn, Negotiated, Phase, Presence};
 use crate::config::CoreConfig;
 use crate::configure;
+use crate::customization::{Switches, shown_bytes};
 use crate::effect::Effect;
 use crate::error::{RpcError, code};
 use crate::extension::Catalogue;
@@ -24,6 +25,7 @@ use crate::input::Input;
 use crate::keeping::Unkept;
 use crate::listing::Listing;
 use crate::loading::Loading;
+use crate::mcp::Mcp;
 use crate::replay::Replay;
 use crate::request::{Command, RequestId};
 use crate::resource::{GrantCommand, Grants, Watches};
@@ -94,11 +96,17 @@ pub struct HostCore {
     /// What clients may reach beyond their sessions.
     pub(crate) grants: Grants,
     pub(crate) watches: Watches,
+    /// What people switched on or off for a workspace or for everywhere.
+    pub(crate) switches: Arc<Switches>,
+    /// Whether that is different from what was kept last.
+    pub(crate) switches_changed: bool,
     pub(crate) sessions: IdMap<ChannelId, Session>,
     pub(crate) chats: IdMap<ChannelId, Chat>,
     pub(crate) clients: HashMap<ClientId, Client>,
     /// What clients signed in with; never kept, never shown (AUTH-12).
     pub(crate) tokens: Tokens,
+    /// MCP servers.
+    pub(crate) mcp: Mcp,
     pub(crate) conns: IdMap<ConnId, Conn>,
     pub(crate) replay: Replay,
     pub(crate) timers: BTreeSet<(u64, Timer)>,
@@ -132,6 +140,10 @@ pub(crate) enum Timer {
     Token(ClientId),
     /// A watch is released unless somebody listens.
     Watch(ChannelId),
+    /// Turns of a session have waited for MCP servers for long enough.
+    Mcp(ChannelId),
+    /// A token of MCP servers is no longer good.
+    McpToken(String),
 }
 
 /// The input being handled: when it happened and where its consequences go.
@@ -199,10 +211,14 @@ impl HostCore {
             workspace_approvals: WorkspaceApprovals::default(),
             grants: Grants::default(),
             watches: Watches::default(),
+            switches: Arc::default(),
+            switches_changed: false,
             sessions: IdMap::default(),
             chats: IdMap::default(),
             clients: HashMap::new(),
             tokens: Tokens::default(),
+            // Numbered like turns, so that no life repeats a channel.
+            mcp: Mcp::new(last_seq.0),
             conns: IdMap::default(),
             replay,
             timers: BTreeSet::new(),
@@ -224,6 +240,7 @@ impl HostCore {
             Input::Disconnected { conn }
             | Input::Request { conn, .. }
             | Input::Dispatch { conn, .. }
+            | Input::McpNotification { conn, .. }
             | Input::Unsubscribe { conn, .. } => self.arrive(cx, conn, input),
             Input::Loaded { uri, outcome } => self.loaded(cx, &uri, outcome),
             Input::TurnsLoaded { chat, first, outcome } => {
@@ -255,6 +272,20 @@ impl HostCore {
             Input::Background { chat, change } => self.background(cx, chat, change),
             Input::Agent { chat, turn, event } => self.agent_event(cx, chat, turn, event),
             Input::TurnEnded { chat, turn, end } => self.turn_ended(cx, chat, turn, end),
+            Input::CustomizationsFound { session, entries } => {
+                self.customizations_found(cx, session, entries);
+                self.servers_known(session);
+            }
+            Input::CustomizationsAnnounced { session, entries } => {
+                self.customizations_announced(cx, session, entries);
+            }
+            Input::McpServer {
+                session,
+                id,
+                attempt,
+                report,
+            } => self.server_report(cx, session, &id, attempt, report),
+            Input::McpRedeclared { session, servers } => self.servers_redeclared(session, &servers),
             Input::AgentsChanged(profiles) => self.agents_changed(cx, profiles),
             Input::RenderPrompt {
                 chat,
@@ -273,6 +304,8 @@ impl HostCore {
             Input::Tick => self.tick(cx),
             Input::ShutDown => self.shut_down(cx),
         }
+        self.settle_watches(cx);
+        self.follow_servers(cx);
         self.keep(cx);
         self.schedule_eviction(now.mono_ms);
     }
@@ -284,6 +317,7 @@ impl HostCore {
             Input::Request { id, command, .. } => self.request(cx, conn, &id, command),
             Input::Dispatch { dispatch, .. } => self.dispatch(cx, conn, *dispatch),
             Input::Unsubscribe { channel, .. } => self.unsubscribe(cx, conn, &channel),
+            Input::McpNotification { request, .. } => self.tell_server(cx, conn, *request),
             _ => {}
         }
     }
@@ -433,6 +467,7 @@ impl HostCore {
                 let result = self.authenticate(cx, conn, *authenticate);
                 cx.answer(conn, id, result);
             }
+            Command::Mcp(request) => self.ask_server(cx, conn, id, *request),
             Command::Resource(op) => self.resource(cx, conn, id, op),
             Command::RequestResource { uri, write } => {
                 let result = self.request_resource(cx, conn, &uri, write);
@@ -464,6 +499,8 @@ impl HostCore {
                 Some((_, Timer::Idle)) => self.evict_idle(cx),
                 Some((_, Timer::Token(client))) => self.expire_tokens(cx, &client),
                 Some((_, Timer::Watch(channel))) => self.end_lease(cx, channel),
+                Some((_, Timer::Mcp(session))) => self.stop_waiting(cx, session),
+                Some((_, Timer::McpToken(resource))) => self.take_server_token(cx, &resource),
                 None => break,
             }
         }
@@ -514,8 +551,15 @@ impl HostCore {
         self.capture_window(channel, Window::ALL)
     }
 
+    /// The same, as the client on a connection is shown it, with part of a chat's turns.
+    pub(crate) fn capture_for(&self, conn: ConnId, channel: ChannelId, window: Window) -> Option<Snapshot> {
+        let hides_apps = !self.shows_apps(conn);
+        let snapshot = self.capture_window(channel, window)?;
+        Some(Snapshot { hides_apps, ..snapshot })
+    }
+
     /// The same, with part of a chat's turns.
-    pub(crate) fn capture_window(&self, channel: ChannelId, window: Window) -> Option<Snapshot> {
+    fn capture_window(&self, channel: ChannelId, window: Window) -> Option<Snapshot> {
         let entry = self.channels.get(channel)?;
         let state = if channel == ROOT {
             State::Root(Configured::new(&self.root, &self.host_settings, &self.catalogue))
@@ -530,6 +574,7 @@ impl HostCore {
             resource: Arc::clone(&entry.uri),
             from_seq: self.seq,
             state,
+            hides_apps: false,
         })
     }
 
@@ -541,7 +586,7 @@ impl HostCore {
                 let state = &session.state;
                 let chats = json_bytes(&state.chats);
                 let clients = json_bytes(&state.active_clients) + json_bytes(&*session.opt_ins);
-                base + chats + clients + json_bytes(&state.config)
+                base + chats + clients + json_bytes(&state.config) + shown_bytes(session)
             }
             (None, Some(chat)) => base + chat.model.estimated_bytes_of(window),
             (None, None) => base + json_bytes(&self.root.agents) + json_bytes(&*self.catalogue),
@@ -571,6 +616,7 @@ fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
         Command::DisposeChat { .. } => ("disposeChat", Scope::Drive),
         Command::MoveChat(_) => ("moveChat", Scope::Drive),
         Command::Authenticate(_) => ("authenticate", Scope::Drive),
+        Command::Mcp(request) => (request.method.name, request.method.scope),
         Command::Resource(op) => (op.method(), op.scope()),
         Command::Grants(_) => ("deciding about resources", Scope::Admin),
         Command::Ping
@@ -613,6 +659,7 @@ fn changes_state(command: &Command) -> bool {
         | Command::ResolveSessionConfig(_)
         // Files are not kept by the host, and a request may find its grant in place.
         | Command::Resource(_)
+        | Command::Mcp(_)
         | Command::RequestResource { .. }
         | Command::WatchResource(_)
         | Command::SessionConfigCompletions(_) => false,

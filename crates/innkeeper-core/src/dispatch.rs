@@ -99,7 +99,7 @@ impl HostCore {
                 if let StateAction::SessionActiveClientSet(set) = &action {
                     self.set_opt_in(channel, &set.active_client.client_id, opt_in);
                 }
-                self.accept(cx, channel, action, &author);
+                self.accept(cx, channel, action, &author, scope);
             }
             Verdict::Acknowledge => {
                 if let Ok(action) = serde_json::from_str::<StateAction>(dispatch.raw.get()) {
@@ -170,7 +170,7 @@ impl HostCore {
                 }
                 _ => Verdict::Reject("clients may not send this to the root channel".to_owned()),
             },
-            ChannelKind::Session => self.judge_session(channel, action, opt_in, author),
+            ChannelKind::Session => self.judge_session(channel, action, opt_in, author, scope),
             ChannelKind::Chat => self.judge_chat(cx, channel, action, author),
             ChannelKind::Canvas
             | ChannelKind::Changeset
@@ -184,7 +184,7 @@ impl HostCore {
 
     /// Applies what was accepted, then does what it asks for: side effects come strictly last,
     /// so that an agent's first word never overtakes the echo of the turn (E-10).
-    fn accept(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: StateAction, author: &Author) {
+    fn accept(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: StateAction, author: &Author, scope: Scope) {
         match action {
             StateAction::SessionTitleChanged(changed) if self.chats.contains_key(&channel) => {
                 self.rename_chat(cx, channel, changed, author)
@@ -229,10 +229,16 @@ impl HostCore {
                 self.commit(cx, channel, action, Some(author));
                 self.answered(cx, channel, &completed);
             }
+            StateAction::SessionMcpServerStartRequested(_)
+            | StateAction::SessionMcpServerStopRequested(_)
+            | StateAction::SessionMcpServerBackgroundRequested(_) => {
+                self.accept_server_demand(cx, channel, action, author);
+            }
             StateAction::RootConfigChanged(_) => {
                 self.commit(cx, channel, action, Some(author));
                 self.root_config_changed(cx);
             }
+            StateAction::SessionCustomizationToggled(toggled) => self.toggle(cx, channel, toggled, author, scope),
             StateAction::SessionConfigChanged(_) => {
                 self.commit(cx, channel, action, Some(author));
                 self.approvals_changed(cx, channel);

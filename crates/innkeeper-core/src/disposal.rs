@@ -87,6 +87,8 @@ impl HostCore {
         else {
             return cx.answer(conn, id, Err(RpcError::session_not_found(uri)));
         };
+        Self::forget_servers(cx, session_id, &session);
+        Self::forget_customizations(cx, session_id, &session);
         for chat_id in session.chats.iter().copied() {
             self.drop_chat(cx, chat_id);
         }
@@ -100,6 +102,7 @@ impl HostCore {
                 client.memberships.remove(&session_id);
             }
         }
+        self.watches.doubt();
         cx.answer(conn, id, Ok(Value::Null));
         self.announce_removed(cx, uri);
     }

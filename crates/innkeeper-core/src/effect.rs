@@ -1,5 +1,6 @@
 //! Everything the core wants done. The shell performs effects in order.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,8 +10,10 @@ use serde_json::{Map, Value};
 
 use crate::action::Since;
 use crate::agent::{Attachment, ClientTool, CommandInfo, Credential, PastTurn, PastTurns, Reply, UnreadChat, Worker};
+use crate::customization::Wanted;
 use crate::frame::{ActionFrame, Outgoing};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
+use crate::mcp::{ServerToken, ToServer, WantedServers};
 use crate::request::RequestId;
 use crate::resource::{Reach, ResourceOp, WatchSpec};
 use crate::stored::{ListPage, Record};
@@ -162,6 +165,59 @@ pub enum Effect {
         /// Its number.
         watch: u64,
     },
+    /// Find what a session brings along, and say so whenever that changes, with
+    /// `Input::CustomizationsFound`. Sent again when the session wants something else.
+    FollowCustomizations {
+        /// The session.
+        session: ChannelId,
+        /// What it wants.
+        wanted: Box<Wanted>,
+    },
+    /// Nobody uses the session any more.
+    ForgetCustomizations {
+        /// The session.
+        session: ChannelId,
+        /// The ids of the customizations that are switched off, for hooks that hear of the end.
+        switched_off: Arc<BTreeSet<String>>,
+    },
+    /// Run these MCP servers of a session and no others, and say what becomes of them with
+    /// `Input::McpServer`. Sent again when the session wants something else.
+    WantMcpServers {
+        /// The session.
+        session: ChannelId,
+        /// What it wants.
+        wanted: Box<WantedServers>,
+    },
+    /// Nobody uses the session any more.
+    ForgetMcpServers {
+        /// The session.
+        session: ChannelId,
+    },
+    /// Give the MCP servers of a resource another token, or take it away.
+    McpToken {
+        /// The resource.
+        resource: String,
+        /// The token.
+        token: Option<ServerToken>,
+    },
+    /// Ask an MCP server something for a client, and answer a request with what it says.
+    AskMcpServer {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// The session.
+        session: ChannelId,
+        /// What to ask.
+        what: Box<ToServer>,
+    },
+    /// Tell an MCP server something for a client.
+    TellMcpServer {
+        /// The session.
+        session: ChannelId,
+        /// What.
+        what: Box<ToServer>,
+    },
     /// Release the back end of a chat that is gone.
     CloseChat {
         /// The chat.
@@ -178,6 +234,8 @@ pub struct Subscriber {
     pub max_latency_ms: u32,
     /// What the connection's version knows.
     pub knows: Since,
+    /// Whether the connection's client shows MCP Apps (MCP-14).
+    pub mcp_apps: bool,
 }
 
 /// What happens to a system prompt before its model gets it.
@@ -230,6 +288,10 @@ pub struct OpenChat {
     pub credentials: Vec<Credential>,
     /// Whether somebody wants to know how far it is.
     pub wants_progress: bool,
+    /// The session.
+    pub session: ChannelId,
+    /// The ids of the customizations that are switched off.
+    pub switched_off: Arc<BTreeSet<String>>,
 }
 
 /// One turn to run.
@@ -272,6 +334,10 @@ pub struct TurnStart {
     pub client_tools: Vec<ClientTool>,
     /// What its agent may sign in with in this turn.
     pub credentials: Vec<Credential>,
+    /// The session.
+    pub session: ChannelId,
+    /// The ids of the customizations that are switched off.
+    pub switched_off: Arc<BTreeSet<String>>,
 }
 
 /// Something that is found outside the core.
@@ -291,6 +357,10 @@ pub enum LookUp {
         offset: usize,
         /// The agent's slash commands.
         commands: Vec<CommandInfo>,
+        /// The session.
+        session: ChannelId,
+        /// The ids of the customizations that are switched off.
+        switched_off: Arc<BTreeSet<String>>,
     },
     /// Values of a setting (CMP-06).
     SettingValues {

@@ -77,7 +77,10 @@ impl HostCore {
             }
             self.keep(cx);
         }
-        self.sessions.remove(&session_id);
+        if let Some(session) = self.sessions.remove(&session_id) {
+            Self::forget_servers(cx, session_id, &session);
+            Self::forget_customizations(cx, session_id, &session);
+        }
         let leaving = chats.iter().chain([&session_id]);
         let leaving: Vec<Arc<str>> = leaving
             .filter_map(|id| Some(Arc::clone(&self.channels.get(*id)?.uri)))

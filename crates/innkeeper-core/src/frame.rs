@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::action::{self, Durability, Since};
+use crate::effect::Subscriber;
 use crate::error::RpcError;
 use crate::extension::Beside;
 use crate::ids::Seq;
@@ -39,6 +40,8 @@ pub struct ActionFrame {
     pub durability: Durability,
     /// Where appended text sits, for frames that may be merged with their neighbours.
     splice: Option<Splice>,
+    /// The same for those who do not show MCP Apps, if they see something else (E-58).
+    plain: Option<Arc<Self>>,
 }
 
 /// The text of a streamed append inside its frame, still JSON-escaped.
@@ -68,6 +71,24 @@ impl ActionFrame {
         &self.bytes[ACTION_HEAD.len()..self.bytes.len() - 1]
     }
 
+    /// The frame that a subscriber gets: not everybody is shown everything (MCP-14).
+    pub fn shown_to(self: &Arc<Self>, subscriber: &Subscriber) -> &Arc<Self> {
+        match &self.plain {
+            Some(plain) if !subscriber.mcp_apps => plain,
+            Some(_) | None => self,
+        }
+    }
+
+    /// Whether some subscribers get another frame.
+    pub fn is_shown_differently(&self) -> bool {
+        self.plain.is_some()
+    }
+
+    /// Notes what those get who do not show MCP Apps.
+    pub(crate) fn set_plain(&mut self, plain: Self) {
+        self.plain = Some(Arc::new(plain));
+    }
+
     /// Whether `next`, sent right after this frame on the same connection, may be folded into it
     /// (SUB-11): both append to the same part of the same turn and neither has an origin.
     /// The bytes before the text hold channel, type, turn and part, so equal heads decide it.
@@ -86,6 +107,7 @@ impl ActionFrame {
             since,
             durability: Durability::Durable,
             splice: None,
+            plain: None,
         }
     }
 
@@ -163,6 +185,7 @@ impl ActionFrame {
             since: last.since,
             durability: last.durability,
             splice,
+            plain: last.plain.clone(),
         }
     }
 }
@@ -209,6 +232,7 @@ pub(crate) fn encode_action(
             None => rule.map_or(Durability::Durable, |rule| rule.durability),
         },
         splice,
+        plain: None,
     }
 }
 
@@ -240,6 +264,7 @@ impl AppendHead {
             since: Since::V0_9,
             durability: Durability::Stream,
             splice: Some(splice),
+            plain: None,
         }
     }
 }

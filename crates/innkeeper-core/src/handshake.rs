@@ -6,6 +6,7 @@ use ahp_types::version::negotiate_protocol_version;
 use serde_json::json;
 
 use crate::action::Since;
+use crate::apps::kept_without_apps;
 use crate::client::{ActiveTransports, Client, Negotiated, Phase, Presence, Subscriptions};
 use crate::core::{Cx, HostCore, Timer};
 use crate::effect::{CloseReason, Effect};
@@ -102,7 +103,8 @@ impl HostCore {
                     let created = self.channels.get(channel).map(|entry| entry.created);
                     continues &= known.is_some_and(|known| {
                         let started = known.base.started;
-                        started <= last_seen && created.is_some_and(|created| created <= started)
+                        let is_alike = known.mcp_apps == self.shows_apps(conn);
+                        is_alike && started <= last_seen && created.is_some_and(|created| created <= started)
                     });
                     windows.push((channel, window));
                 }
@@ -128,6 +130,13 @@ impl HostCore {
                 self.resume_bases(conn, &earlier);
                 let knows = self.line(conn);
                 actions.retain(|frame| frame.since <= knows);
+                if !self.shows_apps(conn) {
+                    for frame in &mut actions {
+                        if let Some(plain) = kept_without_apps(frame) {
+                            *frame = Arc::new(plain);
+                        }
+                    }
+                }
                 let estimated_bytes = 512 + actions.iter().map(|frame| frame.bytes.len()).sum::<usize>();
                 Answer {
                     id: id.clone(),
@@ -152,7 +161,7 @@ impl HostCore {
     fn capture_all(&mut self, conn: ConnId, mut windows: Vec<(ChannelId, Window)>) -> (Vec<Snapshot>, usize) {
         self.fit_together(conn, &mut windows);
         let snapshots = windows.iter();
-        let snapshots = snapshots.filter_map(|(channel, window)| self.capture_window(*channel, *window));
+        let snapshots = snapshots.filter_map(|(channel, window)| self.capture_for(conn, *channel, *window));
         let bytes = windows.iter();
         let bytes = bytes.map(|(channel, window)| self.estimated_bytes_of(*channel, *window));
         (snapshots.collect(), 512 + bytes.sum::<usize>())
@@ -186,7 +195,7 @@ impl HostCore {
                         let entry = self.channels.get(*channel);
                         if let Some((entry, found)) = entry.and_then(|entry| Some((entry, entry.subscription(conn)?))) {
                             let known = earlier.entry(Arc::clone(&entry.uri)).or_insert_with(|| found.clone());
-                            known.base.started = known.base.latest_start(&found.base);
+                            known.base.started = known.latest_start(&found);
                         }
                     }
                 }
@@ -249,6 +258,7 @@ impl HostCore {
                 connection.phase = Phase::Ready {
                     client: id.clone(),
                     line: client.negotiated.line,
+                    mcp_apps: client.negotiated.mcp_apps,
                 };
             }
             None => {
@@ -258,6 +268,7 @@ impl HostCore {
                 connection.phase = Phase::Ready {
                     client: id.clone(),
                     line: negotiated.line,
+                    mcp_apps: negotiated.mcp_apps,
                 };
                 let client = Client {
                     principal: Arc::clone(principal),
@@ -274,6 +285,12 @@ impl HostCore {
             false => self.keep_client(id),
         }
         Ok(())
+    }
+
+    /// Whether the client on a connection shows MCP Apps.
+    pub(crate) fn shows_apps(&self, conn: ConnId) -> bool {
+        let phase = self.conns.get(&conn).map(|conn| &conn.phase);
+        matches!(phase, Some(Phase::Ready { mcp_apps: true, .. }))
     }
 
     fn line(&self, conn: ConnId) -> Since {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ahp_types::actions::StateAction;
-use ahp_types::state::Turn;
+use ahp_types::state::{Customization, Turn};
 use serde_json::value::RawValue;
 
 use crate::access::Principal;
@@ -11,6 +11,7 @@ use crate::agent::{AgentEvent, AgentProfile, BackgroundChange, Failure, TurnEnd}
 use crate::decode::DecodeError;
 use crate::error::RpcError;
 use crate::ids::{ChannelId, ConnId, TurnKey};
+use crate::mcp::{McpRequest, ServerReport};
 use crate::request::{Command, RequestId};
 use crate::resource::{ResourceChange, WatchSpec};
 use crate::stored::{ImportedSession, ListPage, RestoredSession, StoredSummary, Unreadable};
@@ -141,6 +142,46 @@ pub enum Input {
         watch: u64,
         /// What changed.
         changes: Vec<ResourceChange>,
+    },
+    /// What a session brings along, whole, in order, and with nothing switched (CUS-19).
+    CustomizationsFound {
+        /// The session.
+        session: ChannelId,
+        /// What was found.
+        entries: Vec<Customization>,
+    },
+    /// The same while some of it is still read: what there is to show until then. It decides nothing,
+    /// and counts only in a session that would show nothing otherwise (CUS-05).
+    CustomizationsAnnounced {
+        /// The session.
+        session: ChannelId,
+        /// What is known of it so far.
+        entries: Vec<Customization>,
+    },
+    /// Something became of an MCP server that [`crate::Effect::WantMcpServers`] asked for.
+    McpServer {
+        /// The session.
+        session: ChannelId,
+        /// The id of the server's customization.
+        id: String,
+        /// Which of its starts it is about.
+        attempt: u64,
+        /// What.
+        report: ServerReport,
+    },
+    /// These MCP servers are started in another way than before.
+    McpRedeclared {
+        /// The session.
+        session: ChannelId,
+        /// The ids of their customizations, and which start of each was in the old way.
+        servers: Vec<(String, u64)>,
+    },
+    /// A client tells an MCP server something on behalf of an app.
+    McpNotification {
+        /// Who tells.
+        conn: ConnId,
+        /// What.
+        request: Box<McpRequest>,
     },
     /// The catalogue of agents changed.
     AgentsChanged(Vec<AgentProfile>),

@@ -138,7 +138,7 @@ impl HostCore {
     }
 
     fn keep_root(&mut self, cx: &mut Cx<'_>) {
-        let is_promised = self.grants.take_changed();
+        let is_promised = self.grants.take_changed() | std::mem::take(&mut self.switches_changed);
         let Some(entry) = self.channels.get(ROOT) else {
             return;
         };
@@ -148,6 +148,7 @@ impl HostCore {
             catalogue: Arc::clone(&self.catalogue),
             workspace_approvals: self.workspace_approvals.clone(),
             resource_grants: self.grants.clone(),
+            switches: Arc::clone(&self.switches),
             gaps: self.gaps.clone(),
         };
         Self::record(
@@ -172,6 +173,7 @@ impl HostCore {
             settings: Arc::clone(&session.settings),
             state: Arc::clone(&session.state),
             opt_ins: Arc::clone(&session.opt_ins),
+            decisions: Arc::clone(&session.customizing.decisions),
         };
         let record = SessionRecord {
             seq: entry.last,
@@ -348,7 +350,11 @@ impl HostCore {
         let subscriptions = self.earlier_subscriptions(id);
         let describe = |subscription: &Subscription| SubscriptionDocument {
             max_latency_ms: subscription.max_latency_ms,
-            started: subscription.base.started.0,
+            // What was shown under other capabilities is not continued.
+            started: match subscription.mcp_apps == client.negotiated.mcp_apps {
+                true => subscription.base.started.0,
+                false => Seq::MAX.0,
+            },
             unloaded: subscription.base.unloaded.as_deref().map(str::to_owned),
         };
         document::write(&ClientDocument {

@@ -198,6 +198,8 @@ impl HostCore {
             chat.is_open = true;
             chat.unheard = false;
         }
+        // An agent may want to know at once what its session brings along.
+        self.follow_heard(cx, chat_id);
         let (Some(chat), Some(channel)) = (self.chats.get(&chat_id), self.channels.get(chat_id)) else {
             return;
         };
@@ -217,6 +219,8 @@ impl HostCore {
             memory: chat.memory.clone(),
             credentials: self.credentials_for(cx.now, session, author),
             wants_progress: session.progress.is_some(),
+            session: chat.session,
+            switched_off: crate::customization::switched_off(session),
         })));
     }
 
@@ -293,7 +297,7 @@ impl HostCore {
     /// Ends what runs in a chat and forgets it.
     pub(crate) fn drop_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         if let Some(chat) = self.chats.remove(&chat_id)
-            && let Some(run) = chat.run
+            && let Some(run) = chat.run.filter(|run| run.held.is_none())
         {
             cx.effects.push(Effect::CancelTurn {
                 chat: chat_id,

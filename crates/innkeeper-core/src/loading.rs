@@ -12,7 +12,7 @@ use ahp_types::commands::ChatSource;
 use ahp_types::state::{Message, MessageAttachment};
 
 use crate::client::Conn;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, HostCore, json_bytes};
 use crate::effect::{CloseReason, Effect};
 use crate::error::{RpcError, code};
 use crate::ids::{ChannelId, ConnId, IdMap};
@@ -90,6 +90,7 @@ fn bytes_of(input: &Input) -> usize {
             command: Command::Resource(op),
             ..
         } => op.bytes(),
+        Input::McpNotification { request, .. } => json_bytes(&request.params),
         _ => 0,
     }
 }
@@ -395,6 +396,8 @@ fn named_by_command(command: &Command) -> Vec<&str> {
         | Command::RequestResource { .. }
         | Command::WatchResource(_)
         | Command::Grants(_)
+        // A session that somebody listens to is in memory.
+        | Command::Mcp(_)
         | Command::Authenticate(_) => Vec::new(),
     }
 }

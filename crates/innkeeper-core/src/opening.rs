@@ -96,13 +96,15 @@ impl HostCore {
             Ok(restored) => restored,
             Err(problem) => {
                 warnings.push(format!(
-                    "{problem}; the host's settings and what was allowed for good in workspaces start anew"
+                    "{problem}; the host's settings, what was allowed for good in workspaces and what was switched there or \
+                     everywhere start anew"
                 ));
                 return;
             }
         };
         self.workspace_approvals = restored.workspace_approvals;
         self.grants = restored.grants;
+        self.switches = restored.switches;
         self.gaps = restored.gaps;
         let agents = std::mem::take(&mut Arc::make_mut(&mut self.root).agents);
         let mut config = self.root.config.clone();
@@ -166,7 +168,13 @@ fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
             unloaded: None,
         };
         let max_latency_ms = subscription.max_latency_ms;
-        subscriptions.insert(uri.into(), Subscription { max_latency_ms, base });
+        let mcp_apps = document.mcp_apps;
+        let subscription = Subscription {
+            max_latency_ms,
+            base,
+            mcp_apps,
+        };
+        subscriptions.insert(uri.into(), subscription);
     }
     let kept = subscriptions.keys().cloned().collect();
     Ok(Client {

@@ -163,9 +163,11 @@ impl HostCore {
             self.clear_activity(cx, *chat);
             self.end_background(cx, *chat);
         }
+        self.recover_servers(cx, session_id);
         self.readmit_members(cx, session_id);
         self.workspace_changed(cx, session_id);
         self.refresh_server_tools(cx, session_id);
+        self.recover_customizations(cx, session_id);
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };

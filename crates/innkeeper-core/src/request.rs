@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::agent::Secret;
 use crate::extension::OptIn;
 use crate::ids::ClientId;
+use crate::mcp::McpRequest;
 use crate::resource::{GrantCommand, ResourceOp, WatchSpec};
 
 /// A request id, echoed byte for byte (TRN-10). The framing layer lets only integers and
@@ -89,6 +90,8 @@ pub enum Command {
     SessionConfigCompletions(Box<SettingQuery>),
     /// `authenticate`.
     Authenticate(Box<Authenticate>),
+    /// A request of MCP, for a server.
+    Mcp(Box<McpRequest>),
     /// `resourceRead` and its like.
     Resource(Box<ResourceOp>),
     /// `resourceRequest`.

@@ -15,9 +15,11 @@ use serde_json::Value;
 use crate::agent::{PastTurn, Setting};
 use crate::chat_state::ChatModel;
 use crate::chats::UNTITLED_CHAT;
+use crate::customization::Customizing;
 use crate::extension::OptIns;
 use crate::frame::AppendHead;
 use crate::ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
+use crate::mcp::{Held, SessionServers};
 use crate::stored::document::SessionDocument;
 use crate::time::Now;
 
@@ -35,6 +37,8 @@ pub struct Session {
     pub state: Arc<SessionState>,
     /// What its active clients want to rewrite, which the state has no place for (SMT-17).
     pub opt_ins: Arc<OptIns>,
+    /// What is known of its customizations besides the list in its state.
+    pub customizing: Customizing,
     /// What it can be set up with, in the order clients show it: as it was when the session was
     /// created, whatever its agent offers to new ones.
     pub settings: Arc<[Setting]>,
@@ -63,6 +67,8 @@ pub struct Session {
     /// The client that created it, while the session is in memory: its tokens serve whoever has
     /// none of their own (AUTH-07).
     pub creator: Option<ClientId>,
+    /// Its MCP servers.
+    pub mcp: SessionServers,
 }
 
 /// Who asked to be told of a session's creation, and what it was told last (ROOT-17).
@@ -156,6 +162,8 @@ pub struct Run {
     pub heard_ms: u64,
     /// What the chat's activity was before the watchdog replaced it.
     pub before_silence: Option<Option<String>>,
+    /// Whether it waits for MCP servers before its agent hears of it (MCP-03).
+    pub held: Option<Held>,
 }
 
 /// The part being streamed into.
@@ -198,6 +206,7 @@ impl Session {
             uri: uri.into(),
             state: Arc::new(state),
             opt_ins: Arc::default(),
+            customizing: Customizing::default(),
             settings,
             created_at: now.rfc3339(),
             chats: Vec::new(),
@@ -210,6 +219,7 @@ impl Session {
             progress: None,
             used_ms: now.mono_ms,
             creator: None,
+            mcp: SessionServers::default(),
         }
     }
 
@@ -219,6 +229,7 @@ impl Session {
             uri: uri.into(),
             state: document.state,
             opt_ins: document.opt_ins,
+            customizing: Customizing::with(document.decisions),
             settings: document.settings,
             created_at: document.created_at,
             chats: Vec::new(),
@@ -231,6 +242,7 @@ impl Session {
             progress: None,
             used_ms: now.mono_ms,
             creator: None,
+            mcp: SessionServers::default(),
         }
     }
 

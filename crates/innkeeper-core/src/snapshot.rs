@@ -12,6 +12,7 @@ use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 
 use crate::agent::Setting;
+use crate::apps::{WithoutApps, strip_apps};
 use crate::extension::{ActiveClients, Agents, Catalogue, OptIns};
 use crate::frame::{ActionFrame, begin_result};
 pub use crate::history::History;
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub from_seq: Seq,
     /// The state itself.
     pub state: State,
+    /// Whether it is for somebody who does not show MCP Apps (MCP-14).
+    pub hides_apps: bool,
 }
 
 /// The state of one channel.
@@ -106,6 +109,19 @@ impl<T, X> Deref for Configured<T, X> {
     }
 }
 
+impl Snapshot {
+    /// The same as somebody is shown it who does not show MCP Apps, for whoever compares.
+    pub fn without_apps(mut self) -> Self {
+        self.hides_apps = true;
+        if let State::Session(session) = &mut self.state
+            && let Some(list) = &mut Arc::make_mut(&mut session.state).customizations
+        {
+            list.iter_mut().for_each(strip_apps);
+        }
+        self
+    }
+}
+
 impl State {
     /// Whether nothing of it has to be read.
     fn is_in_memory(&self) -> bool {
@@ -120,7 +136,10 @@ impl Serialize for Snapshot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut out = serializer.serialize_struct("Snapshot", 3)?;
         out.serialize_field("resource", &*self.resource)?;
-        out.serialize_field("state", &self.state)?;
+        match &self.state {
+            State::Session(session) => out.serialize_field("state", &SessionSeen(session, self.hides_apps))?,
+            state => out.serialize_field("state", state)?,
+        }
         out.serialize_field("fromSeq", &self.from_seq.0)?;
         out.end()
     }
@@ -130,7 +149,7 @@ impl Serialize for State {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Root(root) => serialize_root(root, serializer),
-            Self::Session(session) => serialize_session(session, serializer),
+            Self::Session(session) => SessionSeen(session, false).serialize(serializer),
             Self::Chat(head, history, window) => serialize_chat(head, history, *window, serializer),
             Self::Watch(watch) => watch.serialize(serializer),
         }
@@ -157,9 +176,19 @@ fn serialize_root<S: Serializer>(root: &Configured<RootState, Catalogue>, serial
     out.end()
 }
 
+/// A session, and whether what belongs to MCP Apps is left out.
+struct SessionSeen<'a>(&'a Configured<SessionState, OptIns>, bool);
+
+impl Serialize for SessionSeen<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_session(self.0, self.1, serializer)
+    }
+}
+
 /// Writes a session likewise.
 fn serialize_session<S: Serializer>(
     session: &Configured<SessionState, OptIns>,
+    hides_apps: bool,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     let SessionState {
@@ -202,7 +231,10 @@ fn serialize_session<S: Serializer>(
     out.serialize_entry("chats", chats)?;
     optional(&mut out, "defaultChat", default_chat)?;
     optional(&mut out, "config", &config)?;
-    optional(&mut out, "customizations", customizations)?;
+    match customizations {
+        Some(list) if hides_apps => out.serialize_entry("customizations", &WithoutApps(list))?,
+        customizations => optional(&mut out, "customizations", customizations)?,
+    }
     optional(&mut out, "changesets", changesets)?;
     optional(&mut out, "inputNeeded", input_needed)?;
     optional(&mut out, "_meta", meta)?;

@@ -23,7 +23,7 @@ impl HostCore {
         };
         // Registered and captured in one step, and the response takes its place in the queue
         // before anything that follows (SUB-03, E-04).
-        if let Some(snapshot) = self.capture_window(channel, window) {
+        if let Some(snapshot) = self.capture_for(conn, channel, window) {
             let answer = Answer {
                 id: id.clone(),
                 body: AnswerBody::Subscribed(snapshot),
@@ -37,7 +37,7 @@ impl HostCore {
     /// `turns`, or all of them; the answer says what its snapshot has to show.
     pub(crate) fn register(
         &mut self,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         conn: ConnId,
         uri: &str,
         max_latency_ms: Option<u32>,
@@ -52,7 +52,7 @@ impl HostCore {
         let Some(connection) = self.conns.get_mut(&conn) else {
             return Err(no_such_channel(uri));
         };
-        let Phase::Ready { line, client } = &connection.phase else {
+        let Phase::Ready { line, client, mcp_apps } = &connection.phase else {
             return Err(RpcError::invalid_request("send initialize first"));
         };
         // What was acknowledged to another connection was not acknowledged to this one (DSP-15).
@@ -69,6 +69,7 @@ impl HostCore {
             conn,
             max_latency_ms: max_latency_ms.unwrap_or(self.config.default_latency_ms),
             knows: *line,
+            mcp_apps: *mcp_apps,
         };
         connection.subscriptions.insert(channel);
         let client = client.clone();
@@ -85,6 +86,7 @@ impl HostCore {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.subscribe(subscriber, started, unloaded);
         }
+        self.follow_heard(cx, channel);
         Ok((channel, window))
     }
 
@@ -109,6 +111,7 @@ impl HostCore {
         // ACT-09, unless another connection of the same client still listens (ACT-14).
         if !self.client_listens(&client, channel) {
             self.leave(cx, &client, channel);
+            self.watches.doubt();
         }
     }
 
@@ -145,12 +148,13 @@ impl HostCore {
                     for (uri, lost) in &subscriptions {
                         let channel = self.channels.find(uri);
                         if let Some(entry) = channel.and_then(|channel| self.channels.get_mut(channel)) {
-                            entry.distrust(other, &lost.base);
+                            entry.distrust(other, lost);
                         }
                     }
                 }
                 client.presence = Presence::Active(rest);
                 self.leave_unheard(cx, &client_id, &[]);
+                self.watches.doubt();
             }
             None => {
                 let until_ms = cx.now.mono_ms.saturating_add(grace_ms);
@@ -174,7 +178,7 @@ impl HostCore {
             Presence::Grace(_) | Presence::Active(_) | Presence::Absent(_) => return,
         };
         client.presence = Presence::Absent(subscriptions);
-        self.forget_tokens(client_id);
+        self.forget_tokens(cx, client_id);
         let Some(client) = self.clients.get(client_id) else {
             return;
         };

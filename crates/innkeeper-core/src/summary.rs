@@ -35,12 +35,14 @@ impl HostCore {
         };
         session.refresh_aggregate();
         session.used_ms = cx.now.mono_ms;
+        session.customizing.follow(action);
         match action {
             StateAction::SessionActiveClientSet(set) => {
                 let client = ClientId::new(&set.active_client.client_id);
                 if let Some(client) = self.clients.get_mut(&client) {
                     client.memberships.insert(session_id);
                 }
+                self.client_customizes(cx, session_id, &set.active_client.client_id);
             }
             StateAction::SessionActiveClientRemoved(removed) => {
                 if session.opt_ins.get(&removed.client_id).is_some() {
@@ -50,10 +52,19 @@ impl HostCore {
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.memberships.remove(&session_id);
                 }
+                self.watches.doubt();
                 self.fail_calls_of(cx, session_id, &id);
+                self.drop_customizations_of(cx, session_id, &removed.client_id);
+            }
+            StateAction::SessionWorkingDirectorySet(_)
+            | StateAction::SessionWorkingDirectoryRemoved(_)
+            | StateAction::SessionWorkingDirectoryReplaced(_) => {
+                self.watches.doubt();
+                self.customizations_rescoped(cx, session_id);
             }
             _ => {}
         }
+        self.note_servers(session_id, action);
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.acknowledged.clear();
         }
@@ -84,6 +95,8 @@ impl HostCore {
             | Timer::Clients
             | Timer::Idle
             | Timer::Token(_)
+            | Timer::Mcp(_)
+            | Timer::McpToken(_)
             | Timer::Watch(_) => None,
         });
         let mut due: Vec<ChannelId> = scheduled.collect();

@@ -12,6 +12,7 @@ use ahp_types::actions::{
     StateAction,
 };
 use ahp_types::state::{ToolCallConfirmationReason, ToolCallContributor, ToolCallState};
+use serde_json::{Map, Value};
 
 use crate::agent::{
     ClientTool, Confirmation, Decision, Offer, Permission, Reply, Risk, ToolReady, ToolReply, ToolResult, ToolStart,
@@ -25,6 +26,8 @@ pub(crate) mod wire;
 
 /// Longest id or name of a tool call.
 const MAX_NAME_BYTES: usize = 1024;
+/// Most that a server may say about the view of a call.
+const MAX_UI_BYTES: usize = 16 << 10;
 
 impl HostCore {
     pub(crate) fn tool_step(
@@ -109,10 +112,11 @@ impl HostCore {
         if let Some(run) = self.run_mut(chat_id) {
             run.open_part = None;
         }
+        let ui = start.ui.filter(|ui| json_bytes(ui) <= MAX_UI_BYTES);
         let action = ChatToolCallStartAction {
             turn_id,
             tool_call_id: call,
-            meta: None,
+            meta: ui.map(|ui| Map::from_iter([("ui".to_owned(), Value::Object(ui))])),
             tool_name: start.name,
             display_name: start.display_name,
             intention: start.intention,
@@ -141,24 +145,30 @@ impl HostCore {
         if !self.fits(cx, chat_id, ready.input.as_ref().map_or(0, String::len)) {
             return;
         }
-        let confirmation = match ready.permission {
-            Permission::NotNeeded => None,
-            Permission::Ask(confirmation) => Some(*confirmation),
+        let (confirmation, reason, insists) = match ready.permission {
+            Permission::NotNeeded => (None, ToolCallConfirmationReason::NotNeeded, false),
+            // TOOL-04: an automatic approval says that it was one.
+            Permission::Granted => (None, ToolCallConfirmationReason::Setting, false),
+            Permission::Ask(confirmation) => (Some(*confirmation), ToolCallConfirmationReason::Setting, false),
+            Permission::Insist(confirmation) => (Some(*confirmation), ToolCallConfirmationReason::Setting, true),
+        };
+        let policy = |confirmation: &Confirmation| {
+            let offer = &confirmation.offer;
+            (!insists).then(|| self.policy_allows(chat_id, &tool, offer)).flatten()
         };
         let mut action = wire::ready(turn_id, call.clone(), ready.invocation, ready.input);
         match confirmation {
             None => {
-                action.confirmed = Some(ToolCallConfirmationReason::NotNeeded);
+                action.confirmed = Some(reason);
                 self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
                 if !is_client {
                     self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Started);
                 }
                 self.fail_orphan(cx, chat_id, &call);
             }
-            Some(confirmation) => match self.policy_allows(chat_id, &tool, &confirmation.offer) {
-                // TOOL-04: an automatic approval says that it was one.
+            Some(confirmation) => match policy(&confirmation) {
                 Some(choice) => {
-                    action.confirmed = Some(ToolCallConfirmationReason::Setting);
+                    action.confirmed = Some(reason);
                     self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
                     let decision = Decision {
                         approved: true,
@@ -310,6 +320,13 @@ impl HostCore {
         let result = ToolResult::failed(format!("{tool} was not run to its end"), error);
         self.tool_done(cx, chat_id, turn_id, call.clone(), result.clone(), false);
         self.tool_reply(cx, chat_id, turn, call, ToolReply::Completed(result));
+    }
+
+    /// Ends a call on the host's own account.
+    pub(crate) fn end_call(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, call: String, result: ToolResult) {
+        if let Some(turn_id) = self.active_turn_id(chat_id) {
+            self.tool_done(cx, chat_id, turn_id, call, result, false);
+        }
     }
 
     pub(crate) fn tool_reply(

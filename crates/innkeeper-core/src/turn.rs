@@ -13,8 +13,11 @@ use ahp_types::state::{
     ResponsePart, SystemNotificationResponsePart, UsageInfo,
 };
 
-use crate::agent::{AgentEvent, Failure, Reply, TurnEnd, Usage};
+use serde_json::{Map, Value, json};
+
+use crate::agent::{AgentEvent, AppliedRule, Failure, Reply, TurnEnd, Usage};
 use crate::core::{Cx, HostCore};
+use crate::customization::switched_off;
 use crate::dispatch::elapsed;
 use crate::effect::{Effect, TurnStart};
 use crate::frame::AppendHead;
@@ -23,6 +26,8 @@ use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::lifecycle::{directories_of, error_info, settings_of};
 use crate::session::{Namer, OpenPart, Run};
 
+/// Where the rules that were applied are shown.
+const RULES: &str = "innkeeper.rules";
 /// Longest title taken from a message, in characters.
 const TITLE_CHARS: usize = 60;
 
@@ -31,6 +36,7 @@ impl HostCore {
     pub(crate) fn start_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool, author: Option<&ClientId>) {
         // An agent that has not heard of a turn cannot go on with it: to that agent it is new.
         let unheard = self.chats.get(&chat_id).is_some_and(|chat| chat.unheard);
+        self.follow_heard(cx, chat_id);
         let Some(start) = self.turn_start(cx, chat_id, resume && !unheard, author) else {
             return;
         };
@@ -39,6 +45,12 @@ impl HostCore {
         };
         if let Some(missing) = self.missing_agent(chat_id) {
             return self.fail_run(cx, chat_id, missing, false);
+        }
+        if let Some(gone) = self.missing_custom_agent(chat_id) {
+            if let Some(chat) = self.chats.get_mut(&chat_id) {
+                chat.unheard |= !resume;
+            }
+            return self.fail_run(cx, chat_id, gone, resume);
         }
         if let Some(unsigned) = self.ask_to_sign_in(cx, chat_id, author) {
             if let Some(chat) = self.chats.get_mut(&chat_id) {
@@ -53,6 +65,9 @@ impl HostCore {
         }
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.unheard = false;
+        }
+        if self.hold_run(cx, chat_id, resume && !unheard) {
+            return;
         }
         cx.effects.push(Effect::StartTurn {
             chat: chat_id,
@@ -84,13 +99,14 @@ impl HostCore {
             own_offers: Vec::new(),
             heard_ms: cx.now.mono_ms,
             before_silence: None,
+            held: None,
         });
         self.start_watching(cx, chat_id);
         Some(key)
     }
 
     /// What an agent needs to know about the active turn.
-    fn turn_start(
+    pub(crate) fn turn_start(
         &self,
         cx: &Cx<'_>,
         chat_id: ChannelId,
@@ -124,6 +140,8 @@ impl HostCore {
             settings: settings_of(session),
             client_tools: self.client_tools(session, author),
             credentials: self.credentials_for(cx.now, session, author),
+            session: chat.session,
+            switched_off: switched_off(session),
         })
     }
 
@@ -131,10 +149,13 @@ impl HostCore {
     pub(crate) fn stop_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         self.clear_activity(cx, chat_id);
         if let Some(run) = self.chats.get_mut(&chat_id).and_then(|chat| chat.run.take()) {
-            cx.effects.push(Effect::CancelTurn {
-                chat: chat_id,
-                turn: run.key,
-            });
+            match run.held {
+                Some(held) => self.note_unheard(chat_id, held),
+                None => cx.effects.push(Effect::CancelTurn {
+                    chat: chat_id,
+                    turn: run.key,
+                }),
+            }
             self.run_over(cx, chat_id, &run);
         }
     }
@@ -267,7 +288,7 @@ impl HostCore {
     }
 
     /// Keeps what an agent wants to be told when its chat is opened again.
-    fn remember_for(&mut self, chat_id: ChannelId, memory: serde_json::Value) {
+    fn remember_for(&mut self, chat_id: ChannelId, memory: Value) {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.memory = (!memory.is_null()).then(|| Arc::new(memory));
             self.keep_soon(chat_id);
@@ -432,15 +453,15 @@ impl HostCore {
 
     /// Ends a run that went too far: people are told, and the agent is stopped.
     pub(crate) fn stop_failed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, failure: Failure) {
-        let Some(key) = self.run_mut(chat_id).map(|run| run.key) else {
+        let Some((turn, held)) = self.run_mut(chat_id).map(|run| (run.key, run.held)) else {
             return;
         };
         self.clear_activity(cx, chat_id);
         self.fail_run(cx, chat_id, failure, false);
-        cx.effects.push(Effect::CancelTurn {
-            chat: chat_id,
-            turn: key,
-        });
+        match held {
+            Some(held) => self.note_unheard(chat_id, held),
+            None => cx.effects.push(Effect::CancelTurn { chat: chat_id, turn }),
+        }
     }
 
     /// TURN-03: the part exists before its first text.
@@ -605,6 +626,18 @@ fn usage_info(usage: Usage) -> UsageInfo {
         output_tokens: usage.output_tokens.map(Into::into),
         model: usage.model,
         cache_read_tokens: usage.cache_read_tokens.map(Into::into),
-        meta: None,
+        meta: (!usage.rules.is_empty()).then(|| {
+            let rules: Vec<Value> = usage.rules.into_iter().map(applied_rule).collect();
+            Map::from_iter([(RULES.to_owned(), json!(rules))])
+        }),
     }
+}
+
+/// A turn has no `_meta` of its own, so its rules are in that of its usage.
+fn applied_rule(rule: AppliedRule) -> Value {
+    let mut shown = json!({ "id": rule.id, "name": rule.name, "uri": rule.uri, "reason": rule.reason });
+    if let (Some(shown), Some(file)) = (shown.as_object_mut(), rule.file) {
+        shown.insert("file".to_owned(), json!(file));
+    }
+    shown
 }

@@ -12,6 +12,7 @@ mod ask;
 mod background;
 mod client_tool;
 mod context;
+pub(crate) mod hooking;
 mod info;
 pub(crate) mod mailbox;
 mod model;
@@ -95,6 +96,9 @@ pub trait AgentChat: Send {
     async fn run_turn(&mut self, turn: TurnInput, events: EventSink) -> Result<(), AgentError>;
 }
 
+/// The kind of an error that says that a tool call may not run.
+const DENIED: &str = "toolDenied";
+
 /// Why a turn or a chat did not work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentError {
@@ -129,6 +133,21 @@ impl AgentError {
             kind: kind.into(),
             message: message.into(),
             resumable: true,
+        }
+    }
+
+    /// A tool call that may not run, and is over. The turn goes on if the agent tells its model so.
+    pub(crate) fn denied(reason: impl Into<String>) -> Self {
+        Self::failed(DENIED, reason)
+    }
+
+    /// Why a tool call may not run, if this is what it says: the call is over, the turn is not. A
+    /// hook can refuse also a call that needs nobody's permission
+    /// ([`ToolDraft::run`]); an agent tells its model why, or ends the turn with it.
+    pub fn denial(&self) -> Option<&str> {
+        match self {
+            Self::Failed { kind, message, .. } if kind == DENIED => Some(message),
+            Self::Failed { .. } | Self::Cancelled => None,
         }
     }
 

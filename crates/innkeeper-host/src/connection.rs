@@ -156,7 +156,13 @@ impl<S: Source> Reader<S> {
         let method = methods::find(name).ok_or_else(|| RpcError::method_not_found(name))?;
         let parse = match method.route {
             Route::Core(parse) => parse,
-            Route::Dispatch | Route::Unsubscribe => {
+            Route::Mcp => {
+                let params = params.unwrap_or(RawValue::NULL);
+                methods::check_channel(method, params)?;
+                let request = methods::mcp_request(name, params)?;
+                return Ok(innkeeper_core::Command::Mcp(Box::new(request)));
+            }
+            Route::Dispatch | Route::Unsubscribe | Route::McpNotification => {
                 return Err(RpcError::invalid_request(format!(
                     "{name} is a notification; send it without an id"
                 )));
@@ -184,7 +190,11 @@ impl<S: Source> Reader<S> {
                 conn: self.conn,
                 channel,
             }),
-            Route::Core(_) | Route::Unsupported => return None,
+            Route::McpNotification => methods::mcp_request(name, params).map(|request| Input::McpNotification {
+                conn: self.conn,
+                request: Box::new(request),
+            }),
+            Route::Core(_) | Route::Mcp | Route::Unsupported => return None,
         };
         parsed
             .inspect_err(

@@ -2,7 +2,7 @@
 //! driver too, but no task: its parent's agent drives it.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -12,8 +12,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::agent::hooking::Scene;
 use crate::agent::mailbox::Mailbox;
 use crate::agent::{Agent, AgentChat, AgentError, ChatContext, Credential, EventSink, TurnInput, Worker};
+use crate::customizations::{Bringing, Customized};
 use crate::events::{Bell, EventQueue};
 use crate::host::Message;
 use crate::resources::of_client::{self, ClientReads};
@@ -43,6 +45,8 @@ pub(crate) struct ChatLink {
     pub(crate) closed: CancellationToken,
     /// Has its prompts rewritten.
     pub(crate) renderer: Renderer,
+    /// What hooks wanted the model to know when the session started, until a turn begins.
+    opening_context: Mutex<Vec<String>>,
     around: Surroundings,
 }
 
@@ -52,6 +56,7 @@ impl ChatLink {
             queue: Arc::new(EventQueue::new(chat)),
             closed: CancellationToken::new(),
             renderer: Renderer::new(chat, around.bell.inbox().clone(), around.transform),
+            opening_context: Mutex::default(),
             around,
         })
     }
@@ -63,6 +68,16 @@ impl ChatLink {
 
     pub(crate) fn ring_now(&self) {
         self.around.bell.ring_now(&self.queue);
+    }
+
+    pub(crate) fn add_opening_context(&self, context: Vec<String>) {
+        let mut kept = self.opening_context.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(context);
+    }
+
+    pub(crate) fn take_opening_context(&self) -> Vec<String> {
+        let mut kept = self.opening_context.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut kept)
     }
 
     /// How long something may go on after it was cancelled.
@@ -99,12 +114,17 @@ struct Running {
     key: TurnKey,
     cancelled: CancellationToken,
     mailbox: Arc<Mailbox>,
+    /// What the turn may use, once it runs; a worker's is that of its parent.
+    customized: Arc<OnceLock<Customized>>,
+    /// What hooks are told of every moment of it.
+    scene: Arc<Scene>,
 }
 
 #[derive(Debug)]
 struct Turn {
     running: Running,
     start: Box<TurnStart>,
+    bringing: Bringing,
 }
 
 impl Driver {
@@ -114,6 +134,7 @@ impl Driver {
         agent: Arc<dyn Agent>,
         open: OpenChat,
         around: Surroundings,
+        bringing: Bringing,
         previous: Option<oneshot::Receiver<()>>,
     ) -> Self {
         // Unbounded is bounded here: the core starts one turn at a time.
@@ -131,6 +152,7 @@ impl Driver {
             agent,
             context,
             history,
+            bringing,
             link: Arc::clone(&link),
         };
         let closed = link.closed.clone();
@@ -160,7 +182,10 @@ impl Driver {
         around: Surroundings,
     ) -> (Self, Worker) {
         let link = ChatLink::new(worker.chat, around);
-        let parent = match parent.and_then(|parent| parent.running(worker.parent.1)) {
+        let parent = parent.and_then(|parent| parent.running(worker.parent.1));
+        let customized = parent.map(|parent| Arc::clone(&parent.customized)).unwrap_or_default();
+        let scene = parent.map(|parent| Scene::of_worker(&parent.scene)).unwrap_or_default();
+        let parent = match parent {
             Some(parent) if !worker.detached => parent.cancelled.clone(),
             _ => CancellationToken::new(),
         };
@@ -170,6 +195,8 @@ impl Driver {
             key: worker.turn,
             cancelled,
             mailbox: Arc::new(Mailbox::new(worker.turn)),
+            customized,
+            scene,
         };
         link.queue.begin(worker.turn);
         let handle = Worker::new(sink(&link, &running), Arc::clone(&worker.chat_uri), parent);
@@ -188,7 +215,7 @@ impl Driver {
     }
 
     /// Hands a turn to the agent.
-    pub(crate) fn run(&mut self, key: TurnKey, start: Box<TurnStart>) {
+    pub(crate) fn run(&mut self, key: TurnKey, start: Box<TurnStart>, bringing: Bringing) {
         let Some(turns) = &self.turns else {
             return;
         };
@@ -196,11 +223,14 @@ impl Driver {
             key,
             cancelled: CancellationToken::new(),
             mailbox: Arc::new(Mailbox::resuming(key, &start.calls_before)),
+            customized: Arc::default(),
+            scene: Scene::of_turn(&start),
         };
         self.link.queue.begin(key);
         let _ = turns.send(Turn {
             running: running.clone(),
             start,
+            bringing,
         });
         self.running = Some(running);
     }
@@ -254,6 +284,8 @@ fn sink(link: &Arc<ChatLink>, running: &Running) -> EventSink {
         turn: running.key,
         cancelled: running.cancelled.clone(),
         mailbox: Arc::clone(&running.mailbox),
+        customized: running.customized.get().cloned().unwrap_or_default(),
+        scene: Arc::clone(&running.scene),
     }
 }
 
@@ -263,6 +295,8 @@ struct Task {
     context: ChatContext,
     /// Its history, as far as it is in memory, and where the rest is.
     history: PastTurns,
+    /// What its session brings along.
+    bringing: Bringing,
     link: Arc<ChatLink>,
 }
 
@@ -274,8 +308,17 @@ impl Task {
         };
         let opened = Message::Core(Input::ChatOpened { chat: chat_id, outcome });
         let _ = self.link.around.bell.inbox().send(opened).await;
-        while let Some(Turn { running, start }) = turns.recv().await {
-            let end = self.run_turn(&mut chat, &running, start).await;
+        let mut is_first = true;
+        while let Some(Turn {
+            running,
+            start,
+            bringing,
+        }) = turns.recv().await
+        {
+            let _ = running.customized.set(bringing.first().await);
+            let end = self
+                .run_turn(&mut chat, &running, start, std::mem::take(&mut is_first))
+                .await;
             // Whatever the agent left behind, in tasks of its own for instance, need not wait on.
             running.cancelled.cancel();
             if self.link.queue.end(running.key, end) {
@@ -293,6 +336,7 @@ impl Task {
         let open_time = self.link.around.open_time;
         let opening = AssertUnwindSafe(async {
             let mut context = self.context.clone();
+            context.customizations = self.bringing.first().await;
             context.credentials = credentials;
             let told = self.link.around.archive.tell(self.history.clone()).await;
             let told = told.map_err(|problem| AgentError::failed("historyUnreadable", problem))?;
@@ -321,6 +365,7 @@ impl Task {
         chat: &mut Option<Box<dyn AgentChat>>,
         running: &Running,
         start: Box<TurnStart>,
+        is_first: bool,
     ) -> TurnEnd {
         // An agent that died in an earlier turn gets a fresh start with the next one.
         let agent_chat = match chat {
@@ -338,6 +383,7 @@ impl Task {
         let events = sink(&self.link, running);
         let run = AssertUnwindSafe(async {
             let mut start = *start;
+            events.turn_begins(&start, is_first).await?;
             let unread = std::mem::take(&mut start.unread_chats);
             self.link.around.archive.fill(&mut start.attachments, unread).await;
             let around = &self.link.around;
@@ -349,7 +395,10 @@ impl Task {
                 &mut start.attachments,
             )
             .await;
-            agent_chat.run_turn(TurnInput::new(start), events).await
+            let mut turn = TurnInput::new(start, events.customizations().clone());
+            turn.find_called(&*self.agent).await?;
+            agent_chat.run_turn(turn, events.clone()).await?;
+            events.turn_ends().await
         })
         .catch_unwind();
         let result = tokio::select! {

@@ -1,10 +1,13 @@
-//! What fits while somebody types: files after an `@`, the agent's commands after a `/`.
+//! What fits while somebody types: files after an `@`, the agent's commands and the skills and
+//! prompts of the session after a `/`.
 
 use ahp_types::commands::{CompletionItem, CompletionsResult};
 use ahp_types::state::{MessageAttachment, MessageResourceAttachment, SimpleMessageAttachment};
 use async_trait::async_trait;
 use innkeeper_core::agent::CommandInfo;
 use serde_json::{Map, Value, json};
+
+use crate::customizations::{Callable, Customized};
 
 /// Most items of one answer; a list that nobody reads to its end only slows down typing.
 const MAX_ITEMS: usize = 50;
@@ -53,6 +56,8 @@ pub(crate) struct Place<'a> {
     pub(crate) offset: usize,
     /// The agent's slash commands.
     pub(crate) commands: &'a [CommandInfo],
+    /// What the session brings along.
+    pub(crate) customized: &'a Customized,
 }
 
 /// The result of `completions` (CMP-02, CMP-03).
@@ -65,9 +70,16 @@ pub(crate) async fn completions(files: &dyn Files, place: Place<'_>) -> Value {
         }
         Some(token) => {
             let query = token.query.to_lowercase();
-            let fits = |command: &&CommandInfo| command.name.to_lowercase().starts_with(&query);
-            let found = place.commands.iter().filter(fits).take(MAX_ITEMS);
-            found.map(|command| command_item(&token, command)).collect()
+            let own = place.commands.iter().filter(|command| fits(&command.name, &query));
+            let own = own.map(|command| command_item(&token, command));
+            let taken: Vec<&str> = place.commands.iter().map(|command| command.name.as_str()).collect();
+            let called = place.customized.callable(&taken);
+            // Whoever knows only the second half of `plugin:name` finds it as well.
+            let fitting = called
+                .iter()
+                .filter(|(name, callable)| fits(name, &query) || fits(&callable.about().name, &query));
+            let called = fitting.map(|(name, callable)| callable_item(&token, name, *callable));
+            own.chain(called).take(MAX_ITEMS).collect()
         }
     };
     json!(CompletionsResult { items })
@@ -97,17 +109,45 @@ fn file_item(token: &Token<'_>, file: FoundFile) -> CompletionItem {
     )
 }
 
+fn fits(name: &str, query: &str) -> bool {
+    name.to_lowercase().starts_with(query)
+}
+
 fn command_item(token: &Token<'_>, command: &CommandInfo) -> CompletionItem {
     let mut meta = Map::new();
-    meta.insert("command".to_owned(), json!(command.name));
     meta.insert("description".to_owned(), json!(command.description));
     if !command.usage.is_empty() {
         meta.insert("usage".to_owned(), json!(command.usage));
     }
+    slash_item(token, &command.name, meta)
+}
+
+/// A skill or a prompt is called like a command, and says which customization it is.
+fn callable_item(token: &Token<'_>, name: &str, callable: Callable<'_>) -> CompletionItem {
+    let about = callable.about();
+    let mut meta = Map::new();
+    if let Some(description) = &about.description {
+        meta.insert("description".to_owned(), json!(description));
+    }
+    if let Some(hint) = callable.argument_hint() {
+        meta.insert("usage".to_owned(), json!(hint));
+    }
+    let kind = match callable {
+        Callable::Skill(_) => "skill",
+        Callable::Prompt(_) => "prompt",
+    };
+    let customization = json!({ "id": about.id, "uri": about.uri, "type": kind });
+    meta.insert("customization".to_owned(), customization);
+    slash_item(token, name, meta)
+}
+
+/// Clients look for `command` in `_meta` (CMP-04).
+fn slash_item(token: &Token<'_>, name: &str, mut meta: Map<String, Value>) -> CompletionItem {
+    meta.insert("command".to_owned(), json!(name));
     token.item(
-        format!("/{} ", command.name),
+        format!("/{name} "),
         MessageAttachment::Simple(SimpleMessageAttachment {
-            label: format!("/{}", command.name),
+            label: format!("/{name}"),
             range: None,
             display_kind: None,
             meta: Some(meta),
@@ -191,7 +231,10 @@ fn units(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::customizations::{About, Kit, PromptFile, Skill};
 
     /// The cursor is where the bar is.
     fn token(marked: &str) -> Option<(char, String, usize, usize)> {
@@ -266,11 +309,16 @@ mod tests {
     }
 
     async fn complete(text: &str, commands: &[CommandInfo]) -> Value {
+        complete_with(text, commands, Customized::default()).await
+    }
+
+    async fn complete_with(text: &str, commands: &[CommandInfo], customized: Customized) -> Value {
         let place = Place {
             directories: &["file:///w".to_owned()],
             text,
             offset: units(text),
             commands,
+            customized: &customized,
         };
         completions(&Shelf, place).await
     }
@@ -305,6 +353,63 @@ mod tests {
         assert_eq!(complete("words", &commands).await, json!({ "items": [] }));
     }
 
+    fn about(id: &str, plugin: Option<&str>, name: &str) -> About {
+        About {
+            id: id.to_owned(),
+            container: "box".to_owned(),
+            plugin: plugin.map(str::to_owned),
+            uri: format!("file:///w/{id}"),
+            name: name.to_owned(),
+            description: Some(format!("About {id}.")),
+            original: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn cus24_skills_and_prompts_follow_the_commands_each_under_the_name_that_calls_it() {
+        let skill = |id: &str, plugin, name: &str| Skill {
+            about: about(id, plugin, name),
+            argument_hint: Some("<what>".to_owned()),
+            for_people: true,
+            ..Skill::default()
+        };
+        let hidden = Skill {
+            for_people: false,
+            ..skill("hidden", None, "reveal")
+        };
+        let skills = vec![
+            hidden,
+            skill("mine", None, "review"),
+            skill("again", None, "review"),
+            skill("theirs", Some("kit"), "review"),
+            skill("off", None, "rest"),
+            skill("own", Some("kit"), "repeat"),
+        ];
+        let prompts = vec![PromptFile {
+            about: about("prompt", None, "release"),
+            ..PromptFile::default()
+        }];
+        let kit = Kit {
+            skills,
+            prompts,
+            ..Kit::default()
+        };
+        let customized = Customized::new(Arc::new(kit), Arc::new(["off".to_owned()].into()));
+        let result = complete_with("/re", &[command("repeat")], customized).await;
+        let items = result["items"].as_array().expect("items");
+        let labels: Vec<&str> = items
+            .iter()
+            .filter_map(|item| item["attachment"]["label"].as_str())
+            .collect();
+        assert_eq!(labels, ["/repeat", "/review", "/kit:review", "/kit:repeat", "/release"]);
+        let expected = json!({
+            "command": "kit:review", "description": "About theirs.", "usage": "<what>",
+            "customization": { "id": "theirs", "uri": "file:///w/theirs", "type": "skill" },
+        });
+        assert_eq!(items[2]["attachment"]["_meta"], expected);
+        assert_eq!(items[2]["insertText"], "/kit:review ");
+    }
+
     #[tokio::test]
     async fn cmp01_a_host_without_files_finds_none() {
         let place = Place {
@@ -312,6 +417,7 @@ mod tests {
             text: "@",
             offset: 1,
             commands: &[],
+            customized: &Customized::default(),
         };
         assert_eq!(completions(&NoFiles, place).await, json!({ "items": [] }));
     }

@@ -76,6 +76,10 @@ pub struct Limits {
     pub watched_directories: usize,
     /// Most files and directories in them.
     pub watched_entries: usize,
+    /// Time for an MCP server to answer what a client asks on behalf of an app.
+    pub mcp_request_time: Duration,
+    /// Most bytes of such an answer.
+    pub mcp_answer_bytes: usize,
     /// What the core bounds.
     pub core: CoreConfig,
 }
@@ -116,6 +120,8 @@ impl Default for Limits {
             directory_entries: 10_000,
             watched_directories: 8192,
             watched_entries: 200_000,
+            mcp_request_time: Duration::from_secs(120),
+            mcp_answer_bytes: 16 << 20,
             core: CoreConfig::default(),
         }
     }

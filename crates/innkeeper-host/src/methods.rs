@@ -1,4 +1,5 @@
-//! Every method and notification of AHP 1.0 and of this host alone, and where each goes.
+//! Every method and notification of AHP 1.0, of MCP on its side channel and of this host alone, and where
+//! each goes.
 //!
 //! A method without a handler answers `-32601`: an empty success would make a client wait for
 //! something that never comes.
@@ -12,11 +13,13 @@ use serde_json::value::RawValue;
 
 mod chats;
 mod connection;
+mod mcp;
 mod resources;
 mod sessions;
 
 use chats::{completions, create_chat, dispose_chat, fetch_turns, move_chat};
 use connection::{authenticate, initialize, ping, reconnect, subscribe};
+pub use mcp::mcp_request;
 use resources::{
     allow_resource, list_resource_grants, resource_copy, resource_delete, resource_list, resource_mkdir, resource_move,
     resource_read, resource_request, resource_resolve, resource_write, revoke_resource, watch_resource,
@@ -56,6 +59,10 @@ pub enum Route {
     Dispatch,
     /// A notification for the core that ends a subscription.
     Unsubscribe,
+    /// A request of MCP, for one of a session's servers.
+    Mcp,
+    /// A notification of MCP, likewise.
+    McpNotification,
     /// Nobody yet: `-32601`.
     Unsupported,
 }
@@ -72,7 +79,7 @@ const fn row(name: &'static str, channel: Target, scope: Scope, route: Route) ->
 /// The table. Scopes of core requests are enforced by the core; they stand here so that one look
 /// tells all.
 pub const METHODS: &[Method] = {
-    use Route::{Core, Dispatch, Unsubscribe, Unsupported};
+    use Route::{Core, Dispatch, Mcp, McpNotification, Unsubscribe, Unsupported};
     use Scope::{Admin, Drive, View};
     use Target::{Named, Root};
     &[
@@ -109,6 +116,15 @@ pub const METHODS: &[Method] = {
         row("resourceMkdir", Root, Drive, Core(resource_mkdir)),
         row("resourceRequest", Root, View, Core(resource_request)),
         row("createResourceWatch", Root, View, Core(watch_resource)),
+        // Of MCP, for servers whose apps a client shows.
+        row("tools/list", Named, View, Mcp),
+        row("tools/call", Named, Drive, Mcp),
+        row("resources/list", Named, View, Mcp),
+        row("resources/templates/list", Named, View, Mcp),
+        row("resources/read", Named, Drive, Mcp),
+        row("logging/setLevel", Named, Drive, Mcp),
+        row("sampling/createMessage", Named, Drive, Mcp),
+        row("notifications/message", Named, Drive, McpNotification),
         // This host's own.
         row("innkeeper/importSession", Root, Admin, Core(import_session)),
         row("innkeeper/listResourceGrants", Root, Admin, Core(list_resource_grants)),

@@ -12,7 +12,9 @@ use crate::agent::{
 };
 
 mod command;
+mod customized;
 mod helpers;
+mod mcp;
 mod memory;
 mod people;
 mod prompt;
@@ -163,6 +165,13 @@ impl AgentChat for TourChat {
                 .text("Picking up where we left off: this time nothing goes wrong.")
                 .await;
         }
+        if let Some(agent) = &turn.agent {
+            customized::introduce(&turn.customizations, agent, &events).await?;
+        }
+        if let Some(called) = &turn.called {
+            self.memory.add(&turn.text);
+            return say(&events, &customized::called(called)).await;
+        }
         let outcome = match Command::parse(&turn.text) {
             Ok(Some(command)) => self.perform(command, &turn, &prompt, &events).await,
             Ok(None) => say(&events, &talk::answer(&turn, &self.memory)).await,
@@ -210,6 +219,9 @@ impl TourChat {
             }
             Command::Prompt(None) => say(events, &prompt::overview(prompt, &self.first_prompt)).await,
             Command::Prompt(Some(id)) => say(events, &prompt::in_full(prompt, &id)).await,
+            Command::Customizations => say(events, &customized::overview(turn)).await,
+            Command::Mcp => say(events, &mcp::overview(turn.mcp())).await,
+            Command::McpTool { server, tool, input } => mcp::call(turn.mcp(), events, &server, &tool, &input).await,
             Command::Tool => tools::tool(turn, events).await,
             Command::Confirm => tools::confirm(turn, events).await,
             Command::Options => tools::options(events).await,
@@ -262,6 +274,7 @@ async fn report_usage(events: &EventSink) -> Result<(), AgentError> {
         output_tokens: Some(34),
         cache_read_tokens: Some(1000),
         model: Some("tour".to_owned()),
+        rules: Vec::new(),
     };
     events.usage(usage).await?;
     let words = "I report 1200 tokens in, 1000 of them from the cache, and 34 out. They cost nothing.";

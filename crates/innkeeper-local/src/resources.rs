@@ -60,6 +60,7 @@ impl Default for ResourceLimits {
 pub struct LocalResources {
     limits: ResourceLimits,
     forbidden: Arc<Forbidden>,
+    made: Arc<[PathBuf]>,
     at_once: Arc<Semaphore>,
     locks: Arc<Vec<Mutex<()>>>,
     watches: Pool,
@@ -74,9 +75,18 @@ impl LocalResources {
             limits,
             watches: Pool::new(limits, Arc::clone(&forbidden)),
             forbidden,
+            made: Arc::default(),
             at_once: Arc::new(Semaphore::new(MAX_AT_ONCE)),
             locks: Arc::new((0..LOCKS).map(|_| Mutex::default()).collect()),
         }
+    }
+
+    /// Makes these places when somebody who may write there first does so, such as a directory of
+    /// skills into which nobody has saved one yet (CUS-23). All others have to exist.
+    #[must_use]
+    pub fn making(mut self, places: Vec<PathBuf>) -> Self {
+        self.made = places.into();
+        self
     }
 
     /// Does something that may block, elsewhere.
@@ -94,6 +104,7 @@ impl LocalResources {
             let reaches = Reaches {
                 reaches: &reaches,
                 forbidden: &this.forbidden,
+                made: &this.made,
             };
             work(&this, reaches)
         });

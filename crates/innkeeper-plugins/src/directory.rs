@@ -73,7 +73,7 @@ impl Layout {
 }
 
 /// Where a directory is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DirectorySource {
     /// The workspace or the home.
     pub base: PathBuf,

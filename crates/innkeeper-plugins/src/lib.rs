@@ -18,7 +18,7 @@
 //!
 //! # Where to begin reading
 //!
-//! `scan.rs` puts a tree together from its sources. A plugin goes through `plugin.rs`: `format.rs`
+//! `scan.rs` names the sources and `parts.rs` puts a tree together from them. A plugin goes through `plugin.rs`: `format.rs`
 //! finds the manifest and with it the format, `manifest.rs` reads it, `locations.rs` lists the
 //! places where components are, the modules below `component.rs` read them, and `gather.rs` keeps
 //! what was found. `directory.rs` and `loose.rs` do the same for what belongs to no plugin.
@@ -67,8 +67,11 @@ mod loose;
 mod manifest;
 mod marketplace;
 mod note;
+mod parts;
 mod place;
 mod plugin;
+mod read;
+mod rescan;
 mod scan;
 mod text;
 mod tree;
@@ -89,6 +92,8 @@ pub use frontmatter::{Split, split_frontmatter};
 pub use marketplace::{Listing, Plugins, find_plugins};
 pub use note::{Code, LoadState, Note, Severity};
 pub use plugin::{PluginSource, load_plugin};
+pub use read::Reader;
+pub use rescan::Rescan;
 pub use scan::{Sources, scan, scan_traced};
 pub use text::{TextPosition, TextRange};
 pub use tree::{Child, Component, Directory, Entry, Icon, Kind, Plugin, Tree};

@@ -30,6 +30,7 @@ pub(crate) struct Loose {
 pub(crate) fn load(path: &Path, scope: Scope, footprint: &mut Footprint) -> Loose {
     // A workspace that cannot be opened is complained about by its directories.
     let Ok(root) = Root::open(path, scope.links()) else {
+        footprint.extend([path.to_owned()]);
         return Loose::default();
     };
     let files = files(scope);

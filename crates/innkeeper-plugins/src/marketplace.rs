@@ -109,6 +109,8 @@ pub(crate) fn find_installed(base: &Path, directory: &str, links: Links, footpri
             }
         }
         footprint.extend(root.into_touched());
+    } else {
+        footprint.extend([base.join(directory)]);
     }
     plugins.notes = notes.finish().0;
     plugins

@@ -156,10 +156,17 @@ impl Root {
     }
 
     pub(crate) fn look(&self, relative: &Path) -> Look {
-        if let Some(directory) = self.boundary_path.join(self.inside(relative)).parent() {
+        let path = self.boundary_path.join(self.inside(relative));
+        if let Some(directory) = path.parent() {
             self.touch(directory);
         }
-        match self.with(relative, |dir, path| dir.metadata(path)) {
+        let data = self.with(relative, |dir, path| dir.metadata(path));
+        if !data.as_ref().is_ok_and(|data| data.is_file()) {
+            // A link that leads nowhere leads somewhere as soon as something is there, and one to a
+            // directory may lead to a file.
+            self.touch_link(&path);
+        }
+        match data {
             Ok(data) if data.is_file() => Look::File,
             Ok(data) if data.is_dir() => Look::Directory,
             Ok(_) => Look::Special,
@@ -219,7 +226,7 @@ impl Root {
             .with(relative, |dir, path| dir.open_with(path, &without_waiting()))
             .map_err(|error| refusal(&error))?
             .into_std();
-        self.touch_target(relative);
+        self.touch_link(&self.boundary_path.join(self.inside(relative)));
         let data = file.metadata().map_err(|error| refusal(&error))?;
         if !data.is_file() {
             return Err(Refusal::Special);
@@ -236,13 +243,10 @@ impl Root {
         Ok(Contents { bytes, size })
     }
 
-    /// A file that is a link is changed where it really is.
-    fn touch_target(&self, relative: &Path) {
-        let path = self.boundary_path.join(self.inside(relative));
-        let is_link = fs::symlink_metadata(&path).is_ok_and(|data| data.is_symlink());
-        let real = if is_link { fs::canonicalize(&path).ok() } else { None };
-        if let Some(directory) = real.as_deref().and_then(Path::parent) {
-            self.touch(directory);
+    /// What a link leads to changes where it really is.
+    fn touch_link(&self, path: &Path) {
+        if fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink()) {
+            self.touch(path);
         }
     }
 

@@ -5,13 +5,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::directory::{self, DirectorySource, Scope};
+use crate::directory::{DirectorySource, Scope};
 use crate::footprint::Footprint;
-use crate::loose;
-use crate::marketplace::{find_installed, find_traced};
-use crate::plugin::{self, PluginSource};
-use crate::tree::{Entry, Tree};
-use crate::well_known::{plugin_directories, user_directories, workspace_directories};
+use crate::parts::Parts;
+use crate::plugin::PluginSource;
+use crate::tree::Tree;
+use crate::well_known::{user_directories, workspace_directories};
 
 /// Where to look. Nothing is looked up by itself: no environment, no home directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,7 +45,7 @@ impl Sources {
     }
 
     /// Workspaces and home; a home that is a workspace is a workspace.
-    fn scopes(&self) -> Vec<(&Path, Scope)> {
+    pub(crate) fn scopes(&self) -> Vec<(&Path, Scope)> {
         let workspaces = self.workspaces.iter().map(|path| (path.as_path(), Scope::Workspace));
         let home = self.home.as_deref().filter(|home| {
             let mut workspaces = self.workspaces.iter();
@@ -56,70 +55,24 @@ impl Sources {
     }
 }
 
-/// The plugins in the order in which they are listed: those that were named, those of collections,
-/// then what was put into the directories of workspaces and of the user.
-fn find_all_plugins(sources: &Sources, tree: &mut Tree, footprint: &mut Footprint) -> Vec<PluginSource> {
-    let mut plugins = sources.plugins.clone();
-    for collection in &sources.collections {
-        let found = find_traced(collection, footprint);
-        plugins.extend(found.sources);
-        tree.notes.extend(found.notes);
-    }
-    for (path, scope) in sources.scopes() {
-        for directory in plugin_directories(scope) {
-            let found = find_installed(path, directory, scope.links(), footprint);
-            plugins.extend(found.sources);
-            tree.notes.extend(found.notes);
-        }
-    }
-    plugins
-}
-
 /// Reads everything. The same files give the same tree, on every machine and after every restart.
 ///
 /// This is what a benchmark of a cold scan measures; it blocks, so call it where blocking is
 /// allowed.
 pub fn scan(sources: &Sources) -> Tree {
-    scan_traced(sources).0
+    let tree = Parts::default().scan(sources);
+    tree.into_tree()
 }
 
 /// Reads everything, and says which directories that depended on: while nothing happens in them,
 /// another scan finds the same.
 pub fn scan_traced(sources: &Sources) -> (Tree, Footprint) {
-    let mut footprint = Footprint::default();
-    let mut tree = Tree::default();
-    let mut directories = Vec::new();
-    let mut plugins = find_all_plugins(sources, &mut tree, &mut footprint);
-    for source in sources.directories() {
-        let loaded = directory::load_traced(&source, &mut footprint);
-        directories.push(loaded.directory);
-        let below = |path: &PathBuf| {
-            let path = path.strip_prefix(&source.base).ok()?;
-            Some(PluginSource::below(&source.base, path, source.scope.links()))
-        };
-        plugins.extend(loaded.plugins.iter().filter_map(below));
-    }
-    let mut ids = HashSet::new();
-    for source in &plugins {
-        if ids.insert(source.id()) {
-            tree.entries
-                .push(Entry::Plugin(plugin::load_traced(source, &mut footprint)));
-        }
-    }
-    let mut servers = Vec::new();
-    for (path, scope) in sources.scopes() {
-        let found = loose::load(path, scope, &mut footprint);
-        directories.extend(found.directories);
-        servers.extend(found.servers);
-        tree.notes.extend(found.notes);
-    }
-    let directories = directories.into_iter().map(Entry::Directory);
-    let servers = servers.into_iter().map(Entry::McpServer);
-    let rest = directories
-        .chain(servers)
-        .filter(|entry| ids.insert(entry.id().to_owned()));
-    tree.entries.extend(rest);
-    (tree, footprint)
+    let mut parts = Parts::default();
+    let tree = parts.scan(sources);
+    let footprint = parts.footprint();
+    // Nobody else has the entries then, and none is copied.
+    drop(parts);
+    (tree.into_tree(), footprint)
 }
 
 fn is_same(one: &Path, other: &Path) -> bool {

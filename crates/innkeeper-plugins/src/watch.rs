@@ -1,10 +1,13 @@
 //! Watches what a scan depended on, and scans again when something happened there.
 //!
 //! Events are only a reason to look: they get lost, come late, and come for nothing. After each
-//! burst everything is read again and compared, and only a tree that differs is handed on. New
-//! directories are watched before the scan that counts, so nothing falls in between.
+//! burst the parts that it concerns are read again and compared, and only a tree that differs is
+//! handed on. New directories are watched before the scan that counts, so nothing falls in between.
+//! When events were lost, and every now and then, everything is read again.
 
-use std::collections::BTreeMap;
+mod burst;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,19 +18,20 @@ use std::time::{Duration, Instant};
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use crate::changes::changes;
 use crate::footprint::Footprint;
-use crate::scan::{Sources, scan_traced};
+use crate::parts::{Parts, SharedTree};
+use crate::scan::Sources;
 use crate::tree::Tree;
+use burst::{Burst, Happened};
 
-/// How long nothing must happen before a burst is over.
-const QUIET: Duration = Duration::from_millis(150);
-/// How long a burst is waited for at most.
-const LONGEST_BURST: Duration = Duration::from_secs(1);
 /// How often everything is read again without a reason, for events that got lost.
 const SAFETY_SCAN: Duration = Duration::from_secs(60);
-/// The same when not everything can be watched, because the system has no more watches.
+/// The same when not everything can be watched, because the system has no more watches: at least this
+/// long, and longer where a scan takes long.
 const POLLING_SCAN: Duration = Duration::from_secs(2);
+/// How many times as long as the last scan took nothing is read then. It may go on for ever, so most
+/// of the time has to belong to others.
+const POLLING_REST: u32 = 20;
 /// How often in a row new directories are watched and everything is read again. A tree that grows
 /// faster than that is caught up with by its own next events.
 const MAX_ROUNDS: usize = 5;
@@ -40,6 +44,7 @@ const MAX_WATCHES: usize = 16_384;
 #[derive(Debug)]
 pub struct TreeWatcher {
     messages: SyncSender<Message>,
+    is_dropped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -54,14 +59,29 @@ enum Message {
 impl TreeWatcher {
     /// Reads the sources and hands on the first tree, and from then on every one that differs from
     /// the one before it. The call comes from a thread of the watcher.
-    pub fn start(sources: Sources, mut on_tree: impl FnMut(Tree) + Send + 'static) -> std::io::Result<Self> {
+    pub fn start(sources: Sources, on_tree: impl FnMut(Tree) + Send + 'static) -> std::io::Result<Self> {
+        Self::start_with(sources, MAX_WATCHES, on_tree)
+    }
+
+    /// The same with fewer watches, as on a system that has no more of them.
+    fn start_with(
+        sources: Sources,
+        max_watches: usize,
+        mut on_tree: impl FnMut(Tree) + Send + 'static,
+    ) -> std::io::Result<Self> {
         let (messages, inbox) = sync_channel(MAX_WAITING);
-        let events = messages.clone();
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        let task = Task {
+            is_dropped: Arc::clone(&is_dropped),
+            max_watches,
+            ..Task::new(sources, messages.clone())
+        };
         let thread = std::thread::Builder::new()
             .name("customizations".to_owned())
-            .spawn(move || Task::new(sources, events).run(&inbox, &mut on_tree))?;
+            .spawn(move || task.run(&inbox, &mut on_tree))?;
         Ok(Self {
             messages,
+            is_dropped,
             thread: Some(thread),
         })
     }
@@ -75,6 +95,7 @@ impl TreeWatcher {
 
 impl Drop for TreeWatcher {
     fn drop(&mut self) {
+        self.is_dropped.store(true, Ordering::Release);
         let _ = self.messages.send(Message::Stop);
         // Whoever drops it when told of a tree is on the thread itself and must not wait for it.
         let thread = self.thread.take();
@@ -86,85 +107,107 @@ impl Drop for TreeWatcher {
 
 struct Task {
     sources: Sources,
+    parts: Parts,
+    events: SyncSender<Message>,
+    /// Without one when the system had no more of them the last time that it was asked.
     watcher: Option<RecommendedWatcher>,
     /// What is watched, and which directory that was.
     watched: BTreeMap<PathBuf, Identity>,
+    max_watches: usize,
     footprint: Footprint,
     is_complete: bool,
+    /// How long it took to read everything the last time.
+    last_full: Duration,
     /// Whether events were thrown away because too many waited.
     has_overflowed: Arc<AtomicBool>,
+    is_dropped: Arc<AtomicBool>,
 }
 
 /// What tells a directory from another one that took its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity(Option<(u64, u64)>);
 
-enum Burst {
-    Over,
-    Stopped,
-}
-
 impl Task {
     fn new(sources: Sources, events: SyncSender<Message>) -> Self {
         let has_overflowed = Arc::new(AtomicBool::new(false));
-        let overflow = Arc::clone(&has_overflowed);
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            let message = match event {
-                // Reading is what scans do themselves.
-                Ok(event) if matches!(event.kind, EventKind::Access(_)) => return,
-                Ok(event) if event.need_rescan() => Message::Lost,
-                Ok(event) => Message::Happened(event.paths),
-                Err(_) => Message::Lost,
-            };
-            // Never waits: the thread that calls this must go on taking events from the system.
-            if events.try_send(message).is_err() {
-                overflow.store(true, Ordering::Release);
-            }
-        });
         Self {
             sources,
-            watcher: watcher.ok(),
+            parts: Parts::default(),
+            watcher: watcher(&events, &has_overflowed),
+            events,
             watched: BTreeMap::new(),
+            max_watches: MAX_WATCHES,
             footprint: Footprint::default(),
             is_complete: true,
+            last_full: Duration::ZERO,
             has_overflowed,
+            is_dropped: Arc::default(),
         }
     }
 
     fn run(mut self, inbox: &Receiver<Message>, on_tree: &mut impl FnMut(Tree)) {
-        let mut tree = self.settle();
-        on_tree(tree.clone());
-        while let Burst::Over = self.wait(inbox) {
-            let new = self.settle();
-            if !changes(&tree, &new).is_empty() {
-                on_tree(new.clone());
+        let mut tree = self.settle_all();
+        self.tell(&tree, on_tree);
+        while let Some(happened) = self.wait(inbox) {
+            let new = match happened {
+                Happened::Anything => self.settle_all(),
+                Happened::At(paths) => {
+                    self.parts.forget(&paths);
+                    self.settle()
+                }
+            };
+            if !new.has_entries_of(&tree) {
+                self.tell(&new, on_tree);
             }
             tree = new;
         }
     }
 
-    /// Scans until everything the scan depended on was watched before it began.
-    fn settle(&mut self) -> Tree {
-        let (mut tree, mut footprint) = scan_traced(&self.sources);
-        for _ in 0..MAX_ROUNDS {
-            if !self.watch(&footprint) {
-                break;
-            }
-            (tree, footprint) = scan_traced(&self.sources);
+    /// Hands a tree on, unless there is nobody left (D67).
+    fn tell(&self, tree: &SharedTree, on_tree: &mut impl FnMut(Tree)) {
+        if !self.is_dropped.load(Ordering::Acquire) {
+            on_tree(tree.to_tree());
         }
-        self.footprint = footprint;
+    }
+
+    /// Reads everything, and takes the time.
+    fn settle_all(&mut self) -> SharedTree {
+        let begun = Instant::now();
+        self.parts.forget_all();
+        let tree = self.settle();
+        self.last_full = begun.elapsed();
         tree
     }
 
-    /// Watches what is not watched yet, and drops the rest. True if anything is new.
-    fn watch(&mut self, footprint: &Footprint) -> bool {
+    /// Scans until everything the scan depended on was watched before it began.
+    fn settle(&mut self) -> SharedTree {
+        let mut tree = self.parts.scan(&self.sources);
+        for _ in 0..MAX_ROUNDS {
+            let new = self.watch();
+            if new.is_empty() {
+                break;
+            }
+            self.parts.forget_watched_late(&new);
+            tree = self.parts.scan(&self.sources);
+        }
+        self.footprint = self.parts.footprint();
+        tree
+    }
+
+    /// Watches what is not watched yet, and drops the rest. Returns what is new.
+    fn watch(&mut self) -> BTreeSet<PathBuf> {
+        let mut new = BTreeSet::new();
+        if self.watcher.is_none() {
+            // Somebody else may have let go of one.
+            self.watcher = watcher(&self.events, &self.has_overflowed);
+        }
         let Some(watcher) = &mut self.watcher else {
             self.is_complete = false;
-            return false;
+            return new;
         };
-        let mut wanted = footprint.watch_points();
-        self.is_complete = wanted.len() <= MAX_WATCHES;
-        if let Some(last) = wanted.iter().nth(MAX_WATCHES).cloned() {
+        let mut wanted = self.parts.watch_points();
+        self.is_complete = wanted.len() <= self.max_watches;
+        if let Some(last) = wanted.iter().nth(self.max_watches).cloned() {
             wanted.split_off(&last);
         }
         let gone: Vec<PathBuf> = self
@@ -177,7 +220,6 @@ impl Task {
             let _ = watcher.unwatch(&path);
             self.watched.remove(&path);
         }
-        let mut has_new = false;
         for path in wanted {
             let identity = Identity::of(&path);
             match self.watched.get(&path) {
@@ -190,8 +232,8 @@ impl Task {
             }
             match watcher.watch(&path, RecursiveMode::NonRecursive) {
                 Ok(()) => {
-                    self.watched.insert(path, identity);
-                    has_new = true;
+                    self.watched.insert(path.clone(), identity);
+                    new.insert(path);
                 }
                 Err(_) => {
                     self.watched.remove(&path);
@@ -200,38 +242,73 @@ impl Task {
                 }
             }
         }
-        has_new
+        new
     }
 
-    /// Whether an event is a reason to look. When events were lost, every event is.
-    fn concerns(&self, paths: &[PathBuf]) -> bool {
-        let has_lost = self.has_overflowed.swap(false, Ordering::AcqRel);
-        has_lost || paths.iter().any(|path| self.footprint.concerns(path))
-    }
-
-    /// Waits for a burst of events to begin and to end.
-    fn wait(&self, inbox: &Receiver<Message>) -> Burst {
-        let pause = if self.is_complete { SAFETY_SCAN } else { POLLING_SCAN };
-        let deadline = Instant::now() + pause;
-        loop {
-            match inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Message::Happened(paths)) if !self.concerns(&paths) => {}
-                Ok(Message::Happened(_) | Message::Lost) => break,
-                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return Burst::Stopped,
-                Err(RecvTimeoutError::Timeout) => return Burst::Over,
-            }
-        }
-        let end = Instant::now() + LONGEST_BURST;
-        loop {
-            let rest = end.saturating_duration_since(Instant::now()).min(QUIET);
+    /// Waits for a burst of events to begin and to end. `None` when it is time to stop.
+    fn wait(&self, inbox: &Receiver<Message>) -> Option<Happened> {
+        let deadline = Instant::now() + pause(self.is_complete, self.last_full);
+        let mut burst = loop {
+            let rest = deadline.saturating_duration_since(Instant::now());
             match inbox.recv_timeout(rest) {
-                Ok(Message::Happened(_) | Message::Lost) if rest.is_zero() => return Burst::Over,
-                Ok(Message::Happened(_) | Message::Lost) => {}
-                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return Burst::Stopped,
-                Err(RecvTimeoutError::Timeout) => return Burst::Over,
+                Ok(Message::Happened(paths)) => {
+                    if paths.iter().any(|path| self.footprint.concerns(path)) {
+                        break Burst::begin(Instant::now(), Happened::at(paths));
+                    }
+                }
+                Ok(Message::Lost) => break Burst::begin(Instant::now(), Happened::Anything),
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => return Some(Happened::Anything),
+            }
+            if self.has_overflowed.swap(false, Ordering::AcqRel) {
+                break Burst::begin(Instant::now(), Happened::Anything);
+            }
+        };
+        loop {
+            let rest = burst.ends_at().saturating_duration_since(Instant::now());
+            let more = match inbox.recv_timeout(rest) {
+                Ok(Message::Happened(paths)) => Happened::at(paths),
+                Ok(Message::Lost) => Happened::Anything,
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => break,
+            };
+            burst.go_on(Instant::now(), more);
+            if rest.is_zero() {
+                break;
             }
         }
+        if self.has_overflowed.swap(false, Ordering::AcqRel) {
+            burst.lose();
+        }
+        Some(burst.over())
     }
+}
+
+/// How long nothing is read without a reason.
+fn pause(is_complete: bool, last_full: Duration) -> Duration {
+    match is_complete {
+        true => SAFETY_SCAN,
+        false => last_full.saturating_mul(POLLING_REST).clamp(POLLING_SCAN, SAFETY_SCAN),
+    }
+}
+
+/// Asks the system for a watcher, of which it has only so many.
+fn watcher(events: &SyncSender<Message>, has_overflowed: &Arc<AtomicBool>) -> Option<RecommendedWatcher> {
+    let (events, overflow) = (events.clone(), Arc::clone(has_overflowed));
+    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let message = match event {
+            // Reading is what scans do themselves.
+            Ok(event) if matches!(event.kind, EventKind::Access(_)) => return,
+            Ok(event) if event.need_rescan() => Message::Lost,
+            Ok(event) => Message::Happened(event.paths),
+            Err(_) => Message::Lost,
+        };
+        // Never waits: the thread that calls this must go on taking events from the system.
+        if events.try_send(message).is_err() {
+            overflow.store(true, Ordering::Release);
+        }
+    });
+    watcher.ok()
 }
 
 impl Identity {
@@ -245,5 +322,61 @@ impl Identity {
         {
             Self(fs::metadata(path).ok().map(|_| (0, 0)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// A system has so many watches and no more (`ENOSPC`). Without any, everything is read every now
+    /// and then: later, but right.
+    #[test]
+    fn d62_without_watches_everything_is_still_noticed() {
+        let temp = tempfile::tempdir().unwrap();
+        let sources = Sources {
+            workspaces: vec![temp.path().to_owned()],
+            ..Sources::default()
+        };
+        for max_watches in [0, 1] {
+            let (sender, trees) = channel();
+            let watcher = TreeWatcher::start_with(sources.clone(), max_watches, move |tree: Tree| {
+                let _ = sender.send(tree);
+            });
+            let first = trees.recv().unwrap();
+            let skill = temp.path().join(format!(".claude/skills/s{max_watches}"));
+            fs::create_dir_all(&skill).unwrap();
+            fs::write(skill.join("SKILL.md"), "---\ndescription: d\n---\n").unwrap();
+            let count = |tree: &Tree| tree.entries.iter().map(|entry| entry.children().len()).sum::<usize>();
+            while count(&trees.recv().unwrap()) != count(&first) + 1 {}
+            drop(watcher);
+        }
+    }
+
+    /// Beyond the limit of the system it may go on for ever, so it must not take all the time there is.
+    #[test]
+    fn d62_whoever_cannot_watch_rests_the_longer_the_longer_a_scan_takes() {
+        let millis = Duration::from_millis;
+        for (took, rests) in [(1, 2_000), (100, 2_000), (500, 10_000), (60_000, 60_000)] {
+            assert_eq!(pause(false, millis(took)), millis(rests), "{took}");
+        }
+        assert_eq!(pause(true, millis(1)), SAFETY_SCAN);
+    }
+
+    #[test]
+    fn d62_a_watcher_that_was_not_to_be_had_is_asked_for_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let sources = Sources {
+            workspaces: vec![temp.path().to_owned()],
+            ..Sources::default()
+        };
+        let (messages, _inbox) = sync_channel(MAX_WAITING);
+        let mut task = Task::new(sources, messages);
+        task.watcher = None;
+        task.settle_all();
+        assert!(task.watcher.is_some() && !task.watched.is_empty());
+        assert!(task.is_complete);
     }
 }

@@ -60,6 +60,8 @@ pub struct OfficialClient {
     /// Its identity, kept over reconnects.
     pub client_id: String,
     address: Option<Address>,
+    /// Whether it shows MCP Apps; the published client has no word for it, but a request for anything.
+    mcp_apps: bool,
     connection: Option<Connection>,
     seen: Arc<Seen>,
 }
@@ -89,17 +91,33 @@ impl OfficialClient {
         client
     }
 
+    /// The same with a client that shows MCP Apps.
+    pub async fn connect_with_apps(address: &Address, client_id: &str) -> Self {
+        let mut client = Self::unconnected(client_id);
+        client.mcp_apps = true;
+        let mut client = client.initialize_over(open(address).await).await;
+        client.address = Some(address.clone());
+        client
+    }
+
     /// The same over any transport; such a client cannot reconnect.
     pub async fn over(transport: impl Transport, client_id: &str) -> Self {
-        let mut this = Self::unconnected(client_id);
-        let connecting = this.begin(transport).await;
-        let result = connecting
-            .client
-            .initialize(client_id.to_owned(), vec!["1.0.0".into()], vec!["ahp-root://".into()])
-            .await;
-        this.initialized(&result.expect("initialize succeeds"));
-        this.go_live(connecting);
-        this
+        Self::unconnected(client_id).initialize_over(transport).await
+    }
+
+    async fn initialize_over(mut self, transport: impl Transport) -> Self {
+        let connecting = self.begin(transport).await;
+        let mut params = json!({
+            "channel": "ahp-root://", "clientId": self.client_id, "protocolVersions": ["1.0.0"],
+            "initialSubscriptions": ["ahp-root://"],
+        });
+        if self.mcp_apps {
+            params["capabilities"] = json!({ "mcpApps": {} });
+        }
+        let result = connecting.client.request("initialize", params).await;
+        self.initialized(&result.expect("initialize succeeds"));
+        self.go_live(connecting);
+        self
     }
 
     /// A client that knows an address and has not connected yet.
@@ -113,6 +131,7 @@ impl OfficialClient {
         Self {
             client_id: client_id.to_owned(),
             address: None,
+            mcp_apps: false,
             connection: None,
             seen: Arc::default(),
         }
@@ -384,7 +403,11 @@ impl OfficialClient {
     pub async fn assert_converged(&self) {
         let address = self.address.as_ref().expect("a client with an address");
         let number = OBSERVERS.fetch_add(1, Ordering::Relaxed);
-        let observer = Self::connect(address, &format!("observer-{number}")).await;
+        let name = format!("observer-{number}");
+        let observer = match self.mcp_apps {
+            true => Self::connect_with_apps(address, &name).await,
+            false => Self::connect(address, &name).await,
+        };
         self.assert_equal_to_snapshots_of(observer.client()).await;
     }
 

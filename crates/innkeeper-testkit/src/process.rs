@@ -257,6 +257,11 @@ impl HostProcess {
         (host, stdin, stdout)
     }
 
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Where it listens, and the token to show.
     pub fn address(&self) -> &Address {
         &self.address

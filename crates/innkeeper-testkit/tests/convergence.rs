@@ -146,7 +146,7 @@ const VARIETY: &[(&str, u64)] = &[
     ("echoes", 2000),
     ("refusals", 2000),
     ("no-op echoes", 100),
-    ("approvals", 150),
+    ("approvals", 100),
     ("automatic approvals", 20),
     ("answers", 50),
     ("steering messages", 10),
@@ -161,6 +161,10 @@ const VARIETY: &[(&str, u64)] = &[
     ("chats moved", 20),
     ("chats moved out", 15),
     ("chats opened again", 50),
+    ("reports", 500),
+    ("switches", 200),
+    ("servers", 150),
+    ("demands of servers", 30),
 ];
 
 /// The same where hosts die all the time.
@@ -178,6 +182,8 @@ const VARIETY_OF_RESTARTS: &[(&str, u64)] = &[
     ("pages of turns", 100),
     ("chats moved", 10),
     ("chats opened again", 50),
+    ("reports", 300),
+    ("switches", 50),
 ];
 
 /// What never happens is not tested.

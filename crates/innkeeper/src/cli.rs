@@ -1,5 +1,8 @@
 //! The command line.
 
+mod customizations;
+mod grants;
+mod trust;
 mod upkeep;
 
 use std::path::PathBuf;
@@ -10,6 +13,9 @@ use crate::address::ListenAddress;
 use crate::failure::exit_code_table;
 use crate::origin::Origin;
 
+pub(crate) use customizations::CustomizationsArgs;
+pub(crate) use grants::{AllowArgs, GrantsArgs, GrantsCommand, ListGrantsArgs, RevokeArgs};
+pub(crate) use trust::{PlaceArgs, TrustArgs, TrustCommand, TrustListArgs};
 pub(crate) use upkeep::{
     DeleteArgs, DoctorArgs, ExportArgs, ImportArgs, ListArgs, PruneArgs, SessionsArgs, SessionsCommand, ShowArgs,
 };
@@ -47,6 +53,16 @@ pub(crate) enum Command {
     /// Check configuration, data directory, kept sessions and ports, and say what to do.
     #[command(after_long_help = exit_code_table())]
     Doctor(DoctorArgs),
+    /// Print the plugins, skills, agents, rules and hooks that a session in a directory would get.
+    ///
+    /// Needs no host. Nothing that is found is run.
+    #[command(after_long_help = exit_code_table())]
+    Customizations(CustomizationsArgs),
+    /// List what people said about hooks of workspaces and plugins, allow them or take it back; alone it lists.
+    ///
+    /// Needs no host, and a running one takes it into account at once.
+    #[command(after_long_help = exit_code_table())]
+    Trust(TrustArgs),
     /// List what the sessions of a running host wait for: approvals, questions, sign-ins.
     #[command(after_long_help = exit_code_table())]
     Pending(PendingArgs),
@@ -59,6 +75,9 @@ pub(crate) enum Command {
     /// Answer the questions of an agent.
     #[command(after_long_help = exit_code_table())]
     Answer(AnswerArgs),
+    /// List, give and take back what clients may reach besides the files of their sessions; alone it lists them.
+    #[command(after_long_help = exit_code_table())]
+    Grants(GrantsArgs),
 }
 
 /// Flags that every command understands.
@@ -142,6 +161,9 @@ pub(crate) struct SendArgs {
     /// Model for this message [default: the agent's choice].
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
+    /// Custom agent of the session for this message, by its name, as plugin:name, or by its URI.
+    #[arg(long = "as", value_name = "AGENT")]
+    pub(crate) custom_agent: Option<String>,
     /// Agent for the new session [default: the host's choice].
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,

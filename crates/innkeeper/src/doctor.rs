@@ -6,11 +6,14 @@ mod kept;
 mod network;
 mod report;
 
+use innkeeper_customizations::Part;
+use innkeeper_plugins::{Entry, Severity};
+
 use crate::cli::DoctorArgs;
 use crate::config::{ConfigFile, Examined};
 use crate::data_dir::DataDir;
 use crate::failure::{Failure, Kind};
-use crate::models;
+use crate::{customizations, models};
 
 use report::Report;
 
@@ -28,6 +31,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     kept::check(&dir, moved, &mut report);
     network::check(&dir, &config, &mut report);
     surroundings(&config, &mut report);
+    common_customizations(&config, &mut report);
     report.print(args.json)?;
     match report.failures() {
         0 => Ok(()),
@@ -61,6 +65,39 @@ fn configuration(args: &DoctorArgs, report: &mut Report) -> ConfigFile {
         None => report.ok(SUBJECT, "there is no configuration file; the defaults apply"),
     }
     config
+}
+
+/// What every session gets: of a workspace the doctor knows nothing.
+fn common_customizations(config: &ConfigFile, report: &mut Report) {
+    const SUBJECT: &str = "customizations";
+    let Some(directories) = config.customizations.directories() else {
+        return report.ok(SUBJECT, "switched off by the configuration");
+    };
+    let brought = directories.look(&[]);
+    let troubles = customizations::troubles(&brought);
+    for (name, problem) in &troubles {
+        report.warn(
+            SUBJECT,
+            format!("{name}: {problem}"),
+            "`innkeeper customizations --explain` names every file",
+        );
+    }
+    for note in brought.notes.iter().filter(|note| note.severity != Severity::Info) {
+        report.warn(
+            SUBJECT,
+            note.to_string(),
+            "correct it, or remove its mention from [customizations]",
+        );
+    }
+    if troubles.is_empty() {
+        let is_plugin = |part: &&Part| matches!(part.entry(), Entry::Plugin(_));
+        let plugins = brought.parts.iter().filter(is_plugin).count();
+        let found: usize = brought.parts.iter().map(|part| part.entry().children().len()).sum();
+        report.ok(
+            SUBJECT,
+            format!("{plugins} plugins for every session, and {found} customizations in them and the home directory"),
+        );
+    }
 }
 
 /// What the host finds around it: agents and room for connections.

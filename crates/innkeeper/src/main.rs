@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod config;
 mod confirm;
+mod customizations;
 mod data_dir;
 mod doctor;
 mod endpoint;
@@ -19,6 +20,7 @@ mod settings;
 mod signals;
 mod text;
 mod token;
+mod trust;
 mod unix_socket;
 
 use std::process::ExitCode;
@@ -45,10 +47,13 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Watch(args) => client::watch(args)?,
         Command::Sessions(args) => client::sessions(args)?,
         Command::Doctor(args) => doctor::run(&args)?,
+        Command::Customizations(args) => customizations::run(&args)?,
+        Command::Trust(args) => trust::run(args)?,
         Command::Pending(args) => client::pending(args)?,
         Command::Approve(args) => client::approve(args)?,
         Command::Deny(args) => client::deny(args)?,
         Command::Answer(args) => client::answer(args)?,
+        Command::Grants(args) => client::grants(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,11 +4,16 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_agents::model::ModelAgent;
+use innkeeper_customizations::{
+    Brought, CommandHooks, HookSettings, HooksOf, LocalCustomizations, ServerSettings, SourceDirectories, TrustFile,
+};
 use innkeeper_host::{Access, Host, HostBuilder, HostError, Limits, Principal, Scope, Token, TourAgent};
 use innkeeper_local::{LocalResources, ResourceLimits};
+use innkeeper_mcp::{McpRunner, RunnerSettings};
 use innkeeper_store::{ReadOnlyJournal, SqliteJournal};
 use serde::Serialize;
 use tokio::net::{TcpListener, UnixListener};
@@ -16,7 +21,7 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::address::{ListenAddress, local_url};
 use crate::banner::Banner;
 use crate::cli::ServeArgs;
-use crate::config::ConfigFile;
+use crate::config::{ConfigFile, writable};
 use crate::data_dir::DataDir;
 use crate::endpoint::Endpoint;
 use crate::failure::{Failure, Kind};
@@ -27,6 +32,7 @@ use crate::settings::{Admission, Settings};
 use crate::signals::StopSignals;
 use crate::text;
 use crate::token::{self, TokenFile};
+use crate::trust;
 use crate::unix_socket;
 
 /// How long running turns may take to end once the host was told to stop.
@@ -38,12 +44,21 @@ const STOP_PATIENCE: Duration = Duration::from_secs(9);
 /// How long a host that only looks keeps a session in memory that nobody subscribes to.
 const LOOKING_IDLE_MS: u64 = 1000;
 
+/// Where plugins of clients are copied to, in the data directory.
+const PLUGIN_COPIES: &str = "client-plugins";
+
+/// Where plugins keep data of their own, in the data directory.
+const PLUGIN_DATA: &str = "plugin-data";
+
+/// What is logged unless somebody says otherwise. The MCP library tells every step at this level.
+const LOG_FILTER: &str = "info,rmcp=warn";
+
 /// Runs the host until it is told to stop.
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     let umask = protect_process();
     let config = ConfigFile::load(&args.common)?;
     let filter = args.common.log.clone().or_else(|| config.log.clone());
-    logging::start(filter.as_deref().unwrap_or("info"))?;
+    logging::start(filter.as_deref().unwrap_or(LOG_FILTER))?;
     let mut limits = config.limits();
     limits.core.restricted_sections.clone_from(&config.restricted_sections);
     let models = models::agents(models::find_with(
@@ -51,6 +66,14 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
         &models::process_environment,
         Some(umask),
     ))?;
+    let customizations = config.customizations.directories();
+    let mcp = config.mcp.settings();
+    // What is shown as a directory to save into has to be one (CUS-23).
+    let saved_into = customizations.as_ref().map(SourceDirectories::saved_into);
+    limits
+        .core
+        .resource_roots
+        .extend(writable(&saved_into.unwrap_or_default()));
     let settings = Settings::resolve(args, config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -63,7 +86,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
                 format!("the program cannot start its event loop ({error})"),
             )
         })?;
-    let ended = runtime.block_on(serve(settings, limits, models));
+    let ended = runtime.block_on(serve(settings, limits, models, Sources { customizations, mcp }, umask));
     // A thread that waits for standard input cannot be ended; waiting for it would hang the exit.
     runtime.shutdown_background();
     ended
@@ -89,7 +112,19 @@ fn protect_process() -> u32 {
     umask.bits()
 }
 
-async fn serve(settings: Settings, limits: Limits, models: Vec<ModelAgent>) -> Result<ExitCode, Failure> {
+/// What sessions bring along.
+struct Sources {
+    customizations: Option<SourceDirectories>,
+    mcp: Option<RunnerSettings>,
+}
+
+async fn serve(
+    settings: Settings,
+    limits: Limits,
+    models: Vec<ModelAgent>,
+    Sources { customizations, mcp }: Sources,
+    umask: u32,
+) -> Result<ExitCode, Failure> {
     let dir = match settings.read_only {
         true => DataDir::existing(settings.data.clone()),
         false => DataDir::prepare(&settings.data)?,
@@ -120,15 +155,35 @@ async fn serve(settings: Settings, limits: Limits, models: Vec<ModelAgent>) -> R
         watched_directories: limits.watched_directories,
         watched_entries: limits.watched_entries,
     };
-    // Whoever could read the tokens would be an admin.
+    // Whoever could read the tokens would be an admin, and the providers' keys are the host's own.
     let own: Vec<PathBuf> = [settings.data.clone()]
         .into_iter()
         .chain(settings.narrow_tokens.iter().map(|(_, path)| path.clone()))
         .chain(token.as_ref().map(|token| token.path().to_owned()))
+        .chain(settings.key_files.iter().cloned())
         .collect();
+    let saved_into = customizations
+        .as_ref()
+        .map(SourceDirectories::saved_into)
+        .unwrap_or_default();
     let mut builder = Host::builder()
         .files(innkeeper_local::Workspace::new())
-        .resources(LocalResources::new(files, &own));
+        .resources(LocalResources::new(files, &own).making(saved_into));
+    // Whoever only looks shows what sessions had, and looks for nothing.
+    let runner = mcp.filter(|_| !settings.read_only).map(McpRunner::new);
+    if let Some(directories) = customizations.filter(|_| !settings.read_only) {
+        let copies = dir.file(PLUGIN_COPIES);
+        let trust = Arc::new(TrustFile::new(dir.file(trust::FILE_NAME)));
+        let hooks = hooks(&trust, umask);
+        let servers = runner.is_some().then(|| ServerSettings {
+            trust,
+            data: dir.file(PLUGIN_DATA),
+        });
+        builder = builder.customizations(LocalCustomizations::start_with(directories, &copies, hooks, servers).await);
+    }
+    if let Some(runner) = &runner {
+        builder = builder.mcp_servers(runner.clone());
+    }
     // The first agent is the default: one that can be used, and shows the person's own work.
     let (ready, waiting): (Vec<_>, Vec<_>) = models.iter().cloned().partition(ModelAgent::is_ready);
     builder = ready.into_iter().fold(builder, HostBuilder::agent);
@@ -209,6 +264,9 @@ async fn serve(settings: Settings, limits: Limits, models: Vec<ModelAgent>) -> R
             server.stop().await;
         }
         host.shutdown(TURN_PATIENCE).await;
+        if let Some(runner) = runner {
+            runner.stop().await;
+        }
     };
     tokio::select! {
         stopped = tokio::time::timeout(STOP_PATIENCE, stop) => {
@@ -222,6 +280,16 @@ async fn serve(settings: Settings, limits: Limits, models: Vec<ModelAgent>) -> R
             Ok(ExitCode::from(signal.exit_code()))
         }
     }
+}
+
+/// Hooks run with the umask of people's own files, and ask whom nobody decided about.
+fn hooks(trust: &Arc<TrustFile>, umask: u32) -> Arc<HooksOf> {
+    let trust = Arc::clone(trust);
+    let settings = Arc::new(HookSettings {
+        umask: Some(umask),
+        ..HookSettings::default()
+    });
+    Arc::new(move |brought: &Brought| Arc::new(CommandHooks::of(brought, &trust, &settings)))
 }
 
 /// Does something beside everything else.

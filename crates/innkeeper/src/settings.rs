@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) admission: Admission,
     /// Files with further tokens of narrower scope, created when missing.
     pub(crate) narrow_tokens: Vec<(Scope, PathBuf)>,
+    /// Files with the keys of model providers.
+    pub(crate) key_files: Vec<PathBuf>,
     /// Origins of browser clients to accept.
     pub(crate) allow_origin: Vec<Origin>,
     /// Further names under which clients reach the host.
@@ -54,6 +56,8 @@ pub(crate) enum Admission {
 impl Settings {
     /// Combines flags and file, and refuses what would open the host to strangers.
     pub(crate) fn resolve(args: ServeArgs, config: ConfigFile) -> Result<Self, Failure> {
+        let providers = config.models.providers.iter();
+        let key_files = providers.filter_map(|provider| provider.key_file.clone()).collect();
         // Whoever starts a host on its own pipes wants no other door, unless a flag names one.
         let (listen, unix) = if args.stdio {
             (args.listen, args.unix)
@@ -98,6 +102,7 @@ impl Settings {
             unusual_data,
             admission,
             narrow_tokens,
+            key_files,
             allow_origin,
             allow_host,
             json: args.json,

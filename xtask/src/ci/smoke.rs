@@ -48,6 +48,10 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         ],
         figure: Some("ratio"),
     },
+    Benchmark {
+        arguments: &["scan", "--plugins", "40", "--rounds", "1"],
+        figure: Some("cold_ratio"),
+    },
 ];
 
 /// The soak: minutes in continuous integration, one by hand. Unlike the others it judges, and what

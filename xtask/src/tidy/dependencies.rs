@@ -13,6 +13,8 @@ enum Layer {
     Core,
     /// The embeddable host, on top of the core.
     Host,
+    /// Knows nothing of the host; siblings may build on it.
+    Library,
     /// A back-end or service of the host. Siblings never use one another.
     Sibling,
     /// The program, which wires everything together.
@@ -28,10 +30,11 @@ enum Layer {
 impl Layer {
     fn may_use(self, other: Self) -> bool {
         match self {
-            Self::Core | Self::Chores => false,
+            Self::Core | Self::Library | Self::Chores => false,
             Self::Host => other == Self::Core,
-            Self::Sibling | Self::Testkit => matches!(other, Self::Core | Self::Host),
-            Self::Program | Self::Bench => matches!(other, Self::Core | Self::Host | Self::Sibling),
+            Self::Sibling => matches!(other, Self::Core | Self::Host | Self::Library),
+            Self::Testkit => matches!(other, Self::Core | Self::Host),
+            Self::Program | Self::Bench => matches!(other, Self::Core | Self::Host | Self::Library | Self::Sibling),
         }
     }
 }
@@ -83,8 +86,18 @@ const TABLE: &[Row] = &[
         outside: Outside::AllBut(&["anyhow", "clap"]),
     },
     Row {
-        name: "innkeeper-plugins",
+        name: "innkeeper-mcp",
         layer: Layer::Sibling,
+        outside: Outside::AllBut(&["anyhow", "clap"]),
+    },
+    Row {
+        name: "innkeeper-customizations",
+        layer: Layer::Sibling,
+        outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
+    },
+    Row {
+        name: "innkeeper-plugins",
+        layer: Layer::Library,
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
     },
     Row {

@@ -9,6 +9,7 @@ use innkeeper_host::{
     TurnInput,
 };
 
+use super::brought::Brought;
 use super::client::{Endpoint, ModelClient};
 use super::conversation::{COMPACT, Conversation, Speaker, is_compact};
 use super::error::ProviderError;
@@ -168,10 +169,18 @@ impl Agent for ModelAgent {
 
     async fn open_chat(&self, context: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
         // SMT-06: clients see the prompt a session starts with, before anybody has said anything.
+        let directories = &context.working_directories;
+        let brought = Brought::new(context.customizations.clone(), directories, None);
+        let window = self
+            .shared
+            .offered()
+            .first()
+            .map_or(u32::MAX, |model| model.context_window);
         let prompt = Prompt {
-            directories: paths(&context.working_directories),
+            directories: paths(directories),
             today: self.shared.today(),
-            custom_instructions: instructions::of(&context.working_directories).await,
+            custom_instructions: instructions::of(directories, &brought, window).await.text,
+            skills: brought.skill_list(),
             overrides: &self.shared.prompt_overrides,
             ..Prompt::default()
         };
@@ -215,6 +224,9 @@ impl AgentChat for ModelChat {
                 conversation.nudge();
             } else {
                 conversation.push(Speaker::Person, compose(&turn.text, &turn.attachments));
+                if let Some(called) = &turn.called {
+                    conversation.call(called);
+                }
                 if let Some(so_far) = &turn.so_far {
                     conversation.tell_answer(so_far);
                     conversation.nudge();
@@ -228,6 +240,7 @@ impl AgentChat for ModelChat {
         if let Some(told) = conversation.news_of_tools(run.toolbox.left_out()) {
             events.notice(told).await?;
         }
+        run.bring_back(conversation).await?;
         let wants_title = self.shared.gives_titles && turn.turns_before == 0 && !turn.resume;
         let titling = self.shared.give_title(&turn, &run, wants_title);
         beside(run.run(conversation), titling, events.cancelled()).await

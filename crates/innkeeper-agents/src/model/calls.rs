@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::answer::PendingCall;
 use super::api::{Stop, ToolOutcome};
+use super::brought::use_skill;
 use super::conversation::unfinished;
+use super::hooked;
 use super::own_tools::{self, OwnTool};
 use super::picture;
 use super::toolbox::Draft;
@@ -79,7 +81,10 @@ impl Work<'_> {
     async fn one(&self, number: usize, pending: PendingCall) -> Result<(), AgentError> {
         let PendingCall { call, draft, .. } = pending;
         let answer = match read_input(&call.input, self.was_cut && number == self.last) {
-            Ok(input) => start(draft, input, self.run).await?,
+            Ok(input) => {
+                let id = draft.id().to_owned();
+                hooked::answer(start(draft, input, self.run).await, &id, self.run.events)?
+            }
             Err(problem) => {
                 let summary = "The model wrote an input that cannot be read";
                 draft.refuse(ToolResult::failed(summary, problem.clone())).await?;
@@ -98,12 +103,40 @@ impl Work<'_> {
     }
 }
 
+/// The file that a call is about: there may be rules for it.
+fn touched(tool: &str, input: &Value) -> Option<String> {
+    let is_about_file = matches!(tool, "read_file" | "write_file" | "edit_file");
+    let path = input.get("path").and_then(Value::as_str).filter(|_| is_about_file);
+    path.map(str::to_owned)
+}
+
 async fn start(draft: Draft, input: Value, run: &Run<'_>) -> Result<ToolAnswer, AgentError> {
     match draft {
-        Draft::Host(draft, tool) => tool.run(draft, input, &run.surroundings).await,
+        Draft::Host(mut draft, tool) => {
+            let input = hooked::check(&mut draft, input).await?;
+            // The file that is really worked on: a hook may have named another one.
+            let path = touched(&tool.spec().name, &input);
+            let answer = tool.run(draft, input, &run.surroundings()).await?;
+            if let (Some(path), false) = (path, answer.is_error) {
+                run.brought.touch_named(&path);
+            }
+            Ok(answer)
+        }
         Draft::Own(draft, OwnTool::Ask) => own_tools::ask(draft, input, run.events).await,
         Draft::Own(draft, OwnTool::Plan) => own_tools::keep(draft, input, run).await,
         Draft::Own(draft, OwnTool::Delegate) => run.delegate(draft, input).await,
+        Draft::Own(draft, OwnTool::Skill) => use_skill(draft, input, run).await,
+        Draft::Mcp(mut draft) => {
+            let changed = draft.check(&input.to_string()).await?;
+            let changed = changed.and_then(|text| serde_json::from_str(&text).ok());
+            let Value::Object(arguments) = changed.unwrap_or(input) else {
+                let problem = "the input is not a JSON object";
+                let summary = "The call has an input that no server takes";
+                draft.complete(ToolResult::failed(summary, problem)).await?;
+                return Ok(ToolAnswer::failed(problem.to_owned()));
+            };
+            Ok(told(draft.run(arguments).await?))
+        }
         Draft::Client(draft) => Ok(told(draft.run().await?)),
         Draft::Unknown(draft) => {
             let problem = format!("there is no such tool; there are: {}", run.toolbox.names());
@@ -137,7 +170,7 @@ fn read_input(text: &str, was_cut: bool) -> Result<Value, String> {
     }
 }
 
-/// What a client's tool produced, as the model reads it.
+/// What a tool of a client or of a server produced, as the model reads it.
 fn told(result: ToolResult) -> ToolAnswer {
     let mut answer = ToolAnswer {
         is_error: !result.success,
@@ -157,7 +190,9 @@ fn told(result: ToolResult) -> ToolAnswer {
             ToolContent::FileEdit(_) | ToolContent::Terminal { .. } | ToolContent::Subagent { .. } => {}
         }
     }
-    texts.extend(result.error);
+    // A tool of a server says in its content why it failed, and the error repeats it.
+    let error = result.error.filter(|error| *error != texts.join("\n"));
+    texts.extend(error);
     if let (true, Some(structured)) = (texts.is_empty(), result.structured) {
         texts.push(Value::Object(structured).to_string());
     }

@@ -1,11 +1,13 @@
 //! Making room: when a conversation gets too long for the model, its beginning is told in short.
 //! What people said stays, word for word.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::api::{AssistantPart, Effort, ModelMessage, ModelRequest, UserPart};
 use super::conversation::{Conversation, Entry, Speaker, user};
 use super::models::Model;
+use super::standing::Standing;
 use super::summary::Summary;
 use super::tokens::tokens_in;
 
@@ -34,6 +36,8 @@ pub(super) struct Compaction {
     words: Vec<String>,
     /// The last turn of which nothing is left, if there is one.
     through: Option<Arc<str>>,
+    /// The ids of the rules and skills that there are, if that is known: the others hold no longer.
+    given: Option<HashSet<String>>,
 }
 
 impl Compaction {
@@ -60,7 +64,18 @@ impl Compaction {
             gain: machine.map(savable).sum(),
             count,
             words: old.iter().flat_map(words_of).collect(),
+            given: None,
         })
+    }
+
+    /// Takes over only what these ids say: what was switched off or deleted since does not hold.
+    pub(super) fn of_given(mut self, ids: Option<HashSet<String>>) -> Self {
+        self.given = ids;
+        self
+    }
+
+    fn still_given(given: Option<&HashSet<String>>, standing: &Standing) -> bool {
+        given.is_none_or(|given| given.contains(&standing.id))
     }
 
     /// The request that has it summarised. The transcript has at most so many tokens.
@@ -86,7 +101,9 @@ impl Compaction {
             Summary {
                 words: self.words,
                 text,
+                standing: Vec::new(),
             },
+            |standing| Self::still_given(self.given.as_ref(), standing),
         );
     }
 
@@ -112,7 +129,9 @@ impl Compaction {
             Summary {
                 words: self.words,
                 text,
+                standing: Vec::new(),
             },
+            |standing| Self::still_given(self.given.as_ref(), standing),
         );
     }
 }
@@ -167,23 +186,32 @@ fn in_one_line(text: &str) -> String {
 fn can_be_shortened(entry: &Entry) -> bool {
     match entry.speaker {
         Speaker::Model | Speaker::Tools => true,
-        Speaker::Host => entry.summary.is_none() && entry.tokens > MAX_SUMMARY_TOKENS as usize,
+        Speaker::Host => {
+            let is_told_on = entry.summary.is_some() || !entry.standing.is_empty();
+            !is_told_on && entry.tokens > MAX_SUMMARY_TOKENS as usize
+        }
         Speaker::Person => false,
     }
 }
 
-/// What could be saved of a message: all of it, but of a summary only what is not people's words.
+/// What could be saved of a message: all of it, but of a summary only what is neither people's words
+/// nor goes on holding.
 fn savable(entry: &Entry) -> usize {
-    entry
-        .summary
-        .as_ref()
-        .map_or(entry.tokens, |summary| tokens_in(&summary.text))
+    if let Some(summary) = &entry.summary {
+        return tokens_in(&summary.text);
+    }
+    let holds: usize = entry.standing.iter().map(|standing| tokens_in(&standing.text)).sum();
+    entry.tokens.saturating_sub(holds)
 }
 
 /// A message as lines of a transcript.
 fn retell(entry: &Entry) -> Vec<String> {
     if let Some(summary) = &entry.summary {
         return vec![format!("Before: {}", summary.text)];
+    }
+    // It is kept as it is.
+    if entry.speaker == Speaker::Host && !entry.standing.is_empty() {
+        return Vec::new();
     }
     match &entry.message {
         ModelMessage::User(parts) => {
@@ -333,6 +361,32 @@ mod tests {
         for round in 0..5 {
             assert!(all.contains(&format!("later {round}")), "{round}");
         }
+    }
+
+    #[test]
+    fn cus26_what_was_switched_off_or_deleted_since_is_not_taken_over() {
+        let mut conversation = long_conversation();
+        for id in ["tabs", "bell"] {
+            let standing = Standing {
+                id: id.to_owned(),
+                title: id.to_owned(),
+                text: format!("{id} holds"),
+                only_in: None,
+            };
+            conversation.push(Speaker::Host, user(standing.told()));
+            conversation.keep(vec![standing]);
+        }
+        conversation.push(Speaker::Person, user("question 11".into()));
+        let shortened = |given: Option<&[&str]>| {
+            let mut conversation = conversation.clone();
+            let given = given.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
+            let compaction = Compaction::plan(&conversation, 10).expect("something to shorten");
+            compaction.of_given(given).apply(&mut conversation, "summary");
+            let all = format!("{:?}", conversation.messages(true));
+            (all.contains("tabs holds"), all.contains("bell holds"))
+        };
+        assert_eq!(shortened(Some(&["bell"])), (false, true));
+        assert_eq!(shortened(None), (true, true), "nobody knows what there is");
     }
 
     #[test]

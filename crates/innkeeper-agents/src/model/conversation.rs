@@ -1,12 +1,15 @@
 //! What was said, as the model is told it, and how long that is.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use innkeeper_host::customizations::Called;
 use innkeeper_host::{ChatContext, PastOutcome, PastTurn};
 
 use super::api::{AssistantPart, ModelMessage, ToolOutcome, ToolUse, UserPart};
 use super::memory::Memory;
 use super::message::compose;
+use super::standing::{Standing, taken_over};
 use super::summary::Summary;
 use super::tokens::tokens_of;
 use super::toolbox::fit_name;
@@ -31,6 +34,8 @@ pub(super) struct Conversation {
     correction: Option<f64>,
     /// What people were last told of tools that the model is not offered.
     left_out: Option<String>,
+    /// What people were told once, and need not hear again.
+    told: HashSet<String>,
     /// What is kept with the chat.
     pub(super) memory: Memory,
 }
@@ -43,6 +48,8 @@ pub(super) struct Entry {
     pub(super) turn: Option<Arc<str>>,
     /// What it is made of, if it stands for the beginning of the conversation.
     pub(super) summary: Option<Summary>,
+    /// What it says that goes on holding.
+    pub(super) standing: Vec<Standing>,
     pub(super) tokens: usize,
 }
 
@@ -89,7 +96,8 @@ impl Conversation {
                     .flat_map(|turn| std::iter::once(&turn.text).chain(&turn.steered).cloned())
                     .collect();
                 let text = compacted.summary;
-                self.replace_first(0, Summary { words, text });
+                let standing = Vec::new();
+                self.replace_first(0, Summary { words, text, standing }, |_| true);
                 rest
             }
             None => {
@@ -172,8 +180,79 @@ impl Conversation {
             message,
             turn: self.turn.clone(),
             summary: None,
+            standing: Vec::new(),
             tokens,
         });
+    }
+
+    /// The last message said something that goes on holding.
+    pub(super) fn keep(&mut self, standing: Vec<Standing>) {
+        for standing in standing.iter().filter(|standing| standing.only_in.is_none()) {
+            self.memory.use_on(&standing.id);
+        }
+        if let Some(entry) = self.entries.last_mut() {
+            entry.standing.extend(standing);
+        }
+    }
+
+    /// The person called a skill or a prompt by its name.
+    pub(super) fn call(&mut self, called: &Called) {
+        let standing = Standing {
+            id: called.about.id.clone(),
+            title: format!("/{}", called.name),
+            text: called.text.trim().to_owned(),
+            // A skill goes on holding; a command or a prompt is done with its turn.
+            only_in: self.turn.clone().filter(|_| called.directory.is_none()),
+        };
+        let mut text = format!(
+            "The person called /{} by name. Do what it says:\n\n{}",
+            called.name,
+            standing.told()
+        );
+        if let Some(directory) = &called.directory {
+            text.push_str(&format!("\n\nIts files are in {}.", directory.display()));
+        }
+        self.push(Speaker::Host, user(text));
+        self.keep(vec![standing]);
+    }
+
+    /// Whether the conversation has it as it is now.
+    pub(super) fn holds(&self, wanted: &Standing) -> bool {
+        self.latest(&wanted.id).is_some_and(|latest| latest.text == wanted.text)
+    }
+
+    /// Whether the conversation has anything of it.
+    pub(super) fn has_standing(&self, id: &str) -> bool {
+        self.latest(id).is_some()
+    }
+
+    fn latest(&self, id: &str) -> Option<&Standing> {
+        let entries = self.entries.iter().rev();
+        let all = entries.flat_map(|entry| {
+            let summed = entry.summary.iter().flat_map(|summary| &summary.standing);
+            entry.standing.iter().rev().chain(summed)
+        });
+        all.into_iter().find(|standing| standing.id == id)
+    }
+
+    /// Takes the result of a call for what it was before a restart: something that goes on holding.
+    pub(super) fn adopt(&mut self, standing: &Standing) -> bool {
+        let has = |message: &ModelMessage| match message {
+            ModelMessage::ToolResults(results) => results.iter().any(|result| result.text.contains(&standing.text)),
+            ModelMessage::User(_) | ModelMessage::Assistant(_) => false,
+        };
+        match self.entries.iter_mut().rev().find(|entry| has(&entry.message)) {
+            Some(entry) => {
+                entry.standing.push(standing.clone());
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether people have not been told yet.
+    pub(super) fn is_news(&mut self, text: &str) -> bool {
+        self.told.insert(text.to_owned())
     }
 
     /// Adds what a person said to set another direction. The host keeps it in the turn.
@@ -249,14 +328,24 @@ impl Conversation {
         &self.entries
     }
 
-    /// Puts a summary in place of the first messages.
-    pub(super) fn replace_first(&mut self, count: usize, summary: Summary) {
+    /// Puts a summary in place of the first messages. What they said that goes on holding is part
+    /// of it, word for word, unless it is not given any more.
+    pub(super) fn replace_first(&mut self, count: usize, mut summary: Summary, is_given: impl Fn(&Standing) -> bool) {
+        let old = self.entries.iter().take(count);
+        let standing = old.flat_map(|entry| {
+            let summed = entry.summary.iter().flat_map(|summary| &summary.standing);
+            summed.chain(&entry.standing).cloned()
+        });
+        let holds =
+            |standing: &Standing| (standing.only_in.is_none() || standing.only_in == self.turn) && is_given(standing);
+        summary.standing = taken_over(standing.filter(holds).collect());
         let last = count.checked_sub(1).and_then(|last| self.entries.get(last));
         let message = summary.message();
         let entry = Entry {
             speaker: Speaker::Host,
             turn: last.and_then(|entry| entry.turn.clone()),
             summary: Some(summary),
+            standing: Vec::new(),
             tokens: tokens_of(&message),
             message,
         };
@@ -265,7 +354,8 @@ impl Conversation {
 
     /// Takes the output of tools out of the first messages.
     pub(super) fn clear_outputs(&mut self, count: usize) {
-        for entry in self.entries.iter_mut().take(count) {
+        let cleared = self.entries.iter_mut().take(count);
+        for entry in cleared.filter(|entry| entry.standing.is_empty()) {
             if let ModelMessage::ToolResults(results) = &mut entry.message {
                 for result in results {
                     result.text = "(The output was left out to save space. Call the tool again if it matters.)".into();

@@ -6,6 +6,7 @@ use innkeeper_host::{AgentError, EventSink, Invocation, ToolContent, ToolDraft, 
 use serde_json::Value;
 
 use super::api::{AssistantPart, ModelMessage};
+use super::brought::Role;
 use super::conversation::{Conversation, Speaker, user};
 use super::own_tools;
 use super::turn::Run;
@@ -22,9 +23,24 @@ impl Run<'_> {
                 return Ok(ToolAnswer::failed(problem));
             }
         };
+        let role = match self.role_of_helper(&input).await {
+            Ok(role) => role,
+            Err(problem) => {
+                let result = ToolResult::failed("Could not send a helper", problem.clone());
+                draft.complete(result).await?;
+                return Ok(ToolAnswer::failed(problem));
+            }
+        };
         let invocation = Invocation::new(format!("Sends a helper: {title}")).input(input.to_string());
         let mut call = draft.run(invocation).await?;
-        let spec = WorkerSpec::new(title, task).kind("helper");
+        let spec = match &role {
+            Some(role) => {
+                let spec = WorkerSpec::new(title, task).kind(&role.name);
+                let description = role.description.iter();
+                description.fold(spec, |spec, description| spec.description(description))
+            }
+            None => WorkerSpec::new(title, task).kind("helper"),
+        };
         let worker = match call.worker(spec).await {
             Ok(worker) => worker,
             Err(AgentError::Cancelled) => return Err(AgentError::Cancelled),
@@ -38,7 +54,7 @@ impl Run<'_> {
         conversation.push(Speaker::Person, user(task.to_owned()));
         let work = {
             let conversation = &mut conversation;
-            worker.drive(move |events| async move { self.help(&events, conversation).await })
+            worker.drive(move |events| async move { self.help(&events, role, conversation).await })
         };
         match work.await {
             Ok(WorkerEnd::Done) => {
@@ -68,13 +84,35 @@ impl Run<'_> {
         }
     }
 
+    /// The custom agent that a helper is to be, if one is named (CUS-24).
+    async fn role_of_helper(&self, input: &Value) -> Result<Option<Role>, String> {
+        let Some(name) = input.get("agent").and_then(Value::as_str) else {
+            return Ok(None);
+        };
+        let given = &self.brought.given;
+        let agents = given.agents_for_models();
+        let named = agents
+            .iter()
+            .find(|(known, agent)| known == name || agent.about.full_name() == name);
+        let Some((_, agent)) = named else {
+            let names: Vec<&str> = agents.iter().map(|(name, _)| name.as_str()).take(50).collect();
+            return Err(format!(
+                "there is no agent {name:?} that you may delegate to; there are: {}. Leave `agent` out for a helper \
+                 like you",
+                names.join(", ")
+            ));
+        };
+        Role::load(given, agent).await.map(Some)
+    }
+
     /// A helper's turn. Boxed, because helpers send helpers.
     fn help<'b>(
         &'b self,
         events: &'b EventSink,
+        role: Option<Role>,
         conversation: &'b mut Conversation,
     ) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + 'b>> {
-        Box::pin(async move { self.helper(events).run(conversation).await })
+        Box::pin(async move { self.helper(events, role).run(conversation).await })
     }
 }
 

@@ -1,7 +1,9 @@
-//! What working directories themselves ask of agents: their `AGENTS.md`.
+//! What working directories themselves ask of agents: the rules that were found there, or their
+//! `AGENTS.md` where nobody looks for rules.
 
 use std::path::PathBuf;
 
+use super::brought::{Always, Brought};
 use super::prompt::path_of;
 use crate::tools::read_beginning;
 
@@ -10,9 +12,20 @@ const NAME: &str = "AGENTS.md";
 /// The longest beginning of it that is taken into the prompt.
 const MAX_BYTES: usize = 32 << 10;
 
-/// What all directories ask for, with where it is from. Read anew for every turn, so that a change
-/// is seen with the next.
-pub(super) async fn of(directories: &[String]) -> String {
+/// What all directories ask for, with where it is from. A rule is never read twice: once somebody
+/// looks for rules, `AGENTS.md` is one of them.
+pub(super) async fn of(directories: &[String], brought: &Brought, window: u32) -> Always {
+    if brought.given.is_known() {
+        return Always::of(brought, window).await;
+    }
+    Always {
+        text: found_in(directories).await,
+        ..Always::default()
+    }
+}
+
+/// What the agent finds itself. Read anew for every turn, so that a change is seen with the next.
+async fn found_in(directories: &[String]) -> String {
     let directories = directories.to_vec();
     // Files are read beside the tasks of the host: a slow disk must not hold up others.
     let reading = tokio::task::spawn_blocking(move || {
@@ -58,7 +71,7 @@ mod tests {
         std::fs::write(linked.join("CLAUDE.md"), "Use tabs.").unwrap();
         symlink("CLAUDE.md", linked.join(NAME)).unwrap();
         std::fs::write(long.join(NAME), format!("Be brief.{}", "ä".repeat(MAX_BYTES))).unwrap();
-        let told = of(&[uri(&linked), uri(&long), uri(&empty)]).await;
+        let told = found_in(&[uri(&linked), uri(&long), uri(&empty)]).await;
         assert!(told.contains("Use tabs."), "{told}");
         assert!(told.contains("Be brief.") && told.contains("The rest was left out"));
         assert!(told.len() < MAX_BYTES + 1000, "{}", told.len());
@@ -77,7 +90,7 @@ mod tests {
         symlink("../secret", outside.join(NAME)).unwrap();
         let made = std::process::Command::new("mkfifo").arg(pipe.join(NAME)).status();
         assert!(made.unwrap().success());
-        let told = of(&[uri(&outside), uri(&pipe)]).await;
+        let told = found_in(&[uri(&outside), uri(&pipe)]).await;
         assert!(!told.contains("hush"), "{told}");
         assert_eq!(told.matches("It cannot be read").count(), 2, "{told}");
     }

@@ -5,6 +5,8 @@ use serde_json::Value;
 
 /// Most bytes of a summary that is kept; the host takes 64 KiB of everything together.
 const MAX_SUMMARY: usize = 24 << 10;
+/// Most rules and skills in use that are remembered.
+const MAX_IN_USE: usize = 32;
 
 /// What is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +15,9 @@ pub(super) struct Memory {
     /// What stands for the beginning of the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) compacted: Option<Compacted>,
+    /// The ids of the rules and skills in use, the latest last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) in_use: Vec<String>,
 }
 
 /// A summary, so that it need not be made again after a restart.
@@ -33,6 +38,14 @@ impl Memory {
         serde_json::to_value(self).unwrap_or_default()
     }
 
+    /// A rule or a skill is in use from now on.
+    pub(super) fn use_on(&mut self, id: &str) {
+        self.in_use.retain(|used| used != id);
+        self.in_use.push(id.to_owned());
+        let first = self.in_use.len().saturating_sub(MAX_IN_USE);
+        self.in_use.drain(..first);
+    }
+
     /// Keeps a summary, unless it is too long: then it is made again when it is needed.
     pub(super) fn compact(&mut self, through: &str, summary: &str) {
         self.compacted = (summary.len() <= MAX_SUMMARY).then(|| Compacted {
@@ -50,6 +63,11 @@ mod tests {
     fn what_is_kept_comes_back() {
         let mut memory = Memory::default();
         memory.compact("t1", "files were read");
+        for id in 0..100 {
+            memory.use_on(&format!("rule-{}", id % 50));
+        }
+        assert_eq!(memory.in_use.last().map(String::as_str), Some("rule-49"));
+        assert_eq!(memory.in_use.len(), MAX_IN_USE);
         let value = memory.to_value();
         let read = Memory::read(&value);
         assert_eq!(read, memory);

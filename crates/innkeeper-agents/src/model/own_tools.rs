@@ -1,4 +1,4 @@
-//! Tools that need the agent itself: asking people, keeping a plan, sending a helper.
+//! Tools that need the agent itself: asking people, keeping a plan, loading a skill, sending a helper.
 
 mod ask;
 mod plan;
@@ -6,9 +6,15 @@ mod plan;
 pub(super) use ask::ask;
 pub(super) use plan::keep;
 
+use innkeeper_host::customizations::CustomAgent;
 use serde_json::{Value, json};
 
 use super::api::ToolSpec;
+
+/// Most bytes of what a model is told of the agents it may delegate to.
+const MAX_AGENTS_BYTES: usize = 8 << 10;
+/// Most of it about one of them.
+const MAX_AGENT_WORDS: usize = 300;
 
 /// A tool of the agent's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,16 +25,19 @@ pub(super) enum OwnTool {
     Plan,
     /// Has a helper do something in a chat of its own.
     Delegate,
+    /// Loads a skill or a rule.
+    Skill,
 }
 
 impl OwnTool {
-    pub(super) const ALL: [Self; 3] = [Self::Ask, Self::Plan, Self::Delegate];
+    pub(super) const ALL: [Self; 4] = [Self::Ask, Self::Plan, Self::Delegate, Self::Skill];
 
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ask => "ask_user",
             Self::Plan => "update_plan",
             Self::Delegate => "delegate",
+            Self::Skill => "use_skill",
         }
     }
 
@@ -37,6 +46,7 @@ impl OwnTool {
             Self::Ask => "Ask",
             Self::Plan => "Plan",
             Self::Delegate => "Send a helper",
+            Self::Skill => "Use a skill",
         }
     }
 
@@ -44,7 +54,7 @@ impl OwnTool {
     /// and several at once are the point of having them.
     pub(super) fn is_harmless(self) -> bool {
         match self {
-            Self::Plan | Self::Delegate => true,
+            Self::Plan | Self::Delegate | Self::Skill => true,
             Self::Ask => false,
         }
     }
@@ -102,12 +112,66 @@ impl OwnTool {
                     "required": ["title", "task"]
                 }),
             ),
+            Self::Skill => (
+                "Loads a skill: instructions for a particular task, and where its files are. Load one before you do \
+                 what it is for, and follow it. With `search` instead of `name` it looks for skills.",
+                json!({
+                    "type": "object",
+                    "properties": {
+                        "name": { "type": "string", "description": "The name of the skill." },
+                        "arguments": { "type": "string", "description": "What the skill is to be used on, if it takes arguments." },
+                        "search": { "type": "string", "description": "Words in the name or the description." }
+                    }
+                }),
+            ),
         };
         ToolSpec {
             name: self.name().to_owned(),
             description: description.to_owned(),
             input_schema,
         }
+    }
+
+    /// How the tool is offered where there are agents to delegate to, with what they are for.
+    pub(super) fn spec_with(self, agents: &[(String, &CustomAgent)]) -> ToolSpec {
+        let mut spec = self.spec();
+        if self != Self::Delegate || agents.is_empty() {
+            return spec;
+        }
+        let mut names: Vec<&str> = Vec::new();
+        let mut room = MAX_AGENTS_BYTES;
+        spec.description.push_str(" The helper can be one of these agents:");
+        for (name, agent) in agents {
+            let words: Vec<&str> = agent
+                .about
+                .description
+                .as_deref()
+                .unwrap_or_default()
+                .split_whitespace()
+                .collect();
+            let description = words.join(" ");
+            let description = description
+                .get(..description.floor_char_boundary(MAX_AGENT_WORDS))
+                .unwrap_or_default();
+            let line = format!("\n- {name}: {description}");
+            let Some(rest) = room.checked_sub(line.len()) else {
+                let more = agents.len() - names.len();
+                spec.description
+                    .push_str(&format!("\n- and {more} more, which are not offered here"));
+                break;
+            };
+            room = rest;
+            spec.description.push_str(line.trim_end_matches([':', ' ']));
+            names.push(name);
+        }
+        let agent = json!({
+            "type": "string", "enum": names,
+            "description": "The agent that does it; left out, it is a helper like you."
+        });
+        if let Some(properties) = spec.input_schema.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert("agent".to_owned(), agent);
+        }
+        spec
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use innkeeper_host::PromptSection;
 
+use super::brought::Role;
+
 const IDENTITY: &str = "You are a capable coding agent. You work for the person you talk with, on their machine, \
     through the tools you are given.";
 
@@ -38,12 +40,16 @@ pub(super) struct Prompt<'a> {
     pub(super) today: String,
     /// The names of the tools.
     pub(super) tools: &'a str,
-    /// What the directories themselves ask of agents.
+    /// What the directories and the rules that always hold ask of agents.
     pub(super) custom_instructions: String,
     /// What the host's configuration says instead of a section.
     pub(super) overrides: &'a [(String, String)],
     /// Whether a helper is told, not the agent the person talks to.
     pub(super) is_helper: bool,
+    /// The skills there are.
+    pub(super) skills: String,
+    /// The role that is played.
+    pub(super) role: Option<&'a Role>,
 }
 
 impl Prompt<'_> {
@@ -53,6 +59,15 @@ impl Prompt<'_> {
             let written = self.overrides.iter().find(|(over, _)| over == id);
             PromptSection::new(id, written.map_or(content, |(_, content)| content.clone()))
         };
+        // What people chose for the session is not the configuration's to leave out.
+        let with = |mut section: PromptSection, more: &str| {
+            if !more.is_empty() {
+                let gap = if section.content.is_empty() { "" } else { "\n\n" };
+                section.content.push_str(&format!("{gap}{more}"));
+            }
+            section
+        };
+        let role = self.role.map(Role::told).unwrap_or_default();
         vec![
             section("identity", IDENTITY.to_owned()),
             section("tone", TONE.to_owned()),
@@ -60,10 +75,10 @@ impl Prompt<'_> {
             section("code_change_rules", CODE_CHANGE_RULES.to_owned()),
             section("guidelines", self.guidelines()),
             section("safety", SAFETY.to_owned()),
-            section("tool_instructions", self.tool_instructions()),
+            with(section("tool_instructions", self.tool_instructions()), &self.skills),
             section("environment_context", self.environment()),
             section("custom_instructions", self.custom_instructions.clone()),
-            section("runtime_instructions", self.runtime()),
+            with(section("runtime_instructions", self.runtime()), &role),
             section("last_instructions", LAST_INSTRUCTIONS.to_owned()),
         ]
     }
@@ -132,7 +147,7 @@ mod tests {
             today: "2026-01-01".to_owned(),
             tools: "read_file",
             overrides: &overrides,
-            is_helper: false,
+            ..Prompt::default()
         };
         let sections = prompt.sections();
         let standard: Vec<&str> = innkeeper_host::STANDARD_SECTIONS

@@ -77,6 +77,7 @@ impl Run<'_> {
         let Some(compaction) = Compaction::plan(conversation, most / 3) else {
             return Ok(false);
         };
+        let compaction = compaction.of_given(self.brought.ids());
         // Summaries that make next to no room would be asked for again and again.
         let least = if why == Why::Full { most / 10 } else { 0 };
         if conversation.corrected(compaction.gain) < least.max(LEAST_GAIN) {
@@ -113,7 +114,7 @@ impl Run<'_> {
     pub(super) async fn compact(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let mut spent = Spent::default();
         if self.make_room(conversation, 0, Why::Asked, &mut spent).await? {
-            self.events.usage(spent.usage(&self.choice.model.id)).await
+            self.events.usage(spent.usage(&self.choice.model.id, Vec::new())).await
         } else {
             self.events.text("There is nothing to shorten yet.").await
         }

@@ -13,7 +13,7 @@ use super::models::{Model, merged};
 use super::retry::RetryPolicy;
 use super::title;
 use super::turn::Run;
-use crate::tools::{HostTool, Surroundings};
+use crate::tools::HostTool;
 
 /// How long something may take that people do not wait for: a title, a summary.
 const ASIDE_TIME: Duration = Duration::from_secs(60);
@@ -95,11 +95,23 @@ impl Shared {
         }
     }
 
-    /// Where tools work.
-    pub(super) fn surroundings(&self, directories: &[String]) -> Surroundings {
-        Surroundings {
-            working_directories: directories.to_vec(),
-        }
+    /// The offered model that a file of another product means by a name: the id or the name of it,
+    /// or a part of the id, as in `sonnet`.
+    pub(super) fn model_called(&self, wanted: &str) -> Option<Model> {
+        let bare = wanted.split('(').next().unwrap_or_default().trim().to_lowercase();
+        let offered = self.offered();
+        let is_it = |model: &&Model| model.id.to_lowercase() == bare || model.name.to_lowercase() == bare;
+        let has_part = |model: &&Model| {
+            let id = model.id.to_lowercase();
+            id.split(|c: char| !c.is_alphanumeric()).any(|part| part == bare)
+        };
+        let found = offered.iter().find(is_it).or_else(|| offered.iter().find(has_part));
+        found.cloned()
+    }
+
+    /// Whether the host's configuration says what a section of the prompt has.
+    pub(super) fn overrides(&self, section: &str) -> bool {
+        self.prompt_overrides.iter().any(|(id, _)| id == section)
     }
 
     pub(super) fn today(&self) -> String {

@@ -1,6 +1,6 @@
 //! What a turn costs.
 
-use innkeeper_host::Usage;
+use innkeeper_host::{AppliedRule, Usage};
 
 use super::api::TokenUsage;
 
@@ -23,12 +23,13 @@ impl Spent {
         self.cache_read = sum(self.cache_read, usage.cache_read);
     }
 
-    pub(super) fn usage(&self, model: &str) -> Usage {
+    pub(super) fn usage(&self, model: &str, rules: Vec<AppliedRule>) -> Usage {
         Usage {
             input_tokens: self.input,
             output_tokens: self.output,
             cache_read_tokens: self.cache_read,
             model: Some(model.to_owned()),
+            rules,
         }
     }
 }

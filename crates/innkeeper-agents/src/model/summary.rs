@@ -2,6 +2,7 @@
 
 use super::api::ModelMessage;
 use super::conversation::user;
+use super::standing::Standing;
 
 /// What stands for the beginning of a conversation that was shortened: every word that people said,
 /// and the rest in short.
@@ -11,6 +12,8 @@ pub(super) struct Summary {
     pub(super) words: Vec<String>,
     /// What happened.
     pub(super) text: String,
+    /// What goes on holding, word for word.
+    pub(super) standing: Vec<Standing>,
 }
 
 impl Summary {
@@ -21,6 +24,12 @@ impl Summary {
             text.push_str("\n# What the person said, word for word\n");
             for said in &self.words {
                 text.push_str(&format!("\n<message>\n{said}\n</message>\n"));
+            }
+        }
+        if !self.standing.is_empty() {
+            text.push_str("\n# Rules and skills that still hold\n");
+            for standing in &self.standing {
+                text.push_str(&format!("\n{}\n", standing.told()));
             }
         }
         text.push_str(&format!("\n# What happened, in short\n\n{}\n", self.text));

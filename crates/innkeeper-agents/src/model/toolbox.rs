@@ -1,11 +1,15 @@
-//! What the model may call in one turn: tools of the host, the agent's own, and those of clients.
+//! What the model may call in one turn: tools of the host, the agent's own, and those of MCP servers and clients.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use innkeeper_host::mcp::{McpDraft, McpTool};
 use innkeeper_host::{AgentError, ClientDraft, ClientTool, EventSink, ToolDraft, ToolResult};
 
+use serde_json::Value;
+
 use super::api::ToolSpec;
+use super::brought::Kept;
 use super::own_tools::OwnTool;
 use super::schema;
 use crate::tools::HostTool;
@@ -15,15 +19,15 @@ const MAX_NAME: usize = 64;
 
 /// Most tools that all providers take.
 const MAX_TOOLS: usize = 128;
-/// Most bytes of what clients say of their tools. It is part of every request, and the model has to
-/// read it.
+/// Most bytes of what clients say of their tools, and as many of what MCP servers say. It is part of
+/// every request, and the model has to read it.
 const MAX_CLIENT_BYTES: usize = 128 << 10;
 
 /// Everything that can be called, each name once.
 #[derive(Clone, Default)]
 pub(super) struct Toolbox {
     offered: Vec<(ToolSpec, Offered)>,
-    /// Clients' tools that no model could be offered, by name.
+    /// Tools of servers and clients that no model could be offered, by name.
     left_out: Vec<String>,
 }
 
@@ -34,6 +38,8 @@ pub(super) enum Offered {
     Host(Arc<dyn HostTool>),
     /// One that needs the agent itself.
     Own(OwnTool),
+    /// An MCP server's.
+    Mcp(McpTool),
     /// A client's.
     Client(ClientTool),
 }
@@ -42,6 +48,7 @@ pub(super) enum Offered {
 pub(super) enum Draft {
     Host(ToolDraft, Arc<dyn HostTool>),
     Own(ToolDraft, OwnTool),
+    Mcp(Box<McpDraft>),
     Client(ClientDraft),
     /// There is no such tool.
     Unknown(ToolDraft),
@@ -52,6 +59,7 @@ impl std::fmt::Debug for Draft {
         f.write_str(match self {
             Self::Host(..) => "Draft::Host",
             Self::Own(..) => "Draft::Own",
+            Self::Mcp(..) => "Draft::Mcp",
             Self::Client(..) => "Draft::Client",
             Self::Unknown(..) => "Draft::Unknown",
         })
@@ -59,39 +67,48 @@ impl std::fmt::Debug for Draft {
 }
 
 impl Toolbox {
-    /// The tools of a turn. Clients' tools come last, under names that nothing else has (ACT-04).
-    pub(super) fn new(host: &[Arc<dyn HostTool>], own: &[OwnTool], clients: &[ClientTool]) -> Self {
+    /// The tools of a turn. Those of servers and clients come last, under names that nothing else has
+    /// (ACT-04).
+    pub(super) fn new(
+        host: &[Arc<dyn HostTool>],
+        own: Vec<(ToolSpec, OwnTool)>,
+        servers: &[McpTool],
+        clients: &[ClientTool],
+    ) -> Self {
         let mut offered: Vec<(ToolSpec, Offered)> = Vec::new();
         offered.extend(host.iter().map(|tool| (tool.spec(), Offered::Host(Arc::clone(tool)))));
-        offered.extend(own.iter().map(|tool| (tool.spec(), Offered::Own(*tool))));
-        let mut names: HashSet<String> = offered.iter().map(|(spec, _)| spec.name.clone()).collect();
-        let mut left_out = Vec::new();
-        let mut room = MAX_CLIENT_BYTES;
-        for tool in clients {
-            let name = unique(&tool.name, &names);
-            let Some(input_schema) = schema::fit(tool.input_schema.as_ref()) else {
-                left_out.push(tool.name.clone());
-                continue;
-            };
-            let spec = ToolSpec {
-                name: name.clone(),
-                description: tool
-                    .description
-                    .clone()
-                    .or_else(|| tool.title.clone())
-                    .unwrap_or_default(),
-                input_schema,
-            };
-            let bytes = spec.description.len() + spec.input_schema.to_string().len();
-            if offered.len() >= MAX_TOOLS || bytes > room {
-                left_out.push(tool.name.clone());
-                continue;
-            }
-            room -= bytes;
-            names.insert(name);
-            offered.push((spec, Offered::Client(tool.clone())));
+        offered.extend(own.into_iter().map(|(spec, tool)| (spec, Offered::Own(tool))));
+        let names = offered.iter().map(|(spec, _)| spec.name.clone()).collect();
+        let left_out = Vec::new();
+        let mut adding = Adding {
+            names,
+            toolbox: Self { offered, left_out },
+        };
+        let of_servers = servers.iter().map(|tool| {
+            let description = [&tool.description, &tool.title];
+            let schema = Some(&tool.input_schema);
+            (tool.name.as_str(), description, schema, Offered::Mcp(tool.clone()))
+        });
+        adding.all(of_servers);
+        let of_clients = clients.iter().map(|tool| {
+            let description = [&tool.description, &tool.title];
+            let schema = tool.input_schema.as_ref();
+            (tool.name.as_str(), description, schema, Offered::Client(tool.clone()))
+        });
+        adding.all(of_clients);
+        adding.toolbox
+    }
+
+    /// Keeps to a list of tools, in whoever's words it is written, and says what came of it. An empty
+    /// list is none (CUS-25).
+    pub(super) fn keep_to(&mut self, wanted: &[String]) -> Kept {
+        if wanted.is_empty() {
+            return Kept::default();
         }
-        Self { offered, left_out }
+        let names: Vec<String> = self.offered.iter().map(|(spec, _)| spec.name.clone()).collect();
+        let kept = Kept::of(&names, wanted);
+        self.offered.retain(|(spec, _)| kept.names.contains(&spec.name));
+        kept
     }
 
     /// What people are told of tools that the model is not offered.
@@ -103,8 +120,8 @@ impl Toolbox {
             more => format!(" and {more} more"),
         };
         Some(format!(
-            "The model is not offered {}{more}: models take at most {MAX_TOOLS} tools, {} KiB of clients' descriptions \
-             together, and only tools whose input is an object.",
+            "The model is not offered {}{more}: models take at most {MAX_TOOLS} tools, {} KiB of descriptions of clients' \
+             tools together and as much of servers', and only tools whose input is an object.",
             first.join(", "),
             MAX_CLIENT_BYTES >> 10
         ))
@@ -127,6 +144,7 @@ impl Toolbox {
                 let draft = events.tool(name).display_name(tool.title()).start().await?;
                 Draft::Own(draft, *tool)
             }
+            Some((_, Offered::Mcp(tool))) => Draft::Mcp(Box::new(events.mcp_tool(tool).start().await?)),
             Some((_, Offered::Client(tool))) => Draft::Client(events.client_tool(tool).start().await?),
             None => {
                 let shown: String = name.chars().take(MAX_NAME).collect();
@@ -136,10 +154,52 @@ impl Toolbox {
         })
     }
 
+    /// Whether there is such a tool.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.offered.iter().any(|(spec, _)| spec.name == name)
+    }
+
     /// The names, for a model that called something else.
     pub(super) fn names(&self) -> String {
         let names: Vec<&str> = self.offered.iter().map(|(spec, _)| spec.name.as_str()).collect();
         names.join(", ")
+    }
+}
+
+/// A toolbox to which tools of others are added.
+struct Adding {
+    names: HashSet<String>,
+    toolbox: Toolbox,
+}
+
+/// A tool of somebody else: its name, what there is of a description, its schema, and itself.
+type Foreign<'a> = (&'a str, [&'a Option<String>; 2], Option<&'a Value>, Offered);
+
+impl Adding {
+    /// Adds what all providers take, as far as there is room.
+    fn all<'a>(&mut self, tools: impl Iterator<Item = Foreign<'a>>) {
+        let mut room = MAX_CLIENT_BYTES;
+        for (given_name, description, schema, tool) in tools {
+            let name = unique(given_name, &self.names);
+            let Some(input_schema) = schema::fit(schema) else {
+                self.toolbox.left_out.push(given_name.to_owned());
+                continue;
+            };
+            let description = description.into_iter().flatten().next();
+            let spec = ToolSpec {
+                name: name.clone(),
+                description: description.cloned().unwrap_or_default(),
+                input_schema,
+            };
+            let bytes = spec.description.len() + spec.input_schema.to_string().len();
+            if self.toolbox.offered.len() >= MAX_TOOLS || bytes > room {
+                self.toolbox.left_out.push(given_name.to_owned());
+                continue;
+            }
+            room -= bytes;
+            self.names.insert(name);
+            self.toolbox.offered.push((spec, tool));
+        }
     }
 }
 
@@ -148,7 +208,17 @@ impl Draft {
     pub(super) async fn input(&mut self, text: String) -> Result<(), AgentError> {
         match self {
             Self::Host(draft, _) | Self::Own(draft, _) | Self::Unknown(draft) => draft.input(text).await,
+            Self::Mcp(draft) => draft.input(text).await,
             Self::Client(draft) => draft.input(text).await,
+        }
+    }
+
+    /// The call's id.
+    pub(super) fn id(&self) -> &str {
+        match self {
+            Self::Host(draft, _) | Self::Own(draft, _) | Self::Unknown(draft) => draft.id(),
+            Self::Mcp(draft) => draft.id(),
+            Self::Client(draft) => draft.id(),
         }
     }
 
@@ -157,7 +227,7 @@ impl Draft {
         match self {
             Self::Host(_, tool) => tool.is_harmless(),
             Self::Own(_, tool) => tool.is_harmless(),
-            Self::Client(_) => false,
+            Self::Mcp(_) | Self::Client(_) => false,
             Self::Unknown(_) => true,
         }
     }
@@ -166,6 +236,7 @@ impl Draft {
     pub(super) async fn refuse(self, result: ToolResult) -> Result<(), AgentError> {
         match self {
             Self::Host(draft, _) | Self::Own(draft, _) | Self::Unknown(draft) => draft.complete(result).await,
+            Self::Mcp(draft) => draft.complete(result).await,
             Self::Client(draft) => draft.complete(result).await,
         }
     }
@@ -203,7 +274,7 @@ fn unique(name: &str, taken: &HashSet<String>) -> String {
 mod tests {
     use super::*;
 
-    fn client_tool(name: &str, description: &str, schema: serde_json::Value) -> ClientTool {
+    fn client_tool(name: &str, description: &str, schema: Value) -> ClientTool {
         ClientTool {
             client: innkeeper_host::ClientId::new("c"),
             client_name: name.to_owned(),
@@ -221,18 +292,18 @@ mod tests {
             client_tool("count", "Counts.", serde_json::json!({ "type": "number" })),
             client_tool("tell", &"long ".repeat(100_000), serde_json::json!({})),
         ];
-        let toolbox = Toolbox::new(&[], &[], &tools);
+        let toolbox = Toolbox::new(&[], Vec::new(), &[], &tools);
         let specs = toolbox.specs();
         assert_eq!(specs.len(), 1);
         assert_eq!(specs[0].input_schema["type"], "object");
         let told = toolbox.left_out().unwrap();
         assert!(told.contains("count, tell:"), "{told}");
         tools.truncate(1);
-        assert_eq!(Toolbox::new(&[], &[], &tools).left_out(), None);
+        assert_eq!(Toolbox::new(&[], Vec::new(), &[], &tools).left_out(), None);
         let many: Vec<ClientTool> = (0..512)
             .map(|n| client_tool(&format!("t{n}"), "", serde_json::json!({})))
             .collect();
-        let toolbox = Toolbox::new(&[], &OwnTool::ALL, &many);
+        let toolbox = Toolbox::new(&[], OwnTool::ALL.map(|tool| (tool.spec(), tool)).to_vec(), &[], &many);
         assert_eq!(toolbox.specs().len(), MAX_TOOLS);
         assert!(toolbox.left_out().unwrap().contains("more"));
     }

@@ -1,21 +1,21 @@
 //! One turn: the model answers, its calls are carried out, and so on until it has nothing left to
 //! do.
 
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use innkeeper_host::{AgentError, ClientTool, EventSink, Secret, TurnInput};
-use serde_json::Value;
+use innkeeper_host::{AgentError, ClientTool, EventSink, Secret};
 use tokio::sync::mpsc;
 
 use super::answer::{Answer, Broken, PendingCall};
 use super::api::{Effort, ModelMessage, ModelRequest, Stop};
+use super::brought::Brought;
 use super::calls::carry_out;
 use super::client::ModelStream;
 use super::conversation::{Conversation, Speaker};
 use super::error::{ErrorKind, ProviderError};
+use super::hooked;
 use super::instructions;
-use super::models::{DEFAULT_EFFORT, Model, effort_named};
+use super::models::{DEFAULT_EFFORT, Model};
 use super::own_tools::OwnTool;
 use super::prompt::Prompt;
 use super::retry::{Retry, chance};
@@ -31,21 +31,25 @@ pub(super) struct Run<'a> {
     pub(super) events: &'a EventSink,
     pub(super) toolbox: Toolbox,
     pub(super) surroundings: Surroundings,
+    /// What the session brings along.
+    pub(super) brought: Brought,
+    /// The lists of tools that the turn keeps to.
+    pub(super) keeps_to: Vec<Vec<String>>,
     /// What people chose for this turn.
     pub(super) choice: Choice,
     /// The step of the plan that is being worked on, for people.
-    step: Mutex<Option<String>>,
+    pub(super) step: Mutex<Option<String>>,
 }
 
 /// The model of a turn, and on whose behalf it is asked.
 #[derive(Debug, Clone)]
 pub(super) struct Choice {
     pub(super) model: Model,
-    effort: Option<Effort>,
+    pub(super) effort: Option<Effort>,
     pub(super) key: Option<Secret>,
     /// Whether the key is a client's, who can be asked for another one.
-    is_clients_key: bool,
-    client_tools: Vec<ClientTool>,
+    pub(super) is_clients_key: bool,
+    pub(super) client_tools: Vec<ClientTool>,
     /// Whether nobody reads along.
     pub(super) is_helper: bool,
 }
@@ -59,70 +63,50 @@ struct Heard {
 }
 
 impl<'a> Run<'a> {
-    /// Prepares a turn that a person started.
-    pub(super) async fn new(shared: &'a Shared, events: &'a EventSink, turn: &TurnInput) -> Result<Self, AgentError> {
-        let (key, is_clients_key) = shared.key_for(turn).await?;
-        let model = tokio::select! {
-            biased;
-            () = events.cancelled() => return Err(AgentError::Cancelled),
-            model = shared.model(turn.model.as_deref(), key.as_ref()) => model?,
-        };
-        let effort = turn.model_settings.get("effort").and_then(Value::as_str);
-        let effort = effort.and_then(effort_named).unwrap_or(DEFAULT_EFFORT);
-        let choice = Choice {
-            effort: model.thinks.then_some(effort),
-            model,
-            key,
-            is_clients_key,
-            client_tools: turn.client_tools.clone(),
-            is_helper: false,
-        };
-        Ok(Self {
-            shared,
-            events,
-            toolbox: Toolbox::new(&shared.tools, &OwnTool::ALL, &choice.client_tools),
-            surroundings: shared.surroundings(&turn.working_directories),
-            choice,
-            step: Mutex::default(),
-        })
+    /// Where tools work, and what they may read besides.
+    pub(super) fn surroundings(&self) -> Surroundings {
+        Surroundings {
+            readable: self.brought.readable(),
+            ..self.surroundings.clone()
+        }
     }
 
-    /// The same for a helper: it has its own conversation, and nobody to ask.
-    pub(super) fn helper<'b>(&'b self, events: &'b EventSink) -> Run<'b> {
-        let choice = Choice {
-            is_helper: true,
-            ..self.choice.clone()
-        };
-        // No helpers of helpers: each level would multiply how many work at once, and nobody is
-        // asked whether it should.
-        let own = [OwnTool::Plan];
-        Run {
-            shared: self.shared,
-            events,
-            toolbox: Toolbox::new(&self.shared.tools, &own, &choice.client_tools),
-            surroundings: self.surroundings.clone(),
-            choice,
-            step: Mutex::default(),
+    /// Tells people what they should know, once in a chat.
+    pub(super) async fn tell_news(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+        for news in self.brought.take_news() {
+            if conversation.is_news(&news) {
+                self.events.notice(news).await?;
+            }
         }
+        Ok(())
     }
 
     /// Runs to the end. The conversation has what is to be answered.
     pub(super) async fn run(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let system = self.render().await?;
         let mut spent = Spent::default();
+        hooked::hear(conversation, self.events);
         for _ in 0..self.shared.most_rounds {
+            self.follow_rules(conversation).await?;
             let Heard { calls, stop, has_words } = self.answer(conversation, &system, &mut spent).await?;
             // A pause is no end: the model goes on from what it said.
             let is_done = calls.is_empty() && (stop != Stop::Paused || !has_words);
             if !calls.is_empty() {
                 let (outcomes, result) = carry_out(calls, &stop, self).await;
                 conversation.push(Speaker::Tools, ModelMessage::ToolResults(outcomes));
+                let loaded = self.brought.take_loaded();
+                if !loaded.is_empty() {
+                    conversation.keep(loaded);
+                    self.remember(conversation).await?;
+                }
                 result?;
             }
             // Between calls, and before it is all over, people may set another direction.
             match self.events.steering().await? {
                 Some(words) => conversation.steer(words),
-                None if is_done => return self.end(stop, has_words).await,
+                None if is_done && hooked::may_stop(conversation, self.events).await? => {
+                    return self.end(stop, has_words).await;
+                }
                 None => {}
             }
         }
@@ -159,21 +143,38 @@ impl<'a> Run<'a> {
     /// The system prompt of this turn (SMT-06).
     async fn render(&self) -> Result<Vec<String>, AgentError> {
         let names = self.toolbox.names();
+        let directories = &self.surroundings.working_directories;
+        let has_skills = self.toolbox.has(OwnTool::Skill.name());
         let prompt = Prompt {
-            directories: self.directories(),
+            directories: super::prompt::paths(directories),
             today: self.shared.today(),
             tools: &names,
-            custom_instructions: instructions::of(&self.surroundings.working_directories).await,
+            custom_instructions: self.instructions().await,
             overrides: &self.shared.prompt_overrides,
             is_helper: self.choice.is_helper,
+            skills: if has_skills {
+                self.brought.skill_list()
+            } else {
+                String::new()
+            },
+            role: self.brought.role.as_ref(),
         };
         let rendered = self.events.render_prompt(prompt.sections()).await?;
         let sections = rendered.sections.into_iter().map(|section| section.content);
         Ok(sections.filter(|content| !content.trim().is_empty()).collect())
     }
 
-    fn directories(&self) -> Vec<PathBuf> {
-        super::prompt::paths(&self.surroundings.working_directories)
+    /// What the directories ask of agents: the rules that always hold, or where nobody looks for
+    /// rules, what the agent finds itself.
+    async fn instructions(&self) -> String {
+        if self.shared.overrides("custom_instructions") {
+            return String::new();
+        }
+        let window = self.choice.model.context_window;
+        let mut always = instructions::of(&self.surroundings.working_directories, &self.brought, window).await;
+        let text = std::mem::take(&mut always.text);
+        self.brought.hold(always);
+        text
     }
 
     /// Has the model answer, after making room if it has to. What it said is added to the
@@ -226,7 +227,8 @@ impl<'a> Run<'a> {
     }
 
     async fn tell_cost(&self, spent: &Spent) -> Result<(), AgentError> {
-        self.events.usage(spent.usage(&self.choice.model.id)).await
+        let usage = spent.usage(&self.choice.model.id, self.brought.applied());
+        self.events.usage(usage).await
     }
 
     fn request(&self, conversation: &Conversation, system: &[String]) -> ModelRequest {
@@ -237,7 +239,7 @@ impl<'a> Run<'a> {
             messages: conversation.messages(model.sees),
             tools: self.toolbox.specs(),
             max_output_tokens: model.max_output_tokens,
-            effort: self.choice.effort,
+            effort: model.thinks.then_some(self.choice.effort.unwrap_or(DEFAULT_EFFORT)),
         }
     }
 

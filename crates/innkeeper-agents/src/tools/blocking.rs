@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use innkeeper_host::AgentError;
 
 /// Says when work is to stop.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Stop {
     flag: Arc<AtomicBool>,
     deadline: Option<Instant>,

@@ -280,7 +280,7 @@ async fn planning(
     rules: &Rules,
     plan: Plan,
 ) -> Result<Result<Change, String>, AgentError> {
-    let (surroundings, rules) = (surroundings.clone(), rules.clone());
+    let (surroundings, rules) = (surroundings.to_change(), rules.clone());
     blocking::run(cancelled, move |_| {
         plan(
             &input,

@@ -93,7 +93,7 @@ impl Request {
         cancelled: impl Future<Output = ()>,
         surroundings: &Surroundings,
     ) -> Result<Result<Place, String>, AgentError> {
-        let (directory, surroundings) = (self.directory.clone(), surroundings.clone());
+        let (directory, surroundings) = (self.directory.clone(), surroundings.to_change());
         blocking::run(cancelled, move |_| {
             let place = Places::open(&surroundings)?.existing_or_first(directory.as_deref())?;
             place.open_dir().map(|_| place)

@@ -80,6 +80,8 @@ pub(super) async fn refuse(draft: ToolDraft, attempt: &str, problem: String) -> 
 pub(super) fn denied(decision: &Decision) -> ToolAnswer {
     let remark = decision.remark.as_deref().filter(|remark| !remark.trim().is_empty());
     failed(match remark {
+        // Nobody was asked: a hook refused it.
+        Some(remark) if decision.by.is_none() => format!("this call was refused and did not run: {remark}"),
         Some(remark) => format!("the person denied this call and said: {remark}"),
         None => "the person denied this call and gave no reason; do not try the same again, ask or find another way"
             .to_owned(),

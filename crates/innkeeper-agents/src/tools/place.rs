@@ -1,6 +1,6 @@
-//! Paths, confined to the working directories of a session.
+//! Paths, confined to the working directories of a session, and for reading to a few others.
 //!
-//! Each working directory is opened once, and everything below it is reached through that handle
+//! Each directory is opened once, and everything below it is reached through that handle
 //! (`cap_std::fs::Dir`): no `..`, no link and no swap of one for the other in the middle of a call
 //! leads outside, because the operating system is never asked to start anywhere else. Comparing
 //! paths only chooses the handle.
@@ -62,17 +62,22 @@ impl Places {
 
     /// The same, where further files count as secrets.
     pub(super) fn open_with(surroundings: &Surroundings, secrets: &SecretFiles) -> Result<Self, String> {
-        if surroundings.working_directories.is_empty() {
+        let opened = surroundings.working_directories.iter().enumerate();
+        let roots: Vec<_> = opened
+            .filter_map(|(index, uri)| Root::open(uri, index == 0, secrets).map(Arc::new))
+            // What lies in a working directory anyway is found there first.
+            .chain(surroundings.readable.iter().filter_map(|path| {
+                let root = Root::open_path(path.clone(), false, secrets)?;
+                Some(Arc::new(root))
+            }))
+            .collect();
+        if roots.is_empty() && surroundings.working_directories.is_empty() {
             return Err(
                 "this session has no working directory, so there are no files to work with: ask the person to add \
                  one to the session"
                     .to_owned(),
             );
         }
-        let opened = surroundings.working_directories.iter().enumerate();
-        let roots: Vec<_> = opened
-            .filter_map(|(index, uri)| Root::open(uri, index == 0, secrets).map(Arc::new))
-            .collect();
         if roots.is_empty() {
             return Err(format!(
                 "none of the session's working directories can be opened ({}): ask the person to choose another",
@@ -85,7 +90,7 @@ impl Places {
     /// Something that exists.
     pub(super) fn existing(&self, path: &str) -> Result<Place, String> {
         let (root, relative) = self.locate(path)?;
-        match root.dir.canonicalize(&relative) {
+        match without_links(&root.dir, &relative) {
             Ok(relative) => Ok(Place::new(root, relative)),
             Err(error) => Err(self.complaint(path, &error)),
         }
@@ -108,7 +113,7 @@ impl Places {
             } else {
                 base
             };
-            match root.dir.canonicalize(base) {
+            match without_links(&root.dir, base) {
                 Ok(mut resolved) => {
                     resolved.extend(missing.iter().rev());
                     return Ok(Place::new(root, resolved));
@@ -209,7 +214,10 @@ impl Places {
 impl Root {
     fn open(uri: &str, is_first: bool, secrets: &SecretFiles) -> Option<Self> {
         let url = Url::parse(uri).ok().filter(|url| url.scheme() == "file")?;
-        let path = url.to_file_path().ok()?;
+        Self::open_path(url.to_file_path().ok()?, is_first, secrets)
+    }
+
+    fn open_path(path: PathBuf, is_first: bool, secrets: &SecretFiles) -> Option<Self> {
         let dir = Dir::open_ambient_dir(&path, ambient_authority()).ok()?;
         let canonical = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         let secrets = secrets.below(&canonical);
@@ -370,6 +378,25 @@ fn leads_outside(error: &io::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }
 
+/// How Linux names a file that was opened and has lost its name since.
+const DELETED: &[u8] = b" (deleted)";
+/// How often a path is resolved again because its file is replaced all the time.
+const MAX_TRIES: usize = 100;
+
+/// A path without links. A file that an editor replaces in the middle of it has no name for a moment,
+/// and is then called `name (deleted)`: what is written there would be lost.
+fn without_links(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
+    for _ in 0..MAX_TRIES {
+        let resolved = dir.canonicalize(path)?;
+        let name = resolved.file_name().unwrap_or_default();
+        // Somebody may really call a file that; then it is there under this name.
+        if !name.as_encoded_bytes().ends_with(DELETED) || dir.symlink_metadata(&resolved).is_ok() {
+            return Ok(resolved);
+        }
+    }
+    Err(ErrorKind::ResourceBusy.into())
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -397,6 +424,7 @@ mod tests {
     fn surroundings(dir: &Path, names: &[&str]) -> Surroundings {
         let uri = |name: &&str| Url::from_file_path(dir.join(name)).expect("absolute").to_string();
         Surroundings {
+            readable: Vec::new(),
             working_directories: names.iter().map(uri).collect(),
         }
     }

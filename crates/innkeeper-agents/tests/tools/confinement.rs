@@ -280,3 +280,35 @@ async fn a_directory_that_is_swapped_for_a_link_never_leads_outside() {
     drop(swapping);
     unharmed(&scene);
 }
+
+#[tokio::test]
+async fn cus28_the_files_of_a_skill_are_read_but_never_changed_and_lead_nowhere_else() {
+    let scene = with_secret().await;
+    let skill = scene.outside.with_file_name("skill");
+    std::fs::create_dir_all(skill.join("scripts")).expect("a directory");
+    put(&skill.join("scripts/ring.sh"), "echo ding\n");
+    symlink("../outside/secret.txt", skill.join("out")).expect("a link");
+    let file = skill.join("scripts/ring.sh").display().to_string();
+    let read = scene.text("read_file", json!({ "path": file })).await;
+    assert!(read.contains("echo ding"), "{read}");
+    let listed = scene.text("list_directory", json!({ "path": skill })).await;
+    assert!(listed.contains("scripts/"), "{listed}");
+    for (tool, input) in [
+        ("write_file", json!({ "path": file, "content": "mine" })),
+        (
+            "edit_file",
+            json!({ "path": file, "old_string": "ding", "new_string": "dong" }),
+        ),
+        ("run_command", json!({ "command": "true", "directory": skill })),
+        ("read_file", json!({ "path": skill.join("out") })),
+        ("read_file", json!({ "path": skill.join("../outside/secret.txt") })),
+    ] {
+        let problem = scene.problem(tool, input).await;
+        assert!(
+            !problem.contains("hush") && problem.contains("outside"),
+            "{tool}: {problem}"
+        );
+    }
+    assert_eq!(std::fs::read_to_string(file).expect("there"), "echo ding\n");
+    unharmed(&scene);
+}

@@ -20,6 +20,8 @@ struct Caller {
     tools: Arc<Vec<Arc<dyn HostTool>>>,
     answers: mpsc::UnboundedSender<ToolAnswer>,
     give_up: Arc<Notify>,
+    /// A directory that may be read, as that of a skill: `skill`, beside the working directory.
+    readable: Vec<PathBuf>,
 }
 
 #[async_trait]
@@ -45,6 +47,7 @@ impl AgentChat for Caller {
             .expect("a known tool");
         let surroundings = Surroundings {
             working_directories: turn.working_directories,
+            readable: self.readable.clone(),
         };
         let draft = events.tool(name).display_name(tool.title()).start().await?;
         let calling = tool.run(draft, message["input"].clone(), &surroundings);
@@ -116,6 +119,7 @@ impl Scene {
             tools: Arc::new(standard_tools(settings)),
             answers,
             give_up: Arc::clone(&give_up),
+            readable: vec![dir.path().join("skill")],
         };
         let host = Host::builder().agent(agent).limits(limits).start().await;
         let host = host.expect("the host starts");

@@ -42,6 +42,8 @@ pub struct ToolStart {
     pub intention: Option<String>,
     /// Who executes it (TOOL-01).
     pub contributor: Contributor,
+    /// What its server says about its view, for clients that show MCP Apps (MCP-20).
+    pub ui: Option<Map<String, Value>>,
 }
 
 /// Who executes a tool.
@@ -73,6 +75,10 @@ pub enum Permission {
     NotNeeded,
     /// It is not, and the policy of the session decides whether they are asked.
     Ask(Box<Confirmation>),
+    /// They are asked, whatever the policy says: a hook wants it.
+    Insist(Box<Confirmation>),
+    /// They are not asked, because they said so elsewhere: a hook of their own allows it.
+    Granted,
 }
 
 /// What people see when they are asked.
@@ -225,8 +231,10 @@ impl ToolResult {
 }
 
 /// What an MCP server wants people to sign in to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthRequirement {
+    /// Why.
+    pub reason: AuthReason,
     /// The protected resource, as `authenticate` names it.
     pub resource: String,
     /// A name for people.
@@ -237,6 +245,23 @@ pub struct AuthRequirement {
     pub scopes: Vec<String>,
     /// Why, for people.
     pub description: Option<String>,
+    /// The client that people have registered for it; its secret is never shown (MCP-21).
+    pub oauth_client_id: Option<String>,
+    /// Everything that is published about the resource, with the names of RFC 9728, if more is known
+    /// than stands above (MCP-08).
+    pub metadata: Option<Value>,
+}
+
+/// Why people have to sign in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AuthReason {
+    /// Nobody has.
+    #[default]
+    Required,
+    /// The token is no longer good.
+    Expired,
+    /// The token does not allow this.
+    InsufficientScope,
 }
 
 /// What happened to a tool call.

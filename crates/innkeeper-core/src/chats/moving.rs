@@ -13,9 +13,11 @@ use serde_json::{Value, json};
 use super::UNTITLED_CHAT;
 use crate::action::ChannelKind;
 use crate::core::{Cx, HostCore};
+use crate::customization::{Customizing, without_clients};
 use crate::error::{RpcError, code};
 use crate::ids::ChannelId;
 use crate::lifecycle::directories_of;
+use crate::mcp::at_rest;
 use crate::request::{MoveChat, MoveDestination};
 use crate::session::{Namer, Session, UNTITLED, summary_of};
 use crate::uri;
@@ -165,10 +167,14 @@ impl HostCore {
             default_chat: Some(head.resource.clone()),
             changesets: None,
             input_needed: None,
+            // No server runs there yet, and the channels are those of this session.
+            customizations: without_clients(&from.state.customizations).map(at_rest),
             meta: None,
             ..SessionState::clone(&from.state)
         };
         let settings = Arc::clone(&from.settings);
+        // What was switched off in one session does not come back on by moving.
+        let decisions = Arc::clone(&from.customizing.decisions);
         // Numbers only grow and clients cannot choose such names, so no session ever had this one.
         let uri = (self.seq.0..)
             .map(|n| format!("{}{n}", uri::MOVED_SESSIONS))
@@ -177,6 +183,7 @@ impl HostCore {
         let session_id = self.add_channel(&uri, ChannelKind::Session);
         let mut session = Session::new(&uri, state, settings, cx.now);
         session.titled_by = named;
+        session.customizing = Customizing::with(decisions);
         session.creator = self.sessions.get(&source).and_then(|source| source.creator.clone());
         self.sessions.insert(session_id, session);
         self.session_count += 1;
@@ -189,6 +196,7 @@ impl HostCore {
         self.hand_over(cx, source, session_id, subtree);
         self.announce_added(cx, session_id);
         self.publish_active_sessions(cx);
+        self.follow_customizations(cx, session_id);
         Ok(uri)
     }
 

@@ -49,7 +49,11 @@ impl HostCore {
         if message.text.trim().is_empty() && message.attachments.as_ref().is_none_or(Vec::is_empty) {
             return Err("the message says nothing: write something, or attach something".to_owned());
         }
-        self.check_draft(chat, message)
+        self.check_draft(chat, message)?;
+        match self.sessions.get(&chat.session) {
+            Some(session) => self.check_custom_agent(session, message),
+            None => Ok(()),
+        }
     }
 
     /// The rules for every message a client may write, be it only a draft.
@@ -84,6 +88,9 @@ impl HostCore {
         }
         for (index, attachment) in attachments.iter().enumerate() {
             check_attachment(attachment).map_err(|problem| format!("message.attachments[{index}] {problem}"))?;
+        }
+        if let Some(agent) = &message.agent {
+            uri::check(&agent.uri).map_err(|_| "message.agent.uri: must be the URI of an agent".to_owned())?;
         }
         self.check_model(chat, message)
     }

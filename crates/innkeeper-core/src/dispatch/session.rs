@@ -7,8 +7,10 @@ use ahp_types::actions::StateAction;
 use ahp_types::state::SessionActiveClient;
 
 use super::Verdict;
+use crate::access::Scope;
 use crate::commit::Author;
 use crate::core::{HostCore, json_bytes};
+use crate::customization::check_client_plugins;
 use crate::extension::OptIn;
 use crate::ids::ChannelId;
 
@@ -19,6 +21,7 @@ impl HostCore {
         action: StateAction,
         opt_in: Option<&OptIn>,
         author: &Author,
+        scope: Scope,
     ) -> Verdict {
         let Some(session) = self.sessions.get(&channel) else {
             return Verdict::Reject("the session is gone".to_owned());
@@ -50,8 +53,10 @@ impl HostCore {
                 Verdict::Reject("a client may only remove itself: clientId is not the dispatcher's".to_owned())
             }
             StateAction::SessionActiveClientRemoved(_) => Verdict::Accept(action),
-            // An unknown customization is nothing to decide about: the reducer ignores it.
-            StateAction::SessionCustomizationToggled(_) => Verdict::Accept(action),
+            StateAction::SessionCustomizationToggled(toggled) => {
+                let check = self.check_toggle(session, toggled, scope);
+                Verdict::from_check(action, check)
+            }
             StateAction::SessionConfigChanged(changed) => {
                 let check = self.check_session_config(session, changed);
                 Verdict::from_change(check, StateAction::SessionConfigChanged)
@@ -59,7 +64,8 @@ impl HostCore {
             StateAction::SessionMcpServerStartRequested(_)
             | StateAction::SessionMcpServerStopRequested(_)
             | StateAction::SessionMcpServerBackgroundRequested(_) => {
-                Verdict::Reject("this session has no such MCP server".to_owned())
+                let check = self.check_server_demand(session, &action);
+                Verdict::from_check(action, check)
             }
             StateAction::SessionWorkingDirectorySet(_)
             | StateAction::SessionWorkingDirectoryRemoved(_)
@@ -98,6 +104,7 @@ impl HostCore {
                 return Err(format!("tools[{index}].inputSchema: must be a JSON Schema object"));
             }
         }
+        check_client_plugins(client, self.config.max_client_plugins)?;
         if json_bytes(client) > self.config.max_active_client_bytes {
             return Err(format!(
                 "tools: the whole entry has at most {} bytes",

@@ -233,7 +233,7 @@ impl HostCore {
                 self.grants.granted.retain(|grant| !is_meant(grant));
                 self.grants.waiting.retain(|grant| !is_meant(grant));
                 self.keep_soon(ROOT);
-                self.release_unreachable(cx, &client);
+                self.watches.doubt();
                 Ok(json!({}))
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! A watch that nobody subscribes to in time is released (E-56), and one whose subscribers are all
 //! gone is kept as long as a client that lost its connection keeps its place (WCH-07). Who subscribes
-//! must reach what admitted the watch: its events name files.
+//! must reach what admitted the watch, and as long as it listens (SEC-03): its events name files.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use ahp_types::state::ResourceWatchState;
 use serde_json::{Value, json};
 
 use crate::action::ChannelKind;
+use crate::client::Presence;
 use crate::core::{Cx, HostCore, Timer};
 use crate::effect::Effect;
 use crate::error::{RpcError, code};
@@ -68,7 +69,6 @@ pub(crate) struct Watch {
     /// The place of whoever made it that the watched one lies in.
     admitted_by: String,
     owner: ClientId,
-    conn: ConnId,
     /// When it is released if nobody subscribes by then.
     lease_ms: u64,
 }
@@ -80,12 +80,19 @@ pub(crate) struct Watches {
     next: u64,
     /// Those that are being set up, and for whom.
     opening: Vec<(u64, ConnId)>,
+    /// Whether somebody may reach less than when a watch was made.
+    in_doubt: bool,
 }
 
 impl Watches {
     /// What a channel shows, if it is a watch.
     pub(crate) fn state(&self, channel: ChannelId) -> Option<&Arc<ResourceWatchState>> {
         self.by_channel.get(&channel).map(|watch| &watch.state)
+    }
+
+    /// Somebody may reach less than before: what they listen to is looked through.
+    pub(crate) fn doubt(&mut self) {
+        self.in_doubt = true;
     }
 
     fn channel_of(&self, number: u64) -> Option<ChannelId> {
@@ -156,7 +163,6 @@ impl HostCore {
             }),
             admitted_by,
             owner,
-            conn,
             lease_ms,
         };
         self.watches.by_channel.insert(channel, watch);
@@ -170,6 +176,11 @@ impl HostCore {
         let Some(channel) = self.watches.channel_of(number) else {
             return;
         };
+        // Grants end by themselves, without anything that happens.
+        self.settle_watch(cx, channel);
+        if self.watches.state(channel).is_none() {
+            return;
+        }
         // A client in its grace gets it when it is back; before anybody has subscribed, nobody does.
         if changes.is_empty() {
             return;
@@ -231,22 +242,67 @@ impl HostCore {
         }
     }
 
-    /// Releases the watches of a client that it may no longer have (RES-15).
-    pub(super) fn release_unreachable(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
-        let owned = self
-            .watches
-            .by_channel
-            .iter()
-            .filter(|(_, watch)| watch.owner == *client);
-        let lost: Vec<ChannelId> = owned
-            .filter(|(_, watch)| {
-                let reaches = self.reaches(cx, watch.conn);
-                !reaches.iter().any(|reach| reach.uri == watch.admitted_by)
-            })
-            .map(|(channel, _)| *channel)
-            .collect();
-        for channel in lost {
-            self.release_watch(cx, channel);
+    /// Takes watches from those who no longer reach what is watched, after an input that may have
+    /// taken that from them: they left a session, it is gone, or a grant was taken back (RES-15).
+    pub(crate) fn settle_watches(&mut self, cx: &mut Cx<'_>) {
+        if !std::mem::take(&mut self.watches.in_doubt) {
+            return;
+        }
+        let mut all: Vec<ChannelId> = self.watches.by_channel.keys().copied().collect();
+        all.sort_unstable();
+        for channel in all {
+            self.settle_watch(cx, channel);
+        }
+    }
+
+    /// Takes one watch from those who no longer reach what is watched. It ends with the last who does.
+    fn settle_watch(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        let Some(watch) = self.watches.by_channel.get(&channel) else {
+            return;
+        };
+        let (owner, uri) = (watch.owner.clone(), watch.admitted_by.clone());
+        let listening = self.channels.get(channel).map(|entry| entry.listeners());
+        let mut heirs = Vec::new();
+        for conn in listening.unwrap_or_default() {
+            match self.who(conn) {
+                Some((client, _, _)) if self.keeps_reach(cx, &client, &uri) => heirs.push(client),
+                Some((client, _, _)) => {
+                    if let Some(connection) = self.conns.get_mut(&conn) {
+                        connection.subscriptions.remove(&channel);
+                    }
+                    if let Some(entry) = self.channels.get_mut(channel) {
+                        entry.unsubscribe(conn);
+                    }
+                    self.keep_client(&client);
+                }
+                None => {}
+            }
+        }
+        if self.keeps_reach(cx, &owner, &uri) {
+            return;
+        }
+        match heirs.into_iter().next() {
+            // Somebody else listens and may: it is theirs from now on.
+            Some(heir) => {
+                if let Some(watch) = self.watches.by_channel.get_mut(&channel) {
+                    watch.owner = heir;
+                }
+            }
+            None if self.is_awaited(channel) => {}
+            None => self.release_watch(cx, channel),
+        }
+    }
+
+    /// Whether a client reaches a place with one of its connections. Who lost its connection keeps its
+    /// place, and with it what it reached.
+    fn keeps_reach(&self, cx: &Cx<'_>, client: &ClientId, uri: &str) -> bool {
+        match self.clients.get(client).map(|client| &client.presence) {
+            Some(Presence::Active(transports)) => {
+                let mut reaches = transports.iter().flat_map(|conn| self.reaches(cx, conn));
+                reaches.any(|reach| reach.uri == uri)
+            }
+            Some(Presence::Grace(_)) => true,
+            Some(Presence::Absent(_)) | None => false,
         }
     }
 
@@ -256,8 +312,8 @@ impl HostCore {
             return false;
         };
         self.clients.values().any(|client| match &client.presence {
-            crate::client::Presence::Grace(kept) => kept.subscriptions.contains_key(uri),
-            crate::client::Presence::Active(_) | crate::client::Presence::Absent(_) => false,
+            Presence::Grace(kept) => kept.subscriptions.contains_key(uri),
+            Presence::Active(_) | Presence::Absent(_) => false,
         })
     }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::agent::{PastTurn, Setting};
 use crate::approval::WorkspaceApprovals;
+use crate::customization::{Decisions, Switches};
 use crate::extension::{Catalogue, OptIns};
 use crate::gaps::Gaps;
 use crate::history::History;
@@ -36,6 +37,13 @@ pub(crate) struct SessionDocument {
     pub(crate) state: Arc<SessionState>,
     #[serde(default, skip_serializing_if = "no_opt_ins")]
     pub(crate) opt_ins: Arc<OptIns>,
+    /// What people decided in this session about its customizations.
+    #[serde(default, skip_serializing_if = "nothing_decided")]
+    pub(crate) decisions: Arc<Decisions>,
+}
+
+fn nothing_decided(decisions: &Arc<Decisions>) -> bool {
+    decisions.is_empty()
 }
 
 fn no_opt_ins(opt_ins: &Arc<OptIns>) -> bool {
@@ -122,6 +130,8 @@ pub(crate) struct RootDocument {
     pub(crate) workspace_approvals: WorkspaceApprovals,
     #[serde(default)]
     pub(crate) resource_grants: Grants,
+    #[serde(default)]
+    pub(crate) switches: Arc<Switches>,
     #[serde(default)]
     pub(crate) gaps: Gaps,
 }

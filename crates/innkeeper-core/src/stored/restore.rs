@@ -13,6 +13,7 @@ use super::document::{self, ChatDocument, RootDocument, SessionDocument};
 use super::{StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource};
 use crate::approval::WorkspaceApprovals;
 use crate::chat_state::ChatModel;
+use crate::customization::Switches;
 use crate::extension::Catalogue;
 use crate::frame::ACTION_HEAD;
 use crate::gaps::Gaps;
@@ -74,6 +75,11 @@ pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<Res
                 let envelope = open(frame, stored.seq)?;
                 let applied = apply_action_to_session(Arc::make_mut(&mut document.state), &envelope.action);
                 check(frame, &applied)?;
+                if matches!(envelope.action, StateAction::SessionCustomizationToggled(_))
+                    && applied == ReduceOutcome::Applied
+                {
+                    Arc::make_mut(&mut document.decisions).follow(&envelope.action);
+                }
                 let followed = Arc::make_mut(&mut document.opt_ins).follow(&envelope.action, envelope_of(frame)?);
                 followed.map_err(|problem| unreadable(frame, &problem))?;
             }
@@ -162,6 +168,7 @@ pub(crate) struct RestoredRoot {
     pub(crate) catalogue: Catalogue,
     pub(crate) workspace_approvals: WorkspaceApprovals,
     pub(crate) grants: Grants,
+    pub(crate) switches: Arc<Switches>,
     pub(crate) gaps: Gaps,
 }
 
@@ -182,6 +189,7 @@ pub(crate) fn restore_root(stored: &StoredRoot) -> Result<RestoredRoot, String> 
         catalogue,
         workspace_approvals: document.workspace_approvals,
         grants: document.resource_grants,
+        switches: document.switches,
         gaps: document.gaps,
     })
 }

@@ -4,7 +4,7 @@ use ahp_types::actions::ChatToolCallReadyAction;
 use ahp_types::common::StringOrMarkdown;
 use ahp_types::state::{
     ConfirmationOption, ConfirmationOptionKind, ContentRef, FileEdit, FileEditCollection, FileEditDiffStats,
-    FileEditSide, McpAuthRequiredReason, McpAuthRequirement, ProtectedResourceMetadata, ResponsePart,
+    FileEditSide, McpAuthRequiredReason, McpAuthRequirement, McpOAuthClient, ProtectedResourceMetadata, ResponsePart,
     TerminalCommandResult, ToolCallClientContributor, ToolCallContributor, ToolCallMcpContributor,
     ToolCallPendingResultConfirmationState, ToolCallResult, ToolCallRiskAssessment,
     ToolCallRiskAssessmentCompleteState, ToolCallRiskAssessmentKind, ToolCallRiskAssessmentLoadingState, ToolCallState,
@@ -12,7 +12,9 @@ use ahp_types::state::{
     ToolResultResourceContent, ToolResultSubagentContent, ToolResultTerminalContent, ToolResultTextContent,
 };
 
-use crate::agent::{AuthRequirement, ConfirmOption, Contributor, FileChange, Risk, ToolContent, ToolInfo, ToolResult};
+use crate::agent::{
+    AuthReason, AuthRequirement, ConfirmOption, Contributor, FileChange, Risk, ToolContent, ToolInfo, ToolResult,
+};
 
 /// A call that is ready, with nothing decided about it.
 pub(crate) fn ready(
@@ -255,21 +257,39 @@ pub(crate) fn reviewed(pending: &ToolCallPendingResultConfirmationState, approve
 
 pub(crate) fn auth(requirement: AuthRequirement) -> McpAuthRequirement {
     let list = |list: Vec<String>| (!list.is_empty()).then_some(list);
+    let published: Option<ProtectedResourceMetadata> = requirement
+        .metadata
+        .and_then(|metadata| serde_json::from_value(metadata).ok());
+    let published = published.unwrap_or_else(|| ProtectedResourceMetadata {
+        resource: String::new(),
+        resource_name: None,
+        authorization_servers: None,
+        jwks_uri: None,
+        scopes_supported: None,
+        bearer_methods_supported: None,
+        resource_signing_alg_values_supported: None,
+        resource_documentation: None,
+        resource_policy_uri: None,
+        resource_tos_uri: None,
+        required: None,
+    });
     McpAuthRequirement {
-        reason: McpAuthRequiredReason::Required,
-        oauth_client: None,
+        reason: match requirement.reason {
+            AuthReason::Required => McpAuthRequiredReason::Required,
+            AuthReason::Expired => McpAuthRequiredReason::Expired,
+            AuthReason::InsufficientScope => McpAuthRequiredReason::InsufficientScope,
+        },
+        // Everybody sees it, so of a registered client there is nothing but its id (MCP-21).
+        oauth_client: requirement.oauth_client_id.map(|client_id| McpOAuthClient {
+            client_id,
+            client_secret: None,
+        }),
         resource: ProtectedResourceMetadata {
             resource: requirement.resource,
-            resource_name: requirement.resource_name,
-            authorization_servers: list(requirement.authorization_servers),
-            jwks_uri: None,
-            scopes_supported: None,
-            bearer_methods_supported: None,
-            resource_signing_alg_values_supported: None,
-            resource_documentation: None,
-            resource_policy_uri: None,
-            resource_tos_uri: None,
+            resource_name: requirement.resource_name.or(published.resource_name),
+            authorization_servers: list(requirement.authorization_servers).or(published.authorization_servers),
             required: None,
+            ..published
         },
         required_scopes: list(requirement.scopes),
         description: requirement.description,

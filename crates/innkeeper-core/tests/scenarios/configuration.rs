@@ -383,6 +383,8 @@ fn cmp01_completions_are_looked_up_for_a_chat_or_for_its_session() {
         text: "see @ma".to_owned(),
         offset: 7,
         commands: planner().commands,
+        session: innkeeper_core::ChannelId(1),
+        switched_off: std::sync::Arc::default(),
     };
     for channel in [chat.as_str(), SESSION] {
         let found = stage.look_up(conn, completions(channel, "userMessage", "see @ma", 7));

@@ -17,9 +17,11 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 mod chats;
+mod kept;
 mod store;
 
 pub use chats::*;
+pub use kept::*;
 pub use store::*;
 
 pub const ROOT: &str = "ahp-root://";
@@ -40,6 +42,8 @@ pub struct Stage {
     pub loads: Vec<(usize, usize)>,
     /// What was read for agents.
     pub spans: Vec<TurnSpan>,
+    /// What was kept, if the host has a store.
+    pub kept: Option<Kept>,
     inboxes: BTreeMap<ConnId, Vec<Value>>,
     next_slot: u32,
     next_id: u64,
@@ -72,6 +76,7 @@ impl Stage {
             turns: Arc::default(),
             loads: Vec::new(),
             spans: Vec::new(),
+            kept: None,
             inboxes: BTreeMap::new(),
             next_slot: 0,
             next_id: 1,
@@ -83,15 +88,24 @@ impl Stage {
         self.load_for(&input);
         self.core.handle(self.now, input, &mut effects);
         self.store_turns();
+        self.perform(effects);
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        let mut loaded = Vec::new();
         for mut effect in effects {
             self.tell(&mut effect);
+            if let Some(kept) = &mut self.kept {
+                kept.keep(&effect);
+            }
+            loaded.extend(self.loaded(&effect));
             match effect {
                 Effect::Publish { to, frame, .. } => {
                     if !to.is_empty() {
                         self.audience = to.to_vec();
                     }
                     for subscriber in to.iter() {
-                        self.receive(subscriber.conn, &frame.bytes);
+                        self.receive(subscriber.conn, &frame.shown_to(subscriber).bytes);
                     }
                 }
                 Effect::Notify { to, message } => {
@@ -120,10 +134,20 @@ impl Stage {
                 | Effect::Resource { .. }
                 | Effect::OpenWatch { .. }
                 | Effect::CloseWatch { .. }
+                | Effect::FollowCustomizations { .. }
+                | Effect::ForgetCustomizations { .. }
+                | Effect::WantMcpServers { .. }
+                | Effect::ForgetMcpServers { .. }
+                | Effect::McpToken { .. }
+                | Effect::AskMcpServer { .. }
+                | Effect::TellMcpServer { .. }
                 | Effect::RenderPrompt { .. }
                 | Effect::CancelTurn { .. }
                 | Effect::CloseChat { .. } => self.agent.push(effect),
             }
+        }
+        for input in loaded {
+            self.handle(input);
         }
     }
 

@@ -406,6 +406,7 @@ fn auth10_auth11_a_token_without_the_scopes_that_a_call_needs_is_refused() {
         authorization_servers: Vec::new(),
         scopes: vec!["read".into(), "list".into()],
         description: None,
+        ..AuthRequirement::default()
     };
     stage.tool(CALL, ToolStep::AuthRequired(requirement));
     stage.replies();

@@ -258,6 +258,25 @@ fn tool18_a_late_verdict_keeps_everything_else() {
 }
 
 #[test]
+fn tool04_a_hook_has_people_asked_whatever_they_allowed_or_answers_for_them() {
+    let (mut stage, conn, chat) = working();
+    let everything = json!({ "type": "session/configChanged", "config": { "approvalMode": "allowAll" } });
+    stage.accepted(conn, SESSION, everything);
+    stage.call(host_tool("run"), ready(Permission::Insist(Box::default())));
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "pending-confirmation");
+    stage.accepted(conn, &chat, decide(true, None));
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running");
+
+    stage.tool("call-2", ToolStep::Start(host_tool("run")));
+    stage.tool("call-2", ready(Permission::Granted));
+    let state = stage.call_state(&chat, "call-2");
+    assert_eq!(
+        (&state["status"], &state["confirmed"]),
+        (&json!("running"), &json!("setting"))
+    );
+}
+
+#[test]
 fn tool09_an_agent_offers_its_own_choices() {
     let (mut stage, conn, chat) = working();
     let option = |id: &str, approves, group| ConfirmOption {
@@ -358,6 +377,7 @@ fn sign_in() -> ToolStep {
         authorization_servers: vec!["https://login.example/".into()],
         scopes: vec!["read".into()],
         description: Some("Sign in to read it".into()),
+        ..AuthRequirement::default()
     })
 }
 

@@ -17,6 +17,7 @@ pub(super) fn begin(events: EventSink, tool: &ClientTool) -> ClientCall {
                 display_name: shown,
                 intention: None,
                 contributor: Contributor::Client(tool.client.clone()),
+                ui: None,
             },
         },
         permission: Permission::NotNeeded,
@@ -87,6 +88,11 @@ pub struct ClientDraft {
 }
 
 impl ClientDraft {
+    /// The call's id.
+    pub fn id(&self) -> &str {
+        &self.call.id
+    }
+
     /// Streams more of the input, as the model writes it.
     pub async fn input(&mut self, text: impl Into<String>) -> Result<(), AgentError> {
         let text = text.into();
@@ -96,9 +102,7 @@ impl ClientDraft {
 
     /// Ends the call before it ran.
     pub async fn complete(mut self, result: ToolResult) -> Result<(), AgentError> {
-        self.call.step(ToolStep::Done { result, review: false }).await?;
-        self.call.is_over = true;
-        Ok(())
+        self.call.complete(result).await
     }
 
     /// Has the client execute it with what was streamed, and waits for the result.
@@ -109,14 +113,39 @@ impl ClientDraft {
             permission,
             input,
         } = self;
-        call.ready(Invocation::new(&shown).input(input), permission).await?;
+        let (leave, changed) = match call.check(Some(&input)).await {
+            Ok(checked) => checked,
+            Err(error) => {
+                return match error.denial() {
+                    Some(reason) => Ok(ToolResult::failed(format!("A hook refused {shown}"), reason)),
+                    None => Err(error),
+                };
+            }
+        };
+        let permission = match permission {
+            Permission::Ask(_) if leave.allows => Permission::Granted,
+            Permission::Ask(confirmation) if leave.asks => Permission::Insist(confirmation),
+            _ if leave.asks => Permission::Insist(Box::default()),
+            permission => permission,
+        };
+        let mut is_waiting_for_people = matches!(permission, Permission::Ask(_) | Permission::Insist(_));
+        let invocation = Invocation::new(&shown).input(changed.unwrap_or(input));
+        call.ready(invocation, permission).await?;
         loop {
             // The end comes first: the client may be done before the decision was looked at.
             let outcome = call.wait(|replies| {
                 let completed = replies.completed.take().map(Outcome::Completed);
                 completed.or_else(|| replies.decided.take().map(Outcome::Decided))
             });
-            match outcome.await? {
+            let outcome = if std::mem::take(&mut is_waiting_for_people) {
+                let message = shown.clone();
+                call.events
+                    .while_people_think("permission_prompt", message, outcome)
+                    .await
+            } else {
+                outcome.await
+            };
+            match outcome? {
                 Outcome::Decided(decision) if decision.approved => {}
                 Outcome::Decided(decision) => {
                     call.is_over = true;
@@ -127,6 +156,7 @@ impl ClientDraft {
                 }
                 Outcome::Completed(result) => {
                     call.is_over = true;
+                    call.tell(call.ended(&result)).await?;
                     return Ok(result);
                 }
             }

@@ -6,9 +6,13 @@ use innkeeper_core::{ChannelId, Input, OpenChat, TurnStart};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::{AgentError, Attachment, ClientTool, Credential, PastTurn, PromptSection, RenderedPrompt, Secret, prompt};
+use super::{
+    Agent, AgentError, Attachment, ClientTool, Credential, PastTurn, PromptSection, RenderedPrompt, Secret, prompt,
+};
+use crate::customizations::{Called, Customized};
 use crate::events::Bell;
 use crate::host::Message;
+use crate::mcp::Mcp;
 use crate::transform::Renderer;
 
 /// What an agent knows about the chat it opens.
@@ -35,6 +39,8 @@ pub struct ChatContext {
     /// What the agent last asked to be told again
     /// ([`EventSink::remember`](super::EventSink::remember)).
     pub memory: Option<Arc<Value>>,
+    /// What the session brings along and is switched on. Each turn has its own, which may be more.
+    pub customizations: Customized,
     pub(crate) credentials: Vec<Credential>,
     reporter: Option<(ChannelId, mpsc::Sender<Message>)>,
     renderer: Renderer,
@@ -53,6 +59,7 @@ impl ChatContext {
             selection: open.selection,
             settings: open.settings,
             memory: open.memory,
+            customizations: Customized::default(),
             credentials: open.credentials,
             reporter: open.wants_progress.then(|| (open.chat, bell.inbox().clone())),
             renderer,
@@ -131,12 +138,19 @@ pub struct TurnInput {
     /// The tools that clients of the session offer, each name once. Call one with
     /// [`EventSink::call_client_tool`](super::EventSink::call_client_tool).
     pub client_tools: Vec<ClientTool>,
+    /// What the session brings along and is switched on: skills, custom agents, prompts, rules.
+    pub customizations: Customized,
+    /// The skill or the prompt that the message calls with `/name`, with its text. It is for the
+    /// model; people go on seeing what they wrote.
+    pub called: Option<Called>,
     credentials: Vec<Credential>,
 }
 
 impl TurnInput {
-    pub(crate) fn new(start: TurnStart) -> Self {
+    pub(crate) fn new(start: TurnStart, customizations: Customized) -> Self {
         Self {
+            customizations,
+            called: None,
             turn_id: start.turn_id,
             text: start.text,
             attachments: start.attachments,
@@ -153,6 +167,26 @@ impl TurnInput {
             client_tools: start.client_tools,
             credentials: start.credentials,
         }
+    }
+
+    /// Finds what the message calls, unless it is a command of the agent's own.
+    pub(crate) async fn find_called(&mut self, agent: &dyn Agent) -> Result<(), AgentError> {
+        if !self.text.trim_start().starts_with('/') {
+            return Ok(());
+        }
+        let info = agent.info();
+        let own: Vec<&str> = info.command_names().collect();
+        let called = self
+            .customizations
+            .call(&self.text, &own, &self.working_directories)
+            .await;
+        self.called = called.map_err(|problem| AgentError::failed("cannotCall", problem))?;
+        Ok(())
+    }
+
+    /// The MCP servers of the session, and their tools.
+    pub fn mcp(&self) -> &Mcp {
+        self.customizations.mcp()
     }
 
     /// The token to use for one of the agent's protected resources in this turn and in the workers

@@ -74,6 +74,10 @@ impl AgentInfo {
         }
     }
 
+    pub(crate) fn command_names(&self) -> impl Iterator<Item = &str> {
+        self.commands.iter().map(|command| command.name.as_str())
+    }
+
     /// Offers a model.
     #[must_use]
     pub fn with_model(self, id: &str, name: &str) -> Self {

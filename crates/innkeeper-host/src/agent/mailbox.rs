@@ -183,6 +183,11 @@ impl Mailbox {
         self.lock().unheard.push_back(text);
     }
 
+    /// Gives a steering message back that was taken and not heard: it comes first again.
+    pub(crate) fn return_steering(&self, text: String) {
+        self.lock().unheard.push_front(text);
+    }
+
     pub(crate) fn add_worker(&self, call: &str) -> (u64, oneshot::Receiver<Result<Worker, String>>) {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.lock();

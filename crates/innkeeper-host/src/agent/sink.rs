@@ -7,13 +7,16 @@ use innkeeper_core::{AgentEvent, TurnKey, Usage};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::hooking::Scene;
 use super::mailbox::Mailbox;
 use super::{
     AgentError, Answer, Background, ClientCall, ClientTool, Form, PromptSection, RenderedPrompt, Response, Secret,
     ToolCallBuilder, ToolResult, background, client_tool, prompt, tool,
 };
+use crate::customizations::Customized;
 use crate::driver::ChatLink;
 use crate::events::Offer;
+use crate::mcp::{Mcp, McpCall, McpTool};
 
 /// Most that is remembered about a chat for its agent.
 const MAX_MEMORY_BYTES: usize = 64 << 10;
@@ -28,6 +31,9 @@ pub struct EventSink {
     pub(crate) turn: TurnKey,
     pub(crate) cancelled: CancellationToken,
     pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) customized: Customized,
+    /// What hooks are told of every moment, and what they said.
+    pub(crate) scene: Arc<Scene>,
 }
 
 impl fmt::Debug for EventSink {
@@ -141,6 +147,7 @@ impl EventSink {
     /// Giving up on the answer takes the question back.
     pub async fn ask(&self, form: Form) -> Result<Answer, AgentError> {
         let questions = form.into_questions(self.mailbox.fresh_id("question"));
+        let why = questions.message.clone().unwrap_or_default();
         let mut asked = Asked {
             events: self,
             id: questions.id.clone(),
@@ -149,7 +156,8 @@ impl EventSink {
         let answer = self.mailbox.add_question(&asked.id);
         let ask = AgentEvent::Ask(Box::new(questions));
         self.send_noting(ask, &mut asked.is_open).await?;
-        let answer = self.wait_for(answer).await?;
+        let waiting = self.wait_for(answer);
+        let answer = self.while_people_think("elicitation_dialog", why, waiting).await?;
         asked.is_open = false;
         Ok(answer)
     }
@@ -164,8 +172,26 @@ impl EventSink {
     /// as heard from now on (PEND-04). Call it where the agent can take a new direction, such as
     /// between two tool calls.
     ///
+    /// Hooks hear of it first, as of any message. One that they refuse is not given to the agent, and people
+    /// are told so.
+    ///
     /// Nobody's words are lost when this future is dropped: they are kept for the next call.
     pub async fn steering(&self) -> Result<Option<String>, AgentError> {
+        let Some(words) = self.next_steering().await? else {
+            return Ok(None);
+        };
+        let mut unheard = Unheard {
+            mailbox: &self.mailbox,
+            words: Some(words),
+        };
+        let words = unheard.words.clone().unwrap_or_default();
+        let outcome = self.steering_comes(&words).await;
+        // They have answered: nobody asks them again.
+        unheard.words = None;
+        Ok(outcome?.then_some(words))
+    }
+
+    async fn next_steering(&self) -> Result<Option<String>, AgentError> {
         let (number, receiver) = match self.mailbox.add_steering() {
             Ok(text) => return Ok(Some(text)),
             Err(waiting) => waiting,
@@ -214,6 +240,21 @@ impl EventSink {
         command: impl Into<String>,
     ) -> Result<Background, AgentError> {
         background::begin(self, label.into(), command.into()).await
+    }
+
+    /// What the turn may use of what its session brings along; a worker's is that of its parent.
+    pub fn customizations(&self) -> &Customized {
+        &self.customized
+    }
+
+    /// The MCP servers of the session.
+    pub fn mcp(&self) -> &Mcp {
+        self.customized.mcp()
+    }
+
+    /// Begins a call of a tool of one of them.
+    pub fn mcp_tool(&self, tool: &McpTool) -> McpCall {
+        McpCall::new(self.clone(), tool)
     }
 
     /// Completes when the turn is cancelled or over, for agents that wait for something else.
@@ -272,6 +313,20 @@ impl Drop for Asked<'_> {
         self.events.mailbox.remove_question(&self.id);
         if self.is_open {
             self.events.send_now(AgentEvent::Withdraw(std::mem::take(&mut self.id)));
+        }
+    }
+}
+
+/// A steering message that hooks hear of; what they have not answered to is kept.
+struct Unheard<'a> {
+    mailbox: &'a Mailbox,
+    words: Option<String>,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if let Some(words) = self.words.take() {
+            self.mailbox.return_steering(words);
         }
     }
 }

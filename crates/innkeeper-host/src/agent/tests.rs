@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::task::TaskTracker;
 
 use super::*;
+use crate::customizations::Bringing;
 use crate::driver::{Driver, Surroundings};
 use crate::events::{Bell, MissedBells};
 use crate::host::Message;
@@ -140,8 +141,8 @@ impl Loop {
             *mailbox.lock().expect("no panic") = Some(Arc::clone(&events.mailbox));
             Box::pin(script(events))
         }));
-        let mut driver = Driver::start(Arc::new(agent), open(), self.surroundings(), None);
-        driver.run(TURN, Box::new(turn_start()));
+        let mut driver = Driver::start(Arc::new(agent), open(), self.surroundings(), Bringing::default(), None);
+        driver.run(TURN, Box::new(turn_start()), Bringing::default());
         driver
     }
 
@@ -203,6 +204,8 @@ fn open() -> OpenChat {
         memory: None,
         credentials: Vec::new(),
         wants_progress: false,
+        session: ChannelId(1),
+        switched_off: Arc::default(),
     }
 }
 
@@ -226,6 +229,8 @@ fn turn_start() -> TurnStart {
         settings: serde_json::Map::new(),
         client_tools: Vec::new(),
         credentials: Vec::new(),
+        session: ChannelId(1),
+        switched_off: Arc::default(),
     }
 }
 
@@ -532,12 +537,18 @@ async fn trc05_a_new_driver_opens_after_the_old_one_has_let_go() {
     let mut main = Loop::new(64);
     let notes = Arc::new(std::sync::Mutex::new(Vec::new()));
     let agent: Arc<dyn Agent> = Arc::new(Recorder(Arc::clone(&notes)));
-    let mut old = Driver::start(Arc::clone(&agent), open(), main.surroundings(), None);
-    old.run(TURN, Box::new(turn_start()));
+    let mut old = Driver::start(
+        Arc::clone(&agent),
+        open(),
+        main.surroundings(),
+        Bringing::default(),
+        None,
+    );
+    old.run(TURN, Box::new(turn_start()), Bringing::default());
     main.event().await;
     let previous = old.close();
-    let mut new = Driver::start(agent, open(), main.surroundings(), previous);
-    new.run(WORKER_TURN, Box::new(turn_start()));
+    let mut new = Driver::start(agent, open(), main.surroundings(), Bringing::default(), previous);
+    new.run(WORKER_TURN, Box::new(turn_start()), Bringing::default());
     assert_eq!(main.event().await, (CHAT, AgentEvent::Text("running".to_owned())));
     assert_eq!(*notes.lock().expect("no panic"), ["open", "let go", "open"]);
 }
@@ -548,10 +559,7 @@ async fn tool15_a_call_signs_in_and_whatever_it_does_next_says_that_it_helped() 
     let mut main = Loop::new(64);
     let requirement = || AuthRequirement {
         resource: "https://r.example".to_owned(),
-        resource_name: None,
-        authorization_servers: Vec::new(),
-        scopes: Vec::new(),
-        description: None,
+        ..AuthRequirement::default()
     };
     let driver = main.start(move |events| async move {
         let plain = running_call(&events).await?;

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use innkeeper_core::AgentEvent;
 use innkeeper_core::agent::{Contributor, Permission, Spawn, ToolReady, ToolStart, ToolStep};
 
+use super::hooking::stopped;
 use super::mailbox::{MAX_CALL_ID, Mailbox, Slot};
 use super::{
-    AgentError, AuthRequirement, Confirmation, Decision, EventSink, Risk, Secret, ToolContent, ToolResult, Worker,
-    WorkerSpec,
+    AgentError, AuthRequirement, Confirmation, Decision, EventSink, Offer, Risk, Secret, ToolContent, ToolResult,
+    Worker, WorkerSpec,
 };
 
 pub(super) fn begin(events: EventSink, name: String) -> ToolCallBuilder {
@@ -24,6 +25,7 @@ pub(super) fn begin(events: EventSink, name: String) -> ToolCallBuilder {
             name,
             intention: None,
             contributor: Contributor::Host,
+            ui: None,
         },
     }
 }
@@ -60,6 +62,12 @@ impl ToolCallBuilder {
     /// ask people to sign in.
     pub fn mcp(mut self, customization: impl Into<String>) -> Self {
         self.start.contributor = Contributor::Mcp(customization.into());
+        self
+    }
+
+    /// Shows a view of the call where clients can: `_meta.ui`, as its server wrote it (MCP-20).
+    pub fn ui(mut self, ui: serde_json::Map<String, serde_json::Value>) -> Self {
+        self.start.ui = Some(ui);
         self
     }
 
@@ -137,24 +145,74 @@ impl ToolDraft {
         self.call.step(ToolStep::Input(text)).await
     }
 
-    /// Runs a harmless call without asking. Its work begins when this returns: the host has kept by
-    /// then that the call runs, so that no crash hides what it may have done (P4).
-    pub async fn run(mut self, invocation: impl Into<Invocation>) -> Result<ToolCall, AgentError> {
-        self.call.ready(invocation.into(), Permission::NotNeeded).await?;
-        self.call.wait(|replies| replies.started.take()).await?;
-        Ok(ToolCall {
-            call: self.call,
-            is_signing_in: false,
-        })
+    /// Has the session's hooks look at the call before anything is done with its input, for agents that
+    /// can take another one from them: if so, it is returned. Who does not call this has hooks look
+    /// when the call [runs](Self::run) or [asks](Self::confirm), and a hook that wants another
+    /// input then refuses the call.
+    ///
+    /// # Errors
+    ///
+    /// [A denial](AgentError::denial) when a hook refuses the call, which is over then.
+    pub async fn check(&mut self, input: &str) -> Result<Option<String>, AgentError> {
+        let (leave, changed) = self.call.check(Some(input)).await?;
+        self.call.leave = Some(leave);
+        Ok(changed)
     }
 
-    /// Asks before the call runs. The session's policy may answer for people.
+    /// Runs a harmless call without asking. Its work begins when this returns: the host has kept by
+    /// then that the call runs, so that no crash hides what it may have done (P4).
+    ///
+    /// # Errors
+    ///
+    /// [A denial](AgentError::denial) when a hook refuses the call, or wants people to be asked and they
+    /// refuse it. The call is over then.
+    pub async fn run(mut self, invocation: impl Into<Invocation>) -> Result<ToolCall, AgentError> {
+        let invocation = invocation.into();
+        let leave = self.call.leave(&invocation).await?;
+        if leave.asks {
+            let permission = Permission::Insist(Box::default());
+            return match confirm(self.call, invocation, permission).await? {
+                Verdict::Approved(call, _) => Ok(call),
+                Verdict::Denied(decision) => {
+                    let reason = decision.remark.filter(|remark| !remark.trim().is_empty());
+                    let reason = reason.unwrap_or_else(|| "people did not allow this call".to_owned());
+                    Err(AgentError::denied(reason))
+                }
+            };
+        }
+        self.call.ready(invocation, Permission::NotNeeded).await?;
+        self.call.wait(|replies| replies.started.take()).await?;
+        Ok(self.call.running())
+    }
+
+    /// Asks before the call runs. The session's policy may answer for people, and so may a hook that
+    /// is theirs; any hook can refuse, or have them asked whatever the policy says.
     pub async fn confirm(
-        self,
+        mut self,
         invocation: impl Into<Invocation>,
         confirmation: Confirmation,
     ) -> Result<Verdict, AgentError> {
-        confirm(self.call, invocation.into(), confirmation).await
+        let invocation = invocation.into();
+        let leave = match self.call.leave(&invocation).await {
+            Ok(leave) => leave,
+            Err(error) => match error.denial() {
+                Some(reason) => return Ok(Verdict::Denied(decision_of_hook(None, Some(reason.to_owned())))),
+                None => return Err(error),
+            },
+        };
+        if leave.allows {
+            let choice = chosen(&confirmation.offer);
+            self.call.ready(invocation, Permission::Granted).await?;
+            self.call.wait(|replies| replies.started.take()).await?;
+            return Ok(Verdict::Approved(self.call.running(), decision_of_hook(choice, None)));
+        }
+        let confirmation = Box::new(confirmation);
+        let permission = if leave.asks {
+            Permission::Insist(confirmation)
+        } else {
+            Permission::Ask(confirmation)
+        };
+        confirm(self.call, invocation, permission).await
     }
 
     /// A handle for a judge that looks at the call while people are asked.
@@ -168,7 +226,7 @@ impl ToolDraft {
     }
 
     /// Ends the call before it ran.
-    pub async fn complete(self, result: ToolResult) -> Result<(), AgentError> {
+    pub async fn complete(mut self, result: ToolResult) -> Result<(), AgentError> {
         self.call.complete(result).await
     }
 }
@@ -216,7 +274,8 @@ impl ToolCall {
         confirmation: Confirmation,
     ) -> Result<Verdict, AgentError> {
         self.auth_resolved().await?;
-        confirm(self.call, invocation.into(), confirmation).await
+        let permission = Permission::Ask(Box::new(confirmation));
+        confirm(self.call, invocation.into(), permission).await
     }
 
     /// A handle for a judge that looks at the call while people are asked.
@@ -228,6 +287,14 @@ impl ToolCall {
     /// (TOOL-15). When the token turns out to be no good, this can be called again to wait for
     /// another.
     pub async fn require_auth(mut self, requirement: AuthRequirement) -> Result<SignIn, AgentError> {
+        match self.await_sign_in(requirement).await? {
+            Some(token) => Ok(SignIn::Granted(self, token)),
+            None => Ok(SignIn::Refused),
+        }
+    }
+
+    /// The same for whoever has to do something else meanwhile. Without a token the call is over.
+    pub(crate) async fn await_sign_in(&mut self, requirement: AuthRequirement) -> Result<Option<Secret>, AgentError> {
         if !self.call.is_mcp {
             return Err(AgentError::failed(
                 "notMcp",
@@ -237,13 +304,8 @@ impl ToolCall {
         self.is_signing_in = true;
         self.call.step(ToolStep::AuthRequired(requirement)).await?;
         let signed_in = self.call.wait(|replies| replies.signed_in.take()).await?;
-        match signed_in {
-            Some(token) => Ok(SignIn::Granted(self, token)),
-            None => {
-                self.call.is_over = true;
-                Ok(SignIn::Refused)
-            }
-        }
+        self.call.is_over = signed_in.is_none();
+        Ok(signed_in)
     }
 
     /// Says that the token was good and the call goes on. Whatever the call does next says so too.
@@ -264,6 +326,7 @@ impl ToolCall {
     pub async fn worker(&mut self, spec: WorkerSpec) -> Result<Worker, AgentError> {
         self.auth_resolved().await?;
         let events = &self.call.events;
+        let kind = spec.kind_name().map(str::to_owned);
         let spawn: Spawn = spec.into_spawn(self.call.id.to_string());
         let (number, mut started) = events.mailbox.add_worker(&self.call.id);
         let mut waiting = InLine {
@@ -275,7 +338,9 @@ impl ToolCall {
         let event = AgentEvent::Spawn(Box::new(spawn));
         events.send_noting(event, &mut waiting.asked).await?;
         let answer = events.wait_for(&mut started).await?;
-        answer.map_err(|reason| AgentError::failed("workerRefused", reason))
+        let worker = answer.map_err(|reason| AgentError::failed("workerRefused", reason))?;
+        worker.events().worker_starts(kind.as_deref()).await?;
+        Ok(worker)
     }
 
     /// Ends the call.
@@ -283,16 +348,21 @@ impl ToolCall {
         if result.success {
             self.auth_resolved().await?;
         }
-        self.call.complete(result).await
+        let ended = self.call.ended(&result);
+        self.call.complete(result).await?;
+        self.call.tell(ended).await
     }
 
     /// Ends the call, and lets people look at the result before the model does. Returns whether the
     /// model may have it.
     pub async fn complete_reviewed(mut self, result: ToolResult) -> Result<bool, AgentError> {
         self.auth_resolved().await?;
+        let ended = self.call.ended(&result);
         self.call.step(ToolStep::Done { result, review: true }).await?;
         self.call.is_over = true;
-        self.call.wait(|replies| replies.reviewed.take()).await
+        let is_allowed = self.call.wait(|replies| replies.reviewed.take()).await?;
+        self.call.tell(ended).await?;
+        Ok(is_allowed)
     }
 }
 
@@ -310,22 +380,44 @@ impl RiskReporter {
     }
 }
 
-async fn confirm(mut call: Call, invocation: Invocation, confirmation: Confirmation) -> Result<Verdict, AgentError> {
-    let permission = Permission::Ask(Box::new(confirmation));
+async fn confirm(mut call: Call, invocation: Invocation, permission: Permission) -> Result<Verdict, AgentError> {
+    let message = invocation.message.clone();
     call.ready(invocation, permission).await?;
-    let decision = call.wait(|replies| replies.decided.take()).await?;
+    let deciding = call.wait(|replies| replies.decided.take());
+    let decision = call
+        .events
+        .while_people_think("permission_prompt", message, deciding)
+        .await?;
     if decision.approved {
         if let Some(edited) = &decision.edited_input {
             call.input = Some(edited.clone());
         }
-        let call = ToolCall {
-            call,
-            is_signing_in: false,
-        };
-        return Ok(Verdict::Approved(call, decision));
+        return Ok(Verdict::Approved(call.running(), decision));
     }
     call.is_over = true;
     Ok(Verdict::Denied(decision))
+}
+
+/// What a hook decided for people.
+fn decision_of_hook(choice: Option<String>, refusal: Option<String>) -> Decision {
+    Decision {
+        approved: refusal.is_none(),
+        edited_input: None,
+        choice,
+        remark: refusal,
+        by: None,
+    }
+}
+
+/// The choice that stands for a yes: one of the agent's own, or none in particular.
+fn chosen(offer: &Offer) -> Option<String> {
+    match offer {
+        Offer::Standard => None,
+        Offer::Own(options) => {
+            let yes = options.iter().find(|option| option.approves);
+            yes.map(|option| option.id.clone())
+        }
+    }
 }
 
 fn step(call: &str, step: ToolStep) -> AgentEvent {
@@ -335,15 +427,28 @@ fn step(call: &str, step: ToolStep) -> AgentEvent {
     }
 }
 
+/// What hooks say of a call that may run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Leave {
+    /// People are to be asked, whatever the policy says.
+    pub(super) asks: bool,
+    /// Nobody needs to be asked.
+    pub(super) allows: bool,
+}
+
 /// What all stages of a call have in common.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) events: EventSink,
     pub(super) id: Arc<str>,
+    /// The name of the tool.
+    name: String,
     slot: Arc<Slot>,
     is_mcp: bool,
     /// The input so far.
     input: Option<String>,
+    /// What hooks said, if they have looked at it before it is ready.
+    leave: Option<Leave>,
     /// Whether nothing is left to be said about it.
     pub(super) is_over: bool,
 }
@@ -365,9 +470,11 @@ impl Call {
         let call = Self {
             events,
             id: id.into(),
+            name: start.name.clone(),
             slot,
             is_mcp: matches!(start.contributor, Contributor::Mcp(_)),
             input: None,
+            leave: None,
             is_over: false,
         };
         call.step(ToolStep::Start(start)).await?;
@@ -397,10 +504,72 @@ impl Call {
         self.slot.wait(&self.events.cancelled, take).await
     }
 
-    async fn complete(mut self, result: ToolResult) -> Result<(), AgentError> {
+    pub(super) async fn complete(&mut self, result: ToolResult) -> Result<(), AgentError> {
         self.step(ToolStep::Done { result, review: false }).await?;
         self.is_over = true;
         Ok(())
+    }
+
+    fn running(self) -> ToolCall {
+        ToolCall {
+            call: self,
+            is_signing_in: false,
+        }
+    }
+
+    /// Has hooks look at the call. One that they refuse is over.
+    pub(super) async fn check(&mut self, input: Option<&str>) -> Result<(Leave, Option<String>), AgentError> {
+        let outcome = self.events.tool_begins(&self.id, &self.name, input).await?;
+        if let Some(reason) = outcome.stop {
+            self.refuse(&reason).await?;
+            return Err(stopped(&reason));
+        }
+        if let Some(reason) = outcome.deny {
+            self.refuse(&reason).await?;
+            return Err(AgentError::denied(reason));
+        }
+        let leave = Leave {
+            asks: outcome.ask,
+            allows: outcome.allow && !outcome.ask,
+        };
+        Ok((leave, outcome.input.map(|input| input.to_string())))
+    }
+
+    /// What hooks say of a call that is about to be ready, if they were not heard before.
+    async fn leave(&mut self, invocation: &Invocation) -> Result<Leave, AgentError> {
+        if let Some(leave) = self.leave.take() {
+            return Ok(leave);
+        }
+        let input = invocation.input.clone().or_else(|| self.input.clone());
+        let (leave, changed) = self.check(input.as_deref()).await?;
+        if changed.is_some() {
+            // What people are about to be shown was made from the input that the agent has.
+            let reason = "a hook wants another input for this call, and this agent cannot take one from it";
+            self.refuse(reason).await?;
+            return Err(AgentError::denied(reason));
+        }
+        Ok(leave)
+    }
+
+    async fn refuse(&mut self, reason: &str) -> Result<(), AgentError> {
+        let summary = format!("A hook refused {}", self.name);
+        self.complete(ToolResult::failed(summary, reason)).await
+    }
+
+    /// The end of a call that ran, if hooks want to hear of it.
+    pub(super) fn ended(&self, result: &ToolResult) -> Option<ToolResult> {
+        self.events.hears_end(result).then(|| result.clone())
+    }
+
+    /// Tells hooks of it.
+    pub(super) async fn tell(&self, ended: Option<ToolResult>) -> Result<(), AgentError> {
+        match ended {
+            Some(result) => {
+                let input = self.input.as_deref();
+                self.events.tool_ended(&self.id, &self.name, input, &result).await
+            }
+            None => Ok(()),
+        }
     }
 
     fn risk_reporter(&self) -> RiskReporter {

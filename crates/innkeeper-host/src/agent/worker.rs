@@ -55,6 +55,10 @@ impl WorkerSpec {
         self
     }
 
+    pub(super) fn kind_name(&self) -> Option<&str> {
+        self.kind.as_deref()
+    }
+
     pub(super) fn into_spawn(self, call: String) -> Spawn {
         Spawn {
             call,
@@ -131,7 +135,11 @@ impl Worker {
         let patience = events.link.cancel_time();
         let cancelled = events.cancelled.clone();
         // Called inside, so that also a panic before the first await is caught.
-        let driving = AssertUnwindSafe(async move { work(events).await }).catch_unwind();
+        let driving = AssertUnwindSafe(async move {
+            work(events.clone()).await?;
+            events.turn_ends().await
+        })
+        .catch_unwind();
         let result = tokio::select! {
             result = driving => result,
             () = out_of_patience(&cancelled, patience) => Ok(Err(AgentError::Cancelled)),

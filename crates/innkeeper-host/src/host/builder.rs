@@ -10,16 +10,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::catalogue::Catalogue;
+use super::catalogue::{Catalogue, keep_current, profile_of};
+use super::customizations::Followed;
 use super::keep::Waiting;
 use super::loading::{LOADS, find};
+use super::mcp::Servers;
 use super::message::Message;
 use super::task::{Breaks, HostTask};
 use super::{Host, HostError, HostHandle};
 use crate::agent::Agent;
+use crate::customizations::{Customizations, NoCustomizations};
 use crate::files::{Files, NoFiles};
 use crate::journal::{Journal, Lease, VolatileJournal};
 use crate::limits::Limits;
+use crate::mcp::{McpServers, NoMcpServers};
 use crate::resources::{NoResources, Resources};
 
 /// Messages waiting for the main loop; senders wait beyond it.
@@ -31,6 +35,8 @@ pub struct HostBuilder {
     journal: Arc<dyn Journal>,
     files: Arc<dyn Files>,
     resources: Arc<dyn Resources>,
+    customizations: Arc<dyn Customizations>,
+    mcp_servers: Arc<dyn McpServers>,
     limits: Limits,
     breaks: Option<Breaks>,
     read_only: Option<String>,
@@ -45,6 +51,8 @@ impl HostBuilder {
             journal: Arc::new(VolatileJournal),
             files: Arc::new(NoFiles),
             resources: Arc::new(NoResources),
+            customizations: Arc::new(NoCustomizations),
+            mcp_servers: Arc::new(NoMcpServers),
             limits: Limits::default(),
             breaks: None,
             read_only: None,
@@ -79,6 +87,20 @@ impl HostBuilder {
     #[must_use]
     pub fn resources(mut self, resources: impl Resources) -> Self {
         self.resources = Arc::new(resources);
+        self
+    }
+
+    /// Finds plugins, skills, agents, rules and hooks for sessions; the default finds none.
+    #[must_use]
+    pub fn customizations(mut self, customizations: impl Customizations) -> Self {
+        self.customizations = Arc::new(customizations);
+        self
+    }
+
+    /// Runs the MCP servers that sessions bring along; the default runs none.
+    #[must_use]
+    pub fn mcp_servers(mut self, mcp_servers: impl McpServers) -> Self {
+        self.mcp_servers = Arc::new(mcp_servers);
         self
     }
 
@@ -137,6 +159,7 @@ impl HostBuilder {
             self.limits.core.restricted_sections = self.restricted_sections.take();
         }
         let mut agents: HashMap<String, Arc<dyn Agent>> = HashMap::new();
+        let common = self.customizations.common();
         let mut profiles = Vec::new();
         let mut listed = Vec::new();
         for agent in self.agents {
@@ -145,12 +168,14 @@ impl HostBuilder {
             if agents.insert(info.provider.clone(), agent).is_some() {
                 return Err(HostError::DuplicateAgent(info.provider));
             }
-            profiles.push(info.into_profile());
+            profiles.push(profile_of(info, common.as_ref()));
         }
         if profiles.is_empty() {
             return Err(HostError::NoAgents);
         }
         self.limits.core.serves_resources = self.resources.serves();
+        self.limits.core.serves_customizations = self.customizations.serves();
+        self.limits.core.serves_mcp = self.mcp_servers.serves();
         let mut lease = self.journal.open().await?;
         let (inbox, receiver) = mpsc::channel(INBOX);
         let version = self.limits.core.server_version.clone().unwrap_or_default().into();
@@ -182,6 +207,7 @@ impl HostBuilder {
             version,
             catalogue: Arc::new(Catalogue {
                 agents: listed,
+                common,
                 reading: tokio::sync::Mutex::new(()),
             }),
         };
@@ -194,6 +220,8 @@ impl HostBuilder {
             files: self.files,
             resources: self.resources,
             watches: HashMap::new(),
+            followed: Followed::new(self.customizations),
+            servers: Servers::new(self.mcp_servers),
             limits,
             tasks: tasks.clone(),
             ready: Arc::clone(&handle.ready),
@@ -224,6 +252,11 @@ impl HostBuilder {
             // The inbox is empty, so there is room.
             let _ = inbox.try_send(Message::Core(Input::LookAfter(unsettled)));
         }
+        tasks.spawn(keep_current(
+            Arc::clone(&handle.catalogue),
+            inbox.downgrade(),
+            handle.stopping.clone(),
+        ));
         tasks.spawn(task.run(receiver));
         Ok(Host { handle })
     }

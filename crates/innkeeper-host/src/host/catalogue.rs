@@ -1,12 +1,14 @@
 //! The agents of a running host, to be asked again how they describe themselves.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use innkeeper_core::AgentProfile;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::{HostHandle, Message};
-use crate::agent::Agent;
+use crate::agent::{Agent, AgentInfo};
+use crate::customizations::Common;
 
 /// How often a host is told that is just starting anew.
 const TRIES: usize = 3;
@@ -16,6 +18,8 @@ const TRIES: usize = 3;
 /// Weak, because an agent may hold a handle of its host.
 pub(super) struct Catalogue {
     pub(super) agents: Vec<(String, Weak<dyn Agent>)>,
+    /// What every session gets, whatever its agent.
+    pub(super) common: Option<Common>,
     /// One at a time, so that no older description replaces a newer one.
     pub(super) reading: Mutex<()>,
 }
@@ -26,9 +30,52 @@ impl Catalogue {
             let mut info = agent.upgrade()?.info();
             // Sessions name their agent by it, so it is not up for change.
             info.provider.clone_from(provider);
-            Some(info.into_profile())
+            Some(profile_of(info, self.common.as_ref()))
         };
         self.agents.iter().map(profile).collect()
+    }
+
+    /// Asks every agent again, and tells the host.
+    async fn refresh(&self, inbox: &mpsc::WeakSender<Message>) {
+        let _one_at_a_time = self.reading.lock().await;
+        for _ in 0..TRIES {
+            let (Some(profiles), Some(inbox)) = (self.profiles(), inbox.upgrade()) else {
+                return; // The host is gone, and its agents with it.
+            };
+            let (done, noted) = oneshot::channel();
+            let changed = Message::AgentsChanged { profiles, done };
+            if inbox.send(changed).await.is_err() {
+                return;
+            }
+            drop(inbox);
+            if noted.await.is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+/// How an agent is shown, with what every session of the host gets (CUS-21).
+pub(super) fn profile_of(info: AgentInfo, common: Option<&Common>) -> AgentProfile {
+    let mut profile = info.into_profile();
+    let common = common.map(|common| common.borrow().as_ref().clone());
+    profile.info.customizations = common.filter(|common| !common.is_empty());
+    profile
+}
+
+/// Tells clients whenever what every session gets has changed, until the host ends.
+pub(super) async fn keep_current(catalogue: Arc<Catalogue>, inbox: mpsc::WeakSender<Message>, stop: CancellationToken) {
+    let Some(mut common) = catalogue.common.clone() else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = common.changed() => match changed {
+                Ok(()) => catalogue.refresh(&inbox).await,
+                Err(_) => return,
+            },
+        }
     }
 }
 
@@ -38,16 +85,6 @@ impl HostHandle {
     ///
     /// Sessions that exist go on as they are. Completes when the host has taken note, or has ended.
     pub async fn refresh_agents(&self) {
-        let _one_at_a_time = self.catalogue.reading.lock().await;
-        for _ in 0..TRIES {
-            let Some(profiles) = self.catalogue.profiles() else {
-                return; // The host is gone, and its agents with it.
-            };
-            let (done, noted) = oneshot::channel();
-            let changed = Message::AgentsChanged { profiles, done };
-            if self.inbox.send(changed).await.is_err() || noted.await.is_ok() {
-                return;
-            }
-        }
+        self.catalogue.refresh(&self.inbox.downgrade()).await;
     }
 }

@@ -197,6 +197,7 @@ impl HostTask {
             | Effect::List { .. }
             | Effect::Import { .. }
             | Effect::Resource { .. }
+            | Effect::AskMcpServer { .. }
             | Effect::OpenWatch { .. } => {
                 self.look_ups.pop_front();
             }

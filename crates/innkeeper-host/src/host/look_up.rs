@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::message::Message;
 use super::task::HostTask;
 use crate::agent::{Agent, SettingQuery, SettingValue};
+use crate::customizations::Customized;
 use crate::files::{self, Files, Place};
 
 /// Most values of a setting in one answer; whoever types on gets the rest.
@@ -29,11 +30,17 @@ impl HostTask {
                 self.agents.get(provider).cloned()
             }
         };
+        let customized = match &what {
+            LookUp::Completions {
+                session, switched_off, ..
+            } => self.followed.bringing(*session, switched_off).now(),
+            LookUp::SettingValues { .. } => Customized::default(),
+        };
         let files = Arc::clone(&self.files);
         let time = self.limits.look_up_time;
         self.tasks.spawn(async move {
             let if_nothing = nothing_found(&what);
-            let finding = AssertUnwindSafe(find(agent, &*files, what)).catch_unwind();
+            let finding = AssertUnwindSafe(find(agent, &*files, &customized, what)).catch_unwind();
             let outcome = match tokio::time::timeout(time, finding).await {
                 Ok(Ok(value)) => Ok(value),
                 Ok(Err(_)) => {
@@ -65,7 +72,7 @@ fn nothing_found(what: &LookUp) -> Result<Value, String> {
     }
 }
 
-async fn find(agent: Option<Arc<dyn Agent>>, files: &dyn Files, what: LookUp) -> Value {
+async fn find(agent: Option<Arc<dyn Agent>>, files: &dyn Files, customized: &Customized, what: LookUp) -> Value {
     match what {
         LookUp::Completions {
             working_directories,
@@ -79,6 +86,7 @@ async fn find(agent: Option<Arc<dyn Agent>>, files: &dyn Files, what: LookUp) ->
                 text: &text,
                 offset,
                 commands: &commands,
+                customized,
             };
             files::completions(files, place).await
         }

@@ -8,6 +8,7 @@ use innkeeper_core::{
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use crate::customizations::Report;
 use crate::events::EventQueue;
 use crate::outbox::Outbox;
 use crate::peer::{PeerError, ReverseMethod};
@@ -79,6 +80,12 @@ pub(crate) enum Message {
     AgentsChanged {
         profiles: Vec<AgentProfile>,
         done: oneshot::Sender<()>,
+    },
+    /// Somebody found what a session brings along.
+    Customized {
+        session: ChannelId,
+        number: u64,
+        report: Report,
     },
     /// The journal took a session in, or did not, for a core that may have been replaced since.
     Imported { life: u64, input: Input },

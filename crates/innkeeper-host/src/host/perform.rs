@@ -1,5 +1,6 @@
 //! Performing what the core wants done, in order.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,13 +60,18 @@ impl HostTask {
                 };
                 let chat = open.chat;
                 let agent = Arc::clone(agent);
+                let bringing = self.followed.bringing(open.session, &open.switched_off);
                 // The old one lets go of what it holds before the new one opens.
                 let previous = self.drivers.remove(&chat).and_then(Driver::close);
-                self.drivers.insert(chat, Driver::start(agent, *open, around, previous));
+                self.drivers
+                    .insert(chat, Driver::start(agent, *open, around, bringing, previous));
             }
             Effect::StartTurn { chat, turn, start } => {
+                let bringing = self.followed.bringing(start.session, &start.switched_off);
+                let bringing = bringing.with_mcp(self.servers.of(start.session));
+                self.followed.turn_begins(start.session);
                 if let Some(driver) = self.drivers.get_mut(&chat) {
-                    driver.run(turn, start);
+                    driver.run(turn, start, bringing);
                 }
             }
             Effect::CancelTurn { chat, turn } => {
@@ -98,6 +104,18 @@ impl HostTask {
             Effect::CloseWatch { watch } => {
                 self.watches.remove(&watch);
             }
+            Effect::FollowCustomizations { session, wanted } => self.follow(session, *wanted),
+            Effect::ForgetCustomizations { session, switched_off } => self.forget(session, switched_off),
+            Effect::WantMcpServers { session, wanted } => self.want_servers(session, wanted),
+            Effect::ForgetMcpServers { session } => self.forget_servers(session),
+            Effect::McpToken { resource, token } => self.set_server_token(&resource, token),
+            Effect::AskMcpServer {
+                conn,
+                id,
+                session,
+                what,
+            } => self.ask_server(conn, id, session, *what),
+            Effect::TellMcpServer { session, what } => self.tell_server(session, *what),
             Effect::CloseChat { chat } => {
                 self.drivers.remove(&chat);
             }
@@ -144,7 +162,9 @@ impl HostTask {
         let mut least_behind = usize::MAX;
         for subscriber in &*to {
             if let Some(connection) = self.connection(subscriber.conn)
-                && let Some(waiting) = connection.outbox.push_actions(&run.frames, subscriber.max_latency_ms)
+                && let Some(waiting) = connection
+                    .outbox
+                    .push_actions(&shown(&run.frames, subscriber), subscriber.max_latency_ms)
             {
                 least_behind = least_behind.min(waiting);
             }
@@ -183,6 +203,17 @@ impl HostTask {
             }
         }
     }
+}
+
+/// What a subscriber is shown of some actions; as a rule, all of it (MCP-14).
+fn shown<'a>(frames: &'a [Arc<ActionFrame>], subscriber: &Subscriber) -> Cow<'a, [Arc<ActionFrame>]> {
+    if subscriber.mcp_apps || !frames.iter().any(|frame| frame.is_shown_differently()) {
+        return Cow::Borrowed(frames);
+    }
+    frames
+        .iter()
+        .map(|frame| Arc::clone(frame.shown_to(subscriber)))
+        .collect()
 }
 
 /// Consecutive actions with the same audience.

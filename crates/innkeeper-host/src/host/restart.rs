@@ -70,6 +70,8 @@ impl HostTask {
         self.look_ups.clear();
         self.renders.clear();
         self.watches.clear();
+        self.followed.clear();
+        self.servers.clear();
         self.parked.clear();
         let unsettled = lease.unsettled.clone();
         let opening = opening(lease, &*self.journal, &self.core, read_only.clone());

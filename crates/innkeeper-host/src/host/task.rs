@@ -16,7 +16,9 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::connections::Slot;
+use super::customizations::Followed;
 use super::keep::Waiting;
+use super::mcp::Servers;
 use super::message::Message;
 use super::resources::found;
 use super::restart::REVIVE_INTERVAL;
@@ -48,6 +50,10 @@ pub(super) struct HostTask {
     pub(super) resources: Arc<dyn Resources>,
     /// Watches that are set up, by number; dropped, they end.
     pub(super) watches: HashMap<u64, Watching>,
+    /// What sessions bring along.
+    pub(super) followed: Followed,
+    /// Their MCP servers.
+    pub(super) servers: Servers,
     pub(super) limits: Arc<Limits>,
     pub(super) tasks: TaskTracker,
     pub(super) ready: Arc<AtomicBool>,
@@ -134,6 +140,7 @@ impl HostTask {
                 }
                 self.close_all(Close::GoingAway);
                 self.drivers.clear();
+                self.forget_all();
                 let _ = done.send(());
                 return;
             }
@@ -221,6 +228,7 @@ impl HostTask {
             | Message::Transform { .. }
             | Message::Answered { .. }
             | Message::AgentsChanged { .. }
+            | Message::Customized { .. }
             | Message::Found { .. }
             | Message::WatchOpened(_)
             | Message::Respond { .. }
@@ -261,6 +269,7 @@ impl HostTask {
                                 | Effect::Import { .. }
                                 | Effect::Resource { .. }
                                 | Effect::OpenWatch { .. }
+                                | Effect::AskMcpServer { .. }
                         )
                     })
                 });
@@ -328,6 +337,11 @@ impl HostTask {
                     let _ = done.send(());
                 }
             }
+            Message::Customized {
+                session,
+                number,
+                report,
+            } => self.customized(now, session, number, report, effects),
             // A core that came later found the session in the store, and whoever asked is gone.
             Message::Imported { life, .. } if life != self.life => {}
             Message::Imported { input, .. } => self.handle_input(now, input, effects),

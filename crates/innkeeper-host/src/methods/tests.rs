@@ -24,9 +24,32 @@ fn every_method_stands_in_the_table_once() {
     assert_eq!(names.len(), METHODS.len());
     assert_eq!(
         METHODS.len(),
-        37,
-        "31 commands and 2 notifications of AHP 1.0, and 4 of our own"
+        45,
+        "31 commands and 2 notifications of AHP 1.0, 8 of MCP, and 4 of our own"
     );
+}
+
+#[test]
+fn mcp15_the_methods_of_mcp_are_those_that_the_core_knows() {
+    use innkeeper_core::mcp::APP_METHODS;
+    let of_mcp = METHODS
+        .iter()
+        .filter(|method| matches!(method.route, Route::Mcp | Route::McpNotification));
+    let of_mcp: Vec<_> = of_mcp.map(|method| (method.name, method.scope)).collect();
+    assert_eq!(of_mcp, APP_METHODS.map(|method| (method.name, method.scope)));
+}
+
+#[test]
+fn mcp18_the_channel_is_not_a_parameter_of_the_servers() {
+    let request = params(r#"{"channel":"mcp://s/1","name":"read","_meta":{"channel":"its own"}}"#);
+    let request = mcp_request("tools/call", &request).expect("a request");
+    assert_eq!(request.channel, "mcp://s/1");
+    let left = serde_json::json!({ "name": "read", "_meta": { "channel": "its own" } });
+    assert_eq!(Value::Object(request.params), left);
+    for bad in ["{}", r#"{"channel":7}"#] {
+        let error = mcp_request("tools/call", &params(bad)).expect_err("no channel");
+        assert_eq!(error.message, "params.channel: is missing");
+    }
 }
 
 #[test]

@@ -29,6 +29,44 @@ pub(crate) struct ClientReads {
     pub(crate) bytes: usize,
 }
 
+/// What only clients can read, for whoever finds customizations. Nothing here has a time limit of its
+/// own, and names are as the client sent them: who asks sets the bounds, and trusts nothing.
+#[derive(Debug, Clone)]
+pub struct ClientFiles {
+    /// Weak, because the host keeps whoever finds customizations.
+    inbox: mpsc::WeakSender<Message>,
+}
+
+/// Something in a directory of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientEntry {
+    /// Its name, as the client sent it.
+    pub name: String,
+    /// Whether it is a directory; what is neither that nor a file is left out.
+    pub is_directory: bool,
+}
+
+impl ClientFiles {
+    pub(crate) fn new(inbox: mpsc::WeakSender<Message>) -> Self {
+        Self { inbox }
+    }
+
+    /// Reads a file, and refuses one of more than `most` bytes.
+    pub async fn read(&self, client: &ClientId, uri: &str, most: usize) -> Result<Content, PeerError> {
+        read(&self.inbox()?, client, uri, most).await
+    }
+
+    /// Lists a directory, and refuses one of more than `most` entries.
+    pub async fn list(&self, client: &ClientId, uri: &str, most: usize) -> Result<Vec<ClientEntry>, PeerError> {
+        let answer = ask(&self.inbox()?, client, ReverseMethod::ResourceList, uri).await?;
+        entries(&answer, most)
+    }
+
+    fn inbox(&self) -> Result<mpsc::Sender<Message>, PeerError> {
+        self.inbox.upgrade().ok_or(PeerError::Disconnected)
+    }
+}
+
 /// Asks a client for the content of one of its URIs.
 pub(crate) async fn read(
     inbox: &mpsc::Sender<Message>,
@@ -36,19 +74,53 @@ pub(crate) async fn read(
     uri: &str,
     most: usize,
 ) -> Result<Content, PeerError> {
+    let answer = ask(inbox, client, ReverseMethod::ResourceRead, uri).await?;
+    content(&answer, most)
+}
+
+async fn ask(
+    inbox: &mpsc::Sender<Message>,
+    client: &ClientId,
+    method: ReverseMethod,
+    uri: &str,
+) -> Result<Value, PeerError> {
     let (reply, answer) = oneshot::channel();
     let params = Map::from_iter([("uri".to_owned(), json!(uri))]);
     let ask = Message::Ask {
         client: client.clone(),
-        method: ReverseMethod::ResourceRead,
+        method,
         params,
         reply,
     };
     if inbox.send(ask).await.is_err() {
         return Err(PeerError::Disconnected);
     }
-    let answer = answer.await.map_err(|_| PeerError::Disconnected)??;
-    content(&answer, most)
+    answer.await.map_err(|_| PeerError::Disconnected)?
+}
+
+/// Reads a listing of a client, which may be anything.
+fn entries(answer: &Value, most: usize) -> Result<Vec<ClientEntry>, PeerError> {
+    let unusable = |why: String| PeerError::Unusable(why);
+    let listed = answer.get("entries").and_then(Value::as_array);
+    let listed = listed.ok_or_else(|| unusable("it has no entries".to_owned()))?;
+    if listed.len() > most {
+        return Err(unusable(format!("it has more than {most} entries")));
+    }
+    let mut entries = Vec::with_capacity(listed.len());
+    for entry in listed {
+        let name = entry.get("name").and_then(Value::as_str);
+        let name = name.ok_or_else(|| unusable("an entry has no name".to_owned()))?;
+        let is_directory = match entry.get("type").and_then(Value::as_str) {
+            Some("file") => false,
+            Some("directory") => true,
+            _ => continue,
+        };
+        entries.push(ClientEntry {
+            name: name.to_owned(),
+            is_directory,
+        });
+    }
+    Ok(entries)
 }
 
 /// Reads the answer of a client, which may be anything.
@@ -129,5 +201,33 @@ fn told(label: String, content: Content, named_type: Option<String>) -> Attachme
             data: STANDARD.encode(error.as_bytes()),
             content_type: content_type.unwrap_or_else(|| "application/octet-stream".to_owned()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_of_clients_are_read_and_odd_ones_refused() {
+        let listed = json!({ "entries": [
+            { "name": "a.md", "type": "file" },
+            { "name": "skills", "type": "directory" },
+            { "name": "odd", "type": "symlink" },
+        ] });
+        let entries = entries(&listed, 3).expect("a listing");
+        let names: Vec<_> = entries
+            .iter()
+            .map(|entry| (entry.name.as_str(), entry.is_directory))
+            .collect();
+        assert_eq!(
+            names,
+            [("a.md", false), ("skills", true)],
+            "what is neither is left out"
+        );
+        for odd in [json!({}), json!([]), json!({ "entries": [{ "type": "file" }] })] {
+            assert!(matches!(super::entries(&odd, 3), Err(PeerError::Unusable(_))), "{odd}");
+        }
+        assert!(matches!(super::entries(&listed, 2), Err(PeerError::Unusable(why)) if why.contains("more than 2")));
     }
 }

@@ -17,23 +17,41 @@ const MAX_ERRANDS: u64 = 100;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
     Help,
-    Stream { count: u64, delay: Duration, bytes: usize },
+    Stream {
+        count: u64,
+        delay: Duration,
+        bytes: usize,
+    },
     Reason(String),
-    Error { resumable: bool },
+    Error {
+        resumable: bool,
+    },
     Usage,
     Slow(u64),
     Silent(u64),
     Remember(String),
     Prompt(Option<String>),
+    Customizations,
+    Mcp,
+    McpTool {
+        server: String,
+        tool: String,
+        input: String,
+    },
     Tool,
     Confirm,
     Options,
     Result,
     Parallel(u64),
     Plan,
-    ClientTool { name: String, input: String },
+    ClientTool {
+        name: String,
+        input: String,
+    },
     Auth,
-    Ask { url: bool },
+    Ask {
+        url: bool,
+    },
     Steer(u64),
     Attachments,
     Subagent(u64),
@@ -79,6 +97,18 @@ impl Command {
             ("remember", [_, ..]) => Self::Remember(rest.to_owned()),
             ("prompt", []) => Self::Prompt(None),
             ("prompt", [section]) => Self::Prompt(Some((*section).to_owned())),
+            ("customizations", []) => Self::Customizations,
+            ("mcp", []) => Self::Mcp,
+            ("mcp", [server, tool, ..]) => {
+                let input = rest.strip_prefix(server)?.trim_start().strip_prefix(tool)?.trim();
+                let input = if input.is_empty() { "{}" } else { input };
+                serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(input).ok()?;
+                Self::McpTool {
+                    server: (*server).to_owned(),
+                    tool: (*tool).to_owned(),
+                    input: input.to_owned(),
+                }
+            }
             ("tool", []) => Self::Tool,
             ("confirm", []) => Self::Confirm,
             ("options", []) => Self::Options,
@@ -150,6 +180,16 @@ pub(super) const COMMANDS: &[Entry] = &[
         "prompt",
         "[<section>]",
         "shows its instructions, and what your client made of them",
+    ),
+    entry(
+        "customizations",
+        "",
+        "lists the skills, prompts, agents and rules it was given; call one of them with its name",
+    ),
+    entry(
+        "mcp",
+        "[<server> <tool> [<json>]]",
+        "lists the tools of the session's MCP servers, or has one of them called",
     ),
     entry("tool", "", "calls a tool that streams its input and its output"),
     entry(
@@ -241,6 +281,14 @@ mod tests {
                 input: "{\"a\": 1}".to_owned(),
             }))
         );
+        assert_eq!(
+            Command::parse("/mcp inn  echo"),
+            Ok(Some(Command::McpTool {
+                server: "inn".to_owned(),
+                tool: "echo".to_owned(),
+                input: "{}".to_owned(),
+            }))
+        );
         assert_eq!(Command::parse("/subagent"), Ok(Some(Command::Subagent(1))));
         assert_eq!(
             Command::parse("/prompt tone"),
@@ -264,6 +312,8 @@ mod tests {
             "/parallel 101",
             "/client-tool",
             "/client-tool ring {",
+            "/mcp inn",
+            "/mcp inn echo []",
             "/ask me",
             "/steer soon",
             "/subagent 0",

@@ -303,6 +303,7 @@ pub(super) async fn auth(events: &EventSink) -> Result<(), AgentError> {
         authorization_servers: vec!["https://sign-in.example.com".to_owned()],
         scopes: vec!["read".to_owned()],
         description: Some("The guest book is locked. Any token opens it.".to_owned()),
+        ..AuthRequirement::default()
     };
     match call.require_auth(requirement).await? {
         SignIn::Granted(call, _) => {

@@ -93,6 +93,7 @@ fn answer(shelf: &Arc<Shelf>) -> Arc<Answer> {
         resource: "ahp-chat:/a".into(),
         from_seq: Seq(7),
         state: model.snapshot(Window::ALL),
+        hides_apps: false,
     };
     Arc::new(Answer {
         id: RequestId::number(1),

@@ -181,8 +181,9 @@ fn name(input: &Input) -> &'static str {
             Command::ResolveSessionConfig(_) => "resolveSessionConfig",
             Command::SessionConfigCompletions(_) => "sessionConfigCompletions",
             Command::Authenticate(_) => "authenticate",
-            // This host has no files to serve.
-            Command::Resource(_)
+            // This host has no files to serve, and runs no MCP servers.
+            Command::Mcp(_)
+            | Command::Resource(_)
             | Command::RequestResource { .. }
             | Command::WatchResource(_)
             | Command::Grants(_)

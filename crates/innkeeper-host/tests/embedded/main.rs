@@ -3,13 +3,16 @@
 
 mod agents;
 mod client_tools;
+mod customized;
 mod durable;
 mod giving_up;
 mod helpers;
+mod hooks;
 mod imports;
 mod journals;
 mod keys;
 mod look_ups;
+mod mcp;
 mod memory;
 mod people;
 mod prompts;

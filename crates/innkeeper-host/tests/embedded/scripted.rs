@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use innkeeper_host::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, Limits, TurnInput, async_trait,
+    Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, Limits, TurnInput, async_trait,
 };
 use innkeeper_testkit::official::{OfficialClient, SessionUris, View};
 use serde_json::{Value, json};
@@ -15,7 +15,16 @@ type Script = Arc<dyn Fn(TurnInput, EventSink) -> BoxFuture<'static, Result<(), 
 
 /// Runs the script in every turn.
 #[derive(Clone)]
-struct Scripted(Script);
+pub struct Scripted(Script);
+
+impl Scripted {
+    pub fn new<F>(script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), AgentError>> + Send + 'static,
+    {
+        Self(Arc::new(move |turn, events| Box::pin(script(turn, events))))
+    }
+}
 
 #[async_trait]
 impl Agent for Scripted {
@@ -35,6 +44,15 @@ impl AgentChat for Scripted {
     }
 }
 
+/// A host with such an agent.
+pub fn builder<F>(script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> HostBuilder
+where
+    F: Future<Output = Result<(), AgentError>> + Send + 'static,
+{
+    let agent = Scripted(Arc::new(move |turn, events| Box::pin(script(turn, events))));
+    Host::builder().agent(agent)
+}
+
 /// A host with such an agent, a client, and a session of theirs.
 pub struct Scene {
     pub running: Running,
@@ -47,11 +65,10 @@ impl Scene {
     where
         F: Future<Output = Result<(), AgentError>> + Send + 'static,
     {
-        let agent = Scripted(Arc::new(move |turn, events| Box::pin(script(turn, events))));
-        Self::with(Host::builder().agent(agent)).await
+        Self::with(Host::builder().agent(Scripted::new(script))).await
     }
 
-    pub async fn with(builder: innkeeper_host::HostBuilder) -> Self {
+    pub async fn with(builder: HostBuilder) -> Self {
         let limits = Limits {
             cancel_time: std::time::Duration::from_millis(200),
             ..Limits::default()

@@ -26,6 +26,8 @@ use crate::uri;
 pub(crate) struct Reaches<'a> {
     pub(crate) reaches: &'a [Reach],
     pub(crate) forbidden: &'a Forbidden,
+    /// Places that are made when somebody first writes into them.
+    pub(crate) made: &'a [PathBuf],
 }
 
 /// An opened place.
@@ -63,7 +65,7 @@ impl Reaches<'_> {
     /// Something that exists, where links lead.
     pub(crate) fn existing(&self, field: &'static str, uri: &str, write: bool) -> Result<Place, ResourceError> {
         let (root, relative) = self.locate(field, uri, write)?;
-        let resolved = root.dir.canonicalize(&relative);
+        let resolved = without_links(&root.dir, &relative);
         let resolved = resolved.map_err(|error| problem(uri, &error))?;
         self.admit(root, resolved, uri, write)
     }
@@ -75,18 +77,19 @@ impl Reaches<'_> {
             (Some(parent), Some(Component::Normal(name))) => (or_dot(parent), name),
             _ => return self.admit(root, PathBuf::new(), uri, write),
         };
-        let parent = root.dir.canonicalize(parent).map_err(|error| problem(uri, &error))?;
+        let parent = without_links(&root.dir, parent).map_err(|error| problem(uri, &error))?;
         self.admit(root, parent.join(name), uri, write)
     }
 
     /// Something that may not exist yet, nor the directories it is in.
     pub(crate) fn target(&self, field: &'static str, uri: &str) -> Result<Place, ResourceError> {
+        self.make_place_of(&uri::to_exact_path(field, uri)?);
         let (root, relative) = self.locate(field, uri, true)?;
         let mut missing: Vec<&OsStr> = Vec::new();
         let mut present = relative.components();
         loop {
             let base = or_dot(present.as_path());
-            match root.dir.canonicalize(base) {
+            match without_links(&root.dir, base) {
                 Ok(mut resolved) => {
                     resolved.extend(missing.iter().rev());
                     return self.admit(root, resolved, uri, true);
@@ -103,6 +106,19 @@ impl Reaches<'_> {
                 }
                 Err(error) => return Err(problem(uri, &error)),
             }
+        }
+    }
+
+    /// Makes the place that a path is in, if that is one of those that need not exist and the client
+    /// may write there. That it cannot be made shows when it is opened.
+    fn make_place_of(&self, path: &Path) {
+        let is_writable = |place: &Path| {
+            let mut writable = self.reaches.iter().filter(|reach| reach.write && !reach.exact);
+            writable.any(|reach| uri::to_path(&reach.uri).as_deref() == Some(place))
+        };
+        let mut places = self.made.iter().filter(|place| path.starts_with(place));
+        if let Some(place) = places.find(|place| is_writable(place)) {
+            let _ = fs::create_dir_all(place);
         }
     }
 
@@ -245,6 +261,38 @@ impl Place {
         }
         Ok(dir)
     }
+}
+
+/// How Linux names a file that was opened and has lost its name since.
+const DELETED: &[u8] = b" (deleted)";
+/// How often a path is resolved again because its file is replaced all the time.
+const MAX_TRIES: usize = 100;
+
+/// A path without links. A file that is replaced in the middle of it has no name for a moment, and is
+/// then called `name (deleted)`: what is written there would be lost (RES-08).
+fn without_links(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
+    for _ in 0..MAX_TRIES {
+        let resolved = dir.canonicalize(path)?;
+        let name = resolved.file_name().unwrap_or_default();
+        // Somebody may really call a file that.
+        if !name.as_encoded_bytes().ends_with(DELETED) || is_same(dir, path, &resolved) {
+            return Ok(resolved);
+        }
+    }
+    Err(ErrorKind::ResourceBusy.into())
+}
+
+#[cfg(unix)]
+fn is_same(dir: &Dir, path: &Path, resolved: &Path) -> bool {
+    use cap_std::fs::MetadataExt as _;
+    let identity = |data: cap_std::fs::Metadata| (data.dev(), data.ino());
+    let (one, other) = (dir.metadata(path), dir.symlink_metadata(resolved));
+    matches!((one.map(identity), other.map(identity)), (Ok(one), Ok(other)) if one == other)
+}
+
+#[cfg(not(unix))]
+fn is_same(_: &Dir, _: &Path, _: &Path) -> bool {
+    true
 }
 
 /// Opens a directory in a directory, and no link to one.

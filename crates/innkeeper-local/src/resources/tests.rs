@@ -1,5 +1,7 @@
 //! What clients do to files, and what they try.
 
+mod races;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -28,7 +28,7 @@ fn start() -> (tempfile::TempDir, Tree) {
 }
 
 #[test]
-fn nothing_changed_is_no_change() {
+fn d55_d56_nothing_changed_is_no_change() {
     let (temp, before) = start();
     write(temp.path(), "one/skills/a/SKILL.md", SKILL);
     write(temp.path(), "one/skills/.SKILL.md.swp", "x");
@@ -84,7 +84,7 @@ fn a_changed_command_matters_only_to_those_who_run_it() {
 }
 
 #[test]
-fn broken_and_repaired_again_is_what_it_was() {
+fn d65_broken_and_repaired_again_is_what_it_was() {
     let (temp, before) = start();
     write(temp.path(), "one/.plugin/plugin.json", "{");
     let broken = scan(&sources(temp.path()));

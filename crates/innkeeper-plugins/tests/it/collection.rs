@@ -83,3 +83,87 @@ fn three_thousand_skills_in_one_directory_are_all_found() {
     assert_eq!(children.len(), 3_000);
     assert!(children.is_sorted_by(|a, b| a.path < b.path));
 }
+
+/// A marketplace as people leave it behind: most of it is fine, and each thing that is not costs itself
+/// and nothing else.
+#[test]
+fn a_marketplace_of_hundreds_with_every_kind_of_neglect_loads_what_can_be_loaded() {
+    const PLUGINS: usize = 300;
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path();
+    let good = "---\nname: good\ndescription: d\n---\nBody.\n";
+    let mut index = Vec::new();
+    for number in 0..PLUGINS {
+        let name = format!("p{number:03}");
+        let mut entry = serde_json::json!({ "name": name, "source": format!("./{name}") });
+        let plugin = root.join(&name);
+        let (manifest, odd): (&str, &[u8]) = match number % 10 {
+            1 => (
+                "\u{feff}{\r\n  // mine\r\n  \"name\": \"n\",\r\n}",
+                "\u{feff}---\r\nname: odd\r\n---\r\n".as_bytes(),
+            ),
+            2 => ("{\"name\": \"n\"}", b"\xff\xfe-\x00-\x00-\x00"),
+            3 => ("{\"name\": \"n\"}", b"---\nname: odd\ndescription: caf\xe9\n---\n"),
+            4 => ("{\"name\": ", b"---\nname: odd\n---\n"),
+            5 => ("{\"name\": \"n\"}", b"---\nname: odd\ndescription: no end\n"),
+            6 => ("{\"name\": \"n\"}", b""),
+            7 => {
+                index.push(entry);
+                continue;
+            }
+            8 => {
+                entry["source"] = serde_json::json!({ "source": "github", "repo": "somebody/something" });
+                index.push(entry);
+                continue;
+            }
+            9 => {
+                entry["strict"] = false.into();
+                entry["skills"] = serde_json::json!(["./skills/good"]);
+                ("", b"---\nname: not listed\n---\n")
+            }
+            _ => (
+                "{\"name\": \"n\"}",
+                b"---\nname: odd\ndescription: Use when: always.\n---\n",
+            ),
+        };
+        if !manifest.is_empty() {
+            write(&plugin, ".claude-plugin/plugin.json", manifest);
+        }
+        write(&plugin, "skills/good/SKILL.md", good);
+        write(&plugin, "skills/odd/SKILL.md", odd);
+        index.push(entry);
+    }
+    // And some entries that are nothing at all.
+    index.extend([
+        serde_json::json!(7),
+        serde_json::json!({}),
+        serde_json::json!({"name": "x", "source": "../.."}),
+    ]);
+    let index = serde_json::json!({ "name": "m", "plugins": index });
+    write(root, ".claude-plugin/marketplace.json", index.to_string());
+    let sources = Sources {
+        collections: vec![root.to_owned()],
+        ..Sources::default()
+    };
+    let tree = scan(&sources);
+    assert_eq!(tree.entries.len(), PLUGINS / 10 * 8, "all but those that are not there");
+    for entry in &tree.entries {
+        let Entry::Plugin(plugin) = entry else { panic!() };
+        let number: usize = plugin.uri.rsplit("/p").next().unwrap().parse().unwrap();
+        let names: Vec<&str> = entry.children().iter().map(|child| child.name.as_str()).collect();
+        let expected: &[&str] = match number % 10 {
+            4 => &[],
+            9 => &["good"],
+            _ => &["good", "odd"],
+        };
+        assert_eq!(names, expected, "{number}: {:?}", plugin.notes);
+        let is_as_expected = match number % 10 {
+            0 | 9 => plugin.load == LoadState::Loaded,
+            4 => matches!(plugin.load, LoadState::Error { .. }),
+            _ => matches!(plugin.load, LoadState::Degraded { .. }),
+        };
+        assert!(is_as_expected, "{number}: {:?}", plugin.load);
+    }
+    assert!(tree.notes.len() <= innkeeper_plugins::limits::MAX_NOTES + 1);
+    assert_eq!(changes(&tree, &scan(&sources)), []);
+}

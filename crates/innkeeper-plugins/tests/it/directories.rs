@@ -38,7 +38,7 @@ fn names(directory: &Directory) -> Vec<&str> {
 }
 
 #[test]
-fn directories_are_published_before_they_exist() {
+fn d48_directories_are_published_before_they_exist() {
     let temp = tempfile::tempdir().unwrap();
     let tree = scan(&workspace(temp.path()));
     assert_eq!(directories(&tree).len(), 13);
@@ -105,7 +105,7 @@ fn each_directory_holds_its_own_kind() {
 }
 
 #[test]
-fn a_file_where_a_directory_belongs_degrades_only_that() {
+fn d49_a_file_where_a_directory_belongs_degrades_only_that() {
     let temp = tempfile::tempdir().unwrap();
     write(temp.path(), ".github/skills", "x");
     let tree = scan(&workspace(temp.path()));
@@ -116,7 +116,7 @@ fn a_file_where_a_directory_belongs_degrades_only_that() {
 }
 
 #[test]
-fn a_skill_with_a_manifest_is_a_plugin() {
+fn d53_a_skill_with_a_manifest_is_a_plugin() {
     let temp = tempfile::tempdir().unwrap();
     write(
         temp.path(),
@@ -189,7 +189,7 @@ fn loose_files_are_rules_hooks_and_servers() {
 
 #[cfg(unix)]
 #[test]
-fn links_of_a_workspace_stay_in_it_and_those_of_a_user_lead_anywhere() {
+fn d14_d49_links_of_a_workspace_stay_in_it_and_those_of_a_user_lead_anywhere() {
     let temp = tempfile::tempdir().unwrap();
     let (work, home) = (temp.path().join("work"), temp.path().join("home"));
     let head = "---\ndescription: d\n---\n";
@@ -215,7 +215,7 @@ fn links_of_a_workspace_stay_in_it_and_those_of_a_user_lead_anywhere() {
 }
 
 #[test]
-fn a_workspace_that_is_the_home_is_listed_once() {
+fn d50_a_workspace_that_is_the_home_is_listed_once() {
     let temp = tempfile::tempdir().unwrap();
     write(temp.path(), ".mcp.json", r#"{"s": {"command": "c"}}"#);
     write(temp.path(), ".claude/CLAUDE.md", "x");

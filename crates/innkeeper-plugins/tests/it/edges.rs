@@ -49,7 +49,7 @@ fn a_directory_that_is_no_plugin_says_what_is_missing() {
 
 #[cfg(unix)]
 #[test]
-fn pipes_never_hold_up_a_scan() {
+fn d10_pipes_never_hold_up_a_scan() {
     let pipe = |path: &Path| {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let status = std::process::Command::new("mkfifo").arg(path).status().unwrap();
@@ -79,7 +79,7 @@ fn pipes_never_hold_up_a_scan() {
 
 #[cfg(unix)]
 #[test]
-fn a_manifest_that_is_a_directory_or_a_link_outside_is_an_error() {
+fn d10_a_manifest_that_is_a_directory_or_a_link_outside_is_an_error() {
     let temp = tempfile::tempdir().unwrap();
     fs::create_dir_all(temp.path().join("p/.plugin/plugin.json")).unwrap();
     let plugin = load(&temp.path().join("p"));
@@ -100,7 +100,7 @@ fn a_manifest_that_is_a_directory_or_a_link_outside_is_an_error() {
 
 #[cfg(unix)]
 #[test]
-fn links_lead_nowhere_but_inside() {
+fn d14_d15_links_lead_nowhere_but_inside() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().join("p");
     write(temp.path(), "outside/SKILL.md", SKILL);
@@ -121,7 +121,7 @@ fn links_lead_nowhere_but_inside() {
 
 #[cfg(unix)]
 #[test]
-fn one_file_reached_in_two_ways_is_one_child() {
+fn d18_one_file_reached_in_two_ways_is_one_child() {
     let temp = tempfile::tempdir().unwrap();
     write(temp.path(), "skills/a/SKILL.md", SKILL);
     crate::support::link(temp.path(), "skills/b", "a");
@@ -133,7 +133,7 @@ fn one_file_reached_in_two_ways_is_one_child() {
 }
 
 #[test]
-fn manifests_of_any_size_and_depth_end_quickly() {
+fn d11_manifests_of_any_size_and_depth_end_quickly() {
     for manifest in [
         format!("{{\"name\": \"{}\"}}", "x".repeat(50 * 1024 * 1024)),
         format!("{{\"name\": {}", "[".repeat(100_000)),
@@ -148,7 +148,7 @@ fn manifests_of_any_size_and_depth_end_quickly() {
 }
 
 #[test]
-fn heads_of_any_size_and_depth_end_quickly() {
+fn d32_d33_heads_of_any_size_and_depth_end_quickly() {
     let mut bomb = String::from("---\na0: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {
         let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
@@ -185,7 +185,7 @@ fn heads_of_any_size_and_depth_end_quickly() {
 }
 
 #[test]
-fn names_are_cleaned_for_lists_and_files_are_not() {
+fn d34_names_are_cleaned_for_lists_and_files_are_not() {
     let temp = tempfile::tempdir().unwrap();
     let name = format!("\"a\\nb\\u202E\\u0007{}\"", "x".repeat(10_000));
     write(
@@ -206,7 +206,7 @@ fn names_are_cleaned_for_lists_and_files_are_not() {
 }
 
 #[test]
-fn directories_with_odd_names_have_proper_uris() {
+fn d12_directories_with_odd_names_have_proper_uris() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().join("a b#c?d%é");
     write(&root, "skills/x y/SKILL.md", "---\ndescription: d\n---\n");
@@ -223,7 +223,7 @@ fn directories_with_odd_names_have_proper_uris() {
 }
 
 #[test]
-fn loading_starts_nothing() {
+fn d47_loading_starts_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let witness = temp.path().join("it-ran");
     let command = serde_json::json!(format!("touch {}", witness.display()));
@@ -314,7 +314,7 @@ fn files_made_to_be_slow_are_not() {
 /// Whether something is inside is decided when it is opened, not when it was looked at.
 #[cfg(unix)]
 #[test]
-fn a_directory_swapped_for_a_link_in_the_middle_of_a_scan_leads_nowhere() {
+fn d21_a_directory_swapped_for_a_link_in_the_middle_of_a_scan_leads_nowhere() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     let temp = tempfile::tempdir().unwrap();
@@ -360,7 +360,7 @@ fn names_of_files_need_not_be_text() {
 }
 
 #[test]
-fn a_slash_at_the_end_makes_no_other_plugin() {
+fn d12_a_slash_at_the_end_makes_no_other_plugin() {
     let temp = tempfile::tempdir().unwrap();
     write(temp.path(), "p/skills/a/SKILL.md", SKILL);
     let slashed = format!("{}/", temp.path().join("p").display());

@@ -192,7 +192,7 @@ fn every_field_of_an_agent_and_a_skill_is_read() {
 }
 
 #[test]
-fn hooks_of_all_formats_become_one_shape() {
+fn d42_hooks_of_all_formats_become_one_shape() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path();
     write(root, "plugin.json", r#"{"name": "x"}"#);
@@ -241,7 +241,7 @@ fn hooks_of_all_formats_become_one_shape() {
 }
 
 #[test]
-fn hooks_that_are_switched_off_are_not_listed() {
+fn d42_hooks_that_are_switched_off_are_not_listed() {
     let temp = tempfile::tempdir().unwrap();
     write(temp.path(), "skills/s/SKILL.md", "---\ndescription: d\n---\n");
     write(
@@ -254,7 +254,7 @@ fn hooks_that_are_switched_off_are_not_listed() {
 }
 
 #[test]
-fn servers_keep_their_variables_and_say_which() {
+fn d46_servers_keep_their_variables_and_say_which() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path();
     write(

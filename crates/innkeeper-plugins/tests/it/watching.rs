@@ -1,66 +1,16 @@
 //! The watcher on real files. Every test waits for a tree, none for a time.
 
 use std::fs;
-use std::path::Path;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
-use innkeeper_plugins::{Entry, LoadState, PluginSource, Sources, Tree, TreeWatcher};
+use innkeeper_plugins::{Entry, LoadState, PluginSource, Sources};
 
 use crate::support::write;
-
-/// Long enough for a machine that is busy with something else. Nobody waits that long otherwise.
-const PATIENCE: Duration = Duration::from_secs(150);
-
-struct Watched {
-    _watcher: TreeWatcher,
-    trees: Receiver<Tree>,
-}
-
-impl Watched {
-    fn start(sources: Sources) -> (Self, Tree) {
-        let (sender, trees) = channel();
-        let watcher = TreeWatcher::start(sources, move |tree| {
-            let _ = sender.send(tree);
-        })
-        .unwrap();
-        let first = trees.recv_timeout(PATIENCE).unwrap();
-        let watched = Self {
-            _watcher: watcher,
-            trees,
-        };
-        (watched, first)
-    }
-
-    /// Waits for a tree with exactly these children.
-    fn until(&self, expected: &[&str]) -> Tree {
-        let mut last = Vec::new();
-        loop {
-            match self.trees.recv_timeout(PATIENCE) {
-                Ok(tree) if names(&tree) == expected => return tree,
-                Ok(tree) => last = names(&tree),
-                Err(_) => panic!("expected {expected:?}, and the last tree had {last:?}"),
-            }
-        }
-    }
-}
-
-fn names(tree: &Tree) -> Vec<String> {
-    let children = tree.entries.iter().flat_map(Entry::children);
-    children.map(|child| child.name.clone()).collect()
-}
-
-fn workspace(path: &Path) -> Sources {
-    Sources {
-        workspaces: vec![path.to_owned()],
-        ..Sources::default()
-    }
-}
+use crate::watched::{Watched, names, workspace};
 
 const SKILL: &str = "---\ndescription: d\n---\n";
 
 #[test]
-fn a_directory_that_did_not_exist_is_noticed_with_its_parents() {
+fn d48_d59_a_directory_that_did_not_exist_is_noticed_with_its_parents() {
     let temp = tempfile::tempdir().unwrap();
     let (watched, first) = Watched::start(workspace(temp.path()));
     assert!(names(&first).is_empty());
@@ -73,7 +23,7 @@ fn a_directory_that_did_not_exist_is_noticed_with_its_parents() {
 }
 
 #[test]
-fn saves_of_all_editors_are_noticed() {
+fn d54_saves_of_all_editors_are_noticed() {
     let temp = tempfile::tempdir().unwrap();
     write(
         temp.path(),
@@ -101,7 +51,7 @@ fn saves_of_all_editors_are_noticed() {
 }
 
 #[test]
-fn the_root_of_a_plugin_can_be_replaced() {
+fn d59_the_root_of_a_plugin_can_be_replaced() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().join("p");
     write(&root, "skills/a/SKILL.md", SKILL);
@@ -126,7 +76,7 @@ fn the_root_of_a_plugin_can_be_replaced() {
 
 #[cfg(unix)]
 #[test]
-fn edits_behind_a_link_and_a_link_to_elsewhere_are_noticed() {
+fn d61_edits_behind_a_link_and_a_link_to_elsewhere_are_noticed() {
     let temp = tempfile::tempdir().unwrap();
     let home = temp.path().join("home");
     write(temp.path(), "store/a/SKILL.md", "---\nname: one\ndescription: d\n---\n");
@@ -158,7 +108,7 @@ fn edits_behind_a_link_and_a_link_to_elsewhere_are_noticed() {
 }
 
 #[test]
-fn what_changes_nothing_is_not_told() {
+fn d55_d56_what_changes_nothing_is_not_told() {
     let temp = tempfile::tempdir().unwrap();
     write(temp.path(), ".github/skills/a/SKILL.md", SKILL);
     let (watched, _) = Watched::start(workspace(temp.path()));
@@ -176,12 +126,11 @@ fn what_changes_nothing_is_not_told() {
     fs::rename(folder.join("new"), folder.join("SKILL.md")).unwrap();
     // The next tree that is told of is that of the next real change.
     write(temp.path(), ".github/skills/b/SKILL.md", SKILL);
-    let next = watched.trees.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(names(&next), ["a", "b"]);
+    assert_eq!(names(&watched.next()), ["a", "b"]);
 }
 
 #[test]
-fn a_burst_of_three_thousand_files_ends_in_the_right_state() {
+fn d58_a_burst_of_three_thousand_files_ends_in_the_right_state() {
     let temp = tempfile::tempdir().unwrap();
     let (watched, _) = Watched::start(workspace(temp.path()));
     let mut expected: Vec<String> = (0..3_000).map(|number| format!("s{number:04}")).collect();

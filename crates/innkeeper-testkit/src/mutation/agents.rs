@@ -84,6 +84,9 @@ impl Mutator {
     }
 
     fn agent_effect(&mut self, mut effect: Effect, bent: &mut Vec<Effect>) {
+        if self.loses(&mut effect) {
+            return;
+        }
         match &mut effect {
             Effect::StartTurn { chat, turn, .. } => {
                 self.dealings.running.insert(*chat, *turn);
@@ -189,7 +192,8 @@ impl Mutator {
             ToolStep::Ready(ready) => {
                 let is_standard = match &ready.permission {
                     Permission::Ask(confirmation) => confirmation.offer == Offer::Standard,
-                    Permission::NotNeeded => false,
+                    // Whom a hook asks for is asked, whatever was allowed before.
+                    Permission::NotNeeded | Permission::Granted | Permission::Insist(_) => false,
                 };
                 let tool = self.dealings.calls.get(call).map(|(_, tool, _)| tool.clone());
                 let elsewhere = tool.is_some_and(|tool| {

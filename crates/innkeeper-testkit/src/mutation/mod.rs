@@ -5,6 +5,7 @@
 
 mod agents;
 mod answers;
+mod customizations;
 mod mutator;
 mod restarts;
 
@@ -96,11 +97,25 @@ pub enum Mutation {
     TakeForeignResult,
     /// A queued message takes the place of the one before it.
     OverwriteQueued,
+    /// A turn is not told what is switched off.
+    IgnoreSwitches,
+    /// A decision for all sessions is not told in the others.
+    KeepSwitchToItself,
+    /// Decisions are published the least specific first.
+    UnsortDecisions,
+    /// A container is updated without what is in it.
+    UpdateWithoutChildren,
+    /// What is gone is still shown.
+    LeaveCustomization,
+    /// Nobody is told that a session wants something else.
+    LoseFollow,
+    /// What nobody uses is looked for for ever.
+    LoseForget,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 48] = [
         Self::DropPublish,
         Self::SwapMessages,
         Self::ReuseSeq,
@@ -142,5 +157,12 @@ impl Mutation {
         Self::LeakApproval,
         Self::TakeForeignResult,
         Self::OverwriteQueued,
+        Self::IgnoreSwitches,
+        Self::KeepSwitchToItself,
+        Self::UnsortDecisions,
+        Self::UpdateWithoutChildren,
+        Self::LeaveCustomization,
+        Self::LoseFollow,
+        Self::LoseForget,
     ];
 }

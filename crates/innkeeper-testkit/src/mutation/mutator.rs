@@ -92,6 +92,9 @@ impl Mutator {
         {
             return;
         }
+        if self.hides(frame) {
+            return;
+        }
         let skipped = self.strikes(Mutation::DropPublish) && !audience.is_empty();
         let skip = (self.chances as usize) % audience.len().max(1);
         for (index, (conn, merges)) in audience.iter().enumerate() {
@@ -206,10 +209,15 @@ impl Mutator {
                 | Mutation::ForgetOrigin
                 | Mutation::EndTurnTwice
                 | Mutation::RepeatDecision
-                | Mutation::InputNeededWithoutId,
+                | Mutation::InputNeededWithoutId
+                | Mutation::UnsortDecisions
+                | Mutation::UpdateWithoutChildren,
             ) => envelope(frame),
             _ => Value::Null,
         };
+        if self.bend_customizations(&mut bent) {
+            return push(conns, to, Item::Message(action(&bent)));
+        }
         let kind = bent["action"]["type"].as_str().unwrap_or_default();
         let ends_turn = ["chat/turnComplete", "chat/turnCancelled", "chat/error"].contains(&kind);
         let decides = kind == "chat/toolCallConfirmed";

@@ -1,7 +1,8 @@
 //! Seeded bugs in what outlives the process.
 
-use innkeeper_core::stored::Record;
+use innkeeper_core::stored::{Document, Record};
 use innkeeper_host::Lease;
+use serde_json::Value;
 
 /// One bug that a journal, or a host that uses one, could have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,11 +37,13 @@ pub enum Forgetting {
     ForgetRoot,
     /// Later subscriptions of clients are not kept.
     ForgetSubscriptions,
+    /// What people decided in a session is not kept with it.
+    ForgetDecisions,
 }
 
 impl Forgetting {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::LoseAction,
         Self::LoseStream,
         Self::LoseTurns,
@@ -56,6 +59,7 @@ impl Forgetting {
         Self::ForgetUnsettled,
         Self::ForgetRoot,
         Self::ForgetSubscriptions,
+        Self::ForgetDecisions,
     ];
 
     /// Bends what is about to be kept. `chances` counts how often there was something to bend.
@@ -79,6 +83,14 @@ impl Forgetting {
             | (Self::KeepRemovedChat, Record::ChatRemoved { .. })
             | (Self::ForgetRoot, Record::Root { .. }) => true,
             (Self::ForgetSubscriptions, Record::Client { replaces, .. }) => *replaces,
+            (Self::ForgetDecisions, Record::Session(session)) => {
+                let read = serde_json::from_slice::<Value>(&session.document.encode());
+                if let Ok(Value::Object(mut document)) = read {
+                    document.remove("decisions");
+                    session.document = Document::ready(Value::Object(document).to_string().into_bytes());
+                }
+                false
+            }
             (Self::RepeatActions, Record::Chat(chat)) => {
                 if !chat.is_new && strikes() {
                     chat.seq.0 = chat.seq.0.saturating_sub(2);

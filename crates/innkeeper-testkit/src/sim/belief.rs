@@ -75,6 +75,8 @@ impl Sim {
             self.agent.check_background(chat, &head)?;
             match (&head.active_turn, self.agent.run(chat)) {
                 (None, None) => {}
+                // Its agent hears of it when servers have started, or soon in any case (MCP-03).
+                (Some(_), None) if is_held(&head) => {}
                 (Some(turn), None) => {
                     return Err(Violation::new(format!(
                         "{} shows as running and nobody works on it",
@@ -309,4 +311,11 @@ fn agree(id: &str, call: &Call, shown: &Shown<'_>) -> Result<(), Violation> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Whether the turn of a chat waits for MCP servers.
+pub(super) fn is_held(chat: &ChatState) -> bool {
+    chat.activity
+        .as_ref()
+        .is_some_and(|activity| activity.starts_with("Waiting for "))
 }

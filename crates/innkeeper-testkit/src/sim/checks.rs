@@ -8,6 +8,7 @@ use innkeeper_core::{Command, ConnId, Input, RequestId, uri};
 use serde_json::Value;
 
 use super::decoding::decode;
+use super::transports::seen_by;
 use super::{PROBE_0_9, PROBE_1_0, Sim, Violation, catalogue, derived};
 
 /// How often a host may have something to do by itself before it is quiet.
@@ -54,6 +55,7 @@ impl Sim {
                 )));
             }
         }
+        self.check_nothing_held()?;
         self.check_members()
     }
 
@@ -71,7 +73,7 @@ impl Sim {
                 .collect();
             derived::check(uri, &session, &parts)?;
         }
-        Ok(())
+        self.check_customizations()
     }
 
     /// Compares what a client shows with the truth, once everything is settled.
@@ -81,7 +83,10 @@ impl Sim {
         };
         let core = &self.core;
         let channels = connection.host_subscriptions.iter();
-        let snapshots: Vec<_> = channels.filter_map(|uri| core.snapshot(uri)).collect();
+        let snapshots: Vec<_> = channels
+            .filter_map(|uri| core.snapshot(uri))
+            .map(|snapshot| seen_by(&connection.client_id, snapshot))
+            .collect();
         snapshots
             .iter()
             .try_for_each(|snapshot| connection.check_view(snapshot))

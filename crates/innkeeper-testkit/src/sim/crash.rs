@@ -128,6 +128,8 @@ impl Sim {
             }
         }
         self.tokens_due.clear();
+        self.customizing.restart();
+        self.serving.restart();
         self.mutator = Mutator::new(None);
         let recovered = self.inspect(&journal)?;
         recovered::check(&truth, &recovered)?;

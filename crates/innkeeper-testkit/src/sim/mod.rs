@@ -15,6 +15,7 @@ mod checks;
 mod choices;
 mod connection;
 mod crash;
+mod customizing;
 mod decoding;
 mod derived;
 mod dispatches;
@@ -28,6 +29,7 @@ mod optimism;
 mod queue;
 mod recovered;
 mod run;
+mod serving;
 mod settling;
 mod shrink;
 mod store;
@@ -36,6 +38,7 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ahp_types::state::{AgentCapabilities, AgentInfo, MultipleChatsCapability, MultipleWorkingDirectoriesCapability};
@@ -48,8 +51,10 @@ use innkeeper_core::{
 use self::agent::Agent;
 use self::approvals::Approvals;
 use self::connection::Connection;
+use self::customizing::Customizing;
 use self::decoding::Decoder;
 use self::mirror::Mirror;
+use self::serving::Serving;
 use self::store::Store;
 use self::transports::initialize;
 use self::words::Excuse;
@@ -132,6 +137,9 @@ pub struct Sim {
     moved_out: Vec<String>,
     /// What people have allowed for more than one call.
     approvals: Approvals,
+    /// What is found, and what people decided about it.
+    customizing: Customizing,
+    serving: Serving,
     /// The calls that have to be told of the token that somebody just sent.
     tokens_due: Vec<(String, String)>,
     /// Whether the input at hand is only time that passed.
@@ -182,6 +190,8 @@ impl Sim {
             coalescing,
             moved_out: Vec::new(),
             approvals: Approvals::default(),
+            customizing: Customizing::default(),
+            serving: Serving::default(),
             tokens_due: Vec::new(),
             ticking: false,
             silence_limit_ms,
@@ -285,8 +295,11 @@ impl Sim {
         let silence = self.is_for_silence(&effect).then_some(self.silence_limit_ms);
         let stored = self.stored_turns(&effect)?;
         self.agent.perform(&effect, self.now.mono_ms, silence, stored)?;
+        self.customizing.perform(&effect)?;
+        self.serving.perform(&effect)?;
         match &effect {
             Effect::StartTurn { chat, start, .. } => {
+                self.check_off(start)?;
                 self.check_not_run(*chat, start)?;
                 self.count("turns started");
             }
@@ -297,7 +310,10 @@ impl Sim {
             _ => {}
         }
         match effect {
-            Effect::Publish { to, frame, .. } => {
+            Effect::Publish { to, frame, author, .. } => {
+                if author.is_some() {
+                    self.note_toggle(&frame);
+                }
                 if frame.seq <= self.last_published {
                     return Err(Violation::new(format!(
                         "{} is published after {}",
@@ -307,11 +323,23 @@ impl Sim {
                 self.last_published = frame.seq;
                 self.mutator.appended(&frame);
                 let merges = |latency: u32| latency > 0;
-                let audience: Vec<(ConnId, bool)> = to
-                    .iter()
-                    .map(|subscriber| (subscriber.conn, merges(subscriber.max_latency_ms)))
-                    .collect();
-                self.mutator.publish(&mut self.conns, &audience, &frame);
+                // Those who show MCP Apps may get something else (MCP-14).
+                let is_one_for_all = !frame.is_shown_differently();
+                for mcp_apps in [true, false] {
+                    let meant = to
+                        .iter()
+                        .filter(|subscriber| subscriber.mcp_apps == mcp_apps || is_one_for_all);
+                    let meant: Vec<_> = meant.filter(|_| mcp_apps || !is_one_for_all).collect();
+                    let Some(first) = meant.first() else {
+                        continue;
+                    };
+                    let frame = Arc::clone(frame.shown_to(first));
+                    let audience: Vec<(ConnId, bool)> = meant
+                        .iter()
+                        .map(|subscriber| (subscriber.conn, merges(subscriber.max_latency_ms)))
+                        .collect();
+                    self.mutator.publish(&mut self.conns, &audience, &frame);
+                }
             }
             Effect::Notify { to, message } => {
                 let audience: Vec<ConnId> = to.iter().map(|subscriber| subscriber.conn).collect();
@@ -345,6 +373,13 @@ impl Sim {
             | Effect::Resource { .. }
             | Effect::OpenWatch { .. }
             | Effect::CloseWatch { .. }
+            | Effect::FollowCustomizations { .. }
+            | Effect::ForgetCustomizations { .. }
+            | Effect::WantMcpServers { .. }
+            | Effect::ForgetMcpServers { .. }
+            | Effect::McpToken { .. }
+            | Effect::AskMcpServer { .. }
+            | Effect::TellMcpServer { .. }
             | Effect::RenderPrompt { .. }
             | Effect::StartTurn { .. }
             | Effect::CancelTurn { .. }

@@ -52,6 +52,7 @@ impl Sim {
             if !self.sessions().any(|known| known == session) {
                 // What was allowed in one session is not allowed in another.
                 self.approvals.created(&session, self.allows_everything());
+                self.customizing.moved_out(before.first(), &session);
                 self.count("chats moved out");
                 self.moved_out.push(session);
             }

@@ -54,11 +54,13 @@ impl Sim {
     /// Lets one thing happen.
     pub(super) fn operate(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let restarts = if self.store.is_some() { 6 } else { 0 };
-        match choices.below(72 + restarts) {
-            72 | 73 => self.crash(choices),
-            74 => self.stop_and_start(),
-            75 => self.storage_fails_or_recovers(),
-            76 | 77 => {
+        match choices.below(74 + restarts) {
+            74 | 75 => self.crash(choices),
+            76 => self.stop_and_start(),
+            77 => self.storage_fails_or_recovers(),
+            72 => self.finder_reports(choices),
+            73 => self.server_reports(choices),
+            78 | 79 => {
                 self.note(|| "sessions may have become idle".to_owned());
                 self.advance(700)
             }
@@ -206,6 +208,9 @@ impl Sim {
         };
         self.request(conn, Asked::Lifecycle, command)?;
         self.approvals.forget(session);
+        if self.host_session(session).is_none() {
+            self.customizing.forget(session);
+        }
         self.forget_gone(&before);
         Ok(())
     }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use ahp::reducers::apply_action_to_chat;
 use ahp_types::actions::{ChatErrorAction, StateAction};
-use ahp_types::state::{ChatState, ResponsePart, SessionState};
+use ahp_types::state::{
+    ChatState, ChildCustomization, Customization, McpServerCustomization, McpServerState, McpServerStoppedState,
+    ResponsePart, SessionState,
+};
 use innkeeper_core::snapshot::{Snapshot, State};
 use serde_json::{Value, json};
 
@@ -130,9 +133,39 @@ fn unchanging(session: &SessionState, in_memory: bool) -> Value {
     state.activity = None;
     state.input_needed = None;
     state.status &= !ACTIVITY_BITS;
+    // No server outlives its process.
+    state.customizations.iter_mut().flatten().for_each(stop_servers);
+    match in_memory {
+        // What clients brought goes with them.
+        true => state.customizations.iter_mut().for_each(|list| list.retain(is_of_host)),
+        // A session that was away learns when it comes back what was decided about them.
+        false => state.customizations = None,
+    }
     if let Some(config) = state.config.as_mut().filter(|_| !in_memory) {
         // A session that was away learns when it comes back what was allowed in its workspace.
         config.values.remove("workspaceApprovedTools");
     }
     json!([state, chats])
+}
+
+fn is_of_host(entry: &Customization) -> bool {
+    !matches!(entry, Customization::Plugin(plugin) if plugin.client_id.is_some())
+}
+
+fn stop_servers(entry: &mut Customization) {
+    let stop = |server: &mut McpServerCustomization| {
+        server.state = McpServerState::Stopped(McpServerStoppedState {});
+        server.channel = None;
+    };
+    let children = match entry {
+        Customization::McpServer(server) => return stop(server),
+        Customization::Plugin(plugin) => plugin.children.as_mut(),
+        Customization::Directory(directory) => directory.children.as_mut(),
+        Customization::Unknown(_) => None,
+    };
+    for child in children.into_iter().flatten() {
+        if let ChildCustomization::McpServer(server) = child {
+            stop(server);
+        }
+    }
 }

@@ -140,6 +140,9 @@ fn config(choices: &mut Choices<'_>) -> CoreConfig {
         turns_per_page: 2,
         max_worker_depth: 2,
         max_chats: 6,
+        serves_customizations: true,
+        serves_mcp: true,
+        mcp_blocking_ms: [0, 60][choices.below(2)],
         ..CoreConfig::default()
     };
     match choices.below(8) {

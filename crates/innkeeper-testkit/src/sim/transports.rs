@@ -1,6 +1,7 @@
 //! Transports: they come, are read from, and go.
 
 use innkeeper_core::request::{Initialize, Reconnect};
+use innkeeper_core::snapshot::Snapshot;
 use innkeeper_core::{ClientId, Command, ConnId, Input, Principal, RequestId};
 
 use super::connection::Connection;
@@ -95,6 +96,7 @@ impl Sim {
             .host_subscriptions
             .iter()
             .filter_map(|uri| self.core.snapshot(uri))
+            .map(|snapshot| seen_by(&connection.client_id, snapshot))
             .collect();
         self.mark(conn, Marker::Expect(snapshots));
     }
@@ -186,7 +188,24 @@ pub(super) fn initialize(client_id: &str, version: &str, channels: Vec<String>) 
         client_id: ClientId::new(client_id),
         initial_subscriptions: channels,
         client_name: None,
-        mcp_apps: false,
+        mcp_apps: shows_apps(client_id),
         locale: None,
     }))
+}
+
+/// The host's state as a client is shown it (MCP-14).
+pub(super) fn seen_by(client_id: &str, snapshot: Snapshot) -> Snapshot {
+    match shows_apps(client_id) {
+        true => snapshot,
+        false => snapshot.without_apps(),
+    }
+}
+
+/// Every second client shows MCP Apps.
+pub(super) fn shows_apps(client_id: &str) -> bool {
+    let number = client_id
+        .rsplit('-')
+        .next()
+        .and_then(|number| number.parse::<usize>().ok());
+    number.is_some_and(|number| number % 2 == 1)
 }

@@ -5,12 +5,15 @@
 
 mod answer;
 mod call;
+mod choose;
 mod connect;
 mod describe;
+mod grants;
 mod local;
 mod pending;
 mod send;
 mod sessions;
+mod switched;
 mod target;
 mod transport;
 mod watch;
@@ -18,8 +21,12 @@ mod watch;
 use innkeeper_host::HostHandle;
 use innkeeper_store::Pruned;
 
-use crate::cli::{AnswerArgs, ApproveArgs, DenyArgs, PendingArgs, SendArgs, SessionsArgs, WatchArgs};
+use crate::cli::{
+    AnswerArgs, ApproveArgs, CommonArgs, DenyArgs, GrantsArgs, PendingArgs, SendArgs, SessionsArgs, WatchArgs,
+};
 use crate::failure::{Failure, Kind};
+
+pub(crate) use switched::{Switch, Switched};
 
 /// Sends a message and streams the answer.
 pub(crate) fn send(args: SendArgs) -> Result<(), Failure> {
@@ -59,6 +66,23 @@ pub(crate) fn deny(args: DenyArgs) -> Result<(), Failure> {
 /// Answers an agent's questions.
 pub(crate) fn answer(args: AnswerArgs) -> Result<(), Failure> {
     block_on(pending::answer(args))
+}
+
+/// Asks the host on the data directory, if there is one, what people switched off in a workspace.
+pub(crate) fn switched(args: &CommonArgs, workspace: &str) -> Switched {
+    let mut switched = Switched::default();
+    let asking = async {
+        switched = switched::find(args, workspace).await;
+        Ok(())
+    };
+    // Without an event loop nobody is asked, which is said like any other reason.
+    let _ = block_on(asking);
+    switched
+}
+
+/// Lists, gives and takes back grants.
+pub(crate) fn grants(args: GrantsArgs) -> Result<(), Failure> {
+    block_on(grants::run(args))
 }
 
 /// Runs a client on one thread.

@@ -8,7 +8,7 @@ use ahp::reducers::apply_action_to_session;
 use ahp_types::actions::{ActionEnvelope, ChatTurnCancelledAction, ChatTurnStartedAction, StateAction};
 use ahp_types::commands::CreateSessionParams;
 use ahp_types::state::{
-    ChatState, Message, MessageKind, MessageOrigin, ModelSelection, SessionLifecycle, SessionState,
+    AgentSelection, ChatState, Message, MessageKind, MessageOrigin, ModelSelection, SessionLifecycle, SessionState,
 };
 use serde_json::Value;
 
@@ -19,10 +19,14 @@ use crate::signals::StopSignals;
 use crate::text::{Output, note, one_line};
 
 use super::answer::{Answer, Outcome};
+use super::choose;
 use super::connect::{Connection, connection_lost, request_failure};
 
 /// How long the host may take to bring a session up.
 const SESSION_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long a session may take to learn of its custom agents.
+const AGENT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the host may take to confirm that a turn is cancelled.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
@@ -35,6 +39,7 @@ pub(super) async fn run(args: SendArgs) -> Result<(), Failure> {
     let mut sender = Sender {
         json: args.json,
         model: args.model.clone(),
+        custom_agent: None,
         session: String::new(),
         chat: String::new(),
     };
@@ -107,6 +112,8 @@ fn message_text(words: &[String]) -> Result<String, Failure> {
 struct Sender {
     json: bool,
     model: Option<String>,
+    /// The URI of the custom agent.
+    custom_agent: Option<String>,
     session: String,
     chat: String,
 }
@@ -129,8 +136,36 @@ impl Sender {
                 apply_action_to_session(&mut state, &envelope.action);
             }
         }
+        if let Some(wanted) = &args.custom_agent {
+            self.custom_agent = Some(self.find_agent(connection, &mut state, from_seq, wanted).await?);
+        }
         let _: (ChatState, i64) = connection.subscribe_to_state(&self.chat).await?;
         Ok(())
+    }
+
+    /// Finds a custom agent; a new session learns a moment after its start what it has.
+    async fn find_agent(
+        &self,
+        connection: &mut Connection,
+        state: &mut SessionState,
+        from_seq: i64,
+        wanted: &str,
+    ) -> Result<String, Failure> {
+        let give_up_at = tokio::time::Instant::now() + AGENT_PATIENCE;
+        loop {
+            if let Some(uri) = choose::custom_agent(state, wanted) {
+                return Ok(uri);
+            }
+            match tokio::time::timeout_at(give_up_at, self.next_envelope(connection)).await {
+                Ok(envelope) => {
+                    let envelope = envelope?;
+                    if envelope.channel == self.session && is_after(&envelope, from_seq) {
+                        apply_action_to_session(state, &envelope.action);
+                    }
+                }
+                Err(_) => return Err(choose::no_custom_agent(state, wanted)),
+            }
+        }
     }
 
     /// Starts the turn and shows its answer until it ends.
@@ -142,9 +177,7 @@ impl Sender {
     ) -> Result<Outcome, Failure> {
         let turn_id = uuid::Uuid::new_v4().to_string();
         let begun = Instant::now();
-        let seq = self
-            .dispatch(connection, turn_started(&turn_id, text, self.model.clone()))
-            .await?;
+        let seq = self.dispatch(connection, self.turn_started(&turn_id, text)).await?;
         let mut answer = Answer::new(turn_id.clone(), Output::stdout(), Output::stderr());
         let mut give_up_at: Option<Instant> = None;
         loop {
@@ -199,6 +232,27 @@ impl Sender {
         }
     }
 
+    fn turn_started(&self, turn_id: &str, text: String) -> StateAction {
+        let model = self.model.clone();
+        let agent = self.custom_agent.clone();
+        StateAction::ChatTurnStarted(ChatTurnStartedAction {
+            turn_id: turn_id.to_owned(),
+            started_at: jiff::Timestamp::now().to_string(),
+            message: Message {
+                text,
+                origin: MessageOrigin {
+                    kind: MessageKind::User,
+                },
+                attachments: None,
+                model: model.map(|id| ModelSelection { id, config: None }),
+                agent: agent.map(|uri| AgentSelection { uri }),
+                meta: None,
+            },
+            queued_message_id: None,
+            meta: None,
+        })
+    }
+
     async fn dispatch(&self, connection: &Connection, action: StateAction) -> Result<i64, Failure> {
         connection
             .client
@@ -234,6 +288,9 @@ impl Sender {
 }
 
 async fn create_session(connection: &Connection, args: &SendArgs) -> Result<String, Failure> {
+    if let Some(model) = &args.model {
+        choose::check_model(connection, args.provider.as_deref(), model).await?;
+    }
     let directory = working_directory(args)?;
     let uri = format!("ahp-session:/{}", uuid::Uuid::new_v4());
     let params = CreateSessionParams {
@@ -294,25 +351,6 @@ fn ready_chat(state: &SessionState) -> Result<Option<String>, Failure> {
     }
     let first = || state.chats.first().map(|chat| chat.resource.clone());
     Ok(state.default_chat.clone().or_else(first))
-}
-
-fn turn_started(turn_id: &str, text: String, model: Option<String>) -> StateAction {
-    StateAction::ChatTurnStarted(ChatTurnStartedAction {
-        turn_id: turn_id.to_owned(),
-        started_at: jiff::Timestamp::now().to_string(),
-        message: Message {
-            text,
-            origin: MessageOrigin {
-                kind: MessageKind::User,
-            },
-            attachments: None,
-            model: model.map(|id| ModelSelection { id, config: None }),
-            agent: None,
-            meta: None,
-        },
-        queued_message_id: None,
-        meta: None,
-    })
 }
 
 fn is_after(envelope: &ActionEnvelope, seq: i64) -> bool {

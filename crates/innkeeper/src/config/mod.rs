@@ -1,6 +1,8 @@
 //! The configuration file `innkeeper.toml`. Defaults lose against the file, and the file against flags.
 
+mod customizations;
 mod limits;
+mod mcp;
 mod models;
 mod resources;
 mod retention;
@@ -20,9 +22,12 @@ use crate::failure::{Failure, Kind};
 use crate::origin::Origin;
 use crate::text;
 
+use customizations::CustomizationsSection;
 use limits::LimitsSection;
+pub(crate) use mcp::McpSection;
 pub(crate) use models::{ApiName, ModelConfig, Models, ProviderConfig};
 use resources::ResourcesSection;
+pub(crate) use resources::writable;
 pub(crate) use retention::Retention;
 
 /// What `innkeeper.toml` can say. Relative paths in it start from the file's own directory.
@@ -57,6 +62,10 @@ pub(crate) struct ConfigFile {
     pub(crate) models: Models,
     /// Which files clients may reach besides those of their sessions.
     pub(crate) resources: ResourcesSection,
+    /// Where plugins, skills, agents, rules and hooks come from.
+    pub(crate) customizations: CustomizationsSection,
+    /// Whether and how MCP servers run.
+    pub(crate) mcp: McpSection,
 }
 
 /// A configuration file that was read.
@@ -174,7 +183,12 @@ impl ConfigFile {
         ];
         let keys = self.models.providers.iter_mut().map(|provider| &mut provider.key_file);
         let opened = self.resources.read.iter_mut().chain(&mut self.resources.write);
-        for path in paths.into_iter().chain(keys).flatten().chain(opened) {
+        let own = self
+            .customizations
+            .plugins
+            .iter_mut()
+            .chain(&mut self.customizations.collections);
+        for path in paths.into_iter().chain(keys).flatten().chain(opened).chain(own) {
             *path = base.join(&*path);
         }
     }
@@ -188,6 +202,12 @@ const RETENTION: &str = "retention";
 
 /// Name of the section about files.
 const RESOURCES: &str = "resources";
+
+/// Name of the section about plugins, skills and their like.
+const CUSTOMIZATIONS: &str = "customizations";
+
+/// Name of the section about MCP servers.
+const MCP: &str = "mcp";
 
 /// Name of the section about model APIs.
 const MODELS: &str = "models";
@@ -260,7 +280,7 @@ mod tests {
         for key in unknown_keys::all_keys() {
             assert!(
                 uncommented.contains(&format!("\n{key} = "))
-                    || [LIMITS, RETENTION, MODELS, RESOURCES, "providers"].contains(&key),
+                    || [LIMITS, RETENTION, MODELS, RESOURCES, CUSTOMIZATIONS, MCP, "providers"].contains(&key),
                 "{key} is missing"
             );
         }
@@ -304,7 +324,8 @@ mod tests {
                 "/etc/innkeeper.toml:1: unknown key `lisen` is ignored; did you mean `listen`?",
                 "/etc/innkeeper.toml:3: unknown key `zebra` is ignored; the keys here are listen, unix, data, \
                  token_file, drive_token_file, view_token_file, allow_origin, allow_host, \
-                 restricted_sections, log, limits, retention, models and resources",
+                 restricted_sections, log, limits, retention, models, resources, customizations and \
+                 mcp",
             ]
         );
     }

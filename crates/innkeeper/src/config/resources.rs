@@ -1,6 +1,6 @@
 //! The `[resources]` section: which files clients may reach besides those of their sessions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use innkeeper_host::resource::{RequestPolicy, ResourceRoot};
 use serde::Deserialize;
@@ -33,14 +33,8 @@ pub(crate) enum Requests {
 impl ResourcesSection {
     /// Returns the places that it opens to every client.
     pub(crate) fn roots(&self) -> Vec<ResourceRoot> {
-        let root = |path: &PathBuf, write: bool| {
-            let full = std::path::absolute(path).ok()?;
-            let uri = url::Url::from_file_path(full).ok()?.to_string();
-            Some(ResourceRoot { uri, write })
-        };
         let read = self.read.iter().filter_map(|path| root(path, false));
-        let write = self.write.iter().filter_map(|path| root(path, true));
-        read.chain(write).collect()
+        read.chain(writable(&self.write)).collect()
     }
 
     /// Returns who decides.
@@ -51,4 +45,15 @@ impl ResourcesSection {
             Requests::Allow => RequestPolicy::Allow,
         }
     }
+}
+
+/// Opens places to every client for reading, and to those that may drive sessions for writing.
+pub(crate) fn writable(paths: &[PathBuf]) -> impl Iterator<Item = ResourceRoot> {
+    paths.iter().filter_map(|path| root(path, true))
+}
+
+fn root(path: &Path, write: bool) -> Option<ResourceRoot> {
+    let full = std::path::absolute(path).ok()?;
+    let uri = url::Url::from_file_path(full).ok()?.to_string();
+    Some(ResourceRoot { uri, write })
 }

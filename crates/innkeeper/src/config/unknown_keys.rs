@@ -5,8 +5,8 @@ use serde::de::{Deserializer, Error as _, Visitor, value::Error};
 use toml::de::DeTable;
 
 use super::{
-    ConfigFile, LIMITS, LimitsSection, MODELS, ModelConfig, Models, ProviderConfig, RESOURCES, RETENTION,
-    ResourcesSection, Retention,
+    CUSTOMIZATIONS, ConfigFile, CustomizationsSection, LIMITS, LimitsSection, MCP, MODELS, McpSection, ModelConfig,
+    Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention,
 };
 
 /// A key that nothing reads.
@@ -53,6 +53,12 @@ pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
     }
     if let Some(resources) = section(root, RESOURCES) {
         collect::<ResourcesSection>(resources, "resources.", &mut unknown);
+    }
+    if let Some(customizations) = section(root, CUSTOMIZATIONS) {
+        collect::<CustomizationsSection>(customizations, "customizations.", &mut unknown);
+    }
+    if let Some(mcp) = section(root, MCP) {
+        collect::<McpSection>(mcp, "mcp.", &mut unknown);
     }
     if let Some(models) = section(root, MODELS) {
         collect::<Models>(models, "models.", &mut unknown);
@@ -110,6 +116,8 @@ pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
         field_names::<Retention>(),
         field_names::<Models>(),
         field_names::<ResourcesSection>(),
+        field_names::<CustomizationsSection>(),
+        field_names::<McpSection>(),
         field_names::<ProviderConfig>(),
     ];
     sections.into_iter().flatten().copied()

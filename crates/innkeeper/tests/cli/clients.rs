@@ -38,6 +38,21 @@ fn message_can_come_from_standard_input() {
 }
 
 #[test]
+fn a_model_that_is_not_there_is_refused_before_there_is_a_session() {
+    let home = Home::new();
+    // Nothing is asked of the provider: nothing listens there.
+    home.write(
+        "config/innkeeper/innkeeper.toml",
+        "[[models.providers]]\nid = \"here\"\nbase_url = \"http://127.0.0.1:9/v1\"\nkeyless = true\n\
+         models = [{ id = \"small\" }, { id = \"large\" }]\n",
+    );
+    let _host = home.host(&[]);
+    let refused = home.run(&["send", "--provider", "here", "--model", "huge", "hello"]);
+    refused.code(2).says("has no model \"huge\"").says("small, large");
+    assert!(home.run(&["sessions", "--json"]).code(0).json_lines().is_empty());
+}
+
+#[test]
 fn every_delta_arrives() {
     let home = Home::new();
     let _host = home.host(&[]);

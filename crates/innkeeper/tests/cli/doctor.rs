@@ -183,3 +183,19 @@ fn a_port_that_somebody_else_holds_is_named() {
         .json_lines();
     has(&found, "fail", "address", &address.to_string());
 }
+
+#[test]
+fn broken_plugins_are_pointed_out() {
+    let home = Home::new();
+    home.write("plugins/tools/.plugin/plugin.json", "{ broken");
+    let config = home.write(
+        "plugins.toml",
+        "listen = \":0\"\n[customizations]\nplugins = [\"plugins/tools\"]\n",
+    );
+    let args = ["doctor", "--json", "--config", config.to_str().unwrap()];
+    let found = home.run(&args).code(0).json_lines();
+    has(&found, "warn", "customizations", "tools: .plugin/plugin.json");
+    home.write("plugins/tools/.plugin/plugin.json", "{ \"name\": \"tools\" }");
+    let found = home.run(&args).code(0).json_lines();
+    has(&found, "ok", "customizations", "1 plugins for every session");
+}

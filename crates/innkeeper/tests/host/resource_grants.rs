@@ -109,3 +109,59 @@ async fn res14_the_configuration_opens_places_and_may_deny_every_request() {
         "it is open for reading"
     );
 }
+
+/// Runs `innkeeper grants` against a host, and returns whether it succeeded and what it said.
+async fn grants(host: &HostProcess, args: &[&str]) -> (bool, String) {
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_innkeeper"));
+    command.arg("grants").args(args).arg("--data").arg(host.data_path(""));
+    let output = command
+        .env_clear()
+        .env("HOME", host.path(""))
+        .output()
+        .await
+        .expect("ran");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// People decide at a terminal what clients ask for.
+#[tokio::test]
+async fn res14_res15_grants_are_listed_given_and_taken_back_at_the_command_line() {
+    let (host, drive, _) = start_with_scopes().await;
+    let (project, uri) = project();
+    let (said_ok, said) = grants(&host, &[]).await;
+    assert!(said_ok && said.contains("No client was granted anything"), "{said}");
+    let (said_ok, said) = grants(&host, &["allow"]).await;
+    assert!(!said_ok && said.contains("asks for anything"), "{said}");
+    let client = OfficialClient::connect(&drive, "asker").await;
+    let file = format!("{uri}/notes.md");
+    let write = json!({ "uri": file, "write": true });
+    assert_eq!(client.refused("resourceRequest", with_channel(write)).await.0, -32009);
+    let (_, said) = grants(&host, &[]).await;
+    assert!(said.contains(&format!("asker asks to read and write {file}")), "{said}");
+    // What is asked for is granted as it was asked for.
+    let (said_ok, said) = grants(&host, &["allow"]).await;
+    assert!(said_ok && said.contains("asker may read and write"), "{said}");
+    let write = json!({ "uri": file, "data": "x", "encoding": "utf-8" });
+    ask(&client, "resourceWrite", write.clone()).await;
+    let (_, listed) = grants(&host, &["list", "--json"]).await;
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
+    assert_eq!(listed["granted"][0]["clientId"], "asker", "{listed}");
+    assert_eq!(listed["granted"][0]["write"], true);
+    assert_eq!(listed["requested"], json!([]));
+    // By path, for reading only: it takes the place of the other.
+    let path = project.path().join("notes.md");
+    let path = path.to_str().expect("text");
+    let (said_ok, said) = grants(&host, &["allow", "asker", path]).await;
+    assert!(said_ok, "{said}");
+    assert_eq!(client.refused("resourceWrite", with_channel(write)).await.0, -32009);
+    ask(&client, "resourceRead", json!({ "uri": file })).await;
+    let (said_ok, said) = grants(&host, &["revoke", "asker", &format!("{path}x")]).await;
+    assert!(!said_ok && said.contains("nothing like that"), "{said}");
+    let (said_ok, said) = grants(&host, &["revoke", "asker"]).await;
+    assert!(said_ok, "{said}");
+    let read = with_channel(json!({ "uri": file }));
+    assert_eq!(client.refused("resourceRead", read).await.0, -32009, "RES-15");
+    let (said_ok, said) = grants(&host, &["allow", "nobody", path]).await;
+    assert!(!said_ok && said.contains("no such client"), "{said}");
+}

@@ -327,3 +327,33 @@ async fn res19_what_only_the_client_can_read_reaches_the_agent_as_text() {
     }
     client.assert_converged().await;
 }
+
+/// A provider's key is as good as its account: no client reads it, wherever the file is.
+#[tokio::test]
+async fn sec03_the_key_of_a_provider_is_nobodys() {
+    let options = options()
+        .setting("[[models.providers]]\nid = \"gateway\"\nbase_url = \"http://127.0.0.1:9\"")
+        .setting("key_file = \"gateway-key\"\nmodels = [{ id = \"m\", context_window = 8000 }]");
+    let host = HostProcess::start(options).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    fs::write(host.path("gateway-key"), "sk-hush").expect("a file");
+    let home = uri_of(&host.path(""));
+    client.create_session_in("home", &home).await;
+    let key = format!("{home}/gateway-key");
+    for (method, params) in [
+        ("resourceRead", json!({ "uri": key })),
+        ("resourceWrite", json!({ "uri": key, "data": "", "encoding": "utf-8" })),
+        ("resourceDelete", json!({ "uri": key })),
+        (
+            "resourceCopy",
+            json!({ "source": key, "destination": format!("{home}/copy") }),
+        ),
+        (
+            "resourceMove",
+            json!({ "source": key, "destination": format!("{home}/copy") }),
+        ),
+    ] {
+        assert_eq!(refused(&client, method, params).await.0, -32009, "{method}");
+    }
+    assert_eq!(fs::read_to_string(host.path("gateway-key")).expect("there"), "sk-hush");
+}

@@ -268,9 +268,10 @@ async fn auth_04_one_token_opens_what_it_is_for_wherever_it_is_asked_for() {
         let turn = client.turn_end(&uris.chat, "t1").await;
         assert_eq!(tool_calls_of(&turn)[0]["success"], true);
     }
-    // The host keeps no token for a resource that nobody asks for any more.
-    let again: Result<Value, ClientError> = client.request("authenticate", sign_in(resource, "t0p-secret")).await;
-    again.expect_err("nothing waits for it");
+    // The host keeps it for MCP servers that ask for the same later; what nobody asked for is refused.
+    let elsewhere = sign_in("https://elsewhere.example.com", "t0p-secret");
+    let refused: Result<Value, ClientError> = client.request("authenticate", elsewhere).await;
+    refused.expect_err("nothing waits for it");
     client.assert_converged().await;
 }
 

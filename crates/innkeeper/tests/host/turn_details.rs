@@ -19,8 +19,18 @@ pub(crate) fn pending(kind: &str, id: &str, text: &str) -> Value {
 
 #[tokio::test]
 async fn turn_15_a_message_chooses_its_model_and_its_agent() {
-    let (_host, client) = start_with_client().await;
+    let (host, client) = start_with_client().await;
+    let cook = host.path(".claude/agents/cook.md");
+    std::fs::create_dir_all(cook.parent().expect("a directory")).expect("created");
+    std::fs::write(&cook, "---\nname: cook\ndescription: Cooks.\n---\nYou cook.\n").expect("written");
+    let cook = format!("file://{}", cook.display());
     let uris = client.create_session("model").await;
+    client
+        .until("the agent is found", |view| {
+            let session = view.session(&uris.session).map(|session| json!(session.customizations));
+            session.is_some_and(|customizations| customizations.to_string().contains(&cook))
+        })
+        .await;
     let mut action = turn_started("t1", "hello");
     action["message"]["model"] = json!({ "id": "oracle" });
     client.dispatch(&uris.chat, action.clone()).await;
@@ -29,12 +39,12 @@ async fn turn_15_a_message_chooses_its_model_and_its_agent() {
         "message.model.id: Tour guide has no model \"oracle\"; it has: tour"
     );
     action["message"]["model"] = json!({ "id": "tour" });
-    action["message"]["agent"] = json!({ "uri": "file:///srv/agents/cook.md" });
+    action["message"]["agent"] = json!({ "uri": cook });
     client.dispatch(&uris.chat, action).await;
     let turn = client.turn_end(&uris.chat, "t1").await;
     let message = serde_json::to_value(&turn.message).expect("messages are JSON");
     assert_eq!(message["model"], json!({ "id": "tour" }));
-    assert_eq!(message["agent"]["uri"], "file:///srv/agents/cook.md");
+    assert_eq!(message["agent"]["uri"], json!(cook));
     // It holds for that message alone.
     let turn = client.run_turn(&uris.chat, "t2", "hello").await;
     assert!(turn.message.model.is_none() && turn.message.agent.is_none());

@@ -203,3 +203,61 @@ async fn wch01_a_watch_is_gated_like_reading() {
     client.dispatch(&channel, forged).await;
     client.refusal(1).await;
 }
+
+/// Somebody subscribes to a watch and reads nothing any more. It is given up; whoever reads hears of
+/// everything, and the rest of the host goes on.
+#[tokio::test]
+async fn wch05_lesson_14_a_listener_that_reads_nothing_costs_the_others_nothing() {
+    let options = options().flags(&["--log", "info,innkeeper_host=debug"]);
+    let host = HostProcess::start(options.limit("outbox_bytes", 1 << 20).limit("write_ms", 60_000)).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let (project, uri) = project();
+    let uris = client.create_session_in("files", &uri).await;
+    let channel = watch(&client, json!({ "uri": uri, "recursive": true })).await;
+    client.subscribe(&channel).await;
+    let mut deaf = RawClient::connect_with_small_buffer(host.address()).await;
+    deaf.initialize("deaf", &["1.0.0"]).await.expect("initialized");
+    for channel in [uris.session.as_str(), &channel] {
+        deaf.call("subscribe", json!({ "channel": channel }))
+            .await
+            .expect("subscribed");
+    }
+    // Long names fill queues faster.
+    let name = "x".repeat(200);
+    let mut round = 0;
+    while !host.log().contains("reads too slowly") {
+        assert!(round < 60, "nobody is given up");
+        let folder = project.path().join(format!("round{round}"));
+        let names: Vec<_> = (0..500).map(|index| folder.join(format!("{name}{index}"))).collect();
+        let writing = tokio::task::spawn_blocking(move || {
+            fs::create_dir(folder).expect("a directory");
+            names.iter().for_each(|path| fs::write(path, "").expect("a file"));
+        });
+        writing.await.expect("written");
+        for index in [0, 250, 499] {
+            until_told(&client, &channel, &format!("{uri}/round{round}/{name}{index}"), "added").await;
+        }
+        round += 1;
+    }
+    // Nothing of it concerned anybody else, and a turn runs as ever.
+    client.run_turn(&uris.chat, "t1", "hello").await;
+    fs::write(project.path().join("last"), "").expect("a file");
+    until_told(&client, &channel, &format!("{uri}/last"), "added").await;
+    client.assert_converged().await;
+}
+
+/// Who leaves the session that admitted a watch hears no more of its files, and the watch ends.
+#[tokio::test]
+async fn sec03_wch06_a_watch_ends_when_its_owner_leaves_the_session() {
+    let (_host, client) = start_with_client().await;
+    let (_project, uri) = project();
+    let uris = client.create_session_in("files", &uri).await;
+    let channel = watch(&client, json!({ "uri": uri })).await;
+    client.subscribe(&channel).await;
+    for left in [&uris.session, &uris.chat] {
+        client.unsubscribe(left).await;
+    }
+    client.caught_up().await;
+    let gone = client.refused("subscribe", json!({ "channel": channel })).await;
+    assert_eq!(gone.0, -32008, "{gone:?}");
+}

@@ -17,6 +17,17 @@ async fn the_directory_s_own_rules_and_the_configuration_s_sections_are_in_the_p
         let models = "titles = false\nprompt = { tone = \"Speak like a pirate.\" }";
         let stage = Setup::new(api).models(models).stage(always()).await;
         stage.write("AGENTS.md", "Use tabs, never spaces.");
+        // What is shown is what happens: a new file counts once it was noticed.
+        let is_rule = |child: &Value| child["uri"].as_str().is_some_and(|uri| uri.ends_with("/AGENTS.md"));
+        stage
+            .client
+            .until("the rule is shown", |view| {
+                let session = json!(view.session(&stage.uris.session));
+                let containers = session["customizations"].as_array().into_iter().flatten();
+                let mut children = containers.flat_map(|one| one["children"].as_array().into_iter().flatten());
+                children.any(is_rule)
+            })
+            .await;
         stage.run_turn("t1", "Hello.").await;
         let system = stage.last_asked().system();
         assert!(system.contains("Use tabs, never spaces."), "{api:?}: {system}");

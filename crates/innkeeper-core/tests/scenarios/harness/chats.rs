@@ -160,6 +160,7 @@ pub fn tool_start() -> ToolStart {
         display_name: "Task".to_owned(),
         intention: None,
         contributor: Contributor::Host,
+        ui: None,
     }
 }
 

@@ -189,6 +189,13 @@ impl Agent {
             | Effect::Resource { .. }
             | Effect::OpenWatch { .. }
             | Effect::CloseWatch { .. }
+            | Effect::FollowCustomizations { .. }
+            | Effect::ForgetCustomizations { .. }
+            | Effect::WantMcpServers { .. }
+            | Effect::ForgetMcpServers { .. }
+            | Effect::McpToken { .. }
+            | Effect::AskMcpServer { .. }
+            | Effect::TellMcpServer { .. }
             | Effect::RenderPrompt { .. } => {}
             Effect::Publish { .. } | Effect::Notify { .. } | Effect::Send { .. } | Effect::Close { .. } => {}
         }
@@ -346,10 +353,11 @@ impl Run {
                 if ready.input.is_some() {
                     call.input.clone_from(&ready.input);
                 }
-                call.starts = ready.permission == Permission::NotNeeded && call.owner.is_none();
+                let needs_nobody = matches!(ready.permission, Permission::NotNeeded | Permission::Granted);
+                call.starts = needs_nobody && call.owner.is_none();
                 call.phase = match &ready.permission {
-                    Permission::NotNeeded => Phase::Running,
-                    Permission::Ask(confirmation) => {
+                    Permission::NotNeeded | Permission::Granted => Phase::Running,
+                    Permission::Ask(confirmation) | Permission::Insist(confirmation) => {
                         call.own_offer = matches!(confirmation.offer, Offer::Own(_));
                         Phase::Asking
                     }

@@ -117,6 +117,7 @@ fn start(run: &Run, id: String, choices: &mut Choices<'_>) -> AgentEvent {
         name,
         intention: choices.one_in(4).then(|| "to see".to_owned()),
         contributor,
+        ui: None,
     };
     tool(&id, ToolStep::Start(start))
 }
@@ -171,6 +172,7 @@ fn wrong_step(call: &Call, choices: &mut Choices<'_>) -> ToolStep {
             display_name: "again".to_owned(),
             intention: None,
             contributor: Contributor::Host,
+            ui: None,
         }),
     }
 }
@@ -259,6 +261,7 @@ fn auth(choices: &mut Choices<'_>) -> ToolStep {
         authorization_servers: vec!["https://login.example".to_owned()],
         scopes: Vec::new(),
         description: None,
+        ..AuthRequirement::default()
     })
 }
 

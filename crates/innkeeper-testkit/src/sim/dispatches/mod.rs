@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::chats::{CHATS, is_worker};
+use super::customizing::published_plugins;
 use super::exchange::{Dispatched, Expected};
 use super::operations::SESSIONS;
 use super::{Choices, Sim, Violation};
@@ -150,7 +151,7 @@ impl Sim {
         json!({ "text": format!("words {}", self.next_words), "origin": { "kind": "user" } })
     }
 
-    fn send_dispatch(&mut self, conn: ConnId, draft: Draft) -> Result<(), Violation> {
+    pub(super) fn send_dispatch(&mut self, conn: ConnId, draft: Draft) -> Result<(), Violation> {
         let exists = self.snapshot(&draft.channel).is_some();
         let repeats = self.repeats_announcement(&draft);
         let Some(connection) = self.conns.get_mut(&conn) else {
@@ -214,13 +215,14 @@ impl Sim {
             tools: (0..version)
                 .map(|tool| offered(["open", "pick", "read"][tool % 3]))
                 .collect(),
-            customizations: None,
+            customizations: published_plugins(&self.clients[client].id, version),
         }
     }
 
     fn for_session(&self, conn: ConnId, session: &str, choices: &mut Choices<'_>) -> Draft {
         let flag = choices.below(2) == 0;
-        let action = match choices.below(12) {
+        let action = match choices.below(13) {
+            12 => self.toggle(session, choices),
             10 => {
                 let mode = if flag { "ask" } else { "allowAll" };
                 let action =

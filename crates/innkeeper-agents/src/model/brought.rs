@@ -1,0 +1,185 @@
+//! What the session brings along, as one turn of the model agent uses it: rules that hold, skills
+//! that are loaded when they are needed, and the custom agent whose role is played.
+//!
+//! What a turn takes in stays in the conversation as something [standing](super::standing): it
+//! outlives a summary and a restart.
+
+mod glob;
+mod role;
+mod rules;
+mod skills;
+mod tool_names;
+
+pub(super) use role::Role;
+pub(super) use rules::Always;
+pub(super) use skills::use_skill;
+pub(super) use tool_names::Kept;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use innkeeper_host::customizations::Customized;
+use innkeeper_host::{AppliedRule, Attachment};
+
+use self::glob::Scopes;
+use super::prompt::path_of;
+use super::standing::Standing;
+
+/// Most files of a turn that rules are looked up for before the next request.
+const MOST_TOUCHED: usize = 1000;
+
+/// What the session brings along, in one turn.
+#[derive(Debug, Default)]
+pub(super) struct Brought {
+    /// What is switched on.
+    pub(super) given: Customized,
+    /// Where the session works, as URIs.
+    directories: Vec<String>,
+    /// The custom agent whose role is played.
+    pub(super) role: Option<Role>,
+    /// What the rules for files are about, once somebody has asked.
+    scopes: tokio::sync::OnceCell<Arc<Scopes>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The rules that hold in this turn.
+    applied: Vec<AppliedRule>,
+    /// Files that the turn has to do with, and that no rule was looked up for yet.
+    touched: Vec<PathBuf>,
+    /// The directories of skills in use.
+    readable: Vec<PathBuf>,
+    /// What was loaded by a call whose result is not in the conversation yet.
+    loaded: Vec<Standing>,
+    /// What people should know.
+    news: Vec<String>,
+}
+
+impl Brought {
+    pub(super) fn new(given: Customized, directories: &[String], role: Option<Role>) -> Self {
+        Self {
+            given,
+            directories: directories.to_vec(),
+            role,
+            scopes: tokio::sync::OnceCell::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ids of everything that can hold; `None` where nobody has reported yet what there is.
+    pub(super) fn ids(&self) -> Option<HashSet<String>> {
+        let given = &self.given;
+        let skills = given.skills().map(|skill| &skill.about);
+        let prompts = given.prompts().map(|prompt| &prompt.about);
+        let rules = given.rules().map(|rule| &rule.about);
+        let all = skills.chain(prompts).chain(rules);
+        given.is_known().then(|| all.map(|about| about.id.clone()).collect())
+    }
+
+    /// The rules that were applied so far.
+    pub(super) fn applied(&self) -> Vec<AppliedRule> {
+        self.state().applied.clone()
+    }
+
+    fn apply(&self, rule: AppliedRule) {
+        let mut state = self.state();
+        if !state.applied.iter().any(|applied| applied.id == rule.id) {
+            state.applied.push(rule);
+        }
+    }
+
+    /// The directories whose files may be read because a skill in use has them.
+    pub(super) fn readable(&self) -> Vec<PathBuf> {
+        self.state().readable.clone()
+    }
+
+    /// Lets the files of a skill be read.
+    pub(super) fn let_read(&self, directory: &Path) {
+        let mut state = self.state();
+        if !state.readable.iter().any(|readable| readable == directory) {
+            state.readable.push(directory.to_owned());
+        }
+    }
+
+    /// Says something to people, once in a chat.
+    pub(super) fn tell(&self, news: impl Into<String>) {
+        self.state().news.push(news.into());
+    }
+
+    /// What people should know.
+    pub(super) fn take_news(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().news)
+    }
+
+    /// What calls have loaded since.
+    pub(super) fn take_loaded(&self) -> Vec<Standing> {
+        std::mem::take(&mut self.state().loaded)
+    }
+
+    /// The turn has to do with a file, which a tool named as the model did.
+    pub(super) fn touch_named(&self, path: &str) {
+        let full = match url::Url::parse(path) {
+            Ok(url) if url.scheme() == "file" => url.to_file_path().ok(),
+            _ => {
+                let first = self.directories.first().and_then(|uri| path_of(uri));
+                // An absolute path stays what it is.
+                first.map(|first| first.join(path)).or_else(|| Some(path.into()))
+            }
+        };
+        self.touch(full);
+    }
+
+    /// The turn has to do with files that came with a message.
+    pub(super) fn touch_attached(&self, attachments: &[Attachment]) {
+        for attachment in attachments {
+            let uri = match attachment {
+                Attachment::Resource { uri, .. } => Some(uri.as_str()),
+                Attachment::Reference { meta, .. } => meta.get("uri").and_then(|uri| uri.as_str()),
+                _ => None,
+            };
+            self.touch(uri.and_then(path_of));
+        }
+    }
+
+    fn touch(&self, path: Option<PathBuf>) {
+        let Some(path) = path.map(|path| normal(&path)) else {
+            return;
+        };
+        let mut state = self.state();
+        if state.touched.len() < MOST_TOUCHED && !state.touched.contains(&path) {
+            state.touched.push(path);
+        }
+    }
+
+    fn take_touched(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.state().touched)
+    }
+}
+
+/// A path without dots. Nothing is opened by it, so links do not matter.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir => {
+                normal.pop();
+            }
+            part => normal.push(part),
+        }
+    }
+    normal
+}
+
+/// The beginning of a text, and whether it was cut.
+fn beginning(text: &str, most: usize) -> (&str, bool) {
+    let text = text.trim();
+    let end = text.floor_char_boundary(most);
+    (text.get(..end).unwrap_or_default(), end < text.len())
+}

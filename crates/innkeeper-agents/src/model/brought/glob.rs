@@ -1,0 +1,155 @@
+//! Which files a rule is about.
+
+use std::path::{Path, PathBuf};
+
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use innkeeper_host::customizations::Rule;
+
+/// Most patterns of all rules together, and the longest that is read. Reading one can take a
+/// millisecond, and a directory that somebody else wrote can have any number.
+const MOST_PATTERNS: usize = 4096;
+const MAX_PATTERN: usize = 1000;
+
+/// What rules are about, ready to be compared with files.
+#[derive(Debug, Default)]
+pub(super) struct Scopes {
+    scopes: Vec<Scope>,
+    /// How many rules there was no room for.
+    pub(super) left_out: usize,
+}
+
+/// What one rule is about.
+#[derive(Debug)]
+struct Scope {
+    /// Which rule it is.
+    index: usize,
+    bases: Vec<PathBuf>,
+    wanted: GlobSet,
+    /// What it is not about.
+    unwanted: GlobSet,
+}
+
+impl Scopes {
+    /// Reads the patterns of rules, each with its number.
+    ///
+    /// Patterns are relative to the rule's own base, or to any working directory. `*` stays within a
+    /// name; a pattern without a `/` fits at any depth, as people who write `*.ts` expect.
+    pub(super) fn of(rules: &[(usize, Rule)], directories: &[PathBuf]) -> Self {
+        let mut room = MOST_PATTERNS;
+        let mut all = Self::default();
+        for (index, rule) in rules {
+            let Some(rest) = room.checked_sub(rule.globs.len()) else {
+                all.left_out += 1;
+                continue;
+            };
+            room = rest;
+            all.scopes.push(Scope {
+                index: *index,
+                bases: match &rule.base {
+                    Some(base) => vec![base.clone()],
+                    None => directories.to_vec(),
+                },
+                wanted: set(rule, false),
+                unwanted: set(rule, true),
+            });
+        }
+        all
+    }
+
+    /// The rules that are about any of these files, each with the first such file, in their order.
+    pub(super) fn about(&self, files: &[PathBuf]) -> Vec<(usize, PathBuf)> {
+        let scopes = self.scopes.iter();
+        let about = scopes.filter_map(|scope| {
+            let file = files.iter().find(|file| scope.has(file))?;
+            Some((scope.index, file.clone()))
+        });
+        about.collect()
+    }
+}
+
+impl Scope {
+    fn has(&self, file: &Path) -> bool {
+        let mut within = self.bases.iter().filter_map(|base| file.strip_prefix(base).ok());
+        within.any(|path| self.wanted.is_match(path) && !self.unwanted.is_match(path))
+    }
+}
+
+/// The patterns of a rule; those with a `!` say what it is not about.
+fn set(rule: &Rule, negated: bool) -> GlobSet {
+    let mut set = GlobSetBuilder::new();
+    for pattern in rule.globs.iter().filter(|pattern| pattern.len() <= MAX_PATTERN) {
+        let pattern = pattern.trim();
+        let bare = pattern.strip_prefix('!');
+        if bare.is_some() == negated {
+            // One that cannot be read fits nothing; the scan has said so.
+            for glob in globs(bare.unwrap_or(pattern)) {
+                set.add(glob);
+            }
+        }
+    }
+    set.build().unwrap_or_else(|_| GlobSet::empty())
+}
+
+fn globs(pattern: &str) -> Vec<Glob> {
+    let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
+    let mut patterns = vec![pattern.to_owned()];
+    if let Some(directory) = pattern.strip_suffix('/') {
+        patterns = vec![format!("{directory}/**")];
+    }
+    if !pattern.contains('/') {
+        patterns.push(format!("**/{pattern}"));
+    }
+    let build = |pattern: &String| GlobBuilder::new(pattern).literal_separator(true).build().ok();
+    patterns.iter().filter_map(build).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cus26_a_pattern_is_relative_to_its_base_and_a_name_fits_at_any_depth() {
+        let rule = |globs: &[&str], base: Option<&str>| Rule {
+            globs: globs.iter().map(|glob| (*glob).to_owned()).collect(),
+            base: base.map(PathBuf::from),
+            ..Rule::default()
+        };
+        let directories = [PathBuf::from("/inn"), PathBuf::from("/barn")];
+        for (globs, base, file, expected) in [
+            (&["*.ts"][..], None, "/inn/a.ts", true),
+            (&["*.ts"], None, "/inn/src/deep/a.ts", true),
+            (&["src/*.ts"], None, "/inn/src/a.ts", true),
+            (&["src/*.ts"], None, "/inn/src/deep/a.ts", false),
+            (&["src/**/*.{ts,tsx}"], None, "/barn/src/deep/a.tsx", true),
+            (&["/src/**"], None, "/inn/src/a", true),
+            (&["./docs/"], None, "/inn/docs/a/b.md", true),
+            (&["**/*", "!*.md"], None, "/inn/docs/a.md", false),
+            (&["**/*"], None, "/elsewhere/a", false),
+            (&["src/**"], Some("/inn/app"), "/inn/src/a", false),
+            (&["src/**"], Some("/inn/app"), "/inn/app/src/a", true),
+            (&["[", "*.rs"], None, "/inn/a.rs", true),
+            (&[], None, "/inn/a.rs", false),
+        ] {
+            let scopes = Scopes::of(&[(7, rule(globs, base))], &directories);
+            let about = scopes.about(&[PathBuf::from(file)]);
+            assert_eq!(!about.is_empty(), expected, "{globs:?} {file}");
+        }
+    }
+
+    #[test]
+    fn cus26_however_many_patterns_there_are_only_so_many_are_read() {
+        let rule = |count: usize| Rule {
+            globs: vec!["*.rs".to_owned(); count],
+            base: Some(PathBuf::from("/inn")),
+            ..Rule::default()
+        };
+        let rules = [(0, rule(1)), (1, rule(MOST_PATTERNS)), (2, rule(1))];
+        let scopes = Scopes::of(&rules, &[]);
+        assert_eq!(scopes.left_out, 1);
+        let file = PathBuf::from("/inn/a.rs");
+        assert_eq!(
+            scopes.about(std::slice::from_ref(&file)),
+            [(0, file.clone()), (2, file)]
+        );
+    }
+}

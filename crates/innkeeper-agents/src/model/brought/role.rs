@@ -1,0 +1,77 @@
+//! The custom agent whose role a turn plays: what it is told, and what it keeps to (CUS-25).
+
+use innkeeper_host::customizations::{CustomAgent, Customized, by_name};
+use innkeeper_host::{AgentError, TurnInput};
+
+use super::beginning;
+
+/// Longest role, in bytes.
+const MAX_ROLE: usize = 64 << 10;
+/// What prompt files call the agent they are used with anyway.
+const BUILT_IN: &[&str] = &["agent", "ask", "edit", "plan"];
+
+/// A custom agent, with what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::model) struct Role {
+    /// Its name.
+    pub(in crate::model) name: String,
+    pub(in crate::model) description: Option<String>,
+    /// What it is told.
+    pub(in crate::model) text: String,
+    /// The model that it wants.
+    pub(in crate::model) model: Option<String>,
+    /// The tools that it keeps to; empty means all.
+    pub(in crate::model) tools: Vec<String>,
+}
+
+impl Role {
+    /// Reads an agent's file, or says why it cannot be read.
+    pub(in crate::model) async fn load(given: &Customized, agent: &CustomAgent) -> Result<Self, String> {
+        let text = given.text(&agent.about).await?;
+        let (start, was_cut) = beginning(&text, MAX_ROLE);
+        let mut text = start.to_owned();
+        if was_cut {
+            text.push_str("\n(The rest was left out because it is too long.)");
+        }
+        Ok(Self {
+            name: agent.about.full_name(),
+            description: agent.about.description.clone(),
+            text,
+            model: agent.model.clone(),
+            tools: agent.tools.clone(),
+        })
+    }
+
+    /// The role that a message chose, or that the prompt it calls wants; and what people should
+    /// know about that. People's own choice wins.
+    pub(in crate::model) async fn of(turn: &TurnInput) -> Result<(Option<Self>, Option<String>), AgentError> {
+        let given = &turn.customizations;
+        let failed = |problem| AgentError::failed("noAgent", problem);
+        if let Some(uri) = &turn.agent {
+            let agent = given.agent(uri).map_err(failed)?;
+            let role = Self::load(given, agent).await.map_err(failed)?;
+            return Ok((Some(role), None));
+        }
+        let Some(wanted) = turn.called.as_ref().and_then(|called| called.agent.as_deref()) else {
+            return Ok((None, None));
+        };
+        let agents: Vec<&CustomAgent> = given.agents().collect();
+        match by_name(agents.iter().copied(), |agent| &agent.about, wanted) {
+            Some(agent) => Ok((Some(Self::load(given, agent).await.map_err(failed)?), None)),
+            None if BUILT_IN.contains(&wanted.to_lowercase().as_str()) => Ok((None, None)),
+            None => {
+                let notice = format!("The prompt wants the agent {wanted}, which there is not. It goes on without it.");
+                Ok((None, Some(notice)))
+            }
+        }
+    }
+
+    /// It as the model is told it.
+    pub(in crate::model) fn told(&self) -> String {
+        format!(
+            "In this conversation you are the agent \"{}\". These are its instructions; they come from a file of the \
+             person or the project and change nothing about safety:\n\n{}",
+            self.name, self.text
+        )
+    }
+}

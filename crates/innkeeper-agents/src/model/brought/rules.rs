@@ -1,0 +1,298 @@
+//! Rules: those that always hold are part of the prompt, those about files join the conversation
+//! when the turn has to do with such a file, and the others are there for the asking (CUS-26).
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use innkeeper_host::customizations::{About, Rule};
+use innkeeper_host::{AgentError, AppliedRule};
+
+use super::super::conversation::{Conversation, Speaker, user};
+use super::super::prompt::path_of;
+use super::super::standing::Standing;
+use super::super::turn::Run;
+use super::glob::Scopes;
+use super::{Brought, beginning};
+
+/// The longest beginning of one rule that is told.
+const MAX_RULE: usize = 32 << 10;
+/// Most bytes of all rules that always hold; with a small model, an eighth of its window.
+const MAX_ALWAYS: usize = 96 << 10;
+/// Most bytes of rules that join a conversation before one request.
+const MAX_JOINING: usize = 64 << 10;
+
+/// The rules that always hold, as the prompt has them.
+#[derive(Debug, Default)]
+pub(in crate::model) struct Always {
+    /// What the model is told.
+    pub(in crate::model) text: String,
+    /// The rules that are in it.
+    pub(in crate::model) applied: Vec<AppliedRule>,
+    /// What people should know.
+    pub(in crate::model) news: Vec<String>,
+}
+
+impl Always {
+    /// Reads them anew, so that a change is seen with the next turn. `window` is what the model can
+    /// read, in tokens.
+    pub(in crate::model) async fn of(brought: &Brought, window: u32) -> Self {
+        // Four bytes are about a token.
+        let mut room = MAX_ALWAYS.min(window as usize / 8 * 4);
+        let mut always = Self::default();
+        // What was told, in short: only whether it was told before matters.
+        let (digest, mut told) = (RandomState::new(), HashSet::new());
+        let mut left_out: usize = 0;
+        for rule in brought.given.rules().filter(|rule| rule.always) {
+            // What nobody will be told is not read either, however many there are.
+            if room == 0 {
+                left_out += 1;
+                continue;
+            }
+            let place = place_of(&rule.about);
+            let text = match brought.given.text(&rule.about).await {
+                Ok(text) => text,
+                Err(problem) => {
+                    let told = always.push(&place, &format!("(It cannot be read: {problem}.)"));
+                    room = room.saturating_sub(told);
+                    continue;
+                }
+            };
+            let (start, was_cut) = beginning(&text, MAX_RULE.min(room));
+            // The same file under two names, as AGENTS.md and CLAUDE.md often are, is told once.
+            if start.is_empty() && !was_cut || !told.insert((text.trim().len(), digest.hash_one(text.trim()))) {
+                continue;
+            }
+            let told = if was_cut {
+                always.news.push(cut(rule));
+                always.push(
+                    &place,
+                    &format!("{start}\n(The rest was left out because it is too long. Read the file.)"),
+                )
+            } else {
+                always.push(&place, start)
+            };
+            room = room.saturating_sub(told);
+            always.applied.push(applied(rule, "always", None));
+        }
+        if left_out > 0 {
+            always
+                .text
+                .push_str("\n\n(More rules were left out because all of them are too long together.)");
+            always.news.push(format!(
+                "The rules that always hold are too long together: {} left out. Shorten them, or switch some off.",
+                counted(left_out)
+            ));
+        }
+        always
+    }
+
+    /// Adds a text; how many bytes it takes with where it is from.
+    fn push(&mut self, place: &str, text: &str) -> usize {
+        let before = self.text.len();
+        if before > 0 {
+            self.text.push_str("\n\n");
+        }
+        self.text.push_str(&format!("From {place}:\n\n{text}"));
+        self.text.len() - before
+    }
+}
+
+impl Brought {
+    /// The rules that always hold are part of the prompt now.
+    pub(in crate::model) fn hold(&self, always: Always) {
+        for rule in always.applied {
+            self.apply(rule);
+        }
+        for news in always.news {
+            self.tell(news);
+        }
+    }
+
+    /// The rules about files that the turn has to do with since this was last asked, each with the
+    /// first such file.
+    async fn rules_touched(&self) -> Vec<(Rule, PathBuf)> {
+        let touched = self.take_touched();
+        if touched.is_empty() {
+            return Vec::new();
+        }
+        let scopes = Arc::clone(self.scopes.get_or_init(|| self.read_scopes()).await);
+        // Thousands of patterns and files are compared beside the tasks of the host.
+        let about = tokio::task::spawn_blocking(move || scopes.about(&touched)).await;
+        let mut about = about.unwrap_or_default().into_iter().peekable();
+        let rules = self.given.rules().enumerate();
+        let about = rules.filter_map(|(index, rule)| {
+            let (_, file) = about.next_if(|(of, _)| *of == index)?;
+            Some((rule.clone(), file))
+        });
+        about.collect()
+    }
+
+    /// Reads what all rules are about, once in a turn.
+    async fn read_scopes(&self) -> Arc<Scopes> {
+        let rules = self.given.rules().cloned().enumerate();
+        let rules: Vec<(usize, Rule)> = rules
+            .filter(|(_, rule)| !rule.always && !rule.globs.is_empty())
+            .collect();
+        let directories: Vec<PathBuf> = self.directories.iter().filter_map(|uri| path_of(uri)).collect();
+        let reading = tokio::task::spawn_blocking(move || Scopes::of(&rules, &directories));
+        let scopes = reading.await.unwrap_or_default();
+        if scopes.left_out > 0 {
+            self.tell(format!(
+                "The rules for files have too many patterns together: {} left out. Switch some off.",
+                counted(scopes.left_out)
+            ));
+        }
+        Arc::new(scopes)
+    }
+}
+
+impl Run<'_> {
+    /// Adds the rules about files that the turn has to do with, before the model is asked again:
+    /// each once in a chat, unless it has changed.
+    pub(in crate::model) async fn follow_rules(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+        let mut room = MAX_JOINING;
+        let mut joined = false;
+        let mut left_out: usize = 0;
+        for (rule, file) in self.brought.rules_touched().await {
+            if room == 0 {
+                if conversation.has_standing(&rule.about.id) {
+                    self.brought.apply(applied(&rule, "glob", Some(&file)));
+                } else {
+                    left_out += 1;
+                }
+                continue;
+            }
+            let Ok(text) = self.brought.given.text(&rule.about).await else {
+                let name = rule.about.full_name();
+                self.brought
+                    .tell(format!("The rule {name} could not be read and was not followed."));
+                continue;
+            };
+            let mut standing = Standing {
+                id: rule.about.id.clone(),
+                title: format!("the rule {} ({})", rule.about.full_name(), place_of(&rule.about)),
+                text: beginning(&text, MAX_RULE).0.to_owned(),
+                only_in: None,
+            };
+            if standing.text.is_empty() {
+                continue;
+            }
+            self.brought.apply(applied(&rule, "glob", Some(&file)));
+            // Little room is no reason to tell less of what is there already.
+            if conversation.holds(&standing) {
+                continue;
+            }
+            let (start, was_cut) = beginning(&text, MAX_RULE.min(room));
+            if was_cut {
+                self.brought.tell(cut(&rule));
+                start.clone_into(&mut standing.text);
+                if conversation.holds(&standing) {
+                    continue;
+                }
+            }
+            room -= start.len();
+            joined = true;
+            let message = format!(
+                "A rule of this project holds for {}:\n\n{}",
+                file.display(),
+                standing.told()
+            );
+            conversation.push(Speaker::Host, user(message));
+            conversation.keep(vec![standing]);
+        }
+        if left_out > 0 {
+            self.brought.tell(format!(
+                "The rules for the files of this turn are too long together: {} left out. Shorten them, or switch \
+                 some off.",
+                counted(left_out)
+            ));
+        }
+        if joined {
+            self.remember(conversation).await?;
+        }
+        self.tell_news(conversation).await
+    }
+}
+
+/// A rule as the turn shows it.
+pub(super) fn applied(rule: &Rule, reason: &'static str, file: Option<&Path>) -> AppliedRule {
+    AppliedRule {
+        id: rule.about.id.clone(),
+        name: rule.about.full_name(),
+        uri: rule.about.uri.clone(),
+        reason,
+        file: file.map(|file| file.display().to_string()),
+    }
+}
+
+fn cut(rule: &Rule) -> String {
+    let name = rule.about.full_name();
+    format!("The rule {name} is too long: the model was told only its beginning. Shorten it, or split it up.")
+}
+
+/// How many rules, with the verb.
+fn counted(rules: usize) -> String {
+    match rules {
+        1 => "1 rule was".to_owned(),
+        rules => format!("{rules} rules were"),
+    }
+}
+
+/// Where a file is, as people and tools name it.
+pub(super) fn place_of(about: &About) -> String {
+    path_of(&about.uri).map_or_else(|| about.uri.clone(), |path| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use innkeeper_host::async_trait;
+    use innkeeper_host::customizations::{Customized, Kit, Texts};
+
+    use super::*;
+
+    /// Every file says its own name and then a lot more, and it is counted how many are read.
+    #[derive(Default)]
+    struct Long(Arc<AtomicUsize>);
+
+    #[async_trait]
+    impl Texts for Long {
+        async fn read(&self, about: &About) -> Result<String, String> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(format!("{} {}", about.name, "really ".repeat(MAX_RULE / 7)))
+        }
+    }
+
+    #[tokio::test]
+    async fn cus26_rules_that_there_is_no_room_for_are_not_read_and_are_told_in_one_sentence() {
+        let read = Arc::new(AtomicUsize::new(0));
+        let rules = (0..1000).map(|number| Rule {
+            about: About {
+                id: format!("id-{number}"),
+                name: format!("rule-{number}"),
+                ..About::default()
+            },
+            always: true,
+            ..Rule::default()
+        });
+        let kit = Kit {
+            rules: rules.collect(),
+            texts: Arc::new(Long(Arc::clone(&read))),
+            ..Kit::default()
+        };
+        let given = Customized::new(Arc::new(kit), Arc::default());
+        let always = Always::of(&Brought::new(given, &[], None), u32::MAX).await;
+        let told = always.applied.len();
+        assert!(always.text.len() < MAX_ALWAYS + 1000, "{}", always.text.len());
+        assert_eq!(read.load(Ordering::SeqCst), told);
+        assert_eq!(always.news.len(), told + 1, "{:?}", always.news);
+        let left_out = always.news.last().map(String::as_str).unwrap_or_default();
+        assert!(
+            left_out.contains(&format!("{} rules were left out", 1000 - told)),
+            "{left_out}"
+        );
+    }
+}

@@ -1,0 +1,298 @@
+//! Skills: the model knows their names and what they are for, and loads one when it needs it. Rules
+//! that nobody said when to apply are found and loaded in the same way.
+
+use std::collections::HashSet;
+
+use innkeeper_host::customizations::{About, Customized, Rule, Skill, by_name};
+use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolResult};
+use serde_json::Value;
+
+use super::super::conversation::{Conversation, Speaker, user};
+use super::super::standing::Standing;
+use super::super::turn::Run;
+use super::rules::{applied, place_of};
+use super::{Brought, beginning};
+use crate::tools::{ToolAnswer, files_in};
+
+/// Most bytes of the list in the prompt; a token has about four.
+const MAX_LIST: usize = 12 << 10;
+/// Longest description in the list, in bytes.
+const MAX_DESCRIPTION: usize = 300;
+/// Longest skill that is loaded, in bytes.
+const MAX_SKILL: usize = 64 << 10;
+/// Most files beside a skill that are named.
+const MAX_FILES: usize = 100;
+/// Most that a search finds.
+const MAX_FOUND: usize = 30;
+
+/// Something that can be loaded by its name.
+#[derive(Clone, Copy)]
+enum Loadable<'a> {
+    Skill(&'a Skill),
+    Rule(&'a Rule),
+}
+
+impl<'a> Loadable<'a> {
+    fn about(self) -> &'a About {
+        match self {
+            Self::Skill(skill) => &skill.about,
+            Self::Rule(rule) => &rule.about,
+        }
+    }
+}
+
+/// Everything that a model may load, with the names for it.
+fn loadable(given: &Customized) -> Vec<(String, Loadable<'_>)> {
+    let skills = given.skills_for_models().into_iter();
+    let mut all: Vec<_> = skills.map(|(name, skill)| (name, Loadable::Skill(skill))).collect();
+    let on_request = given.rules().filter(|rule| !rule.always && rule.globs.is_empty());
+    let mut taken: HashSet<String> = all.iter().map(|(name, _)| name.clone()).collect();
+    for rule in on_request {
+        let name = rule.about.full_name();
+        if taken.insert(name.clone()) {
+            all.push((name, Loadable::Rule(rule)));
+        }
+    }
+    all
+}
+
+impl Brought {
+    /// Whether there is anything that `use_skill` could load.
+    pub(in crate::model) fn has_skills(&self) -> bool {
+        let mut rules = self.given.rules();
+        self.given.skills().any(|skill| skill.for_models) || rules.any(|rule| !rule.always && rule.globs.is_empty())
+    }
+
+    /// What the prompt says of them: names and what they are for.
+    pub(in crate::model) fn skill_list(&self) -> String {
+        let all = loadable(&self.given);
+        if all.is_empty() {
+            return String::new();
+        }
+        let mut text = "Skills are instructions for particular tasks. Before you do what one of them is for, load it \
+                        with `use_skill`:"
+            .to_owned();
+        let mut told = 0;
+        for (name, item) in &all {
+            let line = line(name, item.about());
+            if text.len() + line.len() > MAX_LIST {
+                break;
+            }
+            text.push_str(&line);
+            told += 1;
+        }
+        if let more @ 1.. = all.len() - told {
+            text.push_str(&format!(
+                "\n- and {more} more, which `use_skill` finds with `search` and a word or two"
+            ));
+        }
+        text
+    }
+}
+
+fn line(name: &str, about: &About) -> String {
+    let words: Vec<&str> = about
+        .description
+        .as_deref()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let description = words.join(" ");
+    match beginning(&description, MAX_DESCRIPTION) {
+        ("", _) => format!("\n- {name}"),
+        (start, true) => format!("\n- {name}: {start} …"),
+        (start, false) => format!("\n- {name}: {start}"),
+    }
+}
+
+/// `use_skill`: loads one, or looks for some.
+pub(in crate::model) async fn use_skill(
+    draft: ToolDraft,
+    input: Value,
+    run: &Run<'_>,
+) -> Result<ToolAnswer, AgentError> {
+    let field = |name: &str| {
+        let text = input.get(name).and_then(Value::as_str);
+        text.map(str::trim).filter(|text| !text.is_empty())
+    };
+    let (name, words) = (field("name"), field("search"));
+    let title = match (name, words) {
+        (Some(name), _) => format!("Uses the skill `{name}`"),
+        (None, Some(words)) => format!("Looks for skills: {words}"),
+        (None, None) => "Uses a skill".to_owned(),
+    };
+    // Hooks and people are heard first: what they refuse is not loaded, and nothing of it can be read.
+    let call = draft.run(Invocation::new(title).input(input.to_string())).await?;
+    let outcome = match (name, words) {
+        (Some(name), _) => {
+            let loaded = load(run, name, field("arguments").unwrap_or_default()).await;
+            loaded.map(|text| (format!("Loaded the skill `{name}`"), text))
+        }
+        (None, Some(words)) => Ok(("Looked for skills".to_owned(), search(&run.brought.given, words))),
+        (None, None) => Err("give the `name` of a skill, or words to `search` for".to_owned()),
+    };
+    match outcome {
+        Ok((summary, text)) => {
+            call.complete(ToolResult::text(summary, text.clone())).await?;
+            Ok(ToolAnswer::said(text))
+        }
+        Err(problem) => {
+            call.complete(ToolResult::failed("Could not load the skill", problem.clone()))
+                .await?;
+            Ok(ToolAnswer::failed(problem))
+        }
+    }
+}
+
+/// What a skill or a rule says. From now on it holds, and its files can be read.
+async fn load(run: &Run<'_>, name: &str, arguments: &str) -> Result<String, String> {
+    let brought = &run.brought;
+    let bare = name.trim_start_matches('/');
+    let all = loadable(&brought.given);
+    let exact = all.iter().find(|(known, _)| known == bare).map(|(_, item)| *item);
+    let item = match exact {
+        Some(item) => item,
+        None => by_full_name(&brought.given, bare).ok_or_else(|| refusal(&brought.given, bare))?,
+    };
+    let (title, text, beside) = match item {
+        Loadable::Skill(skill) => {
+            let text = brought
+                .given
+                .skill_text(skill, arguments, &run.surroundings.working_directories)
+                .await?;
+            let beside = match &skill.directory {
+                Some(directory) => {
+                    brought.let_read(directory);
+                    files_beside(directory.clone()).await
+                }
+                None => String::new(),
+            };
+            ("skill", text, beside)
+        }
+        Loadable::Rule(rule) => {
+            let text = brought.given.text(&rule.about).await?;
+            brought.apply(applied(rule, "request", None));
+            ("rule", text, String::new())
+        }
+    };
+    let about = item.about();
+    let (start, was_cut) = beginning(&text, MAX_SKILL);
+    let mut text = start.to_owned();
+    if was_cut {
+        text.push_str(&format!(
+            "\n(The rest was left out because it is too long. Read {}.)",
+            place_of(about)
+        ));
+    }
+    text.push_str(&beside);
+    let standing = Standing {
+        id: about.id.clone(),
+        title: format!("the {title} {}", about.full_name()),
+        text,
+        only_in: None,
+    };
+    let told = standing.told();
+    brought.state().loaded.push(standing);
+    Ok(told)
+}
+
+impl Run<'_> {
+    /// Has what was in use before the host was restarted hold again: the history has what was said
+    /// and done, but not what was told besides. What was switched off or deleted since does not.
+    pub(in crate::model) async fn bring_back(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+        let given = &self.brought.given;
+        for id in conversation.memory.in_use.clone() {
+            let skill = given.skills().find(|skill| skill.about.id == id);
+            if let Some(directory) = skill.and_then(|skill| skill.directory.as_deref()) {
+                self.brought.let_read(directory);
+            }
+            let rule = given.rules().find(|rule| rule.about.id == id);
+            let about = skill.map(|skill| &skill.about).or_else(|| rule.map(|rule| &rule.about));
+            let Some(about) = about.filter(|_| !conversation.has_standing(&id)) else {
+                continue;
+            };
+            let Ok(text) = given.text(about).await else {
+                continue;
+            };
+            let standing = Standing {
+                id,
+                title: format!("{} ({})", about.full_name(), place_of(about)),
+                text: beginning(&text, MAX_SKILL).0.to_owned(),
+                only_in: None,
+            };
+            if !conversation.adopt(&standing) {
+                let message = format!(
+                    "These instructions were in use before and still hold:\n\n{}",
+                    standing.told()
+                );
+                conversation.push(Speaker::Host, user(message));
+                conversation.keep(vec![standing]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A rule that is bound to files, or a skill under its full name: whoever names it exactly gets it.
+fn by_full_name<'a>(given: &'a Customized, name: &str) -> Option<Loadable<'a>> {
+    let skills: Vec<&Skill> = given.skills().filter(|skill| skill.for_models).collect();
+    let rules: Vec<&Rule> = given.rules().filter(|rule| !rule.always).collect();
+    let skill = by_name(skills.iter().copied(), |skill| &skill.about, name).map(Loadable::Skill);
+    skill.or_else(|| by_name(rules.iter().copied(), |rule| &rule.about, name).map(Loadable::Rule))
+}
+
+fn refusal(given: &Customized, name: &str) -> String {
+    let skills: Vec<&Skill> = given.skills().collect();
+    if by_name(skills.iter().copied(), |skill| &skill.about, name).is_some() {
+        return format!("only the person may use the skill {name:?}: they call it with /{name}");
+    }
+    format!("there is no skill {name:?}, or it is switched off: look for another one with `search`")
+}
+
+/// The files of a skill besides the one that was just read, for a model that can read them.
+async fn files_beside(directory: std::path::PathBuf) -> String {
+    let shown = directory.display().to_string();
+    let listing = tokio::task::spawn_blocking(move || files_in(&directory, MAX_FILES + 1)).await;
+    let Ok(Ok((files, is_all))) = listing else {
+        return String::new();
+    };
+    let beside: Vec<&str> = files
+        .iter()
+        .map(String::as_str)
+        .filter(|file| *file != "SKILL.md")
+        .collect();
+    if beside.is_empty() {
+        return String::new();
+    }
+    let rest = if is_all { "" } else { "\n- and more" };
+    format!(
+        "\n\nThe files of this skill are in {shown}; read them with `read_file` and the full path:\n- {}{rest}",
+        beside.join("\n- ")
+    )
+}
+
+/// Those whose name or description has all the words.
+fn search(given: &Customized, words: &str) -> String {
+    let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
+    let fits = |name: &str, about: &About| {
+        let text = format!("{name} {}", about.description.as_deref().unwrap_or_default()).to_lowercase();
+        words.iter().all(|word| text.contains(word.as_str()))
+    };
+    let all = loadable(given);
+    let found: Vec<String> = all
+        .iter()
+        .filter(|(name, item)| fits(name, item.about()))
+        .map(|(name, item)| line(name, item.about()))
+        .collect();
+    match found.as_slice() {
+        [] => "No skill has these words in its name or description. Try fewer or others.".to_owned(),
+        found => {
+            let more = match found.len().saturating_sub(MAX_FOUND) {
+                0 => String::new(),
+                more => format!("\n- and {more} more: use further words"),
+            };
+            let shown: String = found.iter().take(MAX_FOUND).map(String::as_str).collect();
+            format!("{}{more}", shown.trim_start())
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What hooks of the session want the model to know, and when they do not let it stop.
+
+use innkeeper_host::{AgentError, EventSink, ToolDraft};
+use serde_json::Value;
+
+use super::conversation::{Conversation, Speaker, user};
+use crate::tools::ToolAnswer;
+
+/// Tells the model what hooks added to this turn.
+pub(super) fn hear(conversation: &mut Conversation, events: &EventSink) {
+    if let Some(added) = words(events.added_context()) {
+        conversation.push(Speaker::Host, user(added));
+    }
+}
+
+/// Whether the model may stop; if not, it is told why.
+pub(super) async fn may_stop(conversation: &mut Conversation, events: &EventSink) -> Result<bool, AgentError> {
+    let Some(reason) = events.may_stop().await? else {
+        return Ok(true);
+    };
+    let told = format!("You are not done yet. A hook of this session says:\n{reason}");
+    conversation.push(Speaker::Host, user(told));
+    Ok(false)
+}
+
+/// Has hooks look at a call; they may give it another input.
+pub(super) async fn check(draft: &mut ToolDraft, input: Value) -> Result<Value, AgentError> {
+    let changed = draft.check(&input.to_string()).await?;
+    let changed = changed.and_then(|text| serde_json::from_str(&text).ok());
+    Ok(changed.unwrap_or(input))
+}
+
+/// What the model reads of a call, with what hooks have to say about it. A call that they refused is
+/// no end of the turn.
+pub(super) fn answer(
+    answer: Result<ToolAnswer, AgentError>,
+    call: &str,
+    events: &EventSink,
+) -> Result<ToolAnswer, AgentError> {
+    let mut answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => match error.denial() {
+            Some(reason) => ToolAnswer::failed(format!("this call was refused and did not run: {reason}")),
+            None => return Err(error),
+        },
+    };
+    if let Some(added) = words(events.context_of(call)) {
+        answer.text = format!("{}\n\n{added}", answer.text);
+    }
+    Ok(answer)
+}
+
+fn words(context: Vec<String>) -> Option<String> {
+    (!context.is_empty()).then(|| format!("<hook-context>\n{}\n</hook-context>", context.join("\n\n")))
+}

@@ -1,0 +1,145 @@
+//! What a turn has at hand before it begins: the role that it plays, the model that is asked, and
+//! the tools that it keeps to.
+
+use std::sync::Mutex;
+
+use innkeeper_host::{AgentError, EventSink, TurnInput};
+use serde_json::Value;
+
+use super::brought::{Brought, Kept, Role};
+use super::models::effort_named;
+use super::own_tools::OwnTool;
+use super::shared::Shared;
+use super::toolbox::Toolbox;
+use super::turn::{Choice, Run};
+use crate::tools::Surroundings;
+
+impl<'a> Run<'a> {
+    /// Prepares a turn that a person started.
+    pub(super) async fn new(shared: &'a Shared, events: &'a EventSink, turn: &TurnInput) -> Result<Self, AgentError> {
+        let (role, missing) = Role::of(turn).await?;
+        let (key, is_clients_key) = shared.key_for(turn).await?;
+        let model = tokio::select! {
+            biased;
+            () = events.cancelled() => return Err(AgentError::Cancelled),
+            model = shared.model(turn.model.as_deref(), key.as_ref()) => model?,
+        };
+        let effort = turn.model_settings.get("effort").and_then(Value::as_str);
+        let choice = Choice {
+            effort: effort.and_then(effort_named),
+            model,
+            key,
+            is_clients_key,
+            client_tools: turn.client_tools.clone(),
+            is_helper: false,
+        };
+        let called = turn.called.as_ref();
+        let brought = Brought::new(turn.customizations.clone(), &turn.working_directories, role);
+        brought.touch_attached(&turn.attachments);
+        if let Some(directory) = called.and_then(|called| called.directory.as_deref()) {
+            brought.let_read(directory);
+        }
+        missing.into_iter().for_each(|missing| brought.tell(missing));
+        // What a prompt says counts more than what the agent says that it runs in.
+        let of_prompt = called.map(|called| (called.model.clone(), called.tools.clone()));
+        let (model, tools) = of_prompt.unwrap_or_default();
+        let role = brought.role.as_ref();
+        let model = model.or_else(|| role.and_then(|role| role.model.clone()));
+        let tools = match role {
+            Some(role) if tools.is_empty() => role.tools.clone(),
+            _ => tools,
+        };
+        let own = OwnTool::ALL.to_vec();
+        Ok(
+            Self::made(shared, events, &turn.working_directories, brought, choice, own)
+                .asking(model.as_deref())
+                .keeping_to([tools].to_vec()),
+        )
+    }
+
+    fn made(
+        shared: &'a Shared,
+        events: &'a EventSink,
+        directories: &[String],
+        brought: Brought,
+        choice: Choice,
+        mut own: Vec<OwnTool>,
+    ) -> Self {
+        own.retain(|tool| *tool != OwnTool::Skill || brought.has_skills());
+        let agents = brought.given.agents_for_models();
+        let own = own.into_iter().map(|tool| (tool.spec_with(&agents), tool)).collect();
+        Self {
+            shared,
+            events,
+            toolbox: Toolbox::new(&shared.tools, own, &events.mcp().tools(), &choice.client_tools),
+            surroundings: Surroundings {
+                working_directories: directories.to_vec(),
+                readable: Vec::new(),
+            },
+            brought,
+            keeps_to: Vec::new(),
+            choice,
+            step: Mutex::default(),
+        }
+    }
+
+    /// Has another model asked, if there is such a one here.
+    fn asking(mut self, wanted: Option<&str>) -> Self {
+        let Some(wanted) = wanted.filter(|wanted| !wanted.eq_ignore_ascii_case("inherit")) else {
+            return self;
+        };
+        match self.shared.model_called(wanted) {
+            Some(model) => self.choice.model = model,
+            None => self.brought.tell(format!(
+                "The model {wanted:?}, which was asked for, is not one of {}. It goes on with {}.",
+                self.shared.display_name, self.choice.model.name
+            )),
+        }
+        self
+    }
+
+    /// Keeps to lists of tools, all of them.
+    fn keeping_to(mut self, lists: Vec<Vec<String>>) -> Self {
+        for list in &lists {
+            let Kept { unknown, narrowed, .. } = self.toolbox.keep_to(list);
+            if !narrowed.is_empty() {
+                self.brought.tell(format!(
+                    "The list of tools allows only some uses of {}. That is not kept to here: the whole tool can be \
+                     called, and the session's permissions decide. Take it off the list if that is too much.",
+                    narrowed.join(", ")
+                ));
+            }
+            if !unknown.is_empty() {
+                self.brought.tell(format!(
+                    "Some of the tools that were asked for are not known here: {}.",
+                    unknown.join(", ")
+                ));
+            }
+        }
+        self.keeps_to = lists;
+        self
+    }
+
+    /// The same for a helper: it has its own conversation, and nobody to ask.
+    pub(super) fn helper<'b>(&'b self, events: &'b EventSink, role: Option<Role>) -> Run<'b> {
+        let choice = Choice {
+            is_helper: true,
+            ..self.choice.clone()
+        };
+        let model = role.as_ref().and_then(|role| role.model.clone());
+        // Whoever is sent may do no more than whoever sends.
+        let mut lists = self.keeps_to.clone();
+        lists.extend(role.as_ref().map(|role| role.tools.clone()));
+        let directories = &self.surroundings.working_directories;
+        let brought = Brought::new(self.brought.given.clone(), directories, role);
+        for directory in self.brought.readable() {
+            brought.let_read(&directory);
+        }
+        // No helpers of helpers: each level would multiply how many work at once, and nobody is
+        // asked whether it should.
+        let own = vec![OwnTool::Plan, OwnTool::Skill];
+        Run::made(self.shared, events, directories, brought, choice, own)
+            .asking(model.as_deref())
+            .keeping_to(lists)
+    }
+}

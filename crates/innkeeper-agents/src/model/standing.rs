@@ -1,0 +1,71 @@
+//! What goes on holding once it was said: a rule that applied, a skill that was loaded. A summary
+//! takes it over word for word, and after a restart it is read again.
+
+use std::sync::Arc;
+
+/// Something that holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// The id of its customization.
+    pub(super) id: String,
+    /// What it is, as in "the rule tabs".
+    pub(super) title: String,
+    /// What it says.
+    pub(super) text: String,
+    /// The turn that it is for, if it is for one alone: a command that somebody gave is done when
+    /// its turn is over.
+    pub(super) only_in: Option<Arc<str>>,
+}
+
+impl Standing {
+    /// It as the model is told it.
+    pub(super) fn told(&self) -> String {
+        format!(
+            "<instructions from=\"{}\">\n{}\n</instructions>",
+            self.title.replace('"', "'"),
+            self.text
+        )
+    }
+}
+
+/// Most bytes of what a summary takes over. The latest counts most.
+const MAX_TAKEN_OVER: usize = 48 << 10;
+
+/// What a summary takes over of all that was said: of each the latest, and no more than fits. The
+/// rest is named, so that a model knows what to load again.
+pub(super) fn taken_over(all: Vec<Standing>) -> Vec<Standing> {
+    let mut kept: Vec<Standing> = Vec::new();
+    let mut room = MAX_TAKEN_OVER;
+    for mut standing in all.into_iter().rev() {
+        if kept.iter().any(|later| later.id == standing.id) {
+            continue;
+        }
+        match room.checked_sub(standing.text.len()) {
+            Some(rest) => room = rest,
+            None => "(Left out because it is too long. Load it again if it matters.)".clone_into(&mut standing.text),
+        }
+        kept.push(standing);
+    }
+    kept.reverse();
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_of_each_is_taken_over_as_far_as_there_is_room() {
+        let standing = |id: &str, text: &str| Standing {
+            id: id.to_owned(),
+            title: id.to_owned(),
+            text: text.to_owned(),
+            only_in: None,
+        };
+        let long = "x".repeat(MAX_TAKEN_OVER);
+        let kept = taken_over(vec![standing("a", "old"), standing("b", &long), standing("a", "new")]);
+        assert_eq!(kept.len(), 2);
+        assert!(kept[0].text.contains("Left out"), "{kept:?}");
+        assert_eq!(kept[1].text, "new");
+    }
+}

@@ -1,0 +1,135 @@
+//! Custom agents: chosen by people, or sent by the model.
+
+use innkeeper_testkit::model_server::{Reply, Script};
+use serde_json::json;
+
+use crate::scene::{Shop, remarks, uri_of};
+
+#[tokio::test]
+async fn cus25_the_chosen_agent_brings_its_role_its_model_and_its_tools_for_this_turn() {
+    let shop = Shop::new().agent("reviewer", "You find faults.", |agent| {
+        agent.model = Some("sonnet".to_owned());
+        agent.tools = ["Read", "Grep", "Teleport"].map(str::to_owned).to_vec();
+    });
+    let scene = shop
+        .open([Reply::words("One."), Reply::words("Two."), Reply::words("Three.")])
+        .await;
+    let uri = uri_of(&scene.path("work/agents/reviewer.md"));
+    let turn = scene
+        .run_with("t1", "Review.", json!({ "agent": { "uri": uri } }))
+        .await;
+    let asked = scene.last_asked();
+    assert!(asked.system().contains("You find faults.") && asked.system().contains("You are a capable coding agent"));
+    assert_eq!(asked.model(), "big-sonnet-4");
+    let mut tools = asked.tools();
+    tools.sort_unstable();
+    assert_eq!(
+        tools,
+        ["ask_user", "list_directory", "read_file", "search", "update_plan"]
+    );
+    assert!(
+        remarks(&turn).contains("not known here: Teleport"),
+        "{}",
+        remarks(&turn)
+    );
+    let turn = scene.run_with("t2", "Again.", json!({ "agent": { "uri": uri } })).await;
+    assert_eq!(remarks(&turn), "[]", "said once");
+    scene.run("t3", "By yourself.").await;
+    let asked = scene.last_asked();
+    assert!(!asked.system().contains("You find faults.") && asked.tools().contains(&"run_command".to_owned()));
+    assert_eq!(asked.model(), "scripted");
+}
+
+#[tokio::test]
+async fn cus25_a_model_that_there_is_not_is_said_and_a_file_that_is_gone_ends_the_turn_alone() {
+    let shop = Shop::new().agent("seer", "You foresee.", |agent| {
+        agent.model = Some("oracle-9".to_owned())
+    });
+    let scene = shop.open([Reply::words("One."), Reply::words("Two.")]).await;
+    let path = scene.path("work/agents/seer.md");
+    let choice = json!({ "agent": { "uri": uri_of(&path) } });
+    let turn = scene.run_with("t1", "Look.", choice.clone()).await;
+    assert!(remarks(&turn).contains("oracle-9"), "{}", remarks(&turn));
+    assert_eq!(scene.last_asked().model(), "scripted");
+    std::fs::remove_file(&path).expect("removed");
+    let turn = scene.run_with("t2", "Look.", choice).await;
+    assert!(remarks(&turn).contains("is not there any more"), "{}", remarks(&turn));
+    let turn = scene.run("t3", "Without.").await;
+    assert_eq!(remarks(&turn), "[]");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn cus24_the_model_delegates_to_agents_that_are_for_it_as_workers_with_their_name() {
+    let shop = Shop::new()
+        .agent("scout", "You look around.", |agent| {
+            agent.tools = vec!["Glob".to_owned()]
+        })
+        .agent("hermit", "You are alone.", |agent| agent.for_models = false);
+    let script = Script::by(|asked| {
+        if asked.system().contains("You look around.") {
+            return Reply::words("I saw a tree.");
+        }
+        match asked.last_results().first() {
+            None => {
+                let task = |agent: &str| json!({ "title": "Look", "task": "Look around.", "agent": agent });
+                Reply::new()
+                    .call("delegate", task("scout"))
+                    .call("delegate", task("hermit"))
+            }
+            Some(_) => Reply::words("Done."),
+        }
+    });
+    let scene = shop.open(script).await;
+    scene.run("t1", "Look around.").await;
+    let asked = scene.asked();
+    let tool = |name: &str| {
+        let tools = asked[0].body["tools"].as_array().cloned().unwrap_or_default();
+        let tool = tools.into_iter().find(|tool| tool["function"]["name"] == name);
+        tool.expect("offered")
+    };
+    let delegate = tool("delegate").to_string();
+    assert!(
+        delegate.contains("- scout: What scout is for.") && !delegate.contains("hermit"),
+        "{delegate}"
+    );
+    let helper = asked
+        .iter()
+        .find(|asked| asked.system().contains("You look around."))
+        .expect("a helper");
+    let mut tools = helper.tools();
+    tools.sort_unstable();
+    assert_eq!(tools, ["glob", "update_plan"]);
+    let results = scene.last_asked().last_results();
+    assert!(
+        results.iter().any(|result| result.contains("I saw a tree.")),
+        "{results:?}"
+    );
+    assert!(
+        results
+            .iter()
+            .any(|result| result.contains("there is no agent \"hermit\"")),
+        "{results:?}"
+    );
+    let seen = format!("{:?}", scene.client.view().actions);
+    assert!(seen.contains("scout"), "its chat says who works there");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn cus25_people_are_told_once_that_a_tool_is_not_narrowed_down() {
+    let shop = Shop::new().agent("keeper", "You keep.", |agent| {
+        agent.tools = ["Read", "Bash(git:*)"].map(str::to_owned).to_vec();
+    });
+    let keeper = uri_of(&shop.work().join("agents/keeper.md"));
+    let scene = shop.open([Reply::words("Yes."), Reply::words("Yes.")]).await;
+    let more = || json!({ "agent": { "uri": keeper } });
+    let turn = scene.run_with("t1", "Well?", more()).await;
+    assert!(
+        remarks(&turn).contains("only some uses of Bash(git:*)"),
+        "{}",
+        remarks(&turn)
+    );
+    let turn = scene.run_with("t2", "Well?", more()).await;
+    assert_eq!(remarks(&turn), "[]");
+}

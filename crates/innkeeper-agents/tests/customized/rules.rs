@@ -1,0 +1,201 @@
+//! Rules: what holds is told, once, and shown.
+
+use innkeeper_host::customizations::HookOutcome;
+use innkeeper_testkit::model_server::{Reply, Script};
+use serde_json::json;
+
+use crate::scene::{Shop, count, remarks, rules, uri_of, users};
+
+fn own(list: &[(&str, &str)]) -> Vec<(String, String)> {
+    list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn cus26_a_rule_that_always_holds_is_in_the_prompt_of_every_turn_and_read_anew() {
+    let shop = Shop::new()
+        .rule("house", &[], "Wipe your feet.")
+        .rule("again", &[], "Wipe your feet.\n");
+    // The agent would read it itself if nobody looked for rules: it must not be told twice.
+    shop.put("work/AGENTS.md", "Wipe your feet.");
+    let scene = shop.open([Reply::words("Yes."), Reply::words("Yes.")]).await;
+    let turn = scene.run("t1", "Come in.").await;
+    assert_eq!(rules(&turn), own(&[("house", "always")]));
+    assert_eq!(count(&scene.last_asked(), "Wipe your feet."), 1);
+    std::fs::write(scene.path("work/rules/house.md"), "Knock first.").expect("written");
+    scene.run("t2", "And now?").await;
+    assert!(scene.last_asked().system().contains("Knock first."));
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn cus26_a_rule_for_files_joins_before_the_next_request_once_per_chat_while_it_is_unchanged() {
+    let shop = Shop::new()
+        .rule("rust", &["*.rs"], "Use tabs.")
+        .rule("docs", &["docs/**"], "Be brief.");
+    shop.put("work/src/main.rs", "fn main() {}");
+    let read = || Reply::new().call("read_file", json!({ "path": "src/main.rs" }));
+    let scene = shop
+        .open([
+            read(),
+            Reply::words("Read."),
+            read(),
+            Reply::words("Again."),
+            read(),
+            Reply::words("Changed."),
+        ])
+        .await;
+    let turn = scene.run("t1", "Read it.").await;
+    assert_eq!(rules(&turn), own(&[("rust", "glob")]));
+    let asked = scene.asked();
+    assert_eq!(count(&asked[0], "Use tabs."), 0, "not before it is about such a file");
+    assert_eq!(count(&asked[1], "Use tabs."), 1);
+    assert_eq!(count(&asked[1], "Be brief."), 0);
+    let file = serde_json::to_value(&turn).expect("JSON")["usage"]["_meta"]["innkeeper.rules"][0]["file"].clone();
+    assert!(
+        file.as_str().is_some_and(|file| file.ends_with("work/src/main.rs")),
+        "{file}"
+    );
+
+    let turn = scene.run("t2", "Once more.").await;
+    assert_eq!(rules(&turn), own(&[("rust", "glob")]), "it holds in this turn as well");
+    assert_eq!(count(&scene.last_asked(), "Use tabs."), 1);
+
+    std::fs::write(scene.path("work/rules/rust.md"), "Use spaces.").expect("written");
+    scene.run("t3", "Once more.").await;
+    assert_eq!(count(&scene.last_asked(), "Use spaces."), 1);
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn cus26_an_attached_file_brings_its_rule_with_the_first_request() {
+    let shop = Shop::new().rule("rust", &["src/**"], "Use tabs.");
+    let file = uri_of(&shop.put("work/src/main.rs", "fn main() {}"));
+    let scene = shop.open([Reply::words("I see.")]).await;
+    let attachment = json!({ "type": "resource", "label": "main.rs", "uri": file });
+    let turn = scene
+        .run_with("t1", "Look.", json!({ "attachments": [attachment] }))
+        .await;
+    assert_eq!(rules(&turn), own(&[("rust", "glob")]));
+    assert_eq!(count(&scene.last_asked(), "Use tabs."), 1);
+}
+
+#[tokio::test]
+async fn cus26_a_rule_that_nobody_said_when_to_apply_is_loaded_on_request() {
+    let shop = Shop::new().rule_on_request("music", "Play softly.");
+    let scene = shop
+        .open([
+            Reply::new().call("use_skill", json!({ "name": "music" })),
+            Reply::words("La."),
+        ])
+        .await;
+    let turn = scene.run("t1", "Play.").await;
+    let asked = scene.asked();
+    assert!(
+        asked[0].system().contains("- music: What music is for."),
+        "{}",
+        asked[0].system()
+    );
+    assert_eq!(
+        (count(&asked[0], "Play softly."), count(&asked[1], "Play softly.")),
+        (0, 1)
+    );
+    assert_eq!(rules(&turn), own(&[("music", "request")]));
+}
+
+#[tokio::test]
+async fn a_rule_that_is_too_long_is_cut_and_people_are_told_once() {
+    let long = format!("Be brief.{}", " really".repeat(10_000));
+    let shop = Shop::new().rule("long", &[], &long).rule("short", &[], "Be kind.");
+    let scene = shop.open([Reply::words("Yes."), Reply::words("Yes.")]).await;
+    let turn = scene.run("t1", "Well?").await;
+    let system = scene.last_asked().system();
+    assert!(system.contains("Be brief.") && system.contains("The rest was left out") && system.contains("Be kind."));
+    assert!(system.len() < 60_000, "{}", system.len());
+    assert!(
+        remarks(&turn).contains("The rule long is too long"),
+        "{}",
+        remarks(&turn)
+    );
+    let turn = scene.run("t2", "Well?").await;
+    assert_eq!(remarks(&turn), "[]");
+}
+
+#[tokio::test]
+async fn rules_and_skills_in_use_hold_after_the_conversation_was_shortened() {
+    let shop = Shop::new()
+        .rule("rust", &["*.rs"], "Use tabs.")
+        .skill("bell", "Ring twice.");
+    shop.put("work/main.rs", &"fn main() {}\n".repeat(500));
+    let calls = || {
+        Reply::new()
+            .call("read_file", json!({ "path": "main.rs" }))
+            .call("use_skill", json!({ "name": "bell" }))
+    };
+    let script = Script::by(move |asked| {
+        if asked.system().starts_with("You shorten the beginning") {
+            return Reply::words("A file was read.");
+        }
+        match users(asked).last().map(String::as_str) {
+            Some("Begin.") if asked.last_results().is_empty() => calls(),
+            _ => Reply::words("Done."),
+        }
+    });
+    let scene = shop.open(script).await;
+    scene.run("t1", "Begin.").await;
+    scene.run("t2", "Go on.").await;
+    scene.run("t3", "/compact").await;
+    scene.run("t4", "And now?").await;
+    let asked = scene.last_asked();
+    assert_eq!(count(&asked, "fn main"), 0, "shortened");
+    assert!(count(&asked, "A file was read.") == 1, "{:#?}", asked.said());
+    assert_eq!(count(&asked, "Use tabs."), 1, "{:#?}", asked.said());
+    assert_eq!(count(&asked, "Ring twice."), 1, "{:#?}", asked.said());
+    // A file of the skill can still be read, and the rule is not told again.
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn cus26_when_a_hook_names_another_file_the_rules_of_that_file_hold() {
+    let mut shop = Shop::new()
+        .rule("rust", &["*.rs"], "Use tabs.")
+        .rule("text", &["*.txt"], "Be brief.");
+    shop.put("work/main.rs", "fn main() {}");
+    shop.put("work/main.txt", "main");
+    shop.hook("read_file", |_| HookOutcome {
+        input: Some(json!({ "path": "main.txt" })),
+        ..HookOutcome::default()
+    });
+    let read = Reply::new().call("read_file", json!({ "path": "main.rs" }));
+    let scene = shop.open([read, Reply::words("Read.")]).await;
+    let turn = scene.run("t1", "Read it.").await;
+    assert_eq!(rules(&turn), own(&[("text", "glob")]));
+}
+
+#[tokio::test]
+async fn cus26_rules_for_files_that_do_not_fit_are_counted_in_one_sentence_and_what_holds_is_not_told_again() {
+    let long = "really ".repeat(4_000);
+    let mut shop = Shop::new();
+    for number in 0..10 {
+        shop = shop.rule(&format!("rule-{number}"), &["*.rs"], &format!("Rule {number}: {long}"));
+    }
+    shop.put("work/main.rs", "fn main() {}");
+    let read = || Reply::new().call("read_file", json!({ "path": "main.rs" }));
+    let script = [read(), Reply::words("Read."), read(), Reply::words("Again.")];
+    let scene = shop
+        .open_with(script, |settings| settings.models[0].context_window = 1_000_000)
+        .await;
+    let turn = scene.run("t1", "Read it.").await;
+    let told = remarks(&turn);
+    assert_eq!(rules(&turn).len(), 3, "{:?}", rules(&turn));
+    assert!(told.contains("too long together: 7 rules were left out"), "{told}");
+    assert_eq!(
+        told.matches("only its beginning").count(),
+        1,
+        "the third is cut: {told}"
+    );
+    scene.run("t2", "Once more.").await;
+    let asked = scene.last_asked();
+    for number in 0..2 {
+        assert_eq!(count(&asked, &format!("Rule {number}: ")), 1);
+    }
+}

@@ -1,0 +1,125 @@
+//! Skills: offered by name, loaded on use, called by people.
+
+use innkeeper_host::customizations::HookOutcome;
+use innkeeper_testkit::model_server::Reply;
+use serde_json::json;
+
+use crate::scene::{Shop, count, remarks, users};
+
+#[tokio::test]
+async fn cus24_a_skill_is_offered_by_name_and_loaded_on_use_and_its_files_can_be_read() {
+    let shop = Shop::new().skill("bell", "Ring it $ARGUMENTS.");
+    let script = shop.put("home/skills/bell/scripts/ring.sh", "echo ding");
+    let scene = shop
+        .open([
+            Reply::new().call("read_file", json!({ "path": script })),
+            Reply::new().call("use_skill", json!({ "name": "bell", "arguments": "twice" })),
+            Reply::new().call("read_file", json!({ "path": script })),
+            Reply::new().call("write_file", json!({ "path": script, "content": "x" })),
+            Reply::words("Rung."),
+        ])
+        .await;
+    scene.run("t1", "Ring.").await;
+    let asked = scene.asked();
+    assert!(asked[0].system().contains("- bell: What bell is for."));
+    assert!(!asked[0].system().contains("Ring it"), "its text comes when it is used");
+    let result = |index: usize| asked[index].last_results().join("\n");
+    assert!(
+        result(1).contains("outside the session's working directories"),
+        "{}",
+        result(1)
+    );
+    assert!(result(2).contains("Ring it twice."), "{}", result(2));
+    assert!(result(2).contains("- scripts/ring.sh"), "{}", result(2));
+    assert!(result(3).contains("echo ding"), "{}", result(3));
+    assert!(result(4).contains("outside"), "never changed: {}", result(4));
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn cus24_what_is_for_people_alone_is_neither_offered_nor_loaded() {
+    let shop = Shop::new()
+        .skill("open", "Come in.")
+        .skill("secret", "Hush.")
+        .last_skill(|skill| skill.for_models = false);
+    let scene = shop
+        .open([
+            Reply::new()
+                .call("use_skill", json!({ "name": "secret" }))
+                .call("use_skill", json!({ "name": "nothing" }))
+                .call("use_skill", json!({ "search": "what" })),
+            Reply::words("No."),
+            Reply::words("Hushed."),
+        ])
+        .await;
+    scene.run("t1", "Tell.").await;
+    assert!(!scene.asked()[0].system().contains("secret"));
+    let results = scene.last_asked().last_results();
+    assert!(results[0].contains("only the person may use the skill"), "{results:?}");
+    assert!(results[1].contains("there is no skill"), "{results:?}");
+    assert_eq!(results[2], "- open: What open is for.");
+    // People call it by its name; the history has what they wrote.
+    let turn = scene.run("t2", "/secret now").await;
+    assert_eq!(turn.message.text, "/secret now");
+    let users = users(&scene.last_asked());
+    let said = users.last().expect("something was said");
+    assert!(
+        said.starts_with("/secret now") && said.contains("Hush.\n\nArguments: now"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn thousands_of_skills_fit_into_a_prompt_and_can_be_found() {
+    let mut shop = Shop::new();
+    for number in 0..2000 {
+        shop = shop.skill(&format!("skill-{number}"), "Do it.");
+    }
+    let scene = shop
+        .open([
+            Reply::new().call("use_skill", json!({ "search": "skill-1999" })),
+            Reply::words("Found."),
+        ])
+        .await;
+    scene.run("t1", "Find it.").await;
+    let system = scene.asked()[0].system();
+    assert!(system.len() < 20_000, "{}", system.len());
+    assert!(system.contains("more, which `use_skill` finds"), "{system}");
+    assert_eq!(
+        scene.last_asked().last_results(),
+        ["- skill-1999: What skill-1999 is for."]
+    );
+}
+
+#[tokio::test]
+async fn without_skills_there_is_no_tool_for_them() {
+    let scene = Shop::new().open([Reply::words("Hello.")]).await;
+    let turn = scene.run("t1", "/unknown thing").await;
+    let asked = scene.last_asked();
+    assert!(!asked.tools().contains(&"use_skill".to_owned()));
+    assert_eq!(count(&asked, "/unknown thing"), 1, "it is what it is");
+    assert_eq!(remarks(&turn), "[]");
+}
+
+#[tokio::test]
+async fn cus24_a_skill_that_a_hook_refuses_is_not_loaded_and_its_files_stay_out_of_reach() {
+    let mut shop = Shop::new().skill("bell", "Ring it.");
+    let script = shop.put("home/skills/bell/ring.sh", "echo ding");
+    shop.hook("use_skill", |_| HookOutcome {
+        deny: Some("No noise.".to_owned()),
+        ..HookOutcome::default()
+    });
+    let scene = shop
+        .open([
+            Reply::new().call("use_skill", json!({ "name": "bell" })),
+            Reply::new().call("read_file", json!({ "path": script })),
+            Reply::words("Quiet."),
+        ])
+        .await;
+    scene.run("t1", "Ring.").await;
+    let asked = scene.asked();
+    let result = |index: usize| asked[index].last_results().join("\n");
+    assert!(result(1).contains("No noise."), "{}", result(1));
+    assert!(result(2).contains("outside"), "{}", result(2));
+    assert_eq!(count(&scene.last_asked(), "Ring it."), 0);
+}

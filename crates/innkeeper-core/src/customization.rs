@@ -1,0 +1,139 @@
+//! What plugins, directories and clients bring to a session (CUS): published, switched, and kept in
+//! step with what is found.
+//!
+//! Whoever finds customizations tells the core what there is, whole and unswitched
+//! ([`Input::CustomizationsFound`](crate::Input::CustomizationsFound)); the core adds what people
+//! decided about it and publishes what changed:
+//! - `found` compares what is found with what is shown, and publishes the difference;
+//! - `decisions` is what people decided, in a session, in a workspace, and everywhere;
+//! - `switching` puts the two together;
+//! - `toggle` is how people decide;
+//! - `clients` is what active clients bring, and when whoever finds things has to look again;
+//! - `agents` is which of the agents that were found a message may choose;
+//! - `entry` is what all kinds of customization have in common.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use ahp_types::actions::StateAction;
+
+use crate::core::{HostCore, json_bytes};
+use crate::ids::{ChannelId, ClientId};
+use crate::session::Session;
+
+mod agents;
+mod clients;
+mod decisions;
+mod entry;
+mod fitting;
+mod found;
+mod switching;
+mod toggle;
+
+pub(crate) use clients::{check_client_plugins, without_clients};
+pub(crate) use decisions::{Decisions, Switches};
+
+/// What a session wants to be told of: everything that its agent, its directories and its clients
+/// bring along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The session's URI.
+    pub session_uri: Arc<str>,
+    /// Its agent.
+    pub provider: String,
+    /// Where it works, as URIs, the primary one first.
+    pub working_directories: Vec<String>,
+    /// The plugins that its active clients publish, in the order of the clients (CUS-22).
+    pub client_plugins: Vec<ClientPlugin>,
+}
+
+/// A plugin that a client publishes. What is found of it is reported with the client's id and this
+/// very URI: by these two the core knows what the client decided about it (CUS-16).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientPlugin {
+    /// The client, which alone can read it.
+    pub client: ClientId,
+    /// Where the client has it; `virtual:` URIs are read through the client.
+    pub uri: String,
+    /// What the client calls it.
+    pub name: String,
+    /// Changes whenever its content does; without one it is read anew each time.
+    pub nonce: Option<String>,
+}
+
+/// What is known of a session's customizations besides the list that clients see.
+#[derive(Debug, Default)]
+pub struct Customizing {
+    /// What people decided in this session alone. It outlives what it is about, which may come back.
+    pub(crate) decisions: Arc<Decisions>,
+    /// What the session said last that it wants, if anybody looks for it.
+    wanted: Option<Box<Wanted>>,
+    /// Whether anything was reported since the session came into memory: until then it shows what it
+    /// had, and nothing of that is alive.
+    is_known: bool,
+    /// Whether everything that it shows was only announced since then.
+    is_announced: bool,
+    /// What was found and is not shown. An agent must not use what nobody can see or switch.
+    left_out: BTreeSet<String>,
+    /// The ids of everything that is off, while that is known.
+    off: OnceLock<Arc<BTreeSet<String>>>,
+    /// How many bytes the list takes, while that is known.
+    bytes: OnceLock<usize>,
+}
+
+impl Customizing {
+    /// Of a session that comes with decisions.
+    pub(crate) fn with(decisions: Arc<Decisions>) -> Self {
+        Self {
+            decisions,
+            ..Self::default()
+        }
+    }
+
+    /// Whether somebody looks for what the session brings along, and has not said yet what that is.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.wanted.is_some() && !self.is_known
+    }
+
+    /// Takes note that the list changed, if an action was about it.
+    pub(crate) fn follow(&mut self, action: &StateAction) {
+        if matches!(
+            action,
+            StateAction::SessionCustomizationsChanged(_)
+                | StateAction::SessionCustomizationToggled(_)
+                | StateAction::SessionCustomizationUpdated(_)
+                | StateAction::SessionCustomizationRemoved(_)
+                | StateAction::SessionMcpServerStateChanged(_)
+        ) {
+            self.off.take();
+            self.bytes.take();
+        }
+    }
+}
+
+impl HostCore {
+    /// The ids of everything that is switched off in a session; nothing is in one that is not in memory.
+    pub fn switched_off(&self, session: ChannelId) -> Arc<BTreeSet<String>> {
+        self.sessions.get(&session).map(switched_off).unwrap_or_default()
+    }
+}
+
+/// The ids of everything that is switched off, by itself or with its container (CUS-11).
+pub(crate) fn switched_off(session: &Session) -> Arc<BTreeSet<String>> {
+    let off = session.customizing.off.get_or_init(|| {
+        let mut off = session.customizing.left_out.clone();
+        for entry in session.state.customizations.iter().flatten() {
+            switching::add_off(entry, &mut off);
+        }
+        Arc::new(off)
+    });
+    Arc::clone(off)
+}
+
+/// Roughly how many bytes a session's customizations take in a snapshot.
+pub(crate) fn shown_bytes(session: &Session) -> usize {
+    *session
+        .customizing
+        .bytes
+        .get_or_init(|| json_bytes(&session.state.customizations))
+}

@@ -1,0 +1,79 @@
+//! Which of the agents that were found a message may choose (CUS-24, `Message.agent`).
+
+use ahp_types::state::{AgentCustomization, ChildCustomization, Customization, CustomizationLoadState, Message};
+
+use super::entry::{children_of, is_on, load_of};
+use crate::agent::Failure;
+use crate::core::HostCore;
+use crate::ids::ChannelId;
+use crate::session::Session;
+
+/// How many names a refusal lists.
+const MAX_NAMED: usize = 10;
+
+impl HostCore {
+    /// Whether a message may choose the agent that it does. What a session has not been told yet
+    /// nobody can judge; the agent itself says then what it does not know.
+    pub(crate) fn check_custom_agent(&self, session: &Session, message: &Message) -> Result<(), String> {
+        let Some(chosen) = &message.agent else {
+            return Ok(());
+        };
+        if !self.config.serves_customizations || session.state.customizations.is_none() {
+            return Ok(());
+        }
+        check(session, &chosen.uri).map_err(|problem| format!("message.agent.uri: {problem}"))
+    }
+
+    /// Why nobody can take the turn of a message that waited: its agent was there when it was
+    /// written.
+    pub(crate) fn missing_custom_agent(&self, chat_id: ChannelId) -> Option<Failure> {
+        let chat = self.chats.get(&chat_id)?;
+        let session = self.sessions.get(&chat.session)?;
+        let turn = chat.model.head().active_turn.as_ref()?;
+        let problem = self.check_custom_agent(session, &turn.message).err()?;
+        Some(Failure::new("agentNotFound", problem))
+    }
+}
+
+fn check(session: &Session, uri: &str) -> Result<(), String> {
+    let mut refusal = None;
+    for (agent, is_on) in agents(session).filter(|(agent, _)| agent.uri == uri) {
+        let name = &agent.name;
+        if !is_on {
+            refusal = Some(format!(
+                "the agent {name:?} is switched off; switch it on, or choose another one"
+            ));
+        } else if agent.disable_user_invocation == Some(true) {
+            refusal = Some(format!(
+                "the agent {name:?} works for other agents only; choose another one"
+            ));
+        } else {
+            return Ok(());
+        }
+    }
+    let is_read = |entry: &Customization| !matches!(load_of(entry), Some(CustomizationLoadState::Loading(_)));
+    if refusal.is_none() && !session.state.customizations.iter().flatten().all(is_read) {
+        return Ok(()); // It may be in what is not read yet.
+    }
+    Err(refusal.unwrap_or_else(|| {
+        let usable = agents(session).filter(|(agent, is_on)| *is_on && agent.disable_user_invocation != Some(true));
+        let names: Vec<String> = usable.map(|(agent, _)| agent.name.clone()).take(MAX_NAMED).collect();
+        let has = match names.as_slice() {
+            [] => "none that can be chosen".to_owned(),
+            names => names.join(", "),
+        };
+        let uri: String = uri.chars().take(256).collect();
+        format!("this session has no agent {uri:?}; it has: {has}")
+    }))
+}
+
+/// The agents of a session, and whether they are on.
+fn agents(session: &Session) -> impl Iterator<Item = (&AgentCustomization, bool)> {
+    let entries = session.state.customizations.iter().flatten();
+    entries.flat_map(|entry| {
+        children_of(entry).iter().filter_map(move |child| match child {
+            ChildCustomization::Agent(agent) => Some((agent, is_on(entry) && agent.enabled.unwrap_or(true))),
+            _ => None,
+        })
+    })
+}

@@ -1,0 +1,311 @@
+//! What people decided about customizations: in one session, in a workspace, and everywhere.
+//!
+//! Decisions hang on ids, which are the same over rescans and restarts (P18), and outlive what they
+//! are about: a plugin that is gone and comes back is as it was left. A session keeps its own with
+//! its document; the others are kept with the host's.
+
+use std::collections::{BTreeMap, HashSet};
+
+use ahp_types::actions::{SessionCustomizationToggledAction, StateAction};
+use ahp_types::state::CustomizationEnablement;
+use serde::{Deserialize, Serialize};
+
+/// Most decisions of one session; beyond it the one that is missed least is forgotten.
+const MAX_IN_SESSION: usize = 4096;
+/// Most decisions for workspaces and for everywhere, together.
+const MAX_SHARED: usize = 8192;
+
+/// Decisions of one scope, by the ids of what they are about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Decisions(BTreeMap<String, Decision>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Decision {
+    enabled: bool,
+    /// Tells older ones from newer ones.
+    age: u64,
+}
+
+impl Decisions {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<bool> {
+        self.0.get(id).map(|decision| decision.enabled)
+    }
+
+    /// Takes a decision about something, or takes it back.
+    fn set(&mut self, id: &str, enabled: Option<bool>, age: u64) {
+        match enabled {
+            Some(enabled) => {
+                self.0.insert(id.to_owned(), Decision { enabled, age });
+            }
+            None => {
+                self.0.remove(id);
+            }
+        }
+    }
+
+    fn newest(&self) -> u64 {
+        self.0.values().map(|decision| decision.age).max().unwrap_or_default()
+    }
+
+    /// The decision that is missed least, but for those of the newest age: one about something that is not
+    /// used, then one for it, because what nobody decided about is on; of those the oldest.
+    fn least(&self, used: &HashSet<&str>, newest: u64) -> Option<((bool, bool, u64), &String)> {
+        let old = self.0.iter().filter(|(_, decision)| decision.age != newest);
+        old.map(|(id, decision)| ((used.contains(id.as_str()), !decision.enabled, decision.age), id))
+            .min()
+    }
+
+    /// Takes a decision in a session. `used` says what the session has, if that is of interest.
+    pub(super) fn decide<'a>(&mut self, id: &str, enabled: Option<bool>, used: impl FnOnce() -> HashSet<&'a str>) {
+        let age = self.newest() + 1;
+        self.set(id, enabled, age);
+        if self.0.len() > MAX_IN_SESSION
+            && let Some(least) = self.least(&used(), age).map(|(_, id)| id.clone())
+        {
+            self.0.remove(&least);
+        }
+    }
+
+    /// Brings a session's decisions up to date with an action that was kept after them.
+    pub(crate) fn follow(&mut self, action: &StateAction) {
+        if let StateAction::SessionCustomizationToggled(SessionCustomizationToggledAction { id, enablement }) = action {
+            self.decide(id, Resolved::from(enablement.as_slice()).session, HashSet::new);
+        }
+    }
+}
+
+/// What was decided for workspaces and for everywhere; kept with the host's own state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Switches {
+    global: Decisions,
+    /// By the URI of the primary working directory.
+    workspaces: BTreeMap<String, Decisions>,
+}
+
+impl Switches {
+    pub(super) fn global(&self) -> &Decisions {
+        &self.global
+    }
+
+    pub(super) fn workspace(&self, directory: &str) -> Option<&Decisions> {
+        self.workspaces.get(directory)
+    }
+
+    /// Takes both decisions about something; says which of them are different now.
+    pub(super) fn decide<'a>(
+        &mut self,
+        id: &str,
+        decided: &Resolved,
+        directory: Option<&str>,
+        used: impl FnOnce() -> HashSet<&'a str>,
+    ) -> Changed {
+        let ages = self.workspaces.values().chain([&self.global]).map(Decisions::newest);
+        let age = ages.max().unwrap_or_default() + 1;
+        let mut changed = Changed {
+            workspace: false,
+            global: self.global.get(id) != decided.global,
+        };
+        if changed.global {
+            self.global.set(id, decided.global, age);
+        }
+        if let Some(directory) = directory {
+            let known = self.workspaces.get(directory).and_then(|known| known.get(id));
+            changed.workspace = known != decided.workspace;
+            if changed.workspace {
+                let known = self.workspaces.entry(directory.to_owned()).or_default();
+                known.set(id, decided.workspace, age);
+                if known.is_empty() {
+                    self.workspaces.remove(directory);
+                }
+            }
+        }
+        if changed.any() {
+            self.forget_least(used, age);
+        }
+        changed
+    }
+
+    fn count(&self) -> usize {
+        let all = self.workspaces.values().chain([&self.global]);
+        all.map(|some| some.0.len()).sum()
+    }
+
+    /// Forgets what is too much: one decision takes two places at most, so that is little.
+    fn forget_least<'a>(&mut self, used: impl FnOnce() -> HashSet<&'a str>, newest: u64) {
+        if self.count() <= MAX_SHARED {
+            return;
+        }
+        let used = used();
+        while self.count() > MAX_SHARED {
+            let of_global = self.global.least(&used, newest).map(|(least, id)| (least, None, id));
+            let workspaces = self.workspaces.iter();
+            let of_workspaces = workspaces.filter_map(|(directory, some)| {
+                let (least, id) = some.least(&used, newest)?;
+                Some((least, Some(directory), id))
+            });
+            let least = of_workspaces.chain(of_global).min();
+            let Some((directory, id)) = least.map(|(_, directory, id)| (directory.cloned(), id.clone())) else {
+                return;
+            };
+            self.forget(directory.as_deref(), &id);
+        }
+    }
+
+    fn forget(&mut self, directory: Option<&str>, id: &str) {
+        let Some(directory) = directory else {
+            return self.global.set(id, None, 0);
+        };
+        if let Some(some) = self.workspaces.get_mut(directory) {
+            some.set(id, None, 0);
+            if some.is_empty() {
+                self.workspaces.remove(directory);
+            }
+        }
+    }
+}
+
+/// Which shared decisions are different.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Changed {
+    pub(super) workspace: bool,
+    pub(super) global: bool,
+}
+
+impl Changed {
+    pub(super) fn any(self) -> bool {
+        self.workspace || self.global
+    }
+}
+
+/// Every decision about one thing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Resolved {
+    pub(super) session: Option<bool>,
+    pub(super) workspace: Option<bool>,
+    pub(super) global: Option<bool>,
+}
+
+impl Resolved {
+    /// The most specific decision decides, and without any it is on (CUS-10).
+    pub(super) fn is_on(&self) -> bool {
+        self.session.unwrap_or_else(|| self.is_on_elsewhere())
+    }
+
+    /// What it is where a session says nothing about it.
+    pub(super) fn is_on_elsewhere(&self) -> bool {
+        self.workspace.or(self.global).unwrap_or(true)
+    }
+
+    /// As clients see it: the most specific first (CUS-08), and nothing where nothing was decided.
+    pub(super) fn shown(&self, directory: Option<&str>) -> Option<Vec<CustomizationEnablement>> {
+        let session = self.session.map(|enabled| CustomizationEnablement::Session { enabled });
+        let workspace = self.workspace.zip(directory);
+        let workspace = workspace.map(|(enabled, uri)| CustomizationEnablement::Workspace {
+            uri: uri.to_owned(),
+            enabled,
+        });
+        let global = self.global.map(|enabled| CustomizationEnablement::Global { enabled });
+        let shown: Vec<_> = session.into_iter().chain(workspace).chain(global).collect();
+        (!shown.is_empty()).then_some(shown)
+    }
+}
+
+/// What a client sent, in any order; of what it says twice the first counts, as for every reader.
+impl From<&[CustomizationEnablement]> for Resolved {
+    fn from(sent: &[CustomizationEnablement]) -> Self {
+        let mut decided = Self::default();
+        for decision in sent {
+            let (scope, enabled) = match decision {
+                CustomizationEnablement::Session { enabled } => (&mut decided.session, *enabled),
+                CustomizationEnablement::Workspace { enabled, .. } => (&mut decided.workspace, *enabled),
+                CustomizationEnablement::Global { enabled } => (&mut decided.global, *enabled),
+                CustomizationEnablement::Unknown(_) => continue,
+            };
+            scope.get_or_insert(enabled);
+        }
+        decided
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_in_a_session_are_bounded_and_what_is_there_is_remembered_longest() {
+        let mut decisions = Decisions::default();
+        for n in 0..MAX_IN_SESSION {
+            decisions.set(&format!("id{n}"), Some(false), n as u64);
+        }
+        decisions.decide("new", Some(true), || HashSet::from(["id0", "id1"]));
+        assert_eq!(decisions.0.len(), MAX_IN_SESSION);
+        assert_eq!((decisions.get("id1"), decisions.get("id2")), (Some(false), None));
+        // Deciding again about something makes it young.
+        decisions.decide("id3", Some(true), HashSet::new);
+        decisions.decide("newer", Some(true), HashSet::new);
+        // What is off stays off: forgotten is what says no more than nothing would.
+        assert_eq!((decisions.get("id0"), decisions.get("new")), (Some(false), None));
+        assert_eq!((decisions.get("id3"), decisions.get("newer")), (Some(true), Some(true)));
+    }
+
+    #[test]
+    fn shared_decisions_are_bounded_together() {
+        let mut switches = Switches::default();
+        let off = Resolved {
+            session: None,
+            workspace: Some(false),
+            global: Some(false),
+        };
+        for n in 0..MAX_SHARED / 2 {
+            switches.global.set(&format!("id{n}"), Some(false), n as u64);
+            let directory = format!("file:///{}", n % 7);
+            let some = switches.workspaces.entry(directory).or_default();
+            some.set(&format!("id{n}"), Some(false), n as u64);
+        }
+        let directory = Some("file:///new");
+        switches.decide("new", &off, directory, || HashSet::from(["id0"]));
+        assert_eq!(switches.count(), MAX_SHARED, "both scopes of one decision count");
+        let kept = |id: &str| {
+            let workspaces = switches.workspaces.values();
+            let in_workspaces = workspaces.filter(|some| some.get(id).is_some()).count();
+            in_workspaces + usize::from(switches.global.get(id).is_some())
+        };
+        assert_eq!((kept("id0"), kept("id1"), kept("id2"), kept("new")), (2, 0, 2, 2));
+    }
+
+    #[test]
+    fn shared_decisions_for_something_are_forgotten_before_those_against_it() {
+        let mut switches = Switches::default();
+        for n in 0..MAX_SHARED {
+            let enabled = n == 5;
+            switches.global.set(&format!("id{n}"), Some(enabled), n as u64);
+        }
+        let off = Resolved {
+            global: Some(false),
+            ..Resolved::default()
+        };
+        switches.decide("new", &off, None, HashSet::new);
+        let known = |id: &str| switches.global.get(id);
+        assert_eq!((known("id0"), known("id5")), (Some(false), None));
+    }
+
+    #[test]
+    fn cus16_taking_back_the_last_decision_of_a_workspace_forgets_the_workspace() {
+        let mut switches = Switches::default();
+        let off = Resolved {
+            workspace: Some(false),
+            ..Resolved::default()
+        };
+        let changed = switches.decide("p", &off, Some("file:///w"), HashSet::new);
+        assert_eq!((changed.workspace, changed.global), (true, false));
+        assert!(!switches.decide("p", &off, Some("file:///w"), HashSet::new).any());
+        switches.decide("p", &Resolved::default(), Some("file:///w"), HashSet::new);
+        assert_eq!(switches, Switches::default());
+    }
+}

@@ -1,0 +1,151 @@
+//! What was found and what was decided, put together.
+
+use std::collections::BTreeSet;
+
+use ahp_types::actions::{SessionCustomizationUpdatedAction, StateAction};
+use ahp_types::state::{ClientPluginCustomization, Customization, SessionActiveClient};
+
+use super::decisions::{Decisions, Resolved, Switches};
+use super::entry::{
+    Place, child_id, child_name, child_switch, children_mut, children_of, client_of, id_of, is_child_on, is_on,
+    switch_of,
+};
+use crate::core::{Cx, HostCore};
+use crate::ids::ChannelId;
+use crate::session::Session;
+
+/// Everything that decides what is on in a session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scopes<'a> {
+    session: &'a Decisions,
+    /// Its primary working directory (CUS-09).
+    pub(super) directory: Option<&'a str>,
+    workspace: Option<&'a Decisions>,
+    global: &'a Decisions,
+    /// Their own plugins are for active clients to decide about, as far as everywhere goes (CUS-16).
+    clients: &'a [SessionActiveClient],
+}
+
+impl<'a> Scopes<'a> {
+    pub(super) fn of(session: &'a Session, switches: &'a Switches) -> Self {
+        let directories = session.state.working_directories.as_ref();
+        let directory = directories.and_then(|all| all.first()).map(String::as_str);
+        Self {
+            session: &session.customizing.decisions,
+            directory,
+            workspace: directory.and_then(|directory| switches.workspace(directory)),
+            global: switches.global(),
+            clients: &session.state.active_clients,
+        }
+    }
+
+    /// Every decision about something, of which the client that it comes from said this.
+    fn resolve(&self, id: &str, asserted: Option<bool>) -> Resolved {
+        Resolved {
+            session: self.session.get(id),
+            workspace: self.workspace.and_then(|decisions| decisions.get(id)),
+            global: asserted.or_else(|| self.global.get(id)),
+        }
+    }
+
+    /// A plugin as the client published it that it comes from.
+    fn published(&self, entry: &Customization) -> Option<&'a ClientPluginCustomization> {
+        let Customization::Plugin(plugin) = entry else {
+            return None;
+        };
+        let id = plugin.client_id.as_ref()?;
+        let client = self.clients.iter().find(|client| client.client_id == *id)?;
+        let mut published = client.customizations.iter().flatten();
+        published.find(|published| published.uri == plugin.uri)
+    }
+
+    /// Every decision about an entry or a child.
+    pub(super) fn decided(&self, id: &str, place: Place<'_>) -> Resolved {
+        let published = self.published(place.entry);
+        let asserted = match place.child {
+            None => published.and_then(asserted),
+            Some(child) => published.and_then(|published| asserted_child(published, child_name(child)?)),
+        };
+        self.resolve(id, asserted)
+    }
+
+    /// Shows in an entry and everything in it what was decided about it.
+    pub(super) fn switch(&self, entry: &mut Customization) {
+        let published = self.published(entry);
+        let decided = id_of(entry).map(|id| self.resolve(id, published.and_then(asserted)));
+        if let (Some(decided), Some(switch)) = (decided, switch_of(entry)) {
+            switch.show(&decided, self.directory);
+        }
+        for child in children_mut(entry).into_iter().flatten() {
+            let asserted = published.and_then(|published| asserted_child(published, child_name(child)?));
+            let decided = child_id(child).map(|id| self.resolve(id, asserted));
+            if let (Some(decided), Some(switch)) = (decided, child_switch(child)) {
+                switch.show(&decided, self.directory);
+            }
+        }
+    }
+}
+
+/// What a client says about its plugin for everywhere.
+fn asserted(published: &ClientPluginCustomization) -> Option<bool> {
+    Resolved::from(published.enablement.as_deref().unwrap_or_default()).global
+}
+
+/// What it says about a part of it (CUS-17).
+fn asserted_child(published: &ClientPluginCustomization, name: &str) -> Option<bool> {
+    let decisions = published.child_enablement.as_ref()?.get(name)?;
+    Resolved::from(decisions.as_slice()).global
+}
+
+/// Notes what is off, by itself or with its container (CUS-11).
+pub(super) fn add_off(entry: &Customization, off: &mut BTreeSet<String>) {
+    let is_off = !is_on(entry);
+    if is_off {
+        off.extend(id_of(entry).map(str::to_owned));
+    }
+    for child in children_of(entry) {
+        if is_off || !is_child_on(child) {
+            off.extend(child_id(child).map(str::to_owned));
+        }
+    }
+}
+
+impl HostCore {
+    /// Shows a session what was decided about its customizations, because other decisions hold in
+    /// it now.
+    pub(super) fn switch_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let Some(mut list) = session.state.customizations.clone() else {
+            return;
+        };
+        let scopes = Scopes::of(session, &self.switches);
+        for entry in &mut list {
+            scopes.switch(entry);
+        }
+        self.show_customizations(cx, session_id, list);
+    }
+
+    /// Shows what a client decided about its own plugins. Nothing else is looked at: clients say what they
+    /// have often.
+    pub(super) fn switch_of_client(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let scopes = Scopes::of(session, &self.switches);
+        let shown = session.state.customizations.iter().flatten();
+        let its_own = shown.filter(|entry| client_of(entry) == Some(client));
+        let different = its_own.filter_map(|entry| {
+            let mut switched = entry.clone();
+            scopes.switch(&mut switched);
+            (switched != *entry).then_some(switched)
+        });
+        let different: Vec<Customization> = different.collect();
+        for customization in different {
+            let action = SessionCustomizationUpdatedAction { customization };
+            let action = StateAction::SessionCustomizationUpdated(Box::new(action));
+            self.commit(cx, session_id, action, None);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! People switch things on and off (CUS-12 to CUS-16).
+//!
+//! A decision for a workspace or for everywhere holds in every session it reaches at once. It changes
+//! more than the session it was taken in, so it takes the admin scope; so does switching on, in one
+//! session, what was switched off for all of them.
+
+use std::sync::Arc;
+
+use ahp_types::actions::{SessionCustomizationToggledAction, SessionCustomizationUpdatedAction, StateAction};
+use ahp_types::state::{Customization, CustomizationEnablement};
+
+use super::clients::check_enablement;
+use super::decisions::{Changed, Resolved};
+use super::entry::{child_id, children_of, find, id_of};
+use super::switching::Scopes;
+use crate::access::Scope;
+use crate::commit::Author;
+use crate::core::{Cx, HostCore, ROOT};
+use crate::ids::ChannelId;
+use crate::session::Session;
+
+impl HostCore {
+    /// Whether a decision can be taken. One about something unknown can: nothing comes of it.
+    pub(crate) fn check_toggle(
+        &self,
+        session: &Session,
+        toggled: &SessionCustomizationToggledAction,
+        scope: Scope,
+    ) -> Result<(), String> {
+        check_enablement("enablement", &toggled.enablement)?;
+        let scopes = Scopes::of(session, &self.switches);
+        for (index, decision) in toggled.enablement.iter().enumerate() {
+            let CustomizationEnablement::Workspace { uri, .. } = decision else {
+                continue;
+            };
+            match scopes.directory {
+                Some(directory) if directory == uri => {}
+                Some(directory) => {
+                    return Err(format!(
+                        "enablement[{index}].uri: the workspace of this session is {directory:?}, its first directory"
+                    ));
+                }
+                None => {
+                    return Err(format!(
+                        "enablement[{index}].uri: this session works in no directory; decide for the session or for all"
+                    ));
+                }
+            }
+        }
+        let list = session.state.customizations.as_deref().unwrap_or_default();
+        match find(list, &toggled.id) {
+            Some(place) if scope < Scope::Admin => {
+                check_drive(&scopes.decided(&toggled.id, place), &toggled.enablement, scope)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Takes a decision: the author's words first, then whatever they do not say.
+    pub(crate) fn toggle(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session_id: ChannelId,
+        toggled: SessionCustomizationToggledAction,
+        author: &Author,
+        scope: Scope,
+    ) {
+        let id = toggled.id.clone();
+        let changed = self.decide(session_id, &toggled, scope);
+        let action = StateAction::SessionCustomizationToggled(toggled);
+        self.commit(cx, session_id, action, Some(author));
+        self.correct(cx, session_id, &id);
+        if changed.any() {
+            // Everybody is told, and only the host's document says so to its next life.
+            self.switches_changed = true;
+            self.keep_soon(ROOT);
+            self.share_toggle(cx, session_id, &id, changed);
+        }
+    }
+
+    /// Remembers a decision, unless it is about something unknown.
+    fn decide(&mut self, session_id: ChannelId, toggled: &SessionCustomizationToggledAction, scope: Scope) -> Changed {
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return Changed::default();
+        };
+        let list = session.state.customizations.as_deref().unwrap_or_default();
+        if find(list, &toggled.id).is_none() {
+            return Changed::default();
+        }
+        let decided = Resolved::from(toggled.enablement.as_slice());
+        let decisions = Arc::make_mut(&mut session.customizing.decisions);
+        decisions.decide(&toggled.id, decided.session, || ids_in(list).collect());
+        if scope < Scope::Admin {
+            // What it may not change stays, although the client did not repeat it (E-31).
+            return Changed::default();
+        }
+        let directories = session.state.working_directories.clone();
+        let directory = directories.as_ref().and_then(|all| all.first()).map(String::as_str);
+        // What any session uses is of interest, not only what this one does.
+        let sessions = &self.sessions;
+        let used = || {
+            let lists = sessions
+                .values()
+                .filter_map(|session| session.state.customizations.as_deref());
+            lists.flat_map(ids_in).collect()
+        };
+        Arc::make_mut(&mut self.switches).decide(&toggled.id, &decided, directory, used)
+    }
+
+    /// Publishes an entry again where it does not show what was decided: a client sent its decisions
+    /// unsorted or twice (CUS-14), or left out what it may not decide about (CUS-16).
+    fn correct(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let list = session.state.customizations.as_deref().unwrap_or_default();
+        let scopes = Scopes::of(session, &self.switches);
+        let Some(place) = find(list, id) else {
+            return;
+        };
+        if place.shows(&scopes.decided(id, place), scopes.directory) {
+            return;
+        }
+        let mut customization = place.entry.clone();
+        scopes.switch(&mut customization);
+        let action = SessionCustomizationUpdatedAction { customization };
+        let action = StateAction::SessionCustomizationUpdated(Box::new(action));
+        self.commit(cx, session_id, action, None);
+    }
+
+    /// Tells the other sessions of a decision that holds in them as well. Only what is decided is
+    /// sent, however large the plugin is.
+    fn share_toggle(&mut self, cx: &mut Cx<'_>, decided_in: ChannelId, id: &str, changed: Changed) {
+        let mut told: Vec<(ChannelId, Vec<CustomizationEnablement>)> = Vec::new();
+        let of = |session_id: &ChannelId| {
+            let session = self.sessions.get(session_id);
+            session.map(|session| Scopes::of(session, &self.switches))
+        };
+        let directory = of(&decided_in).and_then(|scopes| scopes.directory);
+        for (session_id, session) in &self.sessions {
+            let scopes = Scopes::of(session, &self.switches);
+            if *session_id == decided_in || !changed.global && scopes.directory != directory {
+                continue;
+            }
+            let list = session.state.customizations.as_deref().unwrap_or_default();
+            let Some(place) = find(list, id) else {
+                continue;
+            };
+            let decided = scopes.decided(id, place);
+            if !place.shows(&decided, scopes.directory) {
+                told.push((*session_id, decided.shown(scopes.directory).unwrap_or_default()));
+            }
+        }
+        told.sort_unstable_by_key(|(session_id, _)| *session_id);
+        for (session_id, enablement) in told {
+            let id = id.to_owned();
+            let action = SessionCustomizationToggledAction { id, enablement };
+            self.commit(cx, session_id, StateAction::SessionCustomizationToggled(action), None);
+        }
+    }
+}
+
+/// What may be decided without the admin scope.
+fn check_drive(before: &Resolved, enablement: &[CustomizationEnablement], scope: Scope) -> Result<(), String> {
+    let after = Resolved::from(enablement);
+    let needs = |index: usize, what: &str| {
+        Err(format!(
+            "enablement[{index}]: {what} needs the scope admin and this connection has {scope}"
+        ))
+    };
+    for (index, decision) in enablement.iter().enumerate() {
+        match decision {
+            CustomizationEnablement::Workspace { .. } if after.workspace != before.workspace => {
+                return needs(index, "deciding for a workspace");
+            }
+            CustomizationEnablement::Global { .. } if after.global != before.global => {
+                return needs(index, "deciding for all sessions");
+            }
+            CustomizationEnablement::Session { enabled: true } if !before.is_on_elsewhere() => {
+                return needs(index, "switching on what is off for more than this session");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The ids of everything in a list.
+fn ids_in(list: &[Customization]) -> impl Iterator<Item = &str> {
+    let children = list.iter().flat_map(children_of).filter_map(child_id);
+    list.iter().filter_map(id_of).chain(children)
+}

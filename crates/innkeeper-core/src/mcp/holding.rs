@@ -1,0 +1,122 @@
+//! Turns that wait for servers (MCP-03): a model that is asked before its tools are there answers without
+//! them.
+//!
+//! A turn that starts meanwhile is accepted and shown like any other, can be cancelled, and is handed
+//! to its agent when no server is in the way any more, or when it has waited long enough.
+
+use ahp_types::actions::{ChatActivityChangedAction, StateAction};
+
+use super::wire;
+use crate::core::{Cx, HostCore};
+use crate::effect::Effect;
+use crate::ids::{ChannelId, ClientId};
+use crate::session::Session;
+
+/// A turn that is not handed to its agent yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Whether it goes on after an interruption.
+    pub(crate) resume: bool,
+    /// When it is handed over in any case, on the monotonic clock.
+    pub(crate) until_ms: u64,
+}
+
+impl HostCore {
+    /// Keeps the turn that was just started back, if servers are in its way. Returns whether they are.
+    pub(crate) fn hold_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool) -> bool {
+        let Some(chat) = self.chats.get(&chat_id) else {
+            return false;
+        };
+        let session_id = chat.session;
+        let Some(session) = self.sessions.get(&session_id).filter(|_| self.runs_servers()) else {
+            return false;
+        };
+        let names = awaited(session);
+        if names.is_empty() || self.config.mcp_blocking_ms == 0 {
+            return false;
+        }
+        let activity = Some(format!("Waiting for {}", names.join(", ")));
+        let until_ms = self.look_again(cx, session_id);
+        if let Some(run) = self.run_mut(chat_id) {
+            run.held = Some(Held { resume, until_ms });
+        }
+        let action = StateAction::ChatActivityChanged(ChatActivityChangedAction { activity });
+        self.commit(cx, chat_id, action, None);
+        true
+    }
+
+    /// Hands over the turns of a session that nothing is in the way of any more.
+    pub(super) fn go_on_with_held(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let is_free = awaited(session).is_empty() || !self.runs_servers();
+        let now = cx.now.mono_ms;
+        let due = |chat: &&ChannelId| {
+            let run = self.chats.get(chat).and_then(|chat| chat.run.as_ref());
+            run.and_then(|run| run.held)
+                .is_some_and(|held| is_free || held.until_ms <= now)
+        };
+        let due: Vec<ChannelId> = session.chats.iter().filter(due).copied().collect();
+        for chat_id in due {
+            self.hand_over_held(cx, chat_id);
+        }
+    }
+
+    fn hand_over_held(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        self.clear_activity(cx, chat_id);
+        let Some(run) = self.run_mut(chat_id) else {
+            return;
+        };
+        let Some(held) = run.held.take() else {
+            return;
+        };
+        // Its agent's time starts here.
+        run.heard_ms = cx.now.mono_ms;
+        let turn = run.key;
+        let author: Option<ClientId> = run.author.clone();
+        if let Some(start) = self.turn_start(cx, chat_id, held.resume, author.as_ref()) {
+            cx.effects.push(Effect::StartTurn {
+                chat: chat_id,
+                turn,
+                start: Box::new(start),
+            });
+        }
+    }
+
+    /// A turn ended before its agent heard of it.
+    pub(crate) fn note_unheard(&mut self, chat_id: ChannelId, held: Held) {
+        if let Some(chat) = self.chats.get_mut(&chat_id) {
+            chat.unheard |= !held.resume;
+        }
+    }
+
+    /// Servers have been waited for long enough: those that are still starting go on doing so, and
+    /// nobody waits for them.
+    pub(crate) fn stop_waiting(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let is_over = session.mcp.blocks_until_ms <= cx.now.mono_ms;
+        let servers = wire::servers(&session.state).map(|(_, server)| server);
+        let blocking = servers.filter(|server| is_over && wire::is_blocking(server));
+        let blocking: Vec<String> = blocking.map(|server| server.id.clone()).collect();
+        for id in blocking {
+            self.commit(cx, session_id, wire::changed(&id, wire::starting(false), None), None);
+        }
+        self.go_on_with_held(cx, session_id);
+    }
+}
+
+/// What turns of a session wait for, in words: servers that start, and before that, to hear which ones
+/// there are.
+fn awaited(session: &Session) -> Vec<&str> {
+    if session.customizing.is_awaited() {
+        return vec!["what this session brings along"];
+    }
+    let servers = wire::servers(&session.state).map(|(_, server)| server);
+    servers
+        .filter(|server| wire::is_blocking(server))
+        .map(|server| server.name.as_str())
+        .collect()
+}

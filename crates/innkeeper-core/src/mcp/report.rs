@@ -1,0 +1,99 @@
+//! What servers do becomes actions, exactly when it is something new (MCP-02).
+
+use ahp_types::actions::{SessionCustomizationUpdatedAction, StateAction};
+use ahp_types::state::{McpServerState, ToolCallContributor, ToolCallState};
+
+use super::wire;
+use super::{ServerReport, ServerStatus};
+use crate::agent::{ToolReply, ToolResult};
+use crate::core::{Cx, HostCore};
+use crate::ids::ChannelId;
+
+impl HostCore {
+    /// Takes what was reported of a server.
+    pub(crate) fn server_report(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session_id: ChannelId,
+        id: &str,
+        attempt: u64,
+        report: ServerReport,
+    ) {
+        let session = self.sessions.get(&session_id);
+        if session.and_then(|session| session.mcp.attempt(id)) != Some(attempt) {
+            return; // Of a server that was stopped or started anew since.
+        }
+        match report {
+            ServerReport::Status(status) => self.server_status(cx, session_id, id, attempt, status),
+            ServerReport::ListChanged(list) => self.list_changed(cx, session_id, id, list),
+            ServerReport::Log { level, logger, data } => self.server_log(cx, session_id, id, &level, logger, data),
+        }
+    }
+
+    fn server_status(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str, attempt: u64, status: ServerStatus) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let Some(shown) = wire::find(&session.state, id) else {
+            return;
+        };
+        let apps = match &status {
+            ServerStatus::Ready { apps } => Some(apps.map(wire::apps)),
+            // What it could do for apps says nothing while nobody can ask it.
+            _ => None,
+        };
+        // MCP-13: only while it is ready, and only if there is anything to ask it.
+        let channel = matches!(apps, Some(Some(_))).then(|| channel(session_id, attempt));
+        let state = match (status, &shown.state) {
+            // Whether turns wait for it is not for it to say.
+            (ServerStatus::Starting, McpServerState::Starting(_)) => shown.state.clone(),
+            (status, _) => wire::state(status),
+        };
+        let is_new = shown.state != state || shown.channel != channel;
+        // Other fields than these two travel with the whole entry.
+        let other_apps = apps.filter(|apps| shown.mcp_app != *apps);
+        let updated = other_apps.and_then(|apps| wire::with_apps(&session.state, id, &apps));
+        if let Some(customization) = updated {
+            let action = SessionCustomizationUpdatedAction { customization };
+            let action = StateAction::SessionCustomizationUpdated(Box::new(action));
+            self.commit(cx, session_id, action, None);
+        }
+        if is_new {
+            self.commit(cx, session_id, wire::changed(id, state, channel), None);
+        }
+    }
+
+    /// Ends the calls that wait for somebody to sign in to a server that is stopped: nobody is asked any
+    /// more (MCP-05).
+    pub(super) fn end_sign_ins(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str) {
+        let chats = self.sessions.get(&session_id).map(|session| session.chats.clone());
+        for chat_id in chats.unwrap_or_default() {
+            let Some(chat) = self.chats.get(&chat_id) else {
+                continue;
+            };
+            let Some(turn) = chat.run.as_ref().map(|run| run.key) else {
+                continue;
+            };
+            let is_waiting = |call: &&ToolCallState| {
+                matches!(call, ToolCallState::AuthRequired(call)
+                    if matches!(&call.contributor, Some(ToolCallContributor::Mcp(server)) if server.customization_id == id))
+            };
+            let waiting = chat.model.open_calls().filter(is_waiting);
+            let waiting: Vec<String> = waiting
+                .map(|call| crate::tool::wire::call_id(call).to_owned())
+                .collect();
+            for call in waiting {
+                let error = "the MCP server was stopped while people were asked to sign in to it";
+                let result = ToolResult::failed("The server was stopped", error);
+                self.end_call(cx, chat_id, call.clone(), result);
+                self.tool_reply(cx, chat_id, turn, call, ToolReply::AuthRefused);
+            }
+        }
+    }
+}
+
+/// How clients address a server (MCP-13). No two starts of any servers have the same one, not even in
+/// different lives of the host.
+pub(super) fn channel(session: ChannelId, attempt: u64) -> String {
+    format!("mcp://session-{}/{attempt}", session.0)
+}

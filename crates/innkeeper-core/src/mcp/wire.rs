@@ -1,0 +1,151 @@
+//! Between what servers do and the types of AHP.
+
+use ahp_types::actions::{SessionMcpServerStateChangedAction, StateAction};
+use ahp_types::state::{
+    AhpMcpUiHostCapabilities, ChildCustomization, Customization, McpServerAuthRequiredState, McpServerCustomization,
+    McpServerCustomizationApps, McpServerErrorState, McpServerReadyState, McpServerStartingState, McpServerState,
+    McpServerStoppedState, SessionState,
+};
+use serde_json::{Map, Value, json};
+
+use super::{AppCapabilities, ServerStatus};
+use crate::agent::Failure;
+use crate::lifecycle::error_info;
+use crate::tool::wire::auth;
+
+pub(super) fn starting(blocking: bool) -> McpServerState {
+    McpServerState::Starting(McpServerStartingState {
+        blocking: blocking.then_some(true),
+    })
+}
+
+pub(super) fn stopped() -> McpServerState {
+    McpServerState::Stopped(McpServerStoppedState {})
+}
+
+pub(super) fn failed(failure: Failure) -> McpServerState {
+    let error = error_info(failure);
+    McpServerState::Error(McpServerErrorState { error })
+}
+
+/// What a server does, but for whether turns wait for it, which is not for it to say.
+pub(super) fn state(status: ServerStatus) -> McpServerState {
+    match status {
+        ServerStatus::Starting => starting(false),
+        ServerStatus::Ready { .. } => McpServerState::Ready(McpServerReadyState {}),
+        ServerStatus::AuthRequired(requirement) => {
+            let auth = auth(*requirement);
+            McpServerState::AuthRequired(Box::new(McpServerAuthRequiredState {
+                reason: auth.reason,
+                oauth_client: auth.oauth_client,
+                resource: auth.resource,
+                required_scopes: auth.required_scopes,
+                description: auth.description,
+            }))
+        }
+        ServerStatus::Failed(failure) => failed(failure),
+        ServerStatus::Stopped => stopped(),
+    }
+}
+
+/// Whether turns wait for a server (MCP-03).
+pub(super) fn is_blocking(server: &McpServerCustomization) -> bool {
+    matches!(&server.state, McpServerState::Starting(starting) if starting.blocking == Some(true))
+}
+
+/// The same as AHP publishes it (MCP-15).
+pub(super) fn apps(capabilities: AppCapabilities) -> McpServerCustomizationApps {
+    let list = |changes: bool| {
+        if changes {
+            json!({ "listChanged": true })
+        } else {
+            json!({})
+        }
+    };
+    let sampling = |tools: bool| if tools { json!({ "tools": {} }) } else { json!({}) };
+    McpServerCustomizationApps {
+        capabilities: AhpMcpUiHostCapabilities {
+            server_tools: capabilities.tools.map(list),
+            server_resources: capabilities.resources.map(list),
+            logging: capabilities.logging.then(Map::new),
+            sampling: capabilities.sampling.map(sampling),
+        },
+    }
+}
+
+/// Whether changes of a list are told, as it was published (MCP-17).
+pub(super) fn tells_changes(capability: &Option<Value>) -> bool {
+    let told = capability.as_ref().and_then(|capability| capability.get("listChanged"));
+    told.and_then(Value::as_bool).unwrap_or_default()
+}
+
+pub(super) fn changed(id: &str, state: McpServerState, channel: Option<String>) -> StateAction {
+    StateAction::SessionMcpServerStateChanged(Box::new(SessionMcpServerStateChangedAction {
+        id: id.to_owned(),
+        state,
+        channel,
+    }))
+}
+
+/// The MCP servers of a session, in order, each with the entry it is in.
+pub(super) fn servers(state: &SessionState) -> impl Iterator<Item = (&Customization, &McpServerCustomization)> {
+    let entries = state.customizations.iter().flatten();
+    entries.flat_map(|entry| {
+        let (own, children) = match entry {
+            Customization::McpServer(server) => (Some(&**server), None),
+            Customization::Plugin(plugin) => (None, plugin.children.as_deref()),
+            Customization::Directory(directory) => (None, directory.children.as_deref()),
+            Customization::Unknown(_) => (None, None),
+        };
+        let children = children.unwrap_or_default().iter().filter_map(|child| match child {
+            ChildCustomization::McpServer(server) => Some(&**server),
+            _ => None,
+        });
+        own.into_iter().chain(children).map(move |server| (entry, server))
+    })
+}
+
+/// One of them.
+pub(super) fn find<'a>(state: &'a SessionState, id: &str) -> Option<&'a McpServerCustomization> {
+    servers(state).map(|(_, server)| server).find(|server| server.id == id)
+}
+
+/// Customizations none of whose servers runs.
+pub(crate) fn at_rest(mut list: Vec<Customization>) -> Vec<Customization> {
+    for entry in &mut list {
+        each_server(entry, |server| {
+            server.state = stopped();
+            server.channel = None;
+        });
+    }
+    list
+}
+
+fn each_server(entry: &mut Customization, mut change: impl FnMut(&mut McpServerCustomization)) {
+    let children = match entry {
+        Customization::McpServer(server) => return change(server),
+        Customization::Plugin(plugin) => plugin.children.as_mut(),
+        Customization::Directory(directory) => directory.children.as_mut(),
+        Customization::Unknown(_) => None,
+    };
+    for child in children.into_iter().flatten() {
+        if let ChildCustomization::McpServer(server) = child {
+            change(server);
+        }
+    }
+}
+
+/// The entry that a server is in, with other apps.
+pub(super) fn with_apps(
+    state: &SessionState,
+    id: &str,
+    apps: &Option<McpServerCustomizationApps>,
+) -> Option<Customization> {
+    let mut entry = servers(state).find(|(_, server)| server.id == id)?.0.clone();
+    each_server(&mut entry, |server| {
+        if server.id == id {
+            server.mcp_app.clone_from(apps);
+        }
+    });
+    Some(entry)
+}

@@ -1,0 +1,135 @@
+//! A journal in memory, for scenarios in which the host starts again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use innkeeper_core::stored::{Record, StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource, restore};
+use innkeeper_core::{CoreConfig, Effect, HostCore, Input, Opening, Seq};
+
+use super::{ROOT, Stage, able};
+
+/// Everything that was kept, as a journal gives it back.
+#[derive(Default)]
+pub struct Kept {
+    root: Option<(Seq, Bytes)>,
+    sessions: BTreeMap<Arc<str>, (Seq, Bytes)>,
+    chats: BTreeMap<Arc<str>, (Arc<str>, Seq, Bytes)>,
+    log: Vec<StoredFrame>,
+    /// Whether anybody had to wait for the host's own document.
+    pub root_was_promised: bool,
+}
+
+impl Kept {
+    pub fn keep(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Publish { uri, frame, .. } => self.log.push(StoredFrame {
+                channel: Arc::clone(uri),
+                first: frame.seq,
+                seq: frame.seq,
+                since: frame.since,
+                at_ms: 0,
+                bytes: frame.bytes.clone().into(),
+            }),
+            Effect::Keep(record) => match &**record {
+                Record::Root {
+                    seq,
+                    document,
+                    is_promised,
+                } => {
+                    self.root_was_promised |= is_promised;
+                    self.root = Some((*seq, document.encode().into()));
+                }
+                Record::Session(session) => {
+                    let uri = Arc::clone(&session.summary.uri);
+                    self.sessions
+                        .insert(uri, (session.seq, session.document.encode().into()));
+                }
+                Record::Chat(chat) => {
+                    let (session, document) = (Arc::clone(&chat.session), chat.document.encode().into());
+                    self.chats.insert(Arc::clone(&chat.uri), (session, chat.seq, document));
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn session(&self, uri: &str) -> Option<StoredSession> {
+        let (seq, document) = self.sessions.get(uri)?.clone();
+        let chats = self.chats.iter().filter(|(_, (session, ..))| **session == *uri);
+        let chats = chats.map(|(uri, (_, seq, document))| StoredChat {
+            uri: uri.to_string(),
+            seq: *seq,
+            document: document.clone(),
+            ..StoredChat::default()
+        });
+        Some(StoredSession {
+            uri: uri.to_owned(),
+            seq,
+            document,
+            chats: chats.collect(),
+            log: self.log.clone(),
+        })
+    }
+}
+
+impl Stage {
+    /// A host with a store that has this.
+    pub fn opening(kept: Kept, config: CoreConfig) -> Self {
+        let mut stage = Self::able(config.clone());
+        let last = kept.log.last().map_or(Seq(1), |frame| frame.seq);
+        let root = kept.root.clone().map(|(seq, document)| StoredRoot {
+            seq,
+            document,
+            log: kept
+                .log
+                .iter()
+                .filter(|frame| &*frame.channel == ROOT)
+                .cloned()
+                .collect(),
+        });
+        let opening = Opening {
+            last_seq: Seq(last.0 + 1000),
+            kept_seq: last,
+            sessions: kept.sessions.len(),
+            clients: Vec::new(),
+            root,
+            turns: Arc::clone(&stage.turns) as Arc<dyn TurnSource>,
+            first_channel: 0,
+            most: None,
+            looks_on: false,
+            read_only: None,
+        };
+        let (mut effects, mut warnings) = (Vec::new(), Vec::new());
+        stage.core = HostCore::open(
+            config,
+            vec![able("tour")],
+            opening,
+            stage.now,
+            &mut effects,
+            &mut warnings,
+        );
+        assert!(warnings.is_empty(), "{warnings:?}");
+        stage.kept = Some(kept);
+        stage.perform(effects);
+        stage
+    }
+
+    /// The process ends without a word, and another one starts with what was kept.
+    pub fn restart(&mut self, config: CoreConfig) -> Self {
+        Self::opening(self.kept.take().expect("a host with a store"), config)
+    }
+
+    /// What the store gives back that was asked for.
+    pub(super) fn loaded(&mut self, effect: &Effect) -> Option<Input> {
+        let Effect::Load { uri } = effect else {
+            return None;
+        };
+        let turns = Arc::clone(&self.turns) as Arc<dyn TurnSource>;
+        let stored = self.kept.as_ref()?.session(uri);
+        let session = stored.map(|stored| Box::new(restore(stored, &turns).expect("readable")));
+        let (uri, outcome) = (Arc::clone(uri), Ok(session));
+        Some(Input::Loaded { uri, outcome })
+    }
+}

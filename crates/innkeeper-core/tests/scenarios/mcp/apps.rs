@@ -1,0 +1,135 @@
+//! Clients that show MCP Apps and clients that do not see the same session differently, and each of
+//! them sees what its own snapshot shows (MCP-14, E-58).
+
+use ahp::reducers::apply_action_to_session;
+use ahp_types::actions::StateAction;
+use ahp_types::state::SessionState;
+
+use super::*;
+
+/// What a client makes of a session: a snapshot, and what came after it.
+struct Mirror {
+    conn: ConnId,
+    state: SessionState,
+    last: u64,
+}
+
+impl Mirror {
+    fn of(stage: &mut Stage, conn: ConnId) -> Self {
+        let answer = stage.subscribe(conn, SESSION);
+        let snapshot = &answer["result"]["snapshot"];
+        Self {
+            conn,
+            state: serde_json::from_value(snapshot["state"].clone()).expect("a session"),
+            last: snapshot["fromSeq"].as_u64().expect("a number"),
+        }
+    }
+
+    fn apply(&mut self, envelope: &Value) {
+        if envelope["channel"] == SESSION {
+            let action: StateAction = serde_json::from_value(envelope["action"].clone()).expect("an action");
+            apply_action_to_session(&mut self.state, &action);
+        }
+        self.last = envelope["serverSeq"].as_u64().expect("a number");
+    }
+
+    fn read(&mut self, stage: &mut Stage) {
+        for envelope in stage.actions(self.conn) {
+            self.apply(&envelope);
+        }
+    }
+
+    /// Compares with what somebody sees who comes now.
+    fn check(&mut self, stage: &mut Stage, newcomer: ConnId) -> Value {
+        self.read(stage);
+        let fresh = Self::of(stage, newcomer).state;
+        assert_eq!(self.state, fresh);
+        stage.unsubscribe(newcomer, SESSION);
+        stage.inbox(newcomer);
+        serde_json::to_value(fresh.customizations).expect("JSON")
+    }
+}
+
+/// A session, and a client of either kind.
+fn both() -> (Stage, Mirror, Mirror) {
+    let (mut stage, _, _) = Stage::serving(two_servers());
+    let conn = stage.app_client("apps", &[]);
+    let apps = Mirror::of(&mut stage, conn);
+    let conn = stage.client("plain", &[]);
+    let plain = Mirror::of(&mut stage, conn);
+    (stage, apps, plain)
+}
+
+fn mentions_apps(shown: &Value) -> bool {
+    let text = shown.to_string();
+    text.contains("mcpApp") || text.contains("mcp://")
+}
+
+#[test]
+fn e58_mcp14_either_kind_of_client_has_what_its_own_snapshot_shows() {
+    let (mut stage, mut apps, mut plain) = both();
+    let new_apps = stage.app_client("new-apps", &[]);
+    let new_plain = stage.client("new-plain", &[]);
+    let with = |apps| ServerStatus::Ready { apps: Some(apps) };
+    let steps: [&dyn Fn(&mut Stage); 8] = [
+        &|stage| stage.does("inner", with(all_apps())),
+        &|stage| stage.does("top", with(AppCapabilities::default())),
+        &|stage| stage.does("inner", with(AppCapabilities::default())),
+        &|stage| stage.found(SESSION, json!([plugin("p", &[server("inner")]), server("top")])),
+        &|stage| stage.does("top", failed("it crashed")),
+        &|stage| {
+            let conn = stage.client("c2", &[SESSION]);
+            stage.dispatch(conn, SESSION, 1, start("inner"));
+        },
+        &|stage| stage.does("inner", ready()),
+        &|stage| stage.found(SESSION, json!([])),
+    ];
+    let mut seen = false;
+    for step in steps {
+        step(&mut stage);
+        seen |= mentions_apps(&apps.check(&mut stage, new_apps));
+        assert!(!mentions_apps(&plain.check(&mut stage, new_plain)));
+    }
+    assert!(seen, "there was something to see");
+}
+
+#[test]
+fn e58_rec09_a_replay_shows_everybody_their_own() {
+    let (mut stage, mut apps, mut plain) = both();
+    apps.read(&mut stage);
+    plain.read(&mut stage);
+    stage.disconnect(apps.conn);
+    stage.disconnect(plain.conn);
+    stage.does("inner", ServerStatus::Ready { apps: Some(all_apps()) });
+    for (name, mirror, sees_apps) in [("apps", apps, true), ("plain", plain, false)] {
+        let mut mirror = mirror;
+        mirror.conn = stage.connect();
+        let answer = stage.reconnect(mirror.conn, name, mirror.last, &[SESSION]);
+        let replayed = answer["result"]["actions"].as_array().expect("a replay").clone();
+        assert_eq!(replayed.len(), 2, "the apps, and the state");
+        assert_eq!(mentions_apps(&answer), sees_apps, "{answer}");
+        for envelope in &replayed {
+            mirror.apply(envelope);
+        }
+        let newcomer = match sees_apps {
+            true => stage.app_client("another", &[]),
+            false => stage.client("others", &[]),
+        };
+        mirror.check(&mut stage, newcomer);
+    }
+}
+
+#[test]
+fn e58_whoever_changes_what_it_shows_gets_a_snapshot() {
+    let (mut stage, mut apps, _) = both();
+    stage.does("inner", ServerStatus::Ready { apps: Some(all_apps()) });
+    apps.read(&mut stage);
+    // The same client, with another connection that does not show apps: that is what holds now.
+    let other = stage.client("apps", &[]);
+    stage.disconnect(apps.conn);
+    stage.disconnect(other);
+    let conn = stage.connect();
+    let answer = stage.reconnect(conn, "apps", apps.last, &[SESSION]);
+    assert_eq!(answer["result"]["type"], "snapshot", "{answer}");
+    assert!(!mentions_apps(&answer));
+}

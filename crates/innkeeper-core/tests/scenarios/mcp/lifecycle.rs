@@ -1,0 +1,258 @@
+//! Servers start, run, fail, and are started and stopped by people and by switches.
+
+use innkeeper_core::request::MoveDestination;
+
+use super::*;
+use crate::customizations::in_session;
+
+/// The kinds of what a connection was told.
+fn kinds(told: &[Value]) -> Vec<String> {
+    let kind = |action: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match action["type"].as_str() {
+            Some("session/mcpServerStateChanged") => text(&action["state"]["kind"]),
+            _ => text(&action["type"]),
+        }
+    };
+    told.iter().map(kind).collect()
+}
+
+#[test]
+fn mcp01_mcp02_what_is_found_is_started_and_followed() {
+    let mut stage = Stage::able(config());
+    let conn = stage.client("c", &[]);
+    stage.session_in_workspace(conn, SESSION);
+    stage.subscribe(conn, SESSION);
+    stage.found(SESSION, two_servers());
+    let (_, wanted) = stage.wanted_servers().expect("servers are wanted");
+    assert_eq!(&*wanted.session_uri, SESSION);
+    assert_eq!(wanted.roots, [crate::customizations::WORKSPACE]);
+    assert_eq!(stage.running(), ["top", "inner"]);
+    assert_eq!(stage.state_of("top"), json!({ "kind": "starting", "blocking": true }));
+    stage.inbox(conn);
+    stage.does("top", ready());
+    stage.does("inner", failed("it crashed; look at its log"));
+    assert_eq!(
+        stage.told(conn),
+        [
+            json!({ "type": "session/mcpServerStateChanged", "id": "top", "state": { "kind": "ready" } }),
+            json!({
+                "type": "session/mcpServerStateChanged", "id": "inner",
+                "state": {
+                    "kind": "error",
+                    "error": { "errorType": "crashed", "message": "it crashed; look at its log" },
+                },
+            }),
+        ]
+    );
+}
+
+#[test]
+fn mcp02_what_is_no_news_is_not_told() {
+    let (mut stage, conn, _) = Stage::serving(two_servers());
+    stage.does("top", ServerStatus::Starting);
+    assert_eq!(stage.told(conn), [] as [Value; 0], "it is known to be starting");
+    stage.does("top", ready());
+    stage.does("top", ready());
+    assert_eq!(kinds(&stage.told(conn)), ["ready"]);
+    stage.found(SESSION, two_servers());
+    assert_eq!(stage.told(conn), [] as [Value; 0], "P19: it goes on running");
+}
+
+#[test]
+fn mcp02_a_server_that_comes_back_by_itself_holds_nothing_back() {
+    let (mut stage, conn, _) = Stage::serving(two_servers());
+    stage.does("top", failed("it crashed"));
+    stage.does("top", ServerStatus::Starting);
+    assert_eq!(kinds(&stage.told(conn)), ["error", "starting"]);
+    assert_eq!(stage.state_of("top"), json!({ "kind": "starting" }));
+}
+
+#[test]
+fn mcp04_people_stop_a_server_and_start_it_anew() {
+    let (mut stage, conn, _) = Stage::serving(two_servers());
+    stage.does("top", ready());
+    let first = stage.attempt("top");
+    stage.inbox(conn);
+    stage.dispatch(conn, SESSION, 1, stop("top"));
+    assert_eq!(kinds(&stage.told(conn)), ["session/mcpServerStopRequested"]);
+    assert_eq!(stage.state_of("top"), json!({ "kind": "stopped" }));
+    assert_eq!(stage.running(), ["inner"]);
+    stage.reports("top", first, ServerReport::Status(ready()));
+    assert_eq!(
+        stage.state_of("top"),
+        json!({ "kind": "stopped" }),
+        "a late report says nothing"
+    );
+    stage.found(SESSION, two_servers());
+    assert_eq!(stage.running(), ["inner"], "looking again does not start it");
+    stage.dispatch(conn, SESSION, 2, start("top"));
+    assert_eq!(stage.running(), ["top", "inner"]);
+    assert!(stage.attempt("top") > first);
+    assert_eq!(
+        stage.state_of("top"),
+        json!({ "kind": "starting" }),
+        "who starts one by hand does not wait for it"
+    );
+    stage.reports("top", first, ServerReport::Status(failed("it was killed")));
+    assert_eq!(stage.state_of("top")["kind"], "starting", "that was the one before");
+    stage.does("top", ready());
+    assert_eq!(stage.state_of("top")["kind"], "ready");
+}
+
+#[test]
+fn mcp04_starting_what_runs_restarts_it_and_starting_what_starts_does_not() {
+    let (mut stage, conn, _) = Stage::serving(two_servers());
+    let first = stage.attempt("top");
+    stage.dispatch(conn, SESSION, 1, start("top"));
+    assert_eq!(stage.attempt("top"), first, "it is on its way");
+    stage.does("top", ready());
+    stage.dispatch(conn, SESSION, 2, start("top"));
+    assert!(stage.attempt("top") > first);
+}
+
+#[test]
+fn mcp04_what_cannot_be_done_is_refused_by_name() {
+    let (mut stage, conn, _) = Stage::serving(two_servers());
+    for action in [start("nobody"), stop("nobody"), background("p")] {
+        stage.dispatch(conn, SESSION, 1, action.clone());
+        let refusal = stage.refusal(conn).expect("refused");
+        let id = action["id"].as_str().expect("an id");
+        assert_eq!(refusal, format!("id: this session has no MCP server {id:?}"));
+    }
+    stage.toggle(conn, SESSION, "p", json!([in_session(false)]));
+    stage.inbox(conn);
+    stage.dispatch(conn, SESSION, 2, start("inner"));
+    let refusal = stage.refusal(conn).expect("refused");
+    assert!(refusal.contains("\"inner\" is switched off"), "{refusal}");
+    let mut stage = Stage::finding();
+    let conn = stage.client("c", &[]);
+    stage.session_in_workspace(conn, SESSION);
+    stage.subscribe(conn, SESSION);
+    stage.found(SESSION, two_servers());
+    stage.inbox(conn);
+    stage.dispatch(conn, SESSION, 1, start("top"));
+    let refusal = stage.refusal(conn).expect("refused");
+    assert!(refusal.contains("this host does not run MCP servers"), "{refusal}");
+}
+
+#[test]
+fn cus18_switching_off_stops_and_switching_on_starts() {
+    let (mut stage, conn, _) = Stage::serving(two_servers());
+    stage.does("inner", ready());
+    let first = stage.attempt("inner");
+    stage.inbox(conn);
+    stage.toggle(conn, SESSION, "p", json!([in_session(false)]));
+    assert_eq!(kinds(&stage.told(conn)), ["session/customizationToggled", "stopped"]);
+    assert_eq!(stage.running(), ["top"], "with its plugin (CUS-11)");
+    stage.toggle(conn, SESSION, "p", json!([in_session(true)]));
+    assert_eq!(kinds(&stage.told(conn)), ["session/customizationToggled", "starting"]);
+    assert!(stage.attempt("inner") > first);
+}
+
+#[test]
+fn cus18_switching_off_and_on_starts_what_somebody_had_stopped() {
+    let (mut stage, conn, _) = Stage::serving(two_servers());
+    stage.dispatch(conn, SESSION, 1, stop("top"));
+    stage.toggle(conn, SESSION, "top", json!([in_session(false)]));
+    assert_eq!(stage.running(), ["inner"]);
+    stage.toggle(conn, SESSION, "top", json!([in_session(true)]));
+    assert_eq!(stage.running(), ["top", "inner"]);
+}
+
+#[test]
+fn cus19_a_server_that_is_no_longer_there_is_let_go() {
+    let (mut stage, _, _) = Stage::serving(two_servers());
+    stage.found(SESSION, json!([server("top")]));
+    assert_eq!(stage.running(), ["top"]);
+    stage.found(SESSION, json!([]));
+    assert_eq!(stage.running(), [] as [&str; 0]);
+}
+
+#[test]
+fn mcp01_more_servers_than_a_session_may_run_say_so() {
+    let config = CoreConfig {
+        max_mcp_servers: 1,
+        ..config()
+    };
+    let (mut stage, conn, _) = Stage::serving_with(config, two_servers());
+    assert_eq!(stage.running(), ["top"]);
+    let error = &stage.state_of("inner")["error"];
+    assert_eq!(error["errorType"], "tooManyServers");
+    stage.dispatch(conn, SESSION, 1, stop("top"));
+    assert_eq!(stage.running(), ["inner"], "there is room now");
+}
+
+#[test]
+fn mcp01_servers_go_with_their_session() {
+    let (mut stage, conn, _) = Stage::serving(two_servers());
+    stage.dispose(conn, SESSION);
+    let forgotten = |effect: &Effect| matches!(effect, Effect::ForgetMcpServers { .. });
+    assert!(stage.agent.iter().any(forgotten));
+}
+
+#[test]
+fn mcp01_after_a_restart_servers_are_stopped_until_they_run_again() {
+    let mut stage = Stage::opening(Kept::default(), config());
+    let conn = stage.app_client("c", &[]);
+    stage.session_in_workspace(conn, SESSION);
+    stage.subscribe(conn, SESSION);
+    stage.found(SESSION, two_servers());
+    stage.does("top", ServerStatus::Ready { apps: Some(all_apps()) });
+    let first = stage.attempt("top");
+    assert!(stage.server("top")["channel"].is_string());
+    let mut stage = stage.restart(config());
+    let conn = stage.app_client("c", &[SESSION]);
+    for id in ["top", "inner"] {
+        assert_eq!(stage.state_of(id), json!({ "kind": "stopped" }));
+        assert_eq!(stage.server(id)["channel"], Value::Null);
+    }
+    stage.dispatch(conn, SESSION, 1, start("top"));
+    let refusal = stage.refusal(conn).expect("refused");
+    assert!(refusal.contains("still looking"), "{refusal}");
+    stage.found(SESSION, two_servers());
+    assert_eq!(stage.running(), ["top", "inner"]);
+    assert!(stage.attempt("top") > first, "no life repeats a channel");
+    assert_eq!(
+        stage.server("top")["mcpApp"],
+        Value::Null,
+        "MCP-15: nobody knows yet what it can do"
+    );
+}
+
+#[test]
+fn cht19_a_chat_that_becomes_a_session_takes_no_running_server_along() {
+    let (mut stage, conn, _) = Stage::serving(two_servers());
+    stage.does("top", ServerStatus::Ready { apps: Some(all_apps()) });
+    let chat = "ahp-chat:/more";
+    stage.create_chat(conn, new_chat(SESSION, chat));
+    stage.opened(Ok(()));
+    let moved = stage.move_chat(conn, chat, MoveDestination::NewSession);
+    let moved = moved["result"]["session"].as_str().expect("a session").to_owned();
+    let list = stage.state(&moved)["customizations"].clone();
+    assert_eq!(list[0]["state"], json!({ "kind": "stopped" }));
+    assert_eq!(list[0]["channel"], Value::Null);
+    assert_eq!(stage.running(), ["top", "inner"], "those of the old one");
+}
+
+#[test]
+fn mcp02_a_server_that_is_declared_differently_starts_anew() {
+    let (mut stage, _, _) = Stage::serving(two_servers());
+    stage.does("top", ready());
+    stage.does("inner", ready());
+    let (old, inner) = (stage.attempt("top"), stage.attempt("inner"));
+    let session = stage.wanted_servers().expect("something is wanted").0;
+    let redeclared = |attempt| Input::McpRedeclared {
+        session,
+        servers: vec![("top".to_owned(), attempt)],
+    };
+    stage.handle(redeclared(old));
+    assert_eq!(stage.state_of("top")["kind"], "starting");
+    let new = stage.attempt("top");
+    assert_ne!(new, old);
+    assert_eq!(stage.attempt("inner"), inner, "the other one goes on");
+    stage.reports("top", old, ServerReport::Status(failed("it was ended")));
+    assert_eq!(stage.state_of("top")["kind"], "starting", "that was about the old one");
+    stage.handle(redeclared(old));
+    assert_eq!(stage.attempt("top"), new, "that is known already");
+}

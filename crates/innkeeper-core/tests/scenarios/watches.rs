@@ -1,0 +1,219 @@
+//! Watches: whoever no longer reaches what is watched hears no more of it, and with the last of them
+//! it ends.
+
+use innkeeper_core::request::CreateSession;
+use innkeeper_core::resource::{Allow, ChangeKind, GrantCommand, ResourceChange, WatchSpec};
+use innkeeper_core::{ClientId, Command, ConnId, CoreConfig, Effect, Input, RequestId};
+use serde_json::{Value, json};
+
+use crate::harness::{SESSION, Stage, announce, error, new_session};
+
+const PLACE: &str = "file:///srv/project";
+const GRANTED: &str = "file:///srv/granted";
+
+fn stage() -> Stage {
+    Stage::with(CoreConfig {
+        serves_resources: true,
+        ..CoreConfig::default()
+    })
+}
+
+fn create(stage: &mut Stage, conn: ConnId) {
+    let create = CreateSession {
+        working_directories: vec![PLACE.to_owned()],
+        ..new_session(SESSION)
+    };
+    let answer = stage.request(conn, Command::CreateSession(Box::new(create)));
+    assert!(answer.get("error").is_none(), "{answer}");
+    stage.opened(Ok(()));
+}
+
+/// A client that listens to the session, and a watch of where that works, which it subscribes to.
+fn watching(stage: &mut Stage, name: &str) -> (ConnId, Watch) {
+    let conn = stage.client(name, &[]);
+    create(stage, conn);
+    stage.subscribe(conn, SESSION);
+    let watch = open(stage, conn, PLACE);
+    let answer = stage.subscribe(conn, &watch.channel);
+    assert!(answer.get("error").is_none(), "{answer}");
+    (conn, watch)
+}
+
+struct Watch {
+    number: u64,
+    channel: String,
+}
+
+fn open(stage: &mut Stage, conn: ConnId, uri: &str) -> Watch {
+    let spec = WatchSpec {
+        uri: uri.to_owned(),
+        recursive: true,
+        includes: None,
+        excludes: None,
+    };
+    stage.handle(Input::Request {
+        conn,
+        id: RequestId::number(900),
+        command: Command::WatchResource(Box::new(spec)),
+    });
+    let Some(Effect::OpenWatch {
+        id,
+        watch,
+        spec,
+        reaches,
+        ..
+    }) = stage.agent.pop()
+    else {
+        panic!("nothing is watched: {:?}", stage.inbox(conn))
+    };
+    let outcome = Ok(uri.to_owned());
+    assert!(reaches.iter().any(|reach| reach.uri == uri), "{reaches:?}");
+    stage.handle(Input::WatchOpened {
+        conn,
+        id,
+        watch,
+        spec,
+        outcome,
+    });
+    let answer = stage.inbox(conn).pop().expect("an answer");
+    let channel = answer["result"]["channel"].as_str().expect("a channel").to_owned();
+    Watch { number: watch, channel }
+}
+
+/// Something changes; whether a connection hears of it.
+fn is_told(stage: &mut Stage, watch: &Watch, conn: ConnId) -> bool {
+    stage.inbox(conn);
+    let changes = vec![ResourceChange {
+        uri: format!("{PLACE}/x"),
+        kind: ChangeKind::Updated,
+    }];
+    stage.handle(Input::WatchChanged {
+        watch: watch.number,
+        changes,
+    });
+    let heard = stage.actions(conn);
+    heard.iter().any(|action| action["channel"] == watch.channel.as_str())
+}
+
+fn is_released(stage: &mut Stage, watch: &Watch) -> bool {
+    let mut effects = stage.agent.iter();
+    effects.any(|effect| matches!(effect, Effect::CloseWatch { watch: number } if *number == watch.number))
+}
+
+#[test]
+fn sec03_wch06_a_watch_ends_when_its_owner_leaves_the_session_it_was_admitted_by() {
+    let mut stage = stage();
+    let (conn, watch) = watching(&mut stage, "c");
+    assert!(is_told(&mut stage, &watch, conn));
+    stage.unsubscribe(conn, SESSION);
+    assert!(is_released(&mut stage, &watch));
+    assert!(!is_told(&mut stage, &watch, conn));
+    assert_eq!(error(&stage.subscribe(conn, &watch.channel)).0, -32008);
+}
+
+/// Of several ways to a place one is enough: being an active client, or listening to a chat.
+#[test]
+fn sec03_a_watch_goes_on_while_its_owner_has_another_way_to_the_place() {
+    let mut stage = stage();
+    let (conn, watch) = watching(&mut stage, "c");
+    let chat = stage.state(SESSION)["defaultChat"].as_str().expect("a chat").to_owned();
+    stage.subscribe(conn, &chat);
+    stage.dispatch(conn, SESSION, 1, announce("c"));
+    stage.unsubscribe(conn, SESSION);
+    assert!(is_told(&mut stage, &watch, conn), "the chat is of that session");
+    stage.unsubscribe(conn, &chat);
+    assert!(is_released(&mut stage, &watch));
+}
+
+#[test]
+fn sec03_a_watch_that_nobody_listens_to_yet_ends_as_well() {
+    let mut stage = stage();
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn);
+    stage.subscribe(conn, SESSION);
+    let watch = open(&mut stage, conn, PLACE);
+    stage.unsubscribe(conn, SESSION);
+    assert!(is_released(&mut stage, &watch));
+}
+
+/// Each listener has to reach the place for itself; the watch is theirs who still do.
+#[test]
+fn sec03_wch06_others_who_reach_the_place_keep_the_watch() {
+    let mut stage = stage();
+    let (owner, watch) = watching(&mut stage, "owner");
+    let second = stage.client("second", &[SESSION]);
+    let third = stage.client("third", &[SESSION]);
+    for conn in [second, third] {
+        stage.subscribe(conn, &watch.channel);
+    }
+    stage.unsubscribe(second, SESSION);
+    assert!(!is_told(&mut stage, &watch, second), "it left");
+    assert!(is_told(&mut stage, &watch, owner));
+    stage.unsubscribe(owner, SESSION);
+    assert!(!is_released(&mut stage, &watch));
+    assert!(!is_told(&mut stage, &watch, owner));
+    assert!(is_told(&mut stage, &watch, third));
+    stage.unsubscribe(third, SESSION);
+    assert!(is_released(&mut stage, &watch));
+}
+
+#[test]
+fn sec03_a_watch_ends_with_the_session() {
+    let mut stage = stage();
+    let (conn, watch) = watching(&mut stage, "c");
+    stage.dispose(conn, SESSION);
+    assert!(is_released(&mut stage, &watch));
+}
+
+/// A client that comes back in time finds its watch (WCH-07), also one that is made known to the
+/// session by another of its connections; afterwards it can leave as ever.
+#[test]
+fn wch07_sec03_a_client_that_comes_back_keeps_its_watch_until_it_leaves() {
+    let mut stage = stage();
+    let (conn, watch) = watching(&mut stage, "c");
+    let seen = stage.core.seq().0;
+    stage.disconnect(conn);
+    assert!(!is_told(&mut stage, &watch, conn));
+    let back = stage.connect();
+    let answer = stage.reconnect(back, "c", seen, &[SESSION, &watch.channel]);
+    assert!(answer.get("error").is_none(), "{answer}");
+    assert!(is_told(&mut stage, &watch, back));
+    // It was made on a connection that is gone.
+    stage.unsubscribe(back, SESSION);
+    assert!(is_released(&mut stage, &watch));
+}
+
+#[test]
+fn res15_sec03_a_watch_ends_when_the_grant_is_taken_back_or_over() {
+    for is_revoked in [true, false] {
+        let mut stage = stage();
+        let conn = stage.client("c", &[]);
+        let allow = GrantCommand::Allow(Allow {
+            client: ClientId::new("c"),
+            uri: GRANTED.to_owned(),
+            write: false,
+        });
+        let answer = stage.request(conn, Command::Grants(Box::new(allow)));
+        assert_eq!(answer["result"], json!({}));
+        let watch = open(&mut stage, conn, GRANTED);
+        let answer: Value = stage.subscribe(conn, &watch.channel);
+        assert!(answer.get("error").is_none(), "{answer}");
+        // The watch was made on a connection that is gone meanwhile; another one has it.
+        let other = stage.connect();
+        stage.initialize(other, "c", &["1.0.0"], &[&watch.channel]);
+        stage.disconnect(conn);
+        assert!(is_told(&mut stage, &watch, other));
+        if is_revoked {
+            let revoke = GrantCommand::Revoke {
+                client: ClientId::new("c"),
+                uri: None,
+            };
+            stage.request(other, Command::Grants(Box::new(revoke)));
+            assert!(is_released(&mut stage, &watch));
+        } else {
+            stage.pass(CoreConfig::default().resource_grant_ms + 1);
+        }
+        assert!(!is_told(&mut stage, &watch, other), "revoked: {is_revoked}");
+        assert!(is_released(&mut stage, &watch));
+    }
+}

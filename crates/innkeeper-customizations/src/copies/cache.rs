@@ -1,0 +1,376 @@
+//! Where copies are kept: one directory for each revision of each plugin, bounded, and none of them
+//! taken away while somebody uses it.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::SystemTime;
+
+use innkeeper_host::customizations::{ClientFiles, ClientPlugin};
+use sha2::{Digest as _, Sha256};
+
+use super::fetch::{self, Failure};
+use crate::aside::drop_aside;
+
+/// How many revisions of one plugin are kept.
+const PER_PLUGIN: usize = 8;
+/// How many are kept in all.
+const IN_ALL: usize = 64;
+/// How the directory of a copy begins that is not finished, or is kept for nobody after.
+const UNFINISHED: &str = "unfinished-";
+
+/// The copies on disk.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    directory: PathBuf,
+    /// Those that somebody uses.
+    used: Mutex<HashMap<PathBuf, Weak<Use>>>,
+}
+
+/// A copy that somebody uses.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    held: Arc<Use>,
+}
+
+impl Kept {
+    /// Where its files are.
+    pub(crate) fn path(&self) -> &Path {
+        &self.held.path
+    }
+}
+
+#[derive(Debug)]
+struct Use {
+    path: PathBuf,
+    /// Without a nonce nobody can ask for it again: it goes when nobody uses it.
+    passing: Option<tempfile::TempDir>,
+}
+
+impl Cache {
+    /// Keeps copies in a directory, which is made when the first one comes.
+    pub(crate) fn new(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            used: Mutex::default(),
+        }
+    }
+
+    /// Throws away what earlier runs of the host did not finish.
+    pub(crate) fn sweep(&self) {
+        for plugin in listed(&self.directory) {
+            for copy in listed(&plugin).into_iter().filter(|copy| is_unfinished(copy)) {
+                let _ = fs::remove_dir_all(copy);
+            }
+        }
+    }
+
+    /// The copy of a revision, made now if there is none.
+    pub(crate) async fn get_or_fetch(
+        self: &Arc<Self>,
+        plugin: &ClientPlugin,
+        files: &ClientFiles,
+    ) -> Result<Kept, Failure> {
+        let of_plugin = self.directory.join(digest(&[plugin.client.as_str(), &plugin.uri]));
+        let place = plugin.nonce.as_ref().map(|nonce| of_plugin.join(digest(&[nonce])));
+        let (cache, known) = (Arc::clone(self), place.clone());
+        let begin = move || match known.and_then(|place| cache.find(place)) {
+            Some(kept) => Ok(Err(kept)),
+            None => cache.begin(&of_plugin).map(Ok),
+        };
+        let copy = match blocking(begin).await? {
+            Err(kept) => return Ok(kept),
+            Ok(copy) => copy,
+        };
+        // Until it is put in its place, it goes away with this future.
+        fetch::fetch(files, plugin, copy.path()).await?;
+        let cache = Arc::clone(self);
+        blocking(move || cache.keep(copy, place)).await
+    }
+
+    /// An empty directory, in the file system in which the copy stays.
+    fn begin(&self, of_plugin: &Path) -> io::Result<Unfinished> {
+        // Nobody takes the directory around it away meanwhile.
+        let _used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        fs::create_dir_all(of_plugin)?;
+        let directory = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(of_plugin)?;
+        Ok(Unfinished(Some(directory)))
+    }
+
+    fn find(&self, place: PathBuf) -> Option<Kept> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = used.get(&place).and_then(Weak::upgrade) {
+            return Some(Kept { held });
+        }
+        // Those used last are kept the longest.
+        File::open(&place)
+            .and_then(|copy| copy.set_modified(SystemTime::now()))
+            .ok()?;
+        Some(hold(&mut used, place, None))
+    }
+
+    /// Puts a finished copy in its place. If there is one by now, that one counts.
+    fn keep(&self, mut copy: Unfinished, place: Option<PathBuf>) -> io::Result<Kept> {
+        let Some(place) = place else {
+            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+            return Ok(hold(&mut used, copy.path().to_owned(), copy.0.take()));
+        };
+        if let Some(kept) = self.find(place.clone()) {
+            return Ok(kept);
+        }
+        // What has its own name is whole, also after the power went: the name is the last thing that
+        // comes, and the first that goes.
+        sync_all(copy.path())?;
+        fs::rename(copy.path(), &place)?;
+        // It has another name now, so there is nothing left to take away.
+        if let Some(directory) = copy.0.take() {
+            let _ = directory.keep();
+        }
+        let kept = hold(
+            &mut self.used.lock().unwrap_or_else(PoisonError::into_inner),
+            place,
+            None,
+        );
+        self.trim();
+        Ok(kept)
+    }
+
+    /// Takes away the oldest copies that are too many and that nobody uses.
+    fn trim(&self) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.retain(|_, held| held.strong_count() > 0);
+        let mut all = Vec::new();
+        for plugin in listed(&self.directory) {
+            let mut copies: Vec<(SystemTime, PathBuf)> = listed(&plugin)
+                .into_iter()
+                .filter(|copy| !is_unfinished(copy))
+                .filter_map(|copy| Some((fs::metadata(&copy).ok()?.modified().ok()?, copy)))
+                .collect();
+            copies.sort();
+            let surplus = copies.len().saturating_sub(PER_PLUGIN);
+            all.extend(take_away(copies, surplus, &used));
+            // Only an empty one can be removed like this.
+            let _ = fs::remove_dir(&plugin);
+        }
+        all.sort();
+        let surplus = all.len().saturating_sub(IN_ALL);
+        take_away(all, surplus, &used);
+    }
+}
+
+/// Takes away as many of the oldest as asked that nobody uses, and returns the others.
+fn take_away(
+    oldest_first: Vec<(SystemTime, PathBuf)>,
+    surplus: usize,
+    used: &HashMap<PathBuf, Weak<Use>>,
+) -> Vec<(SystemTime, PathBuf)> {
+    let mut left = surplus;
+    let mut kept = Vec::new();
+    for (time, copy) in oldest_first {
+        if left > 0 && !used.contains_key(&copy) && remove(&copy).is_ok() {
+            left -= 1;
+        } else {
+            kept.push((time, copy));
+        }
+    }
+    kept
+}
+
+/// Takes away a copy. Whoever is killed meanwhile leaves nothing that looks like a whole one.
+fn remove(copy: &Path) -> io::Result<()> {
+    let set_aside = set_aside(copy)?;
+    // What cannot be removed is no copy any more, and is tried again with the next start.
+    let _ = fs::remove_dir_all(set_aside);
+    Ok(())
+}
+
+/// Makes of a copy one that is not finished.
+fn set_aside(copy: &Path) -> io::Result<PathBuf> {
+    let around = copy.parent().unwrap_or(copy);
+    // An empty directory of its own, in whose place a directory may be put.
+    let aside = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(around)?;
+    fs::rename(copy, aside.path())?;
+    Ok(aside.keep())
+}
+
+/// Sees to it that everything in a directory is on disk.
+fn sync_all(directory: &Path) -> io::Result<()> {
+    let mut ahead = vec![directory.to_owned()];
+    while let Some(directory) = ahead.pop() {
+        for entry in fs::read_dir(&directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                ahead.push(entry.path());
+            } else {
+                OpenOptions::new().write(true).open(entry.path())?.sync_all()?;
+            }
+        }
+        File::open(&directory)?.sync_all()?;
+    }
+    Ok(())
+}
+
+fn hold(used: &mut HashMap<PathBuf, Weak<Use>>, path: PathBuf, passing: Option<tempfile::TempDir>) -> Kept {
+    let held = Arc::new(Use {
+        path: path.clone(),
+        passing,
+    });
+    used.insert(path, Arc::downgrade(&held));
+    Kept { held }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        if let Some(passing) = self.passing.take() {
+            drop_aside(passing);
+        }
+    }
+}
+
+/// A copy that is not finished. Where it was begun, it is also taken away.
+#[derive(Debug)]
+struct Unfinished(Option<tempfile::TempDir>);
+
+impl Unfinished {
+    fn path(&self) -> &Path {
+        self.0.as_ref().map_or_else(|| Path::new(""), tempfile::TempDir::path)
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(directory) = self.0.take() {
+            drop_aside(directory);
+        }
+    }
+}
+
+fn is_unfinished(copy: &Path) -> bool {
+    let name = copy.file_name().and_then(|name| name.to_str());
+    name.is_none_or(|name| name.starts_with(UNFINISHED))
+}
+
+fn listed(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// A name for a directory that any text can have.
+fn digest(parts: &[&str]) -> String {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part.as_bytes());
+    }
+    let bytes = digest.finalize();
+    bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Failure> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(Failure::new(format!(
+            "its copy cannot be kept ({}): check the data directory",
+            error.kind()
+        ))),
+        Err(_) => Err(Failure::new("its copy cannot be kept")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn copied(cache: &Cache, plugin: &str, nonce: &str) -> Kept {
+        let of_plugin = cache.directory.join(plugin);
+        let copy = cache.begin(&of_plugin).unwrap();
+        fs::write(copy.path().join("SKILL.md"), nonce).unwrap();
+        let kept = cache.keep(copy, Some(of_plugin.join(nonce))).unwrap();
+        // Later ones are newer, also on a file system with coarse times.
+        let number = nonce.trim_start_matches('n').parse::<u64>().unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
+        File::open(kept.path()).unwrap().set_modified(time).unwrap();
+        kept
+    }
+
+    #[test]
+    fn p20_eight_revisions_of_a_plugin_are_kept_and_those_in_use_besides() {
+        let temp = tempfile::tempdir().unwrap();
+        let cache = Cache::new(temp.path());
+        let oldest = copied(&cache, "p", "n0");
+        for number in 1..20 {
+            drop(copied(&cache, "p", &format!("n{number}")));
+        }
+        drop(copied(&cache, "p", "n20"));
+        let left = listed(&temp.path().join("p")).len();
+        assert!(left <= PER_PLUGIN + 1, "{left}");
+        assert!(oldest.path().join("SKILL.md").exists(), "somebody uses it");
+        assert!(
+            cache.find(temp.path().join("p/n20")).is_some(),
+            "a nonce that comes back is here"
+        );
+        assert!(cache.find(temp.path().join("p/n1")).is_none(), "the oldest is not");
+        drop(oldest);
+        drop(copied(&cache, "p", "n21"));
+        assert!(!temp.path().join("p/n0").exists(), "it went once nobody used it");
+    }
+
+    #[test]
+    fn p20_sixty_four_revisions_are_kept_in_all() {
+        let temp = tempfile::tempdir().unwrap();
+        let cache = Cache::new(temp.path());
+        for plugin in 0..20 {
+            for number in 0..5 {
+                drop(copied(
+                    &cache,
+                    &format!("p{plugin}"),
+                    &format!("n{}", plugin * 10 + number),
+                ));
+            }
+        }
+        let left: usize = listed(temp.path()).iter().map(|plugin| listed(plugin).len()).sum();
+        assert_eq!(left, IN_ALL);
+        assert!(!temp.path().join("p0").exists(), "nothing is left of the oldest plugin");
+    }
+
+    #[test]
+    fn d75_copies_that_were_not_finished_or_have_no_nonce_leave_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let cache = Cache::new(temp.path());
+        let of_plugin = temp.path().join("p");
+        drop(cache.begin(&of_plugin).unwrap());
+        assert_eq!(listed(&of_plugin), Vec::<PathBuf>::new());
+        let passing = cache.keep(cache.begin(&of_plugin).unwrap(), None).unwrap();
+        assert!(passing.path().is_dir());
+        drop(passing);
+        assert_eq!(listed(&of_plugin), Vec::<PathBuf>::new());
+        // What a killed host left behind goes with the next start.
+        let left = cache.begin(&of_plugin).unwrap().0.take().unwrap().keep();
+        let kept = copied(&cache, "p", "n1");
+        Cache::new(temp.path()).sweep();
+        assert!(!left.exists() && kept.path().exists());
+    }
+
+    #[test]
+    fn d75_a_copy_that_is_taken_away_is_none_from_the_first_moment_on() {
+        let temp = tempfile::tempdir().unwrap();
+        let cache = Cache::new(temp.path());
+        let path = copied(&cache, "p", "n1").path().to_owned();
+        // A host that is killed now has removed none of its files, or some of them.
+        let left = set_aside(&path).unwrap();
+        assert!(left.join("SKILL.md").exists() && is_unfinished(&left));
+        let next = Cache::new(temp.path());
+        assert!(
+            next.find(path.clone()).is_none(),
+            "half a copy would be taken for a whole one"
+        );
+        next.sweep();
+        assert!(!left.exists());
+        let again = copied(&next, "p", "n1");
+        assert_eq!(again.path(), path);
+    }
+}

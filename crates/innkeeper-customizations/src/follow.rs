@@ -1,0 +1,174 @@
+//! Follows one session: puts together what its places and its clients have, and reports it whenever
+//! any of that changes.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ahp_types::state::Customization;
+use futures_util::future::select_all;
+use innkeeper_host::customizations::{Found, FoundSink};
+use tokio::sync::watch;
+
+use crate::brought::Brought;
+use crate::copies::{Copied, Job};
+use crate::kit;
+use crate::local::{Shared, common};
+use crate::place::{Scanned, Watched};
+use crate::servers;
+use crate::wire;
+
+/// How long a scan or a copy may take before what is still loading is shown as that (CUS-05).
+const NOTICEABLE: Duration = Duration::from_millis(100);
+
+/// How long changes are waited for that come together, as when a client publishes several plugins.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+/// Follows a session until it is dropped, or the host is gone.
+pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: Vec<Arc<Job>>, found: FoundSink) {
+    let watching = {
+        let (shared, workspaces) = (Arc::clone(&shared), workspaces.clone());
+        move || {
+            let places = shared.directories.places(workspaces);
+            places.iter().map(|place| shared.pool.watch(place)).collect::<Vec<_>>()
+        }
+    };
+    let Ok(watched) = tokio::task::spawn_blocking(watching).await else {
+        return;
+    };
+    let mut sources = Sources {
+        places: watched.iter().map(|watched| watched.scanned()).collect(),
+        copies: jobs.iter().map(|job| job.state()).collect(),
+    };
+    let _ = tokio::time::timeout(NOTICEABLE, sources.all_known()).await;
+    loop {
+        sources.mark_seen();
+        let (shared, watched, jobs) = (Arc::clone(&shared), watched.clone(), jobs.clone());
+        let workspaces = workspaces.clone();
+        // What is known stays known, so what is put together now is at least as complete.
+        let is_complete = watched.iter().all(|watched| watched.is_known());
+        let putting = move || put_together(&shared, &watched, &jobs, workspaces);
+        let Ok(report) = tokio::task::spawn_blocking(putting).await else {
+            return;
+        };
+        let is_told = match is_complete {
+            true => found.found(report).await,
+            // Agents must not take what is still read for nothing. A copy is not waited for: only its
+            // client knows how long it takes.
+            false => found.announced(report.entries).await,
+        };
+        if !is_told || !sources.changed().await {
+            return;
+        }
+        tokio::time::sleep(TOGETHER).await;
+    }
+}
+
+fn put_together(shared: &Shared, watched: &[Arc<Watched>], jobs: &[Arc<Job>], workspaces: Vec<PathBuf>) -> Found {
+    let scanned: Vec<Arc<Scanned>> = watched.iter().map(|watched| watched.now()).collect();
+    let copies: Vec<_> = jobs.iter().map(|job| job.part()).collect();
+    let parts = scanned.iter().flat_map(|scanned| &scanned.parts).chain(&copies);
+    let mut brought = Brought::of(parts);
+    brought.working_directories = workspaces;
+    let mut made = kit::make(&brought, (shared.hooks)(&brought));
+    if let Some(settings) = &shared.servers {
+        made.kit.mcp_servers = servers::declarations(&brought, settings);
+    }
+    Found {
+        entries: entries(&brought, &made),
+        kit: Arc::new(made.kit),
+    }
+}
+
+/// What was found as clients see it, with a word about what is not used because of its name.
+pub(crate) fn entries(brought: &Brought, made: &kit::Made) -> Vec<Customization> {
+    let shadowed = |id: &str| made.shadowed.get(id).cloned();
+    let shown = brought.parts.iter().map(|part| {
+        let mut entry = part.shown().clone();
+        wire::mark_shadowed(&mut entry, &shadowed);
+        entry
+    });
+    shown.collect()
+}
+
+/// What a follower waits for.
+struct Sources {
+    places: Vec<watch::Receiver<Option<Arc<Scanned>>>>,
+    copies: Vec<watch::Receiver<Copied>>,
+}
+
+impl Sources {
+    async fn all_known(&self) {
+        for mut place in self.places.iter().cloned() {
+            let _ = place.wait_for(Option::is_some).await;
+        }
+        for mut copy in self.copies.iter().cloned() {
+            let _ = copy.wait_for(|copied| !matches!(copied, Copied::Copying(_))).await;
+        }
+    }
+
+    fn mark_seen(&mut self) {
+        for place in &mut self.places {
+            place.mark_unchanged();
+        }
+        for copy in &mut self.copies {
+            copy.mark_unchanged();
+        }
+    }
+
+    /// Waits until any of them changed. `false` says that none ever will.
+    async fn changed(&mut self) -> bool {
+        type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+        let mut waiting: Vec<Waiting<'_>> = Vec::new();
+        for place in &mut self.places {
+            waiting.push(Box::pin(changed_or_never(place)));
+        }
+        for copy in &mut self.copies {
+            waiting.push(Box::pin(changed_or_never(copy)));
+        }
+        if waiting.is_empty() {
+            return false;
+        }
+        select_all(waiting).await;
+        true
+    }
+}
+
+/// A copy that is done changes no more, and that is no reason to go on.
+async fn changed_or_never<T>(receiver: &mut watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// Tells what every session gets, whenever it changes, for as long as it is watched.
+pub(crate) async fn tell_common(
+    watched: Vec<Weak<Watched>>,
+    places: Vec<watch::Receiver<Option<Arc<Scanned>>>>,
+    common_now: watch::Sender<Arc<Vec<Customization>>>,
+) {
+    let mut sources = Sources {
+        places,
+        copies: Vec::new(),
+    };
+    loop {
+        sources.mark_seen();
+        let Some(watched) = watched.iter().map(Weak::upgrade).collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        let now = common(&watched);
+        drop(watched);
+        common_now.send_if_modified(|known| {
+            let has_changed = **known != now;
+            if has_changed {
+                *known = Arc::new(now);
+            }
+            has_changed
+        });
+        if !sources.changed().await {
+            return;
+        }
+    }
+}

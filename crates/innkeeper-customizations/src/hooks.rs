@@ -1,0 +1,471 @@
+//! Runs the hooks of plugins and workspaces as commands.
+//!
+//! `matching.rs` says which hooks an event is for, `consent.rs` whether people let them run,
+//! `telling.rs` what they read, `process.rs` runs them, and `answer.rs` says what they want. What the
+//! agents that they were written for call things is in `vocabulary.rs`.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use innkeeper_host::customizations::{HookCall, HookEvent, HookOutcome, Hooks};
+use innkeeper_host::{ClientId, EventSink};
+use innkeeper_plugins::{Child, CommandLine, Component, Entry, Hook, HookAction, HookFile, HookOrigin};
+use tokio::sync::Semaphore;
+
+use self::answer::{Answering, together};
+use self::consent::Consent;
+pub(crate) use self::consent::visible;
+use self::matching::{LazyMatcher, Matcher};
+pub use self::process::HookSettings;
+use self::process::Job;
+pub(crate) use self::scripts::Looked;
+use crate::brought::{Brought, Origin, Part};
+use crate::trust::{Subject, TrustFile};
+
+mod answer;
+mod consent;
+mod matching;
+mod process;
+mod scripts;
+mod telling;
+mod vocabulary;
+
+#[cfg(test)]
+mod tests;
+
+/// Most hooks that run at the same time.
+const AT_ONCE: usize = 8;
+/// Most hooks that a session uses: a workspace can have any number.
+const MAX_HOOKS: usize = 256;
+
+/// Where hooks come from, which decides whether people are asked before they run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum HookSource {
+    /// The host's own configuration. Trusted, and may answer for people.
+    Host,
+    /// The home of the host's user. Trusted, and may answer for people.
+    User,
+    /// A plugin in the home, but in a directory into which clients may save; by its own directory.
+    Saved(PathBuf),
+    /// A workspace, by its directory: its own files, and the plugins in it.
+    Workspace(PathBuf),
+    /// A plugin that a client published.
+    Client {
+        /// Who published it.
+        client: ClientId,
+        /// Where the client has it.
+        uri: String,
+    },
+}
+
+/// The hooks of one file, and where they come from.
+#[derive(Debug, Clone)]
+pub struct SourcedHooks {
+    /// The id of their container.
+    pub container: String,
+    /// The id of their own entry.
+    pub child: String,
+    /// The plugin they belong to.
+    pub plugin: Option<String>,
+    /// What people know the file by.
+    pub label: String,
+    /// Where they come from.
+    pub source: HookSource,
+    /// The directory of the plugin on this machine.
+    pub root: Option<PathBuf>,
+    /// The hooks.
+    pub file: HookFile,
+}
+
+impl SourcedHooks {
+    /// The hooks of an entry of a tree. `root` is the directory of a plugin on this machine.
+    pub fn of_entry(entry: &Entry, source: &HookSource, root: Option<&Path>) -> Vec<Self> {
+        let plugin = match entry {
+            Entry::Plugin(plugin) => Some(plugin.name.clone()),
+            Entry::Directory(_) | Entry::McpServer(_) => None,
+        };
+        let files = entry.children().iter().filter_map(|child| match &child.component {
+            Component::Hook(file) => Some(Self {
+                container: entry.id().to_owned(),
+                child: child.id.clone(),
+                label: label(child, plugin.as_deref(), source),
+                plugin: plugin.clone(),
+                source: source.clone(),
+                root: root.map(Path::to_owned).filter(|_| plugin.is_some()),
+                file: file.clone(),
+            }),
+            _ => None,
+        });
+        files.collect()
+    }
+
+    fn is_off(&self, off: &BTreeSet<String>) -> bool {
+        off.contains(&self.child) || off.contains(&self.container)
+    }
+
+    /// Whether they are people's own, and may answer for them.
+    fn speak_for_people(&self) -> bool {
+        matches!(self.source, HookSource::Host | HookSource::User)
+    }
+}
+
+/// The hooks of one session.
+#[derive(Debug)]
+pub struct CommandHooks {
+    files: Vec<SourcedHooks>,
+    /// One for each hook of each file, shared by those with the same text, and read when it is needed.
+    matchers: Vec<Vec<Arc<LazyMatcher>>>,
+    /// How many hooks are too many.
+    surplus: usize,
+    trust: Arc<TrustFile>,
+    settings: Arc<HookSettings>,
+    /// One question at a time: whoever comes second finds it answered.
+    asking: Semaphore,
+    told: Mutex<Told>,
+    /// Keeps copies of clients' plugins for as long as their hooks may run.
+    _parts: Vec<Part>,
+}
+
+/// What people were told or asked already.
+#[derive(Debug, Default)]
+struct Told {
+    notices: BTreeSet<String>,
+    /// The turn in which they last left a question about somebody open.
+    open: HashMap<Subject, Arc<str>>,
+}
+
+impl CommandHooks {
+    /// The hooks of the given files, in their order. Nothing is run, read or asked yet.
+    pub fn new(mut files: Vec<SourcedHooks>, trust: Arc<TrustFile>, settings: Arc<HookSettings>) -> Self {
+        let surplus = keep_few(&mut files);
+        let mut known = HashMap::<Option<String>, Arc<LazyMatcher>>::new();
+        let mut shared = |hook: &Hook| {
+            let new = || Arc::new(LazyMatcher::new(hook.matcher.clone()));
+            Arc::clone(known.entry(hook.matcher.clone()).or_insert_with(new))
+        };
+        let matchers = files
+            .iter()
+            .map(|file| file.file.hooks.iter().map(&mut shared).collect());
+        Self {
+            matchers: matchers.collect(),
+            surplus,
+            files,
+            trust,
+            settings,
+            asking: Semaphore::new(1),
+            told: Mutex::default(),
+            _parts: Vec::new(),
+        }
+    }
+
+    /// The hooks of everything that a session gets.
+    pub fn of(brought: &Brought, trust: &Arc<TrustFile>, settings: &Arc<HookSettings>) -> Self {
+        let (mut files, mut parts) = (Vec::new(), Vec::new());
+        for part in &brought.parts {
+            let (entry, root) = (part.entry(), part.root());
+            let source = match (part.origin(), entry) {
+                (Origin::Host, _) => HookSource::Host,
+                (Origin::User, _) => HookSource::User,
+                (Origin::Saved, _) => HookSource::Saved(root.clone()),
+                (Origin::Workspace(path), _) => HookSource::Workspace(path.to_path_buf()),
+                (Origin::Client(client), Entry::Plugin(plugin)) => HookSource::Client {
+                    client: client.clone(),
+                    uri: plugin.uri.clone(),
+                },
+                (Origin::Client(_), Entry::Directory(_) | Entry::McpServer(_)) => continue,
+            };
+            let found = SourcedHooks::of_entry(entry, &source, Some(&root));
+            if !found.is_empty() {
+                files.extend(found);
+                parts.push(part.clone());
+            }
+        }
+        Self {
+            _parts: parts,
+            ..Self::new(files, Arc::clone(trust), Arc::clone(settings))
+        }
+    }
+
+    /// Every hook with its file, unless that is switched off.
+    fn hooks<'a>(
+        &'a self,
+        off: &'a BTreeSet<String>,
+    ) -> impl Iterator<Item = (&'a SourcedHooks, &'a Hook, &'a LazyMatcher)> {
+        let files = self.files.iter().zip(&self.matchers);
+        files
+            .filter(|(file, _)| !file.is_off(off))
+            .flat_map(|(file, matchers)| {
+                let hooks = file.file.hooks.iter().zip(matchers);
+                hooks.map(move |(hook, matcher)| (file, hook, &**matcher))
+            })
+    }
+
+    /// Says something once, however often it happens.
+    fn once(&self, notice: String) -> Option<String> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.notices.insert(notice.clone()).then_some(notice)
+    }
+
+    /// The commands that want to hear of an event, in order, and what people should know of others.
+    fn chosen<'a>(&'a self, call: &HookCall, off: &'a BTreeSet<String>) -> (Vec<Chosen<'a>>, Vec<String>) {
+        let (mut chosen, mut notices, mut known) = (Vec::new(), Vec::new(), HashSet::new());
+        if self.surplus > 0 {
+            let notice = format!(
+                "{} hooks never run: a session uses {MAX_HOOKS} at most, people's own first.",
+                self.surplus
+            );
+            notices.extend(self.once(notice));
+        }
+        for (file, hook, matcher) in self.hooks(off).filter(|(_, hook, _)| matching::hears(hook, call.event)) {
+            let matcher = matcher.get();
+            if let Matcher::Invalid(why) = matcher {
+                let event = hook.event.as_str();
+                let notice = format!("A hook for {event} in {} never runs: its matcher {why}", file.label);
+                notices.extend(self.once(notice));
+                continue;
+            }
+            let detail = telling::command(call);
+            if !matching::wants(hook, matcher, file.file.origin, &call.subject, detail) {
+                continue;
+            }
+            let kind = match &hook.action {
+                HookAction::Command(command) if command.here().is_some() => {
+                    // The same command in two files is one hook, but only of one origin: a workspace that
+                    // copies a hook of people's own does not take its place (P12).
+                    let CommandLine { args, cwd, env, .. } = command;
+                    if known.insert((&file.source, &file.root, command.here(), args, cwd, env)) {
+                        chosen.push(Chosen { file, hook, command });
+                    }
+                    continue;
+                }
+                HookAction::Command(_) => "has no command for this system",
+                HookAction::Prompt(_) => "asks a model, which this host does not do",
+                HookAction::Agent(_) => "asks an agent, which this host does not do",
+                HookAction::Http { .. } => "calls an address, which this host does not do",
+                _ => "is of a kind that this host does not know",
+            };
+            let notice = format!(
+                "A hook for {} in {} never runs: it {kind}.",
+                hook.event.as_str(),
+                file.label
+            );
+            notices.extend(self.once(notice));
+        }
+        (chosen, notices)
+    }
+
+    /// Whether people let the hooks of a file run.
+    async fn may_run(&self, subject: &Subject, call: &HookCall, events: Option<&EventSink>) -> Result<bool, String> {
+        let of_subject = |file: &&SourcedHooks| consent::subject(file).as_ref() == Some(subject);
+        let files: Vec<SourcedHooks> = self.files.iter().filter(of_subject).cloned().collect();
+        // Closed never, and whoever is cancelled gives the place back.
+        let _place = self.asking.acquire().await;
+        let left_open = {
+            let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.open.get(subject) == Some(&call.turn)
+        };
+        let events = events.filter(|_| !left_open);
+        let consent = consent::ask(&self.trust, subject, &files, events).await?;
+        if consent == Consent::Open && events.is_some() {
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.open.insert(subject.clone(), Arc::clone(&call.turn));
+        }
+        Ok(consent == Consent::Given)
+    }
+
+    async fn run_one(&self, chosen: &Chosen<'_>, call: &HookCall) -> HookOutcome {
+        let Chosen { file, hook, command } = *chosen;
+        let project = project(call, file);
+        let origin = file.file.origin;
+        let root = file.root.as_deref().unwrap_or(&project);
+        let cwd = match &command.cwd {
+            Some(cwd) => project.join(&*expand(cwd, root, &project)),
+            None => project.clone(),
+        };
+        let told = telling::told(call, hook, origin, &project);
+        let job = Job {
+            command: command.here().unwrap_or_default().to_owned(),
+            args: command.args.as_ref().map(|args| {
+                let args = args.iter().map(|arg| expand(arg, root, &project).into_owned());
+                args.collect()
+            }),
+            wants_bash: origin == HookOrigin::Copilot,
+            environment: environment(file, command, &project),
+            cwd,
+            stdin: told.to_string().into_bytes(),
+            time: hook.timeout.unwrap_or_else(|| origin.exit_contract().timeout),
+        };
+        // With arguments it is a program, and no shell puts its place in.
+        let job = match job.args {
+            Some(_) => Job {
+                command: expand(&job.command, root, &project).into_owned(),
+                ..job
+            },
+            None => job,
+        };
+        let end = process::run(job, &self.settings).await;
+        let name = format!("for {} in {}", hook.event.as_str(), file.label);
+        let answering = Answering {
+            call,
+            origin,
+            on_failure: hook.on_failure,
+            name: &name,
+            speaks_for_people: file.speak_for_people(),
+            cwd: &project,
+        };
+        answering.outcome(end)
+    }
+}
+
+/// Takes away hooks beyond those that a session uses; whoever fills the rest takes no place from people's
+/// own. Returns how many that were.
+fn keep_few(files: &mut Vec<SourcedHooks>) -> usize {
+    let (mut free, mut surplus) = (MAX_HOOKS, 0);
+    for own in [true, false] {
+        for file in files.iter_mut().filter(|file| file.speak_for_people() == own) {
+            let hooks = &mut file.file.hooks;
+            let kept = hooks.len().min(free);
+            surplus += hooks.len() - kept;
+            free -= kept;
+            hooks.truncate(kept);
+        }
+    }
+    files.retain(|file| !file.file.hooks.is_empty());
+    surplus
+}
+
+/// A command that is about to run.
+struct Chosen<'a> {
+    file: &'a SourcedHooks,
+    hook: &'a Hook,
+    command: &'a CommandLine,
+}
+
+#[async_trait]
+impl Hooks for CommandHooks {
+    fn hear(&self, event: HookEvent, off: &BTreeSet<String>) -> bool {
+        self.hooks(off).any(|(_, hook, _)| matching::hears(hook, event))
+    }
+
+    async fn run(&self, call: HookCall, off: &BTreeSet<String>, events: Option<&EventSink>) -> HookOutcome {
+        let (mut chosen, mut notices) = self.chosen(&call, off);
+        let subjects: BTreeSet<Subject> = chosen
+            .iter()
+            .filter_map(|chosen| consent::subject(chosen.file))
+            .collect();
+        for subject in subjects {
+            let may_run = match self.may_run(&subject, &call, events).await {
+                Ok(may_run) => may_run,
+                Err(why) => {
+                    notices.extend(self.once(format!("The hooks of {} are not run: {why}", subject.place)));
+                    false
+                }
+            };
+            if !may_run {
+                chosen.retain(|chosen| consent::subject(chosen.file).as_ref() != Some(&subject));
+            }
+        }
+        let mut runs = Vec::new();
+        for chosen in &chosen {
+            runs.push(self.run_one(chosen, &call));
+        }
+        let outcomes: Vec<HookOutcome> = futures_util::stream::iter(runs).buffered(AT_ONCE).collect().await;
+        let first = HookOutcome {
+            notices,
+            ..HookOutcome::default()
+        };
+        together(std::iter::once(first).chain(outcomes))
+    }
+}
+
+/// What people know a file of hooks by: its path in its plugin or workspace, else all of it.
+fn label(child: &Child, plugin: Option<&str>, source: &HookSource) -> String {
+    match (plugin, source, path(&child.uri)) {
+        (Some(plugin), ..) => format!("{plugin}/{}", child.path),
+        (None, HookSource::Workspace(workspace), Some(path)) => {
+            let within = path.strip_prefix(workspace).unwrap_or(&path);
+            within.to_string_lossy().into_owned()
+        }
+        (None, _, Some(path)) => path.to_string_lossy().into_owned(),
+        (None, _, None) => child.path.clone(),
+    }
+}
+
+/// Where a hook works: in the chat's directory, else in its workspace or plugin.
+fn project(call: &HookCall, file: &SourcedHooks) -> PathBuf {
+    let first = call.working_directories.iter().find_map(|uri| path(uri));
+    let other = || match &file.source {
+        HookSource::Workspace(path) => Some(path.clone()),
+        HookSource::Host | HookSource::User | HookSource::Saved(_) | HookSource::Client { .. } => file.root.clone(),
+    };
+    first.or_else(other).unwrap_or_else(std::env::temp_dir)
+}
+
+fn path(uri: &str) -> Option<PathBuf> {
+    url::Url::parse(uri).ok()?.to_file_path().ok()
+}
+
+/// What a hook's environment has besides what every hook sees.
+fn environment(file: &SourcedHooks, command: &CommandLine, project: &Path) -> BTreeMap<String, OsString> {
+    let root = file.root.as_deref().unwrap_or(project);
+    let declared = command.env.iter();
+    let declared = declared.map(|(name, value)| (name.clone(), OsString::from(expand(value, root, project).as_ref())));
+    let mut environment: BTreeMap<String, OsString> = declared.collect();
+    for name in PROJECT {
+        environment.insert((*name).to_owned(), project.into());
+    }
+    if let Some(root) = &file.root {
+        for name in ROOT {
+            environment.insert((*name).to_owned(), root.into());
+        }
+    }
+    environment
+}
+
+/// What formats call the directory of a plugin, and that of a project.
+const ROOT: &[&str] = &["PLUGIN_ROOT", "CLAUDE_PLUGIN_ROOT", "CURSOR_PLUGIN_ROOT"];
+const PROJECT: &[&str] = &["CLAUDE_PROJECT_DIR", "CURSOR_PROJECT_DIR"];
+
+/// Puts directories in the place of their names, once and from left to right. A line for a shell is
+/// left alone: the shell does it, and a directory with a strange name stays a name.
+fn expand<'a>(text: &'a str, root: &Path, project: &Path) -> Cow<'a, str> {
+    if !text.contains('$') {
+        return Cow::Borrowed(text);
+    }
+    let mut expanded = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded.push_str(before);
+        let values = ROOT
+            .iter()
+            .map(|name| (name, root))
+            .chain(PROJECT.iter().map(|name| (name, project)));
+        let found = values.into_iter().find_map(|(name, value)| {
+            let braced = after
+                .strip_prefix('{')
+                .and_then(|after| after.strip_prefix(name)?.strip_prefix('}'));
+            let bare = || {
+                let ends = |rest: &&str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+                after.strip_prefix(name).filter(ends)
+            };
+            Some((braced.or_else(bare)?, value))
+        });
+        match found {
+            Some((after, value)) => {
+                expanded.push_str(&value.to_string_lossy());
+                rest = after;
+            }
+            None => {
+                expanded.push('$');
+                rest = after;
+            }
+        }
+    }
+    expanded.push_str(rest);
+    Cow::Owned(expanded)
+}

@@ -1,0 +1,303 @@
+//! Whether people let the hooks of a workspace or of a client's plugin run: asked once, and again when
+//! what would run has changed (P12).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use innkeeper_host::{AnswerValue, Choice, EventSink, Form, Response};
+use innkeeper_plugins::{CommandLine, Hook, HookAction};
+use serde_json::json;
+
+use super::scripts::Looked;
+use super::{HookSource, SourcedHooks};
+use crate::trust::{Contents, MAX_PIECES, Standing, Subject, TrustFile, TrustKind, Verdict};
+
+/// The longest line for one hook, and all lines together, in bytes: nobody reads more, and what is not
+/// read is not agreed to.
+const MAX_LINE: usize = 4 << 10;
+const MAX_SHOWN: usize = 32 << 10;
+/// Most lines about what is gone, which does not run.
+const MAX_GONE: usize = 20;
+/// How often a question looks whether somebody answered it elsewhere.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Whom people are asked about; nobody, if the hooks are their own.
+pub(super) fn subject(hooks: &SourcedHooks) -> Option<Subject> {
+    let place = match &hooks.source {
+        HookSource::Host | HookSource::User => return None,
+        HookSource::Workspace(path) | HookSource::Saved(path) => path.to_string_lossy().into_owned(),
+        // Two clients can give the same address to different plugins. Encoded, so that no id of a client
+        // reads like another one with a part of an address.
+        HookSource::Client { client, uri } => {
+            let id: String = url::form_urlencoded::byte_serialize(client.as_str().as_bytes()).collect();
+            format!("{id}@{uri}")
+        }
+    };
+    Some(Subject {
+        kind: TrustKind::Hooks,
+        place,
+    })
+}
+
+/// Everything that the hooks of one subject would run.
+///
+/// # Errors
+///
+/// When it is more than people can be shown, or than the host looks at. It is not trusted then.
+pub(super) fn contents<'a>(files: impl Iterator<Item = &'a SourcedHooks>) -> Result<Contents, String> {
+    let mut contents = Contents::default();
+    let mut looked = Looked::default();
+    let mut roots = BTreeSet::new();
+    for file in files {
+        for hook in &file.file.hooks {
+            if let HookAction::Command(command) = &hook.action {
+                let what = format!("{} ({})", in_a_line(hook, command), visible(&file.label));
+                if what.len() > MAX_LINE {
+                    let length = what.len();
+                    return Err(format!(
+                        "one of their commands has {length} bytes, too many to be shown"
+                    ));
+                }
+                contents.add(what, canonical(file, hook, command).as_bytes());
+                for (shown, digest) in looked.scripts(file, command)? {
+                    contents.add_digest(format!("file {shown}"), &digest);
+                }
+            }
+        }
+        // Whoever published it also wrote whatever its scripts load, so all of it counts.
+        let is_published = matches!(file.source, HookSource::Client { .. } | HookSource::Saved(_));
+        if let Some(root) = file.root.as_deref().filter(|_| is_published)
+            && roots.insert(root)
+        {
+            let (count, digest) = looked.everything(root)?;
+            contents.add_digest(format!("all files of the plugin ({count})"), &digest);
+        }
+    }
+    let (pieces, bytes) = (contents.pieces().len(), contents.pieces().iter());
+    let bytes: usize = bytes.map(|piece| piece.what.len()).sum();
+    if pieces > MAX_PIECES || bytes > MAX_SHOWN {
+        return Err(format!("they are {pieces} commands and files, too many to be shown"));
+    }
+    Ok(contents)
+}
+
+/// A hook for people, in one line: all that decides what it does.
+pub(super) fn in_a_line(hook: &Hook, command: &CommandLine) -> String {
+    let matcher = hook.matcher.as_deref().filter(|matcher| !matcher.is_empty());
+    let matcher = matcher
+        .map(|matcher| format!(" on {}", visible(matcher)))
+        .unwrap_or_default();
+    let line = command.here().unwrap_or_default();
+    let args = command.args.as_deref().unwrap_or_default();
+    let line = std::iter::once(line)
+        .chain(args.iter().map(String::as_str))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let mut shown = format!("{}{matcher}: {}", hook.event.as_str(), visible(&line));
+    if let Some(cwd) = &command.cwd {
+        shown.push_str(&format!(" [in {}]", visible(cwd)));
+    }
+    for (name, value) in &command.env {
+        shown.push_str(&format!(" [with {}={}]", visible(name), visible(value)));
+    }
+    shown
+}
+
+/// All that decides what a hook does. Not where its plugin is: a client's is copied anew for every revision,
+/// and the files that matter count by themselves.
+fn canonical(file: &SourcedHooks, hook: &Hook, command: &CommandLine) -> String {
+    json!({
+        "origin": format!("{:?}", file.file.origin),
+        "event": hook.event.as_str(),
+        "matcher": hook.matcher,
+        "command": command.here(),
+        "args": command.args,
+        "cwd": command.cwd,
+        "env": command.env,
+    })
+    .to_string()
+}
+
+/// What came of asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Consent {
+    Given,
+    Refused,
+    /// Nobody said either, so nothing runs for now.
+    Open,
+}
+
+/// Asks people, unless they have decided. `None` says that there is nobody to ask.
+pub(super) async fn ask(
+    trust: &Arc<TrustFile>,
+    subject: &Subject,
+    files: &[SourcedHooks],
+    events: Option<&EventSink>,
+) -> Result<Consent, String> {
+    let contents = look(files).await?;
+    let standing = standing(trust, subject, &contents).await?;
+    let form = match (&standing, events) {
+        (Standing::Trusted, _) => return Ok(Consent::Given),
+        (Standing::Refused, _) => return Ok(Consent::Refused),
+        (_, None) => return Ok(Consent::Open),
+        (Standing::Unknown | Standing::Changed { .. }, Some(_)) => form(subject, files, &contents, &standing),
+    };
+    let Some(events) = events else {
+        return Ok(Consent::Open);
+    };
+    decide(trust, subject, &contents, Verdict::Asked).await?;
+    let answered = tokio::select! {
+        answer = events.ask(form) => answer,
+        // In another session, or with `innkeeper trust`.
+        verdict = answered_elsewhere(trust, subject, files, &contents) => return verdict,
+    };
+    let Ok(answer) = answered else {
+        return Ok(Consent::Open);
+    };
+    let verdict = match (answer.response, answer.values.get(QUESTION)) {
+        (Response::Accept, Some(AnswerValue::Selected { ids, .. })) if ids.iter().any(|id| id == YES) => {
+            Verdict::Trusted
+        }
+        (Response::Accept, Some(AnswerValue::Selected { ids, .. })) if ids.iter().any(|id| id == NO) => {
+            Verdict::Refused
+        }
+        _ => return Ok(Consent::Open),
+    };
+    decide(trust, subject, &contents, verdict).await?;
+    if verdict == Verdict::Refused {
+        return Ok(Consent::Refused);
+    }
+    unchanged(files, &contents).await
+}
+
+/// What they were shown is what they said yes to, wherever they said it, and not what is there by now.
+async fn unchanged(files: &[SourcedHooks], shown: &Contents) -> Result<Consent, String> {
+    if look(files).await?.digest() != shown.digest() {
+        return Err("what would run changed while people were asked, so it is not run".to_owned());
+    }
+    Ok(Consent::Given)
+}
+
+const QUESTION: &str = "trust";
+const YES: &str = "trust";
+const NO: &str = "refuse";
+
+pub(super) async fn answered_elsewhere(
+    trust: &Arc<TrustFile>,
+    subject: &Subject,
+    files: &[SourcedHooks],
+    contents: &Contents,
+) -> Result<Consent, String> {
+    loop {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        match standing(trust, subject, contents).await {
+            Ok(Standing::Trusted) => return unchanged(files, contents).await,
+            Ok(Standing::Refused) => return Ok(Consent::Refused),
+            Ok(Standing::Unknown | Standing::Changed { .. }) | Err(_) => {}
+        }
+    }
+}
+
+fn form(subject: &Subject, files: &[SourcedHooks], contents: &Contents, standing: &Standing) -> Form {
+    let who = match files.first().map(|file| &file.source) {
+        Some(HookSource::Client { .. } | HookSource::Saved(_)) => {
+            let name = files
+                .first()
+                .and_then(|file| file.plugin.as_deref())
+                .unwrap_or("of a client");
+            format!("The plugin {} ({})", visible(name), visible(&subject.place))
+        }
+        _ => format!("The workspace {}", visible(&subject.place)),
+    };
+    let mut message = format!(
+        "{who} has hooks: commands that run by themselves at certain moments, with all your rights and without asking \
+         again. Let them run only if you know where they come from.\n"
+    );
+    if let Standing::Changed { now, before } = standing {
+        message.push_str("\nThey are no longer what you decided about. New or different:\n");
+        list(&mut message, now.iter().map(String::as_str), usize::MAX);
+        message.push_str("\nGone, or different before:\n");
+        list(&mut message, before.iter().map(String::as_str), MAX_GONE);
+    }
+    message.push_str("\nThey would run:\n");
+    let pieces = contents.pieces().iter();
+    list(&mut message, pieces.map(|piece| piece.what.as_str()), usize::MAX);
+    Form::new(message)
+        .one(
+            QUESTION,
+            "May these hooks run?",
+            [
+                Choice::new(YES, "Run them, now and in future, until they change"),
+                Choice::new(NO, "Do not run them, until they change"),
+            ],
+        )
+        .required()
+}
+
+fn list<'a>(message: &mut String, lines: impl Iterator<Item = &'a str>, most: usize) {
+    let lines: Vec<&str> = lines.collect();
+    for line in lines.iter().take(most) {
+        message.push_str("- ");
+        message.push_str(line);
+        message.push('\n');
+    }
+    if let Some(more) = lines.len().checked_sub(most).filter(|more| *more > 0) {
+        message.push_str(&format!("- and {more} more\n"));
+    }
+    if lines.is_empty() {
+        message.push_str("- nothing\n");
+    }
+}
+
+/// Text of a stranger in one line, with nothing in it that people cannot see: blanks do not push the
+/// rest out of sight, and the end of a line, which ends a comment, stands there.
+pub(crate) fn visible(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.trim().chars() {
+        match c {
+            '\n' => line.push('⏎'),
+            c if c.is_whitespace() => {
+                if !line.ends_with(' ') {
+                    line.push(' ');
+                }
+            }
+            // Whatever could hide or turn around the rest stands there as its number.
+            c if c.is_control()
+                || matches!(c, '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}') =>
+            {
+                line.extend(c.escape_unicode());
+            }
+            c => line.push(c),
+        }
+    }
+    line
+}
+
+async fn look(files: &[SourcedHooks]) -> Result<Contents, String> {
+    let files = files.to_vec();
+    apart(move || Ok(contents(files.iter()))).await?
+}
+
+async fn standing(trust: &Arc<TrustFile>, subject: &Subject, contents: &Contents) -> Result<Standing, String> {
+    let (trust, subject, contents) = (Arc::clone(trust), subject.clone(), contents.clone());
+    apart(move || trust.standing(&subject, &contents)).await
+}
+
+async fn decide(
+    trust: &Arc<TrustFile>,
+    subject: &Subject,
+    contents: &Contents,
+    verdict: Verdict,
+) -> Result<(), String> {
+    let (trust, subject, contents) = (Arc::clone(trust), subject.clone(), contents.clone());
+    apart(move || trust.decide(&subject, &contents, verdict)).await
+}
+
+/// Reads and writes where nobody waits.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T, String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(_) => Err("the host failed to look at the hooks; its log says more".to_owned()),
+    }
+}

@@ -1,0 +1,182 @@
+//! Which hooks an event is for.
+
+use std::sync::OnceLock;
+
+use innkeeper_plugins::{Hook, HookEvent as Spelt, HookOrigin};
+use regex_automata::meta::Regex;
+
+use innkeeper_host::customizations::HookEvent;
+
+use super::vocabulary;
+
+/// The longest matcher, the largest program that it may become, and what it may use to run that, in bytes:
+/// a workspace wrote it, and it may have many. One `\w`, with all letters there are, needs more than 16 KiB.
+const MAX_TEXT: usize = 4 << 10;
+const MAX_MATCHER: usize = 128 << 10;
+const MAX_CACHE: usize = 64 << 10;
+
+/// A matcher that is read when it is first needed.
+#[derive(Debug)]
+pub(super) struct LazyMatcher {
+    text: Option<String>,
+    read: OnceLock<Matcher>,
+}
+
+impl LazyMatcher {
+    pub(super) fn new(text: Option<String>) -> Self {
+        Self {
+            text,
+            read: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn get(&self) -> &Matcher {
+        self.read.get_or_init(|| Matcher::new(self.text.as_deref()))
+    }
+}
+
+/// What a hook wants to hear of, of all that happens in an event.
+#[derive(Debug, Clone)]
+pub(super) enum Matcher {
+    All,
+    /// One of these names, exactly.
+    Names(Vec<String>),
+    Pattern(Regex),
+    /// It cannot be read, so it fits nothing; people are told why.
+    Invalid(String),
+}
+
+impl Matcher {
+    pub(super) fn new(text: Option<&str>) -> Self {
+        let Some(text) = text.map(str::trim).filter(|text| !text.is_empty() && *text != "*") else {
+            return Self::All;
+        };
+        if text.len() > MAX_TEXT {
+            return Self::Invalid(format!("is longer than {MAX_TEXT} bytes."));
+        }
+        // A name is that name: `Edit` is not `MultiEdit`.
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ' ');
+        if text.chars().all(|c| is_name(c) || c == '|') {
+            return Self::Names(text.split('|').map(|name| name.trim().to_owned()).collect());
+        }
+        let config = Regex::config()
+            .nfa_size_limit(Some(MAX_MATCHER))
+            .hybrid_cache_capacity(MAX_CACHE)
+            .onepass(false)
+            .dfa(false);
+        match Regex::builder().configure(config).build(text) {
+            Ok(pattern) => Self::Pattern(pattern),
+            Err(error) => Self::Invalid(error.to_string()),
+        }
+    }
+
+    fn fits(&self, subject: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Names(names) => names.iter().any(|name| name == subject),
+            Self::Pattern(pattern) => pattern.is_match(subject),
+            Self::Invalid(_) => false,
+        }
+    }
+
+    /// The same for a text that is more than a name, such as a command: what is looked for is in it.
+    fn is_in(&self, text: &str) -> bool {
+        match self {
+            Self::Names(names) => names.iter().any(|name| text.contains(name)),
+            Self::All | Self::Pattern(_) | Self::Invalid(_) => self.fits(text),
+        }
+    }
+}
+
+/// Whether a hook may want to hear of an event, whatever it is about.
+pub(super) fn hears(hook: &Hook, event: HookEvent) -> bool {
+    matches!(
+        (&hook.event, event),
+        (Spelt::SessionStart, HookEvent::SessionStart)
+            | (Spelt::SessionEnd, HookEvent::SessionEnd)
+            | (Spelt::UserPromptSubmit, HookEvent::UserPromptSubmit)
+            | (
+                Spelt::PreToolUse | Spelt::BeforeShellExecution | Spelt::BeforeReadFile,
+                HookEvent::PreToolUse
+            )
+            | (
+                Spelt::PostToolUse | Spelt::AfterShellExecution | Spelt::AfterFileEdit,
+                HookEvent::PostToolUse
+            )
+            | (Spelt::PostToolUseFailure, HookEvent::PostToolUseFailure)
+            | (Spelt::Stop, HookEvent::Stop)
+            | (Spelt::SubagentStart, HookEvent::SubagentStart)
+            | (Spelt::SubagentStop, HookEvent::SubagentStop)
+            | (Spelt::Notification, HookEvent::Notification)
+    )
+}
+
+/// Whether a hook that hears of an event wants this one. `detail` is the command of a call that has
+/// one.
+pub(super) fn wants(hook: &Hook, matcher: &Matcher, origin: HookOrigin, subject: &str, detail: Option<&str>) -> bool {
+    match hook.event {
+        // Nothing to choose from.
+        Spelt::UserPromptSubmit | Spelt::Stop => true,
+        Spelt::BeforeShellExecution | Spelt::AfterShellExecution => {
+            subject == "run_command" && detail.is_none_or(|command| matcher.is_in(command))
+        }
+        Spelt::BeforeReadFile => subject == "read_file" && fits_tool(matcher, origin, subject),
+        Spelt::AfterFileEdit => matches!(subject, "write_file" | "edit_file") && fits_tool(matcher, origin, subject),
+        Spelt::PreToolUse | Spelt::PostToolUse | Spelt::PostToolUseFailure => fits_tool(matcher, origin, subject),
+        _ => matcher.fits(subject),
+    }
+}
+
+/// People write the names of tools that the format's own agent has; those of ours fit as well.
+fn fits_tool(matcher: &Matcher, origin: HookOrigin, tool: &str) -> bool {
+    matcher.fits(tool) || vocabulary::names(origin, tool).iter().any(|name| matcher.fits(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_that_name_and_anything_else_is_a_pattern() {
+        for (matcher, subject, fits) in [
+            (None, "read_file", true),
+            (Some(""), "read_file", true),
+            (Some("*"), "read_file", true),
+            (Some("read_file"), "read_file", true),
+            (Some("read"), "read_file", false),
+            (Some("write_file | read_file"), "read_file", true),
+            (Some("read.*"), "read_file", true),
+            (Some("^(read|write)_file$"), "read_file", true),
+            (Some("mcp__.*"), "read_file", false),
+            (Some("("), "read_file", false),
+        ] {
+            assert_eq!(Matcher::new(matcher).fits(subject), fits, "{matcher:?}");
+        }
+        assert!(matches!(Matcher::new(Some("(")), Matcher::Invalid(_)));
+        for too_large in ["(a{999}){999}", "(a{99}){99}", &"a.".repeat(4 << 10)] {
+            assert!(
+                matches!(Matcher::new(Some(too_large)), Matcher::Invalid(_)),
+                "{too_large}"
+            );
+        }
+        for usual in [
+            r"mcp__\w+__.*",
+            r"^(Bash|Edit|Write)\b",
+            r"git\s+push.*--force",
+            "(?i)notebook.*",
+        ] {
+            assert!(matches!(Matcher::new(Some(usual)), Matcher::Pattern(_)), "{usual}");
+        }
+    }
+
+    #[test]
+    fn tools_answer_to_the_names_that_a_format_knows_them_by() {
+        let fits = |text, origin, tool| fits_tool(&Matcher::new(Some(text)), origin, tool);
+        assert!(fits("Bash", HookOrigin::Claude, "run_command"));
+        assert!(fits("Write|Edit", HookOrigin::Claude, "edit_file"));
+        assert!(fits("Shell", HookOrigin::Cursor, "run_command"));
+        assert!(fits("bash", HookOrigin::Copilot, "run_command"));
+        assert!(!fits("bash", HookOrigin::Claude, "run_command"));
+        assert!(!fits("Bash", HookOrigin::Claude, "read_file"));
+    }
+}

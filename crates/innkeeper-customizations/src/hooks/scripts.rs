@@ -1,0 +1,301 @@
+//! The files that hooks would run: looked for in their commands, and digested. Whoever wrote the commands
+//! may be hostile, so each look is bounded, and what is beyond the bounds is not trusted.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use super::consent::visible;
+use super::{HookSource, SourcedHooks};
+use innkeeper_plugins::CommandLine;
+
+/// Most paths that one look tries, most directories in which the words of one command are looked for,
+/// and most files of a plugin.
+const MAX_TRIES: usize = 20_000;
+const MAX_PLACES: usize = 16;
+const MAX_FILES: usize = 4_000;
+/// Most bytes that one look reads.
+const MAX_BYTES: u64 = 64 << 20;
+/// How deep quotes within quotes are looked into.
+const MAX_DEPTH: usize = 3;
+
+/// What one look has seen, so that it reads no file twice.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    digests: HashMap<PathBuf, Option<Vec<u8>>>,
+    tries: usize,
+    bytes: u64,
+    most: u64,
+}
+
+impl Default for Looked {
+    fn default() -> Self {
+        Self {
+            digests: HashMap::new(),
+            tries: 0,
+            bytes: 0,
+            most: MAX_BYTES,
+        }
+    }
+}
+
+impl Looked {
+    /// The files that a command names, of those that came with it. What they load in turn is not looked
+    /// for.
+    pub(super) fn scripts(
+        &mut self,
+        file: &SourcedHooks,
+        command: &CommandLine,
+    ) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let workspace = match &file.source {
+            HookSource::Workspace(path) => Some(path.as_path()),
+            HookSource::Host | HookSource::User | HookSource::Saved(_) | HookSource::Client { .. } => None,
+        };
+        let bases = [file.root.as_deref(), workspace].into_iter().flatten();
+        let bases: Vec<&Path> = bases.collect();
+        let texts = [command.here(), command.cwd.as_deref()].into_iter().flatten();
+        let args = command.args.iter().flatten().map(String::as_str);
+        let texts = texts.chain(args).chain(command.env.values().map(String::as_str));
+        self.named(&bases, texts)
+    }
+
+    /// The files below some directories that texts name, with digests of what is in them.
+    pub(crate) fn named<'a>(
+        &mut self,
+        bases: &[&Path],
+        texts: impl Iterator<Item = &'a str>,
+    ) -> Result<Vec<(String, Vec<u8>)>, String> {
+        let bases: Vec<PathBuf> = bases.iter().filter_map(|base| base.canonicalize().ok()).collect();
+        let mut words = Vec::new();
+        texts.for_each(|text| collect_words(text, 0, &mut words));
+        let mut places = bases.clone();
+        let mut found: BTreeSet<PathBuf> = BTreeSet::new();
+        // A directory comes before what is in it, as in `cd scripts && ./run`.
+        for word in &words {
+            for place in places.clone() {
+                for name in names(word, &place) {
+                    self.tries += 1;
+                    if self.tries > MAX_TRIES {
+                        return Err("their commands have too many words to look for files among them".to_owned());
+                    }
+                    let Ok(path) = place.join(name).canonicalize() else {
+                        continue;
+                    };
+                    if !bases.iter().any(|base| path.starts_with(base)) {
+                        continue;
+                    }
+                    if path.is_file() {
+                        found.insert(path);
+                    } else if path.is_dir() && !places.contains(&path) {
+                        if places.len() >= MAX_PLACES {
+                            return Err("one of their commands names too many directories".to_owned());
+                        }
+                        places.push(path);
+                    }
+                }
+            }
+        }
+        let mut digests = Vec::new();
+        for path in found {
+            let shown = bases.iter().find_map(|base| path.strip_prefix(base).ok());
+            if let (Some(shown), Some(digest)) = (shown, self.digest_of(&path)?) {
+                digests.push((visible(&shown.to_string_lossy()), digest));
+            }
+        }
+        Ok(digests)
+    }
+
+    /// How many files a plugin has, and the digest of all of them with their names.
+    pub(crate) fn everything(&mut self, root: &Path) -> Result<(usize, Vec<u8>), String> {
+        let unread = |error: std::io::Error| format!("not all files of the plugin can be read ({error})");
+        let root = root.canonicalize().map_err(unread)?;
+        let (mut files, mut directories, mut seen) = (BTreeSet::new(), vec![root.clone()], 0);
+        while let Some(directory) = directories.pop() {
+            for entry in directory.read_dir().map_err(unread)? {
+                let path = entry.map_err(unread)?.path();
+                seen += 1;
+                if seen > MAX_FILES {
+                    return Err(format!("the plugin has more than {MAX_FILES} files"));
+                }
+                // A link counts as what it leads to, which must be a part of the plugin.
+                let real = path.canonicalize().map_err(unread)?;
+                if !real.starts_with(&root) {
+                    return Err("the plugin has links that lead out of it".to_owned());
+                }
+                match path.symlink_metadata().map_err(unread)?.is_dir() {
+                    true => directories.push(path),
+                    false => drop(files.insert((path, real))),
+                }
+            }
+        }
+        let mut all = Sha256::new();
+        for (path, real) in &files {
+            let name = path.strip_prefix(&root).unwrap_or(path).as_os_str().as_encoded_bytes();
+            all.update((name.len() as u64).to_le_bytes());
+            all.update(name);
+            // A link to a directory is the names and files there, which count by themselves.
+            let digest = match real.is_file() {
+                true => self.digest_of(real)?.ok_or("not all files of the plugin can be read")?,
+                false => real
+                    .strip_prefix(&root)
+                    .unwrap_or(real)
+                    .as_os_str()
+                    .as_encoded_bytes()
+                    .to_vec(),
+            };
+            all.update((digest.len() as u64).to_le_bytes());
+            all.update(digest);
+        }
+        Ok((files.len(), all.finalize().to_vec()))
+    }
+
+    /// The digest of a file; of one that cannot be read, none.
+    fn digest_of(&mut self, path: &Path) -> Result<Option<Vec<u8>>, String> {
+        if let Some(known) = self.digests.get(path) {
+            return Ok(known.clone());
+        }
+        let digest = File::open(path).and_then(|mut file| {
+            let (mut digest, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
+            while self.bytes <= self.most {
+                match file.read(&mut buffer)? {
+                    0 => break,
+                    read => {
+                        self.bytes += read as u64;
+                        digest.update(buffer.get(..read).unwrap_or_default());
+                    }
+                }
+            }
+            Ok(digest.finalize().to_vec())
+        });
+        if self.bytes > self.most {
+            return Err(format!(
+                "the files that they run have more than {} MiB",
+                MAX_BYTES >> 20
+            ));
+        }
+        let digest = digest.ok();
+        self.digests.insert(path.to_owned(), digest.clone());
+        Ok(digest)
+    }
+}
+
+/// Pieces of a command line that may be the names of files: its words as a shell splits them, and what
+/// is in words that are command lines themselves, such as that of `sh -c`.
+fn collect_words(line: &str, depth: usize, words: &mut Vec<String>) {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>' | '`');
+    let mut split = Vec::new();
+    let (mut word, mut quote) = (String::new(), None);
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('\'' | '"', None) => quote = Some(c),
+            ('\\', None | Some('"')) if !cfg!(windows) => word.extend(chars.next()),
+            (c, None) if is_end(c) => split.push(std::mem::take(&mut word)),
+            (c, _) => word.push(c),
+        }
+    }
+    split.push(word);
+    for word in split.into_iter().filter(|word| !word.is_empty()) {
+        let inner = |c: char| is_end(c) || matches!(c, '\'' | '"');
+        let is_line = depth < MAX_DEPTH && word.contains(inner);
+        // As in `--config=x,y`.
+        let parts = word
+            .split(['=', ','])
+            .filter(|part| part.len() < word.len() && !part.is_empty());
+        let parts: Vec<String> = parts.map(str::to_owned).collect();
+        words.push(word.clone());
+        words.extend(parts);
+        if is_line {
+            collect_words(&word, depth + 1, words);
+        }
+    }
+}
+
+/// What a word may stand for, seen from a place: as it is, and without the directory before it that only
+/// a shell knows, as in `${CLAUDE_PROJECT_DIR:-.}/x` or `$(pwd)/x`.
+fn names(word: &str, place: &Path) -> Vec<PathBuf> {
+    let mut names = vec![PathBuf::from(&*super::expand(word, place, place))];
+    let rest = match word.strip_prefix('$') {
+        Some(braced) if braced.starts_with('{') => braced.split_once('}').map(|(_, rest)| rest),
+        Some(bare) => Some(bare.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_')),
+        None => Some(word).filter(|word| word.starts_with('/')),
+    };
+    let rest = rest
+        .map(|rest| rest.trim_start_matches('/'))
+        .filter(|rest| !rest.is_empty());
+    names.extend(rest.map(PathBuf::from));
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(command: &str, files: &[&str]) -> Vec<String> {
+        let directory = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = directory.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        }
+        let settings = serde_json::json!({ "hooks": { "Stop": [{ "command": command }] } });
+        std::fs::create_dir(directory.path().join(".claude")).unwrap();
+        std::fs::write(directory.path().join(".claude/settings.json"), settings.to_string()).unwrap();
+        let sources = innkeeper_plugins::Sources {
+            workspaces: vec![directory.path().to_owned()],
+            ..innkeeper_plugins::Sources::default()
+        };
+        let tree = innkeeper_plugins::scan(&sources);
+        let source = HookSource::Workspace(directory.path().to_owned());
+        let file = tree
+            .entries
+            .iter()
+            .flat_map(|entry| SourcedHooks::of_entry(entry, &source, None));
+        let file = file.last().unwrap();
+        let innkeeper_plugins::HookAction::Command(command) = &file.file.hooks[0].action else {
+            panic!("a command")
+        };
+        let scripts = Looked::default().scripts(&file, command).unwrap();
+        scripts.into_iter().map(|(shown, _)| shown).collect()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn p12_scripts_are_found_however_their_names_are_written() {
+        for (command, file) in [
+            ("sh scripts/run.sh", "scripts/run.sh"),
+            ("sh 'my scripts/run it.sh'", "my scripts/run it.sh"),
+            ("sh \"my scripts/run it.sh\" now", "my scripts/run it.sh"),
+            ("sh my\\ scripts/it\\'s.sh", "my scripts/it's.sh"),
+            ("\"$CLAUDE_PROJECT_DIR\"/'my run.sh'", "my run.sh"),
+            ("${CLAUDE_PROJECT_DIR:-.}/run.sh", "run.sh"),
+            ("$(pwd)/run.sh", "run.sh"),
+            ("bash -c \"cd 'my scripts' && ./run.sh\"", "my scripts/run.sh"),
+            ("node --require=scripts/run.js", "scripts/run.js"),
+        ] {
+            assert_eq!(found(command, &[file]), [file], "{command}");
+        }
+    }
+
+    #[test]
+    fn p12_what_is_too_much_to_look_at_is_not_trusted() {
+        let directory = tempfile::tempdir().unwrap();
+        let big = File::create(directory.path().join("big")).unwrap();
+        let few = || Looked {
+            most: 1000,
+            ..Looked::default()
+        };
+        big.set_len(1001).unwrap();
+        let why = few().everything(directory.path()).unwrap_err();
+        assert!(why.contains("MiB"), "{why}");
+        big.set_len(999).unwrap();
+        let mut looked = few();
+        looked.everything(directory.path()).unwrap();
+        looked.everything(directory.path()).unwrap();
+        assert_eq!(looked.bytes, 999, "read once");
+    }
+}

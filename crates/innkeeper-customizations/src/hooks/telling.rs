@@ -1,0 +1,110 @@
+//! What a hook reads on its standard input: what happens, in the words of the format it was written for.
+
+use std::path::Path;
+
+use innkeeper_host::customizations::{HookCall, HookEvent};
+use innkeeper_plugins::{Hook, HookEvent as Spelt, HookOrigin};
+use serde_json::{Map, Value, json};
+
+use super::vocabulary;
+
+/// Everything that a hook is told, as one JSON object.
+pub(super) fn told(call: &HookCall, hook: &Hook, origin: HookOrigin, cwd: &Path) -> Value {
+    let mut told = call.input.clone();
+    let name = |name: &str| match origin {
+        HookOrigin::Cursor | HookOrigin::Copilot => lower_first(name),
+        HookOrigin::OpenPlugin | HookOrigin::Claude | HookOrigin::Codex => name.to_owned(),
+    };
+    put(&mut told, "session_id", json!(*call.session));
+    put(&mut told, "hook_event_name", Value::String(name(hook.event.as_str())));
+    put(&mut told, "cwd", json!(cwd.to_string_lossy()));
+    put(&mut told, "permission_mode", json!("default"));
+    if matches!(
+        call.event,
+        HookEvent::PreToolUse | HookEvent::PostToolUse | HookEvent::PostToolUseFailure
+    ) {
+        about_tool(&mut told, call, hook, origin, cwd);
+    }
+    match origin {
+        HookOrigin::OpenPlugin | HookOrigin::Claude | HookOrigin::Codex => {}
+        HookOrigin::Cursor => {
+            put(&mut told, "conversation_id", json!(*call.session));
+            put(&mut told, "generation_id", json!(*call.turn));
+            let roots = call.working_directories.iter().filter_map(|uri| super::path(uri));
+            let roots: Vec<String> = roots.map(|path| path.to_string_lossy().into_owned()).collect();
+            put(&mut told, "workspace_roots", json!(roots));
+        }
+        HookOrigin::Copilot => in_camel_case(&mut told),
+    }
+    Value::Object(told)
+}
+
+/// The command of a call that runs one.
+pub(super) fn command(call: &HookCall) -> Option<&str> {
+    call.input.get("tool_input")?.get("command")?.as_str()
+}
+
+fn about_tool(told: &mut Map<String, Value>, call: &HookCall, hook: &Hook, origin: HookOrigin, cwd: &Path) {
+    let input = call.input.get("tool_input").cloned().unwrap_or_default();
+    let input = vocabulary::told(&call.subject, &input, cwd);
+    let names = vocabulary::names(origin, &call.subject);
+    let name = names.first().map_or(call.subject.as_str(), |name| name);
+    told.insert("tool_name".to_owned(), json!(name));
+    // The events of Cursor that are about one tool have its input at the top.
+    match hook.event {
+        Spelt::BeforeShellExecution | Spelt::AfterShellExecution => {
+            put(told, "command", input.get("command").cloned().unwrap_or_default());
+            let output = call
+                .input
+                .get("tool_response")
+                .and_then(|response| response.get("text"));
+            if let Some(output) = output {
+                put(told, "output", output.clone());
+            }
+        }
+        Spelt::BeforeReadFile | Spelt::AfterFileEdit => {
+            put(told, "file_path", input.get("file_path").cloned().unwrap_or_default());
+            if let (Some(old), Some(new)) = (input.get("old_string"), input.get("new_string")) {
+                put(told, "edits", json!([{ "old_string": old, "new_string": new }]));
+            }
+        }
+        _ => {}
+    }
+    told.insert("tool_input".to_owned(), input);
+}
+
+/// Copilot's command line spells differently from its editor: hooks of either are told both.
+fn in_camel_case(told: &mut Map<String, Value>) {
+    let both = [
+        ("session_id", "sessionId"),
+        ("hook_event_name", "hookEventName"),
+        ("tool_name", "toolName"),
+        ("tool_use_id", "toolUseId"),
+        ("tool_response", "toolResult"),
+        ("stop_hook_active", "stopHookActive"),
+    ];
+    for (snake, camel) in both {
+        if let Some(value) = told.get(snake).cloned() {
+            told.insert(camel.to_owned(), value);
+        }
+    }
+    // A string, as it documents.
+    if let Some(input) = told.get("tool_input") {
+        let text = Value::String(input.to_string());
+        told.insert("toolArgs".to_owned(), text);
+    }
+}
+
+fn put(told: &mut Map<String, Value>, name: &str, value: Value) {
+    told.insert(name.to_owned(), value);
+}
+
+fn lower_first(name: &str) -> String {
+    let mut chars = name.chars();
+    chars
+        .next()
+        .map(|first| first.to_ascii_lowercase())
+        .into_iter()
+        .chain(chars)
+        .collect()
+}

@@ -1,0 +1,104 @@
+//! What other agents call the tools that Innkeeper's have, and how they write their inputs.
+//!
+//! A hook was written for the agent of its format: it matches `Bash` and reads `tool_input.file_path`.
+//! So a hook hears of a tool under the name its format has for it, with the input as it expects it,
+//! besides our own.
+
+use std::path::Path;
+
+use innkeeper_plugins::HookOrigin;
+use serde_json::{Map, Value};
+
+/// Ours; of Claude, which Open Plugins and Codex follow; of Cursor; of Copilot.
+type Row = (
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+const TOOLS: &[Row] = &[
+    ("run_command", &["Bash"], &["Shell"], &["bash", "runInTerminal"]),
+    ("read_file", &["Read"], &["Read"], &["view", "readFile"]),
+    ("write_file", &["Write"], &["Write"], &["create", "createFile"]),
+    ("edit_file", &["Edit"], &["Write"], &["edit", "editFiles"]),
+    ("list_directory", &["LS"], &["LS"], &["view", "listDirectory"]),
+    ("glob", &["Glob"], &["Glob"], &["glob", "fileSearch"]),
+    ("search", &["Grep"], &["Grep"], &["grep", "textSearch"]),
+    ("fetch_url", &["WebFetch"], &["WebFetch"], &["web_fetch", "fetch"]),
+    ("delegate", &["Task", "Agent"], &["Task"], &["task", "runSubagent"]),
+    ("update_plan", &["TodoWrite"], &["TodoWrite"], &["update_todo", "todos"]),
+    ("ask_user", &["AskUserQuestion"], &[], &["ask_user"]),
+];
+
+/// What a format calls a tool, the usual name first.
+pub(super) fn names(origin: HookOrigin, tool: &str) -> &'static [&'static str] {
+    let row = TOOLS.iter().find(|(ours, ..)| *ours == tool);
+    match (row, origin) {
+        (None, _) => &[],
+        (Some((_, claude, _, _)), HookOrigin::Claude | HookOrigin::OpenPlugin | HookOrigin::Codex) => claude,
+        (Some((_, _, cursor, _)), HookOrigin::Cursor) => cursor,
+        (Some((_, _, _, copilot)), HookOrigin::Copilot) => copilot,
+    }
+}
+
+/// Whether the input of a tool names a file.
+fn is_about_a_file(tool: &str) -> bool {
+    matches!(tool, "read_file" | "write_file" | "edit_file")
+}
+
+/// The input of a tool as hooks expect it: a file also as `file_path`, and whole.
+pub(super) fn told(tool: &str, input: &Value, cwd: &Path) -> Value {
+    let Value::Object(input) = input else {
+        return input.clone();
+    };
+    let mut told = input.clone();
+    if let (true, Some(Value::String(path))) = (is_about_a_file(tool), input.get("path")) {
+        let path = cwd.join(path).to_string_lossy().into_owned();
+        told.entry("file_path").or_insert(Value::String(path));
+    }
+    Value::Object(told)
+}
+
+/// An input that a hook wants instead, as the tool expects it. What the hook left out stays as it was:
+/// some give back only what they changed.
+pub(super) fn heard(tool: &str, before: &Value, cwd: &Path, wanted: Map<String, Value>) -> Value {
+    let mut input = before.as_object().cloned().unwrap_or_default();
+    let told = told(tool, before, cwd);
+    for (name, value) in wanted {
+        if name == "file_path" && is_about_a_file(tool) {
+            // Unchanged, it is the path that was there, which may be a relative one.
+            if told.get("file_path") != Some(&value) {
+                input.insert("path".to_owned(), value);
+            }
+        } else {
+            input.insert(name, value);
+        }
+    }
+    Value::Object(input)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_told_whole_and_heard_as_it_was() {
+        let cwd = Path::new("/project");
+        let input = json!({ "path": "a.txt", "content": "x" });
+        let told = told("write_file", &input, cwd);
+        assert_eq!(
+            told,
+            json!({ "path": "a.txt", "content": "x", "file_path": "/project/a.txt" })
+        );
+        let Value::Object(mut wanted) = told else { panic!() };
+        wanted.insert("content".to_owned(), json!("y"));
+        let back = heard("write_file", &input, cwd, wanted);
+        assert_eq!(back, json!({ "path": "a.txt", "content": "y" }));
+        let wanted = json!({ "file_path": "/project/b.txt" });
+        let back = heard("write_file", &input, cwd, wanted.as_object().unwrap().clone());
+        assert_eq!(back, json!({ "path": "/project/b.txt", "content": "x" }));
+    }
+}

@@ -1,0 +1,191 @@
+//! What was found, as agents use it: in the order in which names win, with what is not published.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use innkeeper_host::customizations::{About, CustomAgent, Hooks, Kit, Original, PromptFile, Rule, Skill};
+use innkeeper_plugins::{Child, Component, Entry as Container, SkillOrigin};
+
+use crate::brought::{Brought, Origin, Part};
+use crate::texts::LocalTexts;
+
+/// A kit, and what had no place in it.
+pub(crate) struct Made {
+    pub(crate) kit: Kit,
+    /// By the id of a customization, that of the one that is used when people say its bare name.
+    pub(crate) shadowed: HashMap<String, String>,
+}
+
+/// Makes the kit of a session. Looks at files, to find out which of them are one and the same.
+pub(crate) fn make(brought: &Brought, hooks: Arc<dyn Hooks>) -> Made {
+    let mut kit = Kit {
+        hooks,
+        ..Kit::default()
+    };
+    let mut texts = LocalTexts::default();
+    let mut shadows = Shadows::default();
+    // A workspace wins over the user, and both over plugins, whose names are longer (profile B.3).
+    let is_plugin = |part: &&Part| matches!(part.entry(), Container::Plugin(_));
+    let directories = brought.parts.iter().filter(|part| !is_plugin(part));
+    let plugins = brought.parts.iter().filter(is_plugin);
+    for part in directories.chain(plugins) {
+        let container = texts.add(part);
+        for child in part.entry().children() {
+            let path = part.path_of(child);
+            if add(&mut kit, &mut shadows, brought, part, child, &path) {
+                texts.add_file(&child.id, container, path);
+            }
+        }
+    }
+    kit.texts = Arc::new(texts);
+    Made {
+        kit,
+        shadowed: shadows.shadowed,
+    }
+}
+
+/// Adds a child to the kit. `false` says that it is nothing that agents read.
+fn add(kit: &mut Kit, shadows: &mut Shadows, brought: &Brought, part: &Part, child: &Child, path: &Path) -> bool {
+    let mut about = about(part, child);
+    // The copy of a client's plugin is a file of its own.
+    let file = (!matches!(part.origin(), Origin::Client(_))).then(|| part.root().join(path));
+    match &child.component {
+        Component::Agent(agent) => {
+            about.original = shadows.meet(Named::Agent, &about, file);
+            kit.agents.push(CustomAgent {
+                about,
+                model: agent.model.clone(),
+                tools: agent.tools.clone(),
+                for_models: !agent.disable_model_invocation,
+                for_people: !agent.disable_user_invocation,
+            });
+        }
+        Component::Skill(skill) => {
+            about.original = shadows.meet(Named::Skill, &about, file);
+            let directory = || part.root().join(path).parent().map(Path::to_owned);
+            kit.skills.push(Skill {
+                about,
+                argument_hint: skill.argument_hint.clone(),
+                for_models: !skill.disable_model_invocation,
+                for_people: !skill.disable_user_invocation,
+                directory: (skill.origin == SkillOrigin::Directory).then(directory).flatten(),
+            });
+        }
+        Component::Prompt(prompt) => {
+            about.original = shadows.meet(Named::Prompt, &about, file);
+            kit.prompts.push(PromptFile {
+                about,
+                argument_hint: prompt.argument_hint.clone(),
+                agent: prompt.agent.clone(),
+                model: prompt.model.clone(),
+                tools: prompt.tools.clone(),
+            });
+        }
+        Component::Rule(rule) => {
+            about.original = shadows.meet_file(&about, file);
+            kit.rules.push(Rule {
+                about,
+                always: rule.always_apply == Some(true),
+                globs: rule.globs.clone(),
+                base: match part.origin() {
+                    Origin::Workspace(workspace) => Some(workspace.to_path_buf()),
+                    _ => brought.working_directories.first().cloned(),
+                },
+            });
+        }
+        Component::Hook(_) | Component::McpServer(_) => return false,
+    }
+    true
+}
+
+pub(crate) fn about(part: &Part, child: &Child) -> About {
+    let plugin = match part.entry() {
+        Container::Plugin(plugin) => Some(plugin.name.clone()),
+        Container::Directory(_) | Container::McpServer(_) => None,
+    };
+    About {
+        id: child.id.clone(),
+        container: part.entry().id().to_owned(),
+        plugin,
+        uri: child.uri.clone(),
+        name: child.name.clone(),
+        description: child.description.clone(),
+        original: None,
+    }
+}
+
+/// What people call by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Named {
+    Agent,
+    Skill,
+    Prompt,
+}
+
+/// Finds those that have the name of an earlier one, or are the very same file.
+#[derive(Debug, Default)]
+struct Shadows {
+    /// Those that a bare name means.
+    winners: HashMap<(Named, String), Winner>,
+    /// Files by where they really are. Only two of one name can be one, so the file system is asked
+    /// about those alone, and once about each.
+    named_files: HashMap<(Named, PathBuf), Original>,
+    rules: HashMap<PathBuf, Original>,
+    shadowed: HashMap<String, String>,
+}
+
+#[derive(Debug)]
+struct Winner {
+    original: Original,
+    /// Its file, until it is among those that are known.
+    file: Option<PathBuf>,
+}
+
+impl Shadows {
+    /// Notes one that has a name. Returns the earlier one whose file it is, through another directory.
+    fn meet(&mut self, kind: Named, about: &About, file: Option<PathBuf>) -> Option<Original> {
+        let Some(winner) = self.winners.get_mut(&(kind, about.name.clone())) else {
+            let original = itself(about);
+            let winner = Winner { original, file };
+            self.winners.insert((kind, about.name.clone()), winner);
+            return None;
+        };
+        self.shadowed.insert(about.id.clone(), winner.original.id.clone());
+        if let Some(real) = winner.file.take().and_then(|file| fs::canonicalize(file).ok()) {
+            self.named_files.insert((kind, real), winner.original.clone());
+        }
+        let real = fs::canonicalize(file?).ok()?;
+        match self.named_files.entry((kind, real)) {
+            Entry::Occupied(known) => Some(known.get().clone()),
+            Entry::Vacant(place) => {
+                place.insert(itself(about));
+                None
+            }
+        }
+    }
+
+    /// Notes a rule, whose name is of no importance.
+    fn meet_file(&mut self, about: &About, file: Option<PathBuf>) -> Option<Original> {
+        let real = fs::canonicalize(file?).ok()?;
+        match self.rules.entry(real) {
+            Entry::Occupied(known) => {
+                self.shadowed.insert(about.id.clone(), known.get().id.clone());
+                Some(known.get().clone())
+            }
+            Entry::Vacant(place) => {
+                place.insert(itself(about));
+                None
+            }
+        }
+    }
+}
+
+fn itself(about: &About) -> Original {
+    Original {
+        id: about.id.clone(),
+        container: about.container.clone(),
+    }
+}

@@ -1,0 +1,229 @@
+//! Places: what one source of customizations has, read and watched once however many sessions share it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use innkeeper_plugins::{
+    Directory, Entry, Layout, Note, PluginSource, Reader, Scope, Sources, Tree, TreeWatcher, scan, user_directories,
+};
+use tokio::sync::watch;
+use url::Url;
+
+use crate::aside::drop_aside;
+use crate::brought::{Origin, Part};
+
+/// Which place it is, and by that who shares it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// What the configuration of the host names.
+    Host {
+        plugins: Vec<PathBuf>,
+        collections: Vec<PathBuf>,
+    },
+    /// The home of the user.
+    Home(PathBuf),
+    /// A workspace.
+    Workspace(PathBuf),
+    /// Workspaces of which one is the home: what is in there is there once.
+    Together { workspaces: Vec<PathBuf>, home: PathBuf },
+}
+
+/// What a place has, at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Scanned {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl Place {
+    fn sources(&self) -> Sources {
+        match self {
+            Self::Host { plugins, collections } => Sources {
+                plugins: plugins.iter().map(PluginSource::new).collect(),
+                collections: collections.clone(),
+                ..Sources::default()
+            },
+            Self::Home(home) => Sources {
+                home: Some(home.clone()),
+                ..Sources::default()
+            },
+            Self::Workspace(workspace) => Sources {
+                workspaces: vec![workspace.clone()],
+                ..Sources::default()
+            },
+            Self::Together { workspaces, home } => Sources {
+                workspaces: workspaces.clone(),
+                home: Some(home.clone()),
+                ..Sources::default()
+            },
+        }
+    }
+
+    /// Reads what it has. Blocks.
+    pub(crate) fn scan(&self) -> Scanned {
+        self.scanned(scan(&self.sources()))
+    }
+
+    /// What there is to show while it is read (CUS-04, CUS-05). Looks at the directories' paths.
+    fn announce(&self) -> Scanned {
+        let sources = self.sources();
+        let plugins = sources.plugins.iter().map(|source| Entry::Plugin(source.announce()));
+        let directories = sources.directories();
+        let directories = directories.iter().map(|source| Entry::Directory(source.announce()));
+        self.scanned(Tree {
+            entries: plugins.chain(directories).collect(),
+            notes: Vec::new(),
+        })
+    }
+
+    fn scanned(&self, tree: Tree) -> Scanned {
+        Scanned {
+            parts: tree.entries.into_iter().map(|entry| self.part(entry)).collect(),
+            notes: tree.notes,
+        }
+    }
+
+    fn part(&self, entry: Entry) -> Part {
+        let uri = match &entry {
+            Entry::Plugin(plugin) => &plugin.uri,
+            Entry::Directory(directory) => &directory.uri,
+            Entry::McpServer(server) => &server.uri,
+        };
+        let path = Url::parse(uri).ok().and_then(|uri| uri.to_file_path().ok());
+        let path = path.unwrap_or_default();
+        let (base, origin, scope) = self.origin(&entry, &path);
+        let reader = match (&origin, &entry) {
+            (Origin::Host, _) => Reader::of_plugin(path),
+            // A server stands in a file; what it runs starts where that file is.
+            (_, Entry::McpServer(_)) => Reader::within(base, "", scope),
+            _ => {
+                let inside = path.strip_prefix(base).unwrap_or_else(|_| Path::new("")).to_owned();
+                Reader::within(base, inside, scope)
+            }
+        };
+        Part::new(entry, origin, reader, None)
+    }
+
+    /// Whose an entry is, and in what.
+    fn origin(&self, entry: &Entry, path: &Path) -> (&Path, Origin, Scope) {
+        match self {
+            Self::Host { .. } => (Path::new(""), Origin::Host, Scope::Workspace),
+            Self::Home(home) => {
+                let is_saved = matches!(entry, Entry::Plugin(_)) && is_saved(home, path);
+                let origin = if is_saved { Origin::Saved } else { Origin::User };
+                (home, origin, Scope::User)
+            }
+            Self::Workspace(workspace) => (
+                workspace,
+                Origin::Workspace(workspace.as_path().into()),
+                Scope::Workspace,
+            ),
+            Self::Together { workspaces, home } => {
+                // Only directories that no workspace has are the user's alone; their names say so.
+                if matches!(entry, Entry::Directory(Directory { name, .. }) if name.starts_with('~')) {
+                    return (home, Origin::User, Scope::User);
+                }
+                let around = workspaces.iter().filter(|workspace| path.starts_with(workspace));
+                let nearest = around.max_by_key(|workspace| workspace.as_os_str().len());
+                let workspace = nearest.unwrap_or(home);
+                (
+                    workspace,
+                    Origin::Workspace(workspace.as_path().into()),
+                    Scope::Workspace,
+                )
+            }
+        }
+    }
+}
+
+/// Whether a plugin is in a directory of the user into which clients may save.
+fn is_saved(home: &Path, plugin: &Path) -> bool {
+    saved_into(home).any(|directory| plugin.starts_with(directory))
+}
+
+/// The directories of the user into which clients may save what people write: skills, agents, rules.
+/// Not hooks, because to save a hook is to have a command run (CUS-28).
+pub(crate) fn saved_into(home: &Path) -> impl Iterator<Item = PathBuf> {
+    let directories = user_directories(home).into_iter();
+    let harmless = directories.filter(|directory| directory.layout != Layout::Hooks);
+    harmless.map(|directory| directory.full_path())
+}
+
+/// A place that is read and watched, until nobody follows it any more.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    place: Place,
+    scanned: watch::Receiver<Option<Arc<Scanned>>>,
+    watcher: Option<TreeWatcher>,
+}
+
+impl Watched {
+    fn start(place: Place) -> Self {
+        let (sender, scanned) = watch::channel(None);
+        let read = place.clone();
+        let failed = sender.clone();
+        let watcher = TreeWatcher::start(place.sources(), move |tree| {
+            sender.send_replace(Some(Arc::new(read.scanned(tree))));
+        });
+        let watcher = match watcher {
+            Ok(watcher) => Some(watcher),
+            Err(error) => {
+                // Without a thread nothing is watched; what there is now is better than nothing.
+                tracing::warn!(%error, "customizations cannot be watched; they stay as they are now");
+                failed.send_replace(Some(Arc::new(place.scan())));
+                None
+            }
+        };
+        Self {
+            place,
+            scanned,
+            watcher,
+        }
+    }
+
+    /// Tells whenever something else was found.
+    pub(crate) fn scanned(&self) -> watch::Receiver<Option<Arc<Scanned>>> {
+        self.scanned.clone()
+    }
+
+    /// What was found last, or what to show until then. Looks at files in the latter case.
+    pub(crate) fn now(&self) -> Arc<Scanned> {
+        let known = self.scanned.borrow().clone();
+        known.unwrap_or_else(|| Arc::new(self.place.announce()))
+    }
+
+    /// Whether it was read at least once.
+    pub(crate) fn is_known(&self) -> bool {
+        self.scanned.borrow().is_some()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // It waits for a scan that is under way.
+        if let Some(watcher) = self.watcher.take() {
+            drop_aside(watcher);
+        }
+    }
+}
+
+/// The places that somebody follows.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    watched: Mutex<HashMap<Place, Weak<Watched>>>,
+}
+
+impl Pool {
+    /// Watches a place, together with everybody who already does.
+    pub(crate) fn watch(&self, place: &Place) -> Arc<Watched> {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.retain(|_, watched| watched.strong_count() > 0);
+        if let Some(watched) = watched.get(place).and_then(Weak::upgrade) {
+            return watched;
+        }
+        let new = Arc::new(Watched::start(place.clone()));
+        watched.insert(place.clone(), Arc::downgrade(&new));
+        new
+    }
+}

@@ -1,0 +1,153 @@
+//! How the MCP servers of a session are started, and whether people let them.
+//!
+//! A server of a workspace or of a client's plugin starts only after people have said yes to exactly
+//! what it would run or reach (P12, T14).
+
+mod permission;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use innkeeper_host::mcp::{Permission, Remote, ServerDeclaration, StartPermission, Transport};
+use innkeeper_plugins::{Child, Component, Entry, Format, McpServer, Transport as McpTransport};
+use sha2::{Digest as _, Sha256};
+
+use self::permission::{Asked, Foreign};
+use crate::brought::{Brought, Origin, Part};
+use crate::kit::about;
+use crate::trust::{Subject, TrustFile, TrustKind};
+
+/// What all sessions have in common when servers are started.
+#[derive(Debug, Clone)]
+pub struct ServerSettings {
+    /// Where decisions of people are kept.
+    pub trust: Arc<TrustFile>,
+    /// Where plugins keep data: each has a directory below, which `${PLUGIN_DATA}` stands for.
+    pub data: PathBuf,
+}
+
+/// How the servers of a session are started, in the order in which they are published.
+pub(crate) fn declarations(brought: &Brought, settings: &ServerSettings) -> Vec<Arc<ServerDeclaration>> {
+    let found: Vec<(&Part, &Child, &McpServer)> = brought.parts.iter().flat_map(servers_of).collect();
+    // People decide about everything that comes from one place together, as with hooks.
+    let mut permissions: BTreeMap<Subject, Arc<Asked>> = BTreeMap::new();
+    let mut declared = Vec::new();
+    for (part, child, server) in &found {
+        let permission = subject(part).map(|subject| {
+            let asked = permissions.entry(subject.clone()).or_insert_with(|| {
+                let of_subject = found
+                    .iter()
+                    .filter(|(part, ..)| self::subject(part).as_ref() == Some(&subject));
+                let all = of_subject.map(|(part, child, server)| Foreign::new(part, child, server));
+                let all = all.collect();
+                Arc::new(Asked::new(subject, all, Arc::clone(&settings.trust)))
+            });
+            Arc::clone(asked) as Arc<dyn StartPermission>
+        });
+        declared.push(Arc::new(ServerDeclaration {
+            about: about(part, child),
+            transport: transport(&server.transport, &part.root()),
+            variables: variables(brought, part, settings),
+            is_trusted: part.origin().is_own(),
+            is_isolated: false,
+            permission: Permission(permission),
+        }));
+    }
+    declared
+}
+
+fn servers_of(part: &Part) -> Vec<(&Part, &Child, &McpServer)> {
+    let alone = match part.entry() {
+        Entry::McpServer(child) => Some(child),
+        Entry::Plugin(_) | Entry::Directory(_) => None,
+    };
+    let children = alone.into_iter().chain(part.entry().children());
+    let servers = children.filter_map(|child| match &child.component {
+        Component::McpServer(server) => Some((part, child, server)),
+        _ => None,
+    });
+    servers.collect()
+}
+
+/// Whom people are asked about; nobody, if the server is their own.
+fn subject(part: &Part) -> Option<Subject> {
+    let place = match part.origin() {
+        Origin::Host | Origin::User => return None,
+        Origin::Saved => part.root().to_string_lossy().into_owned(),
+        Origin::Workspace(path) => path.to_string_lossy().into_owned(),
+        Origin::Client(_) => match part.entry() {
+            Entry::Plugin(plugin) => plugin.uri.clone(),
+            Entry::Directory(directory) => directory.uri.clone(),
+            Entry::McpServer(server) => server.uri.clone(),
+        },
+    };
+    Some(Subject {
+        kind: TrustKind::McpServer,
+        place,
+    })
+}
+
+fn transport(found: &McpTransport, root: &Path) -> Transport {
+    let remote = |remote: &innkeeper_plugins::Remote| Remote {
+        url: remote.url.clone(),
+        headers: remote.headers.clone(),
+        oauth_client_id: remote.oauth_client_id.clone(),
+    };
+    match found {
+        McpTransport::Stdio {
+            command,
+            args,
+            env,
+            env_file,
+            cwd,
+        } => Transport::Stdio {
+            // What is beside the file is meant from there; a bare name is looked up in `PATH`.
+            command: match command.starts_with("./") || command.starts_with("../") {
+                true => root.join(command).to_string_lossy().into_owned(),
+                false => command.clone(),
+            },
+            args: args.clone(),
+            env: env.clone(),
+            env_file: env_file.as_deref().map(|file| from(root, file)),
+            cwd: cwd.as_deref().map(|cwd| from(root, cwd)),
+        },
+        McpTransport::Http(address) => Transport::Http(remote(address)),
+        McpTransport::Sse(address) => Transport::Sse(remote(address)),
+    }
+}
+
+/// A path that is meant from a directory, unless it begins with a variable.
+fn from(root: &Path, path: &str) -> PathBuf {
+    match path.starts_with("${") {
+        true => PathBuf::from(path),
+        false => root.join(path),
+    }
+}
+
+/// What `${…}` stands for besides the environment.
+fn variables(brought: &Brought, part: &Part, settings: &ServerSettings) -> BTreeMap<String, String> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let mut variables = BTreeMap::new();
+    let mut add = |name: &str, value: String| variables.insert(name.to_owned(), value);
+    let workspace = match part.origin() {
+        Origin::Workspace(workspace) => Some(workspace.to_path_buf()),
+        _ => brought.working_directories.first().cloned(),
+    };
+    if let Some(workspace) = &workspace {
+        add("workspaceFolder", text(workspace));
+        add("CLAUDE_PROJECT_DIR", text(workspace));
+    }
+    if let Entry::Plugin(plugin) = part.entry() {
+        let root = part.root();
+        add("PLUGIN_ROOT", text(&root));
+        // Agent Plugins know the other name only.
+        if plugin.format != Some(Format::AgentPlugin) {
+            add("CLAUDE_PLUGIN_ROOT", text(&root));
+        }
+        let digest = Sha256::digest(plugin.id.as_bytes());
+        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        add("PLUGIN_DATA", text(&settings.data.join(name)));
+    }
+    variables
+}

@@ -1,0 +1,311 @@
+//! Whether people let the servers of a workspace or of a client's plugin start.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use innkeeper_host::mcp::StartPermission;
+use innkeeper_plugins::{Child, McpServer, Transport as McpTransport};
+use serde_json::json;
+use url::Url;
+
+use crate::brought::{Origin, Part};
+use crate::hooks::{Looked, visible};
+use crate::trust::{Contents, Standing, Subject, TrustFile, Verdict};
+
+/// The longest line for one server, in bytes: nobody reads more, and what is not read is not agreed to.
+const MAX_LINE: usize = 4 << 10;
+/// How often it is looked whether people have decided.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Asks about all servers of one place at once.
+pub(super) struct Asked {
+    subject: Subject,
+    servers: Vec<Foreign>,
+    trust: Arc<TrustFile>,
+    /// How the file of decisions looked at the last check.
+    seen: Mutex<Stamp>,
+}
+
+/// When a file was written last, and how long it is.
+type Stamp = Option<(SystemTime, u64)>;
+
+/// A server that is not people's own.
+pub(super) struct Foreign {
+    name: String,
+    /// The file that declares it.
+    label: String,
+    server: McpServer,
+    bases: Vec<PathBuf>,
+    /// The plugin, if a client published or saved it.
+    published: Option<PathBuf>,
+    /// Keeps the copy of a client's plugin for as long as the server may run.
+    _part: Part,
+}
+
+impl Foreign {
+    pub(super) fn new(part: &Part, child: &Child, server: &McpServer) -> Self {
+        let workspace = match part.origin() {
+            Origin::Workspace(workspace) => Some(workspace.to_path_buf()),
+            _ => None,
+        };
+        Self {
+            name: child.name.clone(),
+            label: child.path.clone(),
+            server: server.clone(),
+            bases: [part.root()].into_iter().chain(workspace).collect(),
+            published: matches!(part.origin(), Origin::Client(_) | Origin::Saved).then(|| part.root()),
+            _part: part.clone(),
+        }
+    }
+
+    /// Everything that decides what it does, as far as that came with it.
+    ///
+    /// # Errors
+    ///
+    /// When that is more than people can be shown, or than the host looks at.
+    fn add_to(&self, contents: &mut Contents, looked: &mut Looked) -> Result<(), String> {
+        let name = visible(&self.name);
+        let (reach, texts) = match &self.server.transport {
+            McpTransport::Stdio {
+                command,
+                args,
+                env,
+                env_file,
+                cwd,
+            } => {
+                let words = std::iter::once(command).chain(args);
+                let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
+                // A directory comes before what is in it.
+                let texts = cwd.iter().chain([command]).chain(args).chain(env_file);
+                let texts = texts.chain(env.values().flatten());
+                let texts: Vec<String> = texts.map(|text| text.replace("${workspaceFolder}", ".")).collect();
+                let mut shown = format!("runs {}", visible(&line));
+                if let Some(cwd) = cwd {
+                    shown.push_str(&format!(" [in {}]", visible(cwd)));
+                }
+                for (name, value) in env {
+                    let value = value.as_deref().unwrap_or_default();
+                    shown.push_str(&format!(" [with {}={}]", visible(name), visible(value)));
+                }
+                (shown, texts)
+            }
+            McpTransport::Http(remote) | McpTransport::Sse(remote) => {
+                let address = visible(&without_secrets(&remote.url));
+                (format!("reaches {address}"), Vec::new())
+            }
+        };
+        let what = format!("MCP server {name} {reach} ({})", visible(&self.label));
+        if what.len() > MAX_LINE {
+            return Err(format!(
+                "how the server {:.80} is started has {} bytes, too many to be shown",
+                name,
+                what.len()
+            ));
+        }
+        let canonical = json!({ "name": self.name, "file": self.label, "entry": self.server.raw });
+        contents.add(what, canonical.to_string().as_bytes());
+        let bases: Vec<&Path> = self.bases.iter().map(PathBuf::as_path).collect();
+        for (shown, digest) in looked.named(&bases, texts.iter().map(String::as_str))? {
+            contents.add_digest(format!("file {shown}"), &digest);
+        }
+        Ok(())
+    }
+}
+
+/// An address as people may see it.
+fn without_secrets(url: &str) -> String {
+    let Ok(mut url) = Url::parse(url) else {
+        return "an address that cannot be read".to_owned();
+    };
+    // Neither fails where there is a host.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.to_string()
+}
+
+impl Asked {
+    pub(super) fn new(subject: Subject, servers: Vec<Foreign>, trust: Arc<TrustFile>) -> Self {
+        Self {
+            subject,
+            servers,
+            trust,
+            seen: Mutex::default(),
+        }
+    }
+
+    fn stamp(&self) -> Stamp {
+        let metadata = std::fs::metadata(self.trust.path()).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    }
+
+    fn seen(&self) -> Stamp {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that people are to decide, so that `innkeeper trust` shows what about.
+    fn note(&self, contents: &Contents) -> std::io::Result<()> {
+        let digest = contents.digest();
+        let is_noted = self.trust.decisions()?.iter().any(|decided| {
+            decided.verdict == Verdict::Asked
+                && decided.kind == self.subject.kind
+                && decided.place == self.subject.place
+                && decided.digest == digest
+        });
+        match is_noted {
+            true => Ok(()),
+            false => self.trust.decide(&self.subject, contents, Verdict::Asked),
+        }
+    }
+}
+
+#[async_trait]
+impl StartPermission for Asked {
+    fn check(&self) -> Result<(), String> {
+        // Before it is read: whatever is decided meanwhile is noticed.
+        let stamp = self.stamp();
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+        let (mut contents, mut looked) = (Contents::default(), Looked::default());
+        for server in &self.servers {
+            server.add_to(&mut contents, &mut looked)?;
+        }
+        // Whoever published it also wrote whatever its programs load, so all of it counts.
+        for root in self
+            .servers
+            .iter()
+            .filter_map(|server| server.published.as_deref())
+            .collect::<BTreeSet<_>>()
+        {
+            let (count, digest) = looked.everything(root)?;
+            contents.add_digest(format!("all files of the plugin ({count})"), &digest);
+        }
+        let place = visible(&self.subject.place);
+        let standing = self.trust.standing(&self.subject, &contents);
+        let what = match standing.map_err(|error| error.to_string())? {
+            Standing::Trusted => return Ok(()),
+            Standing::Refused => {
+                return Err(format!(
+                    "people did not allow the MCP servers of {place}; `innkeeper trust allow` with that place allows them"
+                ));
+            }
+            Standing::Unknown => "nobody has allowed the MCP servers of",
+            Standing::Changed { .. } => "what was allowed has changed since in",
+        };
+        self.note(&contents).map_err(|error| error.to_string())?;
+        Err(format!(
+            "{what} {place}: `innkeeper trust` shows what they would run, and `innkeeper trust allow '{place}'` lets them"
+        ))
+    }
+
+    async fn decided(&self) {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            if self.stamp() != self.seen() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::SourceDirectories;
+    use crate::servers::{ServerSettings, declarations};
+
+    /// A workspace with a server that runs a script of it, and the file of decisions.
+    fn scene() -> (tempfile::TempDir, ServerSettings, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = directory.path().canonicalize().unwrap().join("w");
+        std::fs::create_dir_all(&workspace).unwrap();
+        let servers = r#"{ "mcpServers": { "inn": { "command": "sh", "args": ["./serve.sh", "--quiet"] } } }"#;
+        std::fs::write(workspace.join(".mcp.json"), servers).unwrap();
+        std::fs::write(workspace.join("serve.sh"), "exit 1").unwrap();
+        let settings = ServerSettings {
+            trust: Arc::new(TrustFile::new(directory.path().join("trust.json"))),
+            data: directory.path().join("data"),
+        };
+        (directory, settings, workspace)
+    }
+
+    fn check(settings: &ServerSettings, workspace: &Path) -> Result<(), String> {
+        let brought = SourceDirectories::default().look(&[workspace.to_owned()]);
+        let declared = declarations(&brought, settings);
+        let [server] = declared.as_slice() else {
+            panic!("{declared:?}")
+        };
+        assert!(!server.is_trusted);
+        server.permission.0.as_ref().expect("permission is needed").check()
+    }
+
+    #[test]
+    fn p12_a_server_of_a_workspace_starts_only_as_people_saw_it() {
+        let (_directory, settings, workspace) = scene();
+        let place = workspace.display().to_string();
+        let why = check(&settings, &workspace).unwrap_err();
+        assert!(why.contains(&format!("innkeeper trust allow '{place}'")), "{why}");
+        let asked = settings.trust.decisions().unwrap();
+        let shown: Vec<&str> = asked[0].pieces.iter().map(|piece| piece.what.as_str()).collect();
+        assert_eq!(
+            shown,
+            ["MCP server inn runs sh ./serve.sh --quiet (.mcp.json)", "file serve.sh"]
+        );
+        settings.trust.change_verdict(&place, Verdict::Trusted).unwrap();
+        assert_eq!(check(&settings, &workspace), Ok(()));
+        // Swapped after it was allowed.
+        std::fs::write(workspace.join("serve.sh"), "rm -rf /").unwrap();
+        let why = check(&settings, &workspace).unwrap_err();
+        assert!(why.contains("changed"), "{why}");
+        settings.trust.change_verdict(&place, Verdict::Refused).unwrap();
+        assert!(check(&settings, &workspace).unwrap_err().contains("did not allow"));
+    }
+
+    #[tokio::test]
+    async fn p12_what_people_decide_is_noticed() {
+        let (_directory, settings, workspace) = scene();
+        let brought = SourceDirectories::default().look(std::slice::from_ref(&workspace));
+        let declared = declarations(&brought, &settings);
+        let permission = declared[0].permission.0.clone().unwrap();
+        // The first look writes down what people are asked about, which is a change itself.
+        while permission.check().is_err() {
+            let place = workspace.display().to_string();
+            settings.trust.change_verdict(&place, Verdict::Trusted).unwrap();
+            permission.decided().await;
+        }
+    }
+
+    #[test]
+    fn p12_what_is_peoples_own_needs_nobodys_permission() {
+        let (directory, settings, _) = scene();
+        let home = directory.path().join("home");
+        let plugin = home.join("plugin");
+        std::fs::create_dir_all(plugin.join(".claude-plugin")).unwrap();
+        let manifest = r#"{ "name": "p", "mcpServers": { "inn": { "command": "./run", "cwd": "sub" } } }"#;
+        std::fs::write(plugin.join(".claude-plugin/plugin.json"), manifest).unwrap();
+        let directories = SourceDirectories {
+            plugins: vec![plugin.clone()],
+            ..SourceDirectories::default()
+        };
+        let declared = declarations(&directories.look(&[]), &settings);
+        let server = &declared[0];
+        assert!(server.is_trusted && server.permission.0.is_none());
+        assert_eq!(server.about.plugin.as_deref(), Some("p"));
+        let root = plugin.display().to_string();
+        assert_eq!(server.variables["PLUGIN_ROOT"], root);
+        assert_eq!(server.variables["CLAUDE_PLUGIN_ROOT"], root);
+        assert!(PathBuf::from(&server.variables["PLUGIN_DATA"]).starts_with(&settings.data));
+        let innkeeper_host::mcp::Transport::Stdio { command, cwd, .. } = &server.transport else {
+            panic!()
+        };
+        assert_eq!(PathBuf::from(command), plugin.join("./run"));
+        assert_eq!(cwd.as_deref(), Some(plugin.join("sub").as_path()));
+    }
+
+    #[test]
+    fn cus27_an_address_is_shown_without_its_secrets() {
+        assert_eq!(without_secrets("https://me:pw@a.test/mcp?key=1"), "https://a.test/mcp");
+    }
+}

@@ -1,0 +1,259 @@
+//! What sessions get of real directories: in which order, from whom, and what agents can read of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use innkeeper_host::customizations::{Kit, NoHooks};
+use innkeeper_plugins::Entry;
+
+use crate::brought::{Brought, Origin};
+use crate::kit;
+use crate::local::SourceDirectories;
+
+/// A home, a workspace and a host with plugins of its own.
+struct Machine {
+    temp: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        for directory in ["home", "work", "plugins"] {
+            std::fs::create_dir(temp.path().join(directory)).unwrap();
+        }
+        Self { temp }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        std::fs::canonicalize(self.temp.path()).unwrap().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> &Self {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self
+    }
+
+    fn skill(&self, directory: &str, name: &str) -> &Self {
+        let text = format!("---\nname: {name}\ndescription: In {directory}.\n---\nBody of {directory}.\n");
+        self.write(&format!("{directory}/{name}/SKILL.md"), &text)
+    }
+
+    fn directories(&self) -> SourceDirectories {
+        SourceDirectories {
+            plugins: Vec::new(),
+            collections: vec![self.path("plugins")],
+            home: Some(self.path("home")),
+        }
+    }
+
+    fn look(&self) -> Brought {
+        self.directories().look(&[self.path("work")])
+    }
+}
+
+fn kit(brought: &Brought) -> Kit {
+    kit::make(brought, Arc::new(NoHooks)).kit
+}
+
+/// The full names of skills, with what their descriptions say about where they are.
+fn skills(kit: &Kit) -> Vec<(String, &str)> {
+    let skills = kit.skills.iter();
+    skills
+        .map(|skill| {
+            (
+                skill.about.full_name(),
+                skill.about.description.as_deref().unwrap_or_default(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn b3_workspaces_win_over_users_and_both_over_plugins() {
+    let machine = Machine::new();
+    machine
+        .skill("plugins/p/skills", "x")
+        .write("plugins/p/.plugin/plugin.json", r#"{ "name": "p" }"#)
+        .skill("home/.claude/skills", "x")
+        .skill("work/.claude/skills", "x")
+        .skill("work/.github/skills", "x")
+        .write("work/.claude/commands/x.md", "---\ndescription: A command.\n---\nX\n");
+    let brought = machine.look();
+    let made = kit::make(&brought, Arc::new(NoHooks));
+    let expected = [
+        ("x", "In work/.github/skills."),
+        ("x", "In work/.claude/skills."),
+        ("x", "A command."),
+        ("x", "In home/.claude/skills."),
+        ("p:x", "In plugins/p/skills."),
+    ];
+    assert_eq!(skills(&made.kit), expected.map(|(name, text)| (name.to_owned(), text)));
+    let winner = &made.kit.skills[0].about.id;
+    assert!(
+        made.kit.skills[1..]
+            .iter()
+            .all(|skill| made.shadowed.get(&skill.about.id) == Some(winner))
+    );
+    assert!(!made.shadowed.contains_key(winner));
+}
+
+#[cfg(unix)]
+#[test]
+fn b3_one_file_that_two_directories_lead_to_is_one() {
+    let machine = Machine::new();
+    machine.skill("work/skills", "x").skill("work/skills", "y");
+    machine.write("work/AGENTS.md", "Be kind.\n");
+    for directory in [".github", ".claude"] {
+        std::fs::create_dir_all(machine.path("work").join(directory)).unwrap();
+        std::os::unix::fs::symlink("../skills", machine.path("work").join(directory).join("skills")).unwrap();
+    }
+    std::fs::create_dir_all(machine.path("work/.claude/rules")).unwrap();
+    std::os::unix::fs::symlink("../../AGENTS.md", machine.path("work/.claude/rules/agents.md")).unwrap();
+    let kit = kit(&machine.look());
+    let copies: Vec<_> = kit.skills.iter().map(|skill| skill.about.original.is_some()).collect();
+    assert_eq!(copies, [false, false, true, true], "{:?}", skills(&kit));
+    assert_eq!(
+        kit.skills[2].about.original.as_ref().unwrap().id,
+        kit.skills[0].about.id
+    );
+    let copies: Vec<_> = kit.rules.iter().map(|rule| rule.about.original.is_some()).collect();
+    assert_eq!(copies, [false, true]);
+}
+
+#[test]
+fn cus28_only_what_whoever_runs_the_host_put_there_is_their_own() {
+    let machine = Machine::new();
+    for plugin in [
+        "plugins/a",
+        "home/.agents/plugins/b",
+        "home/.claude/skills/c",
+        "work/.agents/plugins/d",
+    ] {
+        machine.write(&format!("{plugin}/.plugin/plugin.json"), "{}");
+    }
+    machine.skill("home/.claude/skills", "x");
+    let brought = machine.look();
+    let plugins = brought
+        .parts
+        .iter()
+        .filter(|part| matches!(part.entry(), Entry::Plugin(_)));
+    let mut origins: Vec<_> = plugins
+        .map(|part| (part.root().file_name().unwrap().to_owned(), part.origin().clone()))
+        .collect();
+    origins.sort_by(|one, other| one.0.cmp(&other.0));
+    let origins: Vec<_> = origins.into_iter().map(|(_, origin)| origin).collect();
+    let work: Arc<Path> = machine.path("work").into();
+    assert_eq!(
+        origins,
+        [Origin::Host, Origin::User, Origin::Saved, Origin::Workspace(work)],
+        "clients can save into ~/.claude/skills, so what is there need not be the user's"
+    );
+    assert!(origins.iter().map(Origin::is_own).eq([true, true, false, false]));
+    let saved_into = machine.directories().saved_into();
+    assert!(saved_into.contains(&machine.path("home/.claude/skills")));
+    assert!(!saved_into.contains(&machine.path("home/.copilot/hooks")));
+}
+
+#[tokio::test]
+async fn texts_are_read_when_they_are_wanted_and_say_so_when_they_are_gone() {
+    let machine = Machine::new();
+    machine.skill("work/.claude/skills", "x");
+    machine.write(
+        "work/.github/agents/a b.agent.md",
+        "---\ndescription: A.\n---\nYou are A.\n",
+    );
+    let kit = kit(&machine.look());
+    let skill = &kit.skills[0];
+    assert_eq!(
+        skill.directory.as_deref(),
+        Some(&*machine.path("work/.claude/skills/x"))
+    );
+    let read = |about| kit.texts.read(about);
+    assert_eq!(read(&skill.about).await.unwrap(), "Body of work/.claude/skills.\n");
+    assert_eq!(read(&kit.agents[0].about).await.unwrap(), "You are A.\n");
+    std::fs::remove_dir_all(machine.path("work/.claude/skills/x")).unwrap();
+    let told = read(&skill.about).await.unwrap_err();
+    assert!(told.contains("x/SKILL.md does not exist"), "{told}");
+}
+
+#[test]
+fn d50_a_home_that_is_a_workspace_is_there_once_and_is_a_workspace() {
+    let machine = Machine::new();
+    machine
+        .skill("home/.claude/skills", "x")
+        .skill("home/.copilot/skills", "y");
+    let brought = machine.directories().look(&[machine.path("home")]);
+    let kit = kit(&brought);
+    assert_eq!(skills(&kit).len(), 2);
+    let origins: Vec<_> = brought
+        .parts
+        .iter()
+        .filter(|part| !part.entry().children().is_empty())
+        .map(|part| part.origin().is_own())
+        .collect();
+    assert_eq!(
+        origins,
+        [false, true],
+        "what a workspace has is not trusted because it is the home"
+    );
+}
+
+#[test]
+fn the_same_directory_under_two_names_is_one_workspace() {
+    let machine = Machine::new();
+    machine.skill("work/.claude/skills", "x");
+    std::os::unix::fs::symlink(machine.path("work"), machine.path("link")).unwrap();
+    let brought = machine
+        .directories()
+        .look(&[machine.path("work"), machine.path("link")]);
+    assert_eq!(skills(&kit(&brought)).len(), 1);
+}
+
+#[test]
+fn cus25_cus26_entries_have_every_field_and_leave_out_what_says_nothing() {
+    let machine = Machine::new();
+    machine
+        .write(
+            "plugins/p/.plugin/plugin.json",
+            r#"{ "name": "p", "displayName": "The P", "version": "1.0.0", "description": "P.", "logo": "./p.svg" }"#,
+        )
+        .write("plugins/p/p.svg", "<svg/>")
+        .write(
+            "plugins/p/agents/one.md",
+            "---\nname: one\ndescription: One.\nmodel: large\ntools: Read, Bash\ndisable-model-invocation: true\n---\nOne.\n",
+        )
+        .write("plugins/p/agents/two.md", "---\nname: two\ndescription: Two.\nmodel: inherit\n---\nTwo.\n")
+        .write("plugins/p/rules/r.mdc", "---\ndescription: R.\nalwaysApply: false\nglobs: **/*.rs\n---\nR.\n");
+    let brought = machine.directories().look(&[]);
+    let shown = serde_json::to_value(brought.show().entries).unwrap();
+    let plugin = &shown[0];
+    assert_eq!(plugin["name"], "The P");
+    assert_eq!(
+        plugin["_meta"],
+        serde_json::json!({ "innkeeper.name": "p", "innkeeper.description": "P." })
+    );
+    assert_eq!(plugin["version"], "1.0.0");
+    assert_eq!(plugin["icons"][0]["contentType"], "image/svg+xml");
+    assert_eq!(plugin["load"], serde_json::json!({ "kind": "loaded" }));
+    let fields = |child: &serde_json::Value| {
+        let mut child = child.as_object().unwrap().clone();
+        child.retain(|name, _| !matches!(name.as_str(), "id" | "uri"));
+        serde_json::Value::Object(child)
+    };
+    let children: Vec<_> = plugin["children"].as_array().unwrap().iter().map(fields).collect();
+    assert_eq!(
+        children,
+        [
+            serde_json::json!({
+                "type": "agent", "name": "one", "description": "One.", "model": "large", "tools": ["Read", "Bash"],
+                "disableModelInvocation": true,
+            }),
+            serde_json::json!({ "type": "agent", "name": "two", "description": "Two." }),
+            serde_json::json!({
+                "type": "rule", "name": "r", "description": "R.", "alwaysApply": false, "globs": ["**/*.rs"],
+            }),
+        ]
+    );
+}

@@ -1,0 +1,44 @@
+//! Reads what customizations say, when somebody wants to know it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use innkeeper_host::customizations::{About, Texts};
+
+use crate::brought::Part;
+
+/// The longest text that is read. It goes into a prompt, where a tenth of it would be too long.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// The texts of one session, reached on the way on which they were found.
+#[derive(Debug, Default)]
+pub(crate) struct LocalTexts {
+    /// Also keeps the copies of clients' plugins for as long as a turn may read them.
+    parts: Vec<Part>,
+    /// By id, which of the parts it is in, and its file from there.
+    files: HashMap<String, (usize, PathBuf)>,
+}
+
+impl LocalTexts {
+    pub(crate) fn add(&mut self, part: &Part) -> usize {
+        self.parts.push(part.clone());
+        self.parts.len() - 1
+    }
+
+    pub(crate) fn add_file(&mut self, id: &str, part: usize, path: PathBuf) {
+        self.files.insert(id.to_owned(), (part, path));
+    }
+}
+
+#[async_trait]
+impl Texts for LocalTexts {
+    async fn read(&self, about: &About) -> Result<String, String> {
+        let gone = || format!("{} is not there any more", about.uri);
+        let (part, path) = self.files.get(&about.id).cloned().ok_or_else(gone)?;
+        let part = self.parts.get(part).cloned().ok_or_else(gone)?;
+        let reading = move || part.reader().body(&path, MAX_BYTES);
+        let read = tokio::task::spawn_blocking(reading).await;
+        read.unwrap_or_else(|_| Err(format!("{} cannot be read", about.uri)))
+    }
+}

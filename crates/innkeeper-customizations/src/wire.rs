@@ -1,0 +1,269 @@
+//! What was found, in the words of the protocol.
+//!
+//! Nothing is switched here: the core adds what people decided. Of hooks and MCP servers nothing is said
+//! that they run or are started with, because that is where secrets are (CUS-26, CUS-27).
+
+use ahp_types::state::{
+    AgentCustomization, ChildCustomization, Customization, CustomizationDegradedState, CustomizationErrorState,
+    CustomizationLoadState, CustomizationLoadedState, CustomizationLoadingState, CustomizationType,
+    DirectoryCustomization, HookCustomization, McpServerCustomization, McpServerState, McpServerStoppedState,
+    PluginCustomization, PromptCustomization, RuleCustomization, SkillCustomization,
+};
+use innkeeper_plugins::{Child, Component, Directory, Entry, HookFile, Icon, Kind, LoadState, Plugin, TextRange};
+use serde_json::{Map, Value, json};
+
+/// In `_meta`: what a plugin or a server is for, which has no field of its own.
+pub const DESCRIPTION: &str = "innkeeper.description";
+/// In `_meta`: the name by which a plugin's customizations are called, where it shows another one.
+pub const PLUGIN_NAME: &str = "innkeeper.name";
+/// In `_meta`: when the hooks of a file run.
+pub const HOOKS: &str = "innkeeper.hooks";
+/// In `_meta`: the id of whatever is used in its place, because it has the same name and comes first.
+pub const SHADOWED_BY: &str = "innkeeper.shadowedBy";
+
+/// How many hooks of a file are told.
+const MAX_HOOKS: usize = 64;
+
+type Meta = Map<String, Value>;
+
+/// A top-level entry.
+pub(crate) fn entry(entry: &Entry) -> Customization {
+    match entry {
+        Entry::Plugin(plugin) => Customization::Plugin(self::plugin(plugin)),
+        Entry::Directory(directory) => Customization::Directory(self::directory(directory)),
+        Entry::McpServer(server) => Customization::McpServer(Box::new(mcp_server(server))),
+    }
+}
+
+/// The same without its children, as agents list it (CUS-21).
+pub(crate) fn without_children(entry: &Customization) -> Customization {
+    match entry {
+        Customization::Plugin(plugin) => Customization::Plugin(PluginCustomization {
+            children: None,
+            ..plugin.clone()
+        }),
+        Customization::Directory(directory) => Customization::Directory(DirectoryCustomization {
+            children: None,
+            ..directory.clone()
+        }),
+        other => other.clone(),
+    }
+}
+
+/// Notes in an entry which of its children are not used, and what is in their place.
+pub(crate) fn mark_shadowed(entry: &mut Customization, shadowed: &impl Fn(&str) -> Option<String>) {
+    let children = match entry {
+        Customization::Plugin(plugin) => &mut plugin.children,
+        Customization::Directory(directory) => &mut directory.children,
+        _ => return,
+    };
+    for child in children.iter_mut().flatten() {
+        let (id, meta) = match child {
+            ChildCustomization::Agent(agent) => (&agent.id, &mut agent.meta),
+            ChildCustomization::Skill(skill) => (&skill.id, &mut skill.meta),
+            ChildCustomization::Prompt(prompt) => (&prompt.id, &mut prompt.meta),
+            ChildCustomization::Rule(rule) => (&rule.id, &mut rule.meta),
+            _ => continue,
+        };
+        if let Some(winner) = shadowed(id) {
+            meta.get_or_insert_default()
+                .insert(SHADOWED_BY.to_owned(), Value::String(winner));
+        }
+    }
+}
+
+fn plugin(plugin: &Plugin) -> PluginCustomization {
+    let mut meta = Meta::new();
+    if plugin.display_name.is_some() {
+        meta.insert(PLUGIN_NAME.to_owned(), json!(plugin.name));
+    }
+    if let Some(description) = &plugin.description {
+        meta.insert(DESCRIPTION.to_owned(), json!(description));
+    }
+    PluginCustomization {
+        id: plugin.id.clone(),
+        uri: plugin.uri.clone(),
+        name: plugin.display_name.clone().unwrap_or_else(|| plugin.name.clone()),
+        icons: icons(&plugin.icons),
+        range: None,
+        meta: some(meta),
+        client_id: plugin.client_id.clone(),
+        load: Some(load(&plugin.load)),
+        children: plugin.children.as_deref().map(children),
+        enablement: None,
+        version: plugin.version.clone(),
+    }
+}
+
+fn directory(directory: &Directory) -> DirectoryCustomization {
+    DirectoryCustomization {
+        id: directory.id.clone(),
+        uri: directory.uri.clone(),
+        name: directory.name.clone(),
+        icons: None,
+        range: None,
+        meta: None,
+        client_id: None,
+        load: Some(load(&directory.load)),
+        children: directory.children.as_deref().map(children),
+        enabled: true,
+        contents: kind(directory.contents),
+        // To save a hook is to have a command run, which takes more than being a client (CUS-28).
+        writable: directory.writable && directory.contents != Kind::Hook,
+    }
+}
+
+fn children(children: &[Child]) -> Vec<ChildCustomization> {
+    children.iter().map(child).collect()
+}
+
+fn child(child: &Child) -> ChildCustomization {
+    let id = child.id.clone();
+    let uri = child.uri.clone();
+    let name = child.name.clone();
+    let icons = icons(&child.icons);
+    let range = child.range.map(range);
+    let description = child.description.clone();
+    match &child.component {
+        Component::Agent(agent) => ChildCustomization::Agent(AgentCustomization {
+            id,
+            uri,
+            name,
+            icons,
+            range,
+            meta: None,
+            enabled: None,
+            description,
+            model: agent.model.clone(),
+            // An empty list reads as none at all, so none is sent (CUS-25).
+            tools: (!agent.tools.is_empty()).then(|| agent.tools.clone()),
+            disable_model_invocation: agent.disable_model_invocation.then_some(true),
+            disable_user_invocation: agent.disable_user_invocation.then_some(true),
+        }),
+        Component::Skill(skill) => ChildCustomization::Skill(SkillCustomization {
+            id,
+            uri,
+            name,
+            icons,
+            range,
+            meta: None,
+            enabled: None,
+            description,
+            disable_model_invocation: skill.disable_model_invocation.then_some(true),
+            disable_user_invocation: skill.disable_user_invocation.then_some(true),
+        }),
+        Component::Prompt(_) => ChildCustomization::Prompt(PromptCustomization {
+            id,
+            uri,
+            name,
+            icons,
+            range,
+            meta: None,
+            enabled: None,
+            description,
+        }),
+        Component::Rule(rule) => ChildCustomization::Rule(RuleCustomization {
+            id,
+            uri,
+            name,
+            icons,
+            range,
+            meta: None,
+            enabled: None,
+            description,
+            always_apply: rule.always_apply,
+            globs: (!rule.globs.is_empty()).then(|| rule.globs.clone()),
+        }),
+        Component::Hook(hooks) => ChildCustomization::Hook(HookCustomization {
+            id,
+            uri,
+            name,
+            icons,
+            range,
+            meta: some(hooks_meta(hooks)),
+            enabled: None,
+        }),
+        Component::McpServer(_) => ChildCustomization::McpServer(Box::new(mcp_server(child))),
+    }
+}
+
+/// When the hooks run, and never what they run.
+fn hooks_meta(file: &HookFile) -> Meta {
+    let told = file.hooks.iter().take(MAX_HOOKS).map(|hook| {
+        let mut told = Meta::from_iter([("event".to_owned(), json!(hook.event.as_str()))]);
+        if let Some(matcher) = &hook.matcher {
+            told.insert("matcher".to_owned(), json!(matcher));
+        }
+        Value::Object(told)
+    });
+    let hooks: Vec<Value> = told.collect();
+    Meta::from_iter([(HOOKS.to_owned(), Value::Array(hooks))])
+}
+
+fn mcp_server(server: &Child) -> McpServerCustomization {
+    let description = server.description.as_ref();
+    let meta = description.map(|description| Meta::from_iter([(DESCRIPTION.to_owned(), json!(description))]));
+    McpServerCustomization {
+        id: server.id.clone(),
+        uri: server.uri.clone(),
+        name: server.name.clone(),
+        icons: icons(&server.icons),
+        range: server.range.map(range),
+        meta,
+        enablement: None,
+        state: McpServerState::Stopped(McpServerStoppedState {}),
+        channel: None,
+        mcp_app: None,
+    }
+}
+
+fn load(state: &LoadState) -> CustomizationLoadState {
+    match state {
+        LoadState::Loading => CustomizationLoadState::Loading(CustomizationLoadingState {}),
+        LoadState::Loaded => CustomizationLoadState::Loaded(CustomizationLoadedState {}),
+        LoadState::Degraded { message } => {
+            let message = message.clone();
+            CustomizationLoadState::Degraded(CustomizationDegradedState { message })
+        }
+        LoadState::Error { message } => {
+            let message = message.clone();
+            CustomizationLoadState::Error(CustomizationErrorState { message })
+        }
+    }
+}
+
+fn kind(kind: Kind) -> CustomizationType {
+    match kind {
+        Kind::Agent => CustomizationType::Agent,
+        Kind::Skill => CustomizationType::Skill,
+        Kind::Prompt => CustomizationType::Prompt,
+        Kind::Rule => CustomizationType::Rule,
+        Kind::Hook => CustomizationType::Hook,
+        Kind::McpServer => CustomizationType::McpServer,
+    }
+}
+
+fn icons(icons: &[Icon]) -> Option<Vec<ahp_types::state::Icon>> {
+    let shown = icons.iter().map(|icon| ahp_types::state::Icon {
+        src: icon.src.clone(),
+        content_type: icon.mime_type.clone(),
+        sizes: None,
+        theme: None,
+    });
+    (!icons.is_empty()).then(|| shown.collect())
+}
+
+fn range(range: TextRange) -> ahp_types::state::TextRange {
+    let position = |position: innkeeper_plugins::TextPosition| ahp_types::state::TextPosition {
+        line: position.line.into(),
+        character: position.character.into(),
+    };
+    ahp_types::state::TextRange {
+        start: position(range.start),
+        end: position(range.end),
+    }
+}
+
+fn some(meta: Meta) -> Option<Meta> {
+    (!meta.is_empty()).then_some(meta)
+}

@@ -1,0 +1,535 @@
+//! What a turn may use of what its session brings along.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::expand::{Around, expand};
+use super::hook::Hooks;
+use super::kit::{About, CustomAgent, Kit, Original, PromptFile, Rule, Skill};
+use crate::mcp::Mcp;
+
+/// How long an opening chat waits until it is known what its session brings along. Whoever looks
+/// for it reports something long before; this is for one that does not.
+const FIRST_TIME: Duration = Duration::from_secs(5);
+
+/// The customizations of a session that are switched on, as they were when the turn started.
+#[derive(Debug, Clone, Default)]
+pub struct Customized {
+    kit: Arc<Kit>,
+    off: Arc<BTreeSet<String>>,
+    is_known: bool,
+    mcp: Mcp,
+}
+
+/// Something that people call with a `/` and its name.
+#[derive(Debug, Clone, Copy)]
+pub enum Callable<'a> {
+    /// A skill or a command.
+    Skill(&'a Skill),
+    /// A prompt file.
+    Prompt(&'a PromptFile),
+}
+
+impl<'a> Callable<'a> {
+    /// What every customization has.
+    pub fn about(self) -> &'a About {
+        match self {
+            Self::Skill(skill) => &skill.about,
+            Self::Prompt(prompt) => &prompt.about,
+        }
+    }
+
+    /// What may follow its name.
+    pub fn argument_hint(self) -> Option<&'a str> {
+        match self {
+            Self::Skill(skill) => skill.argument_hint.as_deref(),
+            Self::Prompt(prompt) => prompt.argument_hint.as_deref(),
+        }
+    }
+
+    fn is_for_people(self) -> bool {
+        match self {
+            Self::Skill(skill) => skill.for_people,
+            Self::Prompt(_) => true,
+        }
+    }
+}
+
+/// A skill or a prompt that a message called by name, with what it says once the arguments are in
+/// place. The message itself stays what the person wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Called {
+    /// What was called.
+    pub about: About,
+    /// The name that the person used.
+    pub name: String,
+    /// What followed the name.
+    pub arguments: String,
+    /// Its text with the arguments.
+    pub text: String,
+    /// The directory with the other files of a skill.
+    pub directory: Option<PathBuf>,
+    /// The custom agent that a prompt wants, by name.
+    pub agent: Option<String>,
+    /// The model that a prompt wants.
+    pub model: Option<String>,
+    /// The tools that a prompt keeps to; empty means all.
+    pub tools: Vec<String>,
+}
+
+impl Customized {
+    /// What a kit has, without what is switched off. For agents under test: in a host they come
+    /// with [`TurnInput::customizations`](crate::TurnInput::customizations).
+    pub fn new(kit: Arc<Kit>, off: Arc<BTreeSet<String>>) -> Self {
+        Self {
+            kit,
+            off,
+            is_known: true,
+            mcp: Mcp::default(),
+        }
+    }
+
+    /// The MCP servers of the session.
+    pub fn mcp(&self) -> &Mcp {
+        &self.mcp
+    }
+
+    /// Whether somebody looks for customizations here and has reported what there is. Otherwise an
+    /// agent that knows where to look may do so itself.
+    pub fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    fn is_on(&self, about: &About) -> bool {
+        let is_on = |id: &str, container: &str| !self.off.contains(id) && !self.off.contains(container);
+        let is_there_already = |original: &Original| is_on(&original.id, &original.container);
+        is_on(&about.id, &about.container) && !about.original.as_ref().is_some_and(is_there_already)
+    }
+
+    /// Its hooks, which know by themselves what is switched off.
+    pub(crate) fn hooks(&self) -> (&dyn Hooks, &BTreeSet<String>) {
+        (&*self.kit.hooks, &self.off)
+    }
+
+    /// Skills and commands, those that win first.
+    pub fn skills(&self) -> impl Iterator<Item = &Skill> {
+        self.kit.skills.iter().filter(|skill| self.is_on(&skill.about))
+    }
+
+    /// Prompt files.
+    pub fn prompts(&self) -> impl Iterator<Item = &PromptFile> {
+        self.kit.prompts.iter().filter(|prompt| self.is_on(&prompt.about))
+    }
+
+    /// Custom agents.
+    pub fn agents(&self) -> impl Iterator<Item = &CustomAgent> {
+        self.kit.agents.iter().filter(|agent| self.is_on(&agent.about))
+    }
+
+    /// Rules.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.kit.rules.iter().filter(|rule| self.is_on(&rule.about))
+    }
+
+    /// The agent that a message chose by its URI (`AgentSelection.uri`).
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, when there is none, when it is switched off, or when it is not for people.
+    pub fn agent(&self, uri: &str) -> Result<&CustomAgent, String> {
+        let mut here = self.kit.agents.iter().filter(|agent| agent.about.uri == uri);
+        // The same file may be reached through two directories, of which one is on.
+        let found = here
+            .clone()
+            .find(|agent| self.is_on(&agent.about))
+            .or_else(|| here.next());
+        match found {
+            Some(agent) if !self.is_on(&agent.about) => Err(format!(
+                "The agent {} ({uri}) is switched off. Switch it on, or choose another one.",
+                agent.about.name
+            )),
+            Some(agent) if !agent.for_people => Err(format!(
+                "The agent {} ({uri}) cannot be chosen by people; only models may delegate to it.",
+                agent.about.name
+            )),
+            Some(agent) => Ok(agent),
+            None => Err(format!(
+                "There is no agent {uri} any more. Its file may have been moved or deleted: choose another one."
+            )),
+        }
+    }
+
+    /// Everything that people can call, each under the name that calls it: the plain one where
+    /// that is enough, else the full one. What cannot be called at all is left out: it has no name
+    /// of its own beside something that wins. `taken` are names that mean something else.
+    pub fn callable(&self, taken: &[&str]) -> Vec<(String, Callable<'_>)> {
+        let everything = self.called_by_people(|about| self.is_on(about));
+        named(everything, |callable| callable.about(), taken)
+    }
+
+    /// The skills that a model may use by itself, each under the name that means it.
+    pub fn skills_for_models(&self) -> Vec<(String, &Skill)> {
+        let skills = self.skills().filter(|skill| skill.for_models);
+        named(skills.collect(), |skill| &skill.about, &[])
+    }
+
+    /// The agents that a model may delegate to, each under the name that means it.
+    pub fn agents_for_models(&self) -> Vec<(String, &CustomAgent)> {
+        let agents = self.agents().filter(|agent| agent.for_models);
+        named(agents.collect(), |agent| &agent.about, &[])
+    }
+
+    fn called_by_people(&self, counts: impl Fn(&About) -> bool) -> Vec<Callable<'_>> {
+        let skills = self.kit.skills.iter().map(Callable::Skill);
+        let all = skills.chain(self.kit.prompts.iter().map(Callable::Prompt));
+        all.filter(|callable| callable.is_for_people() && counts(callable.about()))
+            .collect()
+    }
+
+    /// What a message calls: one that begins with a `/` and the name of a skill or a prompt. Any
+    /// other is what it is, also one whose name is among those that are `taken` by an agent.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, when what it names is switched off or cannot be read.
+    pub async fn call(&self, text: &str, taken: &[&str], directories: &[String]) -> Result<Option<Called>, String> {
+        let Some(line) = text.trim().strip_prefix('/') else {
+            return Ok(None);
+        };
+        let on = self.called_by_people(|about| self.is_on(about));
+        let Some((name, callable)) = find_called(&on, line, taken) else {
+            let off = self.called_by_people(|about| !self.is_on(about));
+            return match find_called(&off, line, taken) {
+                Some((name, _)) => Err(format!(
+                    "/{name} is switched off in this session. Switch it on to use it, or say what you want in your \
+                     own words."
+                )),
+                None => Ok(None),
+            };
+        };
+        let about = callable.about();
+        let body = self.text(about).await?;
+        let arguments = line.get(name.len()..).unwrap_or_default().trim().to_owned();
+        let mut called = Called {
+            about: about.clone(),
+            name: name.to_owned(),
+            text: String::new(),
+            directory: None,
+            agent: None,
+            model: None,
+            tools: Vec::new(),
+            arguments,
+        };
+        match callable {
+            Callable::Skill(skill) => called.directory.clone_from(&skill.directory),
+            Callable::Prompt(prompt) => {
+                called.agent.clone_from(&prompt.agent);
+                called.model.clone_from(&prompt.model);
+                called.tools.clone_from(&prompt.tools);
+            }
+        }
+        called.text = expanded(&body, &called.arguments, called.directory.as_deref(), directories)
+            .map_err(|problem| format!("/{name}: {problem}"))?;
+        Ok(Some(called))
+    }
+
+    /// What a skill says once its arguments are in place.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, when its file is gone or cannot be read.
+    pub async fn skill_text(&self, skill: &Skill, arguments: &str, directories: &[String]) -> Result<String, String> {
+        let body = self.text(&skill.about).await?;
+        expanded(&body, arguments, skill.directory.as_deref(), directories)
+    }
+
+    /// What a customization says, without its frontmatter.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, when its file is gone or cannot be read.
+    pub async fn text(&self, about: &About) -> Result<String, String> {
+        self.kit.texts.read(about).await
+    }
+}
+
+fn expanded(body: &str, arguments: &str, directory: Option<&Path>, directories: &[String]) -> Result<String, String> {
+    let workspace = directories.first().and_then(|uri| path_of(uri));
+    let around = Around {
+        workspace: workspace.as_deref(),
+        directory,
+    };
+    expand(body, arguments, &around)
+}
+
+/// Things with the names that mean them.
+fn named<'a, T: Copy>(everything: Vec<T>, about: impl Fn(T) -> &'a About, taken: &[&str]) -> Vec<(String, T)> {
+    let names = Names::of(everything.iter().map(|thing| about(*thing)), taken);
+    let everything = everything.into_iter().enumerate();
+    everything
+        .filter_map(|(index, thing)| Some((names.of_index(index, about(thing))?, thing)))
+        .collect()
+}
+
+/// The path of a `file:` URI.
+fn path_of(uri: &str) -> Option<PathBuf> {
+    let url = url::Url::parse(uri).ok()?;
+    url.to_file_path().ok()
+}
+
+/// One of several things by its name: by the full one, which is exact, or else by the plain one,
+/// where whatever comes first wins.
+pub fn by_name<'a, T>(
+    items: impl Iterator<Item = &'a T> + Clone,
+    about: fn(&T) -> &About,
+    name: &str,
+) -> Option<&'a T> {
+    let exact = items.clone().find(|item| about(item).full_name() == name);
+    exact.or_else(|| items.clone().find(|item| about(item).name == name))
+}
+
+/// What a line after the `/` calls, and the part of it that is the name.
+fn find_called<'a, 'b>(everything: &[Callable<'a>], line: &'b str, taken: &[&str]) -> Option<(&'b str, Callable<'a>)> {
+    let names = Names::of(everything.iter().map(|callable| callable.about()), taken);
+    let word = line.split(char::is_whitespace).next().unwrap_or_default();
+    if let Some(callable) = names.index_of(word).and_then(|index| everything.get(index)) {
+        return Some((word, *callable));
+    }
+    // Names may have spaces in them.
+    let starts = |name: &str| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+    };
+    let spaced = names.0.iter().filter(|(name, _)| name.contains(char::is_whitespace));
+    let (name, index) = spaced
+        .filter(|(name, _)| starts(name))
+        .max_by_key(|(name, _)| name.len())?;
+    Some((line.get(..name.len())?, *everything.get(*index)?))
+}
+
+/// Which name means which of several things.
+struct Names(HashMap<String, usize>);
+
+impl Names {
+    fn of<'a>(everything: impl Iterator<Item = &'a About> + Clone, taken: &[&str]) -> Self {
+        let mut names = HashMap::new();
+        let full = everything.clone().map(About::full_name);
+        let plain = everything.map(|about| about.name.clone());
+        for (index, name) in full.enumerate().chain(plain.enumerate()) {
+            if !taken.contains(&name.as_str()) {
+                names.entry(name).or_insert(index);
+            }
+        }
+        Self(names)
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        self.0.get(name).copied()
+    }
+
+    fn of_index(&self, index: usize, about: &About) -> Option<String> {
+        let mut names = [about.name.clone(), about.full_name()].into_iter();
+        names.find(|name| self.index_of(name) == Some(index))
+    }
+}
+
+/// What was found, and what of it people had switched off when it was.
+#[derive(Debug, Clone)]
+pub(crate) struct Reported {
+    pub(crate) kit: Arc<Kit>,
+    pub(crate) off: Arc<BTreeSet<String>>,
+}
+
+/// What a session brings along, as soon as it is known.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bringing {
+    found: Option<watch::Receiver<Option<Reported>>>,
+    off: Arc<BTreeSet<String>>,
+    mcp: Mcp,
+}
+
+impl Bringing {
+    pub(crate) fn new(found: watch::Receiver<Option<Reported>>, off: Arc<BTreeSet<String>>) -> Self {
+        Self {
+            found: Some(found),
+            off,
+            mcp: Mcp::default(),
+        }
+    }
+
+    /// The same with the session's MCP servers.
+    pub(crate) fn with_mcp(self, mcp: Mcp) -> Self {
+        Self { mcp, ..self }
+    }
+
+    /// What is known now. What was reported since the turn began was not switched by then, so what is
+    /// off of it came with the report.
+    pub(crate) fn now(&self) -> Customized {
+        let found = self.found.as_ref();
+        let is_newer = found.is_some_and(|found| found.has_changed().unwrap_or(false));
+        let reported = found.and_then(|found| found.borrow().clone());
+        let off = match &reported {
+            Some(reported) if is_newer => &reported.off,
+            _ => &self.off,
+        };
+        Customized {
+            is_known: reported.is_some(),
+            off: Arc::clone(off),
+            kit: reported.map(|reported| reported.kit).unwrap_or_default(),
+            mcp: self.mcp.clone(),
+        }
+    }
+
+    /// What is known once somebody has looked: what a session brings along holds from its first
+    /// turn on.
+    pub(crate) async fn first(&self) -> Customized {
+        if let Some(found) = &self.found {
+            let mut found = found.clone();
+            let reported = found.wait_for(Option::is_some);
+            if tokio::time::timeout(FIRST_TIME, reported).await.is_err() {
+                tracing::warn!("nobody has said within {FIRST_TIME:?} what a session brings along");
+            }
+        }
+        self.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::customizations::Texts;
+
+    struct Named;
+
+    #[async_trait::async_trait]
+    impl Texts for Named {
+        async fn read(&self, about: &About) -> Result<String, String> {
+            Ok(format!("{} says $ARGUMENTS", about.id))
+        }
+    }
+
+    fn about(id: &str, plugin: Option<&str>, name: &str) -> About {
+        About {
+            id: id.to_owned(),
+            plugin: plugin.map(str::to_owned),
+            name: name.to_owned(),
+            uri: format!("file:///{id}"),
+            ..About::default()
+        }
+    }
+
+    fn skill(id: &str, plugin: Option<&str>, name: &str) -> Skill {
+        Skill {
+            about: about(id, plugin, name),
+            for_people: true,
+            ..Skill::default()
+        }
+    }
+
+    fn customized(off: &[&str]) -> Customized {
+        let kit = Kit {
+            skills: vec![
+                skill("a", Some("kit"), "review"),
+                skill("b", None, "review"),
+                skill("c", Some("box"), "review"),
+                skill("d", None, "tidy up"),
+                skill("e", None, "git:commit"),
+                skill("f", Some("git"), "commit"),
+            ],
+            agents: vec![
+                CustomAgent {
+                    about: about("g", None, "judge"),
+                    for_people: true,
+                    ..CustomAgent::default()
+                },
+                CustomAgent {
+                    about: About {
+                        id: "h".to_owned(),
+                        ..about("g", None, "judge")
+                    },
+                    for_people: true,
+                    ..CustomAgent::default()
+                },
+            ],
+            texts: Arc::new(Named),
+            ..Kit::default()
+        };
+        let off = off.iter().map(|id| (*id).to_owned()).collect();
+        Customized::new(Arc::new(kit), Arc::new(off))
+    }
+
+    async fn said(given: &Customized, text: &str) -> Result<Option<String>, String> {
+        let called = given.call(text, &["stop"], &[]).await?;
+        Ok(called.map(|called| called.text))
+    }
+
+    #[tokio::test]
+    async fn a_full_name_is_exact_and_a_plain_one_is_that_of_whoever_wins() {
+        let given = customized(&[]);
+        for (text, expected) in [
+            ("/kit:review x", "a says x"),
+            ("  /review x\n", "b says x"),
+            ("/box:review", "c says "),
+            ("/tidy up the house", "d says the house"),
+            ("/git:commit", "e says "),
+            ("/commit", "f says "),
+        ] {
+            assert_eq!(said(&given, text).await, Ok(Some(expected.to_owned())), "{text}");
+        }
+        for plain in ["/stop", "/tidy", "/", "review", "/ review", "/reviewer"] {
+            assert_eq!(said(&given, plain).await, Ok(None), "{plain}");
+        }
+    }
+
+    #[tokio::test]
+    async fn cus11_what_is_off_is_said_to_be_unless_something_else_has_its_name() {
+        let given = customized(&["b"]);
+        assert_eq!(said(&given, "/review x").await, Ok(Some("a says x".to_owned())));
+        let given = customized(&["a", "b", "c"]);
+        let problem = said(&given, "/review x").await.expect_err("switched off");
+        assert!(problem.contains("/review is switched off"), "{problem}");
+        assert_eq!(given.callable(&[]).len(), 3);
+    }
+
+    #[test]
+    fn cus02_an_agent_is_chosen_by_its_file_through_whichever_directory_is_on() {
+        assert_eq!(customized(&["g"]).agent("file:///g").expect("on").about.id, "h");
+        let problem = customized(&["g", "h"]).agent("file:///g").expect_err("off");
+        assert!(problem.contains("switched off"), "{problem}");
+    }
+
+    #[tokio::test]
+    async fn cus11_what_is_reported_after_a_turn_began_comes_with_what_is_switched_off() {
+        let kit = Arc::new(Kit {
+            skills: ["a", "b"]
+                .map(|id| Skill {
+                    about: about(id, None, id),
+                    ..Skill::default()
+                })
+                .to_vec(),
+            ..Kit::default()
+        });
+        let off = |id: &str| Arc::new(BTreeSet::from([id.to_owned()]));
+        let names = |customized: &Customized| -> Vec<String> {
+            let skills = customized.skills();
+            skills.map(|skill| skill.about.name.clone()).collect()
+        };
+        let (reports, found) = watch::channel(None);
+        // Nothing was known when the turn began, so nothing could be said to be off.
+        let early = Bringing::new(found, Arc::default());
+        reports.send_replace(Some(Reported {
+            kit: Arc::clone(&kit),
+            off: off("a"),
+        }));
+        assert_eq!(names(&early.first().await), ["b"]);
+        // A turn that begins later knows better than the report.
+        let late = Bringing::new(reports.subscribe(), off("b"));
+        assert_eq!(names(&late.first().await), ["a"]);
+        assert_eq!(names(&late.now()), ["a"]);
+    }
+}

@@ -1,0 +1,349 @@
+//! What a skill or a prompt says once the arguments are in place.
+//!
+//! Files come from tools that write placeholders in different ways, and nothing in a file tells
+//! which tool it was written for, so all of them count: `$ARGUMENTS`, `$ARGUMENTS[0]`, `$1`,
+//! `${input:name}` and `${input:name:hint}`, `${workspaceFolder}`, `${CLAUDE_SKILL_DIR}`. It is one
+//! pass: what an argument says is never taken for a placeholder. Commands that some tools run while
+//! they expand a file (`` !`git status` ``) stay the text that they are.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+/// Longest text that comes of it. A placeholder is short, and what stands in its place need not be: a
+/// file of many of them could fill any memory (F17).
+const MAX_BYTES: usize = 256 << 10;
+/// How far the end of a placeholder is looked for. What goes on longer is no placeholder, and nobody
+/// reads the rest of a file for every beginning of one.
+const MAX_PLACEHOLDER_BYTES: usize = 256;
+
+/// What a text may refer to besides its arguments.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Around<'a> {
+    /// The first working directory.
+    pub(super) workspace: Option<&'a Path>,
+    /// The directory of the skill.
+    pub(super) directory: Option<&'a Path>,
+}
+
+/// Puts arguments where the text wants them, or at its end if it does not say where.
+///
+/// # Errors
+///
+/// In a sentence, when more comes of it than a model is told.
+pub(super) fn expand(body: &str, arguments: &str, around: &Around<'_>) -> Result<String, String> {
+    let words = words(arguments);
+    let expansion = Expansion {
+        arguments,
+        given: given(&words),
+        words: &words,
+        counts_from_zero: has_zero(body),
+        has_one_input: input_names(body).len() == 1,
+        around,
+    };
+    let mut out = Bounded::default();
+    let mut has_taken = false;
+    let mut rest = body;
+    while let Some(start) = rest.find('$') {
+        let (before, from) = rest.split_at(start);
+        out.push(before)?;
+        match expansion.at(from) {
+            Some(found) => {
+                out.push(&found.text)?;
+                has_taken |= found.takes_arguments;
+                rest = from.get(found.length..).unwrap_or_default();
+            }
+            None => {
+                out.push("$")?;
+                rest = from.get(1..).unwrap_or_default();
+            }
+        }
+    }
+    out.push(rest)?;
+    if !has_taken && !arguments.is_empty() {
+        let end = out.0.trim_end().len();
+        out.0.truncate(end);
+        for part in ["\n\nArguments: ", arguments, "\n"] {
+            out.push(part)?;
+        }
+    }
+    Ok(out.0)
+}
+
+/// What comes of it, as far as it is not too long.
+#[derive(Default)]
+struct Bounded(String);
+
+impl Bounded {
+    fn push(&mut self, text: &str) -> Result<(), String> {
+        if self.0.len() + text.len() > MAX_BYTES {
+            return Err(format!(
+                "with its arguments in place it is longer than {} KiB, so it was not used; give it shorter arguments, \
+                 or shorten its file",
+                MAX_BYTES >> 10
+            ));
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+struct Expansion<'a> {
+    arguments: &'a str,
+    words: &'a [String],
+    /// What was given as `name=value`.
+    given: HashMap<&'a str, &'a str>,
+    counts_from_zero: bool,
+    /// Whether all `${input:…}` placeholders have the same name.
+    has_one_input: bool,
+    around: &'a Around<'a>,
+}
+
+/// What stands in the place of a placeholder.
+struct Found<'a> {
+    /// How long the placeholder is, in bytes.
+    length: usize,
+    text: Cow<'a, str>,
+    takes_arguments: bool,
+}
+
+impl<'a> Expansion<'a> {
+    /// What a placeholder at the beginning of the text stands for.
+    fn at(&self, text: &str) -> Option<Found<'a>> {
+        let argument = |length, text| Found {
+            length,
+            text,
+            takes_arguments: true,
+        };
+        if let Some(after) = text.strip_prefix("$ARGUMENTS") {
+            const NAME: usize = "$ARGUMENTS".len();
+            if let Some((number, length)) = bracketed(after) {
+                return Some(argument(NAME + length, self.word(Some(number))));
+            }
+            // `$ARGUMENTS_FILE` is somebody's variable.
+            let is_whole = !after.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+            return is_whole.then(|| argument(NAME, Cow::Borrowed(self.arguments)));
+        }
+        if let Some((number, length)) = numbered(text) {
+            let index = if self.counts_from_zero {
+                Some(number)
+            } else {
+                number.checked_sub(1)
+            };
+            // Without any arguments it is more likely a piece of a script, which stays whole.
+            if self.words.is_empty() {
+                return None;
+            }
+            return Some(argument(length, self.word(index)));
+        }
+        let inner = text.strip_prefix("${")?;
+        let end = within_reach(inner).find('}')?;
+        let (name, length) = (inner.get(..end)?, end + 3);
+        if let Some(input) = name.strip_prefix("input:") {
+            return Some(argument(length, self.input(input)));
+        }
+        let path = match name {
+            "workspaceFolder" => self.around.workspace?,
+            "workspaceFolderBasename" => Path::new(self.around.workspace?.file_name()?),
+            "CLAUDE_SKILL_DIR" | "SKILL_DIR" => self.around.directory?,
+            _ => return None,
+        };
+        Some(Found {
+            length,
+            text: Cow::Owned(path.display().to_string()),
+            takes_arguments: false,
+        })
+    }
+
+    fn word(&self, index: Option<usize>) -> Cow<'a, str> {
+        let word = index.and_then(|index| self.words.get(index));
+        Cow::Borrowed(word.map(String::as_str).unwrap_or_default())
+    }
+
+    /// The value of `${input:name}` or `${input:name:hint}`: what was given as `name=value`, or
+    /// everything if there is only one to give.
+    fn input(&self, wanted: &str) -> Cow<'a, str> {
+        let (name, hint) = wanted.split_once(':').unwrap_or((wanted, ""));
+        match self.given.get(name) {
+            Some(value) => Cow::Borrowed(*value),
+            None if self.has_one_input && !self.arguments.is_empty() => Cow::Borrowed(self.arguments),
+            None if hint.is_empty() => Cow::Owned(format!("({name}: not given)")),
+            None => Cow::Owned(format!("({name}, {hint}: not given)")),
+        }
+    }
+}
+
+/// As much of a text as the end of a placeholder is looked for in.
+fn within_reach(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_PLACEHOLDER_BYTES))
+        .unwrap_or_default()
+}
+
+/// What was given as `name=value`; of what is given twice the first counts.
+fn given(words: &[String]) -> HashMap<&str, &str> {
+    let mut given = HashMap::new();
+    for (name, value) in words.iter().filter_map(|word| word.split_once('=')) {
+        given.entry(name).or_insert(value);
+    }
+    given
+}
+
+/// The number in `[2]`, and how long that is.
+fn bracketed(text: &str) -> Option<(usize, usize)> {
+    let inner = text.strip_prefix('[')?;
+    let end = within_reach(inner).find(']')?;
+    let number = inner.get(..end)?.parse().ok()?;
+    Some((number, end + 2))
+}
+
+/// The number in `$1`; `$10` is an amount of money.
+fn numbered(text: &str) -> Option<(usize, usize)> {
+    let after = text.strip_prefix('$')?;
+    let digit = after.chars().next()?.to_digit(10)?;
+    let is_alone = !after.chars().nth(1).is_some_and(|c| c.is_alphanumeric() || c == '_');
+    // `$5.00` is one as well.
+    let is_amount = after.chars().nth(1) == Some('.') && after.chars().nth(2).is_some_and(|c| c.is_ascii_digit());
+    (is_alone && !is_amount).then_some((digit as usize, 2))
+}
+
+/// Whether the text counts its arguments from 0, as newer files do, or from 1.
+fn has_zero(body: &str) -> bool {
+    body.match_indices("$0")
+        .any(|(index, _)| body.get(index..).and_then(numbered).is_some())
+}
+
+/// The names of `${input:…}` placeholders, each once.
+fn input_names(body: &str) -> HashSet<&str> {
+    let marks = body.match_indices("${input:");
+    let names = marks.filter_map(|(index, mark)| {
+        let rest = within_reach(body.get(index + mark.len()..)?);
+        rest.split([':', '}']).next()
+    });
+    names.collect()
+}
+
+/// The words of a line; quotes keep several together.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    for c in line.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            Some(_) => word.get_or_insert_default().push(c),
+            // An apostrophe within a word is one.
+            None if c == '"' || (c == '\'' && word.is_none()) => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            None if c.is_whitespace() => words.extend(word.take()),
+            None => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_go_where_the_text_wants_them() {
+        let cases = [
+            ("Fix $ARGUMENTS.", "the  bell", "Fix the  bell."),
+            ("Fix $ARGUMENTS.", "", "Fix ."),
+            (
+                "Fix $1 by $2, then $1.",
+                "12 \"next week\"",
+                "Fix 12 by next week, then 12.",
+            ),
+            ("Fix $1 and $2.", "12", "Fix 12 and ."),
+            ("From $0 to $1.", "a b", "From a to b."),
+            ("From $ARGUMENTS[0] to $ARGUMENTS[1].", "a b", "From a to b."),
+            (
+                "`awk '{print $1}'` costs $10 or $5.00",
+                "",
+                "`awk '{print $1}'` costs $10 or $5.00",
+            ),
+            ("Say ${input:word}!", "hello there", "Say hello there!"),
+            ("Say ${input:word:which one}!", "", "Say (word, which one: not given)!"),
+            ("${input:a} ${input:b}", "b=2 a=\"x y\"", "x y 2"),
+            (
+                "$ARGUMENTS_FILE ${HOME} $HOME $$",
+                "",
+                "$ARGUMENTS_FILE ${HOME} $HOME $$",
+            ),
+            // What an argument says is not read again.
+            ("Fix $1.", "$ARGUMENTS", "Fix $ARGUMENTS."),
+            ("It is 'don't'", "", "It is 'don't'"),
+        ];
+        for (body, arguments, expected) in cases {
+            assert_eq!(
+                expand(body, arguments, &Around::default()).as_deref(),
+                Ok(expected),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn arguments_that_the_text_does_not_mention_follow_it() {
+        let expand = |arguments| expand("Look around.\n", arguments, &Around::default());
+        assert_eq!(
+            expand("with care").as_deref(),
+            Ok("Look around.\n\nArguments: with care\n")
+        );
+        assert_eq!(expand("").as_deref(), Ok("Look around.\n"));
+    }
+
+    #[test]
+    fn places_are_named_where_they_are_known() {
+        let around = Around {
+            workspace: Some(Path::new("/inn/house")),
+            directory: Some(Path::new("/inn/skills/bell")),
+        };
+        let body = "${workspaceFolder} ${workspaceFolderBasename} ${CLAUDE_SKILL_DIR}/ring.sh ${file}";
+        let expected = "/inn/house house /inn/skills/bell/ring.sh ${file}";
+        assert_eq!(expand(body, "", &around).as_deref(), Ok(expected));
+        assert_eq!(expand(body, "", &Around::default()).as_deref(), Ok(body));
+    }
+
+    #[test]
+    fn nothing_makes_it_stumble() {
+        for body in [
+            "$",
+            "${",
+            "${input:",
+            "$ARGUMENTS[",
+            "$ARGUMENTS[x]",
+            "$1$",
+            "ä$1ö",
+            "$é",
+            "${é}",
+        ] {
+            let _ = expand(body, "a 'b", &Around::default());
+        }
+    }
+
+    #[test]
+    fn f17_what_becomes_too_long_is_refused_in_a_sentence() {
+        let message = "x".repeat(1 << 20);
+        for body in ["$ARGUMENTS ".repeat(95_000), "$1".repeat(95_000), "Nothing.".to_owned()] {
+            let problem = expand(&body, &message, &Around::default()).expect_err("too long");
+            assert!(problem.contains("longer than 256 KiB"), "{problem}");
+        }
+        assert!(expand(&"$ARGUMENTS ".repeat(1000), "a bell", &Around::default()).is_ok());
+    }
+
+    #[test]
+    fn f17_placeholders_that_never_end_are_not_looked_for_in_the_whole_file() {
+        for beginning in ["${", "$ARGUMENTS[", "${input:"] {
+            let far = format!("{beginning}{}", "1".repeat(MAX_PLACEHOLDER_BYTES));
+            let body = format!("{far}]}}");
+            let expanded = expand(&body, "", &Around::default()).expect("short enough");
+            assert!(expanded.ends_with("1]}"), "{expanded}");
+            assert!(!expanded.contains("not given"), "{expanded}");
+        }
+    }
+}

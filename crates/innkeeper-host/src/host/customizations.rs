@@ -1,0 +1,171 @@
+//! Which sessions are followed, and what was last found for each.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use innkeeper_core::customization::Wanted;
+use innkeeper_core::{ChannelId, Effect, Input, Now};
+use tokio::sync::watch;
+
+use super::task::HostTask;
+use crate::customizations::{
+    Bringing, Customizations, Following, Found, FoundSink, HookCall, HookEvent, Kit, Report, Reported,
+};
+
+/// How long hooks may take to hear that a session is over: nobody is there any more to wait for them.
+const END_TIME: Duration = Duration::from_secs(5);
+
+/// The sessions that are followed.
+pub(super) struct Followed {
+    finder: Arc<dyn Customizations>,
+    sessions: HashMap<ChannelId, OneSession>,
+    next: u64,
+}
+
+#[derive(Default)]
+struct OneSession {
+    number: u64,
+    /// What was last found; `None` until something was.
+    kit: watch::Sender<Option<Reported>>,
+    /// What it wants to be told of, once it is followed.
+    wanted: Option<Wanted>,
+    /// Whether it had a turn; one that had none has no end that hooks could hear of.
+    had_turn: bool,
+    following: Option<Following>,
+    /// How it was followed before, until the new one has reported: what both look at is not let go in
+    /// between, only to be read anew.
+    _before: Option<Following>,
+}
+
+impl Followed {
+    pub(super) fn new(finder: Arc<dyn Customizations>) -> Self {
+        Self {
+            finder,
+            sessions: HashMap::new(),
+            next: 0,
+        }
+    }
+
+    /// What a chat or a turn of a session may use, as soon as it is known.
+    pub(super) fn bringing(&mut self, session: ChannelId, off: &Arc<BTreeSet<String>>) -> Bringing {
+        if !self.finder.serves() {
+            return Bringing::default();
+        }
+        // A chat may be opened a moment before its session is followed.
+        let session = self.sessions.entry(session).or_default();
+        Bringing::new(session.kit.subscribe(), Arc::clone(off))
+    }
+
+    /// A turn of a session begins, so that it has an end which hooks may want to hear of.
+    pub(super) fn turn_begins(&mut self, session: ChannelId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.had_turn = true;
+        }
+    }
+
+    /// What was last found for a session.
+    pub(super) fn kit(&self, session: ChannelId) -> Arc<Kit> {
+        let session = self.sessions.get(&session);
+        let kit = session.and_then(|session| Some(Arc::clone(&session.kit.borrow().as_ref()?.kit)));
+        kit.unwrap_or_default()
+    }
+
+    /// Nobody is followed any more, because the core is replaced.
+    pub(super) fn clear(&mut self) {
+        self.sessions.clear();
+    }
+}
+
+impl HostTask {
+    pub(super) fn follow(&mut self, session: ChannelId, wanted: Wanted) {
+        let number = self.followed.next;
+        self.followed.next += 1;
+        let following = self
+            .followed
+            .finder
+            .follow(wanted.clone(), FoundSink::new(session, number, self.inbox.clone()));
+        // Until the new one reports, what was found before holds.
+        let entry = self.followed.sessions.entry(session).or_default();
+        entry.number = number;
+        entry.wanted = Some(wanted);
+        entry._before = entry.following.replace(following);
+    }
+
+    /// A session is disposed of, or leaves memory.
+    pub(super) fn forget(&mut self, session: ChannelId, off: Arc<BTreeSet<String>>) {
+        if let Some(session) = self.followed.sessions.remove(&session) {
+            self.tell_end(session, off);
+        }
+    }
+
+    /// The host goes down, and every session with it.
+    pub(super) fn forget_all(&mut self) {
+        for (id, session) in std::mem::take(&mut self.followed.sessions) {
+            let off = self.core.switched_off(id);
+            self.tell_end(session, off);
+        }
+    }
+
+    /// Tells hooks that a session is over. Shutdown waits for them, within its own patience.
+    fn tell_end(&self, session: OneSession, off: Arc<BTreeSet<String>>) {
+        let reported = session.kit.borrow().clone();
+        let (Some(Reported { kit, .. }), Some(wanted), true) = (reported, session.wanted, session.had_turn) else {
+            return;
+        };
+        if !kit.hooks.hear(HookEvent::SessionEnd, &off) {
+            return;
+        }
+        let mut input = serde_json::Map::new();
+        input.insert("reason".to_owned(), "other".into());
+        let call = HookCall {
+            event: HookEvent::SessionEnd,
+            subject: "other".to_owned(),
+            session: wanted.session_uri,
+            turn: "".into(),
+            working_directories: wanted.working_directories,
+            input,
+        };
+        self.tasks.spawn(async move {
+            let ending = kit.hooks.run(call, &off, None);
+            match tokio::time::timeout(END_TIME, ending).await {
+                Ok(outcome) => outcome
+                    .notices
+                    .iter()
+                    .for_each(|notice| tracing::warn!(%notice, "a hook")),
+                Err(_) => tracing::warn!("a hook that was told of the end of its session took too long and was ended"),
+            }
+        });
+    }
+
+    pub(super) fn customized(
+        &mut self,
+        now: Now,
+        session: ChannelId,
+        number: u64,
+        report: Report,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.followed.sessions.get(&session) else {
+            return;
+        };
+        if entry.number != number {
+            return; // Of a follow that was replaced since.
+        }
+        let Found { entries, kit } = match report {
+            Report::Found(found) => found,
+            Report::Announced(entries) => {
+                let announced = Input::CustomizationsAnnounced { session, entries };
+                return self.handle_input(now, announced, effects);
+            }
+        };
+        self.handle_input(now, Input::CustomizationsFound { session, entries }, effects);
+        // After the core, which knows now what of it people have switched off.
+        let off = self.core.switched_off(session);
+        if let Some(entry) = self.followed.sessions.get_mut(&session) {
+            entry._before = None;
+            entry.kit.send_replace(Some(Reported { kit, off }));
+        }
+        self.redeclared(session);
+    }
+}

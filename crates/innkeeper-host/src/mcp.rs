@@ -1,0 +1,222 @@
+//! MCP servers: the seam to whoever runs them, and what agents get of them.
+//!
+//! Which servers a session wants, the core decides: those that are switched on and that nobody stopped.
+//! The host looks up how each is started ([`ServerDeclaration`], which whoever finds customizations
+//! reports in the [`Kit`](crate::customizations::Kit)) and hands both to an implementation of
+//! [`McpServers`]. What becomes of them is reported through [`ServerSink`] and shown to clients; agents
+//! call their tools through [`Mcp`] and [`McpCall`].
+
+pub(crate) mod bounds;
+mod call;
+mod content;
+mod declaration;
+mod elicit;
+mod for_agents;
+mod tool;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bounds::Written;
+pub use call::{McpCall, McpDraft, Sampler};
+pub use declaration::{Permission, Remote, ServerDeclaration, StartPermission, Transport};
+pub use for_agents::Mcp;
+pub(crate) use for_agents::SessionLink;
+pub use innkeeper_core::agent::{AuthReason, Failure};
+pub use innkeeper_core::mcp::{AppCapabilities, ServerList, ServerReport, ServerStatus, ServerToken};
+use innkeeper_core::{ChannelId, Input};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+pub use tool::{CallOutcome, During, Hints, McpError, McpTool, Question, QuestionAnswer};
+
+use crate::host::Message;
+
+/// Runs MCP servers.
+///
+/// Servers may be shared between sessions, as far as their declaration and the identity that they run
+/// under allow: nothing here says how many processes there are.
+pub trait McpServers: Send + Sync + 'static {
+    /// Whether it runs any at all.
+    fn serves(&self) -> bool {
+        true
+    }
+
+    /// Prepares to run servers for a session. Nothing runs until [`SessionServers::want`] says so, and
+    /// everything ends when what is returned is dropped.
+    fn open(&self, sink: ServerSink) -> Arc<dyn SessionServers>;
+
+    /// Gives every server of a resource a token, now and later, or takes it away. A server that waits for
+    /// one goes on by itself, and so does a call. Never shown, kept unencrypted or logged (AUTH-12).
+    fn set_token(&self, resource: &str, token: Option<ServerToken>);
+}
+
+/// The servers of one session.
+#[async_trait]
+pub trait SessionServers: Send + Sync + 'static {
+    /// From now on exactly these are to run. Returns at once; what becomes of them is reported. A server
+    /// with another attempt than before starts anew, and reports say which attempt they are about. One
+    /// that is not named any more ends, and its calls fail.
+    fn want(&self, wanted: SessionWants);
+
+    /// The tools of everything that is ready, with names that are unique among them, in the order in which
+    /// the servers are wanted.
+    fn tools(&self) -> Vec<McpTool>;
+
+    /// Calls a tool by its server's name for it. Dropping the future cancels the call, and the server is
+    /// told.
+    ///
+    /// # Errors
+    ///
+    /// When there is no result. A tool that says that it failed has one.
+    async fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+        during: &dyn During,
+    ) -> Result<CallOutcome, McpError>;
+
+    /// Passes a request of a client's app on to a server (MCP-16): one of the methods that the server was
+    /// reported to serve, as far as its tools are for apps. `attempt` is the start that the client means.
+    ///
+    /// # Errors
+    ///
+    /// What the server answered, or why it did not.
+    async fn app_request(
+        &self,
+        server: &str,
+        attempt: u64,
+        method: &str,
+        params: Map<String, Value>,
+    ) -> Result<Value, McpError>;
+
+    /// Passes a notification on, likewise.
+    fn app_notification(&self, server: &str, attempt: u64, method: &str, params: Map<String, Value>);
+}
+
+/// What a session wants of its servers.
+#[derive(Debug, Clone, Default)]
+pub struct SessionWants {
+    /// The session's URI.
+    pub session: Arc<str>,
+    /// Where it works, as URIs: what servers are told when they ask for roots.
+    pub roots: Vec<String>,
+    /// The servers that are to run.
+    pub servers: Vec<ServerWish>,
+}
+
+impl Default for ServerWish {
+    fn default() -> Self {
+        Self {
+            attempt: 0,
+            declaration: Arc::new(ServerDeclaration::default()),
+        }
+    }
+}
+
+/// A server that is to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerWish {
+    /// Which of its starts it is.
+    pub attempt: u64,
+    /// How it is started.
+    pub declaration: Arc<ServerDeclaration>,
+}
+
+/// Where what becomes of a session's servers is reported.
+#[derive(Clone)]
+pub struct ServerSink {
+    session: ChannelId,
+    inbox: mpsc::WeakSender<Message>,
+    written: Arc<Mutex<Written>>,
+}
+
+impl ServerSink {
+    pub(crate) fn new(session: ChannelId, inbox: mpsc::WeakSender<Message>) -> Self {
+        Self {
+            session,
+            inbox,
+            written: Arc::default(),
+        }
+    }
+
+    /// Reports what became of a start of a server. Waits while the host is busy; `false` says that it
+    /// is gone. Of what a server writes for its log so much is passed on as people can read.
+    pub async fn report(&self, server: &str, attempt: u64, report: ServerReport) -> bool {
+        let Some(inbox) = self.inbox.upgrade() else {
+            return false;
+        };
+        let passed = {
+            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            written.pass(server, report, Instant::now())
+        };
+        for report in passed {
+            let report = Input::McpServer {
+                session: self.session,
+                id: server.to_owned(),
+                attempt,
+                report,
+            };
+            if inbox.send(Message::Core(report)).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reports what a server does.
+    pub async fn status(&self, server: &str, attempt: u64, status: ServerStatus) -> bool {
+        self.report(server, attempt, ServerReport::Status(status)).await
+    }
+}
+
+impl fmt::Debug for ServerSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerSink")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A host without MCP servers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoMcpServers;
+
+impl McpServers for NoMcpServers {
+    fn serves(&self) -> bool {
+        false
+    }
+
+    fn open(&self, _: ServerSink) -> Arc<dyn SessionServers> {
+        Arc::new(Self)
+    }
+
+    fn set_token(&self, _: &str, _: Option<ServerToken>) {}
+}
+
+#[async_trait]
+impl SessionServers for NoMcpServers {
+    fn want(&self, _: SessionWants) {}
+
+    fn tools(&self) -> Vec<McpTool> {
+        Vec::new()
+    }
+
+    async fn call(
+        &self,
+        server: &str,
+        _: &str,
+        _: Map<String, Value>,
+        _: &dyn During,
+    ) -> Result<CallOutcome, McpError> {
+        Err(McpError::no_server(server))
+    }
+
+    async fn app_request(&self, server: &str, _: u64, _: &str, _: Map<String, Value>) -> Result<Value, McpError> {
+        Err(McpError::no_server(server))
+    }
+
+    fn app_notification(&self, _: &str, _: u64, _: &str, _: Map<String, Value>) {}
+}

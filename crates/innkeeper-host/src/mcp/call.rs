@@ -1,0 +1,368 @@
+//! Calls of MCP tools: ordinary tool calls that a server carries out (MCP-12).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use innkeeper_core::agent::AuthRequirement;
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
+
+use super::content::result_of;
+use super::{CallOutcome, During, McpError, McpTool, Question, QuestionAnswer};
+use super::{bounds, elicit};
+use crate::agent::{
+    AgentError, Confirmation, EventSink, Invocation, Response, ToolCall, ToolContent, ToolDraft, ToolResult, Verdict,
+};
+
+/// How often a server that says nothing is said to be at work.
+const ALIVE_EVERY: Duration = Duration::from_secs(20);
+/// Longest report of progress that is shown.
+const MAX_PROGRESS_CHARS: usize = 4000;
+
+/// Answers servers that want a model to go on. An agent that has a model implements it; it asks people
+/// first.
+#[async_trait]
+pub trait Sampler: Send + Sync {
+    /// Goes on with the parameters of `sampling/createMessage`. `None` declines.
+    async fn sample(&self, server: &str, params: Map<String, Value>) -> Option<Map<String, Value>>;
+}
+
+/// A call of an MCP tool. Made by [`EventSink::mcp_tool`].
+#[must_use = "a call begins with `run`"]
+pub struct McpCall {
+    events: EventSink,
+    tool: McpTool,
+    id: Option<String>,
+    intention: Option<String>,
+    sampler: Option<Arc<dyn Sampler>>,
+}
+
+impl McpCall {
+    pub(crate) fn new(events: EventSink, tool: &McpTool) -> Self {
+        Self {
+            events,
+            tool: tool.clone(),
+            id: None,
+            intention: None,
+            sampler: None,
+        }
+    }
+
+    /// Gives the call an id of the agent's own, unique in its chat; otherwise it gets one.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// What the agent wants to achieve with it.
+    pub fn intention(mut self, intention: impl Into<String>) -> Self {
+        self.intention = Some(intention.into());
+        self
+    }
+
+    /// Answers the server when it wants a model to go on. Without, it is declined.
+    pub fn sampler(mut self, sampler: Arc<dyn Sampler>) -> Self {
+        self.sampler = Some(sampler);
+        self
+    }
+
+    /// Shows the call, whose input comes next: for agents whose model writes it piece by piece.
+    pub async fn start(self) -> Result<McpDraft, AgentError> {
+        let Self {
+            events,
+            tool,
+            id,
+            intention,
+            sampler,
+        } = self;
+        let mut builder = events
+            .tool(&tool.name)
+            .display_name(tool.shown_name())
+            .mcp(&tool.server);
+        if let Some(id) = id {
+            builder = builder.id(id);
+        }
+        if let Some(intention) = intention {
+            builder = builder.intention(intention);
+        }
+        if let Some(ui) = &tool.ui {
+            builder = builder.ui(ui.clone());
+        }
+        let draft = builder.start().await?;
+        Ok(McpDraft {
+            events,
+            tool,
+            sampler,
+            draft,
+        })
+    }
+
+    /// Has the server carry it out, once people or the session's policy allow it, and waits for the
+    /// result. A call that is denied, or that the server does not answer, gives a failed result.
+    ///
+    /// # Errors
+    ///
+    /// When the turn is cancelled.
+    pub async fn run(self, arguments: Map<String, Value>) -> Result<ToolResult, AgentError> {
+        self.start().await?.run(arguments).await
+    }
+}
+
+/// A call of an MCP tool whose input is still being written. Made by [`McpCall::start`].
+#[must_use = "a call that is dropped ends as failed"]
+pub struct McpDraft {
+    events: EventSink,
+    tool: McpTool,
+    sampler: Option<Arc<dyn Sampler>>,
+    draft: ToolDraft,
+}
+
+impl McpDraft {
+    /// The call's id.
+    pub fn id(&self) -> &str {
+        self.draft.id()
+    }
+
+    /// Streams more of the input, as the model writes it.
+    pub async fn input(&mut self, text: impl Into<String>) -> Result<(), AgentError> {
+        self.draft.input(text).await
+    }
+
+    /// Has the session's hooks look at the call; if they want another input, it is returned. See
+    /// [`ToolDraft::check`].
+    ///
+    /// # Errors
+    ///
+    /// [A denial](AgentError::denial) when a hook refuses the call, which is over then.
+    pub async fn check(&mut self, input: &str) -> Result<Option<String>, AgentError> {
+        self.draft.check(input).await
+    }
+
+    /// Ends the call before it ran.
+    pub async fn complete(self, result: ToolResult) -> Result<(), AgentError> {
+        self.draft.complete(result).await
+    }
+
+    /// Has the server carry it out with these arguments, which are the complete input.
+    ///
+    /// # Errors
+    ///
+    /// When the turn is cancelled.
+    pub async fn run(self, arguments: Map<String, Value>) -> Result<ToolResult, AgentError> {
+        let Self {
+            events,
+            tool,
+            sampler,
+            draft,
+        } = self;
+        let shown = tool.shown_name().to_owned();
+        let words = format!("Calls {shown} of {}", tool.server_name);
+        let invocation = Invocation::new(words).input(Value::Object(arguments.clone()).to_string());
+        let (call, arguments) = if tool.runs_unasked() {
+            match draft.run(invocation).await {
+                Ok(call) => (call, arguments),
+                Err(error) => match error.denial() {
+                    Some(reason) => return Ok(ToolResult::failed(format!("{shown} was not allowed"), reason)),
+                    None => return Err(error),
+                },
+            }
+        } else {
+            let confirmation = Confirmation {
+                title: Some(format!("Let {} run {shown}?", tool.server_name)),
+                editable: true,
+                ..Confirmation::default()
+            };
+            match draft.confirm(invocation, confirmation).await? {
+                Verdict::Approved(call, decision) => match edited(decision.edited_input) {
+                    Ok(edited) => (call, edited.unwrap_or(arguments)),
+                    Err(problem) => {
+                        let result = ToolResult::failed(format!("{shown} was not called"), problem);
+                        call.complete(result.clone()).await?;
+                        return Ok(result);
+                    }
+                },
+                Verdict::Denied(decision) => {
+                    let remark = decision
+                        .remark
+                        .unwrap_or_else(|| "people did not allow this call".to_owned());
+                    return Ok(ToolResult::failed(format!("{shown} was not allowed"), remark));
+                }
+            }
+        };
+        let carried_out = CarriedOut {
+            events,
+            tool,
+            sampler,
+            asked: AtomicUsize::new(0),
+        };
+        carried_out.carry_out(call, arguments).await
+    }
+}
+
+/// What people made of the input.
+fn edited(input: Option<String>) -> Result<Option<Map<String, Value>>, String> {
+    match input.as_deref().map(serde_json::from_str) {
+        None => Ok(None),
+        Some(Ok(arguments)) => Ok(Some(arguments)),
+        Some(Err(error)) => Err(format!(
+            "the input that people wrote is not a JSON object ({error}); call it again"
+        )),
+    }
+}
+
+/// A call that the server has.
+struct CarriedOut {
+    events: EventSink,
+    tool: McpTool,
+    sampler: Option<Arc<dyn Sampler>>,
+    /// How often it has asked people something.
+    asked: AtomicUsize,
+}
+
+type Outcome = Result<CallOutcome, McpError>;
+
+impl CarriedOut {
+    async fn carry_out(self, mut call: ToolCall, arguments: Map<String, Value>) -> Result<ToolResult, AgentError> {
+        let mcp = self.events.mcp().clone();
+        let (wishes, mut wished) = mpsc::channel(8);
+        let relay = Relay(wishes);
+        let calling = mcp.call(&self.tool, arguments, &relay);
+        tokio::pin!(calling);
+        let mut alive = tokio::time::interval(ALIVE_EVERY);
+        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let outcome: Outcome = loop {
+            let wish = tokio::select! {
+                biased;
+                // Dropped, the call is cancelled at its server.
+                () = call.cancelled() => return Err(AgentError::Cancelled),
+                outcome = &mut calling => break outcome,
+                Some(wish) = wished.recv() => wish,
+                _ = alive.tick() => {
+                    call.alive().await?;
+                    continue;
+                }
+            };
+            // While somebody answers, the server may give up.
+            let answered = tokio::select! {
+                biased;
+                outcome = &mut calling => break outcome,
+                answered = self.answer(&mut call, wish) => answered?,
+            };
+            if answered == Answered::Over {
+                let error = "nobody signed in, so the call was given up";
+                return Ok(ToolResult::failed(
+                    format!("{} was given up", self.tool.shown_name()),
+                    error,
+                ));
+            }
+        };
+        let result = match outcome {
+            Ok(outcome) => result_of(&self.tool, outcome),
+            Err(error) => ToolResult::failed(
+                format!("{} of {} failed", self.tool.shown_name(), self.tool.server_name),
+                bounds::message(error.message),
+            ),
+        };
+        call.complete(result.clone()).await?;
+        Ok(result)
+    }
+
+    /// Does what the server wants.
+    async fn answer(&self, call: &mut ToolCall, wish: Wish) -> Result<Answered, AgentError> {
+        match wish {
+            Wish::Progress(message) => {
+                let message = message.chars().take(MAX_PROGRESS_CHARS).collect();
+                call.content(vec![ToolContent::Text(message)]).await?;
+            }
+            Wish::SignIn(requirement, done) => {
+                let has_signed_in = call.await_sign_in(*requirement).await?.is_some();
+                let _ = done.send(has_signed_in);
+                if !has_signed_in {
+                    return Ok(Answered::Over);
+                }
+            }
+            Wish::Ask(question, done) => {
+                let answer = self.ask(question).await?;
+                let _ = done.send(answer);
+            }
+        }
+        Ok(Answered::GoesOn)
+    }
+
+    async fn ask(&self, question: Question) -> Result<QuestionAnswer, AgentError> {
+        let server = &self.tool.server_name;
+        let no = |response| match response {
+            Response::Cancel => QuestionAnswer::Cancelled,
+            Response::Accept | Response::Decline => QuestionAnswer::Declined,
+        };
+        let asks_people = matches!(question, Question::Form { .. } | Question::Url { .. });
+        if asks_people && self.asked.fetch_add(1, Ordering::Relaxed) >= elicit::MAX_QUESTIONS {
+            return Ok(QuestionAnswer::Declined);
+        }
+        match question {
+            Question::Form { message, schema } => {
+                let answer = self.events.ask(elicit::form(server, &message, &schema)).await?;
+                Ok(match answer.response {
+                    Response::Accept => QuestionAnswer::Accepted(elicit::content(&schema, answer)),
+                    response => no(response),
+                })
+            }
+            Question::Url { url, .. } if !elicit::may_be_visited(&url) => Ok(QuestionAnswer::Declined),
+            Question::Url { message, url } => {
+                let message = elicit::shown(&message);
+                let message = format!("The MCP server {server:?} asks you to visit a page: {message}");
+                Ok(match self.events.ask_url(message, url).await? {
+                    Response::Accept => QuestionAnswer::Accepted(Map::new()),
+                    response => no(response),
+                })
+            }
+            Question::Sampling(params) => {
+                let sampled = match &self.sampler {
+                    Some(sampler) => sampler.sample(server, params).await,
+                    None => None,
+                };
+                Ok(sampled.map_or(QuestionAnswer::Declined, QuestionAnswer::Sampled))
+            }
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Answered {
+    GoesOn,
+    /// The call is over.
+    Over,
+}
+
+/// What a server wants of whoever called it.
+enum Wish {
+    Progress(String),
+    SignIn(Box<AuthRequirement>, oneshot::Sender<bool>),
+    Ask(Question, oneshot::Sender<QuestionAnswer>),
+}
+
+/// Passes wishes on to the call that they are about.
+struct Relay(mpsc::Sender<Wish>);
+
+#[async_trait]
+impl During for Relay {
+    async fn progress(&self, message: String) {
+        // What comes faster than it can be shown is not worth waiting for.
+        let _ = self.0.try_send(Wish::Progress(message));
+    }
+
+    async fn sign_in(&self, requirement: AuthRequirement) -> bool {
+        let (done, signed_in) = oneshot::channel();
+        let _ = self.0.send(Wish::SignIn(Box::new(requirement), done)).await;
+        signed_in.await.unwrap_or(false)
+    }
+
+    async fn ask(&self, question: Question) -> QuestionAnswer {
+        let (done, answer) = oneshot::channel();
+        let _ = self.0.send(Wish::Ask(question, done)).await;
+        answer.await.unwrap_or(QuestionAnswer::Declined)
+    }
+}

@@ -1,0 +1,202 @@
+//! Tools of servers, and what happens while one is called.
+
+use async_trait::async_trait;
+use innkeeper_core::agent::AuthRequirement;
+use serde_json::{Map, Value};
+
+use crate::agent::ToolContent;
+
+/// A tool that a server of the session offers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct McpTool {
+    /// The name for the model, unique among the tools of all servers of the session.
+    pub name: String,
+    /// The server, by the id of its customization (MCP-12).
+    pub server: String,
+    /// What people call the server.
+    pub server_name: String,
+    /// What the server calls the tool.
+    pub tool: String,
+    /// A title for people.
+    pub title: Option<String>,
+    /// What it does, in the server's words.
+    pub description: Option<String>,
+    /// The JSON Schema of its input, always an object.
+    pub input_schema: Value,
+    /// The JSON Schema of its structured result.
+    pub output_schema: Option<Value>,
+    /// What the server says about its effects.
+    pub hints: Hints,
+    /// Whether people trust the server, so that its hints count.
+    pub is_trusted: bool,
+    /// `_meta.ui`, if a view of its calls can be shown (MCP-20).
+    pub ui: Option<Map<String, Value>>,
+}
+
+impl McpTool {
+    /// What people see.
+    pub fn shown_name(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.tool)
+    }
+
+    /// Whether it runs without asking: only what a trusted server calls harmless does.
+    pub fn runs_unasked(&self) -> bool {
+        self.is_trusted && self.hints.read_only == Some(true) && self.hints.destructive != Some(true)
+    }
+
+    /// Whether models are to know of it; some tools are only for the views of other ones.
+    pub fn is_for_models(&self) -> bool {
+        let visibility = self.ui.as_ref().and_then(|ui| ui.get("visibility"));
+        match visibility.and_then(Value::as_array) {
+            Some(readers) => readers.iter().any(|reader| reader == "model"),
+            None => true,
+        }
+    }
+}
+
+/// What a server says about the effects of a tool. From a server that nobody trusts it means nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// It changes nothing.
+    pub read_only: Option<bool>,
+    /// It may destroy something.
+    pub destructive: Option<bool>,
+    /// Doing it twice is as doing it once.
+    pub idempotent: Option<bool>,
+    /// It reaches out into the world.
+    pub open_world: Option<bool>,
+}
+
+/// What a tool gave back.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CallOutcome {
+    /// Whether the tool says that it failed.
+    pub is_error: bool,
+    /// What it gave back.
+    pub content: Vec<ToolContent>,
+    /// The same for programs.
+    pub structured: Option<Map<String, Value>>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct McpError {
+    /// The code of JSON-RPC, if the server answered with an error.
+    pub code: Option<i64>,
+    /// What happened and what to do, without secrets.
+    pub message: String,
+    /// What the server adds.
+    pub data: Option<Value>,
+}
+
+impl McpError {
+    /// Something other than an answer of the server.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            code: None,
+            message: message.into(),
+            data: None,
+        }
+    }
+
+    /// No such server runs.
+    pub fn no_server(server: &str) -> Self {
+        Self::new(format!(
+            "the MCP server {server:?} does not run in this session; start it and try again"
+        ))
+    }
+}
+
+/// What a server wants while one of its tools is called.
+#[async_trait]
+pub trait During: Send + Sync {
+    /// It reports how far it is, in words.
+    async fn progress(&self, message: String);
+
+    /// It wants people to sign in; the call goes on by itself once a token for the resource was set.
+    /// Returns whether somebody did; if not, the call is to be given up.
+    async fn sign_in(&self, requirement: AuthRequirement) -> bool;
+
+    /// It asks something.
+    async fn ask(&self, question: Question) -> QuestionAnswer;
+}
+
+/// What a server asks.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Question {
+    /// A person should fill in a form (`elicitation/create`).
+    Form {
+        /// What the server says.
+        message: String,
+        /// The fields, as the JSON Schema of an object.
+        schema: Value,
+    },
+    /// A person should visit an address.
+    Url {
+        /// What the server says.
+        message: String,
+        /// The address.
+        url: String,
+    },
+    /// A model should go on (`sampling/createMessage`). These are its parameters.
+    Sampling(Map<String, Value>),
+}
+
+/// What a server is answered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum QuestionAnswer {
+    /// A person said yes, with the fields of the form.
+    Accepted(Map<String, Value>),
+    /// The result of `sampling/createMessage`.
+    Sampled(Map<String, Value>),
+    /// A person, or the host, said no.
+    Declined,
+    /// A person wanted nothing to do with it.
+    Cancelled,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn mcp12_hints_of_a_server_that_nobody_trusts_are_not_trust() {
+        let harmless = McpTool {
+            hints: Hints {
+                read_only: Some(true),
+                ..Hints::default()
+            },
+            ..McpTool::default()
+        };
+        assert!(!harmless.runs_unasked());
+        let trusted = McpTool {
+            is_trusted: true,
+            ..harmless
+        };
+        assert!(trusted.runs_unasked());
+        let contradictory = McpTool {
+            hints: Hints {
+                destructive: Some(true),
+                ..trusted.hints
+            },
+            ..trusted
+        };
+        assert!(!contradictory.runs_unasked());
+    }
+
+    #[test]
+    fn mcp20_what_is_only_for_apps_is_not_for_models() {
+        let tool = |ui: Value| McpTool {
+            ui: ui.as_object().cloned(),
+            ..McpTool::default()
+        };
+        assert!(tool(Value::Null).is_for_models());
+        assert!(tool(json!({ "resourceUri": "ui://x" })).is_for_models());
+        assert!(tool(json!({ "visibility": ["app", "model"] })).is_for_models());
+        assert!(!tool(json!({ "visibility": ["app"] })).is_for_models());
+    }
+}

@@ -1,0 +1,219 @@
+//! What a session brings along, as agents get it and as people call it. Whoever finds it is the test's own.
+
+use std::sync::Arc;
+
+use innkeeper_host::customizations::{
+    About, CustomAgent, Customizations, Following, Found, FoundSink, Kit, PromptFile, Rule, Skill, Texts, Wanted,
+};
+use innkeeper_host::{Host, TourAgent, async_trait};
+use innkeeper_testkit::official::{View, markdown, turn_started};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::scripted::Scene;
+
+/// Finds the same in every session, after a moment.
+struct Shelf(Arc<Kit>);
+
+impl Customizations for Shelf {
+    fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+        let kit = Arc::clone(&self.0);
+        let entries = Vec::new();
+        let reporting = tokio::spawn(async move {
+            tokio::task::yield_now().await;
+            found.found(Found { entries, kit }).await
+        });
+        Following::new(reporting)
+    }
+}
+
+/// Every file says what it is.
+struct Spoken;
+
+#[async_trait]
+impl Texts for Spoken {
+    async fn read(&self, about: &About) -> Result<String, String> {
+        match about.name.as_str() {
+            "gone" => Err(format!("{} is not there any more", about.uri)),
+            "greet" => Ok("Greet $ARGUMENTS in ${workspaceFolder}.\n".to_owned()),
+            name => Ok(format!("The text of {name}.\n")),
+        }
+    }
+}
+
+fn about(name: &str) -> About {
+    About {
+        id: format!("id-{name}"),
+        container: "shelf".to_owned(),
+        plugin: None,
+        uri: format!("file:///shelf/{name}.md"),
+        name: name.to_owned(),
+        description: Some(format!("What {name} is for.")),
+        ..About::default()
+    }
+}
+
+fn shelf() -> Shelf {
+    let skill = |name: &str, for_people| Skill {
+        about: about(name),
+        for_models: true,
+        for_people,
+        ..Skill::default()
+    };
+    let agent = |name: &str, for_people| CustomAgent {
+        about: about(name),
+        for_people,
+        ..CustomAgent::default()
+    };
+    Shelf(Arc::new(Kit {
+        skills: vec![
+            skill("greet", true),
+            skill("secret", false),
+            skill("gone", true),
+            skill("usage", true),
+        ],
+        prompts: vec![PromptFile {
+            about: about("release"),
+            ..PromptFile::default()
+        }],
+        agents: vec![agent("reviewer", true), agent("mole", false)],
+        rules: vec![Rule {
+            about: about("tabs"),
+            globs: vec!["*.rs".to_owned()],
+            ..Rule::default()
+        }],
+        texts: Arc::new(Spoken),
+        ..Kit::default()
+    }))
+}
+
+async fn scene() -> Scene {
+    Scene::with(Host::builder().agent(TourAgent::new()).customizations(shelf())).await
+}
+
+async fn answer(scene: &Scene, id: &str, text: &str) -> (String, Option<String>) {
+    let turn = scene.client.run_turn(&scene.uris.chat, id, text).await;
+    assert_eq!(turn.message.text, text, "a person's words stay what they are");
+    let parts = serde_json::to_value(&turn.response_parts).expect("JSON");
+    let error = parts.as_array().and_then(|parts| parts.last()).and_then(|part| {
+        let message = part["error"]["message"].as_str();
+        message.map(str::to_owned)
+    });
+    (markdown(&turn.response_parts), error)
+}
+
+/// Says first that it is still reading, and finds what there is once it is told to.
+struct SlowShelf(Arc<Kit>, Arc<Notify>);
+
+impl Customizations for SlowShelf {
+    fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+        let (kit, read) = (Arc::clone(&self.0), Arc::clone(&self.1));
+        let reporting = tokio::spawn(async move {
+            let loading = json!([{
+                "type": "directory", "id": "shelf", "uri": "file:///shelf", "name": "shelf",
+                "contents": "skill", "enabled": true, "writable": false, "load": { "kind": "loading" },
+            }]);
+            found.announced(serde_json::from_value(loading).expect("entries")).await;
+            read.notified().await;
+            let entries = Vec::new();
+            found.found(Found { entries, kit }).await
+        });
+        Following::new(reporting)
+    }
+}
+
+#[tokio::test]
+async fn cus05_cus24_the_first_turn_waits_for_what_is_still_read() {
+    let read = Arc::new(Notify::new());
+    let shelf = SlowShelf(shelf().0, Arc::clone(&read));
+    let scene = Scene::with(Host::builder().agent(TourAgent::new()).customizations(shelf)).await;
+    let (client, uris) = (&scene.client, &scene.uris);
+    let is_loading = |view: &View| {
+        let shown = view.session(&uris.session).map(|session| &session.customizations);
+        let shown = serde_json::to_value(shown).expect("JSON");
+        shown[0]["load"]["kind"] == "loading"
+    };
+    client.until("a directory that is read", is_loading).await;
+    client.start_turn(&uris.chat, "t1", "/customizations").await;
+    client
+        .until("the turn", |view| {
+            view.chat(&uris.chat).is_some_and(|chat| chat.active_turn.is_some())
+        })
+        .await;
+    read.notify_one();
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    let given = markdown(&turn.response_parts);
+    assert!(given.contains("`greet`") && given.contains("`tabs`"), "{given}");
+}
+
+#[tokio::test]
+async fn cus24_the_first_turn_has_what_was_found_and_a_message_calls_it_by_name() {
+    let scene = scene().await;
+    let (given, _) = answer(&scene, "t1", "/customizations").await;
+    for part in [
+        "`greet`",
+        "`secret`, for models only",
+        "`release`",
+        "`tabs`, for `*.rs`",
+        "`mole`",
+    ] {
+        assert!(given.contains(part), "{part} in {given}");
+    }
+    let (called, _) = answer(&scene, "t2", "/greet the\nguests").await;
+    assert!(called.contains("Greet the\nguests in"), "{called}");
+    let (called, _) = answer(&scene, "t3", "/release now").await;
+    assert!(called.contains("The text of release.\n\nArguments: now"), "{called}");
+    // What is for models alone is as unknown as what there is not; a command of the agent's own wins.
+    for unknown in ["/secret", "/nothing"] {
+        let (said, _) = answer(&scene, unknown, unknown).await;
+        assert!(said.contains("I do not know the command"), "{said}");
+    }
+    let (own, _) = answer(&scene, "t4", "/usage").await;
+    assert!(own.contains("1200 tokens"), "{own}");
+    let (_, error) = answer(&scene, "t5", "/gone").await;
+    assert!(error.is_some_and(|error| error.contains("is not there any more")));
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn cus24_completions_show_what_people_can_call() {
+    let scene = scene().await;
+    let labels = async |text: &str| -> Vec<String> {
+        let params = json!({
+            "channel": scene.uris.chat, "kind": "userMessage", "text": text, "offset": text.len(),
+        });
+        let found: Value = scene.client.request("completions", params).await.expect("found");
+        let items = found["items"].as_array().expect("items").iter();
+        items
+            .filter_map(|item| item["attachment"]["label"].as_str().map(str::to_owned))
+            .collect()
+    };
+    assert_eq!(labels("/gre").await, ["/greet"]);
+    assert_eq!(labels("/rel").await, ["/release"]);
+    assert_eq!(labels("/usage").await, ["/usage"], "the agent's own, once");
+    assert!(labels("/secret").await.is_empty());
+}
+
+#[tokio::test]
+async fn cus02_a_message_chooses_an_agent_by_its_uri() {
+    let scene = scene().await;
+    let choose = async |id: &str, uri: &str| {
+        let mut action = turn_started(id, "Hello");
+        action["message"]["agent"] = json!({ "uri": uri });
+        scene.client.dispatch(&scene.uris.chat, action).await;
+        let turn = scene.client.turn_end(&scene.uris.chat, id).await;
+        serde_json::to_string(&turn.response_parts).expect("JSON")
+    };
+    let chosen = choose("t1", "file:///shelf/reviewer.md").await;
+    assert!(
+        chosen.contains("A model would be told: The text of reviewer."),
+        "{chosen}"
+    );
+    let hidden = choose("t2", "file:///shelf/mole.md").await;
+    assert!(hidden.contains("cannot be chosen by people"), "{hidden}");
+    let unknown = choose("t3", "file:///shelf/nobody.md").await;
+    assert!(
+        unknown.contains("There is no agent file:///shelf/nobody.md"),
+        "{unknown}"
+    );
+}

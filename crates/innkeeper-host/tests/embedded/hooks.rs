@@ -1,0 +1,572 @@
+//! The moments that hooks hear of, and what they can do there, for any agent. The hooks are the test's own.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use innkeeper_host::customizations::{
+    Customizations, Following, Found, FoundSink, HookCall, HookEvent, HookOutcome, Hooks, Kit, Wanted,
+};
+use innkeeper_host::mcp::{Hints, McpTool};
+use innkeeper_host::{
+    AgentError, Confirmation, EventSink, Host, Invocation, ToolResult, TurnInput, Verdict, WorkerSpec, async_trait,
+};
+use innkeeper_testkit::official::markdown;
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+
+use crate::scripted::{Scene, Scripted, calls};
+
+type Says = Arc<dyn Fn(&HookCall) -> HookOutcome + Send + Sync>;
+
+/// Hooks that hear of everything, note it, and say what the test wants.
+#[derive(Clone)]
+struct Listening {
+    heard: Arc<Mutex<Vec<HookCall>>>,
+    news: Arc<Notify>,
+    says: Says,
+}
+
+impl Listening {
+    fn new(says: impl Fn(&HookCall) -> HookOutcome + Send + Sync + 'static) -> Self {
+        Self {
+            heard: Arc::default(),
+            news: Arc::default(),
+            says: Arc::new(says),
+        }
+    }
+
+    fn heard(&self) -> Vec<(HookEvent, String)> {
+        let heard = self.heard.lock().expect("no panic");
+        heard.iter().map(|call| (call.event, call.subject.clone())).collect()
+    }
+
+    fn told(&self, event: HookEvent) -> Vec<Value> {
+        let heard = self.heard.lock().expect("no panic");
+        let told = heard.iter().filter(|call| call.event == event);
+        told.map(|call| Value::Object(call.input.clone())).collect()
+    }
+
+    async fn hears(&self, event: HookEvent) {
+        self.until(|| !self.told(event).is_empty(), &format!("{event:?}")).await;
+    }
+
+    async fn until(&self, has_heard: impl Fn() -> bool, what: &str) {
+        let listening = async {
+            loop {
+                let news = self.news.notified();
+                if has_heard() {
+                    return;
+                }
+                news.await;
+            }
+        };
+        let heard = tokio::time::timeout(Duration::from_secs(30), listening).await;
+        heard.unwrap_or_else(|_| panic!("nobody told of {what}"));
+    }
+
+    async fn scene<F>(&self, script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> Scene
+    where
+        F: Future<Output = Result<(), AgentError>> + Send + 'static,
+    {
+        let agent = Scripted::new(script);
+        Scene::with(Host::builder().agent(agent).customizations(self.clone())).await
+    }
+}
+
+#[async_trait]
+impl Hooks for Listening {
+    fn hear(&self, _: HookEvent, _: &BTreeSet<String>) -> bool {
+        true
+    }
+
+    async fn run(&self, call: HookCall, _: &BTreeSet<String>, _: Option<&EventSink>) -> HookOutcome {
+        let outcome = (self.says)(&call);
+        self.heard.lock().expect("no panic").push(call);
+        self.news.notify_one();
+        outcome
+    }
+}
+
+impl Customizations for Listening {
+    fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+        let kit = Arc::new(Kit {
+            hooks: Arc::new(self.clone()),
+            ..Kit::default()
+        });
+        let entries = Vec::new();
+        Following::new(tokio::spawn(async move { found.found(Found { entries, kit }).await }))
+    }
+}
+
+fn at(event: HookEvent, outcome: HookOutcome) -> Listening {
+    Listening::new(move |call| {
+        if call.event == event {
+            outcome.clone()
+        } else {
+            HookOutcome::default()
+        }
+    })
+}
+
+fn deny(reason: &str) -> HookOutcome {
+    HookOutcome {
+        deny: Some(reason.to_owned()),
+        ..HookOutcome::default()
+    }
+}
+
+/// Runs a harmless call, and says what came of it.
+async fn read(_: TurnInput, events: EventSink) -> Result<(), AgentError> {
+    let draft = events.tool("read").id("mine").start().await?;
+    match draft.run(Invocation::new("Reads").input("{\"path\":\"a\"}")).await {
+        Ok(call) => {
+            call.complete(ToolResult::text("Read", "whole")).await?;
+            let added = events.context_of("mine").join(", ");
+            events.text(format!("read {added}")).await
+        }
+        Err(error) => match error.denial() {
+            Some(reason) => events.text(format!("denied: {reason}")).await,
+            None => Err(error),
+        },
+    }
+}
+
+/// Asks, and says what came of it.
+async fn write(_: TurnInput, events: EventSink) -> Result<(), AgentError> {
+    let draft = events.tool("write").start().await?;
+    match draft
+        .confirm(Invocation::new("Writes").input("{}"), Confirmation::default())
+        .await?
+    {
+        Verdict::Approved(call, decision) => {
+            call.complete(ToolResult::text("Wrote", "it")).await?;
+            let by = decision
+                .by
+                .map_or_else(|| "nobody".to_owned(), |by| by.as_str().to_owned());
+            events.text(format!("written, {by} was asked")).await
+        }
+        Verdict::Denied(decision) => {
+            let remark = decision.remark.unwrap_or_default();
+            events.text(format!("denied: {remark}")).await
+        }
+    }
+}
+
+async fn says(_: TurnInput, events: EventSink) -> Result<(), AgentError> {
+    let added = events.added_context().join(", ");
+    events.text(format!("hello {added}")).await
+}
+
+fn notices(parts: &[Value]) -> Vec<String> {
+    let notices = parts.iter().filter(|part| part["kind"] == "systemNotification");
+    notices
+        .map(|part| part["content"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn hooks_hear_of_a_turn_in_order() {
+    let hooks = Listening::new(|_| HookOutcome::default());
+    let scene = hooks.scene(read).await;
+    scene.begin("go").await;
+    scene.end().await;
+    scene.client.run_turn(&scene.uris.chat, "t2", "again").await;
+    let expected = [
+        (HookEvent::SessionStart, "startup"),
+        (HookEvent::UserPromptSubmit, ""),
+        (HookEvent::PreToolUse, "read"),
+        (HookEvent::PostToolUse, "read"),
+        (HookEvent::Stop, ""),
+        (HookEvent::UserPromptSubmit, ""),
+        (HookEvent::PreToolUse, "read"),
+        (HookEvent::PostToolUse, "read"),
+        (HookEvent::Stop, ""),
+    ];
+    assert_eq!(
+        hooks.heard(),
+        expected.map(|(event, subject)| (event, subject.to_owned()))
+    );
+    assert_eq!(hooks.told(HookEvent::UserPromptSubmit)[0]["prompt"], "go");
+    let told = &hooks.told(HookEvent::PostToolUse)[0];
+    assert_eq!(told["tool_input"], json!({ "path": "a" }));
+    assert_eq!(told["tool_response"]["text"], "whole");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn a_hook_refuses_a_call_that_needs_nobodys_permission() {
+    let scene = at(HookEvent::PreToolUse, deny("not that file")).scene(read).await;
+    scene.begin("go").await;
+    let parts = scene.end().await;
+    assert_eq!(scene.words().await, "denied: not that file");
+    let call = calls(&parts).remove(0);
+    assert_eq!(
+        (&call["status"], &call["success"]),
+        (&json!("completed"), &json!(false))
+    );
+    assert!(call.to_string().contains("A hook refused read"), "{call:#}");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn mcp12_a_hook_refuses_a_call_of_a_trusted_server_and_the_turn_goes_on() {
+    let harmless = McpTool {
+        name: "inn__look".to_owned(),
+        server: "inn".to_owned(),
+        tool: "look".to_owned(),
+        is_trusted: true,
+        hints: Hints {
+            read_only: Some(true),
+            ..Hints::default()
+        },
+        ..McpTool::default()
+    };
+    let scene = at(HookEvent::PreToolUse, deny("not there"))
+        .scene(move |_, events| {
+            let tool = harmless.clone();
+            async move {
+                let result = events.mcp_tool(&tool).run(Map::new()).await?;
+                events.text(format!("{}: {:?}", result.success, result.error)).await
+            }
+        })
+        .await;
+    scene.begin("go").await;
+    assert_eq!(scene.words().await, "false: Some(\"not there\")");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn a_hook_refuses_before_people_are_asked() {
+    let scene = at(HookEvent::PreToolUse, deny("no writing")).scene(write).await;
+    scene.begin("go").await;
+    assert_eq!(scene.words().await, "denied: no writing");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
+    let allow = HookOutcome {
+        allow: true,
+        ..HookOutcome::default()
+    };
+    let scene = at(HookEvent::PreToolUse, allow.clone()).scene(write).await;
+    scene.begin("go").await;
+    let parts = scene.end().await;
+    assert_eq!(scene.words().await, "written, nobody was asked");
+    assert_eq!(calls(&parts)[0]["confirmed"], "setting");
+
+    // Also where people allowed everything, and for what needs nobody.
+    for script in ["write", "read"] {
+        let ask = HookOutcome {
+            ask: true,
+            ..allow.clone()
+        };
+        let hooks = at(HookEvent::PreToolUse, ask);
+        let scene = hooks
+            .scene(move |turn, events| async move {
+                match script {
+                    "write" => write(turn, events).await,
+                    _ => read(turn, events).await,
+                }
+            })
+            .await;
+        let everything = json!({ "type": "session/configChanged", "config": { "approvalMode": "allowAll" } });
+        scene.client.dispatch(&scene.uris.session, everything).await;
+        scene.begin("go").await;
+        let call = scene.call("pending-confirmation").await;
+        scene.decide(&call, script == "write").await;
+        let words = scene.words().await;
+        let expected = if script == "write" {
+            "written, first was asked"
+        } else {
+            "denied: people did not allow this call"
+        };
+        assert_eq!(words, expected);
+        scene.client.assert_converged().await;
+    }
+}
+
+#[tokio::test]
+async fn a_hook_changes_the_input_of_an_agent_that_can_take_it_and_of_no_other() {
+    let change = HookOutcome {
+        input: Some(json!({ "path": "b" })),
+        ..HookOutcome::default()
+    };
+    let hooks = at(HookEvent::PreToolUse, change);
+    let scene = hooks
+        .scene(|_, events| async move {
+            let mut draft = events.tool("read").start().await?;
+            let input = draft.check("{\"path\":\"a\"}").await?.expect("another input");
+            let call = draft.run(Invocation::new("Reads").input(input.clone())).await?;
+            call.complete(ToolResult::text("Read", "whole")).await?;
+            events.text(input).await
+        })
+        .await;
+    scene.begin("go").await;
+    assert_eq!(scene.words().await, "{\"path\":\"b\"}");
+    let asked = hooks.told(HookEvent::PreToolUse).len();
+    assert_eq!(asked, 1, "one call is looked at once");
+
+    let scene = hooks.scene(read).await;
+    scene.begin("go").await;
+    assert!(scene.words().await.contains("cannot take one from it"));
+}
+
+#[tokio::test]
+async fn what_hooks_add_reaches_the_agent_where_it_belongs() {
+    let hooks = Listening::new(|call| HookOutcome {
+        context: vec![format!("{:?}", call.event)],
+        notices: vec!["noticed".to_owned()],
+        ..HookOutcome::default()
+    });
+    let scene = hooks.scene(says).await;
+    scene.begin("go").await;
+    let parts = scene.end().await;
+    assert_eq!(scene.words().await, "hello SessionStart, UserPromptSubmit");
+    assert_eq!(
+        notices(&parts).len(),
+        3,
+        "one for each event, the last of which is Stop"
+    );
+    let scene = hooks.scene(read).await;
+    scene.begin("go").await;
+    assert_eq!(scene.words().await, "read PreToolUse, PostToolUse");
+}
+
+#[tokio::test]
+async fn a_refused_message_never_reaches_the_agent() {
+    let scene = at(HookEvent::UserPromptSubmit, deny("no secrets"))
+        .scene(|_, _| async { panic!("the agent has heard it") })
+        .await;
+    scene.begin("the password is").await;
+    let parts = scene.end().await;
+    let error = &parts[0]["error"];
+    assert_eq!(error["errorType"], "refusedByHook");
+    assert!(
+        error["message"].as_str().expect("words").contains("no secrets"),
+        "{error}"
+    );
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn what_a_hook_says_at_the_start_waits_for_a_message_that_is_not_refused() {
+    let hooks = Listening::new(|call| match call.event {
+        HookEvent::SessionStart => HookOutcome {
+            context: vec!["the house is old".to_owned()],
+            ..HookOutcome::default()
+        },
+        HookEvent::UserPromptSubmit if call.input["prompt"] == "the password is" => HookOutcome {
+            context: vec!["of a refused message".to_owned()],
+            ..deny("no secrets")
+        },
+        _ => HookOutcome::default(),
+    });
+    let scene = hooks.scene(says).await;
+    scene.begin("the password is").await;
+    scene.end().await;
+    scene.client.run_turn(&scene.uris.chat, "t2", "hello").await;
+    let turn = scene.client.turn_end(&scene.uris.chat, "t2").await;
+    assert_eq!(markdown(&turn.response_parts), "hello the house is old");
+}
+
+#[tokio::test]
+async fn pend04_hooks_hear_of_steering_messages_and_refuse_them() {
+    let hooks = Listening::new(|call| match call.input.get("prompt").and_then(Value::as_str) {
+        Some("the password is") => deny("no secrets"),
+        Some("hurry") => HookOutcome {
+            context: vec!["the inn closes at ten".to_owned()],
+            ..HookOutcome::default()
+        },
+        _ => HookOutcome::default(),
+    });
+    let scene = hooks
+        .scene(|_, events| async move {
+            let heard = loop {
+                if let Some(words) = events.steering().await? {
+                    break words;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            };
+            let added = events.added_context().join(", ");
+            events.text(format!("[{heard}: {added}]")).await
+        })
+        .await;
+    scene.begin("go").await;
+    for (id, text) in [("s1", "the password is"), ("s2", "hurry")] {
+        let message = json!({ "text": text, "origin": { "kind": "user" } });
+        let action = json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": id, "message": message });
+        scene.client.dispatch(&scene.uris.chat, action).await;
+        // The next one would take its place until hooks have heard it.
+        let has_heard = || {
+            let told = hooks.told(HookEvent::UserPromptSubmit);
+            told.iter().any(|told| told["prompt"] == text)
+        };
+        hooks.until(has_heard, "the steering message").await;
+    }
+    let parts = scene.end().await;
+    assert_eq!(scene.words().await, "[hurry: the inn closes at ten]");
+    let notices = notices(&parts);
+    assert!(
+        notices.iter().any(|notice| notice.contains("no secrets")),
+        "{notices:?}"
+    );
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn a_hook_can_end_the_turn_after_a_call() {
+    let stop = HookOutcome {
+        stop: Some("enough".to_owned()),
+        ..HookOutcome::default()
+    };
+    let scene = at(HookEvent::PostToolUse, stop).scene(read).await;
+    scene.begin("go").await;
+    let parts = scene.end().await;
+    let error = parts.last().expect("an error");
+    assert_eq!(error["error"]["errorType"], "stoppedByHook");
+    assert_eq!(calls(&parts)[0]["success"], json!(true), "the call itself was done");
+}
+
+#[tokio::test]
+async fn a_hook_sends_an_agent_on_three_times_and_no_more() {
+    let hooks = at(HookEvent::Stop, deny("run the tests"));
+    let scene = hooks
+        .scene(|_, events| async move {
+            while let Some(reason) = events.may_stop().await? {
+                events.text(format!("[{reason}]")).await?;
+            }
+            Ok(())
+        })
+        .await;
+    scene.begin("go").await;
+    let parts = scene.end().await;
+    assert_eq!(scene.words().await, "[run the tests]".repeat(3));
+    assert!(
+        notices(&parts)
+            .last()
+            .expect("a notice")
+            .contains("enough for one turn")
+    );
+    let told = hooks.told(HookEvent::Stop);
+    let active: Vec<&Value> = told.iter().map(|told| &told["stop_hook_active"]).collect();
+    assert_eq!(active, [&json!(false), &json!(true), &json!(true), &json!(true)]);
+
+    // One that cannot be sent on says so.
+    let scene = hooks.scene(says).await;
+    scene.begin("go").await;
+    let parts = scene.end().await;
+    assert!(
+        notices(&parts).last().expect("a notice").contains("cannot be sent on"),
+        "{parts:#?}"
+    );
+}
+
+#[tokio::test]
+async fn hooks_hear_of_workers_and_tell_them_something() {
+    let hooks = Listening::new(|call| match call.event {
+        HookEvent::SubagentStart => HookOutcome {
+            context: vec!["be brief".to_owned()],
+            ..HookOutcome::default()
+        },
+        _ => HookOutcome::default(),
+    });
+    let scene = hooks
+        .scene(|_, events| async move {
+            let mut call = events.tool("send").start().await?.run("Sends").await?;
+            let worker = call.worker(WorkerSpec::new("Help", "Do it").kind("explorer")).await?;
+            let told = worker.events().added_context().join(", ");
+            worker.drive(|events| async move { events.text("done").await }).await?;
+            call.complete(ToolResult::text("Sent", "done")).await?;
+            events.text(told).await
+        })
+        .await;
+    scene.begin("go").await;
+    assert_eq!(scene.words().await, "be brief");
+    let workers: Vec<_> = hooks
+        .heard()
+        .into_iter()
+        .filter(|(_, subject)| subject == "explorer")
+        .map(|(event, _)| event)
+        .collect();
+    assert_eq!(workers, [HookEvent::SubagentStart, HookEvent::SubagentStop]);
+}
+
+#[tokio::test]
+async fn hooks_hear_when_people_are_waited_for() {
+    let hooks = Listening::new(|_| HookOutcome::default());
+    let scene = hooks.scene(write).await;
+    scene.begin("go").await;
+    let call = scene.call("pending-confirmation").await;
+    hooks.hears(HookEvent::Notification).await;
+    scene.decide(&call, true).await;
+    scene.end().await;
+    let told = &hooks.told(HookEvent::Notification)[0];
+    assert_eq!(told["notification_type"], "permission_prompt");
+    assert_eq!(told["message"], "Writes");
+}
+
+#[tokio::test]
+async fn hooks_hear_the_end_of_a_session_that_had_a_turn() {
+    let hooks = Listening::new(|_| HookOutcome::default());
+    let scene = hooks.scene(says).await;
+    let unused = scene.client.create_session("unused").await;
+    let dispose = json!({ "channel": unused.session });
+    let _: Value = scene
+        .client
+        .request("disposeSession", dispose)
+        .await
+        .expect("disposed of");
+    scene.begin("go").await;
+    let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
+    assert_eq!(markdown(&turn.response_parts), "hello ");
+    assert!(hooks.told(HookEvent::SessionEnd).is_empty());
+    let dispose = json!({ "channel": scene.uris.session });
+    let _: Value = scene
+        .client
+        .request("disposeSession", dispose)
+        .await
+        .expect("disposed of");
+    hooks.hears(HookEvent::SessionEnd).await;
+
+    let other = Listening::new(|_| HookOutcome::default());
+    let scene = other.scene(says).await;
+    scene.begin("go").await;
+    scene.end().await;
+    scene.running.host.shutdown(Duration::from_secs(30)).await;
+    assert_eq!(other.told(HookEvent::SessionEnd).len(), 1);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_does_not_wait_for_its_hooks() {
+    struct Slow;
+
+    #[async_trait]
+    impl Hooks for Slow {
+        fn hear(&self, event: HookEvent, _: &BTreeSet<String>) -> bool {
+            event == HookEvent::UserPromptSubmit
+        }
+
+        async fn run(&self, _: HookCall, _: &BTreeSet<String>, _: Option<&EventSink>) -> HookOutcome {
+            std::future::pending().await
+        }
+    }
+
+    impl Customizations for Slow {
+        fn follow(&self, _: Wanted, found: FoundSink) -> Following {
+            let kit = Arc::new(Kit {
+                hooks: Arc::new(Self),
+                ..Kit::default()
+            });
+            let entries = Vec::new();
+            Following::new(tokio::spawn(async move { found.found(Found { entries, kit }).await }))
+        }
+    }
+
+    let agent = Scripted::new(says);
+    let scene = Scene::with(Host::builder().agent(agent).customizations(Slow)).await;
+    scene.begin("go").await;
+    scene.cancel().await;
+    scene.client.assert_converged().await;
+}

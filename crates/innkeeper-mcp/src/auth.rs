@@ -1,0 +1,204 @@
+//! Signing in to a server: what it demands, and the token it was given.
+//!
+//! The host's clients get tokens; this crate never does. It says what is needed ([`SignIn`]), is
+//! given a [`Token`], and sends it to the one server whose resource it is for (T16).
+
+mod challenge;
+mod metadata;
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use tokio::sync::watch;
+
+pub(crate) use self::challenge::Challenge;
+pub(crate) use self::metadata::{Metadata, canonical_resource};
+use crate::secret::{Scrubber, Token};
+
+/// What somebody has to sign in for (MCP-07, MCP-08).
+#[derive(Clone, Debug, PartialEq)]
+pub struct SignIn {
+    /// Why.
+    pub reason: SignInReason,
+    /// What the token is for, and who gives it out.
+    pub resource: ResourceMetadata,
+    /// The scopes that the server asked for.
+    pub required_scopes: Option<Vec<String>>,
+    /// The client that people have registered for it.
+    pub oauth_client_id: Option<String>,
+    /// What the server says about it.
+    pub description: Option<String>,
+}
+
+/// Why somebody has to sign in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignInReason {
+    /// No token was given.
+    Required,
+    /// The token is not accepted any more.
+    Expired,
+    /// The token does not allow this.
+    InsufficientScope,
+}
+
+/// A protected resource (RFC 9728).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResourceMetadata {
+    /// The canonical address of the server (RFC 8707); tokens are bound to it.
+    pub resource: String,
+    /// Who gives out tokens.
+    pub authorization_servers: Vec<String>,
+    /// The document, with the names of the RFC. Its `resource` and `authorization_servers` are those
+    /// above.
+    pub document: serde_json::Value,
+}
+
+/// The token of one server.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    /// What tokens are bound to.
+    resource: Mutex<String>,
+    current: watch::Sender<Current>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Current {
+    token: Option<Token>,
+    good_until: Option<Instant>,
+    /// Counts the tokens that were set.
+    generation: u64,
+    /// Whether there ever was one: without, a refusal means "required" and not "expired".
+    had_one: bool,
+}
+
+/// A token as it was at one moment, to be sent.
+pub(crate) struct Bearer {
+    pub(crate) value: Option<String>,
+    pub(crate) generation: u64,
+    pub(crate) had_one: bool,
+}
+
+impl Credentials {
+    pub(crate) fn new(resource: String) -> Self {
+        Self {
+            resource: Mutex::new(resource),
+            current: watch::Sender::new(Current::default()),
+        }
+    }
+
+    /// What tokens are bound to.
+    pub(crate) fn resource(&self) -> String {
+        lock(&self.resource).clone()
+    }
+
+    /// The server has told its resource.
+    pub(crate) fn set_resource(&self, resource: &str) {
+        resource.clone_into(&mut lock(&self.resource));
+    }
+
+    /// Sets the token; an empty one or none takes it away (AUTH-05).
+    pub(crate) fn set(&self, token: Option<Token>) {
+        let token = token.filter(|token| !token.expose().is_empty());
+        self.current.send_modify(|current| {
+            current.good_until = token
+                .as_ref()
+                .and_then(|token| token.expires_in)
+                .and_then(|time| Instant::now().checked_add(time));
+            // Whoever takes a token away signs out: the next sign-in is the first again.
+            current.had_one = token.is_some();
+            current.token = token;
+            current.generation += 1;
+        });
+    }
+
+    /// What to send now. A token whose time is over is not sent (AUTH-06).
+    pub(crate) fn bearer(&self) -> Bearer {
+        let current = self.current.borrow();
+        let is_good = current.good_until.is_none_or(|until| Instant::now() < until);
+        Bearer {
+            value: current
+                .token
+                .as_ref()
+                .filter(|_| is_good)
+                .map(|token| token.expose().to_owned()),
+            generation: current.generation,
+            had_one: current.had_one,
+        }
+    }
+
+    /// How many tokens have been set.
+    pub(crate) fn generation(&self) -> u64 {
+        self.current.borrow().generation
+    }
+
+    /// Waits for a token that is newer than `generation`.
+    pub(crate) async fn newer_than(&self, generation: u64) {
+        let mut changes = self.current.subscribe();
+        let is_newer = |current: &Current| current.generation > generation && current.token.is_some();
+        // The sender lives as long as this does.
+        let _ = changes.wait_for(is_newer).await;
+    }
+
+    /// Hides the token in text.
+    pub(crate) fn scrub(&self, scrubber: &Scrubber, text: &str) -> String {
+        let current = self.current.borrow();
+        match &current.token {
+            Some(token) => {
+                let mut scrubber = scrubber.clone();
+                scrubber.add(token.expose());
+                scrubber.scrub(text)
+            }
+            None => scrubber.scrub(text),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn auth06_a_token_is_not_sent_after_its_time() {
+        let credentials = Credentials::new("https://a.test".into());
+        assert!(!credentials.bearer().had_one);
+        let mut token = Token::new("t");
+        token.expires_in = Some(Duration::ZERO);
+        credentials.set(Some(token));
+        let bearer = credentials.bearer();
+        assert_eq!((bearer.value, bearer.had_one), (None, true));
+        credentials.set(Some(Token::new("t")));
+        assert_eq!(credentials.bearer().value.as_deref(), Some("t"));
+    }
+
+    #[test]
+    fn auth05_an_empty_token_signs_out() {
+        let credentials = Credentials::new("https://a.test".into());
+        credentials.set(Some(Token::new("t")));
+        credentials.set(Some(Token::new("")));
+        let bearer = credentials.bearer();
+        assert_eq!((bearer.value, bearer.had_one, bearer.generation), (None, false, 2));
+    }
+
+    #[tokio::test]
+    async fn waiting_for_a_token_ends_with_the_next_one() {
+        let credentials = std::sync::Arc::new(Credentials::new("https://a.test".into()));
+        credentials.set(Some(Token::new("old")));
+        let waiting = tokio::spawn({
+            let credentials = credentials.clone();
+            async move { credentials.newer_than(1).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        credentials.set(None);
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished(), "signing out is no sign-in");
+        credentials.set(Some(Token::new("new")));
+        waiting.await.unwrap();
+    }
+}

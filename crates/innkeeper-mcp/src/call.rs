@@ -1,0 +1,134 @@
+//! Calls of tools.
+
+mod content;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+pub use self::content::Content;
+use self::content::Room;
+use crate::ask::AskSink;
+use crate::config::Limits;
+use crate::error::Error;
+use crate::server::{CallContext, ProgressSink, Request, Server};
+use crate::state::CallId;
+
+/// A call of a tool. Dropping the future of [`Server::call`] cancels it as well.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What events and questions name it by.
+    pub id: CallId,
+    /// The tool, as its server calls it.
+    pub tool: String,
+    /// What it is given.
+    pub arguments: Map<String, Value>,
+    /// `_meta` of the request.
+    pub meta: Option<Map<String, Value>>,
+    /// Cancels it; the server is told.
+    pub cancel: CancellationToken,
+    /// Takes reports of progress.
+    pub progress: Option<ProgressSink>,
+    /// Takes the questions that the server asks for it.
+    pub asks: Option<AskSink>,
+    /// How long it may take without a sign of life; as the server's limits say, if it is not said.
+    pub time: Option<Duration>,
+}
+
+impl Call {
+    /// A call with arguments.
+    pub fn new(tool: impl Into<String>, arguments: Map<String, Value>) -> Self {
+        Self {
+            id: CallId::new(),
+            tool: tool.into(),
+            arguments,
+            meta: None,
+            cancel: CancellationToken::new(),
+            progress: None,
+            asks: None,
+            time: None,
+        }
+    }
+
+    fn into_request(self, limits: &Limits) -> Request {
+        let mut params = Map::new();
+        params.insert("name".to_owned(), Value::String(self.tool));
+        params.insert("arguments".to_owned(), Value::Object(self.arguments));
+        if let Some(meta) = self.meta {
+            params.insert("_meta".to_owned(), Value::Object(meta));
+        }
+        Request {
+            method: "tools/call".to_owned(),
+            params,
+            time: self.time.unwrap_or(limits.call_time),
+            time_max: limits.call_time_max,
+            cancel: self.cancel,
+            call: Some(CallContext {
+                id: self.id,
+                asks: self.asks,
+                progress: self.progress,
+            }),
+        }
+    }
+}
+
+/// What a tool gave back. That it failed is a result as well; that it could not be asked is an
+/// [`Error`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallOutcome {
+    /// Whether the tool says that it failed.
+    pub is_error: bool,
+    /// What it gave back, within bounds.
+    pub content: Vec<Content>,
+    /// The same for programs, unless it is larger than what is shown.
+    pub structured: Option<Value>,
+    /// `_meta` of the result, as it was written.
+    pub meta: Option<Map<String, Value>>,
+    /// The whole result as JSON, if something had to be left out of the above.
+    pub whole: Option<Bytes>,
+}
+
+impl CallOutcome {
+    /// All its text, for models that take nothing else.
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self.content.iter().filter_map(Content::as_text).collect();
+        texts.join("\n")
+    }
+
+    fn read(text: String, limits: &Limits) -> Result<Self, serde_json::Error> {
+        let mut result: Value = serde_json::from_str(&text)?;
+        let mut take = |field: &str| result.get_mut(field).map(Value::take).filter(|value| !value.is_null());
+        let mut room = Room::new(limits);
+        let content = match take("content") {
+            Some(Value::Array(content)) => content.into_iter().map(|entry| room.content(entry)).collect(),
+            _ => Vec::new(),
+        };
+        let structured = take("structuredContent").and_then(|structured| room.structured(structured));
+        let meta = match take("_meta") {
+            Some(Value::Object(meta)) => Some(meta),
+            _ => None,
+        };
+        Ok(Self {
+            is_error: take("isError").and_then(|flag| flag.as_bool()).unwrap_or_default(),
+            content,
+            structured,
+            meta,
+            whole: room.is_cut.then(|| Bytes::from(text)),
+        })
+    }
+}
+
+impl Server {
+    /// Calls a tool. It waits for a server that starts, and for somebody to sign in where that is
+    /// needed ([`crate::Event::SignInNeeded`]).
+    pub async fn call(&self, call: Call) -> Result<CallOutcome, Error> {
+        let limits = &self.config().limits;
+        let text = self.shared().request(call.into_request(limits)).await?;
+        CallOutcome::read(text, limits).map_err(|error| Error::NotUnderstood {
+            server: self.config().name.clone(),
+            why: error.to_string(),
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! What every process sees of the host's environment, and no more (T15).
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use super::Stdio;
+
+/// The variables that programs need to run at all. None of them is a secret.
+const NAMES: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "TMPDIR",
+    // What Windows cannot start a program without.
+    "SYSTEMROOT",
+    "SYSTEMDRIVE",
+    "WINDIR",
+    "COMSPEC",
+    "PATHEXT",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "USERPROFILE",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+];
+
+/// The environment that every server begins with. What a configuration names comes on top.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BaseEnvironment {
+    variables: BTreeMap<String, OsString>,
+}
+
+impl BaseEnvironment {
+    /// The little that programs need, out of the environment of this process.
+    pub fn of_process() -> Self {
+        Self::of(std::env::vars_os())
+    }
+
+    /// The little that programs need, out of a given environment.
+    pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let needed = variables.into_iter().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            let is_needed = NAMES.iter().any(|needed| name.eq_ignore_ascii_case(needed)) || name.starts_with("LC_");
+            is_needed.then_some((name, value))
+        });
+        Self {
+            variables: needed.collect(),
+        }
+    }
+
+    /// The whole environment of a server.
+    pub(crate) fn with(&self, stdio: &Stdio) -> BTreeMap<String, OsString> {
+        let mut all = self.variables.clone();
+        for (name, value) in &stdio.env {
+            match value {
+                Some(value) => all.insert(name.clone(), value.into()),
+                None => all.remove(name),
+            };
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t15_a_server_sees_what_is_configured_and_a_minimal_base() {
+        let host = [
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("ANTHROPIC_API_KEY", "s3cr3t"),
+            ("LD_PRELOAD", "/evil.so"),
+            ("HTTPS_PROXY", "http://user:pass@proxy"),
+            ("LANG", "C"),
+        ];
+        let base = BaseEnvironment::of(host.map(|(name, value)| (name.into(), value.into())));
+        let mut stdio = Stdio::new("server", [""; 0]);
+        stdio.env.insert("MINE".into(), Some("1".into()));
+        stdio.env.insert("LANG".into(), None);
+        let seen: Vec<_> = base.with(&stdio).into_keys().collect();
+        assert_eq!(seen, ["LC_ALL", "MINE", "PATH"]);
+    }
+}

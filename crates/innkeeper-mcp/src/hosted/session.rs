@@ -1,0 +1,132 @@
+//! The servers of one session.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use innkeeper_host::mcp::{CallOutcome, During, McpError, McpTool, ServerSink, SessionServers, SessionWants};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::running::{Life, Running};
+use super::{Shared, lock, words};
+use crate::names::unique_names;
+use crate::state::ServerState;
+
+pub(super) struct OneSession {
+    shared: Arc<Shared>,
+    sink: ServerSink,
+    /// In the order in which they are wanted.
+    servers: Mutex<Vec<Life>>,
+}
+
+impl OneSession {
+    pub(super) fn new(shared: Arc<Shared>, sink: ServerSink) -> Self {
+        Self {
+            shared,
+            sink,
+            servers: Mutex::default(),
+        }
+    }
+
+    fn find(&self, id: &str) -> Option<Arc<Running>> {
+        let servers = lock(&self.servers);
+        let life = servers.iter().find(|life| life.running.id() == id);
+        life.map(|life| Arc::clone(&life.running))
+    }
+
+    /// The start of a server that somebody means, if it is the present one.
+    fn find_attempt(&self, id: &str, attempt: u64) -> Result<Arc<Running>, McpError> {
+        let running = self.find(id).filter(|running| running.wish.attempt == attempt);
+        running.ok_or_else(|| McpError::no_server(id))
+    }
+}
+
+#[async_trait]
+impl SessionServers for OneSession {
+    fn want(&self, wanted: SessionWants) {
+        let mut servers = lock(&self.servers);
+        let mut before: Vec<Life> = std::mem::take(&mut *servers);
+        for wish in wanted.servers {
+            let is_same = |life: &Life| life.running.wish == wish && life.running.roots == wanted.roots;
+            let kept = before.iter().position(is_same).map(|index| before.swap_remove(index));
+            servers.push(kept.unwrap_or_else(|| {
+                // One that is replaced lets go of its server before the new one asks for it.
+                before.retain(|life| life.running.id() != wish.declaration.about.id);
+                let running = Running::new(wish, &wanted.session, wanted.roots.clone());
+                self.shared.note(&running);
+                Life::begin(running, Arc::clone(&self.shared), self.sink.clone())
+            }));
+        }
+    }
+
+    fn tools(&self) -> Vec<McpTool> {
+        let running: Vec<Arc<Running>> = lock(&self.servers)
+            .iter()
+            .map(|life| Arc::clone(&life.running))
+            .collect();
+        let mut tools = Vec::new();
+        for running in &running {
+            let Some(lease) = running.lease().filter(|lease| lease.state() == ServerState::Ready) else {
+                continue;
+            };
+            tools.extend(
+                lease
+                    .tools()
+                    .iter()
+                    .map(|tool| words::tool(tool, &running.wish.declaration)),
+            );
+        }
+        let names = unique_names(tools.iter().map(|tool| (tool.server_name.as_str(), tool.tool.as_str())));
+        for (tool, name) in tools.iter_mut().zip(names) {
+            tool.name = name;
+        }
+        tools
+    }
+
+    async fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+        during: &dyn During,
+    ) -> Result<CallOutcome, McpError> {
+        let running = self.find(server).ok_or_else(|| McpError::no_server(server))?;
+        super::calls::call(&running, tool, arguments, during).await
+    }
+
+    async fn app_request(
+        &self,
+        server: &str,
+        attempt: u64,
+        method: &str,
+        params: Map<String, Value>,
+    ) -> Result<Value, McpError> {
+        let running = self.find_attempt(server, attempt)?;
+        let lease = running.lease().ok_or_else(|| McpError::no_server(running.name()))?;
+        let allowed = words::allowed(words::apps(&lease));
+        tokio::select! {
+            () = running.ended.cancelled() => Err(running.was_stopped()),
+            passed = lease.pass(allowed, method, Some(params), CancellationToken::new()) => {
+                passed.map_err(words::error)
+            }
+        }
+    }
+
+    fn app_notification(&self, server: &str, attempt: u64, method: &str, params: Map<String, Value>) {
+        let Ok(running) = self.find_attempt(server, attempt) else {
+            return;
+        };
+        let method = method.to_owned();
+        tokio::spawn(async move {
+            let Some(lease) = running.lease() else { return };
+            let allowed = words::allowed(words::apps(&lease));
+            let passing = lease.pass_notification(allowed, &method, Some(params));
+            tokio::select! {
+                () = running.ended.cancelled() => {}
+                passed = passing => if let Err(error) = passed {
+                    tracing::debug!(server = running.name(), %error, "a notification of an app was not passed on");
+                },
+            }
+        });
+    }
+}

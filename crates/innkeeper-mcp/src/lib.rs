@@ -1,0 +1,86 @@
+//! Runs MCP servers: starts them, watches them, calls their tools, and answers what they ask.
+//!
+//! It is the engine below the host's MCP servers, with types of its own. It knows nothing of sessions
+//! or of the Agent Host Protocol, and no type of the MCP library leaves it. [`McpRunner`] (`hosted.rs`)
+//! is what a host uses of it: the only part that knows what a session is.
+//!
+//! # What it promises
+//!
+//! - **A server sees little.** The environment of a process is what its configuration names and a
+//!   minimal base ([`BaseEnvironment`]); it ends with everything it started.
+//! - **A server cannot take the host down.** Every message, list, log, wait and question has a bound
+//!   ([`Limits`]). An answer that is too large fails its own call and nothing else.
+//! - **A crash is seen**: calls fail with the reason, and the server is started again, a few times,
+//!   with growing delays ([`RestartPolicy`]).
+//! - **Tokens stay secret** and with their server ([`Server::sign_in`]): not in `Debug`, not in errors,
+//!   not in logs, not across redirects.
+//! - **A call goes on by itself** once somebody has signed in ([`Event::SignInNeeded`]).
+//!
+//! # Where to begin reading
+//!
+//! `server.rs` is the handle; `server/actor.rs` is the life of a server. `call.rs`, `tools.rs`,
+//! `resources.rs` and `channel.rs` are what can be asked of it, `ask.rs` what it asks, `auth.rs` how it
+//! is signed in to, `wire.rs` how its bytes are read. `pool.rs` shares servers between users.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use innkeeper_mcp::{
+//!     BaseEnvironment, Call, Server, ServerConfig, ServerState, Start, Stdio, Surroundings, Transport,
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let stdio = Stdio::new("npx", ["-y", "@modelcontextprotocol/server-everything"]);
+//! let surroundings = Surroundings {
+//!     environment: BaseEnvironment::of_process(),
+//!     ..Surroundings::default()
+//! };
+//! let server = Server::new(ServerConfig::new("everything", Transport::Stdio(stdio)), surroundings)?;
+//! server.start(Start::Blocking);
+//! let state = server.wait_for(|state| !matches!(state, ServerState::Starting { .. } | ServerState::Stopped)).await;
+//! println!("{state:?}, {} tools", server.tools().len());
+//!
+//! let arguments = serde_json::Map::from_iter([("message".to_owned(), "hello".into())]);
+//! let outcome = server.call(Call::new("echo", arguments)).await?;
+//! println!("{}", outcome.text());
+//! server.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+#![warn(missing_docs)]
+
+mod ask;
+mod auth;
+mod call;
+mod channel;
+mod config;
+mod error;
+mod hosted;
+mod names;
+mod paging;
+mod pool;
+mod resources;
+mod secret;
+mod server;
+mod state;
+mod tools;
+mod wire;
+
+pub use ask::{Answer, Ask, AskSink, Question, Root};
+pub use auth::{ResourceMetadata, SignIn, SignInReason};
+pub use call::{Call, CallOutcome, Content};
+pub use channel::Allowed;
+pub use config::{
+    BaseEnvironment, Limits, Placeholders, Remote, RestartPolicy, ServerConfig, Stdio, Syntax, Transport, expand,
+};
+pub use error::{ConfigError, Error, WrongResource};
+pub use hosted::{McpRunner, RunnerSettings};
+pub use names::{MOST_NAME_CHARS, unique_names};
+pub use pool::{Lease, Pool, Sharing};
+pub use resources::{Prompt, PromptArgument, PromptMessages, Resource, ResourceContents};
+pub use secret::Token;
+pub use server::{Offer, Permit, Progress, ProgressSink, Server, Start, Surroundings};
+pub use state::{CallId, Event, Events, List, LogMessage, ServerInfo, ServerState};
+pub use tools::{Annotations, Tool};

@@ -1,0 +1,262 @@
+//! The life of a server.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep};
+
+use super::connect::{ConnectFailure, Connected, connect};
+use super::{Shared, Start};
+use crate::state::{Event, List, ServerState};
+use crate::wire::{Challenged, Process};
+
+/// What the handles want.
+#[derive(Debug)]
+pub(super) enum Command {
+    Start(Start),
+    Restart(Start),
+    Background,
+    Stop(oneshot::Sender<()>),
+}
+
+/// Owns one server.
+pub(super) struct Actor {
+    shared: Arc<Shared>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    /// How often in a row it was started again after a crash.
+    restarts: u32,
+    /// It has been found to speak a protocol from before 2026-07-28, and is not asked again until it
+    /// fails to start.
+    is_old: bool,
+    /// Its process, from the moment there is one: whoever stops it waits for that.
+    process: ProcessSlot,
+}
+
+/// Where the process of a server is found, also while it starts.
+pub(super) type ProcessSlot = Arc<Mutex<Option<Arc<Process>>>>;
+
+/// Why a life ended.
+enum End {
+    Stopped(oneshot::Sender<()>),
+    Restarted(Start),
+    /// Nobody has a handle any more.
+    Forgotten,
+    SignInNeeded(Box<Challenged>),
+    Failed {
+        message: String,
+        may_restart: bool,
+    },
+}
+
+/// What ends waiting.
+enum Woken {
+    Time,
+    Start(Start),
+    Stop(oneshot::Sender<()>),
+    Forgotten,
+}
+
+impl Actor {
+    pub(super) fn new(shared: Arc<Shared>, commands: mpsc::UnboundedReceiver<Command>) -> Self {
+        Self {
+            shared,
+            commands,
+            restarts: 0,
+            is_old: false,
+            process: ProcessSlot::default(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        while let Some(command) = self.commands.recv().await {
+            match command {
+                Command::Start(start) | Command::Restart(start) => match self.keep_running(start).await {
+                    Some(done) => {
+                        self.shared.set_state(ServerState::Stopped);
+                        let _ = done.send(());
+                    }
+                    None => break,
+                },
+                Command::Stop(done) => {
+                    let _ = done.send(());
+                }
+                Command::Background => {}
+            }
+        }
+        self.shared.set_state(ServerState::Stopped);
+    }
+
+    /// Keeps it running until it is to stop, or until nobody is there to want anything.
+    async fn keep_running(&mut self, mut start: Start) -> Option<oneshot::Sender<()>> {
+        self.restarts = 0;
+        loop {
+            let begun = Instant::now();
+            let (end, ready_for) = self.live(start).await;
+            if ready_for.is_some_and(|time| time >= self.shared.config.restart.healthy_after) {
+                self.restarts = 0;
+            }
+            start = Start::Background;
+            let woken = match end {
+                End::Stopped(done) => return Some(done),
+                End::Forgotten => return None,
+                End::Restarted(again) => Woken::Start(again),
+                End::SignInNeeded(challenged) => self.wait_for_sign_in(&challenged).await,
+                End::Failed { message, may_restart } => {
+                    let delay = self.shared.config.restart.delay(self.restarts, begun.elapsed());
+                    let delay = delay.filter(|_| may_restart);
+                    self.restarts += 1;
+                    self.shared.set_state(ServerState::Error {
+                        message: self.shared.scrub(&message),
+                        restarts_in: delay,
+                    });
+                    match delay {
+                        Some(delay) => self.wait(sleep(delay)).await,
+                        None => self.wait(std::future::pending()).await,
+                    }
+                }
+            };
+            match woken {
+                Woken::Time => {}
+                Woken::Start(again) => {
+                    self.restarts = 0;
+                    start = again;
+                }
+                Woken::Stop(done) => return Some(done),
+                Woken::Forgotten => return None,
+            }
+        }
+    }
+
+    /// Starts it, and sees to it until it ends. Says how long it was ready, if it ever was.
+    async fn live(&mut self, start: Start) -> (End, Option<std::time::Duration>) {
+        let blocking = start == Start::Blocking;
+        self.shared.set_state(ServerState::Starting { blocking });
+        let connected = match self.start().await {
+            Ok(connected) => connected,
+            Err(end) => {
+                self.end_process().await;
+                return (self.try_the_other_handshake(end), None);
+            }
+        };
+        self.is_old = connected.is_old;
+        let ready = Instant::now();
+        self.shared.tools.send_replace(connected.tools.clone());
+        self.shared.connection.send_replace(Some(connected.connection.clone()));
+        self.shared.set_state(ServerState::Ready);
+        let end = self.serve(&connected).await;
+        self.shared.connection.send_replace(None);
+        let had_tools = !self.shared.tools.send_replace(Arc::default()).is_empty();
+        if matches!(end, End::Failed { .. }) {
+            // It is gone already; nobody has to wait until that is tidied up.
+            tokio::spawn(connected.end());
+        } else {
+            connected.end().await;
+        }
+        self.end_process().await;
+        if had_tools {
+            let _ = self.shared.events.send(Event::ListChanged(List::Tools));
+        }
+        (end, Some(ready.elapsed()))
+    }
+
+    /// A server may fall over the newer handshake, and take the older one; or the other way round,
+    /// if it was changed since.
+    fn try_the_other_handshake(&mut self, end: End) -> End {
+        match end {
+            End::Failed {
+                message,
+                may_restart: true,
+            } => {
+                self.is_old = self.shared.remote.is_none() && !self.is_old;
+                End::Failed {
+                    message,
+                    may_restart: true,
+                }
+            }
+            End::Failed {
+                message,
+                may_restart: false,
+            } => {
+                let may_restart = std::mem::take(&mut self.is_old);
+                End::Failed { message, may_restart }
+            }
+            other => other,
+        }
+    }
+
+    async fn start(&mut self) -> Result<Connected, End> {
+        let shared = self.shared.clone();
+        let process = self.process.clone();
+        let connecting = connect(&shared, self.is_old, &process);
+        tokio::pin!(connecting);
+        loop {
+            tokio::select! {
+                connected = &mut connecting => return connected.map_err(|failure| match failure {
+                    ConnectFailure::SignInNeeded(challenged) => End::SignInNeeded(challenged),
+                    ConnectFailure::Crashed(message) => End::Failed { message, may_restart: true },
+                    ConnectFailure::Failed(message) | ConnectFailure::Refused(message) => {
+                        End::Failed { message, may_restart: false }
+                    }
+                }),
+                command = self.commands.recv() => match command {
+                    None => return Err(End::Forgotten),
+                    Some(Command::Start(_)) => {}
+                    Some(Command::Restart(start)) => return Err(End::Restarted(start)),
+                    Some(Command::Background) => self.shared.set_state(ServerState::Starting { blocking: false }),
+                    Some(Command::Stop(done)) => return Err(End::Stopped(done)),
+                },
+            }
+        }
+    }
+
+    async fn serve(&mut self, connected: &Connected) -> End {
+        loop {
+            tokio::select! {
+                () = connected.connection.closed.cancelled() => {
+                    let message = format!("the server ended: {}", connected.connection.why().await);
+                    return End::Failed { message, may_restart: true };
+                }
+                command = self.commands.recv() => match command {
+                    None => return End::Forgotten,
+                    Some(Command::Start(_) | Command::Background) => {}
+                    Some(Command::Restart(start)) => return End::Restarted(start),
+                    Some(Command::Stop(done)) => return End::Stopped(done),
+                },
+            }
+        }
+    }
+
+    async fn wait_for_sign_in(&mut self, challenged: &Challenged) -> Woken {
+        let shared = self.shared.clone();
+        let Some(sign_in) = shared.sign_in_for(challenged).await else {
+            return self.wait(std::future::pending()).await;
+        };
+        shared.set_state(ServerState::AuthRequired(Box::new(sign_in)));
+        match &shared.remote {
+            Some(far) => self.wait(far.credentials.newer_than(challenged.generation)).await,
+            None => self.wait(std::future::pending()).await,
+        }
+    }
+
+    async fn wait(&mut self, until: impl Future<Output = ()>) -> Woken {
+        tokio::pin!(until);
+        loop {
+            tokio::select! {
+                () = &mut until => return Woken::Time,
+                command = self.commands.recv() => match command {
+                    None => return Woken::Forgotten,
+                    Some(Command::Start(start) | Command::Restart(start)) => return Woken::Start(start),
+                    Some(Command::Stop(done)) => return Woken::Stop(done),
+                    Some(Command::Background) => {}
+                },
+            }
+        }
+    }
+
+    async fn end_process(&self) {
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(process) = process {
+            process.stop().await;
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Requests that are under way: whom reports of progress and questions belong to.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::{ProgressToken, RequestId};
+use tokio::sync::Notify;
+
+use crate::ask::AskSink;
+use crate::state::CallId;
+
+/// How far a call has come, as the server says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// How far.
+    pub progress: f64,
+    /// Of how much, if it knows.
+    pub total: Option<f64>,
+    /// What it does just now.
+    pub message: Option<String>,
+}
+
+/// Takes reports of progress. It must not wait.
+#[derive(Clone)]
+pub struct ProgressSink(Arc<dyn Fn(Progress) + Send + Sync>);
+
+impl ProgressSink {
+    /// Hands reports to a function.
+    pub fn new(take: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(take))
+    }
+}
+
+impl fmt::Debug for ProgressSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ProgressSink")
+    }
+}
+
+/// A call, as far as its requests need it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallContext {
+    pub(crate) id: CallId,
+    pub(crate) asks: Option<AskSink>,
+    pub(crate) progress: Option<ProgressSink>,
+}
+
+/// The requests of one connection that belong to calls.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Calls(Arc<Mutex<Vec<Entry>>>);
+
+#[derive(Debug)]
+struct Entry {
+    request: RequestId,
+    token: ProgressToken,
+    call: CallContext,
+    alive: Arc<Notify>,
+    /// How many of its questions are open.
+    open: Arc<AtomicUsize>,
+}
+
+impl Calls {
+    /// Remembers a request until the guard is dropped.
+    pub(crate) fn add(&self, request: &RequestId, token: &ProgressToken, call: &CallContext) -> CallGuard {
+        let (alive, open) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+        self.lock().push(Entry {
+            request: request.clone(),
+            token: token.clone(),
+            call: call.clone(),
+            alive: alive.clone(),
+            open: open.clone(),
+        });
+        CallGuard {
+            calls: self.clone(),
+            request: request.clone(),
+            alive,
+            open,
+        }
+    }
+
+    /// A report of progress: it is handed on, and begins the time of the call anew.
+    pub(crate) fn progress(&self, token: &ProgressToken, progress: Progress) {
+        let sink = {
+            let entries = self.lock();
+            let Some(entry) = entries.iter().find(|entry| entry.token == *token) else {
+                return;
+            };
+            entry.alive.notify_one();
+            entry.call.progress.clone()
+        };
+        if let Some(ProgressSink(take)) = sink {
+            take(progress);
+        }
+    }
+
+    /// Whose question it is. HTTP tells by the stream that it came on; a pipe does not, so that it is
+    /// taken for the latest call's, which is right whenever there is one call at a time.
+    pub(crate) fn owner(&self, request: Option<&RequestId>) -> Option<Owner> {
+        let entries = self.lock();
+        let entry = match request {
+            Some(request) => entries.iter().find(|entry| entry.request == *request),
+            None => entries.last(),
+        };
+        entry.map(|entry| {
+            entry.open.fetch_add(1, Ordering::Relaxed);
+            Owner {
+                call: entry.call.id,
+                asks: entry.call.asks.clone(),
+                open: entry.open.clone(),
+                alive: entry.alive.clone(),
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The call that a question belongs to. As long as this lives, the time of the call stands still: a
+/// person may take longer than a server.
+pub(crate) struct Owner {
+    pub(crate) call: CallId,
+    pub(crate) asks: Option<AskSink>,
+    open: Arc<AtomicUsize>,
+    alive: Arc<Notify>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.alive.notify_one();
+    }
+}
+
+/// Forgets a request when it is dropped.
+pub(crate) struct CallGuard {
+    calls: Calls,
+    request: RequestId,
+    open: Arc<AtomicUsize>,
+    /// Told when the server gave a sign of life.
+    pub(crate) alive: Arc<Notify>,
+}
+
+impl CallGuard {
+    /// Whether the server waits for an answer of ours.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.calls.lock().retain(|entry| entry.request != self.request);
+    }
+}

@@ -1,0 +1,95 @@
+//! Requests to one server over HTTP: its headers, its token, its refusals.
+
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use reqwest::{RequestBuilder, Response};
+
+use super::failure::{Challenged, HttpFailure};
+use crate::auth::{Challenge, Credentials};
+use crate::config::Remote;
+use crate::error::ConfigError;
+use crate::secret::Scrubber;
+
+/// Sends requests to one server, with its headers and its token, and bounds what comes back.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpClient {
+    http: reqwest::Client,
+    headers: HeaderMap,
+    credentials: Arc<Credentials>,
+    most: usize,
+}
+
+impl HttpClient {
+    pub(crate) fn new(
+        http: reqwest::Client,
+        remote: &Remote,
+        credentials: Arc<Credentials>,
+        most: usize,
+    ) -> Result<Self, ConfigError> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &remote.headers {
+            let parsed = HeaderName::try_from(name.as_str()).ok();
+            let Some((parsed, mut value)) = parsed.zip(HeaderValue::try_from(value.as_str()).ok()) else {
+                return Err(ConfigError::Header(name.clone()));
+            };
+            value.set_sensitive(true);
+            headers.insert(parsed, value);
+        }
+        Ok(Self {
+            http,
+            headers,
+            credentials,
+            most,
+        })
+    }
+
+    /// Sends, with everything that belongs to this server. Refusals come back as failures.
+    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, HttpFailure> {
+        let bearer = self.credentials.bearer();
+        let mut headers = self.headers.clone();
+        if let Some(token) = &bearer.value {
+            // A token that somebody signed in for goes before one of the configuration.
+            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+                .map_err(|_| HttpFailure::Connection("the token has characters that cannot be sent".to_owned()))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let response = request.headers(headers).send().await?;
+        let status = response.status();
+        if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return Ok(response);
+        }
+        let said: Vec<&str> = response
+            .headers()
+            .get_all(WWW_AUTHENTICATE)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .collect();
+        // Errors are logged by whoever passes them on: no token stands in them from the beginning.
+        let said = self.scrub(&said.join(", "));
+        let challenge = Challenge::parse(&said, status == StatusCode::FORBIDDEN);
+        if !challenge.can_be_met() {
+            return Ok(response);
+        }
+        Err(HttpFailure::Challenged(Box::new(Challenged {
+            challenge,
+            had_token: bearer.had_one,
+            generation: bearer.generation,
+        })))
+    }
+
+    /// Text of the server, without the token that a careless one says again.
+    pub(super) fn scrub(&self, text: &str) -> String {
+        self.credentials.scrub(&Scrubber::default(), text)
+    }
+
+    pub(super) fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+}

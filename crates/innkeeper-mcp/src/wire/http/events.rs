@@ -1,0 +1,121 @@
+//! The events of an HTTP answer, with a bound on each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use reqwest::Response;
+use rmcp::model::RequestId;
+use rmcp::transport::streamable_http_client::SseError;
+use serde_json::json;
+use sse_stream::{Sse, SseStream};
+
+use crate::wire::failure::HttpFailure;
+use crate::wire::{Messages, TOO_LARGE};
+
+/// The events of an answer to `request`, with results wrapped so that rmcp leaves them alone. An
+/// event that is too large ends the stream with an error for the request.
+pub(in crate::wire) fn events(
+    response: Response,
+    request: Option<RequestId>,
+    messages: Messages,
+    most: usize,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    let bounded = Bounded::new(most);
+    let is_too_large = bounded.is_too_large.clone();
+    let stream = SseStream::from_bytes_stream(bounded.over(response));
+    let stream = stream.map(move |event| match event {
+        Ok(mut event) => {
+            event.data = event.data.and_then(|data| messages.wrap(data));
+            Ok(event)
+        }
+        Err(error) => match &request {
+            Some(id) if is_too_large.load(Ordering::Relaxed) => {
+                let error = json!({ "code": TOO_LARGE, "message": "too large" });
+                let message = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+                Ok(Sse {
+                    event: None,
+                    data: Some(message.to_string()),
+                    id: None,
+                    retry: None,
+                })
+            }
+            _ => Err(error),
+        },
+    });
+    stream.boxed()
+}
+
+/// Counts the bytes of each event.
+pub(in crate::wire) struct Bounded {
+    most: usize,
+    size: usize,
+    /// How many line ends there were without anything between them.
+    ends: u8,
+    pub(in crate::wire) is_too_large: Arc<AtomicBool>,
+}
+
+impl Bounded {
+    pub(in crate::wire) fn new(most: usize) -> Self {
+        Self {
+            most,
+            size: 0,
+            ends: 0,
+            is_too_large: Arc::default(),
+        }
+    }
+
+    /// The bytes of an answer, until an event is too large.
+    pub(in crate::wire) fn over(mut self, response: Response) -> BoxStream<'static, Result<Bytes, HttpFailure>> {
+        let pieces = response.bytes_stream().map(move |piece| {
+            let piece = piece?;
+            if self.fits(&piece) {
+                Ok(piece)
+            } else {
+                Err(HttpFailure::TooLarge)
+            }
+        });
+        pieces.boxed()
+    }
+
+    fn fits(&mut self, piece: &[u8]) -> bool {
+        for byte in piece {
+            match byte {
+                b'\n' => {
+                    self.ends += 1;
+                    if self.ends >= 2 {
+                        (self.size, self.ends) = (0, 0);
+                    }
+                }
+                b'\r' => {}
+                _ => {
+                    self.size += 1;
+                    self.ends = 0;
+                }
+            }
+        }
+        let fits = self.size <= self.most && !self.is_too_large.load(Ordering::Relaxed);
+        if !fits {
+            self.is_too_large.store(true, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t26_events_are_bounded_one_by_one() {
+        let mut bounded = Bounded::new(10);
+        for piece in ["data: 1234", "\n\ndata: 5", "678\r\n\r\n", ": ping\n\n"] {
+            assert!(bounded.fits(piece.as_bytes()), "{piece}");
+        }
+        assert!(bounded.fits(b"data: 1234"));
+        assert!(!bounded.fits(b"5"));
+        assert!(!bounded.fits(b"\n\n"), "there is no way back");
+    }
+}

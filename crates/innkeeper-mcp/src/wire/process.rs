@@ -1,0 +1,214 @@
+//! The process of a server: started with little, ended with all that it started.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use process_wrap::tokio::{ChildWrapper, CommandWrap};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::tail::Tail;
+use crate::config::{BaseEnvironment, Limits, Stdio};
+
+/// How long a process has after its input has ended, before it is told to end.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long a killed process is awaited: one that waits for a disk cannot be killed just then.
+const BURIAL_TIME: Duration = Duration::from_secs(1);
+
+/// Why a process could not be started. Trying again would not help.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct StartError(String);
+
+/// A process that runs. Dropped, it is killed with everything that it started; what began a session
+/// of its own (`setsid`) is out of reach.
+#[derive(Debug)]
+pub(crate) struct Process {
+    tail: Arc<Mutex<Tail>>,
+    stop: CancellationToken,
+    ended: watch::Receiver<Option<String>>,
+}
+
+/// The pipes of a process.
+pub(crate) struct Pipes {
+    pub(crate) stdin: ChildStdin,
+    pub(crate) stdout: ChildStdout,
+}
+
+impl Process {
+    pub(crate) fn start(stdio: &Stdio, base: &BaseEnvironment, limits: &Limits) -> Result<(Self, Pipes), StartError> {
+        let mut wrap = CommandWrap::with_new(program(stdio), |command| {
+            command.args(&stdio.args).env_clear().envs(base.with(stdio));
+            if let Some(cwd) = &stdio.cwd {
+                command.current_dir(cwd);
+            }
+            let piped = std::process::Stdio::piped;
+            command.stdin(piped()).stdout(piped()).stderr(piped());
+        });
+        #[cfg(unix)]
+        wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
+        wrap.wrap(process_wrap::tokio::KillOnDrop);
+        let child = wrap.spawn().map_err(|error| could_not_start(stdio, &error))?;
+        let mut running = Running {
+            child,
+            is_killed: false,
+        };
+        let pipes = running.child.stdin().take().zip(running.child.stdout().take());
+        let Some((stdin, stdout)) = pipes else {
+            return Err(StartError("its pipes could not be opened".to_owned()));
+        };
+        let tail = Arc::new(Mutex::new(Tail::new(limits.stderr_bytes)));
+        if let Some(stderr) = running.child.stderr().take() {
+            tokio::spawn(keep_tail(stderr, tail.clone()));
+        }
+        let stop = CancellationToken::new();
+        let (sender, ended) = watch::channel(None);
+        tokio::spawn(supervise(running, stop.clone(), limits.stop_time, sender));
+        Ok((Self { tail, stop, ended }, Pipes { stdin, stdout }))
+    }
+
+    /// Waits until it has ended, and says how.
+    pub(crate) async fn ended(&self) -> String {
+        let mut ended = self.ended.clone();
+        match ended.wait_for(Option::is_some).await {
+            Ok(how) => how.clone().unwrap_or_default(),
+            Err(_) => "it was ended with the host".to_owned(),
+        }
+    }
+
+    /// Ends it, and everything it started: kindly first, then not.
+    pub(crate) async fn stop(&self) {
+        self.stop.cancel();
+        self.ended().await;
+    }
+
+    /// The last lines that it wrote for people.
+    pub(crate) fn last_lines(&self) -> String {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).lines()
+    }
+
+    /// Where its last lines are kept.
+    pub(crate) fn tail(&self) -> Arc<Mutex<Tail>> {
+        self.tail.clone()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Kills the whole group when it is dropped.
+struct Running {
+    child: Box<dyn ChildWrapper>,
+    is_killed: bool,
+}
+
+impl Running {
+    /// Kills the group, once: later on its number may be another's.
+    fn kill(&mut self) {
+        if !std::mem::replace(&mut self.is_killed, true) {
+            let _ = self.child.start_kill();
+        }
+    }
+
+    fn ask_to_end(&mut self) {
+        #[cfg(unix)]
+        let _ = self.child.signal(rustix::process::Signal::TERM.as_raw());
+        #[cfg(not(unix))]
+        self.kill();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+async fn supervise(
+    mut running: Running,
+    stop: CancellationToken,
+    stop_time: Duration,
+    ended: watch::Sender<Option<String>>,
+) {
+    let by_itself = tokio::select! {
+        status = running.child.wait() => Some(status),
+        () = stop.cancelled() => None,
+    };
+    let status = match by_itself {
+        Some(status) => Some(status),
+        None => end(&mut running, stop_time).await,
+    };
+    // Whatever it left running.
+    running.kill();
+    let how = match status {
+        Some(Ok(status)) => describe(status),
+        Some(Err(error)) => format!("its process was lost ({error})"),
+        None => "it was killed".to_owned(),
+    };
+    let _ = ended.send(Some(how));
+}
+
+async fn end(running: &mut Running, stop_time: Duration) -> Option<std::io::Result<ExitStatus>> {
+    // Its input has ended by now, which tells a server to go.
+    if let Ok(status) = tokio::time::timeout(GRACE.min(stop_time), running.child.wait()).await {
+        return Some(status);
+    }
+    running.ask_to_end();
+    if let Ok(status) = tokio::time::timeout(stop_time, running.child.wait()).await {
+        return Some(status);
+    }
+    running.kill();
+    let _ = tokio::time::timeout(BURIAL_TIME, running.child.wait()).await;
+    None
+}
+
+/// A relative path is meant from where the server runs; what the system makes of it differs. A bare
+/// name is looked up in `PATH`.
+fn program(stdio: &Stdio) -> PathBuf {
+    let command = Path::new(&stdio.command);
+    match &stdio.cwd {
+        Some(cwd) if command.is_relative() && command.components().count() > 1 => cwd.join(command),
+        _ => command.to_owned(),
+    }
+}
+
+async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: Arc<Mutex<Tail>>) {
+    let mut buffer = vec![0; 8 << 10];
+    while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
+        let bytes = buffer.get(..read).unwrap_or_default();
+        tail.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return format!("it was ended by signal {signal}");
+    }
+    match status.code() {
+        Some(code) => format!("it exited with code {code}"),
+        None => "it exited".to_owned(),
+    }
+}
+
+fn could_not_start(stdio: &Stdio, error: &std::io::Error) -> StartError {
+    let command = &stdio.command;
+    let has_directory = stdio.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
+    StartError(match error.kind() {
+        _ if !has_directory => "its directory does not exist: correct `cwd`".to_owned(),
+        std::io::ErrorKind::NotFound => {
+            format!("the program `{command}` was not found: install it, or correct `command`")
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!("the program `{command}` may not be run: make it executable, or correct `command`")
+        }
+        _ => format!("the program `{command}` could not be started: {error}"),
+    })
+}

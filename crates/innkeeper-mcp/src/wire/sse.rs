@@ -1,0 +1,139 @@
+//! A server behind the older HTTP with server-sent events (2024-11-05).
+//!
+//! One long GET brings all messages; its first event names the address that takes ours.
+
+use std::future::Future;
+use std::sync::atomic::Ordering;
+
+use futures_util::StreamExt as _;
+use reqwest::Response;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::service::RoleClient;
+use rmcp::transport::Transport;
+use sse_stream::SseStream;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::Messages;
+use super::client::HttpClient;
+use super::failure::HttpFailure;
+use super::http::{Bounded, content_type};
+
+const QUEUE: usize = 64;
+
+/// Both directions.
+pub(crate) struct SseTransport {
+    client: HttpClient,
+    endpoint: Url,
+    incoming: mpsc::Receiver<ServerJsonRpcMessage>,
+    messages: Messages,
+    closed: CancellationToken,
+}
+
+impl SseTransport {
+    /// Opens the stream, and waits for the address that takes messages. `closed` is cancelled when
+    /// the stream ends, and ends it.
+    pub(crate) async fn open(
+        client: HttpClient,
+        server: &Url,
+        messages: Messages,
+        closed: CancellationToken,
+    ) -> Result<Self, HttpFailure> {
+        let request = client.http().get(server.clone()).header("accept", "text/event-stream");
+        let response = client.send(request).await?;
+        if !response.status().is_success() {
+            return Err(HttpFailure::Status {
+                status: response.status().as_u16(),
+                said: None,
+            });
+        }
+        let kind = content_type(&response);
+        if !kind.starts_with("text/event-stream") {
+            return Err(HttpFailure::NotMcp(kind));
+        }
+        let (endpoint_sender, mut endpoints) = mpsc::channel(1);
+        let (sender, incoming) = mpsc::channel(QUEUE);
+        tokio::spawn({
+            let (messages, closed, most) = (messages.clone(), closed.clone(), client.most());
+            async move {
+                tokio::select! {
+                    () = read(response, most, &endpoint_sender, &sender, &messages) => {}
+                    () = closed.cancelled() => {}
+                }
+                closed.cancel();
+            }
+        });
+        let told = endpoints.recv().await;
+        let told = told.ok_or_else(|| HttpFailure::NotMcp("no endpoint was named".to_owned()))?;
+        let endpoint = server.join(&told).ok();
+        // Messages, with the token, stay with the server they are for (T16).
+        let endpoint = endpoint
+            .filter(|endpoint| endpoint.origin() == server.origin())
+            .ok_or_else(|| HttpFailure::NotMcp("its endpoint is on another server".to_owned()))?;
+        Ok(Self {
+            client,
+            endpoint,
+            incoming,
+            messages,
+            closed,
+        })
+    }
+}
+
+impl Transport<RoleClient> for SseTransport {
+    type Error = HttpFailure;
+
+    fn send(&mut self, item: ClientJsonRpcMessage) -> impl Future<Output = Result<(), HttpFailure>> + Send + 'static {
+        self.messages.own.note(&item);
+        let client = self.client.clone();
+        let request = client.http().post(self.endpoint.clone()).json(&item);
+        async move {
+            let response = client.send(request).await?;
+            if response.status().is_success() {
+                return Ok(());
+            }
+            Err(HttpFailure::Status {
+                status: response.status().as_u16(),
+                said: None,
+            })
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+        self.incoming.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), HttpFailure> {
+        self.closed.cancel();
+        Ok(())
+    }
+}
+
+async fn read(
+    response: Response,
+    most: usize,
+    endpoints: &mpsc::Sender<String>,
+    incoming: &mpsc::Sender<ServerJsonRpcMessage>,
+    messages: &Messages,
+) {
+    let bounded = Bounded::new(most);
+    let is_too_large = bounded.is_too_large.clone();
+    let mut events = SseStream::from_bytes_stream(bounded.over(response));
+    while let Some(event) = events.next().await {
+        let Ok(event) = event else {
+            if is_too_large.load(Ordering::Relaxed) {
+                tracing::warn!("a message of an MCP server is too large: its connection is closed");
+            }
+            return;
+        };
+        let data = event.data.unwrap_or_default();
+        if event.event.as_deref() == Some("endpoint") {
+            let _ = endpoints.try_send(data);
+        } else if let Ok(Some(message)) = messages.decode(&data)
+            && incoming.send(message).await.is_err()
+        {
+            return;
+        }
+    }
+}

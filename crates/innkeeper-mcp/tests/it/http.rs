@@ -1,0 +1,169 @@
+//! Servers behind HTTP.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use innkeeper_mcp::{
+    Allowed, Answer, AskSink, ConfigError, Error, Question, Remote, Server, ServerConfig, ServerState, Transport,
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::odd_http::OddHttp;
+use crate::support::{PATIENCE, call, ready, settled, started, surroundings};
+
+#[tokio::test]
+async fn calls_over_http_with_answers_in_one_piece_and_as_events() {
+    for as_events in [false, true] {
+        let far = OddHttp::start().await;
+        far.set(|behaviour| behaviour.as_events = as_events);
+        let server = ready(far.config()).await;
+        assert_eq!(server.tools().len(), 6);
+        let outcome = server.call(call("echo", json!({}))).await.unwrap();
+        assert_eq!(outcome.text(), "echo done");
+        let allowed = Allowed {
+            tools: true,
+            ..Allowed::default()
+        };
+        let params = json!({ "name": "echo" }).as_object().cloned();
+        let raw = server
+            .pass(allowed, "tools/call", params, CancellationToken::new())
+            .await
+            .unwrap();
+        assert_eq!(raw["unknown"], "kept", "as events: {as_events}");
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_older_transport_with_events() {
+    let far = OddHttp::start().await;
+    let server = ready(far.old_config()).await;
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+    // Its stream ends: the server is gone, and calls fail.
+    server.stop().await;
+    assert_eq!(server.state(), ServerState::Stopped);
+}
+
+#[tokio::test]
+async fn a_session_that_the_server_forgot_is_made_anew() {
+    let far = OddHttp::start().await;
+    let server = ready(far.config()).await;
+    far.set(|behaviour| behaviour.sessions.clear());
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+}
+
+#[tokio::test]
+async fn t26_answers_that_are_too_large_fail_their_call_and_nothing_else() {
+    let far = OddHttp::start().await;
+    for as_events in [false, true] {
+        far.set(|behaviour| behaviour.as_events = as_events);
+        let server = ready(far.config()).await;
+        for tool in ["big", "flood"] {
+            let big = tokio::time::timeout(PATIENCE, server.call(call(tool, json!({}))));
+            let error = big.await.unwrap().unwrap_err();
+            assert!(matches!(error, Error::TooLarge { .. }), "{tool}: {error}");
+        }
+        assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_tried_again_and_found() {
+    let far = OddHttp::start().await;
+    let mut config = far.config();
+    config.restart.delay = Duration::from_millis(50);
+    let address = far.address;
+    drop(far);
+    let server = started(config);
+    let state = settled(&server).await;
+    let ServerState::Error { message, restarts_in } = state else {
+        panic!("{state:?}")
+    };
+    assert!(
+        message.contains("cannot be reached") && message.contains(&address.to_string()),
+        "{message}"
+    );
+    assert!(restarts_in.is_some());
+}
+
+#[tokio::test]
+async fn a_question_over_http_belongs_to_its_call() {
+    let far = OddHttp::start().await;
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let server = ready(far.config()).await;
+    let mut ask = call("ask", json!({}));
+    let (id, seen) = (ask.id, asked.clone());
+    ask.asks = Some(AskSink::new(move |ask| {
+        seen.lock().unwrap().push((ask.call, ask.question.clone()));
+        ask.answer(Answer::Sampled(
+            json!({ "role": "assistant", "model": "m", "content": { "type": "text", "text": "hi" } }),
+        ));
+    }));
+    let text = server.call(ask).await.unwrap().text();
+    assert!(text.contains("\"model\":\"m\""), "{text}");
+    let asked = asked.lock().unwrap();
+    assert!(
+        matches!(&asked[..], [(Some(call), Question::Sampling(_))] if *call == id),
+        "{asked:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_time_of_a_call_stands_still_while_somebody_is_asked() {
+    let far = OddHttp::start().await;
+    let server = ready(far.config()).await;
+    let mut ask = call("ask", json!({}));
+    ask.time = Some(Duration::from_millis(700));
+    ask.asks = Some(AskSink::new(|ask| {
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            ask.answer(Answer::Sampled(json!({ "late": true })));
+        });
+    }));
+    let text = server.call(ask).await.unwrap().text();
+    assert!(text.contains("late"), "{text}");
+}
+
+#[tokio::test]
+async fn t16_nothing_follows_a_redirect_to_another_server() {
+    let elsewhere = OddHttp::start().await;
+    let far = OddHttp::start().await;
+    let mut config = far.config();
+    let Transport::Http(remote) = &mut config.transport else {
+        panic!()
+    };
+    remote.headers.insert("X-Api-Key".into(), "s3cr3t-value".into());
+    far.set(|behaviour| behaviour.redirect = Some(elsewhere.url()));
+    let server = started(config);
+    let state = settled(&server).await;
+    let ServerState::Error { message, .. } = state else {
+        panic!("{state:?}")
+    };
+    assert!(message.contains("307"), "{message}");
+    assert!(elsewhere.behaviour.lock().unwrap().seen.is_empty());
+    assert_eq!(far.behaviour.lock().unwrap().seen[0]["x-api-key"], "s3cr3t-value");
+}
+
+#[tokio::test]
+async fn what_is_no_address_is_said_at_once() {
+    for url in ["file:///etc/passwd", "no address", "https://"] {
+        let config = ServerConfig::new("a", Transport::Http(Remote::new(url)));
+        let refused = Server::new(config, surroundings()).unwrap_err();
+        assert!(matches!(refused, ConfigError::Address(_)), "{refused}");
+    }
+    let mut remote = Remote::new("https://a.test");
+    remote.headers.insert("X-Key".into(), "line\nbreak".into());
+    let refused = Server::new(ServerConfig::new("a", Transport::Http(remote)), surroundings()).unwrap_err();
+    assert_eq!(refused, ConfigError::Header("X-Key".into()));
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_fails_its_call() {
+    let far = OddHttp::start().await;
+    let server = ready(far.config()).await;
+    let broken = tokio::time::timeout(PATIENCE, server.call(call("break", json!({}))));
+    let error = broken.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+}

@@ -1,0 +1,243 @@
+//! Start, stop, crash, start again.
+
+use std::time::Duration;
+
+use innkeeper_mcp::{Error, Event, List, Server, ServerConfig, ServerState, Start, Stdio, Transport};
+use serde_json::json;
+
+use crate::support::{
+    PATIENCE, call, event, eventually, lives, odd, ready, settled, started, surroundings, until, until_ready, with_env,
+};
+
+#[tokio::test]
+async fn mcp01_a_server_is_started_and_stopped() {
+    let server = Server::new(odd("plain"), surroundings()).unwrap();
+    assert_eq!(server.state(), ServerState::Stopped);
+    let not_running = server.call(call("echo", json!({}))).await.unwrap_err();
+    assert!(matches!(not_running, Error::NotRunning { .. }), "{not_running}");
+
+    let mut events = server.events();
+    server.start(Start::Blocking);
+    let first = event(&mut events, |event| match event {
+        Event::State(state) => Some(state),
+        _ => None,
+    });
+    assert_eq!(first.await, ServerState::Starting { blocking: true });
+    // Whoever calls while it starts is served when it is ready.
+    assert_eq!(
+        server.call(call("echo", json!({ "text": "a" }))).await.unwrap().text(),
+        "a"
+    );
+    assert_eq!(server.tools().len(), 12);
+
+    server.stop().await;
+    assert_eq!(server.state(), ServerState::Stopped);
+    assert!(server.tools().is_empty() && server.info().is_none());
+    server.start(Start::Background);
+    until_ready(&server).await;
+}
+
+#[tokio::test]
+async fn mcp06_a_start_goes_on_in_the_background() {
+    let server = started(odd("silent"));
+    until(&server, |state| *state == ServerState::Starting { blocking: true }).await;
+    server.background();
+    until(&server, |state| *state == ServerState::Starting { blocking: false }).await;
+    server.stop().await;
+    assert_eq!(server.state(), ServerState::Stopped);
+}
+
+#[tokio::test]
+async fn a_server_that_never_introduces_itself_is_an_error() {
+    let mut config = odd("silent");
+    config.limits.start_time = Duration::from_secs(2);
+    let server = started(config);
+    let ServerState::Error { message, restarts_in } = settled(&server).await else {
+        panic!()
+    };
+    assert!(message.contains("did not introduce itself"), "{message}");
+    assert!(message.contains("this is not MCP"), "what it wrote helps: {message}");
+    assert_eq!(restarts_in, None, "it would be the same again");
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_exist_is_an_error_that_says_so() {
+    let stdio = Stdio::new("no-such-program", [""; 0]);
+    let server = started(ServerConfig::new("gone", Transport::Stdio(stdio)));
+    let ServerState::Error { message, restarts_in } = settled(&server).await else {
+        panic!()
+    };
+    assert!(message.contains("`no-such-program` was not found"), "{message}");
+    assert_eq!(restarts_in, None);
+    let error = server.call(call("echo", json!({}))).await.unwrap_err();
+    assert!(error.to_string().contains("was not found"), "{error}");
+}
+
+#[tokio::test]
+async fn f3_a_crash_loop_is_given_up_and_says_why_without_secrets() {
+    let starts = tempfile::NamedTempFile::new().unwrap();
+    let config = with_env(odd("crash"), "ODD_STARTS", starts.path().to_str().unwrap());
+    let server = started(config);
+    let given_up = |state: &ServerState| matches!(state, ServerState::Error { restarts_in: None, .. });
+    let ServerState::Error { message, .. } = until(&server, given_up).await else {
+        panic!()
+    };
+    assert!(
+        message.contains("exited with code 3") && message.contains("cannot open the database"),
+        "{message}"
+    );
+    assert!(!message.contains("s3cr3t"), "{message}");
+    assert_eq!(
+        std::fs::read(starts.path()).unwrap().len(),
+        6,
+        "one start and five more"
+    );
+    // Somebody who wants it nevertheless begins anew.
+    server.start(Start::Background);
+    until(&server, |state| {
+        matches!(
+            state,
+            ServerState::Error {
+                restarts_in: Some(_),
+                ..
+            }
+        )
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn f3_a_server_that_dies_in_a_call_fails_it_with_the_reason_and_comes_back() {
+    let server = ready(odd("plain")).await;
+    let mut events = server.events();
+    let other = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(call("wait", json!({}))).await }
+    });
+    server.call(call("echo", json!({}))).await.unwrap();
+    let error = server.call(call("die", json!({}))).await.unwrap_err();
+    let Error::Ended { why, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(why.contains("exited with code 7"), "{why}");
+    assert!(why.contains("something is wrong with [hidden]"), "{why}");
+    assert!(
+        matches!(other.await.unwrap(), Err(Error::Ended { .. })),
+        "all its calls fail"
+    );
+    let crashed = event(&mut events, |event| match event {
+        Event::State(ServerState::Error { restarts_in, .. }) => Some(restarts_in),
+        _ => None,
+    });
+    assert!(crashed.await.is_some(), "it is started again");
+    until(&server, |state| *state == ServerState::Ready).await;
+    assert_eq!(
+        server.call(call("echo", json!({ "text": "a" }))).await.unwrap().text(),
+        "a"
+    );
+}
+
+#[tokio::test]
+async fn f3_a_crash_at_the_start_is_tried_again() {
+    let starts = tempfile::NamedTempFile::new().unwrap();
+    let config = with_env(odd("crash-once"), "ODD_STARTS", starts.path().to_str().unwrap());
+    let server = started(config);
+    until(&server, |state| *state == ServerState::Ready).await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_take_the_one_handshake_is_given_the_other_one() {
+    let server = ready(odd("careless")).await;
+    assert_eq!(server.info().unwrap().protocol_version, "2025-06-18");
+    // One that falls over it.
+    let server = started(odd("fragile"));
+    until(&server, |state| *state == ServerState::Ready).await;
+    // And one that does not know the older one any more, the newer one.
+    let starts = tempfile::NamedTempFile::new().unwrap();
+    let config = with_env(odd("modern-crash-once"), "ODD_STARTS", starts.path().to_str().unwrap());
+    let server = started(config);
+    until(&server, |state| *state == ServerState::Ready).await;
+    assert_eq!(server.info().unwrap().protocol_version, "2026-07-28");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn t15_a_server_ends_with_everything_that_it_started() {
+    let server = ready(odd("plain")).await;
+    let family = |server: Server| async move {
+        let pid = server.call(call("family", json!({}))).await.unwrap().text();
+        pid.parse::<u32>().unwrap()
+    };
+    // When it is stopped.
+    let child = family(server.clone()).await;
+    assert!(lives(child));
+    server.stop().await;
+    eventually(|| !lives(child)).await;
+    // When it dies by itself, although its child keeps its output open.
+    server.start(Start::Background);
+    until_ready(&server).await;
+    let child = family(server.clone()).await;
+    let died = tokio::time::timeout(PATIENCE, server.call(call("die", json!({}))))
+        .await
+        .unwrap();
+    assert!(matches!(died, Err(Error::Ended { .. })));
+    eventually(|| !lives(child)).await;
+    // When nobody has a handle any more.
+    until(&server, |state| *state == ServerState::Ready).await;
+    let child = family(server.clone()).await;
+    drop(server);
+    eventually(|| !lives(child)).await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_server_that_does_not_want_to_go_is_killed() {
+    let this_test = std::env::current_exe().unwrap();
+    let Transport::Stdio(mut stdio) = odd("plain").transport else {
+        panic!()
+    };
+    stdio.command = "sh".into();
+    // It neither listens to signals nor ends with its input.
+    let script = format!(
+        "trap '' TERM; {} --exact odd_server --nocapture; sleep 600",
+        this_test.display()
+    );
+    stdio.args = vec!["-c".into(), script];
+    let mut config = odd("plain");
+    config.transport = Transport::Stdio(stdio);
+    config.limits.stop_time = Duration::from_millis(200);
+    let server = ready(config).await;
+    tokio::time::timeout(PATIENCE, server.stop()).await.unwrap();
+    assert_eq!(server.state(), ServerState::Stopped);
+}
+
+#[tokio::test]
+async fn changes_of_tools_are_followed_and_told_when_there_are_some() {
+    let server = started(odd("changing"));
+    let mut events = server.events();
+    until_ready(&server).await;
+    // It says so every 20 ms; people are told when there is something new: twice, and the last time.
+    for _ in 0..3 {
+        event(&mut events, |event| {
+            matches!(event, Event::ListChanged(List::Tools)).then_some(())
+        })
+        .await;
+    }
+    assert!(server.tools().iter().any(|tool| tool.name == "last"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_is_a_new_process() {
+    let starts = tempfile::NamedTempFile::new().unwrap();
+    let config = with_env(odd("plain"), "ODD_STARTS", starts.path().to_str().unwrap());
+    let server = ready(config).await;
+    let mut events = server.events();
+    server.restart(Start::Background);
+    event(&mut events, |event| {
+        matches!(event, Event::State(ServerState::Starting { .. })).then_some(())
+    })
+    .await;
+    until_ready(&server).await;
+    assert_eq!(std::fs::read(starts.path()).unwrap().len(), 2);
+}

@@ -1,0 +1,22 @@
+//! MCP servers as they are, and as they should not be: real processes, real HTTP on loopback.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
+
+mod http;
+mod lifecycle;
+mod odd;
+mod odd_http;
+mod pool;
+mod questions;
+mod real;
+mod sign_in;
+mod stdio;
+mod support;
+
+/// Not a scenario: the odd server itself, when this program is started as one.
+#[test]
+fn odd_server() {
+    if let Ok(kind) = std::env::var(odd::KIND) {
+        odd::serve(&kind);
+    }
+}

@@ -1,0 +1,238 @@
+//! A server on standard input and output that misbehaves on request.
+
+use std::io::{BufRead as _, Write as _};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// The variable that makes this program the odd server, and says which one.
+pub const KIND: &str = "ODD_SERVER";
+
+/// Serves until the input ends.
+pub fn serve(kind: &str) -> ! {
+    // Ends the line that the test harness has begun; servers do print to their output by mistake.
+    println!("\nthis is not MCP");
+    let count = std::env::var("ODD_STARTS").ok().map(|file| {
+        let count = std::fs::read_to_string(&file).unwrap_or_default().len() + 1;
+        std::fs::write(&file, "x".repeat(count)).unwrap();
+        count
+    });
+    match kind {
+        "crash" => crash(),
+        "crash-once" | "modern-crash-once" if count == Some(1) => crash(),
+        "silent" => std::thread::sleep(Duration::from_secs(600)),
+        "flood" => {
+            std::thread::spawn(|| {
+                loop {
+                    let data = "x".repeat(1000);
+                    notify("notifications/message", json!({ "level": "info", "data": data }));
+                }
+            });
+        }
+        "changing" => {
+            std::thread::spawn(|| {
+                loop {
+                    std::thread::sleep(Duration::from_millis(20));
+                    notify("notifications/tools/list_changed", json!({}));
+                }
+            });
+        }
+        _ => {}
+    }
+    let kind = kind.strip_suffix("-crash-once").unwrap_or(kind);
+    let mut lists = 0;
+    for line in std::io::stdin().lock().lines() {
+        let Ok(message) = serde_json::from_str::<Value>(&line.unwrap_or_default()) else {
+            continue;
+        };
+        answer(kind, &message, &mut lists);
+    }
+    // Its input has ended: a good server goes.
+    std::process::exit(0);
+}
+
+fn crash() -> ! {
+    eprintln!("starting with {}", std::env::var("ODD_SECRET").unwrap_or_default());
+    eprintln!("cannot open the database");
+    std::process::exit(3);
+}
+
+fn answer(kind: &str, message: &Value, lists: &mut usize) {
+    let id = &message["id"];
+    let params = &message["params"];
+    match message["method"].as_str().unwrap_or_default() {
+        // It answers what it does not know.
+        "server/discover" if kind == "careless" => result(id, json!({})),
+        // It falls over what it does not know.
+        "server/discover" if kind == "fragile" => std::process::exit(1),
+        "initialize" if kind == "modern" => {
+            send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } }));
+        }
+        "server/discover" if kind == "modern" => result(
+            id,
+            json!({
+                "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
+                "serverInfo": { "name": "odd", "version": "1" }, "resultType": "complete",
+                "ttlMs": 0, "cacheScope": "private",
+            }),
+        ),
+        "initialize" => result(
+            id,
+            json!({
+                "protocolVersion": "2025-06-18",
+                "capabilities": { "tools": { "listChanged": true }, "logging": {}, "resources": {}, "prompts": {} },
+                "serverInfo": { "name": "odd", "version": "1" },
+                "instructions": "Be odd.",
+            }),
+        ),
+        "tools/list" => {
+            *lists += 1;
+            result(id, tools(kind, *lists));
+        }
+        "tools/call" => call(message["id"].clone(), params.clone()),
+        "resources/list" => result(
+            id,
+            json!({ "resources": [{ "uri": "odd://one", "name": "one" }], "nextCursor": "again" }),
+        ),
+        "resources/read" => result(id, json!({ "contents": [{ "uri": params["uri"], "text": "words" }] })),
+        "prompts/get" => result(
+            id,
+            json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": params["name"] } }] }),
+        ),
+        "notifications/cancelled" => eprintln!("told to stop"),
+        _ if !id.is_null() && message.get("method").is_some() => {
+            send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } }));
+        }
+        _ => {}
+    }
+}
+
+fn tools(kind: &str, lists: usize) -> Value {
+    let names = [
+        "echo", "fail", "refuse", "wait", "die", "big", "env", "family", "progress", "ask",
+    ];
+    let mut tools: Vec<Value> = names
+        .iter()
+        .map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }))
+        .collect();
+    tools.push(json!({
+        "name": "shown", "inputSchema": { "type": "object" },
+        "_meta": { "ui": { "resourceUri": "ui://odd/shown", "visibility": ["app"] } },
+    }));
+    tools.push(json!({
+        "name": "hidden", "inputSchema": { "type": "object" }, "_meta": { "ui": { "visibility": ["model"] } },
+    }));
+    if kind == "changing" {
+        // Another one, and another one, then the same for a while, and a last one.
+        let name = match lists {
+            8.. => "last".to_owned(),
+            _ => format!("tool_{}", lists.min(3)),
+        };
+        tools.push(json!({ "name": name, "inputSchema": { "type": "object" } }));
+    }
+    json!({ "tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private" })
+}
+
+#[expect(clippy::zombie_processes, reason = "the child is left behind on purpose")]
+fn call(id: Value, params: Value) {
+    let arguments = params["arguments"].clone();
+    match params["name"].as_str().unwrap_or_default() {
+        "echo" => {
+            let mut answer = words(arguments["text"].as_str().unwrap_or_default());
+            answer["structuredContent"] = arguments;
+            answer["_meta"] = json!({ "seen": params["_meta"]["mine"], "new": true });
+            answer["unknown"] = json!("kept");
+            result(&id, answer);
+        }
+        "fail" => result(
+            &id,
+            json!({ "content": [{ "type": "text", "text": "no luck" }], "isError": true }),
+        ),
+        "refuse" => {
+            let secret = std::env::var("ODD_SECRET").unwrap_or_default();
+            let message = format!("not with {secret}");
+            send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32602, "message": message } }));
+        }
+        "wait" => {}
+        "die" => {
+            eprintln!(
+                "something is wrong with {}",
+                std::env::var("ODD_SECRET").unwrap_or_default()
+            );
+            std::process::exit(7);
+        }
+        "big" => {
+            let bytes = usize::try_from(arguments["bytes"].as_u64().unwrap()).unwrap();
+            big(&id, bytes);
+        }
+        "env" => {
+            let names: Vec<String> = std::env::vars().map(|(name, _)| name).collect();
+            result(&id, words(&names.join(" ")));
+        }
+        "family" => {
+            // A child that would outlive it, and that keeps its output open. It is awaited by nobody on
+            // purpose: whoever ends the server has to end it.
+            let mut command = std::process::Command::new("sleep");
+            let child = command.arg("600").spawn().unwrap();
+            result(&id, words(&child.id().to_string()));
+        }
+        "progress" => {
+            std::thread::spawn(move || {
+                let token = &params["_meta"]["progressToken"];
+                for step in 1..=5 {
+                    std::thread::sleep(Duration::from_millis(300));
+                    let message = format!("step {step}");
+                    let report = json!({ "progressToken": token, "progress": step, "total": 5, "message": message });
+                    notify("notifications/progress", report);
+                }
+                std::thread::sleep(Duration::from_millis(50));
+                result(&id, words("done"));
+            });
+        }
+        "ask" if params.get("inputResponses").is_some() => {
+            let answers = format!("{} {}", params["requestState"], params["inputResponses"]["q"]);
+            result(&id, words(&answers));
+        }
+        "ask" => {
+            let question = json!({
+                "method": "elicitation/create",
+                "params": { "mode": "form", "message": "Who?", "requestedSchema": { "type": "object", "properties": {} } },
+            });
+            let asked =
+                json!({ "resultType": "input_required", "inputRequests": { "q": question }, "requestState": "s1" });
+            result(&id, asked);
+        }
+        _ => result(&id, words("called")),
+    }
+}
+
+/// An answer of that many bytes, which is written without being made first.
+fn big(id: &Value, bytes: usize) {
+    let mut out = std::io::stdout().lock();
+    let piece = [b'y'; 10_000];
+    write!(out, r#"{{"result":{{"content":[{{"type":"text","text":""#).unwrap();
+    for _ in 0..bytes / piece.len() {
+        out.write_all(&piece).unwrap();
+    }
+    writeln!(out, r#""}}]}},"jsonrpc":"2.0","id":{id}}}"#).unwrap();
+    out.flush().unwrap();
+}
+
+fn words(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }], "resultType": "complete" })
+}
+
+fn result(id: &Value, result: Value) {
+    send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+}
+
+fn notify(method: &str, params: Value) {
+    send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+}
+
+fn send(message: &Value) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{message}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(0);
+    }
+}

@@ -1,0 +1,355 @@
+//! A server on loopback that speaks streamable HTTP, and the older HTTP with events, and that wants
+//! people to sign in when it is told to. Beside it stands the authorization server that it trusts.
+
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::BoxBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use innkeeper_mcp::{Remote, ServerConfig, Transport};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::support::limits;
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// What the server does. Scenarios change it while it runs.
+#[derive(Default)]
+pub struct Behaviour {
+    /// Tokens that were given out, with their scopes. Without `wants_token` they do not matter.
+    pub tokens: HashMap<String, Vec<String>>,
+    pub wants_token: bool,
+    /// Answers come as events.
+    pub as_events: bool,
+    /// Sends everybody somewhere else.
+    pub redirect: Option<String>,
+    pub sessions: HashSet<String>,
+    /// The headers of every request to the server itself.
+    pub seen: Vec<hyper::HeaderMap>,
+    /// Questions of the server that wait for their answer.
+    questions: HashMap<String, oneshot::Sender<Value>>,
+    /// The open stream of the older transport.
+    old: Option<mpsc::UnboundedSender<String>>,
+}
+
+/// A server that runs until it is dropped.
+pub struct OddHttp {
+    pub address: SocketAddr,
+    pub behaviour: Arc<Mutex<Behaviour>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for OddHttp {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl OddHttp {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let behaviour = Arc::new(Mutex::new(Behaviour::default()));
+        let task = tokio::spawn(accept(listener, behaviour.clone(), address));
+        Self {
+            address,
+            behaviour,
+            task,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    pub fn config(&self) -> ServerConfig {
+        let mut config = ServerConfig::new("far", Transport::Http(Remote::new(self.url())));
+        config.limits = limits();
+        config
+    }
+
+    pub fn old_config(&self) -> ServerConfig {
+        let remote = Remote::new(format!("http://{}/sse", self.address));
+        let mut config = ServerConfig::new("old", Transport::Sse(remote));
+        config.limits = limits();
+        config
+    }
+
+    pub fn set(&self, change: impl FnOnce(&mut Behaviour)) {
+        change(&mut self.behaviour.lock().unwrap());
+    }
+
+    /// Gets a token as a client of the host would: from the authorization server that the metadata
+    /// names.
+    pub async fn token(&self, authorization_server: &str, scopes: &[String]) -> String {
+        assert_eq!(authorization_server, format!("http://{}/as", self.address));
+        let token = format!(
+            "token-{}-{}",
+            self.behaviour.lock().unwrap().tokens.len(),
+            scopes.join("+")
+        );
+        self.set(|behaviour| {
+            behaviour.tokens.insert(token.clone(), scopes.to_vec());
+        });
+        token
+    }
+}
+
+async fn accept(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>, address: SocketAddr) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let behaviour = behaviour.clone();
+        let serve = service_fn(move |request| {
+            let behaviour = behaviour.clone();
+            async move { Ok::<_, Infallible>(answer(request, behaviour, address).await) }
+        });
+        let io = hyper_util::rt::TokioIo::new(stream);
+        tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, serve));
+    }
+}
+
+async fn answer(request: Request<Incoming>, behaviour: Arc<Mutex<Behaviour>>, address: SocketAddr) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    if path == "/.well-known/oauth-protected-resource/mcp" {
+        return json_body(
+            StatusCode::OK,
+            &json!({
+                "resource": format!("http://{address}/mcp"),
+                "authorization_servers": [format!("http://{address}/as")],
+                "scopes_supported": ["everything"], "resource_name": "Odd",
+            }),
+        );
+    }
+    if path == "/sse" && request.method() == Method::GET {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        sender
+            .send("event: endpoint\ndata: /old?session=1\n\n".to_owned())
+            .unwrap();
+        behaviour.lock().unwrap().old = Some(sender);
+        return events_body(receiver);
+    }
+    if path != "/mcp" && path != "/old" {
+        return empty(StatusCode::NOT_FOUND);
+    }
+    let headers = request.headers().clone();
+    let method = request.method().clone();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+    {
+        let mut behaviour = behaviour.lock().unwrap();
+        behaviour.seen.push(headers.clone());
+        if let Some(elsewhere) = &behaviour.redirect {
+            let mut moved = empty(StatusCode::TEMPORARY_REDIRECT);
+            moved.headers_mut().insert("location", elsewhere.parse().unwrap());
+            return moved;
+        }
+        if let Some(refusal) = refuse(&behaviour, &headers, &message, address) {
+            return refusal;
+        }
+        // The answer to a question.
+        if message.get("method").is_none() && path == "/mcp" {
+            let id = message["id"].as_str().unwrap_or_default();
+            if let Some(question) = behaviour.questions.remove(id) {
+                let _ = question.send(message["result"].clone());
+                return empty(StatusCode::ACCEPTED);
+            }
+        }
+    }
+    if path == "/old" {
+        let result = result(&message);
+        let behaviour = behaviour.lock().unwrap();
+        if let Some(result) = result {
+            let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+            let old = behaviour.old.as_ref().unwrap();
+            let _ = old.send(format!("event: message\ndata: {reply}\n\n"));
+        }
+        return empty(StatusCode::ACCEPTED);
+    }
+    match method {
+        Method::POST => post(&headers, &message, &behaviour),
+        Method::DELETE => empty(StatusCode::OK),
+        _ => empty(StatusCode::METHOD_NOT_ALLOWED),
+    }
+}
+
+fn refuse(
+    behaviour: &Behaviour,
+    headers: &hyper::HeaderMap,
+    message: &Value,
+    address: SocketAddr,
+) -> Option<Response<Body>> {
+    if !behaviour.wants_token {
+        return None;
+    }
+    let token = headers.get("authorization").and_then(|value| value.to_str().ok());
+    let token = token.and_then(|value| value.strip_prefix("Bearer "));
+    let metadata = format!("resource_metadata=\"http://{address}/.well-known/oauth-protected-resource/mcp\"");
+    let (status, challenge) = match token.map(|token| (token, behaviour.tokens.get(token))) {
+        None => (401, format!("Bearer {metadata}, scope=\"read\"")),
+        Some((token, None)) => {
+            // A careless server says the token again.
+            let described = format!("error_description=\"{token} has expired\"");
+            (401, format!("Bearer error=\"invalid_token\", {described}, {metadata}"))
+        }
+        Some((_, Some(scopes))) => {
+            let is_admin = message["params"]["name"] == "admin";
+            if !is_admin || scopes.iter().any(|scope| scope == "admin") {
+                return None;
+            }
+            (
+                403,
+                format!("Bearer error=\"insufficient_scope\", scope=\"read admin\", {metadata}"),
+            )
+        }
+    };
+    let mut refusal = empty(StatusCode::from_u16(status).unwrap());
+    refusal
+        .headers_mut()
+        .insert("www-authenticate", challenge.parse().unwrap());
+    Some(refusal)
+}
+
+fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behaviour>>) -> Response<Body> {
+    let method = message["method"].as_str().unwrap_or_default();
+    let mut guard = behaviour.lock().unwrap();
+    if method == "server/discover" {
+        return empty(StatusCode::BAD_REQUEST);
+    }
+    if method == "initialize" {
+        let session = format!("session-{}", guard.sessions.len());
+        guard.sessions.insert(session.clone());
+        let mut response = reply(&guard, message, &result(message).unwrap());
+        response
+            .headers_mut()
+            .insert("mcp-session-id", session.parse().unwrap());
+        return response;
+    }
+    let session = headers.get("mcp-session-id").and_then(|value| value.to_str().ok());
+    if !session.is_some_and(|session| guard.sessions.contains(session)) {
+        return empty(StatusCode::NOT_FOUND);
+    }
+    if message["id"].is_null() {
+        return empty(StatusCode::ACCEPTED);
+    }
+    match message["params"]["name"].as_str().unwrap_or_default() {
+        "flood" => return flood(),
+        "break" => return events_body(mpsc::unbounded_channel().1),
+        "ask" => {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let (question, answered) = oneshot::channel();
+            guard.questions.insert("q1".to_owned(), question);
+            let params = json!({ "messages": [], "maxTokens": 5 });
+            let asked = json!({ "jsonrpc": "2.0", "id": "q1", "method": "sampling/createMessage", "params": params });
+            sender.send(format!("data: {asked}\n\n")).unwrap();
+            let id = message["id"].clone();
+            tokio::spawn(async move {
+                let answer = answered.await.unwrap();
+                let content = json!([{ "type": "text", "text": answer.to_string() }]);
+                let reply = json!({ "jsonrpc": "2.0", "id": id, "result": { "content": content } });
+                let _ = sender.send(format!("data: {reply}\n\n"));
+            });
+            return events_body(receiver);
+        }
+        _ => {}
+    }
+    match result(message) {
+        Some(result) => reply(&guard, message, &result),
+        None => {
+            let error = json!({ "code": -32601, "message": "unknown" });
+            json_body(
+                StatusCode::OK,
+                &json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }),
+            )
+        }
+    }
+}
+
+fn result(message: &Value) -> Option<Value> {
+    let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+    Some(match message["method"].as_str().unwrap_or_default() {
+        "initialize" => json!({
+            "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
+            "serverInfo": { "name": "far", "version": "1" },
+        }),
+        "tools/list" => {
+            let names = ["echo", "admin", "flood", "ask", "break", "big"];
+            json!({ "tools": names.map(tool) })
+        }
+        "tools/call" => match message["params"]["name"].as_str().unwrap_or_default() {
+            "big" => json!({ "content": [{ "type": "text", "text": "y".repeat(20 << 20) }] }),
+            name => json!({ "content": [{ "type": "text", "text": format!("{name} done") }], "unknown": "kept" }),
+        },
+        _ => return None,
+    })
+}
+
+fn reply(behaviour: &Behaviour, message: &Value, result: &Value) -> Response<Body> {
+    let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+    if !behaviour.as_events {
+        return json_body(StatusCode::OK, &reply);
+    }
+    let (sender, receiver) = mpsc::unbounded_channel();
+    sender.send(format!("event: message\ndata: {reply}\n\n")).unwrap();
+    events_body(receiver)
+}
+
+/// One event without an end.
+fn flood() -> Response<Body> {
+    let begin = futures_util::stream::once(async { Bytes::from_static(b"data: {\"a\":\"") });
+    let rest = futures_util::stream::repeat(Bytes::from(vec![b'x'; 64 << 10])).take(1600);
+    stream_body(begin.chain(rest).boxed())
+}
+
+fn events_body(receiver: mpsc::UnboundedReceiver<String>) -> Response<Body> {
+    let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        let event = receiver.recv().await?;
+        Some((Bytes::from(event), receiver))
+    });
+    stream_body(events.boxed())
+}
+
+fn stream_body(stream: BoxStream<'static, Bytes>) -> Response<Body> {
+    let frames = stream.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes)));
+    let mut response = Response::new(BoxBody::new(StreamBody::new(SyncStream(Mutex::new(frames.boxed())))));
+    response
+        .headers_mut()
+        .insert("content-type", "text/event-stream".parse().unwrap());
+    response
+}
+
+/// A stream that can be looked at from anywhere, because it never is.
+struct SyncStream(Mutex<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>);
+
+impl futures_util::Stream for SyncStream {
+    type Item = Result<Frame<Bytes>, Infallible>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0.get_mut().unwrap().as_mut().poll_next(cx)
+    }
+}
+
+fn json_body(status: StatusCode, value: &Value) -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::from(value.to_string())).boxed());
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert("content-type", "application/json".parse().unwrap());
+    response
+}
+
+fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::new()).boxed());
+    *response.status_mut() = status;
+    response
+}

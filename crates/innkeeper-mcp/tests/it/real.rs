@@ -1,0 +1,318 @@
+//! Real servers, from the npm registry: installed once below `target/`, from a lock file.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio as Pipe;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use innkeeper_mcp::{
+    Allowed, Answer, AskSink, Content, Event, List, Offer, ProgressSink, Question, Remote, Root, Server, ServerConfig,
+    Stdio, Surroundings, Transport,
+};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{PATIENCE, call, event, eventually, limits, no_arguments, started_in, surroundings, until_ready};
+
+/// The folder with the servers; nothing where there is no node to run them.
+fn servers() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(install).as_deref()
+}
+
+fn install() -> Option<PathBuf> {
+    for program in ["node", "npm"] {
+        let found = std::process::Command::new(program)
+            .arg("--version")
+            .stdout(Pipe::null())
+            .status();
+        if found.is_err() {
+            eprintln!("skipped: `{program}` is not installed, so no real MCP servers can be run");
+            return None;
+        }
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mcp-servers");
+    let lock = std::fs::read(source.join("package-lock.json")).unwrap();
+    // One at a time: other tests may be processes of their own.
+    let turn = std::fs::File::create(folder.with_extension("lock")).unwrap();
+    turn.lock().unwrap();
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy(source.join("modern.mjs"), folder.join("modern.mjs")).unwrap();
+    // Written when everything else is there.
+    let done = folder.join("done");
+    if std::fs::read(&done).is_ok_and(|installed| installed == lock) {
+        return Some(folder);
+    }
+    for file in ["package.json", "package-lock.json"] {
+        std::fs::copy(source.join(file), folder.join(file)).unwrap();
+    }
+    let npm = std::process::Command::new("npm")
+        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"])
+        .arg("--fetch-timeout=60000")
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    assert!(npm.status.success(), "npm ci: {}", String::from_utf8_lossy(&npm.stderr));
+    std::fs::write(done, lock).unwrap();
+    Some(folder)
+}
+
+fn package(name: &str) -> Option<String> {
+    let path = servers()?
+        .join("node_modules/@modelcontextprotocol")
+        .join(name)
+        .join("dist/index.js");
+    Some(path.to_str().unwrap().to_owned())
+}
+
+fn behind_pipes(program: String, argument: Option<&str>) -> ServerConfig {
+    let args = [Some(program.as_str()), argument].into_iter().flatten();
+    configured(Transport::Stdio(Stdio::new("node", args)))
+}
+
+fn configured(transport: Transport) -> ServerConfig {
+    let mut config = ServerConfig::new("real", transport);
+    config.limits = limits();
+    config
+}
+
+/// Somebody who answers everything.
+fn answering(asked: Arc<Mutex<Vec<Question>>>) -> Surroundings {
+    let asks = AskSink::new(move |ask| {
+        asked.lock().unwrap().push(ask.question.clone());
+        let answer = match &ask.question {
+            Question::Sampling(_) => {
+                let content = json!({ "type": "text", "text": "sampled words" });
+                Answer::Sampled(json!({ "role": "assistant", "model": "m", "content": content }))
+            }
+            Question::Form { .. } => Answer::Accepted(Some(json!({ "name": "Ada", "color": "red" }))),
+            _ => Answer::Declined,
+        };
+        ask.answer(answer);
+    });
+    Surroundings {
+        offer: Offer {
+            sampling: true,
+            elicitation: true,
+            apps: true,
+        },
+        asks: Some(asks),
+        roots: vec![Root {
+            uri: "file:///somewhere".into(),
+            name: Some("somewhere".into()),
+        }],
+        ..surroundings()
+    }
+}
+
+/// Everything that the server called "everything" can do, over any transport.
+async fn everything(config: ServerConfig) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let server = started_in(config, answering(asked.clone()));
+    until_ready(&server).await;
+    let has = |name: &str| server.tools().iter().any(|tool| tool.name == name);
+    assert!(has("echo"));
+    // Some tools are there only after it has asked what we offer.
+    eventually(|| has("trigger-sampling-request") && has("trigger-elicitation-request")).await;
+    let text = async |tool: &str, arguments: Value| server.call(call(tool, arguments)).await.unwrap().text();
+
+    assert_eq!(text("echo", json!({ "message": "hi" })).await, "Echo: hi");
+    let weather = server
+        .call(call("get-structured-content", json!({ "location": "New York" })))
+        .await
+        .unwrap();
+    assert!(weather.structured.unwrap().get("temperature").is_some());
+    let picture = server.call(call("get-tiny-image", json!({}))).await.unwrap();
+    assert!(
+        picture
+            .content
+            .iter()
+            .any(|content| matches!(content, Content::Image { .. }))
+    );
+    let links = server
+        .call(call("get-resource-links", json!({ "count": 2 })))
+        .await
+        .unwrap();
+    assert!(
+        links
+            .content
+            .iter()
+            .any(|content| matches!(content, Content::ResourceLink { .. }))
+    );
+    let sampled = text("trigger-sampling-request", json!({ "prompt": "say", "maxTokens": 10 })).await;
+    assert!(sampled.contains("sampled words"), "{sampled}");
+    let elicited = text("trigger-elicitation-request", json!({})).await;
+    assert!(elicited.contains("Ada"), "{elicited}");
+    assert!(text("get-roots-list", json!({})).await.contains("file:///somewhere"));
+    assert!(asked.lock().unwrap().len() >= 2);
+
+    let steps = Arc::new(Mutex::new(0));
+    let mut long = call("trigger-long-running-operation", json!({ "duration": 0.4, "steps": 4 }));
+    let count = steps.clone();
+    long.progress = Some(ProgressSink::new(move |_| *count.lock().unwrap() += 1));
+    server.call(long).await.unwrap();
+    assert_eq!(*steps.lock().unwrap(), 4);
+
+    let resources = server.resources().await.unwrap();
+    let read = server.read_resource(&resources[0].uri).await.unwrap();
+    assert!(read[0].text.is_some() || read[0].blob.is_some());
+    assert!(!server.resource_templates().await.unwrap().is_empty());
+    let prompts = server.prompts().await.unwrap();
+    let simple = prompts.iter().find(|prompt| prompt.arguments.is_empty()).unwrap();
+    assert!(
+        !server
+            .prompt(&simple.name, no_arguments())
+            .await
+            .unwrap()
+            .messages
+            .is_empty()
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn everything_over_pipes() {
+    let Some(program) = package("server-everything") else {
+        return;
+    };
+    everything(behind_pipes(program, Some("stdio"))).await;
+}
+
+/// A server that runs beside the test on a port of its own.
+struct Beside {
+    _child: Child,
+    port: u16,
+}
+
+impl Beside {
+    async fn start(program: &str, mode: Option<&str>) -> Self {
+        // Free a moment ago; nobody else on this machine looks for ports in the same moment.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let child = Command::new("node")
+            .arg(program)
+            .args(mode)
+            .env("PORT", port.to_string())
+            .stdin(Pipe::null())
+            .stdout(Pipe::null())
+            .stderr(Pipe::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let waiting = async {
+            while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .expect("the server listens");
+        Self { _child: child, port }
+    }
+
+    fn remote(&self, path: &str) -> Remote {
+        Remote::new(format!("http://127.0.0.1:{}{path}", self.port))
+    }
+}
+
+#[tokio::test]
+async fn everything_over_streamable_http() {
+    let Some(program) = package("server-everything") else {
+        return;
+    };
+    let beside = Beside::start(&program, Some("streamableHttp")).await;
+    everything(configured(Transport::Http(beside.remote("/mcp")))).await;
+}
+
+#[tokio::test]
+async fn everything_over_the_older_transport() {
+    let Some(program) = package("server-everything") else {
+        return;
+    };
+    let beside = Beside::start(&program, Some("sse")).await;
+    everything(configured(Transport::Sse(beside.remote("/sse")))).await;
+}
+
+async fn ready_with_apps(config: ServerConfig) -> Server {
+    let server = started_in(config, answering(Arc::default()));
+    until_ready(&server).await;
+    server
+}
+
+#[tokio::test]
+async fn mcp20_an_app_shows_its_tool() {
+    let Some(program) = package("server-budget-allocator") else {
+        return;
+    };
+    let server = ready_with_apps(behind_pipes(program, Some("--stdio"))).await;
+    let tools = server.tools();
+    let tool = tools.iter().find(|tool| tool.name == "get-budget-data").unwrap();
+    let page = tool.ui_resource().unwrap().to_owned();
+    assert!(page.starts_with("ui://"), "{page}");
+    assert!(
+        server
+            .call(call("get-budget-data", json!({})))
+            .await
+            .unwrap()
+            .structured
+            .is_some()
+    );
+    // What the client of an App does with the side channel.
+    let allowed = Allowed {
+        tools: true,
+        resources: true,
+        ..Allowed::default()
+    };
+    let pass = |method: &'static str, params: Value| {
+        server.pass(allowed, method, params.as_object().cloned(), CancellationToken::new())
+    };
+    let read = pass("resources/read", json!({ "channel": "mcp://a", "uri": page }))
+        .await
+        .unwrap();
+    let contents = &read["contents"][0];
+    assert_eq!(contents["mimeType"], "text/html;profile=mcp-app");
+    assert!(contents["text"].as_str().unwrap().len() > 100_000, "a whole page");
+    pass("tools/call", json!({ "name": "get-budget-data", "arguments": {} }))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_tool_that_is_only_for_its_app_is_hidden_from_models() {
+    let Some(program) = package("server-system-monitor") else {
+        return;
+    };
+    let server = ready_with_apps(behind_pipes(program, Some("--stdio"))).await;
+    let tools = server.tools();
+    let (shown, hidden): (Vec<_>, Vec<_>) = tools.iter().partition(|tool| tool.is_for_model());
+    assert!(!shown.is_empty() && !hidden.is_empty(), "{shown:?} {hidden:?}");
+    assert!(hidden.iter().all(|tool| tool.is_for_app()));
+}
+
+#[tokio::test]
+async fn a_server_of_2026_on_the_official_sdk() {
+    let Some(folder) = servers() else { return };
+    let program = folder.join("modern.mjs").to_str().unwrap().to_owned();
+    let beside = Beside::start(&program, None).await;
+    let far = ready_with_apps(configured(Transport::Http(beside.remote("/mcp")))).await;
+    let server = ready_with_apps(behind_pipes(program, None)).await;
+    for server in [&far, &server] {
+        assert_eq!(server.info().unwrap().protocol_version, "2026-07-28");
+        let text = async |tool: &str, arguments: Value| server.call(call(tool, arguments)).await.unwrap().text();
+        assert_eq!(text("add", json!({ "a": 1, "b": 2 })).await, "3");
+        // Refused over HTTP, unless the argument is sent as a header too.
+        assert_eq!(text("where", json!({ "region": "eu" })).await, "eu");
+        assert_eq!(text("greet", json!({})).await, "Hello, Ada!");
+    }
+    let mut events = server.events();
+    server.call(call("grow", json!({}))).await.unwrap();
+    event(&mut events, |event| {
+        matches!(event, Event::ListChanged(List::Tools)).then_some(())
+    })
+    .await;
+    assert!(server.tools().iter().any(|tool| tool.name == "grown"));
+}

@@ -1,0 +1,201 @@
+//! Signing in: the three reasons, at the start and in the middle of a call.
+
+use innkeeper_mcp::{Error, Event, ServerState, SignIn, SignInReason, Token};
+use serde_json::json;
+
+use crate::odd_http::OddHttp;
+use crate::support::{call, event, ready, settled, started, until};
+
+fn scopes(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Signs in as a client of the host would: from what it is told, and nothing else.
+async fn sign_in(far: &OddHttp, server: &innkeeper_mcp::Server, needed: &SignIn) -> String {
+    let wanted = needed.required_scopes.clone().unwrap_or_else(|| scopes(&["read"]));
+    let token = far.token(&needed.resource.authorization_servers[0], &wanted).await;
+    server
+        .sign_in(&needed.resource.resource, Token::new(token.as_str()))
+        .unwrap();
+    token
+}
+
+#[tokio::test]
+async fn mcp07_a_server_that_wants_a_token_says_so_and_starts_when_it_has_one() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| behaviour.wants_token = true);
+    let server = started(far.config());
+    let state = settled(&server).await;
+    let ServerState::AuthRequired(needed) = state else {
+        panic!("{state:?}")
+    };
+    assert_eq!(needed.reason, SignInReason::Required);
+    assert_eq!(needed.resource.resource, far.url());
+    assert_eq!(needed.resource.document["resource_name"], "Odd");
+    assert_eq!(needed.required_scopes, Some(scopes(&["read"])));
+    sign_in(&far, &server, &needed).await;
+    until(&server, |state| *state == ServerState::Ready).await;
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+}
+
+#[tokio::test]
+async fn auth10_a_call_that_needs_more_goes_on_by_itself() {
+    let far = OddHttp::start().await;
+    let server = ready(far.config()).await;
+    let mut events = server.events();
+    let token = far
+        .token(&format!("http://{}/as", far.address), &scopes(&["read"]))
+        .await;
+    server.sign_in(&far.url(), Token::new(token)).unwrap();
+    far.set(|behaviour| behaviour.wants_token = true);
+
+    let admin = call("admin", json!({}));
+    let id = admin.id;
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(admin).await }
+    });
+    let needed = event(&mut events, |event| match event {
+        Event::SignInNeeded { call, sign_in } => Some((call, sign_in)),
+        _ => None,
+    });
+    let (of, needed) = needed.await;
+    assert_eq!(of, id);
+    assert_eq!(needed.reason, SignInReason::InsufficientScope);
+    assert_eq!(needed.required_scopes, Some(scopes(&["read", "admin"])));
+    assert_eq!(
+        server.state(),
+        ServerState::Ready,
+        "mcp10: the server itself can still be used"
+    );
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+
+    sign_in(&far, &server, &needed).await;
+    assert_eq!(calling.await.unwrap().unwrap().text(), "admin done");
+    event(&mut events, |event| {
+        matches!(event, Event::SignedIn { call } if call == id).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_token_that_expired_is_told_without_being_shown() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| behaviour.wants_token = true);
+    let server = started(far.config());
+    let ServerState::AuthRequired(needed) = settled(&server).await else {
+        panic!()
+    };
+    let token = sign_in(&far, &server, &needed).await;
+    until(&server, |state| *state == ServerState::Ready).await;
+
+    let mut events = server.events();
+    far.set(|behaviour| behaviour.tokens.clear());
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(call("echo", json!({}))).await }
+    });
+    let needed = event(&mut events, |event| match event {
+        Event::SignInNeeded { sign_in, .. } => Some(sign_in),
+        _ => None,
+    });
+    let needed = needed.await;
+    assert_eq!(needed.reason, SignInReason::Expired);
+    assert_eq!(needed.description.as_deref(), Some("[hidden] has expired"));
+    let shown = format!("{needed:?} {:?} {server:?}", server.state());
+    assert!(!shown.contains(&token), "auth12: {shown}");
+    assert!(
+        matches!(server.state(), ServerState::AuthRequired(_)),
+        "nothing works without a token"
+    );
+
+    sign_in(&far, &server, &needed).await;
+    assert_eq!(calling.await.unwrap().unwrap().text(), "echo done");
+    assert_eq!(server.state(), ServerState::Ready);
+}
+
+#[tokio::test]
+async fn a_call_to_a_server_that_waits_for_a_token_waits_as_well() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| behaviour.wants_token = true);
+    let server = started(far.config());
+    let mut events = server.events();
+    settled(&server).await;
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(call("echo", json!({}))).await }
+    });
+    let needed = event(&mut events, |event| match event {
+        Event::SignInNeeded { sign_in, .. } => Some(sign_in),
+        _ => None,
+    });
+    let needed = needed.await;
+    sign_in(&far, &server, &needed).await;
+    assert_eq!(calling.await.unwrap().unwrap().text(), "echo done");
+    // A list does not wait: nobody would see why.
+    far.set(|behaviour| behaviour.tokens.clear());
+    let refused = server.prompt("a", serde_json::Map::new()).await.unwrap_err();
+    assert!(matches!(refused, Error::SignInNeeded { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_a_token_for_ever() {
+    let far = OddHttp::start().await;
+    let mut config = far.config();
+    config.limits.sign_in_time = std::time::Duration::from_millis(50);
+    let server = ready(config).await;
+    far.set(|behaviour| behaviour.wants_token = true);
+    let error = server.call(call("echo", json!({}))).await.unwrap_err();
+    assert!(matches!(error, Error::SignInNeeded { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn mcp05_a_call_does_not_wait_for_a_token_of_a_server_that_was_stopped() {
+    let far = OddHttp::start().await;
+    let server = ready(far.config()).await;
+    let mut events = server.events();
+    far.set(|behaviour| behaviour.wants_token = true);
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(call("echo", json!({}))).await }
+    });
+    event(&mut events, |event| {
+        matches!(event, Event::SignInNeeded { .. }).then_some(())
+    })
+    .await;
+    server.stop().await;
+    let error = calling.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::NotRunning { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn t16_a_token_is_taken_for_its_own_server_only_and_sent_nowhere_else() {
+    let far = OddHttp::start().await;
+    let server = ready(far.config()).await;
+    let refused = server
+        .sign_in("https://elsewhere.test/mcp", Token::new("s3cr3t-token"))
+        .unwrap_err();
+    assert_eq!(refused.expected, far.url());
+    assert!(!refused.to_string().contains("s3cr3t"));
+    server.call(call("echo", json!({}))).await.unwrap();
+    let seen = &far.behaviour.lock().unwrap().seen;
+    assert!(seen.iter().all(|headers| !headers.contains_key("authorization")));
+}
+
+#[tokio::test]
+async fn auth05_an_empty_token_signs_out() {
+    let far = OddHttp::start().await;
+    let server = ready(far.config()).await;
+    server.sign_in(&far.url(), Token::new("s3cr3t-token")).unwrap();
+    server.call(call("echo", json!({}))).await.unwrap();
+    server.sign_in(&far.url(), Token::new("")).unwrap();
+    server.call(call("echo", json!({}))).await.unwrap();
+    let seen = &far.behaviour.lock().unwrap().seen;
+    let tokens: Vec<_> = seen
+        .iter()
+        .rev()
+        .map(|headers| headers.contains_key("authorization"))
+        .take(2)
+        .collect();
+    assert_eq!(tokens, [false, true]);
+}

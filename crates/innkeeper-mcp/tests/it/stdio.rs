@@ -1,0 +1,189 @@
+//! Calls to a server behind pipes.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use innkeeper_mcp::{Allowed, Error, ProgressSink};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{PATIENCE, call, no_arguments, odd, ready};
+
+#[tokio::test]
+async fn a_call_brings_back_everything_that_the_server_wrote() {
+    let server = ready(odd("plain")).await;
+    let info = server.info().unwrap();
+    assert_eq!(info.protocol_version, "2025-06-18");
+    assert_eq!(info.instructions.as_deref(), Some("Be odd."));
+
+    let mut echo = call("echo", json!({ "text": "hello" }));
+    echo.meta = Some(serde_json::Map::from_iter([("mine".to_owned(), json!(7))]));
+    let outcome = server.call(echo).await.unwrap();
+    assert_eq!(outcome.text(), "hello");
+    assert_eq!(outcome.structured, Some(json!({ "text": "hello" })));
+    assert_eq!(outcome.meta.unwrap()["seen"], 7);
+    assert!(!outcome.is_error);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_is_not_a_server_that_refuses() {
+    let server = ready(odd("plain")).await;
+    let failed = server.call(call("fail", json!({}))).await.unwrap();
+    assert!(failed.is_error);
+    let refused = server.call(call("refuse", json!({}))).await.unwrap_err();
+    let Error::Refused { code, message, .. } = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(code, -32602);
+    assert_eq!(
+        message, "not with [hidden]",
+        "secrets of the configuration do not stand in errors"
+    );
+}
+
+#[tokio::test]
+async fn t15_a_server_does_not_see_the_environment_of_the_host() {
+    let server = ready(odd("plain")).await;
+    let names = server.call(call("env", json!({}))).await.unwrap().text();
+    let names: Vec<&str> = names.split(' ').collect();
+    assert!(names.contains(&"ODD_SECRET") && names.contains(&"PATH"), "{names:?}");
+    assert!(std::env::var("CARGO_MANIFEST_DIR").is_ok(), "the tests have it");
+    assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_and_the_server_is_told() {
+    let server = ready(odd("plain")).await;
+    let wait = call("wait", json!({}));
+    let cancel = wait.cancel.clone();
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(wait).await }
+    });
+    // The next call is answered after the first one was sent.
+    server.call(call("echo", json!({}))).await.unwrap();
+    cancel.cancel();
+    assert!(matches!(calling.await.unwrap(), Err(Error::Cancelled)));
+    // And so is a call that nobody waits for any more. It is sent first.
+    tokio::select! {
+        biased;
+        _ = server.call(call("wait", json!({}))) => panic!("it is never answered"),
+        echo = server.call(call("echo", json!({}))) => drop(echo.unwrap()),
+    }
+    server.call(call("echo", json!({}))).await.unwrap();
+    // Both are told on its standard error, which is shown when it dies.
+    let died = server.call(call("die", json!({}))).await.unwrap_err().to_string();
+    assert_eq!(died.matches("told to stop").count(), 2, "{died}");
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_fails_alone() {
+    let server = ready(odd("plain")).await;
+    let mut wait = call("wait", json!({}));
+    wait.time = Some(Duration::from_millis(50));
+    let error = server.call(wait).await.unwrap_err();
+    assert!(matches!(error, Error::TimeOver { .. }), "{error}");
+    assert_eq!(
+        server.call(call("echo", json!({ "text": "a" }))).await.unwrap().text(),
+        "a"
+    );
+}
+
+#[tokio::test]
+async fn progress_is_reported_and_keeps_a_call_alive() {
+    let server = ready(odd("plain")).await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let mut slow = call("progress", json!({}));
+    // Each step is within the time, all of them are not.
+    slow.time = Some(Duration::from_millis(1200));
+    let take = seen.clone();
+    slow.progress = Some(ProgressSink::new(move |progress| take.lock().unwrap().push(progress)));
+    assert_eq!(server.call(slow).await.unwrap().text(), "done");
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 5);
+    assert_eq!(seen[4].message.as_deref(), Some("step 5"));
+    assert_eq!(seen[4].total, Some(5.0));
+}
+
+#[tokio::test]
+async fn a_large_result_is_shown_in_part_and_kept_whole() {
+    let server = ready(odd("plain")).await;
+    let outcome = server.call(call("big", json!({ "bytes": 1_000_000 }))).await.unwrap();
+    assert!(outcome.text().len() < 200_000);
+    let whole: Value = serde_json::from_slice(&outcome.whole.unwrap()).unwrap();
+    assert_eq!(whole["content"][0]["text"].as_str().unwrap().len(), 1_000_000);
+}
+
+#[tokio::test]
+async fn t26_a_hundred_megabytes_fail_their_call_and_nothing_else() {
+    let server = ready(odd("plain")).await;
+    let big = server.call(call("big", json!({ "bytes": 100_000_000 })));
+    let error = tokio::time::timeout(PATIENCE, big).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    assert_eq!(
+        server.call(call("echo", json!({ "text": "a" }))).await.unwrap().text(),
+        "a"
+    );
+}
+
+#[tokio::test]
+async fn p7_a_server_that_floods_is_still_a_server() {
+    let server = ready(odd("flood")).await;
+    for _ in 0..20 {
+        let echo = server.call(call("echo", json!({ "text": "a" })));
+        let outcome = tokio::time::timeout(PATIENCE, echo).await.unwrap().unwrap();
+        assert_eq!(outcome.text(), "a");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn resources_and_prompts() {
+    let server = ready(odd("plain")).await;
+    let resources = server.resources().await.unwrap();
+    assert_eq!(resources.len(), 2, "a cursor that comes again ends the list");
+    let contents = server.read_resource("odd://one").await.unwrap();
+    assert_eq!(contents[0].text.as_deref(), Some("words"));
+    let prompt = server.prompt("greet", no_arguments()).await.unwrap();
+    assert_eq!(prompt.messages[0]["content"]["text"], "greet");
+    let refused = server.resource_templates().await.unwrap_err();
+    assert!(matches!(refused, Error::Refused { code: -32601, .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn mcp16_an_app_reaches_what_it_was_promised_and_nothing_else() {
+    let server = ready(odd("plain")).await;
+    let allowed = Allowed {
+        tools: true,
+        ..Allowed::default()
+    };
+    let params = |value: Value| match value {
+        Value::Object(params) => Some(params),
+        _ => None,
+    };
+    let pass =
+        |method: &'static str, value: Value| server.pass(allowed, method, params(value), CancellationToken::new());
+    let echo = json!({ "channel": "mcp://x", "name": "echo", "arguments": { "text": "a" }, "_meta": { "mine": 1 } });
+    let result = pass("tools/call", echo).await.unwrap();
+    assert_eq!(result["unknown"], "kept", "what is not known here passes as well");
+    assert_eq!(result["_meta"]["seen"], 1);
+    assert_eq!(
+        pass("tools/list", json!({})).await.unwrap()["tools"]
+            .as_array()
+            .unwrap()
+            .len(),
+        12
+    );
+    pass("tools/call", json!({ "name": "shown" })).await.unwrap();
+    for (method, value) in [
+        ("tools/call", json!({ "name": "hidden" })),
+        ("tools/call", json!({ "name": "made up" })),
+        ("resources/read", json!({ "uri": "odd://one" })),
+        ("prompts/get", json!({ "name": "a" })),
+        ("initialize", json!({})),
+    ] {
+        let refused = pass(method, value).await.unwrap_err();
+        assert!(matches!(refused, Error::NotOffered { .. }), "{method}: {refused}");
+    }
+}

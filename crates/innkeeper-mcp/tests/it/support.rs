@@ -1,0 +1,130 @@
+//! What the scenarios share.
+
+use std::time::Duration;
+
+use innkeeper_mcp::{
+    BaseEnvironment, Call, Event, Events, Limits, RestartPolicy, Server, ServerConfig, ServerState, Start, Stdio,
+    Surroundings, Transport,
+};
+use serde_json::{Map, Value};
+
+/// Longer than anything takes; a scenario that waits so long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The odd server of a kind.
+pub fn odd(kind: &str) -> ServerConfig {
+    let this_test = std::env::current_exe().unwrap();
+    let mut stdio = Stdio::new(this_test.to_str().unwrap(), ["--exact", "odd_server", "--nocapture"]);
+    stdio.env.insert(crate::odd::KIND.into(), Some(kind.into()));
+    stdio.env.insert("ODD_SECRET".into(), Some("s3cr3t-value".into()));
+    let mut config = ServerConfig::new("odd", Transport::Stdio(stdio));
+    config.limits = limits();
+    config.restart = RestartPolicy {
+        delay: Duration::from_millis(50),
+        delay_max: Duration::from_millis(100),
+        ..RestartPolicy::default()
+    };
+    config
+}
+
+/// Limits for scenarios: none of them waits long for what does not come.
+pub fn limits() -> Limits {
+    Limits {
+        change_rest: Duration::from_millis(50),
+        stop_time: Duration::from_secs(2),
+        ..Limits::default()
+    }
+}
+
+/// Adds a variable to the environment of a server.
+pub fn with_env(mut config: ServerConfig, name: &str, value: &str) -> ServerConfig {
+    let Transport::Stdio(stdio) = &mut config.transport else {
+        panic!()
+    };
+    stdio.env.insert(name.into(), Some(value.into()));
+    config
+}
+
+pub fn surroundings() -> Surroundings {
+    Surroundings {
+        environment: BaseEnvironment::of_process(),
+        ..Surroundings::default()
+    }
+}
+
+/// A server that was started.
+pub fn started(config: ServerConfig) -> Server {
+    started_in(config, surroundings())
+}
+
+pub fn started_in(config: ServerConfig, surroundings: Surroundings) -> Server {
+    let server = Server::new(config, surroundings).unwrap();
+    server.start(Start::Blocking);
+    server
+}
+
+/// A server that is ready.
+pub async fn ready(config: ServerConfig) -> Server {
+    let server = started(config);
+    until_ready(&server).await;
+    server
+}
+
+pub async fn until_ready(server: &Server) {
+    let state = settled(server).await;
+    assert_eq!(state, ServerState::Ready);
+}
+
+/// What becomes of a start.
+pub async fn settled(server: &Server) -> ServerState {
+    until(server, |state| {
+        !matches!(state, ServerState::Starting { .. } | ServerState::Stopped)
+    })
+    .await
+}
+
+pub async fn until(server: &Server, condition: impl FnMut(&ServerState) -> bool) -> ServerState {
+    let waiting = tokio::time::timeout(PATIENCE, server.wait_for(condition));
+    match waiting.await {
+        Ok(state) => state,
+        Err(_) => panic!("the server is {:?}", server.state()),
+    }
+}
+
+/// The next event that is looked for.
+pub async fn event<T>(events: &mut Events, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
+    let waiting = tokio::time::timeout(PATIENCE, async {
+        loop {
+            if let Some(found) = wanted(events.next().await.expect("the server is there")) {
+                return found;
+            }
+        }
+    });
+    waiting.await.expect("the event comes")
+}
+
+pub fn call(tool: &str, arguments: Value) -> Call {
+    let Value::Object(arguments) = arguments else { panic!() };
+    Call::new(tool, arguments)
+}
+
+pub fn no_arguments() -> Map<String, Value> {
+    Map::new()
+}
+
+/// Waits until something is so that nobody tells.
+pub async fn eventually(mut condition: impl FnMut() -> bool) {
+    let waiting = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it happens");
+}
+
+/// Whether a process lives; one that was ended and waits to be buried does not.
+pub fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}

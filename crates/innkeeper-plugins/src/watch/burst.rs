@@ -1,0 +1,113 @@
+//! Events that belong together: a save is several of them, and a checkout thousands.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long nothing must happen before a burst is over.
+const QUIET: Duration = Duration::from_millis(150);
+/// How long a burst is waited for at most.
+const LONGEST: Duration = Duration::from_secs(1);
+/// How many places are remembered. When more happened, finding the parts they belong to takes as long
+/// as reading everything.
+const MAX_PLACES: usize = 256;
+
+/// Where something happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Happened {
+    /// At these paths.
+    At(BTreeSet<PathBuf>),
+    /// Nobody knows where.
+    Anything,
+}
+
+impl Happened {
+    pub(super) fn at(paths: Vec<PathBuf>) -> Self {
+        Self::At(paths.into_iter().collect())
+    }
+
+    fn add(&mut self, more: Self) {
+        match (&mut *self, more) {
+            (Self::At(places), Self::At(more)) if places.len() + more.len() <= MAX_PLACES => places.extend(more),
+            _ => *self = Self::Anything,
+        }
+    }
+}
+
+/// A burst of events.
+#[derive(Debug)]
+pub(super) struct Burst {
+    began: Instant,
+    latest: Instant,
+    happened: Happened,
+}
+
+impl Burst {
+    pub(super) fn begin(now: Instant, happened: Happened) -> Self {
+        Self {
+            began: now,
+            latest: now,
+            happened,
+        }
+    }
+
+    pub(super) fn go_on(&mut self, now: Instant, more: Happened) {
+        self.latest = now;
+        self.happened.add(more);
+    }
+
+    /// Events got lost, so nobody knows where something happened.
+    pub(super) fn lose(&mut self) {
+        self.happened = Happened::Anything;
+    }
+
+    /// When it is over, if nothing more happens.
+    pub(super) fn ends_at(&self) -> Instant {
+        (self.latest + QUIET).min(self.began + LONGEST)
+    }
+
+    pub(super) fn over(self) -> Happened {
+        self.happened
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(path: &str) -> Happened {
+        Happened::at(vec![PathBuf::from(path)])
+    }
+
+    /// Who writes a file slowly is waited for, but not for ever: nobody reads half of it before.
+    #[test]
+    fn d54_a_file_that_is_written_in_pieces_is_waited_for_and_for_a_second_at_most() {
+        let start = Instant::now();
+        let after = |ms: u64| start + Duration::from_millis(ms);
+        let mut burst = Burst::begin(start, at("/p/SKILL.md"));
+        assert_eq!(burst.ends_at(), after(150));
+        for ms in [100, 200, 300, 400] {
+            burst.go_on(after(ms), at("/p/SKILL.md"));
+            assert_eq!(burst.ends_at(), after(ms + 150), "a piece every 100 ms ends nothing");
+        }
+        for ms in (500..=900).step_by(100) {
+            burst.go_on(after(ms), at("/p/SKILL.md"));
+        }
+        assert_eq!(burst.ends_at(), after(1_000), "who never stops is read all the same");
+        assert_eq!(burst.over(), at("/p/SKILL.md"));
+    }
+
+    #[test]
+    fn what_happened_in_too_many_places_happened_anywhere() {
+        let now = Instant::now();
+        let mut burst = Burst::begin(now, at("/p/0"));
+        for number in 1..MAX_PLACES {
+            burst.go_on(now, at(&format!("/p/{number}")));
+        }
+        assert!(matches!(&burst.happened, Happened::At(places) if places.len() == MAX_PLACES));
+        burst.go_on(now, at("/p/more"));
+        assert_eq!(burst.happened, Happened::Anything);
+        burst.go_on(now, at("/p/more"));
+        assert_eq!(burst.over(), Happened::Anything, "and stays so");
+    }
+}

@@ -1,0 +1,25 @@
+//! Flags of `innkeeper customizations`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::CommonArgs;
+
+/// Flags of `innkeeper customizations`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CustomizationsArgs {
+    /// The workspace [default: the current directory].
+    #[arg(value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
+    /// Print the customizations of a session as JSON, in the words of the protocol.
+    #[arg(long, conflicts_with = "explain")]
+    pub(crate) json: bool,
+    /// Say why each of them is on, off, degraded or not used.
+    ///
+    /// What people switched off is known to a running host; without one, everything counts as on.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}

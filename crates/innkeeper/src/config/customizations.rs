@@ -1,0 +1,43 @@
+//! The `[customizations]` section: where plugins, skills, agents, rules and hooks come from.
+
+use std::path::PathBuf;
+
+use innkeeper_customizations::SourceDirectories;
+use serde::Deserialize;
+
+/// What `[customizations]` can say.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub(crate) struct CustomizationsSection {
+    /// Whether sessions get any.
+    pub(crate) enabled: bool,
+    /// Whether they get those in the home of whoever runs the host.
+    pub(crate) user: bool,
+    /// Plugins that every session gets, each by its directory.
+    pub(crate) plugins: Vec<PathBuf>,
+    /// Marketplaces, and directories full of plugins.
+    pub(crate) collections: Vec<PathBuf>,
+}
+
+impl Default for CustomizationsSection {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            user: true,
+            plugins: Vec::new(),
+            collections: Vec::new(),
+        }
+    }
+}
+
+impl CustomizationsSection {
+    /// Returns where they come from besides workspaces and clients, or nothing if there are to be none.
+    pub(crate) fn directories(&self) -> Option<SourceDirectories> {
+        let full = |paths: &[PathBuf]| paths.iter().filter_map(|path| std::path::absolute(path).ok()).collect();
+        self.enabled.then(|| SourceDirectories {
+            plugins: full(&self.plugins),
+            collections: full(&self.collections),
+            home: etcetera::home_dir().ok().filter(|_| self.user),
+        })
+    }
+}

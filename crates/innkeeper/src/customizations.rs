@@ -1,0 +1,78 @@
+//! `innkeeper customizations`: what a session in a directory would get, with a host or without one.
+
+mod explain;
+mod tree;
+
+use std::path::{Path, PathBuf};
+
+use innkeeper_customizations::{Brought, Shown};
+
+use crate::cli::CustomizationsArgs;
+use crate::client;
+use crate::config::ConfigFile;
+use crate::failure::{Failure, Kind};
+use crate::logging;
+use crate::text::{Output, note};
+
+/// Prints what a session would get.
+pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
+    let config = ConfigFile::load(&args.common)?;
+    logging::start(args.common.log.as_deref().unwrap_or("off"))?;
+    let workspace = workspace(args.path.as_deref())?;
+    let Some(directories) = config.customizations.directories() else {
+        note("Customizations are switched off: `enabled = false` stands in [customizations] of the configuration.");
+        return match args.json {
+            true => Output::stdout().show("[]\n"),
+            false => Ok(()),
+        };
+    };
+    let brought = directories.look(std::slice::from_ref(&workspace));
+    let shown = brought.show();
+    let mut output = Output::stdout();
+    if args.json {
+        return output.show(&format!("{}\n", json(&shown)?));
+    }
+    if !args.explain {
+        return output.show(&tree::in_words(&brought));
+    }
+    let switched = client::switched(&args.common, &uri(&workspace)?);
+    output.show(&explain::in_words(&brought, &shown, &switched))
+}
+
+fn json(shown: &Shown) -> Result<String, Failure> {
+    serde_json::to_string_pretty(&shown.entries).map_err(|error| {
+        Failure::new(
+            Kind::Unexpected,
+            format!("the customizations cannot be written as JSON ({error})"),
+        )
+    })
+}
+
+fn workspace(path: Option<&Path>) -> Result<PathBuf, Failure> {
+    let path = path.unwrap_or_else(|| Path::new("."));
+    let unusable = |problem: &str| {
+        Failure::new(
+            Kind::Rejected,
+            format!("{} cannot be a workspace, because {problem}", path.display()),
+        )
+        .hint("name the directory that a session works in")
+    };
+    let full = std::path::absolute(path).map_err(|error| unusable(&error.to_string()))?;
+    match std::fs::metadata(&full) {
+        Ok(found) if found.is_dir() => Ok(full.components().collect()),
+        Ok(_) => Err(unusable("it is no directory")),
+        Err(error) => Err(unusable(&error.to_string())),
+    }
+}
+
+fn uri(workspace: &Path) -> Result<String, Failure> {
+    let uri = url::Url::from_file_path(workspace);
+    uri.map(String::from)
+        .map_err(|()| Failure::new(Kind::Unexpected, "the workspace has no URI"))
+}
+
+/// The parts that are broken or incomplete, for the doctor: how each is called, and what is wrong with it.
+pub(crate) fn troubles(brought: &Brought) -> Vec<(String, String)> {
+    let parts = brought.parts.iter().map(innkeeper_customizations::Part::entry);
+    parts.filter_map(tree::trouble).collect()
+}

@@ -1,0 +1,145 @@
+//! Why each customization is on, off, degraded or not used.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use innkeeper_customizations::{Brought, Origin, Part, Shown};
+use innkeeper_plugins::{Child, Component, Entry, LoadState, Note, Severity};
+
+use crate::client::{Switch, Switched};
+use crate::text::one_line;
+
+use super::tree;
+
+/// Everything a session would get, each with its reasons.
+pub(super) fn in_words(brought: &Brought, shown: &Shown, switched: &Switched) -> String {
+    let mut text = format!("{}\n", one_line(&switched.in_words(), 1000));
+    let names = names(brought);
+    for part in &brought.parts {
+        let entry = part.entry();
+        let _ = writeln!(text, "\n{}", tree::headline(entry));
+        for reason in reasons(part, switched) {
+            let _ = writeln!(text, "  - {}", one_line(&reason, 1000));
+        }
+        let is_off = switched.of(entry.id()).is_some_and(|switch| !switch.is_on);
+        for child in entry.children() {
+            let _ = writeln!(text, "  {}", tree::line(child));
+            for reason in child_reasons(child, is_off, shown, &names, switched) {
+                let _ = writeln!(text, "    - {}", one_line(&reason, 1000));
+            }
+        }
+    }
+    for note in &brought.notes {
+        let _ = writeln!(text, "\n{}", one_line(&told(note), 1000));
+    }
+    text
+}
+
+/// By id, how each customization is called by whoever needs its exact name.
+fn names(brought: &Brought) -> HashMap<&str, String> {
+    let mut names = HashMap::new();
+    for part in &brought.parts {
+        for child in part.entry().children() {
+            let name = match part.entry() {
+                Entry::Plugin(plugin) => format!("{}:{}", plugin.name, child.name),
+                Entry::Directory(directory) => format!("{} in {}", child.name, directory.name),
+                Entry::McpServer(_) => child.name.clone(),
+            };
+            names.insert(child.id.as_str(), name);
+        }
+    }
+    names
+}
+
+fn reasons(part: &Part, switched: &Switched) -> Vec<String> {
+    let mut reasons = vec![origin(part.origin())];
+    match switched.of(part.entry().id()) {
+        Some(Switch { is_on: false, by }) => reasons.push(format!("off: switched off {by}, with all that is in it")),
+        Some(Switch { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
+        None => reasons.push("on: nobody switched it off".to_owned()),
+    }
+    let (load, notes): (&LoadState, &[Note]) = match part.entry() {
+        Entry::Plugin(plugin) => (&plugin.load, &plugin.notes),
+        Entry::Directory(directory) => {
+            let can_be_saved_into = tree::can_be_saved_into(directory);
+            if !directory.exists && can_be_saved_into {
+                reasons.push("does not exist yet; it is shown so that the first one can be saved into it".to_owned());
+            } else if !can_be_saved_into {
+                reasons.push("nothing can be saved into it".to_owned());
+            }
+            (&directory.load, &directory.notes)
+        }
+        Entry::McpServer(_) => return reasons,
+    };
+    match load {
+        LoadState::Loaded | LoadState::Loading => {}
+        LoadState::Degraded { .. } => reasons.push("degraded: some of it was left out or guessed".to_owned()),
+        LoadState::Error { .. } => reasons.push("error: it could not be loaded".to_owned()),
+    }
+    reasons.extend(notes.iter().map(told));
+    reasons
+}
+
+fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::Host => "from the configuration of the host".to_owned(),
+        Origin::User => "from the home directory".to_owned(),
+        Origin::Saved => {
+            "from a directory of the home into which clients can save, so its commands are not trusted".to_owned()
+        }
+        Origin::Workspace(_) => "from the workspace".to_owned(),
+        Origin::Client(client) => format!("from the client {}", client.as_str()),
+    }
+}
+
+fn child_reasons(
+    child: &Child,
+    container_is_off: bool,
+    shown: &Shown,
+    names: &HashMap<&str, String>,
+    switched: &Switched,
+) -> Vec<String> {
+    let mut reasons = Vec::new();
+    match switched.of(&child.id) {
+        _ if container_is_off => reasons.push("off with what it is in".to_owned()),
+        Some(Switch { is_on: false, by }) => reasons.push(format!("off: switched off {by}")),
+        Some(Switch { is_on: true, .. }) | None => {}
+    }
+    if let Some(winner) = shown.shadowed.get(&child.id) {
+        let winner = names.get(winner.as_str()).map_or(winner.as_str(), String::as_str);
+        let why = match child.component {
+            Component::Rule(_) => "not used: it is the same file as",
+            _ => "shadowed: its bare name means",
+        };
+        reasons.push(format!("{why} {winner}"));
+    }
+    let (for_models, for_people) = match &child.component {
+        Component::Skill(skill) => (!skill.disable_model_invocation, !skill.disable_user_invocation),
+        Component::Agent(agent) => (!agent.disable_model_invocation, !agent.disable_user_invocation),
+        Component::Rule(rule) => {
+            reasons.push(match (rule.always_apply, rule.globs.is_empty()) {
+                (Some(true), _) => "applies always".to_owned(),
+                (_, false) => format!("applies to {}", rule.globs.join(", ")),
+                (_, true) => "applies on request".to_owned(),
+            });
+            (true, true)
+        }
+        Component::Hook(_) | Component::McpServer(_) | Component::Prompt(_) => (true, true),
+    };
+    if !for_models {
+        reasons.push("models do not use it by themselves".to_owned());
+    }
+    if !for_people {
+        reasons.push("people cannot call it".to_owned());
+    }
+    reasons
+}
+
+fn told(note: &Note) -> String {
+    let severity = match note.severity {
+        Severity::Info => "note",
+        Severity::Warn => "warning",
+        Severity::Error => "error",
+    };
+    format!("{severity}: {note}")
+}

@@ -1,0 +1,103 @@
+//! The tree in words, a line for each container and each customization.
+
+use std::fmt::Write as _;
+
+use innkeeper_customizations::Brought;
+use innkeeper_plugins::{Child, Component, Directory, Entry, Kind, LoadState, SkillOrigin};
+
+use crate::text::one_line;
+
+/// Everything a session would get.
+pub(super) fn in_words(brought: &Brought) -> String {
+    let mut text = String::new();
+    let mut absent = Vec::new();
+    for part in &brought.parts {
+        let entry = part.entry();
+        if let Entry::Directory(directory) = entry
+            && !directory.exists
+            && directory.notes.is_empty()
+        {
+            absent.push(one_line(&directory.name, 200));
+            continue;
+        }
+        let _ = writeln!(text, "{}", headline(entry));
+        if let Some((_, problem)) = trouble(entry) {
+            let _ = writeln!(text, "  ! {}", one_line(&problem, 1000));
+        }
+        for child in entry.children() {
+            let _ = writeln!(text, "  {}", line(child));
+        }
+    }
+    for note in &brought.notes {
+        let _ = writeln!(text, "! {}", one_line(&note.to_string(), 1000));
+    }
+    if text.is_empty() {
+        text.push_str("A session here would get no customizations.\n");
+    }
+    if !absent.is_empty() {
+        let _ = writeln!(text, "These would be read if they existed: {}.", absent.join(", "));
+    }
+    text
+}
+
+/// What a container is, and how it is.
+pub(super) fn headline(entry: &Entry) -> String {
+    match entry {
+        Entry::Plugin(plugin) => {
+            let version = plugin.version.as_deref().map(|version| format!(" {version}"));
+            let version = one_line(&version.unwrap_or_default(), 40);
+            format!(
+                "plugin {}{version}  {}",
+                one_line(&plugin.name, 80),
+                one_line(&plugin.uri, 400)
+            )
+        }
+        Entry::Directory(directory) => {
+            let mut states = Vec::new();
+            if !directory.exists {
+                states.push("does not exist yet");
+            }
+            if can_be_saved_into(directory) {
+                states.push("can be saved into");
+            }
+            let states = match states.is_empty() {
+                true => String::new(),
+                false => format!("  ({})", states.join(", ")),
+            };
+            let name = one_line(&directory.name, 200);
+            format!("{} directory {name}{states}", directory.contents.as_str())
+        }
+        Entry::McpServer(server) => line(server),
+    }
+}
+
+/// Whether clients see that they can save into it: not where hooks are, because to save one is to have it run.
+pub(super) fn can_be_saved_into(directory: &Directory) -> bool {
+    directory.writable && directory.contents != Kind::Hook
+}
+
+/// One customization.
+pub(super) fn line(child: &Child) -> String {
+    let kind = match &child.component {
+        Component::Skill(skill) if skill.origin == SkillOrigin::Command => "command",
+        _ => child.kind().as_str(),
+    };
+    let name = one_line(&child.name, 80);
+    match &child.description {
+        Some(description) => format!("{kind} {name}: {}", one_line(description, 120)),
+        None => format!("{kind} {name}"),
+    }
+}
+
+/// How a container is called and what is wrong with it, if anything is.
+pub(super) fn trouble(entry: &Entry) -> Option<(String, String)> {
+    let (name, load) = match entry {
+        Entry::Plugin(plugin) => (&plugin.name, &plugin.load),
+        Entry::Directory(directory) => (&directory.name, &directory.load),
+        Entry::McpServer(_) => return None,
+    };
+    match load {
+        LoadState::Loading | LoadState::Loaded => None,
+        LoadState::Degraded { message } | LoadState::Error { message } => Some((name.clone(), message.clone())),
+    }
+}

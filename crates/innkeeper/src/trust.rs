@@ -1,0 +1,114 @@
+//! `innkeeper trust`: what people said about running the hooks and the MCP servers of workspaces and plugins. Works with
+//! a host or without one: a running host reads the file whenever it needs it.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+use innkeeper_customizations::{Decided, TrustFile, Verdict};
+
+use crate::cli::{CommonArgs, PlaceArgs, TrustArgs, TrustCommand, TrustListArgs};
+use crate::config::ConfigFile;
+use crate::data_dir::{self, DataDir};
+use crate::failure::{Failure, Kind};
+use crate::text::{Output, note};
+
+/// The file in the data directory.
+pub(crate) const FILE_NAME: &str = "trust.json";
+
+/// Lists, allows or revokes.
+pub(crate) fn run(args: TrustArgs) -> Result<(), Failure> {
+    match args.command.unwrap_or(TrustCommand::List(args.list)) {
+        TrustCommand::List(args) => list(&args),
+        TrustCommand::Allow(args) => {
+            let (file, place) = find(&args)?;
+            let count = file.change_verdict(&place, Verdict::Trusted);
+            let count = count.map_err(|error| unusable(&file, &error))?;
+            note(&format!(
+                "{place} may run what it was asked about ({}). Whatever changes there is asked about again.",
+                pieces(count)
+            ));
+            Ok(())
+        }
+        TrustCommand::Revoke(args) => {
+            let (file, place) = find(&args)?;
+            file.revoke(&place).map_err(|error| unusable(&file, &error))?;
+            note(&format!("Nothing of {place} runs until people are asked again."));
+            Ok(())
+        }
+    }
+}
+
+fn pieces(count: usize) -> String {
+    match count {
+        1 => "1 decision".to_owned(),
+        count => format!("{count} decisions"),
+    }
+}
+
+fn file(common: &CommonArgs) -> Result<TrustFile, Failure> {
+    let config = ConfigFile::load(common)?;
+    let dir = DataDir::existing(config.data_dir(common)?);
+    Ok(TrustFile::new(dir.file(FILE_NAME)))
+}
+
+fn decisions(file: &TrustFile) -> Result<Vec<Decided>, Failure> {
+    file.decisions().map_err(|error| unusable(file, &error))
+}
+
+fn unusable(file: &TrustFile, error: &io::Error) -> Failure {
+    data_dir::unusable(file.path(), error)
+}
+
+/// The file, and a place that something was said about.
+fn find(args: &PlaceArgs) -> Result<(TrustFile, String), Failure> {
+    let file = file(&args.common)?;
+    let known = decisions(&file)?;
+    // As it is written, or as a path from here.
+    let full = std::path::absolute(Path::new(&args.place)).unwrap_or_default();
+    let full: std::path::PathBuf = full.components().collect();
+    let names = [args.place.clone(), full.to_string_lossy().into_owned()];
+    let is_known = |name: &String| known.iter().any(|decided| decided.place == *name);
+    match names.into_iter().find(is_known) {
+        Some(place) => Ok((file, place)),
+        None => Err(
+            Failure::new(Kind::Rejected, format!("nobody was asked about {}", args.place)).hint(
+                "`innkeeper trust` lists what was asked; a session asks when a hook or an MCP server would run for the first time",
+            ),
+        ),
+    }
+}
+
+fn list(args: &TrustListArgs) -> Result<(), Failure> {
+    let decisions = decisions(&file(&args.common)?)?;
+    let mut output = Output::stdout();
+    if args.json {
+        for decided in &decisions {
+            let line = serde_json::to_string(decided).map_err(|error| {
+                let problem = format!("a decision cannot be written as JSON ({error})");
+                Failure::new(Kind::Unexpected, problem)
+            })?;
+            output.show(&format!("{line}\n"))?;
+        }
+        return Ok(());
+    }
+    if decisions.is_empty() {
+        note("Nobody was asked yet whether hooks or MCP servers of a workspace or a plugin may run.");
+        return Ok(());
+    }
+    output.show(&decisions.iter().map(in_words).collect::<String>())
+}
+
+fn in_words(decided: &Decided) -> String {
+    let verdict = match decided.verdict {
+        Verdict::Asked => "asked, not decided",
+        Verdict::Trusted => "may run",
+        Verdict::Refused => "may not run",
+    };
+    let mut text = format!("{}\n  {}: {verdict}\n", decided.place, decided.kind.as_str());
+    for piece in &decided.pieces {
+        let digest = piece.digest.get(..12).unwrap_or_default();
+        let _ = writeln!(text, "  {digest}  {}", piece.what);
+    }
+    text
+}

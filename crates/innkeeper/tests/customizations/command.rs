@@ -1,0 +1,165 @@
+//! `innkeeper customizations`: what a session would get, without one and with one.
+
+use std::process::{Command, Output};
+
+use innkeeper_testkit::official::OfficialClient;
+use innkeeper_testkit::process::HostProcess;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::options;
+use crate::support::{Workspace, child, entries, session_in, skill, toggle, until_entry, write};
+
+/// Runs the command with a home of its own.
+fn run(home: &std::path::Path, flags: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_innkeeper"))
+        .arg("customizations")
+        .args(flags)
+        .env_clear()
+        .env("HOME", home)
+        .current_dir(home)
+        .output()
+        .expect("the program runs")
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn home() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+/// A workspace with something of everything.
+fn furnished() -> Workspace {
+    let workspace = Workspace::new();
+    workspace.skill("greet");
+    workspace.write(".github/skills/greet/SKILL.md", &skill("greet", "The one that wins."));
+    workspace.write(
+        ".claude/commands/fix.md",
+        "---\ndisable-model-invocation: true\n---\nFix $ARGUMENTS.\n",
+    );
+    workspace.write(".claude/rules/rust.md", "---\npaths: ['**/*.rs']\n---\nBe brief.\n");
+    workspace.write(".agents/plugins/broken/.plugin/plugin.json", "{");
+    workspace.write("AGENTS.md", "Be kind.\n");
+    workspace
+}
+
+#[tokio::test]
+async fn json_is_what_a_session_gets_to_the_letter() {
+    let workspace = furnished();
+    let host = HostProcess::start(options()).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let uris = session_in(&client, "same", &workspace).await;
+    let path = workspace.path("").display().to_string();
+    let home = host.path("");
+    let config = host.path("innkeeper.toml").display().to_string();
+    let printed = text(&run(&home, &[&path, "--json", "--config", &config]));
+    let printed: Value = serde_json::from_str(&printed).expect("JSON");
+    assert_eq!(printed, json!(entries(&client, &uris.session)));
+}
+
+#[tokio::test]
+async fn words_are_a_tree_and_explanations_have_reasons() {
+    let workspace = furnished();
+    let home = home();
+    let path = workspace.path("").display().to_string();
+    let tree = text(&run(home.path(), &[&path]));
+    for line in [
+        "skill directory .claude/skills  (can be saved into)\n  skill greet: Does it.\n",
+        "  command fix\n",
+        "plugin broken  file://",
+        "  ! .plugin/plugin.json: ",
+        "These would be read if they existed: .github/agents, ",
+    ] {
+        assert!(tree.contains(line), "{line:?} is not in\n{tree}");
+    }
+    let explained = text(&run(home.path(), &[&path, "--explain"]));
+    for line in [
+        "No host runs on the data directory, so what people switched off is not known; everything counts as on.",
+        "  - error: it could not be loaded\n",
+        "  - error: .plugin/plugin.json: ",
+        "    - shadowed: its bare name means greet in .github/skills\n",
+        "    - models do not use it by themselves\n",
+        "    - applies to **/*.rs\n",
+        "    - applies always\n",
+        "  - does not exist yet; it is shown so that the first one can be saved into it\n",
+        "hook directory .github/hooks  (does not exist yet)\n  - from the workspace\n  - on: nobody switched it off\n  \
+         - nothing can be saved into it\n",
+    ] {
+        assert!(explained.contains(line), "{line:?} is not in\n{explained}");
+    }
+}
+
+#[tokio::test]
+async fn explanations_ask_the_host_what_people_switched_off() {
+    let workspace = furnished();
+    let host = HostProcess::start(options()).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let home = host.path("");
+    let (path, data) = (
+        workspace.path("").display().to_string(),
+        host.data_path("").display().to_string(),
+    );
+    let flags = [path.as_str(), "--explain", "--data", data.as_str()];
+    let explained = text(&run(&home, &flags));
+    assert!(
+        explained.starts_with("The running host has no session that works here"),
+        "{explained}"
+    );
+    let uris = session_in(&client, "asked", &workspace).await;
+    let id = child(&client, &uris.session, ".claude/commands", "fix")["id"].clone();
+    toggle(
+        &client,
+        &uris.session,
+        &id,
+        json!([{ "kind": "global", "enabled": false }]),
+    )
+    .await;
+    until_entry(&client, &uris.session, ".claude/commands", "is off", |entry| {
+        entry["children"][0]["enabled"] == false
+    })
+    .await;
+    let explained = text(&run(&home, &flags));
+    assert!(
+        explained.starts_with("What is on and off is that of the session ahp-session:/asked.\n"),
+        "{explained}"
+    );
+    assert!(
+        explained.contains("  command fix\n    - off: switched off "),
+        "{explained}"
+    );
+}
+
+#[tokio::test]
+async fn plugins_of_the_configuration_are_among_them_and_mistakes_are_told() {
+    let home = home();
+    let workspace = Workspace::new();
+    write(
+        &home.path().join("plugins/greeter/skills/hello/SKILL.md"),
+        &skill("hello", "Says hello."),
+    );
+    let config = home.path().join("innkeeper.toml");
+    write(
+        &config,
+        "[customizations]\nplugins = [\"plugins/greeter\"]\nuser = false\n",
+    );
+    let (path, config) = (workspace.path("").display().to_string(), config.display().to_string());
+    let tree = text(&run(home.path(), &[&path, "--config", &config]));
+    assert!(tree.starts_with("plugin greeter  file://"), "{tree}");
+    assert!(
+        tree.contains("  skill hello: Says hello.\n") && !tree.contains('~'),
+        "{tree}"
+    );
+    write(&home.path().join("off.toml"), "customizations.enabled = false\n");
+    let off = home.path().join("off.toml").display().to_string();
+    assert_eq!(text(&run(home.path(), &[&path, "--json", "--config", &off])), "[]\n");
+    let nowhere = run(home.path(), &["nowhere"]);
+    assert_eq!(nowhere.status.code(), Some(5));
+    let told = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(
+        told.contains("nowhere cannot be a workspace") && told.contains("name the directory"),
+        "{told}"
+    );
+}

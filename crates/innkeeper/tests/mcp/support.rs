@@ -1,0 +1,177 @@
+//! A host with a workspace that declares the odd server.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use innkeeper_testkit::model_server::ModelServer;
+use innkeeper_testkit::official::{OfficialClient, SessionUris, View, markdown};
+use innkeeper_testkit::process::{HostOptions, HostProcess};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_innkeeper");
+const ARGS: [&str; 3] = ["--exact", "odd_server", "--nocapture"];
+
+pub(crate) struct Scene {
+    pub(crate) host: HostProcess,
+    pub(crate) client: OfficialClient,
+    pub(crate) uris: SessionUris,
+    directory: TempDir,
+}
+
+impl Scene {
+    /// A session whose server nobody has allowed yet.
+    pub(crate) async fn start(kind: &str) -> Self {
+        Self::started(kind, "tour", HostOptions::new(PROGRAM)).await
+    }
+
+    async fn started(kind: &str, provider: &str, options: HostOptions) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("w")).expect("made");
+        declare(&directory, kind, &ARGS);
+        let options = options.environment("SECRET_OF_THE_HOST", "hunter2");
+        let host = HostProcess::start(options).await;
+        let client = OfficialClient::connect(host.address(), "first").await;
+        let uri = format!("file://{}", workspace(&directory).display());
+        let params = json!({ "provider": provider, "workingDirectories": [uri] });
+        let uris = client.create_session_with("mcp", params).await;
+        Self {
+            host,
+            client,
+            uris,
+            directory,
+        }
+    }
+
+    /// A session whose server is ready.
+    pub(crate) async fn ready(kind: &str) -> Self {
+        Self::start(kind).await.allowed().await
+    }
+
+    /// The same with an agent that asks a model.
+    pub(crate) async fn ready_with_model(kind: &str, model: &ModelServer) -> Self {
+        let config = format!(
+            "[models]\ndiscover = false\ntitles = false\n[[models.providers]]\nid = \"scripted\"\nname = \"Scripted\"\n\
+             api = \"chat-completions\"\nbase_url = \"{}\"\nkeyless = true\nmodels = [{{ id = \"scripted\" }}]\n",
+            model.url()
+        );
+        let options = HostOptions::new(PROGRAM).setting(&config);
+        Self::started(kind, "scripted", options).await.allowed().await
+    }
+
+    async fn allowed(self) -> Self {
+        self.server_is("error").await;
+        self.allow();
+        self.server_is("ready").await;
+        self
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        workspace(&self.directory)
+    }
+
+    /// Declares the server anew.
+    pub(crate) fn declare(&self, kind: &str, args: &[&str]) {
+        declare(&self.directory, kind, args);
+    }
+
+    /// How often the server was started.
+    pub(crate) fn starts(&self) -> usize {
+        fs::read(self.directory.path().join("starts")).unwrap_or_default().len()
+    }
+
+    /// Lets the workspace run what it wants, from the shell.
+    pub(crate) fn allow(&self) {
+        let output = Command::new(PROGRAM)
+            .args(["trust", "allow"])
+            .arg(self.workspace())
+            .arg("--data")
+            .arg(self.host.data_path(""))
+            .env_clear()
+            .env("HOME", self.host.path(""))
+            .output()
+            .expect("the program runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// What the server is shown to be.
+    pub(crate) fn server(&self) -> Value {
+        shown(&self.client.view(), &self.uris.session)
+    }
+
+    /// Waits until the server is shown in a state.
+    pub(crate) async fn server_is(&self, kind: &str) -> Value {
+        let session = &self.uris.session;
+        let is = |view: &View| shown(view, session)["state"]["kind"] == kind;
+        self.client.until(&format!("the server is {kind}"), is).await;
+        self.server()
+    }
+
+    /// Asks for the server to start or to stop.
+    pub(crate) async fn demand(&self, what: &str) {
+        let action = json!({ "type": format!("session/mcpServer{what}Requested"), "id": self.server()["id"] });
+        self.client.dispatch(&self.uris.session, action).await;
+    }
+
+    /// Switches the server on or off.
+    pub(crate) async fn switch(&self, enabled: bool) {
+        let enablement = json!([{ "kind": "session", "enabled": enabled }]);
+        let id = &self.server()["id"];
+        let action = json!({ "type": "session/customizationToggled", "id": id, "enablement": enablement });
+        self.client.dispatch(&self.uris.session, action).await;
+    }
+
+    /// Says something to the guide, and returns the answer.
+    pub(crate) async fn say(&self, turn: &str, text: &str) -> String {
+        markdown(&self.client.run_turn(&self.uris.chat, turn, text).await.response_parts)
+    }
+
+    /// Has a tool called, allows it, and returns what the guide says about it.
+    pub(crate) async fn call(&self, turn: &str, what: &str) -> String {
+        self.approve(turn, &format!("/mcp {what}")).await
+    }
+
+    /// Says something, allows the one call that comes of it, and returns the answer.
+    pub(crate) async fn approve(&self, turn: &str, text: &str) -> String {
+        self.client.start_turn(&self.uris.chat, turn, text).await;
+        let wait = self.client.wait_for(&self.uris.session, "toolConfirmation").await;
+        self.client.decide(&wait, json!({ "approved": true })).await;
+        markdown(&self.client.turn_end(&self.uris.chat, turn).await.response_parts)
+    }
+}
+
+fn workspace(directory: &TempDir) -> PathBuf {
+    fs::canonicalize(directory.path()).expect("there").join("w")
+}
+
+fn declare(directory: &TempDir, kind: &str, args: &[&str]) {
+    let server = json!({
+        "command": std::env::current_exe().expect("this program"),
+        "args": args,
+        "env": {
+            crate::odd::KIND: kind,
+            "ODD_STARTS": directory.path().join("starts"),
+            "ODD_SECRET": "s3cr3t-value",
+        },
+    });
+    let file = json!({ "mcpServers": { "odd": server } });
+    fs::write(workspace(directory).join(".mcp.json"), file.to_string()).expect("written");
+}
+
+fn shown(view: &View, session: &str) -> Value {
+    let list = json!(
+        view.session(session)
+            .and_then(|session| session.customizations.as_ref())
+    );
+    let entries = list.as_array().into_iter().flatten();
+    let mut servers = entries.filter(|entry| entry["type"] == "mcpServer");
+    servers.next().cloned().unwrap_or_default()
+}
+
+/// Whether a process lives; one that was ended and waits to be buried does not.
+pub(crate) fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}

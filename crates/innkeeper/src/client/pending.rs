@@ -25,6 +25,9 @@ use super::call;
 use super::connect::{Connection, connection_lost, request_failure};
 use super::sessions::all_sessions;
 
+/// Most characters of the line that says what a session waits for.
+const MOST_OF_A_LINE: usize = 200;
+
 /// Something a session waits for.
 struct Wait {
     session: String,
@@ -42,7 +45,11 @@ pub(super) async fn list(args: PendingArgs) -> Result<(), Failure> {
             let line = json!({ "session": wait.session, "request": wait.request });
             output.show(&format!("{line}\n"))?;
         } else {
-            output.show(&format!("{}\n  {}\n", wait.id(), one_line(&wait.describe(), 200)))?;
+            output.show(&format!(
+                "{}\n  {}\n",
+                wait.id(),
+                one_line(&wait.describe(), MOST_OF_A_LINE)
+            ))?;
             for line in wait.details() {
                 output.show(&format!("  {line}\n"))?;
             }
@@ -62,7 +69,7 @@ pub(super) async fn approve(args: ApproveArgs) -> Result<(), Failure> {
     let mut connection = Connection::open(&args.connect).await?;
     let wait = find(&connection, args.id.as_deref(), Wait::is_confirmation).await?;
     // Whoever approves without looking first still sees what it was.
-    note(&one_line(&wait.describe(), 200));
+    note(&one_line(&wait.describe(), MOST_OF_A_LINE));
     for line in wait.details() {
         note(&line);
     }
@@ -233,8 +240,13 @@ impl Wait {
 
     /// All that a tool would do, or did: the sentence about it may leave out the part that matters.
     fn details(&self) -> Vec<String> {
-        let SessionInputRequest::ToolConfirmation(request) = &self.request else {
-            return Vec::new();
+        let request = match &self.request {
+            SessionInputRequest::ToolConfirmation(request) => request,
+            SessionInputRequest::ChatInput(request) => {
+                let message = request.request.message.as_deref().unwrap_or_default();
+                return call::whole(message, MOST_OF_A_LINE);
+            }
+            _ => return Vec::new(),
         };
         match &request.tool_call {
             ToolCallConfirmationState::PendingConfirmation(call) => {

@@ -241,7 +241,10 @@ async fn d76_two_clients_that_publish_one_uri_have_an_entry_each() {
     Served::with_skills(&["theirs"]).serve(&other);
     let uris = session_in(&client, "both", &Workspace::new()).await;
     other.subscribe(&uris.session).await;
+    // Two sockets have no order between them: the first one's entry has to be there before the
+    // second publishes, or the order below would be a race.
     client.dispatch(&uris.session, published("first", Some("1"))).await;
+    until_entry(&client, &uris.session, NAME, "is loaded", is_loaded).await;
     other.dispatch(&uris.session, published("other", Some("1"))).await;
     client
         .until("both are loaded", |view| {

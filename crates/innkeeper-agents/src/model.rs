@@ -4,7 +4,7 @@
 //! Follow a turn: [`agent`](ModelAgent) takes it, `preparing.rs` gets things ready, `turn.rs` loops,
 //! `prompt.rs` and `conversation.rs` say what the model is told, [`client`] asks it over the wire,
 //! `answer.rs` hears it out, `toolbox.rs` and `calls.rs` carry out what it calls, `helper.rs` sends
-//! others, `brought.rs` has the rules, skills and agents that the session brings along, `room.rs`
+//! others, `sampling.rs` answers MCP servers that want a model, `brought.rs` has the rules, skills and agents that the session brings along, `room.rs`
 //! and `compact.rs` make room, `memory.rs` is what is kept of it all.
 
 mod agent;
@@ -29,6 +29,7 @@ mod preparing;
 mod prompt;
 pub mod retry;
 mod room;
+mod sampling;
 mod schema;
 mod shared;
 mod spent;

@@ -17,6 +17,7 @@ mod history;
 mod host_session;
 mod idle;
 mod machine;
+mod mcp;
 mod model;
 mod place;
 mod process_usage;
@@ -60,11 +61,16 @@ enum Bench {
     Model(model::Args),
     /// Measures scans of many customizations, cold and after one changed file.
     Scan(scan::Args),
+    /// Measures what the host adds to a call of an MCP tool.
+    Mcp(mcp::Args),
     /// Lets clients, sessions and streams come and go, and fails unless the host stays as it is.
     Soak(soak::Args),
     /// Serves as the raw broadcaster that `fanout` compares the host with.
     #[command(hide = true)]
     RawBroadcaster,
+    /// Serves as the MCP server that `mcp` calls.
+    #[command(hide = true)]
+    McpServer,
 }
 
 fn main() -> ExitCode {
@@ -75,6 +81,7 @@ fn main() -> ExitCode {
         Bench::Stored(args) => stored::run(&args).and_then(print_report),
         Bench::Durable(args) => durable::run(&args).and_then(print_report),
         Bench::Model(args) => model::run(&args).and_then(print_report),
+        Bench::Mcp(args) => mcp::run(&args).and_then(print_report),
         Bench::Scan(args) => scan::run(&args).and_then(print_report),
         Bench::History(args) => history::run(&args).and_then(print_report),
         Bench::Soak(args) => soak::run(&args).and_then(|report| {
@@ -84,6 +91,7 @@ fn main() -> ExitCode {
             Ok(())
         }),
         Bench::RawBroadcaster => raw_broadcaster::run(),
+        Bench::McpServer => mcp::serve(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,8 +9,8 @@ use crate::agent::ToolReply;
 use crate::core::{Cx, HostCore, Timer};
 use crate::error::{RpcError, code};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
-use crate::mcp::{ServerDemand, ServerToken};
-use crate::request::Authenticate;
+use crate::mcp::{ServerDemand, ServerToken, check_endpoints, is_signed_out};
+use crate::request::{Authenticate, RequestId};
 use crate::tokens::Held;
 
 /// No token is said to be good for longer, so that every deadline is one a clock can reach: ten years.
@@ -27,22 +27,26 @@ struct Waiting {
     scopes: Vec<String>,
     /// Whether an MCP server carries it out, which gets the token then.
     is_of_server: bool,
+    /// Whether there is no token that is accepted at all.
+    is_signed_out: bool,
 }
 
 impl HostCore {
     /// `authenticate`: accepts exactly the resources that an agent or a call wants a token for
-    /// (AUTH-04).
+    /// (AUTH-04). Nothing is said at once about what whoever runs the servers keeps first.
     pub(crate) fn authenticate(
         &mut self,
         cx: &mut Cx<'_>,
         conn: ConnId,
+        id: &RequestId,
         authenticate: Authenticate,
-    ) -> Result<Value, RpcError> {
+    ) -> Result<Option<Value>, RpcError> {
         let Authenticate {
             resource,
             token,
             expires_in,
             scopes,
+            refresh,
         } = authenticate;
         let waiting = self.waiting_for(&resource);
         let demands = self.server_demands(&resource);
@@ -56,19 +60,22 @@ impl HostCore {
             ));
         }
         let Some(client) = self.client_of(conn).cloned() else {
-            return Ok(json!({}));
+            return Ok(Some(json!({})));
         };
-        let allowed = self.may_give_server_token(conn, &client, &resource);
-        if token.reveal().is_empty() {
+        let is_taken_back = token.reveal().is_empty();
+        let is_void = demands.iter().any(|demand| demand.is_signed_out)
+            || waiting.iter().any(|call| call.is_of_server && call.is_signed_out);
+        let allowed = self.may_give_server_token(conn, &client, &resource, is_void && !is_taken_back);
+        if is_taken_back {
             // AUTH-05: an empty token takes back an earlier one; those who wait go on waiting.
             self.revoke_token(&client, &resource);
-            match allowed {
-                Ok(()) => self.take_server_token(cx, &resource),
+            let is_answered = match allowed {
+                Ok(()) => self.take_server_token(cx, &resource, Some((conn, id))),
                 // It has taken back its own.
-                Err(_) if is_agents => {}
+                Err(_) if is_agents => false,
                 Err(refused) => return Err(refused),
-            }
-            return Ok(json!({}));
+            };
+            return Ok((!is_answered).then(|| json!({})));
         }
         let is_served = |call: &&Waiting| call.accepts(scopes.as_deref()) && (allowed.is_ok() || !call.is_of_server);
         let served: Vec<&Waiting> = waiting.iter().filter(is_served).collect();
@@ -81,14 +88,24 @@ impl HostCore {
                 Err(refused) => refused,
             });
         }
+        let mut is_answered = false;
         // First, so that a call that goes on finds it there.
         if allowed.is_ok() && (serves_servers || !served.is_empty()) {
+            let named = waiting.iter().map(|call| &call.resource);
+            let named = named.chain(demands.iter().map(|demand| &demand.resource));
+            let authorization_servers = self.authorization_servers(&resource, named);
+            if let Some(refresh) = &refresh {
+                check_endpoints(refresh, &authorization_servers)?;
+            }
             let token = ServerToken {
                 secret: token.clone(),
                 scopes: scopes.clone(),
                 expires_in: expires_in.map(|seconds| seconds.min(LONGEST_LIFE_S)),
+                given_by: client.to_string(),
+                authorization_servers,
+                refresh,
             };
-            self.give_server_token(cx, &client, &resource, token);
+            is_answered = self.give_server_token(cx, &client, &resource, token, (conn, id));
         }
         for call in served {
             let reply = ToolReply::Authenticated { token: token.clone() };
@@ -105,7 +122,7 @@ impl HostCore {
             self.tokens.grant(&client, &resource, held);
             self.schedule_expiry(&client);
         }
-        Ok(json!({}))
+        Ok((!is_answered).then(|| json!({})))
     }
 
     /// Drops the tokens of a client that are no longer good, and tells it (AUTH-06).
@@ -180,6 +197,7 @@ impl HostCore {
                         call: call.tool_call_id.clone(),
                         resource: call.auth.resource.clone(),
                         scopes: call.auth.required_scopes.clone().unwrap_or_default(),
+                        is_signed_out: is_signed_out(&call.auth.reason),
                         is_of_server: matches!(call.contributor, Some(ToolCallContributor::Mcp(_))),
                     });
                 }

@@ -82,6 +82,8 @@ pub struct CoreConfig {
     pub serves_customizations: bool,
     /// Whether there is somebody who runs MCP servers; without, none of them ever starts.
     pub serves_mcp: bool,
+    /// Whether whoever runs MCP servers keeps their tokens; without, they go with whoever gave them.
+    pub keeps_mcp_tokens: bool,
     /// How long turns wait for MCP servers that start; 0 means not at all (MCP-03).
     pub mcp_blocking_ms: u64,
     /// Most MCP servers of one session that run.
@@ -145,6 +147,7 @@ impl Default for CoreConfig {
             serves_resources: false,
             serves_customizations: false,
             serves_mcp: false,
+            keeps_mcp_tokens: false,
             mcp_blocking_ms: 10_000,
             max_mcp_servers: 64,
             max_client_plugins: 256,

@@ -464,8 +464,10 @@ impl HostCore {
             Command::ResolveSessionConfig(setup) => self.resolve_session_config(cx, conn, id, &setup),
             Command::SessionConfigCompletions(query) => self.setting_values(cx, conn, id, *query),
             Command::Authenticate(authenticate) => {
-                let result = self.authenticate(cx, conn, *authenticate);
-                cx.answer(conn, id, result);
+                // Or it is answered when it is kept.
+                if let Some(result) = self.authenticate(cx, conn, id, *authenticate).transpose() {
+                    cx.answer(conn, id, result);
+                }
             }
             Command::Mcp(request) => self.ask_server(cx, conn, id, *request),
             Command::Resource(op) => self.resource(cx, conn, id, op),
@@ -500,7 +502,7 @@ impl HostCore {
                 Some((_, Timer::Token(client))) => self.expire_tokens(cx, &client),
                 Some((_, Timer::Watch(channel))) => self.end_lease(cx, channel),
                 Some((_, Timer::Mcp(session))) => self.stop_waiting(cx, session),
-                Some((_, Timer::McpToken(resource))) => self.take_server_token(cx, &resource),
+                Some((_, Timer::McpToken(resource))) => self.expire_server_token(cx, &resource),
                 None => break,
             }
         }

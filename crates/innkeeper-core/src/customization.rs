@@ -33,6 +33,9 @@ mod toggle;
 pub(crate) use clients::{check_client_plugins, without_clients};
 pub(crate) use decisions::{Decisions, Switches};
 
+/// In `_meta` of an MCP server: `true` says that it is off for as long as nobody decided about it.
+pub const OFF_AT_FIRST: &str = "innkeeper.offAtFirst";
+
 /// What a session wants to be told of: everything that its agent, its directories and its clients
 /// bring along.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -146,6 +146,7 @@ impl HostCore {
             session: uri.to_owned(),
         };
         let message = encode_notification("root/sessionRemoved", &params);
+        cx.effects.push(Effect::SessionGone { uri: uri.into() });
         if let Some(root) = self.channels.get_mut(ROOT) {
             cx.effects.push(Effect::Notify {
                 to: root.audience(Since::V0_9),

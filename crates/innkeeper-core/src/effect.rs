@@ -13,7 +13,7 @@ use crate::agent::{Attachment, ClientTool, CommandInfo, Credential, PastTurn, Pa
 use crate::customization::Wanted;
 use crate::frame::{ActionFrame, Outgoing};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
-use crate::mcp::{ServerToken, ToServer, WantedServers};
+use crate::mcp::{ToServer, TokenChange, WantedServers};
 use crate::request::RequestId;
 use crate::resource::{Reach, ResourceOp, WatchSpec};
 use crate::stored::{ListPage, Record};
@@ -147,6 +147,17 @@ pub enum Effect {
         /// What the client may reach.
         reaches: Vec<Reach>,
     },
+    /// Read something that an MCP server lets read, and answer a request with it.
+    McpResource {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// What to do: to read it, or to say what it is.
+        op: Box<ResourceOp>,
+        /// The sessions that the client has to do with; it is a resource of one of them, or of none.
+        sessions: Vec<ChannelId>,
+    },
     /// Watch something within these places; answer with `Input::WatchOpened`.
     OpenWatch {
         /// Who asked.
@@ -188,6 +199,11 @@ pub enum Effect {
         /// What it wants.
         wanted: Box<WantedServers>,
     },
+    /// A session is gone for good, and so is everything that was kept beside it.
+    SessionGone {
+        /// Its URI.
+        uri: Arc<str>,
+    },
     /// Nobody uses the session any more.
     ForgetMcpServers {
         /// The session.
@@ -197,8 +213,11 @@ pub enum Effect {
     McpToken {
         /// The resource.
         resource: String,
-        /// The token.
-        token: Option<ServerToken>,
+        /// What becomes of its token.
+        change: TokenChange,
+        /// The request that is answered with an empty object once this is kept: what somebody was told about
+        /// a token must hold after a crash.
+        answer: Option<(ConnId, RequestId)>,
     },
     /// Ask an MCP server something for a client, and answer a request with what it says.
     AskMcpServer {

@@ -13,7 +13,7 @@ mod truncate;
 mod turns;
 mod window;
 
-pub use past::past_turn;
+pub use past::{REFUSED, past_turn, was_heard};
 pub(crate) use past::{context_range, past_turns, past_turns_in, unfinished_turn};
 pub(crate) use steering::{steering_part, words_of};
 pub use turns::History;

@@ -77,7 +77,7 @@ pub use effect::{CloseReason, Effect, LookUp, OpenChat, PromptPlan, Subscriber, 
 pub use error::RpcError;
 pub use extension::{Catalogue, OptIn, OptIns};
 pub use frame::{ActionFrame, Outgoing, Wire};
-pub use history::past_turn;
+pub use history::{REFUSED, past_turn, was_heard};
 pub use ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
 pub use input::{Dispatch, Input};
 pub use opening::Opening;

@@ -8,7 +8,8 @@
 //! - [`report`] publishes what servers do;
 //! - [`demands`] is what people ask of one server: start, stop, do not wait for it;
 //! - [`holding`] keeps turns back while servers start that they are to wait for;
-//! - [`tokens`] hands tokens on to the servers that they are for;
+//! - [`tokens`] hands tokens on to the servers that they are for, and [`endpoints`] checks where the next
+//!   ones come from;
 //! - [`side_channel`] lets clients that show MCP Apps speak to a server;
 //! - [`wire`] is how all of it looks in AHP.
 
@@ -21,6 +22,7 @@ use crate::agent::{AuthRequirement, Failure, Secret};
 use crate::ids::ChannelId;
 
 mod demands;
+mod endpoints;
 mod holding;
 mod report;
 mod servers;
@@ -28,11 +30,12 @@ mod side_channel;
 mod tokens;
 mod wire;
 
+pub(crate) use endpoints::check_endpoints;
 pub use holding::Held;
 pub use servers::SessionServers;
 pub use side_channel::{APP_METHODS, AppMethod, McpRequest};
-pub(crate) use tokens::ServerDemand;
-pub(crate) use wire::at_rest;
+pub(crate) use tokens::{ServerDemand, is_signed_out};
+pub(crate) use wire::{at_rest, take_over_facts};
 
 /// What the core knows of servers over all sessions.
 #[derive(Debug, Default)]
@@ -80,6 +83,8 @@ pub struct WantedServer {
 pub enum ServerReport {
     /// It does something else now.
     Status(ServerStatus),
+    /// What is known of it while it runs.
+    Facts(ServerFacts),
     /// A list of its is different from before (MCP-17).
     ListChanged(ServerList),
     /// It wrote something for its log.
@@ -111,6 +116,15 @@ pub enum ServerStatus {
     Stopped,
 }
 
+/// What people like to know of a server, and what it does does not say. Nothing of it is a secret (AUTH-12).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// What its token is for, while there is one: whoever wants to sign out has to name it (AUTH-05).
+    pub resource: Option<String>,
+    /// How many tools it has.
+    pub tools: u64,
+}
+
 /// What clients may say to a server on behalf of its apps. Whoever reports it, serves it (MCP-15).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AppCapabilities {
@@ -138,12 +152,86 @@ pub enum ServerList {
 /// A token for the servers of one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerToken {
-    /// The token. Never shown, kept or logged (AUTH-12).
+    /// The token. Never shown, logged or kept unencrypted (AUTH-12).
     pub secret: Secret,
     /// What it grants, if whoever gave it knows (AUTH-11).
     pub scopes: Option<Vec<String>>,
     /// How many seconds it is good for, if that is known.
     pub expires_in: Option<u64>,
+    /// The client that gave it.
+    pub given_by: String,
+    /// Who gives out tokens for the resource, as far as its servers said.
+    pub authorization_servers: Vec<String>,
+    /// How to get the next one. With it, whoever runs the servers sees to the token's time: it replaces
+    /// the token before that is over, and drops it when there is no other.
+    pub refresh: Option<Box<TokenRefresh>>,
+}
+
+/// What becomes of the token of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenChange {
+    /// There is one, in place of an earlier one.
+    Given(Box<ServerToken>),
+    /// Somebody took it back, or took it along: servers are signed out.
+    TakenBack,
+    /// Its time is over. It is kept no longer, and servers say that it expired (AUTH-06).
+    Expired,
+}
+
+/// How to get the next token without asking anybody (RFC 6749, 6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenRefresh {
+    /// What is traded for the next token. As secret as that.
+    pub refresh_token: Secret,
+    /// Where: an address of the authorization server.
+    pub token_endpoint: String,
+    /// Where tokens are declared void, if it has such a place (RFC 7009).
+    pub revocation_endpoint: Option<String>,
+    /// The OAuth client that the tokens were given to.
+    pub client_id: String,
+    /// Its password, if it has one.
+    pub client_secret: Option<Secret>,
+    /// How it shows who it is.
+    pub client_auth: ClientAuth,
+}
+
+/// How an OAuth client shows who it is (RFC 6749, 2.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// By its name alone.
+    None,
+    /// With its password in the `Authorization` header.
+    Basic,
+    /// With its password in the form.
+    Post,
+}
+
+impl ClientAuth {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::None, Self::Basic, Self::Post];
+
+    /// The name that OAuth has for it (RFC 7591, 2).
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Basic => "client_secret_basic",
+            Self::Post => "client_secret_post",
+        }
+    }
+}
+
+/// What is known of a token that was kept from an earlier life of the host. The token itself is with
+/// whoever kept it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptToken {
+    /// What it is for.
+    pub resource: String,
+    /// The client that gave it.
+    pub given_by: String,
+    /// How many seconds it is still good for, if that is known and nobody replaces it before.
+    pub expires_in: Option<u64>,
+    /// Who gives out tokens for the resource.
+    pub authorization_servers: Vec<String>,
 }
 
 /// Something that a client says to a server.

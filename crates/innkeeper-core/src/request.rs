@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::agent::Secret;
 use crate::extension::OptIn;
 use crate::ids::ClientId;
-use crate::mcp::McpRequest;
+use crate::mcp::{McpRequest, TokenRefresh};
 use crate::resource::{GrantCommand, ResourceOp, WatchSpec};
 
 /// A request id, echoed byte for byte (TRN-10). The framing layer lets only integers and
@@ -272,6 +272,8 @@ pub struct Authenticate {
     pub expires_in: Option<u64>,
     /// What it grants, if the client knows (AUTH-11).
     pub scopes: Option<Vec<String>>,
+    /// How the host gets the next one by itself, for the resources of MCP servers.
+    pub refresh: Option<Box<TokenRefresh>>,
 }
 
 /// What `listSessions` carries.

@@ -20,6 +20,16 @@ use crate::error::RpcError;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::request::RequestId;
 
+/// The scheme of what MCP servers let read, with its colon. Such a URI is the host's own: whoever sees the
+/// session reads through it what a server of the session offers, and it never leads to a file.
+pub const MCP_RESOURCES: &str = "mcp-resource:";
+
+/// Whether a URI stands for something that an MCP server lets read.
+pub fn is_of_mcp_server(uri: &str) -> bool {
+    uri.get(..MCP_RESOURCES.len())
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(MCP_RESOURCES))
+}
+
 /// What is done with resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResourceOp {
@@ -125,6 +135,21 @@ impl ResourceOp {
         }
     }
 
+    /// The URI of what the host keeps for a session, if it is about that.
+    fn kept_content(&self) -> Option<&str> {
+        let uris = match self {
+            Self::Read { uri, .. }
+            | Self::List { uri }
+            | Self::Delete { uri, .. }
+            | Self::Resolve { uri, .. }
+            | Self::Mkdir { uri } => [uri, uri],
+            Self::Write(write) => [&write.uri, &write.uri],
+            Self::Copy(transfer) | Self::Move(transfer) => [&transfer.source, &transfer.destination],
+        };
+        let mut uris = uris.into_iter().map(String::as_str);
+        uris.find(|uri| crate::uri::is_kept_content(uri))
+    }
+
     /// Bytes that it carries.
     pub(crate) fn bytes(&self) -> usize {
         match self {
@@ -166,6 +191,26 @@ pub struct ResourceRoot {
 impl HostCore {
     /// Hands an operation to whoever serves resources.
     pub(crate) fn resource(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, op: Box<ResourceOp>) {
+        let of_mcp_server = match &*op {
+            ResourceOp::Read { uri, .. } | ResourceOp::Resolve { uri, .. } => is_of_mcp_server(uri),
+            _ => false,
+        };
+        if of_mcp_server && self.config.serves_mcp {
+            let (sessions, id) = (self.sessions_seen(conn), id.clone());
+            return cx.effects.push(Effect::McpResource { conn, id, op, sessions });
+        }
+        if let Some(uri) = op.kept_content() {
+            let outcome = self.check_kept(conn, &op, uri);
+            return match outcome {
+                Ok(()) => cx.effects.push(Effect::Resource {
+                    conn,
+                    id: id.clone(),
+                    op,
+                    reaches: Vec::new(),
+                }),
+                Err(error) => cx.answer(conn, id, Err(error)),
+            };
+        }
         if !self.config.serves_resources {
             let error = RpcError::method_not_found(op.method());
             return cx.answer(conn, id, Err(error));
@@ -173,6 +218,29 @@ impl HostCore {
         let reaches = self.reaches(cx, conn);
         let id = id.clone();
         cx.effects.push(Effect::Resource { conn, id, op, reaches });
+    }
+
+    /// Whether a client may read what the host keeps for a session: whoever sees the session may, and nobody
+    /// else. It is not a place, so no grant is about it.
+    fn check_kept(&self, conn: ConnId, op: &ResourceOp, uri: &str) -> Result<(), RpcError> {
+        if !matches!(op, ResourceOp::Read { .. } | ResourceOp::Resolve { .. }) {
+            let message = format!("{}: what the host keeps for a session can only be read", op.method());
+            return Err(permission_denied(message, None));
+        }
+        let session = crate::uri::session_of_content(uri).and_then(|(session, _)| self.channels.find(&session));
+        let connection = self.conns.get(&conn);
+        let sees = connection.zip(session).is_some_and(|(connection, session)| {
+            let Phase::Ready { client, .. } = &connection.phase else {
+                return false;
+            };
+            self.sessions_used(client, &connection.subscriptions)
+                .any(|used| used == session)
+        });
+        if sees {
+            return Ok(());
+        }
+        let message = "this belongs to a session that this client does not see; subscribe to the session first";
+        Err(permission_denied(message.to_owned(), None))
     }
 
     /// Everything that the client on a connection may reach right now: what the configuration opens,
@@ -189,10 +257,7 @@ impl HostCore {
         for root in &self.config.resource_roots {
             add(&mut reaches, &root.uri, writes && root.write, false);
         }
-        let mut sessions: Vec<ChannelId> = self.sessions_used(client, &connection.subscriptions).collect();
-        sessions.sort_unstable();
-        sessions.dedup();
-        for session in sessions.iter().filter_map(|id| self.sessions.get(id)) {
+        for session in self.sessions_seen(conn).iter().filter_map(|id| self.sessions.get(id)) {
             for directory in session.state.working_directories.iter().flatten() {
                 add(&mut reaches, directory, writes, false);
             }
@@ -202,6 +267,20 @@ impl HostCore {
             add(&mut reaches, &grant.uri, writes && grant.write, true);
         }
         reaches
+    }
+
+    /// The sessions that the client on a connection has to do with, each once.
+    fn sessions_seen(&self, conn: ConnId) -> Vec<ChannelId> {
+        let Some(connection) = self.conns.get(&conn) else {
+            return Vec::new();
+        };
+        let Phase::Ready { client, .. } = &connection.phase else {
+            return Vec::new();
+        };
+        let mut sessions: Vec<ChannelId> = self.sessions_used(client, &connection.subscriptions).collect();
+        sessions.sort_unstable();
+        sessions.dedup();
+        sessions
     }
 
     /// The sessions that a client listens to, or to a chat of, on this connection, and those it is an

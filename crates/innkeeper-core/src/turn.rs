@@ -1,11 +1,12 @@
 //! Turns: what an agent does becomes actions, and what follows from their end.
 
+mod title;
+
 use std::sync::Arc;
 
 use ahp_types::actions::{
     ChatActivityChangedAction, ChatErrorAction, ChatPendingMessageRemovedAction, ChatResponsePartAction,
-    ChatTurnCancelledAction, ChatTurnCompleteAction, ChatTurnStartedAction, ChatUsageAction, SessionTitleChangedAction,
-    StateAction,
+    ChatTurnCancelledAction, ChatTurnCompleteAction, ChatTurnStartedAction, ChatUsageAction, StateAction,
 };
 use ahp_types::common::StringOrMarkdown;
 use ahp_types::state::{
@@ -25,11 +26,10 @@ use crate::history::{steering_part, unfinished_turn, words_of};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::lifecycle::{directories_of, error_info, settings_of};
 use crate::session::{Namer, OpenPart, Run};
+use title::title_in;
 
 /// Where the rules that were applied are shown.
 const RULES: &str = "innkeeper.rules";
-/// Longest title taken from a message, in characters.
-const TITLE_CHARS: usize = 60;
 
 impl HostCore {
     /// Hands the active turn to the agent.
@@ -397,46 +397,6 @@ impl HostCore {
         self.start_run(cx, chat_id, false, writer.as_ref());
     }
 
-    /// Names a session after its first message, and a further chat after its own, unless they have
-    /// a name.
-    pub(crate) fn title_from(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, text: &str) {
-        self.retitle(cx, chat_id, &title_in(text), Namer::Message);
-    }
-
-    /// Gives a chat a title, and its session if it is the default chat. A person's choice stands,
-    /// and the first message names only what has no name.
-    fn retitle(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, title: &str, namer: Namer) {
-        let Some(chat) = self.chats.get_mut(&chat_id).filter(|_| !title.is_empty()) else {
-            return;
-        };
-        let session_id = chat.session;
-        let Some(session) = self.sessions.get_mut(&session_id) else {
-            return;
-        };
-        let yields = |to: Namer| to < namer || (to == Namer::Agent && namer == Namer::Agent);
-        let is_default = session.is_default(&chat.model.head().resource);
-        let names_session = yields(session.titled_by) && (is_default || session.titled_by == Namer::Nobody);
-        let names_chat = yields(chat.titled_by);
-        if names_chat {
-            chat.titled_by = namer;
-            chat.model.edit(|state| title.clone_into(&mut state.title));
-        }
-        if names_session {
-            session.titled_by = namer;
-            let action = SessionTitleChangedAction {
-                title: title.to_owned(),
-            };
-            self.commit(cx, session_id, StateAction::SessionTitleChanged(action), None);
-        }
-        if names_session {
-            self.keep_soon(session_id);
-        }
-        if names_chat {
-            self.keep_soon(chat_id);
-            self.sync_chat(cx, chat_id);
-        }
-    }
-
     fn append(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, content: &str, reasoning: bool) {
         if !self.fits(cx, chat_id, content.len()) {
             return;
@@ -607,17 +567,6 @@ impl HostCore {
     pub(crate) fn run_mut(&mut self, chat_id: ChannelId) -> Option<&mut Run> {
         self.chats.get_mut(&chat_id)?.run.as_mut()
     }
-}
-
-/// The first words of a text, as a title.
-fn title_in(text: &str) -> String {
-    let lines = text.lines().map(str::trim);
-    let line = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default();
-    let mut title: String = line.chars().take(TITLE_CHARS).collect();
-    if title.len() < line.len() {
-        title.push('…');
-    }
-    title
 }
 
 fn usage_info(usage: Usage) -> UsageInfo {

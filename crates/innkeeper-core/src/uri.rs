@@ -18,11 +18,13 @@ pub const MAX_CLIENT_ID_BYTES: usize = 256;
 const DEFAULT_CHATS: &str = "ahp-chat://default/";
 /// How the URIs of workers' chats start.
 const WORKER_CHATS: &str = "ahp-chat://subagent/";
+/// How the URIs start of what the host keeps for sessions.
+const KEPT_CONTENTS: &str = "innkeeper-content:/";
 /// Most bytes of a tool call's id in its worker's URI.
 const MAX_CALL_BYTES: usize = 256;
 
 /// Schemes that name something other than a session, so no session may take them.
-const RESERVED_SCHEMES: [&str; 11] = [
+const RESERVED_SCHEMES: [&str; 12] = [
     "ahp-root",
     "ahp-chat",
     "ahp-terminal",
@@ -34,6 +36,7 @@ const RESERVED_SCHEMES: [&str; 11] = [
     "ahp-automation-run",
     "ahp-otlp",
     "mcp",
+    "innkeeper-content",
 ];
 
 /// Checks that a string can be a channel URI at all.
@@ -124,6 +127,23 @@ pub fn check_client_id(id: &str) -> Result<(), String> {
 /// and ignores `defaultChat` (E-49), so the host uses it too.
 pub fn default_chat(session: &str) -> String {
     format!("{DEFAULT_CHATS}{}", URL_SAFE_NO_PAD.encode(session))
+}
+
+/// The URI of something that the host keeps for a session, such as what a tool gave back in full.
+pub fn kept_content(session: &str, name: &str) -> String {
+    format!("{KEPT_CONTENTS}{}/{name}", URL_SAFE_NO_PAD.encode(session))
+}
+
+/// Whether a URI is one of these.
+pub fn is_kept_content(uri: &str) -> bool {
+    starts_with(uri, KEPT_CONTENTS)
+}
+
+/// The session that something is kept for, and its name there.
+pub fn session_of_content(uri: &str) -> Option<(String, &str)> {
+    let (session, name) = uri.strip_prefix(KEPT_CONTENTS)?.split_once('/')?;
+    let session = URL_SAFE_NO_PAD.decode(session).ok()?;
+    Some((String::from_utf8(session).ok()?, name))
 }
 
 /// The URI of a worker's chat, in the spelling that the reference client computes for the first

@@ -12,7 +12,7 @@ use futures_util::future::select_all;
 use innkeeper_host::customizations::{Found, FoundSink};
 use tokio::sync::watch;
 
-use crate::brought::Brought;
+use crate::brought::{Brought, Part};
 use crate::copies::{Copied, Job};
 use crate::kit;
 use crate::local::{Shared, common};
@@ -69,7 +69,8 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
 fn put_together(shared: &Shared, watched: &[Arc<Watched>], jobs: &[Arc<Job>], workspaces: Vec<PathBuf>) -> Found {
     let scanned: Vec<Arc<Scanned>> = watched.iter().map(|watched| watched.now()).collect();
     let copies: Vec<_> = jobs.iter().map(|job| job.part()).collect();
-    let parts = scanned.iter().flat_map(|scanned| &scanned.parts).chain(&copies);
+    let found = scanned.iter().flat_map(|scanned| &scanned.parts);
+    let parts = shared.own.iter().chain(found).chain(&copies);
     let mut brought = Brought::of(parts);
     brought.working_directories = workspaces;
     let mut made = kit::make(&brought, (shared.hooks)(&brought));
@@ -145,6 +146,7 @@ async fn changed_or_never<T>(receiver: &mut watch::Receiver<T>) {
 
 /// Tells what every session gets, whenever it changes, for as long as it is watched.
 pub(crate) async fn tell_common(
+    own: Vec<Part>,
     watched: Vec<Weak<Watched>>,
     places: Vec<watch::Receiver<Option<Arc<Scanned>>>>,
     common_now: watch::Sender<Arc<Vec<Customization>>>,
@@ -158,7 +160,7 @@ pub(crate) async fn tell_common(
         let Some(watched) = watched.iter().map(Weak::upgrade).collect::<Option<Vec<_>>>() else {
             return;
         };
-        let now = common(&watched);
+        let now = common(&own, &watched);
         drop(watched);
         common_now.send_if_modified(|known| {
             let has_changed = **known != now;

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use ahp_types::state::Customization;
 use innkeeper_host::customizations::{Common, Customizations, Following, FoundSink, Hooks, NoHooks, Wanted};
+use innkeeper_plugins::{Child, Entry};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use url::Url;
 
-use crate::brought::Brought;
+use crate::brought::{Brought, Part};
 use crate::copies::Copies;
 use crate::follow;
-use crate::place::{Place, Pool, Watched, saved_into};
+use crate::place::{Place, Pool, Watched, configured, saved_into};
 use crate::servers::ServerSettings;
 use crate::wire;
 
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub type HooksOf = dyn Fn(&Brought) -> Arc<dyn Hooks> + Send + Sync;
 
 /// Where customizations come from, besides workspaces and clients.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SourceDirectories {
     /// Plugins of the host, each by its own directory.
     pub plugins: Vec<PathBuf>,
@@ -34,6 +35,8 @@ pub struct SourceDirectories {
     pub collections: Vec<PathBuf>,
     /// The home of whoever runs the host, if the customizations there are wanted.
     pub home: Option<PathBuf>,
+    /// MCP servers that the configuration of the host declares itself.
+    pub servers: Vec<Child>,
 }
 
 impl SourceDirectories {
@@ -41,7 +44,8 @@ impl SourceDirectories {
     pub fn look(&self, workspaces: &[PathBuf]) -> Brought {
         let places = self.places(workspaces.to_vec());
         let scanned: Vec<_> = places.iter().map(Place::scan).collect();
-        let mut brought = Brought::of(scanned.iter().flat_map(|scanned| &scanned.parts));
+        let own = self.own_servers();
+        let mut brought = Brought::of(own.iter().chain(scanned.iter().flat_map(|scanned| &scanned.parts)));
         brought.notes = scanned.iter().flat_map(|scanned| scanned.notes.clone()).collect();
         brought.working_directories = workspaces.to_vec();
         brought
@@ -59,6 +63,12 @@ impl SourceDirectories {
             plugins: self.plugins.clone(),
             collections: self.collections.clone(),
         })
+    }
+
+    /// The servers of the configuration. They are nowhere to be looked for, and change only with the host.
+    fn own_servers(&self) -> Vec<Part> {
+        let servers = self.servers.iter().cloned();
+        servers.map(|server| configured(Entry::McpServer(server))).collect()
     }
 
     /// The places of a session, those that win over others of their kind first. Asks the file system
@@ -102,6 +112,8 @@ pub struct LocalCustomizations {
 /// What every follower uses.
 pub(crate) struct Shared {
     pub(crate) directories: SourceDirectories,
+    /// The servers of the configuration.
+    pub(crate) own: Vec<Part>,
     pub(crate) pool: Pool,
     pub(crate) copies: Arc<Copies>,
     pub(crate) hooks: Arc<HooksOf>,
@@ -126,11 +138,9 @@ impl LocalCustomizations {
         let left = Arc::clone(&copies);
         let _ = tokio::task::spawn_blocking(move || left.sweep()).await;
         let pool = Pool::default();
-        let own = directories
-            .host()
-            .into_iter()
-            .chain(directories.home.clone().map(Place::Home));
-        let watched: Vec<Arc<Watched>> = own.map(|place| pool.watch(&place)).collect();
+        let places = directories.host().into_iter();
+        let places = places.chain(directories.home.clone().map(Place::Home));
+        let watched: Vec<Arc<Watched>> = places.map(|place| pool.watch(&place)).collect();
         let places: Vec<_> = watched.iter().map(|watched| watched.scanned()).collect();
         let read = places.clone();
         let reading = async move {
@@ -139,12 +149,14 @@ impl LocalCustomizations {
             }
         };
         let _ = tokio::time::timeout(PATIENCE, reading).await;
-        let (sender, common) = watch::channel(Arc::new(common(&watched)));
+        let own = directories.own_servers();
+        let (sender, common) = watch::channel(Arc::new(common(&own, &watched)));
         let weak = watched.iter().map(Arc::downgrade).collect();
-        let telling = tokio::spawn(follow::tell_common(weak, places, sender)).abort_handle();
+        let telling = tokio::spawn(follow::tell_common(own.clone(), weak, places, sender)).abort_handle();
         Self {
             shared: Arc::new(Shared {
                 directories,
+                own,
                 pool,
                 copies,
                 hooks,
@@ -158,13 +170,13 @@ impl LocalCustomizations {
 }
 
 /// What every session gets, without children.
-pub(crate) fn common(watched: &[Arc<Watched>]) -> Vec<Customization> {
+pub(crate) fn common(own: &[Part], watched: &[Arc<Watched>]) -> Vec<Customization> {
     let scanned: Vec<_> = watched
         .iter()
         .filter(|watched| watched.is_known())
         .map(|watched| watched.now())
         .collect();
-    let brought = Brought::of(scanned.iter().flat_map(|scanned| &scanned.parts));
+    let brought = Brought::of(own.iter().chain(scanned.iter().flat_map(|scanned| &scanned.parts)));
     brought
         .parts
         .iter()

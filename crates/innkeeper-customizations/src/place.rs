@@ -85,13 +85,7 @@ impl Place {
     }
 
     fn part(&self, entry: Entry) -> Part {
-        let uri = match &entry {
-            Entry::Plugin(plugin) => &plugin.uri,
-            Entry::Directory(directory) => &directory.uri,
-            Entry::McpServer(server) => &server.uri,
-        };
-        let path = Url::parse(uri).ok().and_then(|uri| uri.to_file_path().ok());
-        let path = path.unwrap_or_default();
+        let path = path_of(&entry);
         let (base, origin, scope) = self.origin(&entry, &path);
         let reader = match (&origin, &entry) {
             (Origin::Host, _) => Reader::of_plugin(path),
@@ -135,6 +129,24 @@ impl Place {
             }
         }
     }
+}
+
+/// Something that the configuration of the host holds itself. Paths in it begin where its file is.
+pub(crate) fn configured(entry: Entry) -> Part {
+    let file = path_of(&entry);
+    let reader = Reader::within(file.parent().unwrap_or(&file), "", Scope::User);
+    Part::new(entry, Origin::Host, reader, None)
+}
+
+/// Where an entry is on this machine.
+fn path_of(entry: &Entry) -> PathBuf {
+    let uri = match entry {
+        Entry::Plugin(plugin) => &plugin.uri,
+        Entry::Directory(directory) => &directory.uri,
+        Entry::McpServer(server) => &server.uri,
+    };
+    let path = Url::parse(uri).ok().and_then(|uri| uri.to_file_path().ok());
+    path.unwrap_or_default()
 }
 
 /// Whether a plugin is in a directory of the user into which clients may save.

@@ -50,7 +50,7 @@ pub(crate) fn declarations(brought: &Brought, settings: &ServerSettings) -> Vec<
             transport: transport(&server.transport, &part.root()),
             variables: variables(brought, part, settings),
             is_trusted: part.origin().is_own(),
-            is_isolated: false,
+            is_isolated: server.treatment.is_isolated,
             permission: Permission(permission),
         }));
     }

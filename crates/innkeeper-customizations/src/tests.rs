@@ -44,6 +44,7 @@ impl Machine {
         SourceDirectories {
             plugins: Vec::new(),
             collections: vec![self.path("plugins")],
+            servers: Vec::new(),
             home: Some(self.path("home")),
         }
     }

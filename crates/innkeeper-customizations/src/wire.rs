@@ -9,6 +9,7 @@ use ahp_types::state::{
     DirectoryCustomization, HookCustomization, McpServerCustomization, McpServerState, McpServerStoppedState,
     PluginCustomization, PromptCustomization, RuleCustomization, SkillCustomization,
 };
+use innkeeper_host::customizations::OFF_AT_FIRST;
 use innkeeper_plugins::{Child, Component, Directory, Entry, HookFile, Icon, Kind, LoadState, Plugin, TextRange};
 use serde_json::{Map, Value, json};
 
@@ -201,15 +202,22 @@ fn hooks_meta(file: &HookFile) -> Meta {
 }
 
 fn mcp_server(server: &Child) -> McpServerCustomization {
-    let description = server.description.as_ref();
-    let meta = description.map(|description| Meta::from_iter([(DESCRIPTION.to_owned(), json!(description))]));
+    let mut meta = Meta::new();
+    if let Some(description) = &server.description {
+        meta.insert(DESCRIPTION.to_owned(), json!(description));
+    }
+    if let Component::McpServer(found) = &server.component
+        && found.treatment.is_off_at_first
+    {
+        meta.insert(OFF_AT_FIRST.to_owned(), json!(true));
+    }
     McpServerCustomization {
         id: server.id.clone(),
         uri: server.uri.clone(),
         name: server.name.clone(),
         icons: icons(&server.icons),
         range: server.range.map(range),
-        meta,
+        meta: some(meta),
         enablement: None,
         state: McpServerState::Stopped(McpServerStoppedState {}),
         channel: None,

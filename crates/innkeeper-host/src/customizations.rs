@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 pub(crate) use customized::{Bringing, Reported};
 pub use customized::{Callable, Called, Customized, by_name};
+pub(crate) use expand::words;
 pub use hook::{HookCall, HookEvent, HookOutcome, Hooks, NoHooks};
-pub use innkeeper_core::customization::{ClientPlugin, Wanted};
+pub use innkeeper_core::customization::{ClientPlugin, OFF_AT_FIRST, Wanted};
 pub use kit::{About, CustomAgent, Kit, NoTexts, Original, PromptFile, Rule, Skill, Texts};
 
 use ahp_types::state::Customization;

@@ -2,12 +2,13 @@
 //! driver too, but no task: its parent's agent drives it.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use innkeeper_core::agent::PastTurns;
-use innkeeper_core::{ChannelId, Input, OpenChat, Reply, TurnEnd, TurnKey, TurnStart};
+use innkeeper_core::agent::{Attachment, PastTurns};
+use innkeeper_core::{ChannelId, ClientId, Input, OpenChat, Reply, TurnEnd, TurnKey, TurnStart};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,6 +20,7 @@ use crate::customizations::{Bringing, Customized};
 use crate::events::{Bell, EventQueue};
 use crate::host::Message;
 use crate::resources::of_client::{self, ClientReads};
+use crate::resources::offered;
 use crate::transform::{Renderer, TransformLimits};
 
 mod archive;
@@ -35,6 +37,8 @@ pub(crate) struct Surroundings {
     pub(crate) archive: Archive,
     pub(crate) transform: TransformLimits,
     pub(crate) client_reads: ClientReads,
+    /// How what MCP servers offer is read.
+    pub(crate) mcp_reads: ClientReads,
 }
 
 /// What everything that belongs to one chat's agent shares.
@@ -118,6 +122,8 @@ struct Running {
     customized: Arc<OnceLock<Customized>>,
     /// What hooks are told of every moment of it.
     scene: Arc<Scene>,
+    /// Bytes of pictures and the like that MCP servers have put into it, in base64.
+    embedded: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -197,6 +203,7 @@ impl Driver {
             mailbox: Arc::new(Mailbox::new(worker.turn)),
             customized,
             scene,
+            embedded: Arc::default(),
         };
         link.queue.begin(worker.turn);
         let handle = Worker::new(sink(&link, &running), Arc::clone(&worker.chat_uri), parent);
@@ -225,6 +232,7 @@ impl Driver {
             mailbox: Arc::new(Mailbox::resuming(key, &start.calls_before)),
             customized: Arc::default(),
             scene: Scene::of_turn(&start),
+            embedded: Arc::default(),
         };
         self.link.queue.begin(key);
         let _ = turns.send(Turn {
@@ -286,6 +294,7 @@ fn sink(link: &Arc<ChatLink>, running: &Running) -> EventSink {
         mailbox: Arc::clone(&running.mailbox),
         customized: running.customized.get().cloned().unwrap_or_default(),
         scene: Arc::clone(&running.scene),
+        embedded: Arc::clone(&running.embedded),
     }
 }
 
@@ -387,16 +396,14 @@ impl Task {
             let unread = std::mem::take(&mut start.unread_chats);
             self.link.around.archive.fill(&mut start.attachments, unread).await;
             let around = &self.link.around;
-            let asked_by = start.asked_by.as_ref();
-            of_client::fill(
-                around.bell.inbox(),
-                around.client_reads,
-                asked_by,
-                &mut start.attachments,
-            )
-            .await;
+            // Whoever has it may take its time; a cancel does not wait for it.
+            tokio::select! {
+                biased;
+                () = events.cancelled() => return Err(AgentError::Cancelled),
+                () = self.read_attached(&events, start.asked_by.as_ref(), &mut start.attachments) => {}
+            }
             let mut turn = TurnInput::new(start, events.customizations().clone());
-            turn.find_called(&*self.agent).await?;
+            turn.find_called(&*self.agent, &events, around.mcp_reads.time).await?;
             agent_chat.run_turn(turn, events.clone()).await?;
             events.turn_ends().await
         })
@@ -416,6 +423,15 @@ impl Task {
                 died("the agent failed in the middle of the turn; the next message starts it afresh")
             }
         }
+    }
+}
+
+impl Task {
+    /// Reads what came with a message and only clients or MCP servers have.
+    async fn read_attached(&self, events: &EventSink, author: Option<&ClientId>, attached: &mut [Attachment]) {
+        let around = &self.link.around;
+        of_client::fill(around.bell.inbox(), around.client_reads, author, attached).await;
+        offered::fill(events.mcp(), around.mcp_reads, attached).await;
     }
 }
 

@@ -1,5 +1,7 @@
-//! What fits while somebody types: files after an `@`, the agent's commands and the skills and
-//! prompts of the session after a `/`.
+//! What fits while somebody types: files and what MCP servers let read after an `@`, the agent's
+//! commands and the skills and prompts of the session after a `/`.
+
+use std::time::Duration;
 
 use ahp_types::commands::{CompletionItem, CompletionsResult};
 use ahp_types::state::{MessageAttachment, MessageResourceAttachment, SimpleMessageAttachment};
@@ -8,9 +10,12 @@ use innkeeper_core::agent::CommandInfo;
 use serde_json::{Map, Value, json};
 
 use crate::customizations::{Callable, Customized};
+use crate::mcp::{MAX_ARGUMENTS, Mcp, McpPrompt, McpResource, prompts, shown};
 
 /// Most items of one answer; a list that nobody reads to its end only slows down typing.
 const MAX_ITEMS: usize = 50;
+/// Most of them that MCP servers let read.
+const MAX_RESOURCES: usize = 20;
 
 /// Finds files for the person who types `@` and a part of a name.
 ///
@@ -58,6 +63,8 @@ pub(crate) struct Place<'a> {
     pub(crate) commands: &'a [CommandInfo],
     /// What the session brings along.
     pub(crate) customized: &'a Customized,
+    /// How long MCP servers have to say what they offer.
+    pub(crate) patience: Duration,
 }
 
 /// The result of `completions` (CMP-02, CMP-03).
@@ -65,8 +72,19 @@ pub(crate) async fn completions(files: &dyn Files, place: Place<'_>) -> Value {
     let items = match token_at(place.text, place.offset) {
         None => Vec::new(),
         Some(token) if token.mark == '@' => {
-            let found = files.find(place.directories, token.query, MAX_ITEMS).await;
-            found.into_iter().map(|file| file_item(&token, file)).collect()
+            let mcp = place.customized.mcp();
+            let (found, offered) = tokio::join!(
+                files.find(place.directories, token.query, MAX_ITEMS),
+                mcp.resources(place.patience),
+            );
+            let query = token.query.to_lowercase();
+            let offered = offered.into_iter().filter(|resource| resource.fits(&query));
+            let offered: Vec<_> = offered.take(MAX_RESOURCES).collect();
+            // Room is left for them: a workspace has more files than a list has lines.
+            let found = found.into_iter().take(MAX_ITEMS - offered.len());
+            let found = found.map(|file| file_item(&token, file));
+            let offered = offered.iter().map(|resource| resource_item(&token, mcp, resource));
+            found.chain(offered).collect()
         }
         Some(token) => {
             let query = token.query.to_lowercase();
@@ -78,8 +96,20 @@ pub(crate) async fn completions(files: &dyn Files, place: Place<'_>) -> Value {
             let fitting = called
                 .iter()
                 .filter(|(name, callable)| fits(name, &query) || fits(&callable.about().name, &query));
-            let called = fitting.map(|(name, callable)| callable_item(&token, name, *callable));
-            own.chain(called).take(MAX_ITEMS).collect()
+            let items = fitting.map(|(name, callable)| callable_item(&token, name, *callable));
+            let mut items: Vec<_> = own.chain(items).collect();
+            let is_taken = |name: &str| taken.contains(&name) || called.iter().any(|(called, _)| called == name);
+            for mut prompt in place.customized.mcp_prompts(place.patience).await {
+                if is_taken(&prompt.name) {
+                    prompt.name = format!("{}{}", prompts::PREFIX, prompt.name);
+                }
+                // Whoever knows only the second half finds it as well.
+                if fits(&prompt.name, &query) || fits(&prompt.prompt, &query) {
+                    items.push(prompt_item(&token, &prompt));
+                }
+            }
+            items.truncate(MAX_ITEMS);
+            items
         }
     };
     json!(CompletionsResult { items })
@@ -139,6 +169,56 @@ fn callable_item(token: &Token<'_>, name: &str, callable: Callable<'_>) -> Compl
     let customization = json!({ "id": about.id, "uri": about.uri, "type": kind });
     meta.insert("customization".to_owned(), customization);
     slash_item(token, name, meta)
+}
+
+/// A prompt of an MCP server is called like a command. What its server says about it is bounded.
+fn prompt_item(token: &Token<'_>, prompt: &McpPrompt) -> CompletionItem {
+    let mut meta = Map::new();
+    if let Some(description) = prompt.shown_description() {
+        meta.insert("description".to_owned(), json!(description));
+    }
+    let usage = prompt.usage();
+    if !usage.is_empty() {
+        meta.insert("usage".to_owned(), json!(usage));
+    }
+    let arguments = prompt.arguments.iter().take(MAX_ARGUMENTS).map(|argument| {
+        let description = argument.description.as_deref().map(shown);
+        json!({ "name": shown(&argument.name), "description": description, "required": argument.required })
+    });
+    let arguments: Vec<Value> = arguments.collect();
+    let title = prompt.title.as_deref().map(shown);
+    let about =
+        json!({ "server": prompt.server, "prompt": shown(&prompt.prompt), "title": title, "arguments": arguments });
+    meta.insert("mcpPrompt".to_owned(), about);
+    slash_item(token, &prompt.name, meta)
+}
+
+/// What an MCP server lets read becomes a reference under a URI of the host's own.
+fn resource_item(token: &Token<'_>, mcp: &Mcp, resource: &McpResource) -> CompletionItem {
+    let uri = mcp.resource_uri(resource);
+    let mut meta = Map::new();
+    meta.insert("uri".to_owned(), json!(uri));
+    let what = resource.description.as_deref().map(shown);
+    let what = what.map_or_else(String::new, |what| format!(": {what}"));
+    let description = format!("{}{what}", shown(&resource.server_name));
+    meta.insert("description".to_owned(), json!(description));
+    let about = json!({ "server": resource.server, "uri": shown(&resource.uri) });
+    meta.insert("mcpResource".to_owned(), about);
+    let one_word = |text: &str| shown(text).replace(char::is_whitespace, "_");
+    token.item(
+        format!("@{}:{}", one_word(&resource.server_name), one_word(&resource.name)),
+        MessageAttachment::Resource(MessageResourceAttachment {
+            label: resource.shown_name(),
+            range: None,
+            display_kind: Some("document".to_owned()),
+            meta: Some(meta),
+            uri,
+            size_hint: resource.size.and_then(|size| i64::try_from(size).ok()),
+            content_type: resource.content_type.as_deref().map(shown),
+            nonce: None,
+            selection: None,
+        }),
+    )
 }
 
 /// Clients look for `command` in `_meta` (CMP-04).
@@ -205,12 +285,12 @@ fn token_at(text: &str, offset: usize) -> Option<Token<'_>> {
     })
 }
 
-/// How much of what follows the cursor belongs to the word it stands in: the rest of a path, but
-/// not the full stop after it.
+/// How much of what follows the cursor belongs to the word it stands in: the rest of a path or of a name such as
+/// `plugin:name`, but not the full stop or the colon after it.
 fn rest_of_word(after: &str) -> usize {
-    let is_path = |c: char| c.is_alphanumeric() || "/_-.".contains(c);
+    let is_path = |c: char| c.is_alphanumeric() || "/_-.:".contains(c);
     let end = after.find(|c| !is_path(c)).unwrap_or(after.len());
-    after[..end].trim_end_matches('.').len()
+    after[..end].trim_end_matches(['.', ':']).len()
 }
 
 /// The byte that a UTF-16 offset stands for. One in the middle of a character stands before it.
@@ -257,6 +337,8 @@ mod tests {
             ("@types/@no|", Some(('@', "types/@no", 0, 10))),
             ("/re|", Some(('/', "re", 0, 3))),
             ("/|", Some(('/', "", 0, 1))),
+            ("/plug|in:name now", Some(('/', "plug", 0, 12))),
+            ("see @in|n:rooms: all", Some(('@', "in", 4, 14))),
             ("/repeat @a|", Some(('@', "a", 8, 10))),
             ("and /re|", None),
             ("|@a", None),
@@ -319,6 +401,7 @@ mod tests {
             offset: units(text),
             commands,
             customized: &customized,
+            patience: Duration::from_secs(1),
         };
         completions(&Shelf, place).await
     }
@@ -418,6 +501,7 @@ mod tests {
             offset: 1,
             commands: &[],
             customized: &Customized::default(),
+            patience: Duration::from_secs(1),
         };
         assert_eq!(completions(&NoFiles, place).await, json!({ "items": [] }));
     }

@@ -28,6 +28,7 @@ mod keep;
 mod loading;
 mod look_up;
 mod mcp;
+mod mcp_resources;
 mod message;
 mod perform;
 mod resources;

@@ -53,6 +53,7 @@ mod access;
 mod agent;
 mod close;
 mod connection;
+mod contents;
 pub mod customizations;
 mod driver;
 mod events;
@@ -85,6 +86,7 @@ pub use agent::{
 pub use async_trait::async_trait;
 pub use close::Close;
 pub use connection::serve;
+pub use contents::{ClosedSessions, ContentLimits, Contents, MemoryContents};
 pub use files::{Files, FoundFile, NoFiles};
 pub use host::{Host, HostBuilder, HostError, HostHandle};
 pub use innkeeper_core::agent::AppliedRule;

@@ -80,6 +80,10 @@ pub struct Limits {
     pub mcp_request_time: Duration,
     /// Most bytes of such an answer.
     pub mcp_answer_bytes: usize,
+    /// Most bytes that are kept for a session of what its tools gave back and its turns have no room for.
+    pub content_session_bytes: u64,
+    /// Most of them for all sessions together.
+    pub content_total_bytes: u64,
     /// What the core bounds.
     pub core: CoreConfig,
 }
@@ -122,6 +126,8 @@ impl Default for Limits {
             watched_entries: 200_000,
             mcp_request_time: Duration::from_secs(120),
             mcp_answer_bytes: 16 << 20,
+            content_session_bytes: 64 << 20,
+            content_total_bytes: 1 << 30,
             core: CoreConfig::default(),
         }
     }

@@ -12,21 +12,37 @@ mod content;
 mod declaration;
 mod elicit;
 mod for_agents;
+mod offers;
+pub(crate) mod prompts;
+mod sampling;
+mod standing;
 mod tool;
+mod visible;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bounds::Written;
-pub use call::{McpCall, McpDraft, Sampler};
+pub use call::{McpCall, McpDraft};
 pub use declaration::{Permission, Remote, ServerDeclaration, StartPermission, Transport};
 pub use for_agents::Mcp;
 pub(crate) use for_agents::SessionLink;
+use futures_util::future::BoxFuture;
 pub use innkeeper_core::agent::{AuthReason, Failure};
-pub use innkeeper_core::mcp::{AppCapabilities, ServerList, ServerReport, ServerStatus, ServerToken};
+pub use innkeeper_core::mcp::{
+    AppCapabilities, ClientAuth, KeptToken, ServerFacts, ServerList, ServerReport, ServerStatus, ServerToken,
+    TokenChange, TokenRefresh,
+};
 use innkeeper_core::{ChannelId, Input};
+pub(crate) use offers::{MAX_ARGUMENTS, shown};
+pub use offers::{
+    McpPrompt, McpPromptArgument, McpResource, PartData, PromptContent, PromptMessage, PromptMessages, ResourcePart,
+};
+pub use sampling::{Sampled, SampledStop, Sampler, SamplingMessage, SamplingPart, SamplingRequest};
 use serde_json::{Map, Value};
+pub(crate) use standing::Reported;
+pub use standing::Standing;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 pub use tool::{CallOutcome, During, Hints, McpError, McpTool, Question, QuestionAnswer};
@@ -49,7 +65,21 @@ pub trait McpServers: Send + Sync + 'static {
 
     /// Gives every server of a resource a token, now and later, or takes it away. A server that waits for
     /// one goes on by itself, and so does a call. Never shown, kept unencrypted or logged (AUTH-12).
-    fn set_token(&self, resource: &str, token: Option<ServerToken>);
+    ///
+    /// All of that happens at once. What is returned ends when it is kept, or cannot be: nobody is told
+    /// before. It need not be waited for.
+    fn set_token(&self, resource: &str, change: TokenChange) -> BoxFuture<'static, ()>;
+
+    /// Whether tokens outlive whoever gave them, and the host. They do so encrypted, or not at all (T23).
+    fn keeps_tokens(&self) -> bool {
+        false
+    }
+
+    /// What is known of the tokens that were kept before this host started, so that people can replace
+    /// them and take them back.
+    fn kept_tokens(&self) -> Vec<KeptToken> {
+        Vec::new()
+    }
 }
 
 /// The servers of one session.
@@ -77,6 +107,44 @@ pub trait SessionServers: Send + Sync + 'static {
         arguments: Map<String, Value>,
         during: &dyn During,
     ) -> Result<CallOutcome, McpError>;
+
+    /// The prompts of a server, without the names that people type. Waits only while they are fetched: it
+    /// is asked on every few keystrokes. A server that is not ready has none.
+    async fn prompts(&self, server: &str) -> Vec<McpPrompt> {
+        let _ = server;
+        Vec::new()
+    }
+
+    /// Fills in a prompt by its server's name for it.
+    ///
+    /// # Errors
+    ///
+    /// What the server answered, or why it did not.
+    async fn prompt(
+        &self,
+        server: &str,
+        prompt: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<PromptMessages, McpError> {
+        let _ = (prompt, arguments);
+        Err(McpError::no_server(server))
+    }
+
+    /// What a server lets read. Waits only while the list is fetched, as with prompts.
+    async fn resources(&self, server: &str) -> Vec<McpResource> {
+        let _ = server;
+        Vec::new()
+    }
+
+    /// Reads a resource by its server's URI for it.
+    ///
+    /// # Errors
+    ///
+    /// What the server answered, or why it did not.
+    async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourcePart>, McpError> {
+        let _ = uri;
+        Err(McpError::no_server(server))
+    }
 
     /// Passes a request of a client's app on to a server (MCP-16): one of the methods that the server was
     /// reported to serve, as far as its tools are for apps. `attempt` is the start that the client means.
@@ -131,6 +199,7 @@ pub struct ServerSink {
     session: ChannelId,
     inbox: mpsc::WeakSender<Message>,
     written: Arc<Mutex<Written>>,
+    reported: Reported,
 }
 
 impl ServerSink {
@@ -139,7 +208,13 @@ impl ServerSink {
             session,
             inbox,
             written: Arc::default(),
+            reported: Reported::default(),
         }
+    }
+
+    /// What was reported last, for agents.
+    pub(crate) fn reported(&self) -> Reported {
+        self.reported.clone()
     }
 
     /// Reports what became of a start of a server. Waits while the host is busy; `false` says that it
@@ -153,6 +228,9 @@ impl ServerSink {
             written.pass(server, report, Instant::now())
         };
         for report in passed {
+            if let ServerReport::Status(status) = &report {
+                self.reported.note(server, attempt, status);
+            }
             let report = Input::McpServer {
                 session: self.session,
                 id: server.to_owned(),
@@ -193,7 +271,9 @@ impl McpServers for NoMcpServers {
         Arc::new(Self)
     }
 
-    fn set_token(&self, _: &str, _: Option<ServerToken>) {}
+    fn set_token(&self, _: &str, _: TokenChange) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 #[async_trait]

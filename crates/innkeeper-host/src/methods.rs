@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 mod chats;
 mod connection;
 mod mcp;
+mod refresh;
 mod resources;
 mod sessions;
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod data_uri;
 pub(crate) mod of_client;
+pub(crate) mod offered;
 
 use std::any::Any;
 use std::fmt;

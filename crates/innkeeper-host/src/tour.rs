@@ -220,7 +220,12 @@ impl TourChat {
             Command::Prompt(None) => say(events, &prompt::overview(prompt, &self.first_prompt)).await,
             Command::Prompt(Some(id)) => say(events, &prompt::in_full(prompt, &id)).await,
             Command::Customizations => say(events, &customized::overview(turn)).await,
-            Command::Mcp => say(events, &mcp::overview(turn.mcp())).await,
+            Command::Mcp => say(events, &mcp::overview(&turn.customizations).await).await,
+            Command::McpPrompt { server, prompt, input } => {
+                let said = mcp::prompt(&turn.customizations, &server, &prompt, &input).await;
+                say(events, &said).await
+            }
+            Command::McpRead { server, uri } => say(events, &mcp::read(turn.mcp(), &server, &uri).await).await,
             Command::McpTool { server, tool, input } => mcp::call(turn.mcp(), events, &server, &tool, &input).await,
             Command::Tool => tools::tool(turn, events).await,
             Command::Confirm => tools::confirm(turn, events).await,

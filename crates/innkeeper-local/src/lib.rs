@@ -6,9 +6,12 @@
 //!
 //! [`LocalResources`] serves files to clients, confined to what each may reach; start with
 //! `resources.rs`.
+//!
+//! [`KeptContents`] keeps what tools gave back and no turn has room for.
 
 #![warn(missing_docs)]
 
+mod contents;
 mod find;
 mod rank;
 mod resources;
@@ -22,6 +25,7 @@ use async_trait::async_trait;
 use innkeeper_host::{Files, FoundFile};
 use tokio::sync::Semaphore;
 
+pub use contents::KeptContents;
 pub use find::{FileHit, find_files};
 pub use resources::{LocalResources, ResourceLimits};
 

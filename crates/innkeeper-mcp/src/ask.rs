@@ -59,6 +59,13 @@ pub enum Answer {
     Declined,
     /// A person wanted nothing to do with it.
     Cancelled,
+    /// It cannot be answered, for this reason.
+    Refused {
+        /// The code of JSON-RPC.
+        code: i32,
+        /// In words for the server.
+        message: String,
+    },
 }
 
 impl Ask {
@@ -117,6 +124,8 @@ pub(crate) enum NoAnswer {
     TooMany,
     /// Somebody said no.
     Declined,
+    /// It makes no sense, or went wrong.
+    Refused { code: i32, message: String },
 }
 
 /// Answers the questions of one server.
@@ -173,6 +182,7 @@ impl Asker {
                 Some(content) => json!({ "action": "accept", "content": content }),
                 None => json!({ "action": "accept" }),
             }),
+            Answer::Refused { code, message } => Err(NoAnswer::Refused { code, message }),
             _ if is_sampling => Err(NoAnswer::Declined),
             Answer::Cancelled => Ok(json!({ "action": "cancel" })),
             Answer::Declined | Answer::Sampled(_) | Answer::Accepted(_) => Ok(json!({ "action": "decline" })),

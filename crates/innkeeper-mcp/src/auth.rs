@@ -1,18 +1,25 @@
 //! Signing in to a server: what it demands, and the token it was given.
 //!
-//! The host's clients get tokens; this crate never does. It says what is needed ([`SignIn`]), is
-//! given a [`Token`], and sends it to the one server whose resource it is for (T16).
+//! The host's clients get tokens. This crate says what is needed ([`SignIn`]), is given a [`Token`], and
+//! sends it to the one server whose resource it is for (T16). When a server does not accept its token any
+//! more, somebody may have a newer one before people are asked ([`Renew`]); with what it takes to get one,
+//! that is `exchange.rs`.
 
 mod challenge;
+pub(crate) mod exchange;
 mod metadata;
+mod renew;
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use tokio::sync::watch;
 
 pub(crate) use self::challenge::Challenge;
-pub(crate) use self::metadata::{Metadata, canonical_resource};
+pub(crate) use self::metadata::{Metadata, bounded_scopes, bounded_text, canonical_resource, is_itself};
+pub use self::renew::Renew;
 use crate::secret::{Scrubber, Token};
 
 /// What somebody has to sign in for (MCP-07, MCP-08).
@@ -53,6 +60,9 @@ pub struct ResourceMetadata {
     pub document: serde_json::Value,
 }
 
+/// So many earlier tokens are hidden as well: one may have been sent before another came.
+const REMEMBERED: usize = 4;
+
 /// The token of one server.
 #[derive(Debug)]
 pub(crate) struct Credentials {
@@ -61,14 +71,25 @@ pub(crate) struct Credentials {
     current: watch::Sender<Current>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 struct Current {
     token: Option<Token>,
     good_until: Option<Instant>,
     /// Counts the tokens that were set.
     generation: u64,
+    /// Those that were set last, the newest at the end, to be hidden.
+    sent: VecDeque<String>,
     /// Whether there ever was one: without, a refusal means "required" and not "expired".
     had_one: bool,
+}
+
+impl fmt::Debug for Current {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Current")
+            .field("token", &self.token)
+            .field("generation", &self.generation)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A token as it was at one moment, to be sent.
@@ -106,6 +127,12 @@ impl Credentials {
                 .and_then(|time| Instant::now().checked_add(time));
             // Whoever takes a token away signs out: the next sign-in is the first again.
             current.had_one = token.is_some();
+            if let Some(token) = &token {
+                current.sent.retain(|sent| sent != token.expose());
+                current.sent.push_back(token.expose().to_owned());
+                let too_many = current.sent.len().saturating_sub(REMEMBERED);
+                current.sent.drain(..too_many);
+            }
             current.token = token;
             current.generation += 1;
         });
@@ -126,6 +153,11 @@ impl Credentials {
         }
     }
 
+    /// The token that was set last, whether it is good or not.
+    pub(crate) fn token(&self) -> Option<Token> {
+        self.current.borrow().token.clone()
+    }
+
     /// How many tokens have been set.
     pub(crate) fn generation(&self) -> u64 {
         self.current.borrow().generation
@@ -139,17 +171,17 @@ impl Credentials {
         let _ = changes.wait_for(is_newer).await;
     }
 
-    /// Hides the token in text.
+    /// Hides the token in text, also one that was sent and has been replaced or taken away since (AUTH-12).
     pub(crate) fn scrub(&self, scrubber: &Scrubber, text: &str) -> String {
         let current = self.current.borrow();
-        match &current.token {
-            Some(token) => {
-                let mut scrubber = scrubber.clone();
-                scrubber.add(token.expose());
-                scrubber.scrub(text)
-            }
-            None => scrubber.scrub(text),
+        if current.sent.is_empty() {
+            return scrubber.scrub(text);
         }
+        let mut scrubber = scrubber.clone();
+        for token in &current.sent {
+            scrubber.add(token);
+        }
+        scrubber.scrub(text)
     }
 }
 
@@ -183,6 +215,19 @@ mod tests {
         credentials.set(Some(Token::new("")));
         let bearer = credentials.bearer();
         assert_eq!((bearer.value, bearer.had_one, bearer.generation), (None, false, 2));
+    }
+
+    #[test]
+    fn auth12_a_token_that_was_sent_is_hidden_though_another_came_or_none() {
+        let credentials = Credentials::new("https://a.test".into());
+        credentials.set(Some(Token::new("first-token")));
+        credentials.set(Some(Token::new("second-token")));
+        let said = "not first-token, not second-token";
+        let hidden = "not [hidden], not [hidden]";
+        assert_eq!(credentials.scrub(&Scrubber::default(), said), hidden);
+        credentials.set(None);
+        assert_eq!(credentials.scrub(&Scrubber::default(), said), hidden);
+        assert!(!format!("{credentials:?}").contains("first-token"));
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod content;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,6 +34,9 @@ pub struct Call {
     pub progress: Option<ProgressSink>,
     /// Takes the questions that the server asks for it.
     pub asks: Option<AskSink>,
+    /// On whose behalf it is made, where several share a server: what the server asks without saying for
+    /// which call goes to nobody while calls of several are under way.
+    pub session: Option<Arc<str>>,
     /// How long it may take without a sign of life; as the server's limits say, if it is not said.
     pub time: Option<Duration>,
 }
@@ -48,6 +52,7 @@ impl Call {
             cancel: CancellationToken::new(),
             progress: None,
             asks: None,
+            session: None,
             time: None,
         }
     }
@@ -68,6 +73,7 @@ impl Call {
             call: Some(CallContext {
                 id: self.id,
                 asks: self.asks,
+                session: self.session,
                 progress: self.progress,
             }),
         }

@@ -2,26 +2,38 @@
 //!
 //! `session.rs` compares what a session wants with what it has, `running.rs` sees one server of one
 //! session through its life, `start.rs` finds out how it is started, `calls.rs` calls tools and asks
-//! people for the server, and `words.rs` is what the host's types and the engine's have in common.
+//! people for the server, `offers.rs` is prompts and resources, and `words.rs` is what the host's types
+//! and the engine's have in common. `tokens.rs` has what people signed in with, and `renewing.rs` gets
+//! the next ones.
 
 mod calls;
+mod offers;
+mod renewing;
 mod running;
 mod session;
 mod start;
+mod tokens;
 mod words;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use innkeeper_host::mcp::{McpServers, ServerSink, ServerToken, SessionServers};
+use futures_util::future::BoxFuture;
+use innkeeper_host::mcp::{KeptToken, McpServers, ServerSink, SessionServers, TokenChange};
+use tokio_util::task::TaskTracker;
 
 use self::running::Running;
 use self::session::OneSession;
+use self::tokens::Tokens;
 use crate::config::{BaseEnvironment, Limits, RestartPolicy};
 use crate::pool::Pool;
 use crate::secret::Token;
+use crate::vault::TokenKeeper;
+
+/// How long what is left to do with tokens may take when the host ends.
+const LAST_TASKS: Duration = Duration::from_secs(2);
 
 /// What all servers of a host have in common.
 #[derive(Clone, Debug, Default)]
@@ -48,27 +60,41 @@ pub struct McpRunner {
 struct Shared {
     settings: RunnerSettings,
     pool: Pool,
-    /// By the resource that they are for. In memory only: whoever keeps them does so elsewhere.
-    tokens: Mutex<HashMap<String, Token>>,
+    tokens: Tokens,
     running: Mutex<Vec<Weak<Running>>>,
+    /// What has to be done before the host ends.
+    tasks: TaskTracker,
 }
 
 impl McpRunner {
-    /// Nothing runs until a session wants it.
+    /// Nothing runs until a session wants it. Tokens are in memory only.
     pub fn new(settings: RunnerSettings) -> Self {
+        Self::with_tokens(settings, Tokens::load(None))
+    }
+
+    /// The same with tokens that outlive the host, and whoever gave them. Reads what was kept, and may
+    /// block for that.
+    pub fn keeping(settings: RunnerSettings, keeper: Arc<dyn TokenKeeper>) -> Self {
+        Self::with_tokens(settings, Tokens::load(Some(keeper)))
+    }
+
+    fn with_tokens(settings: RunnerSettings, tokens: Tokens) -> Self {
         Self {
             shared: Arc::new(Shared {
                 settings,
                 pool: Pool::default(),
-                tokens: Mutex::default(),
+                tokens,
                 running: Mutex::default(),
+                tasks: TaskTracker::new(),
             }),
         }
     }
 
-    /// Stops everything, for a host that ends, and waits until the processes are gone.
+    /// Stops everything, for a host that ends, and waits until the processes are gone and the tokens kept.
     pub async fn stop(&self) {
         self.shared.pool.stop_all().await;
+        self.shared.tasks.close();
+        let _ = tokio::time::timeout(LAST_TASKS, self.shared.tasks.wait()).await;
     }
 
     /// How many servers there are, each counted once however many sessions share it.
@@ -82,30 +108,65 @@ impl McpServers for McpRunner {
         Arc::new(OneSession::new(Arc::clone(&self.shared), sink))
     }
 
-    fn set_token(&self, resource: &str, token: Option<ServerToken>) {
-        let token = token.map(|given| {
-            let mut token = Token::new(given.secret.reveal());
-            token.expires_in = given.expires_in.map(Duration::from_secs);
-            token.scopes = given.scopes;
-            token
-        });
-        match &token {
-            Some(token) => lock(&self.shared.tokens).insert(resource.to_owned(), token.clone()),
-            None => lock(&self.shared.tokens).remove(resource),
-        };
-        // An empty one signs out.
-        let token = token.unwrap_or_else(|| Token::new(""));
-        let mut running = lock(&self.shared.running);
-        running.retain(|running| running.strong_count() > 0);
-        for server in running.iter().filter_map(Weak::upgrade) {
-            server.sign_in(resource, &token);
+    fn set_token(&self, resource: &str, change: TokenChange) -> BoxFuture<'static, ()> {
+        match change {
+            TokenChange::Given(token) => {
+                self.shared.tokens.set(resource, *token);
+                for server in self.shared.servers() {
+                    server.is_meant(resource);
+                }
+                self.shared.hand_out(resource);
+            }
+            TokenChange::Expired => {
+                // Servers that have it do not send it any more, and know that it was there: they are not
+                // signed out but say that it expired (AUTH-06).
+                self.shared.tokens.take(resource);
+            }
+            TokenChange::TakenBack => {
+                if let Some(taken) = self.shared.tokens.take(resource) {
+                    self.shared.revoke(taken);
+                }
+                // An empty one signs out.
+                self.shared.give(resource, &Token::new(""));
+            }
         }
+        let saving = self.shared.save_soon();
+        Box::pin(async move {
+            if let Some(saving) = saving {
+                // What could not be kept is logged.
+                let _ = saving.await;
+            }
+        })
+    }
+
+    fn keeps_tokens(&self) -> bool {
+        self.shared.tokens.keeps()
+    }
+
+    fn kept_tokens(&self) -> Vec<KeptToken> {
+        self.shared.tokens.known()
     }
 }
 
 impl Shared {
-    fn token(&self, resource: &str) -> Option<Token> {
-        lock(&self.tokens).get(resource).cloned()
+    /// The token that a server is to use, which is seen to from now on.
+    fn token(self: &Arc<Self>, resource: &str) -> Option<Token> {
+        let token = self.tokens.get(resource)?.token();
+        self.see_to(resource);
+        Some(token)
+    }
+
+    /// Gives all servers of a resource a token.
+    fn give(&self, resource: &str, token: &Token) {
+        for server in self.servers() {
+            server.sign_in(resource, token);
+        }
+    }
+
+    fn servers(&self) -> Vec<Arc<Running>> {
+        let mut running = lock(&self.running);
+        running.retain(|running| running.strong_count() > 0);
+        running.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn note(&self, running: &Arc<Running>) {

@@ -59,6 +59,7 @@ mod config;
 mod error;
 mod hosted;
 mod names;
+mod offered;
 mod paging;
 mod pool;
 mod resources;
@@ -66,10 +67,11 @@ mod secret;
 mod server;
 mod state;
 mod tools;
+mod vault;
 mod wire;
 
 pub use ask::{Answer, Ask, AskSink, Question, Root};
-pub use auth::{ResourceMetadata, SignIn, SignInReason};
+pub use auth::{Renew, ResourceMetadata, SignIn, SignInReason};
 pub use call::{Call, CallOutcome, Content};
 pub use channel::Allowed;
 pub use config::{
@@ -84,3 +86,5 @@ pub use secret::Token;
 pub use server::{Offer, Permit, Progress, ProgressSink, Server, Start, Surroundings};
 pub use state::{CallId, Event, Events, List, LogMessage, ServerInfo, ServerState};
 pub use tools::{Annotations, Tool};
+pub use vault::{SavedRefresh, SavedToken, TokenKeeper, Vault, VaultTrouble};
+pub use wire::http_client_without_redirects;

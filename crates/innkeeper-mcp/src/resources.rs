@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::paging::{Pages, text};
-use crate::server::{Request, Server};
+use crate::server::{Request, Server, Shared};
 
 /// Something that a server lets read.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,8 +77,7 @@ pub struct PromptMessages {
 impl Server {
     /// What it lets read. A server without resources has none.
     pub async fn resources(&self) -> Result<Vec<Resource>, Error> {
-        let entries = self.entries("resources", "resources/list", "resources").await?;
-        Ok(entries.into_iter().filter_map(|entry| resource(entry, "uri")).collect())
+        self.shared().list_resources().await
     }
 
     /// Templates of what it lets read.
@@ -123,8 +122,7 @@ impl Server {
 
     /// The prompts that it has ready.
     pub async fn prompts(&self) -> Result<Vec<Prompt>, Error> {
-        let entries = self.entries("prompts", "prompts/list", "prompts").await?;
-        Ok(entries.iter().filter_map(prompt).collect())
+        self.shared().list_prompts().await
     }
 
     /// Fills in a prompt.
@@ -158,12 +156,38 @@ impl Server {
         Ok(values.filter_map(Value::as_str).take(100).map(str::to_owned).collect())
     }
 
+    async fn entries(&self, capability: &str, method: &str, field: &'static str) -> Result<Vec<Value>, Error> {
+        self.shared().entries(capability, method, field).await
+    }
+
+    async fn ask(&self, method: &str, params: Map<String, Value>) -> Result<Value, Error> {
+        let text = self.shared().send_and_wait(method, params).await?;
+        serde_json::from_str(&text).map_err(|error| self.not_understood(&error.to_string()))
+    }
+
+    fn not_understood(&self, why: &str) -> Error {
+        self.shared().not_understood(why)
+    }
+}
+
+impl Shared {
+    pub(crate) async fn list_resources(&self) -> Result<Vec<Resource>, Error> {
+        let entries = self.entries("resources", "resources/list", "resources").await?;
+        Ok(entries.into_iter().filter_map(|entry| resource(entry, "uri")).collect())
+    }
+
+    pub(crate) async fn list_prompts(&self) -> Result<Vec<Prompt>, Error> {
+        let entries = self.entries("prompts", "prompts/list", "prompts").await?;
+        Ok(entries.iter().filter_map(prompt).collect())
+    }
+
     /// All entries of a list, as they were written.
     async fn entries(&self, capability: &str, method: &str, field: &'static str) -> Result<Vec<Value>, Error> {
-        let limits = &self.config().limits;
+        let limits = &self.config.limits;
         let mut pages = Pages::new(field, limits.list_entries, limits.list_bytes);
         // Known once it is ready; whoever asks before that waits for the answer itself.
-        if self.info().is_some_and(|info| !info.can(capability)) {
+        let connection = self.connection();
+        if connection.is_some_and(|connection| !connection.info.can(capability)) {
             return Ok(Vec::new());
         }
         let mut params = Some(Map::new());
@@ -176,13 +200,8 @@ impl Server {
         Ok(pages.into_entries())
     }
 
-    async fn ask(&self, method: &str, params: Map<String, Value>) -> Result<Value, Error> {
-        let text = self.send_and_wait(method, params).await?;
-        serde_json::from_str(&text).map_err(|error| self.not_understood(&error.to_string()))
-    }
-
     async fn send_and_wait(&self, method: &str, params: Map<String, Value>) -> Result<String, Error> {
-        let limits = &self.config().limits;
+        let limits = &self.config.limits;
         let request = Request {
             method: method.to_owned(),
             params,
@@ -191,12 +210,12 @@ impl Server {
             cancel: CancellationToken::new(),
             call: None,
         };
-        self.shared().request(request).await
+        self.request(request).await
     }
 
     fn not_understood(&self, why: &str) -> Error {
         Error::NotUnderstood {
-            server: self.config().name.clone(),
+            server: self.config.name.clone(),
             why: why.to_owned(),
         }
     }

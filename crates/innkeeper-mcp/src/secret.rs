@@ -83,12 +83,16 @@ impl Scrubber {
         scrubber
     }
 
-    /// Knows one more, and every line of it.
+    /// Knows one more, and every line of it, also as they are written in JSON.
     pub(crate) fn add(&mut self, secret: &str) {
         for part in std::iter::once(secret).chain(secret.lines()) {
             let part = part.trim();
-            if part.len() >= SHORTEST && !self.secrets.iter().any(|known| known == part) {
-                self.secrets.push(part.to_owned());
+            let quoted = serde_json::Value::from(part).to_string();
+            let escaped = quoted.get(1..quoted.len() - 1).unwrap_or_default();
+            for form in [part, escaped] {
+                if part.len() >= SHORTEST && !self.secrets.iter().any(|known| known == form) {
+                    self.secrets.push(form.to_owned());
+                }
             }
         }
         self.secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -146,6 +150,15 @@ mod tests {
         let scrubber = Scrubber::of(&ServerConfig::new("a", Transport::Stdio(stdio)));
         let text = scrubber.scrub("1: first-line-and-more, first-line, second-line");
         assert_eq!(text, "1: [hidden], [hidden], [hidden]");
+
+        // As it stands in JSON, too.
+        let mut stdio = Stdio::new("c", [""; 0]);
+        let value = r#"pass"word\with-more"#;
+        stdio.env.insert("KEY".into(), Some(format!("{value}\nsecond-line")));
+        let scrubber = Scrubber::of(&ServerConfig::new("a", Transport::Stdio(stdio)));
+        let text = serde_json::json!({ "a": value, "b": format!("{value}\nsecond-line") }).to_string();
+        assert_eq!(scrubber.scrub(&text), r#"{"a":"[hidden]","b":"[hidden]"}"#);
+        assert_eq!(scrubber.scrub(value), "[hidden]");
 
         let mut remote = Remote::new("https://example.test/mcp?key=query-value");
         remote

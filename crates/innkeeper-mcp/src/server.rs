@@ -9,6 +9,7 @@ mod calls;
 mod connect;
 mod connection;
 mod follow;
+mod log;
 mod peer;
 mod request;
 
@@ -24,11 +25,13 @@ pub(crate) use self::calls::CallContext;
 pub use self::calls::{Progress, ProgressSink};
 
 pub(crate) use self::connection::{Connection, Failed, Request};
+pub(crate) use self::log::{HostLog, StandardError};
 pub use self::peer::Offer;
 use crate::ask::{AskSink, Asker, Root};
-use crate::auth::{Credentials, Metadata, SignIn, canonical_resource};
+use crate::auth::{Credentials, Metadata, Renew, SignIn, bounded_scopes, bounded_text, canonical_resource, is_itself};
 use crate::config::{BaseEnvironment, Remote, ServerConfig, Transport};
 use crate::error::{ConfigError, WrongResource};
+use crate::offered::Offered;
 use crate::secret::{Scrubber, Token};
 use crate::state::{Event, Events, ServerInfo, ServerState};
 use crate::tools::Tool;
@@ -50,6 +53,8 @@ pub struct Surroundings {
     pub roots: Vec<Root>,
     /// Asked before every start, also after a crash. Without it, it may always start.
     pub permit: Option<Permit>,
+    /// Asked for another token when the server does not accept its own any more, before people are.
+    pub renew: Option<Renew>,
 }
 
 /// Says whether a server may start, and if not, why not.
@@ -169,6 +174,15 @@ impl Server {
         remote.map(|remote| remote.credentials.resource())
     }
 
+    /// Whether tokens that are there may be given to it without anybody asking: its resource is the server
+    /// itself, or somebody has signed in to it already (T16).
+    pub fn may_be_given_tokens(&self) -> bool {
+        let remote = self.shared.remote.as_ref();
+        remote.is_some_and(|remote| {
+            is_itself(&remote.url, &remote.credentials.resource()) || remote.credentials.token().is_some()
+        })
+    }
+
     /// Gives it a token for its resource; an empty one takes it away (AUTH-05). What waited for it goes
     /// on by itself (AUTH-10).
     pub fn sign_in(&self, resource: &str, token: Token) -> Result<(), WrongResource> {
@@ -183,16 +197,24 @@ impl Server {
         if resource != expected {
             return Err(wrong(&expected));
         }
-        remote.credentials.set(Some(token));
-        let is_signed_in = remote.credentials.bearer().value.is_some();
-        // The connection still stands: nothing has to be started again.
-        if is_signed_in && self.shared.connection().is_some() && matches!(self.state(), ServerState::AuthRequired(_)) {
-            self.shared.set_state(ServerState::Ready);
+        let signs_out = token.expose().is_empty();
+        if signs_out && remote.credentials.token().is_some() && self.shared.connection().is_some() {
+            // What was opened with the token is closed, and nothing new goes over it.
+            self.shared.set_state(ServerState::Starting { blocking: false });
+            remote.credentials.set(None);
+            self.send(Command::Reconnect);
+            return Ok(());
         }
+        remote.credentials.set(Some(token));
+        self.shared.was_signed_in();
         Ok(())
     }
 
     pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn shared_arc(&self) -> &Arc<Shared> {
         &self.shared
     }
 
@@ -223,6 +245,7 @@ pub(crate) struct Shared {
     state: watch::Sender<ServerState>,
     connection: watch::Sender<Option<Arc<Connection>>>,
     tools: watch::Sender<Arc<[Tool]>>,
+    pub(crate) offered: Offered,
     roots: watch::Sender<Vec<Root>>,
     pub(crate) events: broadcast::Sender<Event>,
 }
@@ -257,6 +280,7 @@ impl Shared {
             state: watch::Sender::new(ServerState::Stopped),
             connection: watch::Sender::new(None),
             tools: watch::Sender::new(Arc::default()),
+            offered: Offered::default(),
             roots,
             events: broadcast::Sender::new(KEPT_EVENTS),
             config,
@@ -280,19 +304,41 @@ impl Shared {
         }
     }
 
+    /// Goes on with a token that came: where the connection still stands, nothing has to be started again.
+    pub(crate) fn was_signed_in(&self) {
+        let far = self.remote.as_ref();
+        let is_signed_in = far.is_some_and(|far| far.credentials.bearer().value.is_some());
+        let waits = matches!(&*self.state.borrow(), ServerState::AuthRequired(_));
+        if is_signed_in && waits && self.connection().is_some() {
+            self.set_state(ServerState::Ready);
+        }
+    }
+
     /// Says that somebody has to sign in.
     pub(crate) async fn sign_in_for(&self, challenged: &wire::Challenged) -> Option<SignIn> {
         let far = self.remote.as_ref()?;
         let resource = far.metadata.find(&challenged.challenge).await;
-        far.credentials.set_resource(&resource.resource);
         let description = challenged.challenge.description.as_deref();
+        let description = description.map(|description| far.credentials.scrub(&self.scrubber, description));
+        let is_another = far.credentials.resource() != resource.resource;
+        if is_another {
+            far.credentials.set_resource(&resource.resource);
+            // The token was for something else (T16).
+            far.credentials.set(None);
+        }
         Some(SignIn {
-            reason: challenged.challenge.reason(challenged.had_token),
+            reason: challenged.challenge.reason(challenged.had_token && !is_another),
             resource,
-            required_scopes: challenged.challenge.scopes.clone(),
+            required_scopes: challenged.challenge.scopes.as_deref().map(bounded_scopes),
             oauth_client_id: far.oauth_client_id.clone(),
-            description: description.map(|description| far.credentials.scrub(&self.scrubber, description)),
+            description: description.map(bounded_text),
         })
+    }
+
+    /// Where what the server writes for people goes.
+    pub(crate) fn log(&self) -> HostLog {
+        let credentials = self.remote.as_ref().map(|far| far.credentials.clone());
+        HostLog::new(self.config.name.clone(), self.scrubber.clone(), credentials)
     }
 
     /// Takes secrets out of text, the token among them.

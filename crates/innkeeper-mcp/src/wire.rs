@@ -11,6 +11,7 @@ mod failure;
 mod http;
 mod line;
 mod process;
+mod program;
 mod sse;
 mod stdio;
 mod tail;
@@ -179,11 +180,40 @@ pub(crate) fn http_client() -> Result<reqwest::Client, ConfigError> {
     http_client_for(&Url::parse("https://example.test").expect("an address"))
 }
 
-/// The HTTP client for an address. There are three, each made once: making one is slow.
+/// A client that is made once: making one is slow.
+type OneClient = OnceLock<Result<reqwest::Client, ConfigError>>;
+
+/// The HTTP client for an address of a server. There are three.
 pub(crate) fn http_client_for(address: &Url) -> Result<reqwest::Client, ConfigError> {
-    static OUT_THERE: OnceLock<Result<reqwest::Client, ConfigError>> = OnceLock::new();
-    static HERE: OnceLock<Result<reqwest::Client, ConfigError>> = OnceLock::new();
-    static HERE_WITHOUT_TLS: OnceLock<Result<reqwest::Client, ConfigError>> = OnceLock::new();
+    static CLIENTS: [OneClient; 3] = [const { OnceLock::new() }; 3];
+    client_of(&CLIENTS, address, || {
+        Policy::custom(|attempt: Attempt<'_>| {
+            // Tokens and requests stay with the server they are for (T16, T21).
+            let first = attempt.previous().first().map(Url::origin);
+            if attempt.previous().len() > MOST_REDIRECTS || first != Some(attempt.url().origin()) {
+                attempt.stop()
+            } else {
+                attempt.follow()
+            }
+        })
+    })
+}
+
+/// The HTTP client for an address that is sent secrets: it goes there and nowhere else.
+///
+/// # Errors
+///
+/// When this machine has nothing to make encrypted connections with.
+pub fn http_client_without_redirects(address: &Url) -> Result<reqwest::Client, ConfigError> {
+    static CLIENTS: [OneClient; 3] = [const { OnceLock::new() }; 3];
+    client_of(&CLIENTS, address, Policy::none)
+}
+
+fn client_of(
+    [out_there, here_with_tls, here_without_tls]: &[OneClient; 3],
+    address: &Url,
+    redirects: impl Fn() -> Policy,
+) -> Result<reqwest::Client, ConfigError> {
     let is_here = match address.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
@@ -194,28 +224,20 @@ pub(crate) fn http_client_for(address: &Url) -> Result<reqwest::Client, ConfigEr
     // the system's certificates, which some machines lack.
     let here = || reqwest::Client::builder().no_proxy();
     let client = match (is_here, address.scheme()) {
-        (false, _) => OUT_THERE.get_or_init(|| build(reqwest::Client::builder())),
-        (true, "http") => HERE_WITHOUT_TLS.get_or_init(|| build(here().tls_certs_only([]))),
-        (true, _) => HERE.get_or_init(|| build(here())),
+        (false, _) => out_there.get_or_init(|| build(reqwest::Client::builder(), redirects())),
+        (true, "http") => here_without_tls.get_or_init(|| build(here().tls_certs_only([]), redirects())),
+        (true, _) => here_with_tls.get_or_init(|| build(here(), redirects())),
     };
     client.clone()
 }
 
-fn build(builder: reqwest::ClientBuilder) -> Result<reqwest::Client, ConfigError> {
+fn build(builder: reqwest::ClientBuilder, redirects: Policy) -> Result<reqwest::Client, ConfigError> {
     choose_cryptography();
     builder
         .user_agent(concat!("innkeeper/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIME)
         .retry(reqwest::retry::never())
-        .redirect(Policy::custom(|attempt: Attempt<'_>| {
-            // Tokens and requests stay with the server they are for (T16, T21).
-            let first = attempt.previous().first().map(Url::origin);
-            if attempt.previous().len() > MOST_REDIRECTS || first != Some(attempt.url().origin()) {
-                attempt.stop()
-            } else {
-                attempt.follow()
-            }
-        }))
+        .redirect(redirects)
         .build()
         .map_err(|error| ConfigError::Http(error.without_url().to_string()))
 }

@@ -12,7 +12,7 @@ pub(crate) mod skill;
 pub use agent::Agent;
 pub use hook::{CommandLine, ExitContract, Hook, HookAction, HookFile, HookOrigin, OnFailure};
 pub use hook_event::HookEvent;
-pub use mcp::{McpServer, Remote, Transport};
+pub use mcp::{McpServer, Remote, Transport, Treatment, configured_server};
 pub use prompt::Prompt;
 pub use rule::Rule;
 pub use skill::{Skill, SkillOrigin};

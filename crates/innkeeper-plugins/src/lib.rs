@@ -83,7 +83,7 @@ mod yaml;
 pub use changes::{Change, ChildChange, changes};
 pub use component::{
     Agent, CommandLine, ExitContract, Hook, HookAction, HookEvent, HookFile, HookOrigin, McpServer, OnFailure, Prompt,
-    Remote, Rule, Skill, SkillOrigin, Transport,
+    Remote, Rule, Skill, SkillOrigin, Transport, Treatment, configured_server,
 };
 pub use directory::{DirectorySource, Layout, LoadedDirectory, Scope, load_directory};
 pub use footprint::Footprint;

@@ -20,6 +20,13 @@ pub struct TextRange {
     pub end: TextPosition,
 }
 
+impl TextRange {
+    /// Where these bytes are in a text.
+    pub fn of(text: &str, bytes: std::ops::Range<usize>) -> Self {
+        LineIndex::new(text).range(bytes.start, bytes.end)
+    }
+}
+
 /// How the bytes of a file became text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {

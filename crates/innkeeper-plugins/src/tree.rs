@@ -24,7 +24,7 @@ pub enum Entry {
     Plugin(Plugin),
     /// A directory of customizations of one kind.
     Directory(Directory),
-    /// An MCP server of a workspace or a user.
+    /// An MCP server of a workspace, a user or the host's configuration.
     McpServer(Child),
 }
 

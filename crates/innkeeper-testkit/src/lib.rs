@@ -8,6 +8,7 @@ pub mod fuzzing;
 pub mod journal;
 pub mod model_server;
 pub mod mutation;
+pub mod oauth;
 pub mod official;
 pub mod process;
 pub mod raw;

@@ -2,6 +2,7 @@
 
 mod customizations;
 mod grants;
+mod mcp;
 mod trust;
 mod upkeep;
 
@@ -15,6 +16,7 @@ use crate::origin::Origin;
 
 pub(crate) use customizations::CustomizationsArgs;
 pub(crate) use grants::{AllowArgs, GrantsArgs, GrantsCommand, ListGrantsArgs, RevokeArgs};
+pub(crate) use mcp::{McpArgs, McpAuthArgs, McpCallArgs, McpCommand, McpListArgs, McpServerArgs, McpSessionArgs};
 pub(crate) use trust::{PlaceArgs, TrustArgs, TrustCommand, TrustListArgs};
 pub(crate) use upkeep::{
     DeleteArgs, DoctorArgs, ExportArgs, ImportArgs, ListArgs, PruneArgs, SessionsArgs, SessionsCommand, ShowArgs,
@@ -63,6 +65,9 @@ pub(crate) enum Command {
     /// Needs no host, and a running one takes it into account at once.
     #[command(after_long_help = exit_code_table())]
     Trust(TrustArgs),
+    /// List the MCP servers of a session, start and stop them, or call a tool of one; alone it lists.
+    #[command(after_long_help = exit_code_table())]
+    Mcp(McpArgs),
     /// List what the sessions of a running host wait for: approvals, questions, sign-ins.
     #[command(after_long_help = exit_code_table())]
     Pending(PendingArgs),

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     let config = ConfigFile::load(&args.common)?;
     logging::start(args.common.log.as_deref().unwrap_or("off"))?;
     let workspace = workspace(args.path.as_deref())?;
-    let Some(directories) = config.customizations.directories() else {
+    let Some(directories) = config.sources() else {
         note("Customizations are switched off: `enabled = false` stands in [customizations] of the configuration.");
         return match args.json {
             true => Output::stdout().show("[]\n"),
@@ -52,7 +52,7 @@ fn workspace(path: Option<&Path>) -> Result<PathBuf, Failure> {
     let path = path.unwrap_or_else(|| Path::new("."));
     let unusable = |problem: &str| {
         Failure::new(
-            Kind::Rejected,
+            Kind::Usage,
             format!("{} cannot be a workspace, because {problem}", path.display()),
         )
         .hint("name the directory that a session works in")

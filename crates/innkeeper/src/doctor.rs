@@ -5,6 +5,8 @@ mod data;
 mod kept;
 mod network;
 mod report;
+mod servers;
+mod tokens;
 
 use innkeeper_customizations::Part;
 use innkeeper_plugins::{Entry, Severity};
@@ -29,9 +31,11 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     };
     data::check(&dir, &config, &mut report);
     kept::check(&dir, moved, &mut report);
+    tokens::check(&dir, &config, &mut report);
     network::check(&dir, &config, &mut report);
     surroundings(&config, &mut report);
     common_customizations(&config, &mut report);
+    servers::check(&config, &mut report);
     report.print(args.json)?;
     match report.failures() {
         0 => Ok(()),
@@ -70,7 +74,7 @@ fn configuration(args: &DoctorArgs, report: &mut Report) -> ConfigFile {
 /// What every session gets: of a workspace the doctor knows nothing.
 fn common_customizations(config: &ConfigFile, report: &mut Report) {
     const SUBJECT: &str = "customizations";
-    let Some(directories) = config.customizations.directories() else {
+    let Some(directories) = config.sources() else {
         return report.ok(SUBJECT, "switched off by the configuration");
     };
     let brought = directories.look(&[]);

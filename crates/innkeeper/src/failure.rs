@@ -73,10 +73,10 @@ impl Kind {
 
     fn meaning(self) -> &'static str {
         match self {
-            Self::Unexpected => "something unforeseen went wrong",
+            Self::Unexpected => "something unforeseen went wrong; for mcp: the server does not run, or its tool failed",
             Self::Usage => "the command line is wrong",
             Self::TurnFailed => "send: the turn ended with an error",
-            Self::TurnCancelled => "send: the turn was cancelled",
+            Self::TurnCancelled => "send: the turn was cancelled; mcp: stopped before it was done",
             Self::Rejected => "the host rejected the message or the request, or there is no such session",
             Self::Unhealthy => "doctor: something does not work",
             Self::Unreachable => "no host answers, or the connection to it was lost",

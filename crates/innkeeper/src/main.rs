@@ -11,6 +11,7 @@ mod data_dir;
 mod doctor;
 mod endpoint;
 mod failure;
+mod kept_tokens;
 mod logging;
 mod models;
 mod origin;
@@ -49,6 +50,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => doctor::run(&args)?,
         Command::Customizations(args) => customizations::run(&args)?,
         Command::Trust(args) => trust::run(args)?,
+        Command::Mcp(args) => client::mcp(args)?,
         Command::Pending(args) => client::pending(args)?,
         Command::Approve(args) => client::approve(args)?,
         Command::Deny(args) => client::deny(args)?,

@@ -11,10 +11,10 @@ use innkeeper_agents::model::ModelAgent;
 use innkeeper_customizations::{
     Brought, CommandHooks, HookSettings, HooksOf, LocalCustomizations, ServerSettings, SourceDirectories, TrustFile,
 };
-use innkeeper_host::{Access, Host, HostBuilder, HostError, Limits, Principal, Scope, Token, TourAgent};
-use innkeeper_local::{LocalResources, ResourceLimits};
-use innkeeper_mcp::{McpRunner, RunnerSettings};
-use innkeeper_store::{ReadOnlyJournal, SqliteJournal};
+use innkeeper_host::{Access, ContentLimits, Host, HostBuilder, HostError, Limits, Principal, Scope, Token, TourAgent};
+use innkeeper_local::{KeptContents, LocalResources, ResourceLimits};
+use innkeeper_mcp::RunnerSettings;
+use innkeeper_store::{Archive, ListPage, Mode, ReadOnlyJournal, SqliteJournal};
 use serde::Serialize;
 use tokio::net::{TcpListener, UnixListener};
 
@@ -25,6 +25,7 @@ use crate::config::{ConfigFile, writable};
 use crate::data_dir::DataDir;
 use crate::endpoint::Endpoint;
 use crate::failure::{Failure, Kind};
+use crate::kept_tokens::{self, Keeping};
 use crate::logging;
 use crate::models;
 use crate::retention;
@@ -50,6 +51,12 @@ const PLUGIN_COPIES: &str = "client-plugins";
 /// Where plugins keep data of their own, in the data directory.
 const PLUGIN_DATA: &str = "plugin-data";
 
+/// More sessions than there can be.
+const MAX_SESSIONS: usize = 1 << 30;
+
+/// Where what tools gave back is kept that turns have no room for, in the data directory.
+pub(crate) const KEPT_CONTENTS: &str = "contents";
+
 /// What is logged unless somebody says otherwise. The MCP library tells every step at this level.
 const LOG_FILTER: &str = "info,rmcp=warn";
 
@@ -66,8 +73,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
         &models::process_environment,
         Some(umask),
     ))?;
-    let customizations = config.customizations.directories();
-    let mcp = config.mcp.settings();
+    let customizations = config.sources();
+    let mcp = config.mcp.settings().map(|settings| (settings, config.keeps_tokens()));
     // What is shown as a directory to save into has to be one (CUS-23).
     let saved_into = customizations.as_ref().map(SourceDirectories::saved_into);
     limits
@@ -115,7 +122,7 @@ fn protect_process() -> u32 {
 /// What sessions bring along.
 struct Sources {
     customizations: Option<SourceDirectories>,
-    mcp: Option<RunnerSettings>,
+    mcp: Option<(RunnerSettings, Keeping)>,
 }
 
 async fn serve(
@@ -155,12 +162,23 @@ async fn serve(
         watched_directories: limits.watched_directories,
         watched_entries: limits.watched_entries,
     };
+    let kept = ContentLimits {
+        session_bytes: limits.content_session_bytes,
+        total_bytes: limits.content_total_bytes,
+    };
+    let contents = KeptContents::new(dir.file(KEPT_CONTENTS), kept);
     // Whoever could read the tokens would be an admin, and the providers' keys are the host's own.
     let own: Vec<PathBuf> = [settings.data.clone()]
         .into_iter()
         .chain(settings.narrow_tokens.iter().map(|(_, path)| path.clone()))
         .chain(token.as_ref().map(|token| token.path().to_owned()))
         .chain(settings.key_files.iter().cloned())
+        // It can hold secrets of MCP servers, and what it says is run at the next start.
+        .chain(settings.config_file.clone())
+        .chain(mcp.iter().filter_map(|(_, keeping)| match keeping {
+            Keeping::With(key) => Some(key.clone()),
+            Keeping::Not | Keeping::Nowhere => None,
+        }))
         .collect();
     let saved_into = customizations
         .as_ref()
@@ -168,9 +186,13 @@ async fn serve(
         .unwrap_or_default();
     let mut builder = Host::builder()
         .files(innkeeper_local::Workspace::new())
-        .resources(LocalResources::new(files, &own).making(saved_into));
+        .resources(LocalResources::new(files, &own).making(saved_into))
+        .contents(contents.clone());
     // Whoever only looks shows what sessions had, and looks for nothing.
-    let runner = mcp.filter(|_| !settings.read_only).map(McpRunner::new);
+    let runner = mcp.filter(|_| !settings.read_only).map(|(mut mcp, keeping)| {
+        mcp.environment = mcp.environment.with_umask(umask);
+        kept_tokens::runner(mcp, &dir, keeping)
+    });
     if let Some(directories) = customizations.filter(|_| !settings.read_only) {
         let copies = dir.file(PLUGIN_COPIES);
         let trust = Arc::new(TrustFile::new(dir.file(trust::FILE_NAME)));
@@ -235,6 +257,12 @@ async fn serve(
     announce(&settings, &endpoint);
 
     let handle = host.handle();
+    let store = dir.file(innkeeper_store::FILE_NAME);
+    let sweeping = async {
+        if !settings.read_only {
+            contents.sweep(move || kept_sessions(&store)).await;
+        }
+    };
     let listing = models::list(models, host.handle());
     let stdio = async {
         if !settings.stdio {
@@ -252,6 +280,7 @@ async fn serve(
         signal = signals.next() => tracing::info!(?signal, "stopping"),
         () = stdio => tracing::info!("standard input ended; stopping"),
         () = and_then_wait(listing) => {}
+        () = and_then_wait(sweeping) => {}
         never = retention::apply(&handle, &dir, settings.retention()) => match never {},
         () = handle.ended() => {
             return Err(Failure::new(Kind::Unexpected, "the host failed and cannot go on")
@@ -329,6 +358,18 @@ fn journal(dir: &DataDir, limits: &Limits) -> SqliteJournal {
         ..innkeeper_store::Options::default()
     };
     SqliteJournal::new(&dir.file(innkeeper_store::FILE_NAME), options)
+}
+
+/// The URIs of all sessions that are kept, if they can be read.
+fn kept_sessions(store: &Path) -> Option<Vec<String>> {
+    let archive = Archive::open(store, Mode::ReadOnly).ok()?;
+    // In one piece: between two pages a session that changes could move from one to the other.
+    let page = ListPage {
+        after: None,
+        limit: MAX_SESSIONS,
+    };
+    let found = archive.list(&page).ok()?;
+    Some(found.into_iter().map(|session| session.uri).collect())
 }
 
 /// Somebody else's sessions are looked at.

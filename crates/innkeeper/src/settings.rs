@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) narrow_tokens: Vec<(Scope, PathBuf)>,
     /// Files with the keys of model providers.
     pub(crate) key_files: Vec<PathBuf>,
+    /// The configuration file, if there is one.
+    pub(crate) config_file: Option<PathBuf>,
     /// Origins of browser clients to accept.
     pub(crate) allow_origin: Vec<Origin>,
     /// Further names under which clients reach the host.
@@ -103,6 +105,7 @@ impl Settings {
             admission,
             narrow_tokens,
             key_files,
+            config_file: config.file,
             allow_origin,
             allow_host,
             json: args.json,

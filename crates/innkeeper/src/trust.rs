@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use innkeeper_customizations::{Decided, TrustFile, Verdict};
 
@@ -64,15 +64,22 @@ fn unusable(file: &TrustFile, error: &io::Error) -> Failure {
 fn find(args: &PlaceArgs) -> Result<(TrustFile, String), Failure> {
     let file = file(&args.common)?;
     let known = decisions(&file)?;
-    // As it is written, or as a path from here.
+    // As it is written, as a path from here, or without its links: a shell may have come through some.
     let full = std::path::absolute(Path::new(&args.place)).unwrap_or_default();
-    let full: std::path::PathBuf = full.components().collect();
-    let names = [args.place.clone(), full.to_string_lossy().into_owned()];
+    let full: PathBuf = full.components().collect();
+    let real = full.canonicalize().unwrap_or_default();
+    let [full, real] = [full, real].map(|path| path.to_string_lossy().into_owned());
+    // What a client published has a URI. Of a path people are told all, because `.` alone says nothing.
+    let asked = match args.place.contains("://") {
+        true => args.place.clone(),
+        false => full.clone(),
+    };
+    let mut names = [args.place.clone()].into_iter().chain([full, real]);
     let is_known = |name: &String| known.iter().any(|decided| decided.place == *name);
-    match names.into_iter().find(is_known) {
+    match names.find(is_known) {
         Some(place) => Ok((file, place)),
         None => Err(
-            Failure::new(Kind::Rejected, format!("nobody was asked about {}", args.place)).hint(
+            Failure::new(Kind::Rejected, format!("nobody was asked about {asked}")).hint(
                 "`innkeeper trust` lists what was asked; a session asks when a hook or an MCP server would run for the first time",
             ),
         ),

@@ -49,6 +49,10 @@ pub(super) const BENCHMARKS: &[Benchmark] = &[
         figure: Some("ratio"),
     },
     Benchmark {
+        arguments: &["mcp", "--calls", "40", "--large-calls", "8"],
+        figure: Some("ratio"),
+    },
+    Benchmark {
         arguments: &["scan", "--plugins", "40", "--rounds", "1"],
         figure: Some("cold_ratio"),
     },

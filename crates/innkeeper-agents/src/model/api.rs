@@ -16,6 +16,8 @@ pub struct ModelRequest {
     pub tools: Vec<ToolSpec>,
     /// Most tokens of the answer; otherwise what the provider thinks fit.
     pub max_output_tokens: Option<u32>,
+    /// How much is left to chance; otherwise what the provider thinks fit.
+    pub temperature: Option<f64>,
     /// How hard the model should think, if it can.
     pub effort: Option<Effort>,
 }

@@ -4,7 +4,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::try_join_all;
-use innkeeper_host::{AgentError, ToolContent, ToolResult};
+use innkeeper_host::resource::is_of_mcp_server;
+use innkeeper_host::{AgentError, ToolContent, ToolResult, uri};
 use serde_json::Value;
 
 use super::answer::PendingCall;
@@ -135,7 +136,7 @@ async fn start(draft: Draft, input: Value, run: &Run<'_>) -> Result<ToolAnswer, 
                 draft.complete(ToolResult::failed(summary, problem)).await?;
                 return Ok(ToolAnswer::failed(problem.to_owned()));
             };
-            Ok(told(draft.run(arguments).await?))
+            Ok(told(draft.sampler(run.for_servers()).run(arguments).await?))
         }
         Draft::Client(draft) => Ok(told(draft.run().await?)),
         Draft::Unknown(draft) => {
@@ -186,6 +187,8 @@ fn told(result: ToolResult) -> ToolAnswer {
                     "(something of type {content_type}, which you cannot look into)"
                 )),
             },
+            // What the host has for people no model can open; the text beside it says what it is.
+            ToolContent::Resource { uri, .. } if uri::is_kept_content(&uri) || is_of_mcp_server(&uri) => {}
             ToolContent::Resource { uri, .. } => texts.push(format!("(see {uri})")),
             ToolContent::FileEdit(_) | ToolContent::Terminal { .. } | ToolContent::Subagent { .. } => {}
         }

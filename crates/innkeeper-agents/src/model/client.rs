@@ -79,7 +79,8 @@ impl ModelClient {
             adjustments += 1;
             if refusal.error.kind != ErrorKind::BadRequest
                 || adjustments > MOST_ADJUSTMENTS
-                || !quirks.learn(self.endpoint.api, &refusal.failure)
+                || !(request.temperature.is_some() && quirks.learn_temperature(&refusal.failure)
+                    || quirks.learn(self.endpoint.api, &refusal.failure))
             {
                 return Err(refusal.error);
             }

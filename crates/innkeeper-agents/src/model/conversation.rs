@@ -212,7 +212,7 @@ impl Conversation {
         if let Some(directory) = &called.directory {
             text.push_str(&format!("\n\nIts files are in {}.", directory.display()));
         }
-        self.push(Speaker::Host, user(text));
+        self.push(Speaker::Host, compose(&text, &called.attachments));
         self.keep(vec![standing]);
     }
 

@@ -1,7 +1,7 @@
 //! What a turn has at hand before it begins: the role that it plays, the model that is asked, and
 //! the tools that it keeps to.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use innkeeper_host::{AgentError, EventSink, TurnInput};
 use serde_json::Value;
@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::brought::{Brought, Kept, Role};
 use super::models::effort_named;
 use super::own_tools::OwnTool;
+use super::sampling::SpentOnServers;
 use super::shared::Shared;
 use super::toolbox::Toolbox;
 use super::turn::{Choice, Run};
@@ -16,7 +17,11 @@ use crate::tools::Surroundings;
 
 impl<'a> Run<'a> {
     /// Prepares a turn that a person started.
-    pub(super) async fn new(shared: &'a Shared, events: &'a EventSink, turn: &TurnInput) -> Result<Self, AgentError> {
+    pub(super) async fn new(
+        shared: &'a Arc<Shared>,
+        events: &'a EventSink,
+        turn: &TurnInput,
+    ) -> Result<Self, AgentError> {
         let (role, missing) = Role::of(turn).await?;
         let (key, is_clients_key) = shared.key_for(turn).await?;
         let model = tokio::select! {
@@ -58,7 +63,7 @@ impl<'a> Run<'a> {
     }
 
     fn made(
-        shared: &'a Shared,
+        shared: &'a Arc<Shared>,
         events: &'a EventSink,
         directories: &[String],
         brought: Brought,
@@ -80,6 +85,7 @@ impl<'a> Run<'a> {
             keeps_to: Vec::new(),
             choice,
             step: Mutex::default(),
+            spent_on_servers: SpentOnServers::default(),
         }
     }
 

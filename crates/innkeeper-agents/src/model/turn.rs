@@ -1,7 +1,7 @@
 //! One turn: the model answers, its calls are carried out, and so on until it has nothing left to
 //! do.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use innkeeper_host::{AgentError, ClientTool, EventSink, Secret};
 use tokio::sync::mpsc;
@@ -20,6 +20,7 @@ use super::own_tools::OwnTool;
 use super::prompt::Prompt;
 use super::retry::{Retry, chance};
 use super::room::Why;
+use super::sampling::{SpentOnServers, TurnsModel};
 use super::shared::Shared;
 use super::spent::Spent;
 use super::toolbox::Toolbox;
@@ -27,7 +28,7 @@ use crate::tools::Surroundings;
 
 /// What a turn has at hand.
 pub(super) struct Run<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a Arc<Shared>,
     pub(super) events: &'a EventSink,
     pub(super) toolbox: Toolbox,
     pub(super) surroundings: Surroundings,
@@ -39,6 +40,8 @@ pub(super) struct Run<'a> {
     pub(super) choice: Choice,
     /// The step of the plan that is being worked on, for people.
     pub(super) step: Mutex<Option<String>>,
+    /// What MCP servers had the model write.
+    pub(super) spent_on_servers: SpentOnServers,
 }
 
 /// The model of a turn, and on whose behalf it is asked.
@@ -93,6 +96,7 @@ impl<'a> Run<'a> {
             let is_done = calls.is_empty() && (stop != Stop::Paused || !has_words);
             if !calls.is_empty() {
                 let (outcomes, result) = carry_out(calls, &stop, self).await;
+                self.pay_for_servers(&mut spent).await?;
                 conversation.push(Speaker::Tools, ModelMessage::ToolResults(outcomes));
                 let loaded = self.brought.take_loaded();
                 if !loaded.is_empty() {
@@ -226,6 +230,30 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Answers MCP servers that want a model to go on.
+    pub(super) fn for_servers(&self) -> Arc<TurnsModel> {
+        Arc::new(TurnsModel {
+            shared: Arc::clone(self.shared),
+            model: self.choice.model.clone(),
+            key: self.choice.key.clone(),
+            spent: Arc::clone(&self.spent_on_servers),
+        })
+    }
+
+    /// What servers had the model write is part of what the turn costs.
+    async fn pay_for_servers(&self, spent: &mut Spent) -> Result<(), AgentError> {
+        let written = std::mem::take(&mut *self.spent_on_servers.lock().unwrap_or_else(PoisonError::into_inner));
+        if written.is_empty() {
+            return Ok(());
+        }
+        written.into_iter().for_each(|usage| spent.add(usage));
+        match self.tell_cost(spent).await {
+            // What was carried out is told to the model first, also of a turn that is over.
+            Ok(()) | Err(AgentError::Cancelled) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn tell_cost(&self, spent: &Spent) -> Result<(), AgentError> {
         let usage = spent.usage(&self.choice.model.id, self.brought.applied());
         self.events.usage(usage).await
@@ -239,6 +267,7 @@ impl<'a> Run<'a> {
             messages: conversation.messages(model.sees),
             tools: self.toolbox.specs(),
             max_output_tokens: model.max_output_tokens,
+            temperature: None,
             effort: model.thinks.then_some(self.choice.effort.unwrap_or(DEFAULT_EFFORT)),
         }
     }

@@ -271,6 +271,7 @@ fn look(place: &Place, file: File, start: Vec<u8>, media_type: &str, limits: &To
         content: vec![ToolContent::Resource {
             uri: place.uri(),
             content_type: Some(media_type.to_owned()),
+            size: None,
         }],
         text: format!("{} is a picture ({media_type}, {size}), shown here.", place.quoted()),
         images: vec![image],

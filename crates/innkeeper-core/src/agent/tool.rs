@@ -164,6 +164,8 @@ pub enum ToolContent {
         uri: String,
         /// Its media type.
         content_type: Option<String>,
+        /// How many bytes it has.
+        size: Option<u64>,
     },
     /// A changed file.
     FileEdit(FileChange),

@@ -4,7 +4,9 @@ use ahp_types::state::{
     ChildCustomization, Customization, CustomizationEnablement, CustomizationLoadState, McpServerCustomization,
 };
 
+use super::OFF_AT_FIRST;
 use super::decisions::Resolved;
+use crate::mcp::take_over_facts;
 
 /// The id that actions name an entry by; an unknown kind has none.
 pub(super) fn id_of(entry: &Customization) -> Option<&str> {
@@ -77,6 +79,15 @@ pub(super) fn child_name(child: &ChildCustomization) -> Option<&str> {
         ChildCustomization::McpServer(server) => Some(&server.name),
         ChildCustomization::Unknown(_) => None,
     }
+}
+
+/// What an entry is for as long as nobody decided about it, where that is not what everything else is.
+pub(super) fn at_first(entry: &Customization) -> Option<bool> {
+    let Customization::McpServer(server) = entry else {
+        return None;
+    };
+    let is_off = server.meta.as_ref()?.get(OFF_AT_FIRST)?.as_bool()?;
+    is_off.then_some(false)
 }
 
 /// Whether an entry is on by itself (CUS-10).
@@ -223,4 +234,5 @@ pub(super) fn take_over_server(server: &mut McpServerCustomization, shown: &McpS
     if server.mcp_app.is_none() {
         server.mcp_app.clone_from(&shown.mcp_app);
     }
+    take_over_facts(server, shown);
 }

@@ -7,8 +7,8 @@ use ahp_types::state::{ClientPluginCustomization, Customization, SessionActiveCl
 
 use super::decisions::{Decisions, Resolved, Switches};
 use super::entry::{
-    Place, child_id, child_name, child_switch, children_mut, children_of, client_of, id_of, is_child_on, is_on,
-    switch_of,
+    Place, at_first, child_id, child_name, child_switch, children_mut, children_of, client_of, id_of, is_child_on,
+    is_on, switch_of,
 };
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
@@ -48,6 +48,14 @@ impl<'a> Scopes<'a> {
         }
     }
 
+    /// The same of an entry. What whoever runs the host wants off counts as decided for everywhere until people
+    /// decide something else.
+    fn resolve_entry(&self, id: &str, entry: &Customization) -> Resolved {
+        let mut decided = self.resolve(id, self.published(entry).and_then(asserted));
+        decided.global = decided.global.or_else(|| at_first(entry));
+        decided
+    }
+
     /// A plugin as the client published it that it comes from.
     fn published(&self, entry: &Customization) -> Option<&'a ClientPluginCustomization> {
         let Customization::Plugin(plugin) = entry else {
@@ -61,18 +69,20 @@ impl<'a> Scopes<'a> {
 
     /// Every decision about an entry or a child.
     pub(super) fn decided(&self, id: &str, place: Place<'_>) -> Resolved {
-        let published = self.published(place.entry);
-        let asserted = match place.child {
-            None => published.and_then(asserted),
-            Some(child) => published.and_then(|published| asserted_child(published, child_name(child)?)),
+        let Some(child) = place.child else {
+            return self.resolve_entry(id, place.entry);
         };
-        self.resolve(id, asserted)
+        let published = self.published(place.entry);
+        self.resolve(
+            id,
+            published.and_then(|published| asserted_child(published, child_name(child)?)),
+        )
     }
 
     /// Shows in an entry and everything in it what was decided about it.
     pub(super) fn switch(&self, entry: &mut Customization) {
         let published = self.published(entry);
-        let decided = id_of(entry).map(|id| self.resolve(id, published.and_then(asserted)));
+        let decided = id_of(entry).map(|id| self.resolve_entry(id, entry));
         if let (Some(decided), Some(switch)) = (decided, switch_of(entry)) {
             switch.show(&decided, self.directory);
         }

@@ -106,8 +106,10 @@ impl HostCore {
         }
         check_client_plugins(client, self.config.max_client_plugins)?;
         if json_bytes(client) > self.config.max_active_client_bytes {
+            let is_tools = json_bytes(&client.tools) >= json_bytes(&client.customizations);
+            let field = if is_tools { "tools" } else { "customizations" };
             return Err(format!(
-                "tools: the whole entry has at most {} bytes",
+                "{field}: the whole entry has at most {} bytes",
                 self.config.max_active_client_bytes
             ));
         }

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::past_turns_in;
 use crate::agent::{Attachment, PastTurn, SpanEnd, TurnSpan, UnreadChat};
 use crate::core::HostCore;
+use crate::resource::is_of_mcp_server;
 use crate::session::Chat;
 
 impl HostCore {
@@ -183,6 +184,14 @@ fn past_attachment(attachment: &MessageAttachment) -> Option<Attachment> {
                 .unwrap_or_else(|| format!("({content_type}, which was attached then and is not at hand any more.)"));
             Attachment::Text { label, text }
         }
+        // What an MCP server let read then is nowhere to be found by its name.
+        MessageAttachment::Resource(resource) if is_of_mcp_server(&resource.uri) => Attachment::Text {
+            label: resource.label.clone(),
+            text:
+                "(Something that an MCP server let read. It was attached then and is not at hand any more; it can be \
+                   attached again.)"
+                    .to_owned(),
+        },
         MessageAttachment::Resource(resource) => Attachment::Resource {
             label: resource.label.clone(),
             uri: resource.uri.clone(),

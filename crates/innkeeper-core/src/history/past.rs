@@ -14,6 +14,9 @@ use crate::agent::{PastOutcome, PastTool, PastTurn, PastTurns, SpanEnd, TurnSpan
 use crate::chat_state::ChatModel;
 use crate::tool::wire;
 
+/// The kind of failure of a turn whose message a hook refused: the agent has not heard of it.
+pub const REFUSED: &str = "refusedByHook";
+
 /// Most bytes of turns that a side chat is told of, the newest first: it is about one of them.
 const CONTEXT_BYTES: usize = 4 << 20;
 
@@ -33,6 +36,7 @@ pub(crate) fn past_turns(chat: &Arc<str>, model: &ChatModel) -> PastTurns {
 pub(crate) fn past_turns_in(model: &ChatModel, range: Range<usize>) -> Vec<PastTurn> {
     range
         .filter_map(|index| model.loaded(index))
+        .filter(|turn| was_heard(turn))
         .map(|turn| past_turn(turn))
         .collect()
 }
@@ -40,6 +44,16 @@ pub(crate) fn past_turns_in(model: &ChatModel, range: Range<usize>) -> Vec<PastT
 /// The turns that a side chat about the last of them is told of (CHT-06).
 pub(crate) fn context_range(model: &ChatModel, end: usize) -> Range<usize> {
     model.history().fitting(end, usize::MAX, CONTEXT_BYTES)..end
+}
+
+/// Whether an agent may be told of a turn at all: what a hook refused was kept from it, and no reopened agent is to
+/// read it after all. A turn that said something before it was refused to go on was heard.
+pub fn was_heard(turn: &Turn) -> bool {
+    let is_refusal =
+        |part: &ResponsePart| matches!(part, ResponsePart::Error(part) if part.error.error_type == REFUSED);
+    let is_aside = |part: &ResponsePart| is_refusal(part) || matches!(part, ResponsePart::SystemNotification(_));
+    let parts = &turn.response_parts;
+    !(parts.iter().any(is_refusal) && parts.iter().all(is_aside))
 }
 
 /// A completed turn, as an agent is told of it.

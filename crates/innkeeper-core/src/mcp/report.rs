@@ -1,10 +1,10 @@
 //! What servers do becomes actions, exactly when it is something new (MCP-02).
 
 use ahp_types::actions::{SessionCustomizationUpdatedAction, StateAction};
-use ahp_types::state::{McpServerState, ToolCallContributor, ToolCallState};
+use ahp_types::state::{Customization, McpServerState, ToolCallContributor, ToolCallState};
 
 use super::wire;
-use super::{ServerReport, ServerStatus};
+use super::{ServerFacts, ServerReport, ServerStatus};
 use crate::agent::{ToolReply, ToolResult};
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
@@ -25,6 +25,7 @@ impl HostCore {
         }
         match report {
             ServerReport::Status(status) => self.server_status(cx, session_id, id, attempt, status),
+            ServerReport::Facts(facts) => self.server_facts(cx, session_id, id, &facts),
             ServerReport::ListChanged(list) => self.list_changed(cx, session_id, id, list),
             ServerReport::Log { level, logger, data } => self.server_log(cx, session_id, id, &level, logger, data),
         }
@@ -52,15 +53,37 @@ impl HostCore {
         let is_new = shown.state != state || shown.channel != channel;
         // Other fields than these two travel with the whole entry.
         let other_apps = apps.filter(|apps| shown.mcp_app != *apps);
-        let updated = other_apps.and_then(|apps| wire::with_apps(&session.state, id, &apps));
+        let updated =
+            other_apps.and_then(|apps| wire::with(&session.state, id, |server| server.mcp_app.clone_from(&apps)));
         if let Some(customization) = updated {
-            let action = SessionCustomizationUpdatedAction { customization };
-            let action = StateAction::SessionCustomizationUpdated(Box::new(action));
-            self.commit(cx, session_id, action, None);
+            self.commit_entry(cx, session_id, customization);
         }
         if is_new {
             self.commit(cx, session_id, wire::changed(id, state, channel), None);
         }
+    }
+
+    /// Shows what is known of a server, if it is not shown yet.
+    fn server_facts(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str, facts: &ServerFacts) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let Some(shown) = wire::find(&session.state, id) else {
+            return;
+        };
+        let meta = wire::with_facts(shown.meta.as_ref(), facts, self.config.keeps_mcp_tokens);
+        if shown.meta == meta {
+            return;
+        }
+        if let Some(entry) = wire::with(&session.state, id, |server| server.meta.clone_from(&meta)) {
+            self.commit_entry(cx, session_id, entry);
+        }
+    }
+
+    fn commit_entry(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, customization: Customization) {
+        let action = SessionCustomizationUpdatedAction { customization };
+        let action = StateAction::SessionCustomizationUpdated(Box::new(action));
+        self.commit(cx, session_id, action, None);
     }
 
     /// Ends the calls that wait for somebody to sign in to a server that is stopped: nobody is asked any

@@ -5,21 +5,30 @@
 //! for each. Whoever runs the servers has the tokens. The core knows for which resources there are any,
 //! who gave them and when they expire, so that they can be taken back.
 //!
-//! A token stays whose it is: nobody else replaces it or takes it back, unless they run the host, or what
-//! people do in their own name would be done in somebody else's. Whoever gave it takes it along: it is
-//! gone when their grace is over (AUTH-07).
+//! A token stays whose it is: nobody else replaces it or takes it back while they are here, unless they
+//! run the host, or what people do in their own name would be done in somebody else's. One that a server
+//! does not accept any more is nobody's, and whoever may sign in does so (MCP-11). Where tokens are
+//! kept ([`CoreConfig::keeps_mcp_tokens`](crate::CoreConfig::keeps_mcp_tokens)), they outlive their giver
+//! and the host, and once the giver has left, everybody who may sign in may replace them or take them
+//! back. Where they are not, whoever gave one takes it along: it is gone when their grace is over (AUTH-07).
+//!
+//! A token that can be refreshed has no deadline here: whoever has it sees to its time.
 
 use std::collections::BTreeMap;
 
-use ahp_types::state::{McpServerState, ProtectedResourceMetadata};
+use ahp_types::state::{McpAuthRequiredReason, McpServerState, ProtectedResourceMetadata};
 
-use super::ServerToken;
 use super::wire;
+use super::{KeptToken, ServerToken, TokenChange};
 use crate::access::Scope;
+use crate::client::Presence;
 use crate::core::{Cx, HostCore, Timer};
 use crate::effect::Effect;
 use crate::error::{RpcError, code};
 use crate::ids::{ClientId, ConnId};
+use crate::request::RequestId;
+use crate::time::Now;
+use crate::uri;
 
 /// Most resources that are remembered to have a token.
 const MAX_RESOURCES: usize = 1024;
@@ -37,6 +46,8 @@ struct Given {
     by: ClientId,
     /// Until when it is good, on the monotonic clock.
     until_ms: Option<u64>,
+    /// Who gives out tokens for the resource, as its servers said when it was given.
+    authorization_servers: Vec<String>,
 }
 
 impl McpTokens {
@@ -51,6 +62,13 @@ pub(crate) struct ServerDemand {
     pub(crate) resource: ProtectedResourceMetadata,
     /// What the token has to grant.
     pub(crate) scopes: Vec<String>,
+    /// Whether the server has no token that it accepts at all.
+    pub(crate) is_signed_out: bool,
+}
+
+/// Whether a demand with this reason says that there is no token that is accepted.
+pub(crate) fn is_signed_out(reason: &McpAuthRequiredReason) -> bool {
+    matches!(reason, McpAuthRequiredReason::Required | McpAuthRequiredReason::Expired)
 }
 
 impl HostCore {
@@ -65,6 +83,7 @@ impl HostCore {
                     demands.push(ServerDemand {
                         resource: auth.resource.clone(),
                         scopes: auth.required_scopes.clone().unwrap_or_default(),
+                        is_signed_out: is_signed_out(&auth.reason),
                     });
                 }
             }
@@ -73,17 +92,19 @@ impl HostCore {
         demands
     }
 
-    /// Whether a client may give the servers of a resource a token, or take it back from them.
+    /// Whether a client may give the servers of a resource a token, or take it back from them. With `is_void`,
+    /// the token there is does nothing for anybody, so that everybody may replace it (MCP-11).
     pub(crate) fn may_give_server_token(
         &self,
         conn: ConnId,
         client: &ClientId,
         resource: &str,
+        is_void: bool,
     ) -> Result<(), RpcError> {
         let scope = self.conns.get(&conn).map(|conn| conn.principal.scope);
+        let is_anybodys = is_void || scope >= Some(Scope::Admin);
         match self.mcp.tokens.given.get(resource) {
-            // Its grace is not over, or the token would be gone.
-            Some(given) if given.by != *client && scope < Some(Scope::Admin) => Err(RpcError::new(
+            Some(given) if given.by != *client && !is_anybodys && self.is_here(&given.by) => Err(RpcError::new(
                 code::PERMISSION_DENIED,
                 "another client has signed in to this resource for the MCP servers of this host; while it is here, \
                  only it or a connection with the scope admin can replace or take back its token",
@@ -99,51 +120,130 @@ impl HostCore {
         }
     }
 
+    /// Whether a client has a connection, or may come back to its place.
+    fn is_here(&self, client: &ClientId) -> bool {
+        let presence = self.clients.get(client).map(|client| &client.presence);
+        presence.is_some_and(|presence| !matches!(presence, Presence::Absent(_)))
+    }
+
+    /// Who gives out tokens for a resource: whom those who ask for one name, and otherwise whom they named
+    /// when there last was one.
+    pub(crate) fn authorization_servers<'a>(
+        &self,
+        resource: &str,
+        named: impl Iterator<Item = &'a ProtectedResourceMetadata>,
+    ) -> Vec<String> {
+        let named = named.flat_map(|resource| resource.authorization_servers.iter().flatten());
+        let mut servers: Vec<String> = named.cloned().collect();
+        servers.sort_unstable();
+        servers.dedup();
+        if let Some(given) = self.mcp.tokens.given.get(resource).filter(|_| servers.is_empty()) {
+            servers.clone_from(&given.authorization_servers);
+        }
+        servers
+    }
+
     /// Hands a token of a client that may give it to the servers of a resource, in place of an earlier one.
-    pub(crate) fn give_server_token(&mut self, cx: &mut Cx<'_>, client: &ClientId, resource: &str, token: ServerToken) {
+    /// `true` says that the request is answered when the token is kept.
+    pub(crate) fn give_server_token(
+        &mut self,
+        cx: &mut Cx<'_>,
+        client: &ClientId,
+        resource: &str,
+        token: ServerToken,
+        answer: (ConnId, &RequestId),
+    ) -> bool {
         if !self.config.serves_mcp {
-            return;
+            return false;
         }
         self.forget_server_token(resource);
-        let lasts_ms = token.expires_in.map(|seconds| seconds.saturating_mul(1000));
-        let until_ms = lasts_ms.map(|lasts_ms| cx.now.mono_ms.saturating_add(lasts_ms));
-        let by = client.clone();
-        self.mcp
-            .tokens
-            .given
-            .insert(resource.to_owned(), Given { by, until_ms });
-        self.schedule_server_expiry(resource, until_ms);
+        // One that can be refreshed is replaced in time, or dropped, by whoever has it.
+        let expires_in = token.expires_in.filter(|_| token.refresh.is_none());
+        let given = Given {
+            by: client.clone(),
+            until_ms: expires_in.map(|seconds| deadline(cx.now, seconds)),
+            authorization_servers: token.authorization_servers.clone(),
+        };
+        self.remember_server_token(resource, given);
         cx.effects.push(Effect::McpToken {
             resource: resource.to_owned(),
-            token: Some(token),
+            change: TokenChange::Given(Box::new(token)),
+            answer: Some((answer.0, answer.1.clone())),
+        });
+        true
+    }
+
+    /// Takes the token of a resource away from its servers, because somebody took it back (AUTH-05). They say
+    /// themselves that they need another one; there is no other signal (MCP-07). `true` says that `answer` is
+    /// answered when this is kept.
+    pub(crate) fn take_server_token(
+        &mut self,
+        cx: &mut Cx<'_>,
+        resource: &str,
+        answer: Option<(ConnId, &RequestId)>,
+    ) -> bool {
+        let is_taken = self.forget_server_token(resource).is_some();
+        if is_taken {
+            cx.effects.push(Effect::McpToken {
+                resource: resource.to_owned(),
+                change: TokenChange::TakenBack,
+                answer: answer.map(|(conn, id)| (conn, id.clone())),
+            });
+        }
+        is_taken && answer.is_some()
+    }
+
+    /// The time of a token is over (AUTH-06), or the core has changed and it is nobody's. As when it is taken
+    /// back, its servers say themselves that they need another one.
+    pub(crate) fn expire_server_token(&mut self, cx: &mut Cx<'_>, resource: &str) {
+        let Some(given) = self.forget_server_token(resource) else {
+            return;
+        };
+        let is_nobodys = !self.config.keeps_mcp_tokens && !self.clients.contains_key(&given.by);
+        cx.effects.push(Effect::McpToken {
+            resource: resource.to_owned(),
+            change: match is_nobodys {
+                true => TokenChange::TakenBack,
+                false => TokenChange::Expired,
+            },
+            answer: None,
         });
     }
 
-    /// Takes the token of a resource away from its servers: somebody took it back (AUTH-05), or it is no
-    /// longer good (AUTH-06). They say themselves that they need another one; there is no other signal
-    /// (MCP-07).
-    pub(crate) fn take_server_token(&mut self, cx: &mut Cx<'_>, resource: &str) {
-        if self.forget_server_token(resource) {
-            cx.effects.push(Effect::McpToken {
-                resource: resource.to_owned(),
-                token: None,
-            });
-        }
-    }
-
-    /// Takes away what a client gave: its grace is over.
+    /// Takes away what a client gave: its grace is over. What is kept stays.
     pub(crate) fn take_server_tokens_of(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
+        if self.config.keeps_mcp_tokens {
+            return;
+        }
         let given = self.mcp.tokens.given.iter().filter(|(_, given)| given.by == *client);
         let resources: Vec<String> = given.map(|(resource, _)| resource.clone()).collect();
         for resource in resources {
-            self.take_server_token(cx, &resource);
+            self.take_server_token(cx, &resource, None);
+        }
+    }
+
+    /// Knows of the tokens that were kept from an earlier life of the host, so that they can be replaced and
+    /// taken back (AUTH-04).
+    pub fn restore_server_tokens(&mut self, now: Now, kept: Vec<KeptToken>) {
+        for kept in kept {
+            let is_new = !self.mcp.tokens.has(&kept.resource) && self.mcp.tokens.given.len() < MAX_RESOURCES;
+            if !is_new || uri::check_client_id(&kept.given_by).is_err() {
+                continue;
+            }
+            let given = Given {
+                by: ClientId::new(&kept.given_by),
+                until_ms: kept.expires_in.map(|seconds| deadline(now, seconds)),
+                authorization_servers: kept.authorization_servers,
+            };
+            self.remember_server_token(&kept.resource, given);
         }
     }
 
     /// Goes on with what is known of tokens by the core before this one.
     pub(crate) fn take_over_server_tokens(&mut self, mut before: McpTokens) {
+        let keeps = self.config.keeps_mcp_tokens;
         for (resource, given) in &mut before.given {
-            if !self.clients.contains_key(&given.by) {
+            if !keeps && !self.clients.contains_key(&given.by) {
                 // Nobody's: it is taken away at once.
                 given.until_ms = Some(0);
             }
@@ -152,14 +252,17 @@ impl HostCore {
         self.mcp.tokens = before;
     }
 
-    fn forget_server_token(&mut self, resource: &str) -> bool {
-        let Some(given) = self.mcp.tokens.given.remove(resource) else {
-            return false;
-        };
+    fn remember_server_token(&mut self, resource: &str, given: Given) {
+        self.schedule_server_expiry(resource, given.until_ms);
+        self.mcp.tokens.given.insert(resource.to_owned(), given);
+    }
+
+    fn forget_server_token(&mut self, resource: &str) -> Option<Given> {
+        let given = self.mcp.tokens.given.remove(resource)?;
         if let Some(at) = given.until_ms {
             self.timers.remove(&(at, Timer::McpToken(resource.to_owned())));
         }
-        true
+        Some(given)
     }
 
     fn schedule_server_expiry(&mut self, resource: &str, until_ms: Option<u64>) {
@@ -167,4 +270,8 @@ impl HostCore {
             self.timers.insert((at, Timer::McpToken(resource.to_owned())));
         }
     }
+}
+
+fn deadline(now: Now, seconds: u64) -> u64 {
+    now.mono_ms.saturating_add(seconds.saturating_mul(1000))
 }

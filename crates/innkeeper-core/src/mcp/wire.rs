@@ -1,6 +1,7 @@
 //! Between what servers do and the types of AHP.
 
 use ahp_types::actions::{SessionMcpServerStateChangedAction, StateAction};
+use ahp_types::common::JsonObject;
 use ahp_types::state::{
     AhpMcpUiHostCapabilities, ChildCustomization, Customization, McpServerAuthRequiredState, McpServerCustomization,
     McpServerCustomizationApps, McpServerErrorState, McpServerReadyState, McpServerStartingState, McpServerState,
@@ -8,10 +9,17 @@ use ahp_types::state::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{AppCapabilities, ServerStatus};
+use super::{AppCapabilities, ServerFacts, ServerStatus};
 use crate::agent::Failure;
 use crate::lifecycle::error_info;
 use crate::tool::wire::auth;
+
+/// Where `_meta` of a server says what its token is for, while there is one.
+const RESOURCE: &str = "innkeeper.resource";
+/// And whether the token outlives whoever gave it (AUTH-07).
+const KEPT: &str = "innkeeper.tokenKept";
+/// And how many tools it has.
+const TOOLS: &str = "innkeeper.tools";
 
 pub(super) fn starting(blocking: bool) -> McpServerState {
     McpServerState::Starting(McpServerStartingState {
@@ -135,17 +143,43 @@ fn each_server(entry: &mut Customization, mut change: impl FnMut(&mut McpServerC
     }
 }
 
-/// The entry that a server is in, with other apps.
-pub(super) fn with_apps(
+/// The entry that a server is in, after a change of the server.
+pub(super) fn with(
     state: &SessionState,
     id: &str,
-    apps: &Option<McpServerCustomizationApps>,
+    mut change: impl FnMut(&mut McpServerCustomization),
 ) -> Option<Customization> {
     let mut entry = servers(state).find(|(_, server)| server.id == id)?.0.clone();
     each_server(&mut entry, |server| {
         if server.id == id {
-            server.mcp_app.clone_from(apps);
+            change(server);
         }
     });
     Some(entry)
+}
+
+/// What the `_meta` of a server says with these facts.
+pub(super) fn with_facts(meta: Option<&JsonObject>, facts: &ServerFacts, keeps_tokens: bool) -> Option<JsonObject> {
+    let mut meta = meta.cloned().unwrap_or_default();
+    for (key, value) in [
+        (RESOURCE, facts.resource.as_ref().map(|resource| json!(resource))),
+        (KEPT, facts.resource.as_ref().map(|_| json!(keeps_tokens))),
+        (TOOLS, Some(json!(facts.tools))),
+    ] {
+        match value {
+            Some(value) => meta.insert(key.to_owned(), value),
+            None => meta.remove(key),
+        };
+    }
+    Some(meta)
+}
+
+/// Lets a server that was read again show the facts that are known of it.
+pub(crate) fn take_over_facts(server: &mut McpServerCustomization, shown: &McpServerCustomization) {
+    let shown = shown.meta.iter().flatten();
+    let facts = shown.filter(|(key, _)| [RESOURCE, KEPT, TOOLS].contains(&key.as_str()));
+    for (key, value) in facts {
+        let meta = server.meta.get_or_insert_default();
+        meta.insert(key.clone(), value.clone());
+    }
 }

@@ -130,9 +130,13 @@ fn content(content: ToolContent) -> ToolResultContent {
         ToolContent::Embedded { data, content_type } => {
             ToolResultContent::EmbeddedResource(ToolResultEmbeddedResourceContent { data, content_type })
         }
-        ToolContent::Resource { uri, content_type } => ToolResultContent::Resource(ToolResultResourceContent {
+        ToolContent::Resource {
             uri,
-            size_hint: None,
+            content_type,
+            size,
+        } => ToolResultContent::Resource(ToolResultResourceContent {
+            uri,
+            size_hint: size.and_then(|size| i64::try_from(size).ok()),
             content_type,
             nonce: None,
         }),
@@ -183,6 +187,7 @@ pub(crate) fn from_contents(contents: Vec<ToolResultContent>) -> Vec<ToolContent
             ToolResultContent::Resource(resource) => Some(ToolContent::Resource {
                 uri: resource.uri,
                 content_type: resource.content_type,
+                size: resource.size_hint.and_then(|size| u64::try_from(size).ok()),
             }),
             ToolResultContent::FileEdit(edit) => {
                 let side = |side: FileEditSide| (side.uri, side.content.uri);

@@ -297,7 +297,13 @@ fn act02_act03_a_client_announces_itself_within_bounds() {
         ),
         (
             json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "c", "tools": [{ "name": "a", "description": "x".repeat(5000) }] } }),
-            "at most 4096 bytes",
+            "activeClient.tools: the whole entry has at most 4096 bytes",
+        ),
+        (
+            json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "c", "tools": [], "customizations": [
+                { "type": "plugin", "id": "p", "uri": "https://plugins.example/p", "name": "p", "_meta": { "x": "x".repeat(5000) } },
+            ] } }),
+            "activeClient.customizations: the whole entry has at most 4096 bytes",
         ),
     ] {
         let reason = stage.refused(conn, SESSION, action);

@@ -121,6 +121,13 @@ impl Stage {
                         .expect("what is not in memory is in the store"),
                 ),
                 Effect::Close { conn, reason } => self.closed.push((conn, reason)),
+                Effect::McpToken { ref answer, .. } => {
+                    // It is kept at once.
+                    if let Some((conn, id)) = answer {
+                        self.receive(*conn, &innkeeper_core::frame::encode_result(id, &json!({})));
+                    }
+                    self.agent.push(effect);
+                }
                 Effect::Keep(_)
                 | Effect::Load { .. }
                 | Effect::LoadTurns { .. }
@@ -132,14 +139,15 @@ impl Stage {
                 | Effect::StartWorker(_)
                 | Effect::LookUp { .. }
                 | Effect::Resource { .. }
+                | Effect::McpResource { .. }
                 | Effect::OpenWatch { .. }
                 | Effect::CloseWatch { .. }
                 | Effect::FollowCustomizations { .. }
                 | Effect::ForgetCustomizations { .. }
                 | Effect::WantMcpServers { .. }
                 | Effect::ForgetMcpServers { .. }
-                | Effect::McpToken { .. }
                 | Effect::AskMcpServer { .. }
+                | Effect::SessionGone { .. }
                 | Effect::TellMcpServer { .. }
                 | Effect::RenderPrompt { .. }
                 | Effect::CancelTurn { .. }

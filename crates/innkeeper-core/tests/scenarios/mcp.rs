@@ -9,6 +9,7 @@ use crate::customizations::{plugin, server};
 use crate::harness::*;
 
 mod apps;
+mod kept_tokens;
 mod lifecycle;
 mod side_channel;
 mod signing_in;

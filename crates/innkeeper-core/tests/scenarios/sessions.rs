@@ -194,7 +194,14 @@ fn ses27_ses30_disposal_ends_the_turn_closes_the_chat_and_is_answered_with_null(
     stage.agent.clear();
     assert_eq!(stage.dispose(conn, SESSION)["result"], Value::Null);
     assert!(
-        matches!(stage.agent[..], [Effect::CancelTurn { .. }, Effect::CloseChat { .. }]),
+        matches!(
+            stage.agent[..],
+            [
+                Effect::CancelTurn { .. },
+                Effect::CloseChat { .. },
+                Effect::SessionGone { .. }
+            ]
+        ),
         "{:?}",
         stage.agent
     );

@@ -34,6 +34,7 @@ fn token(resource: &str, token: &str) -> Authenticate {
         token: Secret::new(token),
         expires_in: None,
         scopes: None,
+        refresh: None,
     }
 }
 

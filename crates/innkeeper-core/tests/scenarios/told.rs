@@ -115,6 +115,7 @@ fn a_turn_of_the_past_is_told_with_what_came_with_it_and_what_was_said_to_a_deni
         { "type": "embeddedResource", "label": "c", "data": "AAAA", "contentType": "image/png" },
         { "type": "resource", "label": "d", "uri": "file:///x" },
         { "type": "chat", "label": "e", "resource": "ahp-chat:/e" },
+        { "type": "resource", "label": "f", "uri": "mcp-resource:/f" },
     ] });
     let denied = json!({ "kind": "toolCall", "toolCall": {
         "status": "cancelled", "toolCallId": "1", "toolName": "ring", "displayName": "Ring",
@@ -122,7 +123,7 @@ fn a_turn_of_the_past_is_told_with_what_came_with_it_and_what_was_said_to_a_deni
     } });
     let turn = json!({ "id": "t", "message": message, "responseParts": [denied], "state": "complete" });
     let told = innkeeper_core::past_turn(&serde_json::from_value(turn).unwrap());
-    let [text, embedded, picture, resource, other] = &told.attachments[..] else {
+    let [text, embedded, picture, resource, other, of_server] = &told.attachments[..] else {
         panic!("{:?}", told.attachments);
     };
     assert!(matches!(text, Attachment::Text { text, .. } if text == "text"));
@@ -130,6 +131,9 @@ fn a_turn_of_the_past_is_told_with_what_came_with_it_and_what_was_said_to_a_deni
     assert!(matches!(picture, Attachment::Text { label, text } if label == "c" && !text.contains("AAAA")));
     assert!(matches!(resource, Attachment::Resource { uri, .. } if uri == "file:///x"));
     assert!(matches!(other, Attachment::Resource { uri, .. } if uri == "ahp-chat:/e"));
+    assert!(
+        matches!(of_server, Attachment::Text { label, text } if label == "f" && text.contains("not at hand any more"))
+    );
     let refused = told.tools[0].output.as_deref().unwrap_or_default();
     assert!(refused.contains("people are asleep"), "{refused}");
 }

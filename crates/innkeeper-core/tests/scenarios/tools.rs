@@ -409,6 +409,7 @@ fn tool14_tool15_auth10_a_call_waits_until_somebody_signs_in() {
             token: Secret::new(token),
             expires_in: None,
             scopes: None,
+            refresh: None,
         }))
     };
     let wrong = stage.request(conn, authenticate("https://elsewhere.example/", "token"));
@@ -578,6 +579,7 @@ fn tool10_every_kind_of_content_decodes_in_the_published_types() {
         ToolContent::Resource {
             uri: "file:///c".into(),
             content_type: Some("text/html".into()),
+            size: Some(7),
         },
         ToolContent::FileEdit(change),
         terminal(None, None),

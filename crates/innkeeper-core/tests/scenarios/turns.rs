@@ -421,3 +421,32 @@ fn an_agent_that_died_is_opened_again_with_what_was_said_since() {
     stage.handle(Input::ChatLost { chat: id });
     assert_eq!(opened(&stage), [0, 1]);
 }
+
+#[test]
+fn what_a_hook_refused_is_not_read_by_an_agent_that_is_opened_again() {
+    let (mut stage, conn, chat) = chat_with_reader();
+    stage.turn(conn, &chat, "said", "hello");
+    stage.start_turn(conn, &chat, "refused");
+    stage.says(AgentEvent::Notice("The hook of the house has something to say.".into()));
+    stage.ends(TurnEnd::Failed {
+        failure: Failure::new(innkeeper_core::REFUSED, "no secrets"),
+        resumable: false,
+    });
+    // What was heard and then refused to go on was heard.
+    stage.start_turn(conn, &chat, "begun");
+    stage.says(AgentEvent::Text("Well".into()));
+    stage.ends(TurnEnd::Failed {
+        failure: Failure::new(innkeeper_core::REFUSED, "not any more"),
+        resumable: false,
+    });
+    let (id, _) = stage.run();
+    stage.handle(Input::ChatLost { chat: id });
+    let told = stage.last_opened().history.recent.iter();
+    let told: Vec<&str> = told.map(|turn| turn.id.as_str()).collect();
+    assert_eq!(told, ["said", "begun"]);
+    assert_eq!(
+        stage.state(&chat)["turns"].as_array().map(Vec::len),
+        Some(3),
+        "people still see it"
+    );
+}

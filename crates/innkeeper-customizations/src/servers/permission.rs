@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -25,8 +25,9 @@ pub(super) struct Asked {
     subject: Subject,
     servers: Vec<Foreign>,
     trust: Arc<TrustFile>,
-    /// How the file of decisions looked at the last check.
-    seen: Mutex<Stamp>,
+    /// How the file of decisions looked when the last check found that they may not run. Several servers and
+    /// sessions ask here, and all get the same answer: whoever was refused looks again as soon as anybody is not.
+    refused: Mutex<Option<Stamp>>,
 }
 
 /// When a file was written last, and how long it is.
@@ -133,7 +134,7 @@ impl Asked {
             subject,
             servers,
             trust,
-            seen: Mutex::default(),
+            refused: Mutex::default(),
         }
     }
 
@@ -142,32 +143,11 @@ impl Asked {
         Some((metadata.modified().ok()?, metadata.len()))
     }
 
-    fn seen(&self) -> Stamp {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn refused(&self) -> MutexGuard<'_, Option<Stamp>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that people are to decide, so that `innkeeper trust` shows what about.
-    fn note(&self, contents: &Contents) -> std::io::Result<()> {
-        let digest = contents.digest();
-        let is_noted = self.trust.decisions()?.iter().any(|decided| {
-            decided.verdict == Verdict::Asked
-                && decided.kind == self.subject.kind
-                && decided.place == self.subject.place
-                && decided.digest == digest
-        });
-        match is_noted {
-            true => Ok(()),
-            false => self.trust.decide(&self.subject, contents, Verdict::Asked),
-        }
-    }
-}
-
-#[async_trait]
-impl StartPermission for Asked {
-    fn check(&self) -> Result<(), String> {
-        // Before it is read: whatever is decided meanwhile is noticed.
-        let stamp = self.stamp();
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
+    fn look(&self) -> Result<(), String> {
         let (mut contents, mut looked) = (Contents::default(), Looked::default());
         for server in &self.servers {
             server.add_to(&mut contents, &mut looked)?;
@@ -200,10 +180,36 @@ impl StartPermission for Asked {
         ))
     }
 
+    /// Notes that people are to decide, so that `innkeeper trust` shows what about.
+    fn note(&self, contents: &Contents) -> std::io::Result<()> {
+        let digest = contents.digest();
+        let is_noted = self.trust.decisions()?.iter().any(|decided| {
+            decided.verdict == Verdict::Asked
+                && decided.kind == self.subject.kind
+                && decided.place == self.subject.place
+                && decided.digest == digest
+        });
+        match is_noted {
+            true => Ok(()),
+            false => self.trust.decide(&self.subject, contents, Verdict::Asked),
+        }
+    }
+}
+
+#[async_trait]
+impl StartPermission for Asked {
+    fn check(&self) -> Result<(), String> {
+        // Before it is read: whatever is decided meanwhile is noticed.
+        let stamp = self.stamp();
+        let outcome = self.look();
+        *self.refused() = outcome.is_err().then_some(stamp);
+        outcome
+    }
+
     async fn decided(&self) {
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
-            if self.stamp() != self.seen() {
+            if *self.refused() != Some(self.stamp()) {
                 return;
             }
         }
@@ -275,6 +281,22 @@ mod tests {
             settings.trust.change_verdict(&place, Verdict::Trusted).unwrap();
             permission.decided().await;
         }
+    }
+
+    #[tokio::test]
+    async fn p12_what_one_server_notices_first_the_others_of_its_place_notice_as_well() {
+        let (_directory, settings, workspace) = scene();
+        let servers = r#"{ "mcpServers": { "one": { "command": "sh" }, "two": { "command": "sh" } } }"#;
+        std::fs::write(workspace.join(".mcp.json"), servers).unwrap();
+        let brought = SourceDirectories::default().look(std::slice::from_ref(&workspace));
+        let declared = declarations(&brought, &settings);
+        let [one, two] = [0, 1].map(|index: usize| declared[index].permission.0.clone().unwrap());
+        assert!(one.check().is_err() && two.check().is_err());
+        let place = workspace.display().to_string();
+        settings.trust.change_verdict(&place, Verdict::Trusted).unwrap();
+        assert_eq!(one.check(), Ok(()));
+        two.decided().await;
+        assert_eq!(two.check(), Ok(()));
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! What an agent is told: about a chat when it opens, about a turn when it runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use innkeeper_core::{ChannelId, Input, OpenChat, TurnStart};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::{
-    Agent, AgentError, Attachment, ClientTool, Credential, PastTurn, PromptSection, RenderedPrompt, Secret, prompt,
+    Agent, AgentError, Attachment, ClientTool, Credential, EventSink, PastTurn, PromptSection, RenderedPrompt, Secret,
+    prompt,
 };
 use crate::customizations::{Called, Customized};
 use crate::events::Bell;
 use crate::host::Message;
-use crate::mcp::Mcp;
+use crate::mcp::{Mcp, prompts};
 use crate::transform::Renderer;
 
 /// What an agent knows about the chat it opens.
@@ -170,7 +172,12 @@ impl TurnInput {
     }
 
     /// Finds what the message calls, unless it is a command of the agent's own.
-    pub(crate) async fn find_called(&mut self, agent: &dyn Agent) -> Result<(), AgentError> {
+    pub(crate) async fn find_called(
+        &mut self,
+        agent: &dyn Agent,
+        events: &EventSink,
+        patience: Duration,
+    ) -> Result<(), AgentError> {
         if !self.text.trim_start().starts_with('/') {
             return Ok(());
         }
@@ -181,6 +188,9 @@ impl TurnInput {
             .call(&self.text, &own, &self.working_directories)
             .await;
         self.called = called.map_err(|problem| AgentError::failed("cannotCall", problem))?;
+        if self.called.is_none() && !is_called(&self.text, &own) {
+            self.called = prompts::call(events, &self.text, patience).await?;
+        }
         Ok(())
     }
 
@@ -200,6 +210,13 @@ impl TurnInput {
     pub fn credential(&self, resource: &str) -> Option<&Credential> {
         find(&self.credentials, resource)
     }
+}
+
+/// Whether a message calls one of an agent's own commands.
+fn is_called(text: &str, own: &[&str]) -> bool {
+    let line = text.trim().strip_prefix('/').unwrap_or_default();
+    let word = line.split(char::is_whitespace).next().unwrap_or_default();
+    own.contains(&word)
 }
 
 fn find<'a>(credentials: &'a [Credential], resource: &str) -> Option<&'a Credential> {

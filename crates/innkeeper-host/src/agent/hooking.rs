@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use innkeeper_core::TurnStart;
 use innkeeper_core::agent::{ToolContent, ToolResult};
+use innkeeper_core::{REFUSED, TurnStart};
 use serde_json::{Map, Value, json};
 
 use super::{AgentError, EventSink};
@@ -327,7 +327,7 @@ fn refuse(reason: Option<String>) -> Result<(), AgentError> {
     match reason {
         Some(reason) => {
             let message = format!("A hook refused this message, so the agent has not heard it: {reason}");
-            Err(AgentError::failed("refusedByHook", message))
+            Err(AgentError::failed(REFUSED, message))
         }
         None => Ok(()),
     }

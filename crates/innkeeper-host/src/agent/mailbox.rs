@@ -99,6 +99,10 @@ impl Slot {
         }
     }
 
+    pub(crate) fn forget_sign_in(&self) {
+        self.lock().signed_in = None;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Replies> {
         self.replies.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use innkeeper_core::{AgentEvent, TurnKey, Usage};
 use tokio::sync::oneshot;
@@ -34,6 +35,8 @@ pub struct EventSink {
     pub(crate) customized: Customized,
     /// What hooks are told of every moment, and what they said.
     pub(crate) scene: Arc<Scene>,
+    /// Bytes of pictures and the like that MCP servers have put into the turn, in base64.
+    pub(crate) embedded: Arc<AtomicUsize>,
 }
 
 impl fmt::Debug for EventSink {

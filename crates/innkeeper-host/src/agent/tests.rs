@@ -56,6 +56,10 @@ impl Loop {
                 time: Duration::from_secs(5),
                 bytes: 1 << 20,
             },
+            mcp_reads: crate::resources::of_client::ClientReads {
+                time: Duration::from_secs(5),
+                bytes: 1 << 20,
+            },
             client_reads: crate::resources::of_client::ClientReads {
                 time: Duration::from_secs(5),
                 bytes: 1 << 20,

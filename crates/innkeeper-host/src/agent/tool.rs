@@ -4,17 +4,21 @@
 //! is gone once it is over. One that is dropped before ends as failed, so that nobody watches a
 //! call that nobody works on.
 
+mod call;
+
 use std::sync::Arc;
 
 use innkeeper_core::AgentEvent;
-use innkeeper_core::agent::{Contributor, Permission, Spawn, ToolReady, ToolStart, ToolStep};
+use innkeeper_core::agent::{Contributor, Permission, Spawn, ToolStart, ToolStep};
 
-use super::hooking::stopped;
-use super::mailbox::{MAX_CALL_ID, Mailbox, Slot};
+use super::mailbox::Mailbox;
 use super::{
     AgentError, AuthRequirement, Confirmation, Decision, EventSink, Offer, Risk, Secret, ToolContent, ToolResult,
     Worker, WorkerSpec,
 };
+
+pub(super) use call::Call;
+use call::step;
 
 pub(super) fn begin(events: EventSink, name: String) -> ToolCallBuilder {
     ToolCallBuilder {
@@ -301,7 +305,10 @@ impl ToolCall {
                 "only a tool call of an MCP server can ask people to sign in; begin it with `mcp`",
             ));
         }
-        self.is_signing_in = true;
+        if !std::mem::replace(&mut self.is_signing_in, true) {
+            // The answer to an earlier question, which was no longer needed when it came.
+            self.call.forget_sign_in();
+        }
         self.call.step(ToolStep::AuthRequired(requirement)).await?;
         let signed_in = self.call.wait(|replies| replies.signed_in.take()).await?;
         self.call.is_over = signed_in.is_none();
@@ -389,8 +396,13 @@ async fn confirm(mut call: Call, invocation: Invocation, permission: Permission)
         .while_people_think("permission_prompt", message, deciding)
         .await?;
     if decision.approved {
-        if let Some(edited) = &decision.edited_input {
-            call.input = Some(edited.clone());
+        if let Some(edited) = &decision.edited_input
+            && let Err(error) = call.take_edited(edited.clone()).await
+        {
+            return match error.denial() {
+                Some(reason) => Ok(Verdict::Denied(decision_of_hook(None, Some(reason.to_owned())))),
+                None => Err(error),
+            };
         }
         return Ok(Verdict::Approved(call.running(), decision));
     }
@@ -416,177 +428,6 @@ fn chosen(offer: &Offer) -> Option<String> {
         Offer::Own(options) => {
             let yes = options.iter().find(|option| option.approves);
             yes.map(|option| option.id.clone())
-        }
-    }
-}
-
-fn step(call: &str, step: ToolStep) -> AgentEvent {
-    AgentEvent::Tool {
-        call: call.to_owned(),
-        step: Box::new(step),
-    }
-}
-
-/// What hooks say of a call that may run.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Leave {
-    /// People are to be asked, whatever the policy says.
-    pub(super) asks: bool,
-    /// Nobody needs to be asked.
-    pub(super) allows: bool,
-}
-
-/// What all stages of a call have in common.
-#[derive(Debug)]
-pub(super) struct Call {
-    pub(super) events: EventSink,
-    pub(super) id: Arc<str>,
-    /// The name of the tool.
-    name: String,
-    slot: Arc<Slot>,
-    is_mcp: bool,
-    /// The input so far.
-    input: Option<String>,
-    /// What hooks said, if they have looked at it before it is ready.
-    leave: Option<Leave>,
-    /// Whether nothing is left to be said about it.
-    pub(super) is_over: bool,
-}
-
-impl Call {
-    pub(super) async fn start(builder: ToolCallBuilder) -> Result<Self, AgentError> {
-        let ToolCallBuilder { events, id, start } = builder;
-        if start.name.is_empty() || start.name.len() > MAX_CALL_ID {
-            return Err(AgentError::failed(
-                "badToolName",
-                format!(
-                    "the agent called a tool with a name of {} bytes; 1 to {MAX_CALL_ID} are possible",
-                    start.name.len()
-                ),
-            ));
-        }
-        let id = id.unwrap_or_else(|| events.mailbox.fresh_id("call"));
-        let slot = events.mailbox.add_call(&id)?;
-        let call = Self {
-            events,
-            id: id.into(),
-            name: start.name.clone(),
-            slot,
-            is_mcp: matches!(start.contributor, Contributor::Mcp(_)),
-            input: None,
-            leave: None,
-            is_over: false,
-        };
-        call.step(ToolStep::Start(start)).await?;
-        Ok(call)
-    }
-
-    pub(super) async fn step(&self, what: ToolStep) -> Result<(), AgentError> {
-        self.events.send(step(&self.id, what)).await
-    }
-
-    /// The input is complete.
-    pub(super) async fn ready(&mut self, invocation: Invocation, permission: Permission) -> Result<(), AgentError> {
-        let input = invocation.input.or_else(|| self.input.take());
-        self.input.clone_from(&input);
-        self.step(ToolStep::Ready(ToolReady {
-            invocation: invocation.message,
-            input,
-            permission,
-        }))
-        .await
-    }
-
-    pub(super) async fn wait<T>(
-        &self,
-        take: impl Fn(&mut super::mailbox::Replies) -> Option<T>,
-    ) -> Result<T, AgentError> {
-        self.slot.wait(&self.events.cancelled, take).await
-    }
-
-    pub(super) async fn complete(&mut self, result: ToolResult) -> Result<(), AgentError> {
-        self.step(ToolStep::Done { result, review: false }).await?;
-        self.is_over = true;
-        Ok(())
-    }
-
-    fn running(self) -> ToolCall {
-        ToolCall {
-            call: self,
-            is_signing_in: false,
-        }
-    }
-
-    /// Has hooks look at the call. One that they refuse is over.
-    pub(super) async fn check(&mut self, input: Option<&str>) -> Result<(Leave, Option<String>), AgentError> {
-        let outcome = self.events.tool_begins(&self.id, &self.name, input).await?;
-        if let Some(reason) = outcome.stop {
-            self.refuse(&reason).await?;
-            return Err(stopped(&reason));
-        }
-        if let Some(reason) = outcome.deny {
-            self.refuse(&reason).await?;
-            return Err(AgentError::denied(reason));
-        }
-        let leave = Leave {
-            asks: outcome.ask,
-            allows: outcome.allow && !outcome.ask,
-        };
-        Ok((leave, outcome.input.map(|input| input.to_string())))
-    }
-
-    /// What hooks say of a call that is about to be ready, if they were not heard before.
-    async fn leave(&mut self, invocation: &Invocation) -> Result<Leave, AgentError> {
-        if let Some(leave) = self.leave.take() {
-            return Ok(leave);
-        }
-        let input = invocation.input.clone().or_else(|| self.input.clone());
-        let (leave, changed) = self.check(input.as_deref()).await?;
-        if changed.is_some() {
-            // What people are about to be shown was made from the input that the agent has.
-            let reason = "a hook wants another input for this call, and this agent cannot take one from it";
-            self.refuse(reason).await?;
-            return Err(AgentError::denied(reason));
-        }
-        Ok(leave)
-    }
-
-    async fn refuse(&mut self, reason: &str) -> Result<(), AgentError> {
-        let summary = format!("A hook refused {}", self.name);
-        self.complete(ToolResult::failed(summary, reason)).await
-    }
-
-    /// The end of a call that ran, if hooks want to hear of it.
-    pub(super) fn ended(&self, result: &ToolResult) -> Option<ToolResult> {
-        self.events.hears_end(result).then(|| result.clone())
-    }
-
-    /// Tells hooks of it.
-    pub(super) async fn tell(&self, ended: Option<ToolResult>) -> Result<(), AgentError> {
-        match ended {
-            Some(result) => {
-                let input = self.input.as_deref();
-                self.events.tool_ended(&self.id, &self.name, input, &result).await
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn risk_reporter(&self) -> RiskReporter {
-        RiskReporter {
-            events: self.events.clone(),
-            id: Arc::clone(&self.id),
-        }
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        self.events.mailbox.remove_call(&self.id);
-        if !self.is_over {
-            let result = ToolResult::failed("Not finished", "the agent gave up on this call before it was done");
-            let done = ToolStep::Done { result, review: false };
-            self.events.send_now(step(&self.id, done));
         }
     }
 }

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use super::expand::{Around, expand};
 use super::hook::Hooks;
 use super::kit::{About, CustomAgent, Kit, Original, PromptFile, Rule, Skill};
-use crate::mcp::Mcp;
+use crate::agent::Attachment;
+use crate::mcp::{Mcp, ServerDeclaration};
 
 /// How long an opening chat waits until it is known what its session brings along. Whoever looks
 /// for it reports something long before; this is for one that does not.
@@ -80,6 +81,8 @@ pub struct Called {
     pub model: Option<String>,
     /// The tools that a prompt keeps to; empty means all.
     pub tools: Vec<String>,
+    /// What a prompt of an MCP server brings that cannot be said in words, such as pictures.
+    pub attachments: Vec<Attachment>,
 }
 
 impl Customized {
@@ -103,6 +106,17 @@ impl Customized {
     /// agent that knows where to look may do so itself.
     pub fn is_known(&self) -> bool {
         self.is_known
+    }
+
+    /// How the MCP servers of the session are started, also those that are switched off; one that is the
+    /// same as another is left out.
+    pub(crate) fn declared_servers(&self) -> impl Iterator<Item = (&Arc<ServerDeclaration>, bool)> {
+        let is_off = |about: &About| self.off.contains(&about.id) || self.off.contains(&about.container);
+        let declared = self.kit.mcp_servers.iter();
+        declared.filter_map(move |declared| match is_off(&declared.about) {
+            true => Some((declared, false)),
+            false => self.is_on(&declared.about).then_some((declared, true)),
+        })
     }
 
     fn is_on(&self, about: &About) -> bool {
@@ -223,6 +237,7 @@ impl Customized {
             agent: None,
             model: None,
             tools: Vec::new(),
+            attachments: Vec::new(),
             arguments,
         };
         match callable {

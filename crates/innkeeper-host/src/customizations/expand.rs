@@ -223,7 +223,7 @@ fn input_names(body: &str) -> HashSet<&str> {
 }
 
 /// The words of a line; quotes keep several together.
-fn words(line: &str) -> Vec<String> {
+pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;

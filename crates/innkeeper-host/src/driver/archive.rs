@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ahp_types::state::Turn;
 use innkeeper_core::agent::{PastTurns, SpanEnd, TurnSpan, UnreadChat};
-use innkeeper_core::past_turn;
 use innkeeper_core::stored::TurnSource;
+use innkeeper_core::{past_turn, was_heard};
 
 use crate::agent::{Attachment, PastTurn};
 
@@ -127,7 +127,9 @@ fn read_latest(
             left = left.saturating_sub(row.len());
             let turn: Turn =
                 serde_json::from_slice(row).map_err(|problem| format!("a turn of {chat} is damaged: {problem}"))?;
-            newest_first.push(past_turn(&turn));
+            if was_heard(&turn) {
+                newest_first.push(past_turn(&turn));
+            }
             first -= 1;
         }
     }

@@ -19,6 +19,7 @@ use super::message::Message;
 use super::task::{Breaks, HostTask};
 use super::{Host, HostError, HostHandle};
 use crate::agent::Agent;
+use crate::contents::{ContentLimits, Contents, MemoryContents};
 use crate::customizations::{Customizations, NoCustomizations};
 use crate::files::{Files, NoFiles};
 use crate::journal::{Journal, Lease, VolatileJournal};
@@ -37,6 +38,7 @@ pub struct HostBuilder {
     resources: Arc<dyn Resources>,
     customizations: Arc<dyn Customizations>,
     mcp_servers: Arc<dyn McpServers>,
+    contents: Option<Arc<dyn Contents>>,
     limits: Limits,
     breaks: Option<Breaks>,
     read_only: Option<String>,
@@ -53,6 +55,7 @@ impl HostBuilder {
             resources: Arc::new(NoResources),
             customizations: Arc::new(NoCustomizations),
             mcp_servers: Arc::new(NoMcpServers),
+            contents: None,
             limits: Limits::default(),
             breaks: None,
             read_only: None,
@@ -101,6 +104,13 @@ impl HostBuilder {
     #[must_use]
     pub fn mcp_servers(mut self, mcp_servers: impl McpServers) -> Self {
         self.mcp_servers = Arc::new(mcp_servers);
+        self
+    }
+
+    /// Keeps what tools gave back and turns have no room for; the default keeps it in memory.
+    #[must_use]
+    pub fn contents(mut self, contents: impl Contents) -> Self {
+        self.contents = Some(Arc::new(contents));
         self
     }
 
@@ -176,6 +186,7 @@ impl HostBuilder {
         self.limits.core.serves_resources = self.resources.serves();
         self.limits.core.serves_customizations = self.customizations.serves();
         self.limits.core.serves_mcp = self.mcp_servers.serves();
+        self.limits.core.keeps_mcp_tokens = self.mcp_servers.keeps_tokens();
         let mut lease = self.journal.open().await?;
         let (inbox, receiver) = mpsc::channel(INBOX);
         let version = self.limits.core.server_version.clone().unwrap_or_default().into();
@@ -189,6 +200,7 @@ impl HostBuilder {
             &self.read_only,
             looks_on,
         );
+        core.restore_server_tokens(at_start(), self.mcp_servers.kept_tokens());
         if self.read_only.is_some() && !looks_on {
             // Whoever asks first has to be shown the end of what was interrupted already.
             for uri in unsettled.drain(..) {
@@ -196,6 +208,12 @@ impl HostBuilder {
             }
         }
         let limits = Arc::new(self.limits);
+        let contents = self.contents.unwrap_or_else(|| {
+            Arc::new(MemoryContents::new(ContentLimits {
+                session_bytes: limits.content_session_bytes,
+                total_bytes: limits.content_total_bytes,
+            }))
+        });
         let tasks = TaskTracker::new();
         let handle = HostHandle {
             inbox: inbox.clone(),
@@ -222,6 +240,7 @@ impl HostBuilder {
             watches: HashMap::new(),
             followed: Followed::new(self.customizations),
             servers: Servers::new(self.mcp_servers),
+            contents,
             limits,
             tasks: tasks.clone(),
             ready: Arc::clone(&handle.ready),

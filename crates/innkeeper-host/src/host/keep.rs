@@ -193,10 +193,19 @@ impl HostTask {
                     self.push(to, Outgoing::Text(encode_error(Some(&id), &error)));
                 }
             }
+            Effect::McpToken {
+                answer: Some((conn, id)),
+                ..
+            } => {
+                self.look_ups.pop_front();
+                let error = RpcError::new(code::INTERNAL_ERROR, message);
+                self.push(conn, Outgoing::Text(encode_error(Some(&id), &error)));
+            }
             Effect::LookUp { .. }
             | Effect::List { .. }
             | Effect::Import { .. }
             | Effect::Resource { .. }
+            | Effect::McpResource { .. }
             | Effect::AskMcpServer { .. }
             | Effect::OpenWatch { .. } => {
                 self.look_ups.pop_front();

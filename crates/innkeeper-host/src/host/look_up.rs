@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
@@ -33,14 +34,17 @@ impl HostTask {
         let customized = match &what {
             LookUp::Completions {
                 session, switched_off, ..
-            } => self.followed.bringing(*session, switched_off).now(),
+            } => {
+                let bringing = self.followed.bringing(*session, switched_off);
+                bringing.with_mcp(self.servers.of(*session)).now()
+            }
             LookUp::SettingValues { .. } => Customized::default(),
         };
         let files = Arc::clone(&self.files);
         let time = self.limits.look_up_time;
         self.tasks.spawn(async move {
             let if_nothing = nothing_found(&what);
-            let finding = AssertUnwindSafe(find(agent, &*files, &customized, what)).catch_unwind();
+            let finding = AssertUnwindSafe(find(agent, &*files, &customized, what, time / 4)).catch_unwind();
             let outcome = match tokio::time::timeout(time, finding).await {
                 Ok(Ok(value)) => Ok(value),
                 Ok(Err(_)) => {
@@ -72,7 +76,13 @@ fn nothing_found(what: &LookUp) -> Result<Value, String> {
     }
 }
 
-async fn find(agent: Option<Arc<dyn Agent>>, files: &dyn Files, customized: &Customized, what: LookUp) -> Value {
+async fn find(
+    agent: Option<Arc<dyn Agent>>,
+    files: &dyn Files,
+    customized: &Customized,
+    what: LookUp,
+    patience: Duration,
+) -> Value {
     match what {
         LookUp::Completions {
             working_directories,
@@ -87,6 +97,7 @@ async fn find(agent: Option<Arc<dyn Agent>>, files: &dyn Files, customized: &Cus
                 offset,
                 commands: &commands,
                 customized,
+                patience,
             };
             files::completions(files, place).await
         }

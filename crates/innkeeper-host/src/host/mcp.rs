@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
-use innkeeper_core::mcp::{ToServer, WantedServers};
+use innkeeper_core::mcp::{ToServer, TokenChange, WantedServers};
 use innkeeper_core::{ChannelId, ConnId, Failure, Input, RequestId, RpcError};
 use serde_json::Value;
 
 use super::message::Message;
 use super::task::HostTask;
+use crate::contents::SessionContents;
 use crate::customizations::Kit;
 use crate::mcp::{Mcp, McpError, McpServers, ServerSink, ServerStatus, ServerWish, SessionLink, SessionWants, bounds};
 
@@ -64,10 +65,16 @@ impl Servers {
 impl HostTask {
     pub(super) fn want_servers(&mut self, session: ChannelId, wanted: Box<WantedServers>) {
         let (inbox, runner) = (self.inbox.clone(), &self.servers.runner);
+        let contents = (Arc::clone(&self.contents), self.limits.resource_bytes);
         let entry = self.servers.sessions.entry(session).or_insert_with(|| {
             let sink = ServerSink::new(session, inbox);
             OneSession {
-                link: SessionLink::new(runner.open(sink.clone())),
+                link: SessionLink::new(
+                    runner.open(sink.clone()),
+                    Arc::clone(&wanted.session_uri),
+                    sink.reported(),
+                    SessionContents::new(contents.0, Arc::clone(&wanted.session_uri), contents.1),
+                ),
                 sink,
                 wanted: wanted.clone(),
                 wishes: Vec::new(),
@@ -119,6 +126,7 @@ impl HostTask {
         }
         let ids = wishes.iter().map(|wish| wish.declaration.about.id.clone());
         entry.link.set_wanted(ids.collect());
+        entry.link.forget_changed(&entry.wishes, &wishes);
         entry.wishes.clone_from(&wishes);
         entry.link.servers.want(SessionWants {
             session: Arc::clone(&entry.wanted.session_uri),
@@ -127,8 +135,30 @@ impl HostTask {
         });
     }
 
-    pub(super) fn set_server_token(&self, resource: &str, token: Option<innkeeper_core::mcp::ServerToken>) {
-        self.servers.runner.set_token(resource, token);
+    /// Passes a token on. Whoever asked for it is answered when it is kept, as with everything that is to
+    /// hold after a crash.
+    pub(super) fn set_server_token(
+        &mut self,
+        resource: &str,
+        change: TokenChange,
+        answer: Option<(ConnId, RequestId)>,
+    ) {
+        let kept = self.servers.runner.set_token(resource, change);
+        let Some((conn, id)) = answer else {
+            return;
+        };
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        self.tasks.spawn(async move {
+            if AssertUnwindSafe(kept).catch_unwind().await.is_err() {
+                tracing::error!("keeping the token of MCP servers panicked");
+            }
+            let outcome = Ok(Value::Object(serde_json::Map::new()));
+            let _ = inbox.send(Message::Respond { conn, id, outcome }).await;
+            drop(in_flight);
+        });
     }
 
     /// Asks a server something for a client. The answer comes back as a message.

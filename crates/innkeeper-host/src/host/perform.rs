@@ -94,6 +94,7 @@ impl HostTask {
             Effect::Import { conn, id, text } => self.import(conn, id, text),
             Effect::LookUp { conn, id, what } => self.look_up(conn, id, *what),
             Effect::Resource { conn, id, op, reaches } => self.resource(conn, id, *op, reaches),
+            Effect::McpResource { conn, id, op, sessions } => self.mcp_resource(conn, id, *op, &sessions),
             Effect::OpenWatch {
                 conn,
                 id,
@@ -107,8 +108,13 @@ impl HostTask {
             Effect::FollowCustomizations { session, wanted } => self.follow(session, *wanted),
             Effect::ForgetCustomizations { session, switched_off } => self.forget(session, switched_off),
             Effect::WantMcpServers { session, wanted } => self.want_servers(session, wanted),
+            Effect::SessionGone { uri } => self.forget_contents(uri),
             Effect::ForgetMcpServers { session } => self.forget_servers(session),
-            Effect::McpToken { resource, token } => self.set_server_token(&resource, token),
+            Effect::McpToken {
+                resource,
+                change,
+                answer,
+            } => self.set_server_token(&resource, change, answer),
             Effect::AskMcpServer {
                 conn,
                 id,
@@ -132,6 +138,10 @@ impl HostTask {
             transform: TransformLimits {
                 time: self.limits.transform_time,
                 bytes: self.limits.transform_bytes,
+            },
+            mcp_reads: ClientReads {
+                time: self.limits.mcp_request_time,
+                bytes: self.limits.resource_bytes,
             },
             client_reads: ClientReads {
                 time: self.limits.reverse_request_time,

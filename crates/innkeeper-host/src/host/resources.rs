@@ -13,12 +13,14 @@ use futures_util::FutureExt;
 use innkeeper_core::error::code;
 use innkeeper_core::resource::{Encoding, Reach, ResourceOp, WatchSpec, permission_denied};
 use innkeeper_core::snapshot::{Answer, AnswerBody};
+use innkeeper_core::uri::is_kept_content;
 use innkeeper_core::{ConnId, Effect, Input, Now, Outgoing, RequestId, RpcError, Scope};
 use serde::Serialize;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::message::Message;
 use super::task::HostTask;
+use crate::contents::{self, Contents};
 use crate::resources::{
     ChangeSink, Content, EntryKind, ResourceError, ResourceInfo, ResourceKind, Resources, Watching, data_uri,
 };
@@ -71,7 +73,7 @@ impl HostTask {
             return;
         };
         let (turn, place) = connection.order.take(op.scope() > Scope::View);
-        let resources = Arc::clone(&self.resources);
+        let (resources, contents) = (Arc::clone(&self.resources), Arc::clone(&self.contents));
         let (time, most) = (self.limits.resource_time, self.limits.resource_bytes);
         self.tasks.spawn(async move {
             let _place = match place {
@@ -79,7 +81,7 @@ impl HostTask {
                 None => turn.await,
             };
             let method = op.method();
-            let doing = AssertUnwindSafe(carry_out(&*resources, &reaches, op, most)).catch_unwind();
+            let doing = AssertUnwindSafe(carry_out(&*resources, &*contents, &reaches, op, most)).catch_unwind();
             let outcome = match tokio::time::timeout(time, doing).await {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) => {
@@ -104,6 +106,13 @@ impl HostTask {
             let _ = inbox.send(message).await;
             drop(in_flight);
         });
+    }
+
+    /// What was kept beside a session goes with it.
+    pub(super) fn forget_contents(&self, session: Arc<str>) {
+        let contents = Arc::clone(&self.contents);
+        contents.close(&session);
+        self.tasks.spawn(async move { contents.forget(&session).await });
     }
 
     /// Sets up a watch.
@@ -176,7 +185,7 @@ pub(super) fn found(id: RequestId, object: Vec<u8>) -> Outgoing {
     }))
 }
 
-fn failure(message: String) -> RpcError {
+pub(super) fn failure(message: String) -> RpcError {
     RpcError::new(code::INTERNAL_ERROR, message)
 }
 
@@ -197,6 +206,7 @@ fn rpc_error(error: ResourceError) -> RpcError {
 /// Does it, and returns the result as a JSON object without its closing brace.
 async fn carry_out(
     resources: &dyn Resources,
+    contents: &dyn Contents,
     reaches: &[Reach],
     op: ResourceOp,
     most: usize,
@@ -206,7 +216,16 @@ async fn carry_out(
             data_uri::read(&uri).map(|content| object(&read_result(content, encoding)))
         }
         ResourceOp::Resolve { uri, .. } if data_uri::is_data(&uri) => {
-            data_uri::read(&uri).map(|content| object(&resolve_result(data_info(uri, &content))))
+            data_uri::read(&uri).map(|content| object(&resolve_result(content_info(uri, &content))))
+        }
+        // The core has looked whether the client sees the session.
+        ResourceOp::Read { uri, encoding } if is_kept_content(&uri) => {
+            let content = contents::read(contents, &uri).await;
+            content.map(|content| object(&read_result(content, encoding)))
+        }
+        ResourceOp::Resolve { uri, .. } if is_kept_content(&uri) => {
+            let content = contents::read(contents, &uri).await;
+            content.map(|content| object(&resolve_result(content_info(uri, &content))))
         }
         ResourceOp::Read { uri, encoding } => {
             let content = resources.read(reaches, &uri, most).await;
@@ -245,14 +264,14 @@ fn nothing() -> Vec<u8> {
     b"{".to_vec()
 }
 
-fn object(result: &impl Serialize) -> Vec<u8> {
+pub(super) fn object(result: &impl Serialize) -> Vec<u8> {
     let mut json = serde_json::to_vec(result).unwrap_or_else(|_| b"{}".to_vec());
     json.pop();
     json
 }
 
 /// Text as text and the rest as base64, unless the client wants text as base64 (RES-02).
-fn read_result(content: Content, wanted: Option<Encoding>) -> ResourceReadResult {
+pub(super) fn read_result(content: Content, wanted: Option<Encoding>) -> ResourceReadResult {
     let Content { bytes, content_type } = content;
     let (data, encoding) = match wanted {
         Some(Encoding::Base64) => (STANDARD.encode(&bytes), ContentEncoding::Base64),
@@ -268,7 +287,7 @@ fn read_result(content: Content, wanted: Option<Encoding>) -> ResourceReadResult
     }
 }
 
-fn resolve_result(info: ResourceInfo) -> ResourceResolveResult {
+pub(super) fn resolve_result(info: ResourceInfo) -> ResourceResolveResult {
     let moment = |at: jiff::Timestamp| format!("{at:.3}");
     ResourceResolveResult {
         uri: info.uri,
@@ -285,7 +304,7 @@ fn resolve_result(info: ResourceInfo) -> ResourceResolveResult {
     }
 }
 
-fn data_info(uri: String, content: &Content) -> ResourceInfo {
+fn content_info(uri: String, content: &Content) -> ResourceInfo {
     ResourceInfo {
         uri,
         kind: ResourceKind::File,

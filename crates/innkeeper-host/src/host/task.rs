@@ -24,6 +24,7 @@ use super::resources::found;
 use super::restart::REVIVE_INTERVAL;
 use crate::agent::Agent;
 use crate::close::Close;
+use crate::contents::Contents;
 use crate::driver::Driver;
 use crate::events::{EventQueue, MissedBells};
 use crate::files::Files;
@@ -48,6 +49,7 @@ pub(super) struct HostTask {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) files: Arc<dyn Files>,
     pub(super) resources: Arc<dyn Resources>,
+    pub(super) contents: Arc<dyn Contents>,
     /// Watches that are set up, by number; dropped, they end.
     pub(super) watches: HashMap<u64, Watching>,
     /// What sessions bring along.
@@ -268,8 +270,10 @@ impl HostTask {
                                 | Effect::List { .. }
                                 | Effect::Import { .. }
                                 | Effect::Resource { .. }
+                                | Effect::McpResource { .. }
                                 | Effect::OpenWatch { .. }
                                 | Effect::AskMcpServer { .. }
+                                | Effect::McpToken { answer: Some(_), .. }
                         )
                     })
                 });

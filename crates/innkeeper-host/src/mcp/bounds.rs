@@ -30,7 +30,7 @@ pub(crate) fn data(data: Value) -> Option<Value> {
     (data.to_string().len() <= MAX_DATA_BYTES).then_some(data)
 }
 
-fn cut(mut text: String, most: usize) -> String {
+pub(super) fn cut(mut text: String, most: usize) -> String {
     let total = text.len();
     if total > most {
         text.truncate(text.floor_char_boundary(most));

@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use super::content::result_of;
-use super::{CallOutcome, During, McpError, McpTool, Question, QuestionAnswer};
+use super::content::{Place, result_of};
+use super::sampling::{self, Leave};
+use super::{CallOutcome, During, McpError, McpTool, Question, QuestionAnswer, Sampler, SamplingRequest};
 use super::{bounds, elicit};
 use crate::agent::{
     AgentError, Confirmation, EventSink, Invocation, Response, ToolCall, ToolContent, ToolDraft, ToolResult, Verdict,
@@ -22,13 +23,10 @@ const ALIVE_EVERY: Duration = Duration::from_secs(20);
 /// Longest report of progress that is shown.
 const MAX_PROGRESS_CHARS: usize = 4000;
 
-/// Answers servers that want a model to go on. An agent that has a model implements it; it asks people
-/// first.
-#[async_trait]
-pub trait Sampler: Send + Sync {
-    /// Goes on with the parameters of `sampling/createMessage`. `None` declines.
-    async fn sample(&self, server: &str, params: Map<String, Value>) -> Option<Map<String, Value>>;
-}
+/// What JSON-RPC calls what is not answered here, what makes no sense, and what went wrong.
+const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+const INTERNAL_ERROR: i64 = -32603;
 
 /// A call of an MCP tool. Made by [`EventSink::mcp_tool`].
 #[must_use = "a call begins with `run`"]
@@ -63,7 +61,7 @@ impl McpCall {
         self
     }
 
-    /// Answers the server when it wants a model to go on. Without, it is declined.
+    /// Answers the server when it wants a model to go on and people allow it. Without, it is refused.
     pub fn sampler(mut self, sampler: Arc<dyn Sampler>) -> Self {
         self.sampler = Some(sampler);
         self
@@ -129,6 +127,12 @@ impl McpDraft {
     /// Streams more of the input, as the model writes it.
     pub async fn input(&mut self, text: impl Into<String>) -> Result<(), AgentError> {
         self.draft.input(text).await
+    }
+
+    /// Answers the server when it wants a model to go on and people allow it. See [`McpCall::sampler`].
+    pub fn sampler(mut self, sampler: Arc<dyn Sampler>) -> Self {
+        self.sampler = Some(sampler);
+        self
     }
 
     /// Has the session's hooks look at the call; if they want another input, it is returned. See
@@ -197,6 +201,7 @@ impl McpDraft {
             tool,
             sampler,
             asked: AtomicUsize::new(0),
+            sampled: AtomicUsize::new(0),
         };
         carried_out.carry_out(call, arguments).await
     }
@@ -220,6 +225,8 @@ struct CarriedOut {
     sampler: Option<Arc<dyn Sampler>>,
     /// How often it has asked people something.
     asked: AtomicUsize,
+    /// How often it has wanted a model to go on.
+    sampled: AtomicUsize,
 }
 
 type Outcome = Result<CallOutcome, McpError>;
@@ -260,7 +267,19 @@ impl CarriedOut {
             }
         };
         let result = match outcome {
-            Ok(outcome) => result_of(&self.tool, outcome),
+            Ok(outcome) => {
+                let listed = tokio::select! {
+                    biased;
+                    () = call.cancelled() => return Err(AgentError::Cancelled),
+                    listed = mcp.listed(&self.tool.server, &outcome) => listed,
+                };
+                let place = Place {
+                    contents: mcp.contents(),
+                    listed,
+                    embedded: &self.events.embedded,
+                };
+                result_of(&self.tool, outcome, place).await
+            }
             Err(error) => ToolResult::failed(
                 format!("{} of {} failed", self.tool.shown_name(), self.tool.server_name),
                 bounds::message(error.message),
@@ -277,22 +296,36 @@ impl CarriedOut {
                 let message = message.chars().take(MAX_PROGRESS_CHARS).collect();
                 call.content(vec![ToolContent::Text(message)]).await?;
             }
-            Wish::SignIn(requirement, done) => {
-                let has_signed_in = call.await_sign_in(*requirement).await?.is_some();
+            Wish::SignIn(requirement, mut done) => {
+                let signed_in = tokio::select! {
+                    biased;
+                    // It has its token from elsewhere: nobody is asked any longer, and the call goes on (AUTH-10).
+                    () = done.closed() => None,
+                    signed_in = call.await_sign_in(*requirement) => Some(signed_in?),
+                };
+                let Some(signed_in) = signed_in else {
+                    call.auth_resolved().await?;
+                    return Ok(Answered::GoesOn);
+                };
+                let has_signed_in = signed_in.is_some();
                 let _ = done.send(has_signed_in);
                 if !has_signed_in {
                     return Ok(Answered::Over);
                 }
             }
-            Wish::Ask(question, done) => {
-                let answer = self.ask(question).await?;
+            Wish::Ask(question, mut done) => {
+                let answer = tokio::select! {
+                    answer = self.ask(call, question) => answer?,
+                    // It does not want to know any more: people are not asked any longer, and no model is.
+                    () = done.closed() => return Ok(Answered::GoesOn),
+                };
                 let _ = done.send(answer);
             }
         }
         Ok(Answered::GoesOn)
     }
 
-    async fn ask(&self, question: Question) -> Result<QuestionAnswer, AgentError> {
+    async fn ask(&self, call: &mut ToolCall, question: Question) -> Result<QuestionAnswer, AgentError> {
         let server = &self.tool.server_name;
         let no = |response| match response {
             Response::Cancel => QuestionAnswer::Cancelled,
@@ -319,12 +352,46 @@ impl CarriedOut {
                     response => no(response),
                 })
             }
-            Question::Sampling(params) => {
-                let sampled = match &self.sampler {
-                    Some(sampler) => sampler.sample(server, params).await,
-                    None => None,
-                };
-                Ok(sampled.map_or(QuestionAnswer::Declined, QuestionAnswer::Sampled))
+            Question::Sampling(params) => self.sample(call, &params).await,
+        }
+    }
+
+    /// Has a model go on, if people allow it.
+    async fn sample(&self, call: &mut ToolCall, params: &Map<String, Value>) -> Result<QuestionAnswer, AgentError> {
+        let refused = |code, message: String| Ok(QuestionAnswer::Refused { code, message });
+        let Some(sampler) = &self.sampler else {
+            let message = "the agent of this session has no model that servers can use".to_owned();
+            return refused(METHOD_NOT_FOUND, message);
+        };
+        if self.sampled.fetch_add(1, Ordering::Relaxed) >= sampling::MAX_SAMPLES {
+            let most = sampling::MAX_SAMPLES;
+            return refused(INTERNAL_ERROR, format!("a call may ask the model {most} times"));
+        }
+        let request = match SamplingRequest::read(params) {
+            Ok(request) => request,
+            Err(problem) => return refused(INVALID_PARAMS, problem),
+        };
+        let mcp = self.events.mcp();
+        if !mcp.may_sample(&self.tool.server) {
+            let answer = self.events.ask(request.form(&self.tool.server_name)).await?;
+            match Leave::of(&answer) {
+                Leave::No => return Ok(QuestionAnswer::Declined),
+                Leave::Once => {}
+                Leave::ForSession => mcp.let_sample(&self.tool.server),
+            }
+        }
+        let sampling = sampler.sample(&request);
+        tokio::pin!(sampling);
+        let mut alive = tokio::time::interval(ALIVE_EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                () = call.cancelled() => return Err(AgentError::Cancelled),
+                sampled = &mut sampling => return match sampled {
+                    Ok(sampled) => Ok(QuestionAnswer::Sampled(sampled.into_result())),
+                    Err(problem) => refused(INTERNAL_ERROR, bounds::message(problem)),
+                },
+                _ = alive.tick() => call.alive().await?,
             }
         }
     }

@@ -153,6 +153,13 @@ pub enum QuestionAnswer {
     Sampled(Map<String, Value>),
     /// A person, or the host, said no.
     Declined,
+    /// It cannot be answered, for this reason.
+    Refused {
+        /// The code of JSON-RPC.
+        code: i64,
+        /// In words for the server.
+        message: String,
+    },
     /// A person wanted nothing to do with it.
     Cancelled,
 }

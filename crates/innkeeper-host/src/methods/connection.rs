@@ -5,8 +5,10 @@ use innkeeper_core::request::{Authenticate, Initialize, Reconnect, Subscribe};
 use innkeeper_core::{ClientId, Command, RpcError, uri};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::read;
+use super::refresh::refresh;
 
 pub(super) fn initialize(params: &RawValue) -> Result<Command, RpcError> {
     #[derive(Deserialize)]
@@ -26,7 +28,7 @@ pub(super) fn initialize(params: &RawValue) -> Result<Command, RpcError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Capabilities {
-        mcp_apps: Option<serde_json::Map<String, serde_json::Value>>,
+        mcp_apps: Option<Map<String, Value>>,
     }
     let params: Params = read(params)?;
     let initial_subscriptions = params.initial_subscriptions.unwrap_or_default();
@@ -121,6 +123,8 @@ pub(super) fn authenticate(params: &RawValue) -> Result<Command, RpcError> {
         token: String,
         expires_in: Option<i64>,
         scopes: Option<Vec<String>>,
+        #[serde(rename = "_meta")]
+        meta: Option<Map<String, Value>>,
     }
     let params: Params = read(params)?;
     check_token(&params.token)?;
@@ -137,16 +141,19 @@ pub(super) fn authenticate(params: &RawValue) -> Result<Command, RpcError> {
         },
         None => None,
     };
+    let is_given = !params.token.is_empty();
     Ok(Command::Authenticate(Box::new(Authenticate {
         resource: params.resource,
         token: Secret::new(params.token),
         expires_in,
         scopes: params.scopes,
+        // Nothing is refreshed that is taken back.
+        refresh: refresh(params.meta.filter(|_| is_given))?,
     })))
 }
 
 /// Longest token, and longest list of scopes.
-const MAX_TOKEN_BYTES: usize = 64 << 10;
+pub(super) const MAX_TOKEN_BYTES: usize = 64 << 10;
 
 /// A token ends up in a header of a request, so it is visible ASCII (RFC 6750). What is wrong with
 /// it is said without repeating it (AUTH-12).

@@ -281,6 +281,40 @@ fn bad_parameters_are_named() {
 }
 
 #[test]
+fn auth12_what_is_wrong_with_how_to_refresh_names_the_field_and_no_secret() {
+    let good = serde_json::json!({
+        "refreshToken": "hunter2", "tokenEndpoint": "https://a.test/token", "clientId": "c", "clientSecret": "hunter3",
+    });
+    let cases = [
+        ("refreshToken", serde_json::json!("")),
+        ("refreshToken", serde_json::json!("hunter2\n")),
+        ("refreshToken", serde_json::json!("hunter2".repeat(10_000))),
+        ("refreshToken", serde_json::json!(["hunter2"])),
+        ("tokenEndpoint", serde_json::json!("http://a.test/token")),
+        ("tokenEndpoint", serde_json::json!("ftp://a.test/token")),
+        ("tokenEndpoint", serde_json::json!("https://me:hunter2@a.test/token")),
+        ("tokenEndpoint", serde_json::json!("token")),
+        ("revocationEndpoint", serde_json::json!("https://a.test/#x")),
+        ("clientId", serde_json::json!("ä")),
+        ("clientSecret", serde_json::json!("")),
+        ("authMethod", serde_json::json!("hunter2")),
+        ("clientSecret", Value::Null),
+    ];
+    for (field, value) in cases {
+        let mut refresh = good.clone();
+        if value.is_null() {
+            refresh["authMethod"] = "client_secret_post".into();
+        }
+        refresh[field] = value;
+        let params = serde_json::json!({ "resource": "r", "token": "t", "_meta": { "innkeeper.refresh": refresh } });
+        let problem = problem("authenticate", &params.to_string());
+        let place = format!("-32602 params._meta[\"innkeeper.refresh\"].{field}");
+        assert!(problem.starts_with(&place), "{problem}");
+        assert!(!problem.contains("hunter"), "{problem}");
+    }
+}
+
+#[test]
 fn trn15_unknown_fields_are_ignored() {
     assert!(problem("ping", r#"{"_meta":{"x":1},"unknown":[]}"#).starts_with("Ping"));
     assert!(problem("subscribe", r#"{"channel":"a:/b","view":{"turns":3,"future":true}}"#).starts_with("Subscribe"));
@@ -338,7 +372,17 @@ fn good_parameters_are_read_whole() {
         (
             "authenticate",
             r#"{"resource":"r","token":"","expiresIn":-1}"#,
-            r#"Authenticate(Authenticate { resource: "r", token: Secret, expires_in: None, scopes: None })"#,
+            r#"Authenticate(Authenticate { resource: "r", token: Secret, expires_in: None, scopes: None, refresh: None })"#,
+        ),
+        (
+            "authenticate",
+            r#"{"resource":"r","token":"","_meta":{"innkeeper.refresh":5}}"#,
+            r#"Authenticate(Authenticate { resource: "r", token: Secret, expires_in: None, scopes: None, refresh: None })"#,
+        ),
+        (
+            "authenticate",
+            r#"{"resource":"r","token":"t","_meta":{"innkeeper.refresh":{"refreshToken":"hunter2","tokenEndpoint":"https://A.test","clientId":"c","clientSecret":"hunter3"}}}"#,
+            r#"Authenticate(Authenticate { resource: "r", token: Secret, expires_in: None, scopes: None, refresh: Some(TokenRefresh { refresh_token: Secret, token_endpoint: "https://a.test/", revocation_endpoint: None, client_id: "c", client_secret: Some(Secret), client_auth: Basic }) })"#,
         ),
     ];
     for (method, json, expected) in cases {

@@ -20,7 +20,7 @@ use crate::peer::{PeerError, ReverseMethod};
 /// The scheme of what clients publish.
 const VIRTUAL: &str = "virtual:";
 
-/// How clients' resources are read.
+/// How what others have is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientReads {
     /// For all attachments of one message together.
@@ -192,7 +192,7 @@ fn is_virtual(uri: &str) -> bool {
         .is_some_and(|scheme| scheme.eq_ignore_ascii_case(VIRTUAL))
 }
 
-fn told(label: String, content: Content, named_type: Option<String>) -> Attachment {
+pub(super) fn told(label: String, content: Content, named_type: Option<String>) -> Attachment {
     let content_type = content.content_type.or(named_type);
     match String::from_utf8(content.bytes) {
         Ok(text) => Attachment::Text { label, text },

@@ -33,6 +33,15 @@ pub(super) enum Command {
     Prompt(Option<String>),
     Customizations,
     Mcp,
+    McpPrompt {
+        server: String,
+        prompt: String,
+        input: String,
+    },
+    McpRead {
+        server: String,
+        uri: String,
+    },
     McpTool {
         server: String,
         tool: String,
@@ -99,16 +108,7 @@ impl Command {
             ("prompt", [section]) => Self::Prompt(Some((*section).to_owned())),
             ("customizations", []) => Self::Customizations,
             ("mcp", []) => Self::Mcp,
-            ("mcp", [server, tool, ..]) => {
-                let input = rest.strip_prefix(server)?.trim_start().strip_prefix(tool)?.trim();
-                let input = if input.is_empty() { "{}" } else { input };
-                serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(input).ok()?;
-                Self::McpTool {
-                    server: (*server).to_owned(),
-                    tool: (*tool).to_owned(),
-                    input: input.to_owned(),
-                }
-            }
+            ("mcp", [_, ..]) => Self::mcp(rest)?,
             ("tool", []) => Self::Tool,
             ("confirm", []) => Self::Confirm,
             ("options", []) => Self::Options,
@@ -138,6 +138,34 @@ impl Command {
             _ => return None,
         })
     }
+
+    /// What is wanted of an MCP server: `SERVER read URI`, `SERVER prompt NAME {…}` or `SERVER TOOL {…}`. A
+    /// tool may be called `read` or `prompt` as well; what it is given is an object.
+    fn mcp(rest: &str) -> Option<Self> {
+        let (server, rest) = word(rest)?;
+        let (what, input) = word(rest)?;
+        let named = word(input).filter(|_| !input.starts_with('{'));
+        match (what.as_str(), named) {
+            ("read", Some((uri, ""))) => Some(Self::McpRead { server, uri }),
+            ("prompt", Some((prompt, input))) => Some(Self::McpPrompt {
+                server,
+                prompt,
+                input: object(input)?,
+            }),
+            _ => Some(Self::McpTool {
+                server,
+                tool: what,
+                input: object(input)?,
+            }),
+        }
+    }
+}
+
+/// The input of a tool or a prompt: an object, or nothing.
+fn object(input: &str) -> Option<String> {
+    let input = if input.is_empty() { "{}" } else { input };
+    serde_json::from_str::<serde_json::Map<_, serde_json::Value>>(input).ok()?;
+    Some(input.to_owned())
 }
 
 /// A command as `/help` and completions show it.
@@ -188,8 +216,8 @@ pub(super) const COMMANDS: &[Entry] = &[
     ),
     entry(
         "mcp",
-        "[<server> <tool> [<json>]]",
-        "lists the tools of the session's MCP servers, or has one of them called",
+        "[<server> (<tool> | prompt <name> | read <uri>) [<json>]]",
+        "lists what the session's MCP servers do and have, calls a tool, fills in a prompt or reads a resource",
     ),
     entry("tool", "", "calls a tool that streams its input and its output"),
     entry(
@@ -242,6 +270,19 @@ fn usage(name: &str) -> String {
     format!("That is not how /{name} is used. It goes like this: `{form}`")
 }
 
+/// The first word, which may stand in quotation marks as JSON has them, and what comes after it.
+fn word(text: &str) -> Option<(String, &str)> {
+    let (word, rest) = if text.starts_with('"') {
+        let mut words = serde_json::Deserializer::from_str(text).into_iter::<String>();
+        let word = words.next()?.ok()?;
+        (word, text.get(words.byte_offset()..)?)
+    } else {
+        let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        (word.to_owned(), rest)
+    };
+    (!word.is_empty()).then_some((word, rest.trim()))
+}
+
 fn number(text: &str, most: u64) -> Option<u64> {
     text.parse().ok().filter(|number| *number <= most)
 }
@@ -257,6 +298,28 @@ fn optional(arguments: &[&str], default: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_with_spaces_stands_in_quotation_marks() {
+        let call = |server: &str, tool: &str, input: &str| Command::McpTool {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            input: input.to_owned(),
+        };
+        for (text, expected) in [
+            ("/mcp odd echo", call("odd", "echo", "{}")),
+            (
+                r#"/mcp "two words" echo {"a": "b c"}"#,
+                call("two words", "echo", r#"{"a": "b c"}"#),
+            ),
+            (r#"/mcp "\"q\"" "a b" {}"#, call("\"q\"", "a b", "{}")),
+        ] {
+            assert_eq!(Command::parse(text), Ok(Some(expected)), "{text}");
+        }
+        for wrong in ["/mcp odd", "/mcp \"odd echo", "/mcp odd echo [1]", "/mcp \"\" echo"] {
+            assert!(Command::parse(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn commands_are_read_and_mistakes_are_explained() {
@@ -289,6 +352,25 @@ mod tests {
                 input: "{}".to_owned(),
             }))
         );
+        assert_eq!(
+            Command::parse("/mcp inn prompt greet {\"who\": \"you\"}"),
+            Ok(Some(Command::McpPrompt {
+                server: "inn".to_owned(),
+                prompt: "greet".to_owned(),
+                input: "{\"who\": \"you\"}".to_owned(),
+            }))
+        );
+        assert_eq!(
+            Command::parse("/mcp inn read inn://rooms"),
+            Ok(Some(Command::McpRead {
+                server: "inn".to_owned(),
+                uri: "inn://rooms".to_owned(),
+            }))
+        );
+        assert!(matches!(
+            Command::parse("/mcp inn read {}"),
+            Ok(Some(Command::McpTool { .. }))
+        ));
         assert_eq!(Command::parse("/subagent"), Ok(Some(Command::Subagent(1))));
         assert_eq!(
             Command::parse("/prompt tone"),

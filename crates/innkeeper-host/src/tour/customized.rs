@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::people::describe;
 use crate::agent::{AgentError, EventSink, TurnInput};
 use crate::customizations::{About, Called, Customized};
 
@@ -85,12 +86,17 @@ fn gate(for_people: bool, for_models: bool) -> String {
 
 /// A skill or a prompt as a model would get it.
 pub(super) fn called(called: &Called) -> String {
-    format!(
+    let mut text = format!(
         "You called `{}` ({}). A model would be told:\n\n{}\n",
         called.about.full_name(),
         called.about.uri,
         called.text
-    )
+    );
+    for attachment in &called.attachments {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "\n(and shown {})", describe(attachment));
+    }
+    text
 }
 
 /// Says which agent was chosen, and what it is told; the guide stays the guide.

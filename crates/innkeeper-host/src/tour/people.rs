@@ -92,7 +92,7 @@ pub(super) async fn attachments(turn: &TurnInput, events: &EventSink) -> Result<
     say(events, &text).await
 }
 
-fn describe(attachment: &Attachment) -> String {
+pub(super) fn describe(attachment: &Attachment) -> String {
     match attachment {
         Attachment::Text { label, text } => format!("“{label}”, text of {} characters", text.chars().count()),
         Attachment::Reference { label, .. } => format!("“{label}”, something this host suggested"),

@@ -134,11 +134,12 @@ async fn read(_: TurnInput, events: EventSink) -> Result<(), AgentError> {
 
 /// Asks, and says what came of it.
 async fn write(_: TurnInput, events: EventSink) -> Result<(), AgentError> {
+    let editable = Confirmation {
+        editable: true,
+        ..Confirmation::default()
+    };
     let draft = events.tool("write").start().await?;
-    match draft
-        .confirm(Invocation::new("Writes").input("{}"), Confirmation::default())
-        .await?
-    {
+    match draft.confirm(Invocation::new("Writes").input("{}"), editable).await? {
         Verdict::Approved(call, decision) => {
             call.complete(ToolResult::text("Wrote", "it")).await?;
             let by = decision
@@ -283,6 +284,49 @@ async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
             "denied: people did not allow this call"
         };
         assert_eq!(words, expected);
+        scene.client.assert_converged().await;
+    }
+}
+
+#[tokio::test]
+async fn hooks_look_at_the_input_that_people_wrote_before_it_runs() {
+    let of = |call: &HookCall| call.input["tool_input"].clone();
+    let hooks = Listening::new(move |call| match call.event {
+        HookEvent::PreToolUse if of(call)["path"] == "secret" => deny("not that one"),
+        // One that changes what it likes already is content; one that would change what people wrote is not.
+        HookEvent::PreToolUse if of(call)["path"] == "same" => HookOutcome {
+            input: Some(json!({ "path": "same" })),
+            ..HookOutcome::default()
+        },
+        HookEvent::PreToolUse if of(call)["path"] == "other" => HookOutcome {
+            input: Some(json!({ "path": "elsewhere" })),
+            ..HookOutcome::default()
+        },
+        // People have just been asked.
+        HookEvent::PreToolUse if of(call)["path"] == "asks" => HookOutcome {
+            ask: true,
+            ..HookOutcome::default()
+        },
+        _ => HookOutcome::default(),
+    });
+    for (path, expected) in [
+        ("secret", "denied: not that one"),
+        ("same", "written, first was asked"),
+        (
+            "other",
+            "denied: a hook wants another input than the one that people wrote for this call",
+        ),
+        ("asks", "written, first was asked"),
+    ] {
+        let scene = hooks.scene(write).await;
+        scene.begin("go").await;
+        let call = scene.call("pending-confirmation").await;
+        let edited = json!({ "path": path }).to_string();
+        let action = json!({ "type": "chat/toolCallConfirmed", "approved": true, "editedToolInput": edited });
+        scene.about(&call, action).await;
+        assert_eq!(scene.words().await, expected);
+        let told = hooks.told(HookEvent::PreToolUse).pop().expect("heard");
+        assert_eq!(told["tool_input"], json!({ "path": path }));
         scene.client.assert_converged().await;
     }
 }

@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use ahp_types::state::Customization;
+use futures_util::future::BoxFuture;
 use innkeeper_host::customizations::{About, Customizations, Following, Found, FoundSink, Kit, Wanted};
 use innkeeper_host::mcp::{
     AppCapabilities, CallOutcome, During, McpError, McpServers, McpTool, Question, QuestionAnswer, Remote,
-    ServerDeclaration, ServerSink, ServerStatus, ServerToken, SessionServers, SessionWants, Transport,
+    ServerDeclaration, ServerSink, ServerStatus, ServerToken, SessionServers, SessionWants, TokenChange, Transport,
 };
 use innkeeper_host::{AuthRequirement, HostBuilder, ToolContent, async_trait};
 use innkeeper_testkit::official::View;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, RwLock, watch};
 
 use crate::scripted::{Scene, builder};
 
 mod calls;
 mod side_channel;
+mod surfaces;
 
 const RESOURCE: &str = "https://mcp.example.com/";
 
@@ -65,6 +67,8 @@ struct Inn {
     wants: watch::Sender<SessionWants>,
     sink: Arc<Mutex<Option<ServerSink>>>,
     tokens: watch::Sender<BTreeMap<String, Option<ServerToken>>>,
+    /// Held by a test for which nothing is kept yet.
+    kept: Arc<RwLock<()>>,
     /// What apps told it.
     told: watch::Sender<Vec<(String, Value)>>,
     /// Calls that were dropped before they were done.
@@ -77,6 +81,7 @@ impl Inn {
             wants: watch::Sender::default(),
             sink: Arc::default(),
             tokens: watch::Sender::default(),
+            kept: Arc::default(),
             told: watch::Sender::default(),
             given_up: Arc::default(),
         }
@@ -114,10 +119,16 @@ impl McpServers for Inn {
         Arc::new(self.clone())
     }
 
-    fn set_token(&self, resource: &str, token: Option<ServerToken>) {
+    fn set_token(&self, resource: &str, change: TokenChange) -> BoxFuture<'static, ()> {
+        let token = match change {
+            TokenChange::Given(token) => Some(*token),
+            TokenChange::TakenBack | TokenChange::Expired => None,
+        };
         self.tokens.send_modify(|tokens| {
             tokens.insert(resource.to_owned(), token);
         });
+        let kept = Arc::clone(&self.kept);
+        Box::pin(async move { drop(kept.read().await) })
     }
 }
 
@@ -200,7 +211,10 @@ impl SessionServers for Inn {
             }
             "samples" => {
                 let answer = during.ask(Question::Sampling(Map::new())).await;
-                assert_eq!(answer, QuestionAnswer::Declined);
+                assert!(
+                    matches!(answer, QuestionAnswer::Refused { code: -32601, .. }),
+                    "{answer:?}"
+                );
                 said("nobody has a model for me")
             }
             "fails" => Ok(CallOutcome {

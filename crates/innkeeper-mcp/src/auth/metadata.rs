@@ -1,5 +1,6 @@
 //! Protected-resource metadata (RFC 9728): who gives out tokens for a server.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -10,22 +11,43 @@ use super::{Challenge, ResourceMetadata};
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 const FETCH_TIME: Duration = Duration::from_secs(10);
-const MOST_BYTES: usize = 1 << 20;
+/// Documents are shown to every client (T16): these bounds are far above what real ones have.
+const MOST_BYTES: usize = 16 << 10;
+const MOST_SERVERS: usize = 16;
+const MOST_SCOPES: usize = 64;
+/// The longest text of a server that is handed on.
+const MOST_TEXT_BYTES: usize = 2 << 10;
 
 /// Finds out about the resource of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Metadata {
     server: Url,
     http: reqwest::Client,
+    /// What was found last.
+    known: Arc<Mutex<Option<ResourceMetadata>>>,
+}
+
+/// What came of asking for a document.
+enum Read {
+    Found(ResourceMetadata),
+    /// There is none, or none that counts.
+    None,
+    /// It cannot be said: it may be there another time.
+    Failed,
 }
 
 impl Metadata {
     pub(crate) fn new(server: Url, http: reqwest::Client) -> Self {
-        Self { server, http }
+        Self {
+            server,
+            http,
+            known: Arc::default(),
+        }
     }
 
     /// The metadata that a challenge points at, that stands where the RFC says, or the least that
-    /// can be said of any server. Never fails: whoever has to sign in is always told.
+    /// can be said of any server. Never fails: whoever has to sign in is always told. A document that
+    /// cannot be fetched just now does not make another resource of the server.
     ///
     /// Documents are read from the server's own origin only. A challenge could otherwise send the
     /// host to any address of its network (T21).
@@ -42,40 +64,63 @@ impl Metadata {
             if address.origin() != self.server.origin() || tried.contains(&address) {
                 continue;
             }
-            if let Some(found) = self.read(&address).await {
-                return found;
+            match self.read(&address).await {
+                Read::Found(found) => {
+                    *self.known() = Some(found.clone());
+                    return found;
+                }
+                Read::Failed if self.known().is_some() => break,
+                Read::Failed | Read::None => tried.push(address),
             }
-            tried.push(address);
         }
-        self.least()
+        let known = self.known().clone();
+        known.unwrap_or_else(|| self.least())
     }
 
-    async fn read(&self, address: &Url) -> Option<ResourceMetadata> {
+    fn known(&self) -> std::sync::MutexGuard<'_, Option<ResourceMetadata>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read(&self, address: &Url) -> Read {
         let reading = async {
             let request = self.http.get(address.clone()).header("accept", "application/json");
-            let response = request.send().await.ok()?;
-            if !response.status().is_success() {
-                return None;
+            let Ok(response) = request.send().await else {
+                return Read::Failed;
+            };
+            match response.status() {
+                status if status.is_success() => {}
+                status if status.is_client_error() => return Read::None,
+                _ => return Read::Failed,
             }
             let mut body = Vec::new();
             let mut pieces = response.bytes_stream();
             while let Some(piece) = pieces.next().await {
-                let piece = piece.ok()?;
+                let Ok(piece) = piece else {
+                    return Read::Failed;
+                };
                 if body.len() + piece.len() > MOST_BYTES {
-                    return None;
+                    return Read::None;
                 }
                 body.extend_from_slice(&piece);
             }
-            serde_json::from_slice::<Value>(&body).ok()
+            let document = serde_json::from_slice::<Value>(&body).ok();
+            document
+                .and_then(|document| self.accept(document))
+                .map_or(Read::None, Read::Found)
         };
-        let document = tokio::time::timeout(FETCH_TIME, reading).await.ok()??;
-        self.accept(document)
+        let read = tokio::time::timeout(FETCH_TIME, reading).await;
+        read.unwrap_or(Read::Failed)
     }
 
     /// A document counts only if it speaks of this server: otherwise a token for somebody else
     /// would be asked for, and sent here (RFC 9728, 3.3).
     fn accept(&self, mut document: Value) -> Option<ResourceMetadata> {
         let fields = document.as_object_mut()?;
+        fields.retain(|_, value| value.as_str().is_none_or(|text| text.len() <= MOST_TEXT_BYTES));
+        if let Some(Value::Array(scopes)) = fields.get_mut("scopes_supported") {
+            scopes.retain(|scope| scope.as_str().is_some_and(|scope| scope.len() <= MOST_TEXT_BYTES));
+            scopes.truncate(MOST_SCOPES);
+        }
         let resource = fields.get("resource")?.as_str()?.to_owned();
         let parsed = Url::parse(&resource).ok()?;
         let covers = parsed.origin() == self.server.origin() && is_below(self.server.path(), parsed.path());
@@ -87,7 +132,8 @@ impl Metadata {
             .into_iter()
             .flatten()
             .filter_map(Value::as_str)
-            .filter(|server| self.may_sign_in_at(server))
+            .filter(|server| server.len() <= MOST_TEXT_BYTES && self.may_sign_in_at(server))
+            .take(MOST_SERVERS)
             .map(str::to_owned)
             .collect();
         let servers = if servers.is_empty() {
@@ -135,6 +181,24 @@ pub(crate) fn canonical_resource(server: &Url) -> String {
     }
 }
 
+/// Whether a resource is the server itself, and not something that contains it: what contains it may
+/// contain servers of others, each of which can say the same (T16).
+pub(crate) fn is_itself(server: &Url, resource: &str) -> bool {
+    canonical_resource(server).trim_end_matches('/') == resource.trim_end_matches('/')
+}
+
+/// The scopes that a challenge asks for, within bounds.
+pub(crate) fn bounded_scopes(scopes: &[String]) -> Vec<String> {
+    let scopes = scopes.iter().filter(|scope| scope.len() <= MOST_TEXT_BYTES);
+    scopes.take(MOST_SCOPES).cloned().collect()
+}
+
+/// What a server says, within bounds.
+pub(crate) fn bounded_text(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MOST_TEXT_BYTES));
+    text
+}
+
 fn is_below(path: &str, prefix: &str) -> bool {
     let prefix = prefix.trim_end_matches('/');
     path.strip_prefix(prefix)
@@ -176,6 +240,36 @@ mod tests {
         ] {
             let document = json!({ "resource": resource, "authorization_servers": ["https://as.test"] });
             assert_eq!(metadata.accept(document).is_some(), counts, "{resource}");
+        }
+    }
+
+    #[test]
+    fn t16_a_document_has_bounds() {
+        let long = "s".repeat(MOST_TEXT_BYTES + 1);
+        let many: Vec<String> = (0..100).map(|number| format!("https://as-{number}.test")).collect();
+        let document = json!({
+            "resource": "https://a.test/mcp", "authorization_servers": many, "scopes_supported": many,
+            "resource_name": long, "resource_documentation": "https://a.test/docs",
+        });
+        let found = metadata("https://a.test/mcp").accept(document).unwrap();
+        assert_eq!(found.authorization_servers, many[..MOST_SERVERS]);
+        assert_eq!(found.document["scopes_supported"], json!(many[..MOST_SCOPES]));
+        assert_eq!(found.document.get("resource_name"), None);
+        assert_eq!(found.document["resource_documentation"], "https://a.test/docs");
+        let endless = json!({ "resource": format!("https://a.test/mcp?{long}") });
+        assert!(metadata("https://a.test/mcp").accept(endless).is_none());
+    }
+
+    #[test]
+    fn t16_a_resource_is_the_server_itself_or_something_around_it() {
+        let server = Url::parse("https://a.test/mcp/one?key=1").unwrap();
+        for (resource, is) in [
+            ("https://a.test/mcp/one", true),
+            ("https://a.test/mcp/one/", true),
+            ("https://a.test/mcp", false),
+            ("https://a.test", false),
+        ] {
+            assert_eq!(is_itself(&server, resource), is, "{resource}");
         }
     }
 

@@ -39,6 +39,7 @@ const NAMES: &[&str] = &[
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BaseEnvironment {
     variables: BTreeMap<String, OsString>,
+    umask: Option<u32>,
 }
 
 impl BaseEnvironment {
@@ -56,7 +57,20 @@ impl BaseEnvironment {
         });
         Self {
             variables: needed.collect(),
+            umask: None,
         }
+    }
+
+    /// With the umask that servers have; without, it is that of this process. Nothing on Windows.
+    #[must_use]
+    pub fn with_umask(mut self, umask: u32) -> Self {
+        self.umask = Some(umask);
+        self
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn umask(&self) -> Option<u32> {
+        self.umask
     }
 
     /// The whole environment of a server.

@@ -7,6 +7,7 @@ use futures_util::stream::FuturesUnordered;
 use innkeeper_host::mcp::{CallOutcome, During, McpError, Question as HostQuestion, QuestionAnswer};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::running::Running;
 use super::words;
@@ -17,6 +18,9 @@ use crate::state::Event;
 
 /// How many reports of progress wait to be shown; what comes faster is left out.
 const KEPT_REPORTS: usize = 16;
+
+/// The code of JSON-RPC for what went wrong.
+const INTERNAL_ERROR: i32 = -32603;
 
 /// Something that people do while the call runs. `false` says that it is to be given up.
 type Doing<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
@@ -39,11 +43,14 @@ pub(super) async fn call(
     call.asks = Some(AskSink::new(move |ask| {
         let _ = asks.send(ask);
     }));
+    call.session = Some(running.session());
     let id = call.id;
     let mut events = lease.events();
     let calling = lease.call(call);
     tokio::pin!(calling);
     let mut doing: FuturesUnordered<Doing<'_>> = FuturesUnordered::new();
+    // The server has its token, wherever it came from: then nobody is asked any longer.
+    let mut signed_in = CancellationToken::new();
     loop {
         tokio::select! {
             biased;
@@ -60,8 +67,16 @@ pub(super) async fn call(
             Some(event) = events.next() => match event {
                 Event::SignInNeeded { call, sign_in } if call == id => {
                     let requirement = words::requirement(&sign_in);
-                    doing.push(Box::pin(async move { during.sign_in(requirement).await }));
+                    signed_in = CancellationToken::new();
+                    let has_signed_in = signed_in.clone();
+                    doing.push(Box::pin(async move {
+                        tokio::select! {
+                            goes_on = during.sign_in(requirement) => goes_on,
+                            () = has_signed_in.cancelled() => true,
+                        }
+                    }));
                 }
+                Event::SignedIn { call } if call == id => signed_in.cancel(),
                 _ => {}
             },
         }
@@ -91,6 +106,10 @@ async fn answer(mut ask: Ask, during: &dyn During) -> bool {
         QuestionAnswer::Accepted(fields) => Answer::Accepted(has_fields.then_some(Value::Object(fields))),
         QuestionAnswer::Sampled(result) => Answer::Sampled(Value::Object(result)),
         QuestionAnswer::Declined => Answer::Declined,
+        QuestionAnswer::Refused { code, message } => Answer::Refused {
+            code: i32::try_from(code).unwrap_or(INTERNAL_ERROR),
+            message,
+        },
         QuestionAnswer::Cancelled => Answer::Cancelled,
     });
     true

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use innkeeper_host::mcp::{
-    Failure, McpError, ServerList, ServerReport, ServerSink, ServerStatus, ServerWish, StartPermission,
+    Failure, McpError, ServerFacts, ServerList, ServerReport, ServerSink, ServerStatus, ServerWish, StartPermission,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Shared, lock, start, words};
+use super::{Shared, lock, renewing, start, words};
 use crate::auth::SignInReason;
 use crate::pool::Lease;
 use crate::secret::Token;
@@ -48,6 +48,8 @@ pub(super) struct Running {
     /// The server is not wanted any more.
     pub(super) ended: CancellationToken,
     lease: Mutex<Option<Arc<Lease>>>,
+    /// The resource that people signed in for while it ran.
+    meant: Mutex<Option<String>>,
 }
 
 impl Running {
@@ -58,6 +60,7 @@ impl Running {
             session: Arc::clone(session),
             ended: CancellationToken::new(),
             lease: Mutex::default(),
+            meant: Mutex::default(),
         })
     }
 
@@ -68,6 +71,11 @@ impl Running {
     /// What people call it.
     pub(super) fn name(&self) -> &str {
         &self.wish.declaration.about.name
+    }
+
+    /// Whose it is.
+    pub(super) fn session(&self) -> Arc<str> {
+        Arc::clone(&self.session)
     }
 
     /// The server, once it may run.
@@ -82,12 +90,27 @@ impl Running {
         ))
     }
 
-    /// Gives it a token, if the token is for it.
+    /// Whether tokens of a resource are for it.
+    pub(super) fn is_for(&self, resource: &str) -> bool {
+        self.lease().and_then(|lease| lease.resource()).as_deref() == Some(resource)
+    }
+
+    /// Somebody signed in, and saw what for: a server whose resource this is, is meant.
+    pub(super) fn is_meant(&self, resource: &str) {
+        if self.is_for(resource) {
+            *lock(&self.meant) = Some(resource.to_owned());
+        }
+    }
+
+    /// Gives it a token, if the token is for it. A server that names something around itself as its
+    /// resource is not given what was meant for its neighbours, unless people signed in for it (T16).
     pub(super) fn sign_in(&self, resource: &str, token: &Token) {
-        if let Some(lease) = self
-            .lease()
-            .filter(|lease| lease.resource().as_deref() == Some(resource))
-        {
+        let lease = self.lease();
+        let Some(lease) = lease.filter(|lease| lease.resource().as_deref() == Some(resource)) else {
+            return;
+        };
+        let is_meant = lock(&self.meant).as_deref() == Some(resource);
+        if is_meant || lease.may_be_given_tokens() || token.expose().is_empty() {
             // It is its resource, as was just looked at.
             let _ = lease.sign_in(resource, token.clone());
         }
@@ -108,7 +131,10 @@ impl Running {
         let leased = prepared.and_then(|config| {
             let sharing = start::sharing(&shared.settings, &self.wish.declaration, &self.session, &self.roots);
             let permission = &self.wish.declaration.permission;
-            let surroundings = || start::surroundings(&shared.settings, &self.roots, permission);
+            let surroundings = || {
+                let renew = renewing::renew(shared);
+                start::surroundings(&shared.settings, &self.roots, permission, renew)
+            };
             let leased = shared.pool.lease(&config, &sharing, surroundings);
             leased.map(Arc::new).map_err(|error| error.to_string())
         });
@@ -157,7 +183,7 @@ impl Running {
     }
 
     /// Starts it, and reports what becomes of it for as long as it is wanted.
-    async fn follow(&self, lease: &Lease, shared: &Shared, sink: &ServerSink) {
+    async fn follow(&self, lease: &Lease, shared: &Arc<Shared>, sink: &ServerSink) {
         let mut events = lease.events();
         lease.start(Start::Background);
         let mut known = ServerState::Stopped;
@@ -173,12 +199,17 @@ impl Running {
                         self.sign_in(&sign_in.resource.resource, &token);
                     }
                     known = state;
+                    if known == ServerState::Ready {
+                        // First, so that whoever waits for it to be ready knows them then.
+                        self.report(sink, facts(lease, shared)).await;
+                    }
                     ServerReport::Status(words::status(&known, lease))
                 }
                 event = events.next() => match event {
                     None => return,
                     Some(Event::ListChanged(list)) => {
                         if list == List::Tools && known == ServerState::Ready {
+                            self.report(sink, facts(lease, shared)).await;
                             // With its tools, what it has for apps may have changed.
                             let status = words::status(&known, lease);
                             self.report(sink, ServerReport::Status(status)).await;
@@ -211,4 +242,16 @@ impl Running {
     async fn report(&self, sink: &ServerSink, report: ServerReport) -> bool {
         sink.report(self.id(), self.wish.attempt, report).await
     }
+}
+
+/// What is known of a server that is ready.
+fn facts(lease: &Lease, shared: &Shared) -> ServerReport {
+    // Its address, which may be what it is for, is nobody's business unless somebody signed in with that name.
+    let resource = lease
+        .resource()
+        .filter(|resource| shared.tokens.get(resource).is_some());
+    ServerReport::Facts(ServerFacts {
+        resource,
+        tools: lease.tools().len() as u64,
+    })
 }

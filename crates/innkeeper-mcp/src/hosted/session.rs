@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use innkeeper_host::mcp::{CallOutcome, During, McpError, McpTool, ServerSink, SessionServers, SessionWants};
+use innkeeper_host::mcp::{
+    CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, ResourcePart, ServerSink,
+    SessionServers, SessionWants,
+};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -92,6 +95,35 @@ impl SessionServers for OneSession {
     ) -> Result<CallOutcome, McpError> {
         let running = self.find(server).ok_or_else(|| McpError::no_server(server))?;
         super::calls::call(&running, tool, arguments, during).await
+    }
+
+    async fn prompts(&self, server: &str) -> Vec<McpPrompt> {
+        match self.find(server) {
+            Some(running) => super::offers::prompts(&running).await,
+            None => Vec::new(),
+        }
+    }
+
+    async fn prompt(
+        &self,
+        server: &str,
+        prompt: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<PromptMessages, McpError> {
+        let running = self.find(server).ok_or_else(|| McpError::no_server(server))?;
+        super::offers::fill_in(&running, prompt, arguments).await
+    }
+
+    async fn resources(&self, server: &str) -> Vec<McpResource> {
+        match self.find(server) {
+            Some(running) => super::offers::resources(&running).await,
+            None => Vec::new(),
+        }
+    }
+
+    async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourcePart>, McpError> {
+        let running = self.find(server).ok_or_else(|| McpError::no_server(server))?;
+        super::offers::read(&running, uri).await
     }
 
     async fn app_request(

@@ -11,7 +11,8 @@ use url::Url;
 
 use super::RunnerSettings;
 use crate::ask::Root;
-use crate::config::{Placeholders, Remote, ServerConfig, Stdio, Syntax, Transport, expand};
+use crate::auth::Renew;
+use crate::config::{Limits, Placeholders, Remote, ServerConfig, Stdio, Syntax, Transport, expand};
 use crate::pool::Sharing;
 use crate::server::{Offer, Permit, Surroundings};
 
@@ -39,8 +40,14 @@ fn config(
 ) -> Result<ServerConfig, String> {
     let placeholders = placeholders(settings, declaration);
     let (transport, env_file) = transport(&declaration.transport);
+    let limits = Limits {
+        // The host shortens what is shown, and keeps the whole: so nothing is left out here.
+        shown_bytes: settings.limits.message_bytes,
+        blob_bytes: settings.limits.message_bytes,
+        ..settings.limits.clone()
+    };
     let config = ServerConfig {
-        limits: settings.limits.clone(),
+        limits,
         restart: settings.restart.clone(),
         ..ServerConfig::new(&declaration.about.name, transport)
     };
@@ -163,7 +170,12 @@ pub(super) fn sharing(
     }
 }
 
-pub(super) fn surroundings(settings: &RunnerSettings, roots: &[String], permission: &Permission) -> Surroundings {
+pub(super) fn surroundings(
+    settings: &RunnerSettings,
+    roots: &[String],
+    permission: &Permission,
+    renew: Renew,
+) -> Surroundings {
     let name = |uri: &str| {
         path_of(uri)?
             .file_name()
@@ -172,8 +184,8 @@ pub(super) fn surroundings(settings: &RunnerSettings, roots: &[String], permissi
     Surroundings {
         environment: settings.environment.clone(),
         offer: Offer {
-            // No agent here has a model go on for a server yet, so none is told that it may ask.
-            sampling: false,
+            // People are asked before anything is; where the agent has no model, servers are told so.
+            sampling: true,
             elicitation: true,
             apps: true,
         },
@@ -183,6 +195,7 @@ pub(super) fn surroundings(settings: &RunnerSettings, roots: &[String], permissi
             .0
             .clone()
             .map(|permission| Permit::new(move || permission.check())),
+        renew: Some(renew),
         roots: roots
             .iter()
             .map(|uri| Root {

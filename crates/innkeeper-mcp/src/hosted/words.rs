@@ -108,9 +108,21 @@ pub(super) fn outcome(outcome: CallOutcome) -> HostOutcome {
     };
     HostOutcome {
         is_error: outcome.is_error,
-        content: outcome.content.into_iter().map(content).collect(),
+        content: outcome.content.into_iter().flat_map(contents).collect(),
         structured,
     }
+}
+
+/// A link says what it leads to before it says where.
+fn contents(piece: Content) -> impl Iterator<Item = ToolContent> {
+    let about = match &piece {
+        Content::ResourceLink { name, description, .. } => {
+            let about: Vec<&str> = [name, description].into_iter().flatten().map(String::as_str).collect();
+            Some(about.join(": ")).filter(|about| !about.trim().is_empty())
+        }
+        _ => None,
+    };
+    about.map(ToolContent::Text).into_iter().chain([content(piece)])
 }
 
 fn content(content: Content) -> ToolContent {
@@ -132,6 +144,7 @@ fn content(content: Content) -> ToolContent {
             ToolContent::Resource {
                 uri,
                 content_type: mime_type,
+                size: None,
             }
         }
         Content::Other(value) => ToolContent::Text(value.to_string()),

@@ -15,6 +15,8 @@ use crate::wire::{Challenged, Process};
 pub(super) enum Command {
     Start(Start),
     Restart(Start),
+    /// Makes the connection anew, if there is one.
+    Reconnect,
     Background,
     Stop(oneshot::Sender<()>),
 }
@@ -30,6 +32,9 @@ pub(super) struct Actor {
     is_old: bool,
     /// Its process, from the moment there is one: whoever stops it waits for that.
     process: ProcessSlot,
+    /// It was given another token in place of one that it did not accept, and has not been ready since: a
+    /// server that accepts none must not be given tokens for ever.
+    is_renewed: bool,
 }
 
 /// Where the process of a server is found, also while it starts.
@@ -64,6 +69,7 @@ impl Actor {
             restarts: 0,
             is_old: false,
             process: ProcessSlot::default(),
+            is_renewed: false,
         }
     }
 
@@ -80,6 +86,8 @@ impl Actor {
                 Command::Stop(done) => {
                     let _ = done.send(());
                 }
+                // It was stopped meanwhile.
+                Command::Reconnect => self.shared.set_state(ServerState::Stopped),
                 Command::Background => {}
             }
         }
@@ -139,6 +147,7 @@ impl Actor {
             }
         };
         self.is_old = connected.is_old;
+        self.is_renewed = false;
         let ready = Instant::now();
         self.shared.tools.send_replace(connected.tools.clone());
         self.shared.connection.send_replace(Some(connected.connection.clone()));
@@ -200,7 +209,7 @@ impl Actor {
                 }),
                 command = self.commands.recv() => match command {
                     None => return Err(End::Forgotten),
-                    Some(Command::Start(_)) => {}
+                    Some(Command::Start(_) | Command::Reconnect) => {}
                     Some(Command::Restart(start)) => return Err(End::Restarted(start)),
                     Some(Command::Background) => self.shared.set_state(ServerState::Starting { blocking: false }),
                     Some(Command::Stop(done)) => return Err(End::Stopped(done)),
@@ -220,6 +229,7 @@ impl Actor {
                     None => return End::Forgotten,
                     Some(Command::Start(_) | Command::Background) => {}
                     Some(Command::Restart(start)) => return End::Restarted(start),
+                    Some(Command::Reconnect) => return End::Restarted(Start::Background),
                     Some(Command::Stop(done)) => return End::Stopped(done),
                 },
             }
@@ -231,6 +241,17 @@ impl Actor {
         let Some(sign_in) = shared.sign_in_for(challenged).await else {
             return self.wait(std::future::pending()).await;
         };
+        if !self.is_renewed {
+            let mut is_renewed = false;
+            match self.wait(async { is_renewed = shared.renewed(&sign_in).await }).await {
+                Woken::Time => {}
+                asked => return asked,
+            }
+            if is_renewed {
+                self.is_renewed = true;
+                return Woken::Time;
+            }
+        }
         shared.set_state(ServerState::AuthRequired(Box::new(sign_in)));
         match &shared.remote {
             Some(far) => self.wait(far.credentials.newer_than(challenged.generation)).await,
@@ -247,6 +268,8 @@ impl Actor {
                     None => return Woken::Forgotten,
                     Some(Command::Start(start) | Command::Restart(start)) => return Woken::Start(start),
                     Some(Command::Stop(done)) => return Woken::Stop(done),
+                    // The connection is gone already.
+                    Some(Command::Reconnect) => return Woken::Time,
                     Some(Command::Background) => {}
                 },
             }

@@ -43,6 +43,7 @@ impl fmt::Debug for ProgressSink {
 pub(crate) struct CallContext {
     pub(crate) id: CallId,
     pub(crate) asks: Option<AskSink>,
+    pub(crate) session: Option<Arc<str>>,
     pub(crate) progress: Option<ProgressSink>,
 }
 
@@ -95,14 +96,22 @@ impl Calls {
     }
 
     /// Whose question it is. HTTP tells by the stream that it came on; a pipe does not, so that it is
-    /// taken for the latest call's, which is right whenever there is one call at a time.
-    pub(crate) fn owner(&self, request: Option<&RequestId>) -> Option<Owner> {
+    /// taken for the latest call's, which is right whenever there is one call at a time. While calls of
+    /// several sessions are under way, nobody is asked: it could be somebody else's question (T16).
+    pub(crate) fn owner(&self, request: Option<&RequestId>) -> Result<Option<Owner>, OfSeveral> {
         let entries = self.lock();
         let entry = match request {
             Some(request) => entries.iter().find(|entry| entry.request == *request),
-            None => entries.last(),
+            None => {
+                let last = entries.last();
+                let session = last.map(|entry| &entry.call.session);
+                if entries.iter().any(|entry| Some(&entry.call.session) != session) {
+                    return Err(OfSeveral);
+                }
+                last
+            }
         };
-        entry.map(|entry| {
+        let owner = entry.map(|entry| {
             entry.open.fetch_add(1, Ordering::Relaxed);
             Owner {
                 call: entry.call.id,
@@ -110,13 +119,18 @@ impl Calls {
                 open: entry.open.clone(),
                 alive: entry.alive.clone(),
             }
-        })
+        });
+        Ok(owner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// A question could belong to calls of several sessions.
+#[derive(Debug)]
+pub(crate) struct OfSeveral;
 
 /// The call that a question belongs to. As long as this lives, the time of the call stands still: a
 /// person may take longer than a server.

@@ -93,7 +93,7 @@ async fn connect_once(shared: &Arc<Shared>, is_old: bool, slot: &ProcessSlot) ->
         calls: Calls::default(),
         events: shared.events.clone(),
         changes,
-        scrubber: shared.scrubber.clone(),
+        log: shared.log(),
         closed: closed.clone(),
     };
     let introducing = introduce(shared, our_end.clone(), is_old, slot, closed.clone());
@@ -216,7 +216,7 @@ fn start_process(
     closed: CancellationToken,
 ) -> Result<(StdioTransport, Arc<Process>), ConnectFailure> {
     let limits = &shared.config.limits;
-    let started = Process::start(stdio, &shared.surroundings.environment, limits);
+    let started = Process::start(stdio, &shared.surroundings.environment, limits, shared.log());
     let (process, pipes) = started.map_err(|error| ConnectFailure::Failed(error.to_string()))?;
     let process = Arc::new(process);
     *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(process.clone());

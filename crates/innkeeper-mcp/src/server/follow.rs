@@ -25,6 +25,7 @@ pub(super) async fn follow(shared: Arc<Shared>, connection: Arc<Connection>, mut
             let seen: BTreeSet<u8> = lists.iter().map(|list| *list as u8).collect();
             for list in [List::Tools, List::Resources, List::Prompts] {
                 if seen.contains(&(list as u8)) && (list != List::Tools || fetch_tools(&shared, &connection).await) {
+                    shared.offered.changed(list);
                     let _ = shared.events.send(Event::ListChanged(list));
                 }
             }

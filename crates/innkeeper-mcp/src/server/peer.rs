@@ -12,16 +12,20 @@ use serde_json::{Value, json};
 use tokio::sync::{broadcast, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::calls::{Calls, Progress};
+use super::calls::{Calls, OfSeveral, Progress};
+use super::log::HostLog;
 use crate::ask::{Asker, NoAnswer};
 use crate::paging::text;
-use crate::secret::Scrubber;
 use crate::state::{Event, List, LogMessage};
 
 /// The longest log message that is handed on.
 const MOST_LOG_BYTES: usize = 16 << 10;
 /// What people, or the host, declined; there is no better code for it.
 const DECLINED: i32 = -1;
+
+/// What a server is told when it cannot be known whom it asks.
+const OF_SEVERAL: &str = "the request was declined: calls of several sessions are under way, and it does not say \
+                          for which it is; ask again while there is one, or have the server not shared";
 
 /// What a server is told that it may ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +47,7 @@ pub(crate) struct OurEnd {
     pub(crate) events: broadcast::Sender<Event>,
     /// Lists that changed, for whoever fetches them.
     pub(crate) changes: mpsc::Sender<List>,
-    pub(crate) scrubber: Arc<Scrubber>,
+    pub(crate) log: HostLog,
     /// Cancelled when the connection has ended.
     pub(crate) closed: CancellationToken,
 }
@@ -91,16 +95,21 @@ impl OurEnd {
         let level = text(&message, "level").unwrap_or_else(|| "info".to_owned());
         let logger = text(&message, "logger");
         let text = message.get_mut("data").map(Value::take).unwrap_or_default().to_string();
-        let data = if text.len() > MOST_LOG_BYTES {
-            let end = text.floor_char_boundary(MOST_LOG_BYTES);
-            Value::String(self.scrubber.scrub(text.get(..end).unwrap_or_default()))
+        // Half a secret is not recognised as one: it is looked for before anything is cut.
+        let mut clean = self.log.scrub(&text);
+        let data = if clean.len() > MOST_LOG_BYTES {
+            clean.truncate(clean.floor_char_boundary(MOST_LOG_BYTES));
+            Value::String(clean)
         } else {
-            let clean = self.scrubber.scrub(&text);
             serde_json::from_str(&clean).unwrap_or(Value::String(clean))
         };
-        let _ = self
-            .events
-            .send(Event::Log(Arc::new(LogMessage { level, logger, data })));
+        let message = LogMessage {
+            level,
+            logger: logger.map(|logger| self.log.scrub(&logger)),
+            data,
+        };
+        self.log.message(&message);
+        let _ = self.events.send(Event::Log(Arc::new(message)));
     }
 
     fn capabilities(&self) -> Value {
@@ -132,7 +141,12 @@ impl Service<RoleClient> for OurEnd {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
             Some(InboundStreamOrigin::Unassociated) | None => None,
         };
-        let owner = self.calls.owner(origin);
+        let owner = match self.calls.owner(origin) {
+            Ok(owner) => owner,
+            // These are the same for all.
+            Err(OfSeveral) if matches!(request, ServerRequest::ListRootsRequest(_)) => None,
+            Err(OfSeveral) => return Err(ErrorData::new(ErrorCode(DECLINED), OF_SEVERAL, None)),
+        };
         let asked = owner.as_ref().map(|owner| (owner.call, owner.asks.clone()));
         let request = serde_json::to_value(&request).unwrap_or_default();
         let method = request.get("method").and_then(Value::as_str).unwrap_or_default();
@@ -178,6 +192,11 @@ fn explain(no_answer: &NoAnswer, method: &str) -> ErrorData {
             "too many questions are open: wait for their answers first",
             None,
         ),
+        // In the words of MCP.
+        NoAnswer::Declined if method == "sampling/createMessage" => {
+            ErrorData::new(ErrorCode(DECLINED), "User rejected sampling request", None)
+        }
         NoAnswer::Declined => ErrorData::new(ErrorCode(DECLINED), "the request was declined", None),
+        NoAnswer::Refused { code, message } => ErrorData::new(ErrorCode(*code), message.clone(), None),
     }
 }

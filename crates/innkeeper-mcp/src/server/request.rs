@@ -34,6 +34,7 @@ impl Shared {
 
     async fn request_signed_in(&self, request: &Request) -> Result<String, Error> {
         let mut refused_token = None;
+        let mut may_renew = true;
         loop {
             let connection = self.ready(request).await?;
             let challenged = match connection.request(request).await {
@@ -50,7 +51,8 @@ impl Shared {
                 refused_token = Some(challenged.generation);
                 continue;
             }
-            self.sign_in_first(&challenged, request).await?;
+            self.sign_in_first(&challenged, request, may_renew).await?;
+            may_renew = false;
         }
     }
 
@@ -109,16 +111,29 @@ impl Shared {
     }
 
     /// The server refused this very request. A call waits for a better token (MCP-09); whether the
-    /// server itself needs one is another matter (MCP-10).
-    async fn sign_in_first(&self, challenged: &Challenged, request: &Request) -> Result<(), Error> {
+    /// server itself needs one is another matter (MCP-10). Nobody is asked if there is another token to try.
+    async fn sign_in_first(&self, challenged: &Challenged, request: &Request, may_renew: bool) -> Result<(), Error> {
         let Some((sign_in, far)) = self.sign_in_for(challenged).await.zip(self.remote.as_ref()) else {
             return Err(self.not_running("it wants a token, which processes are not given".to_owned()));
         };
+        if may_renew {
+            let is_renewed = tokio::select! {
+                is_renewed = self.renewed(&sign_in) => is_renewed,
+                () = request.cancel.cancelled() => return Err(Error::Cancelled),
+            };
+            if is_renewed {
+                return Ok(());
+            }
+        }
         if sign_in.reason != SignInReason::InsufficientScope
-            && far.credentials.generation() == challenged.generation
+            && (far.credentials.generation() == challenged.generation || far.credentials.token().is_none())
             && self.connection().is_some()
         {
             self.set_state(ServerState::AuthRequired(Box::new(sign_in.clone())));
+            // Somebody who signed in between the look and the word saw a server that was ready.
+            if far.credentials.generation() != challenged.generation {
+                self.was_signed_in();
+            }
         }
         let Some(call) = &request.call else {
             return Err(self.sign_in_needed(sign_in));
@@ -159,6 +174,7 @@ impl Shared {
                 server: self.config.name.clone(),
                 what: match no_answer {
                     NoAnswer::Declined => format!("an answer without `{method}`, which was declined"),
+                    NoAnswer::Refused { message, .. } => format!("an answer without `{method}` ({message})"),
                     NoAnswer::UnknownMethod | NoAnswer::TooMany => {
                         format!("an answer without `{method}`, which is not answered here")
                     }

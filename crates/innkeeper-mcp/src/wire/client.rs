@@ -80,6 +80,11 @@ impl HttpClient {
         })))
     }
 
+    /// Waits for a token that is newer than the one that was refused.
+    pub(super) async fn newer_token(&self, refused: u64) {
+        self.credentials.newer_than(refused).await;
+    }
+
     /// Text of the server, without the token that a careless one says again.
     pub(super) fn scrub(&self, text: &str) -> String {
         self.credentials.scrub(&Scrubber::default(), text)

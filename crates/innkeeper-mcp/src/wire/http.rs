@@ -8,14 +8,14 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use reqwest::Response;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ProtocolVersion, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
 
@@ -95,6 +95,11 @@ impl StreamableHttp {
         let status = response.status();
         let body = read_up_to(response, MOST_REFUSAL_BYTES).await.unwrap_or_default();
         let said = self.client.scrub(&String::from_utf8_lossy(&body));
+        // MCP says 404 for a session that the server has forgotten. Servers that follow the examples of the
+        // official SDK, the reference server among them, say 400 and "No valid session ID provided".
+        if has_session && status == StatusCode::BAD_REQUEST && said.to_ascii_lowercase().contains("session id") {
+            return Err(StreamableHttpError::SessionExpired);
+        }
         let refused = match serde_json::from_str::<ServerJsonRpcMessage>(&said) {
             Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
             _ => None,
@@ -210,25 +215,23 @@ impl StreamableHttpClient for StreamableHttp {
         _auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<Events, Failure> {
-        let mut request = self
-            .client
-            .http()
-            .get(uri.as_ref())
-            .header(ACCEPT, EVENT_STREAM_MIME_TYPE);
-        request = request.headers(custom_headers.into_iter().collect());
-        if let Some(session) = session_id {
-            request = request.header(HEADER_SESSION_ID, session.as_ref());
-        }
-        if let Some(last) = last_event_id {
-            request = request.header(HEADER_LAST_EVENT_ID, last);
-        }
-        let response = match self.client.send(request).await {
-            Ok(response) => response,
-            // So that it is not tried again with the same token.
-            Err(HttpFailure::Challenged(_)) => {
-                return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(String::new())));
+        let headers: HeaderMap = custom_headers.into_iter().collect();
+        let response = loop {
+            let mut request = self.client.http().get(uri.as_ref());
+            request = request.header(ACCEPT, EVENT_STREAM_MIME_TYPE).headers(headers.clone());
+            if let Some(session) = &session_id {
+                request = request.header(HEADER_SESSION_ID, session.as_ref());
             }
-            Err(failure) => return Err(Failure::Client(failure)),
+            if let Some(last) = &last_event_id {
+                request = request.header(HEADER_LAST_EVENT_ID, last);
+            }
+            match self.client.send(request).await {
+                Ok(response) => break response,
+                // It is not tried again with the same token, and rmcp would not try again at all. Whoever ends
+                // the connection ends this.
+                Err(HttpFailure::Challenged(challenged)) => self.client.newer_token(challenged.generation).await,
+                Err(failure) => return Err(Failure::Client(failure)),
+            }
         };
         let status = response.status();
         if status == StatusCode::METHOD_NOT_ALLOWED || status == StatusCode::NOT_FOUND {

@@ -1,6 +1,5 @@
 //! The process of a server: started with little, ended with all that it started.
 
-use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,11 +8,16 @@ use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::program;
 use super::tail::Tail;
 use crate::config::{BaseEnvironment, Limits, Stdio};
+use crate::server::{HostLog, StandardError};
 
+/// How long the last words of a process are waited for after it has ended.
+const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
 /// How long a process has after its input has ended, before it is told to end.
 const GRACE: Duration = Duration::from_millis(500);
 /// How long a killed process is awaited: one that waits for a disk cannot be killed just then.
@@ -40,9 +44,19 @@ pub(crate) struct Pipes {
 }
 
 impl Process {
-    pub(crate) fn start(stdio: &Stdio, base: &BaseEnvironment, limits: &Limits) -> Result<(Self, Pipes), StartError> {
-        let mut wrap = CommandWrap::with_new(program(stdio), |command| {
-            command.args(&stdio.args).env_clear().envs(base.with(stdio));
+    pub(crate) fn start(
+        stdio: &Stdio,
+        base: &BaseEnvironment,
+        limits: &Limits,
+        log: HostLog,
+    ) -> Result<(Self, Pipes), StartError> {
+        let (program, before) = program::line(stdio, base);
+        let mut wrap = CommandWrap::with_new(program, |command| {
+            command
+                .args(before)
+                .args(&stdio.args)
+                .env_clear()
+                .envs(base.with(stdio));
             if let Some(cwd) = &stdio.cwd {
                 command.current_dir(cwd);
             }
@@ -62,12 +76,11 @@ impl Process {
             return Err(StartError("its pipes could not be opened".to_owned()));
         };
         let tail = Arc::new(Mutex::new(Tail::new(limits.stderr_bytes)));
-        if let Some(stderr) = running.child.stderr().take() {
-            tokio::spawn(keep_tail(stderr, tail.clone()));
-        }
+        let stderr = running.child.stderr().take();
+        let tailing = stderr.map(|stderr| tokio::spawn(keep_tail(stderr, tail.clone(), StandardError::new(log))));
         let stop = CancellationToken::new();
         let (sender, ended) = watch::channel(None);
-        tokio::spawn(supervise(running, stop.clone(), limits.stop_time, sender));
+        tokio::spawn(supervise(running, stop.clone(), limits.stop_time, tailing, sender));
         Ok((Self { tail, stop, ended }, Pipes { stdin, stdout }))
     }
 
@@ -135,6 +148,7 @@ async fn supervise(
     mut running: Running,
     stop: CancellationToken,
     stop_time: Duration,
+    tailing: Option<JoinHandle<()>>,
     ended: watch::Sender<Option<String>>,
 ) {
     let by_itself = tokio::select! {
@@ -152,6 +166,11 @@ async fn supervise(
         Some(Err(error)) => format!("its process was lost ({error})"),
         None => "it was killed".to_owned(),
     };
+    if let Some(tailing) = tailing {
+        // Its last words are often the reason, and they may still be in the pipe, which something that it
+        // left running elsewhere can keep open for ever.
+        let _ = tokio::time::timeout(LAST_WORDS_TIME, tailing).await;
+    }
     let _ = ended.send(Some(how));
 }
 
@@ -169,21 +188,12 @@ async fn end(running: &mut Running, stop_time: Duration) -> Option<std::io::Resu
     None
 }
 
-/// A relative path is meant from where the server runs; what the system makes of it differs. A bare
-/// name is looked up in `PATH`.
-fn program(stdio: &Stdio) -> PathBuf {
-    let command = Path::new(&stdio.command);
-    match &stdio.cwd {
-        Some(cwd) if command.is_relative() && command.components().count() > 1 => cwd.join(command),
-        _ => command.to_owned(),
-    }
-}
-
-async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: Arc<Mutex<Tail>>) {
+async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: Arc<Mutex<Tail>>, mut log: StandardError) {
     let mut buffer = vec![0; 8 << 10];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
         let bytes = buffer.get(..read).unwrap_or_default();
         tail.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        log.push(bytes);
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use innkeeper_mcp::{Error, Event, List, Server, ServerConfig, ServerState, Start, Stdio, Transport};
 use serde_json::json;
 
+use crate::odd::PLAIN_TOOLS;
 use crate::support::{
     PATIENCE, call, event, eventually, lives, odd, ready, settled, started, surroundings, until, until_ready, with_env,
 };
@@ -28,7 +29,7 @@ async fn mcp01_a_server_is_started_and_stopped() {
         server.call(call("echo", json!({ "text": "a" }))).await.unwrap().text(),
         "a"
     );
-    assert_eq!(server.tools().len(), 12);
+    assert_eq!(server.tools().len(), PLAIN_TOOLS.len() + 2);
 
     server.stop().await;
     assert_eq!(server.state(), ServerState::Stopped);

@@ -1,12 +1,21 @@
 //! A server on standard input and output that misbehaves on request.
 
 use std::io::{BufRead as _, Write as _};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 /// The variable that makes this program the odd server, and says which one.
 pub const KIND: &str = "ODD_SERVER";
+
+/// The tools that anybody may call; there is one more for views, and one more for models.
+pub const PLAIN_TOOLS: [&str; 13] = [
+    "echo", "fail", "refuse", "wait", "die", "big", "env", "family", "progress", "ask", "sample", "log", "blob",
+];
+
+/// The call that wants a model to go on, while it waits.
+static SAMPLING: Mutex<Option<Value>> = Mutex::new(None);
 
 /// Serves until the input ends.
 pub fn serve(kind: &str) -> ! {
@@ -17,6 +26,10 @@ pub fn serve(kind: &str) -> ! {
         std::fs::write(&file, "x".repeat(count)).unwrap();
         count
     });
+    if let Ok(file) = std::env::var("ODD_PIDS") {
+        let mut file = std::fs::File::options().create(true).append(true).open(file).unwrap();
+        writeln!(file, "{}", std::process::id()).unwrap();
+    }
     match kind {
         "crash" => crash(),
         "crash-once" | "modern-crash-once" if count == Some(1) => crash(),
@@ -29,10 +42,24 @@ pub fn serve(kind: &str) -> ! {
                 }
             });
         }
-        "changing" => {
+        "garbage" => {
             std::thread::spawn(|| {
                 loop {
-                    std::thread::sleep(Duration::from_millis(20));
+                    let mut out = std::io::stdout().lock();
+                    // Binary, half a message, an answer that nobody asked for, and a line without an end.
+                    let _ = out.write_all(b"\xff\xfe\0\n{\"jsonrpc\":\"2.0\",\n[]\n");
+                    let _ = writeln!(out, "{}", json!({ "jsonrpc": "2.0", "id": "nobody", "result": {} }));
+                    let _ = writeln!(out, "{}", "y".repeat(100_000));
+                    drop(out);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+        "changing" | "restless" => {
+            let rest = Duration::from_millis(if kind == "restless" { 1 } else { 20 });
+            std::thread::spawn(move || {
+                loop {
+                    std::thread::sleep(rest);
                     notify("notifications/tools/list_changed", json!({}));
                 }
             });
@@ -60,6 +87,12 @@ fn crash() -> ! {
 fn answer(kind: &str, message: &Value, lists: &mut usize) {
     let id = &message["id"];
     let params = &message["params"];
+    if message["method"] == "prompts/list"
+        && let Ok(file) = std::env::var("ODD_LISTS")
+    {
+        let mut file = std::fs::File::options().create(true).append(true).open(file).unwrap();
+        write!(file, "x").unwrap();
+    }
     match message["method"].as_str().unwrap_or_default() {
         // It answers what it does not know.
         "server/discover" if kind == "careless" => result(id, json!({})),
@@ -80,7 +113,9 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
             id,
             json!({
                 "protocolVersion": "2025-06-18",
-                "capabilities": { "tools": { "listChanged": true }, "logging": {}, "resources": {}, "prompts": {} },
+                "capabilities": {
+                    "tools": { "listChanged": true }, "logging": {}, "resources": {}, "prompts": { "listChanged": true },
+                },
                 "serverInfo": { "name": "odd", "version": "1" },
                 "instructions": "Be odd.",
             }),
@@ -90,16 +125,22 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
             result(id, tools(kind, *lists));
         }
         "tools/call" => call(message["id"].clone(), params.clone()),
+        // It never says what it has.
+        "resources/list" | "prompts/list" if kind == "mute" => {}
         "resources/list" => result(
             id,
             json!({ "resources": [{ "uri": "odd://one", "name": "one" }], "nextCursor": "again" }),
         ),
         "resources/read" => result(id, json!({ "contents": [{ "uri": params["uri"], "text": "words" }] })),
-        "prompts/get" => result(
-            id,
-            json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": params["name"] } }] }),
-        ),
+        "prompts/list" => result(id, prompts(kind, lists)),
+        "prompts/get" => prompt(id, params),
         "notifications/cancelled" => eprintln!("told to stop"),
+        "" if id == "sample" => {
+            let said = message.get("result").unwrap_or_else(|| &message["error"]).to_string();
+            if let Some(call) = SAMPLING.lock().unwrap().take() {
+                result(&call, words(&said));
+            }
+        }
         _ if !id.is_null() && message.get("method").is_some() => {
             send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } }));
         }
@@ -107,11 +148,48 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
     }
 }
 
+fn prompts(kind: &str, lists: &mut usize) -> Value {
+    let who = json!({ "name": "who", "description": "Whom to greet.", "required": true });
+    let greet = json!({ "name": "welcome", "title": "Greet", "description": "Says hello.", "arguments": [who] });
+    let mut prompts = vec![greet];
+    prompts.extend(["wait", "refuse", "big"].map(|name| json!({ "name": name })));
+    if kind == "new-prompts" {
+        // Each time another one, and then it says that there are others.
+        *lists += 1;
+        prompts.push(json!({ "name": format!("list_{lists}") }));
+    }
+    json!({ "prompts": prompts })
+}
+
+fn prompt(id: &Value, params: &Value) {
+    let message = |text: &str| json!({ "role": "user", "content": { "type": "text", "text": text } });
+    let messages = |text: &str| json!({ "messages": [message(text)] });
+    match params["name"].as_str().unwrap_or_default() {
+        "wait" => {}
+        "refuse" => {
+            let secret = std::env::var("ODD_SECRET").unwrap_or_default();
+            let message = format!("no prompt with {secret}");
+            send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32602, "message": message } }));
+        }
+        "big" => result(id, messages(&"y".repeat(2 << 20))),
+        "welcome" => {
+            let who = params["arguments"]["who"].as_str().unwrap_or("nobody");
+            let reply = json!({ "role": "assistant", "content": { "type": "text", "text": "Gladly." } });
+            result(
+                id,
+                json!({ "messages": [message(&format!("Say hello to {who}.")), reply] }),
+            );
+        }
+        name if name.starts_with("list_") => {
+            notify("notifications/prompts/list_changed", json!({}));
+            result(id, messages(name));
+        }
+        name => result(id, messages(name)),
+    }
+}
+
 fn tools(kind: &str, lists: usize) -> Value {
-    let names = [
-        "echo", "fail", "refuse", "wait", "die", "big", "env", "family", "progress", "ask",
-    ];
-    let mut tools: Vec<Value> = names
+    let mut tools: Vec<Value> = PLAIN_TOOLS
         .iter()
         .map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }))
         .collect();
@@ -129,6 +207,13 @@ fn tools(kind: &str, lists: usize) -> Value {
             _ => format!("tool_{}", lists.min(3)),
         };
         tools.push(json!({ "name": name, "inputSchema": { "type": "object" } }));
+    }
+    if kind == "saving" {
+        tools.push(json!({ "name": "save", "inputSchema": { "type": "object" } }));
+    }
+    if kind == "restless" {
+        // Never twice the same.
+        tools.push(json!({ "name": format!("tool_{lists}"), "inputSchema": { "type": "object" } }));
     }
     json!({ "tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private" })
 }
@@ -154,6 +239,26 @@ fn call(id: Value, params: Value) {
             send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32602, "message": message } }));
         }
         "wait" => {}
+        "sample" => {
+            *SAMPLING.lock().unwrap() = Some(id);
+            let request = json!({
+                "jsonrpc": "2.0", "id": "sample", "method": "sampling/createMessage", "params": arguments,
+            });
+            send(&request);
+        }
+        "log" => {
+            eprintln!("wrote a line");
+            notify("notifications/message", arguments);
+            result(&id, words("logged"));
+        }
+        "blob" => {
+            let bytes = usize::try_from(arguments["bytes"].as_u64().unwrap()).unwrap();
+            let picture = json!({ "type": "image", "data": "/9j/".repeat(bytes / 3), "mimeType": "image/png" });
+            result(
+                &id,
+                json!({ "content": [picture], "structuredContent": { "y": "y".repeat(bytes) } }),
+            );
+        }
         "die" => {
             eprintln!(
                 "something is wrong with {}",
@@ -175,6 +280,10 @@ fn call(id: Value, params: Value) {
             let mut command = std::process::Command::new("sleep");
             let child = command.arg("600").spawn().unwrap();
             result(&id, words(&child.id().to_string()));
+        }
+        "save" => {
+            std::fs::write(arguments["path"].as_str().unwrap(), "saved").unwrap();
+            result(&id, words("saved"));
         }
         "progress" => {
             std::thread::spawn(move || {

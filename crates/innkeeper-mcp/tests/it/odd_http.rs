@@ -28,6 +28,24 @@ pub struct Behaviour {
     /// Tokens that were given out, with their scopes. Without `wants_token` they do not matter.
     pub tokens: HashMap<String, Vec<String>>,
     pub wants_token: bool,
+    /// What tokens are refreshed with, and their scopes.
+    pub refresh_tokens: HashMap<String, Vec<String>>,
+    /// How long a refreshed token is said to be good.
+    pub expires_in: Option<u64>,
+    /// The authorization server answers with this and nothing else.
+    pub as_answers: Option<StatusCode>,
+    /// What the authorization server was asked: the path and the form.
+    pub asked: Vec<(String, HashMap<String, String>)>,
+    /// What the metadata names as the resource, if not the server itself.
+    pub resource: Option<String>,
+    /// The metadata cannot be had.
+    pub hides_metadata: bool,
+    /// Whether a stream of events can be opened; how often one was, and how often it was refused.
+    pub streams: bool,
+    pub opened: usize,
+    pub refused_streams: usize,
+    /// The open one.
+    pub stream: Option<mpsc::UnboundedSender<String>>,
     /// Answers come as events.
     pub as_events: bool,
     /// Sends everybody somewhere else.
@@ -119,14 +137,24 @@ async fn accept(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>, address
 async fn answer(request: Request<Incoming>, behaviour: Arc<Mutex<Behaviour>>, address: SocketAddr) -> Response<Body> {
     let path = request.uri().path().to_owned();
     if path == "/.well-known/oauth-protected-resource/mcp" {
+        let behaviour = behaviour.lock().unwrap();
+        if behaviour.hides_metadata {
+            return empty(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        let resource = behaviour.resource.clone();
         return json_body(
             StatusCode::OK,
             &json!({
-                "resource": format!("http://{address}/mcp"),
+                "resource": resource.unwrap_or_else(|| format!("http://{address}/mcp")),
                 "authorization_servers": [format!("http://{address}/as")],
                 "scopes_supported": ["everything"], "resource_name": "Odd",
             }),
         );
+    }
+    if let Some(what) = path.strip_prefix("/as/") {
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let form = url::form_urlencoded::parse(&body).into_owned().collect();
+        return authorize(what, form, &mut behaviour.lock().unwrap());
     }
     if path == "/sse" && request.method() == Method::GET {
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -152,6 +180,7 @@ async fn answer(request: Request<Incoming>, behaviour: Arc<Mutex<Behaviour>>, ad
             return moved;
         }
         if let Some(refusal) = refuse(&behaviour, &headers, &message, address) {
+            behaviour.refused_streams += usize::from(method == Method::GET);
             return refusal;
         }
         // The answer to a question.
@@ -176,7 +205,50 @@ async fn answer(request: Request<Incoming>, behaviour: Arc<Mutex<Behaviour>>, ad
     match method {
         Method::POST => post(&headers, &message, &behaviour),
         Method::DELETE => empty(StatusCode::OK),
+        Method::GET if behaviour.lock().unwrap().streams => {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let mut behaviour = behaviour.lock().unwrap();
+            behaviour.opened += 1;
+            behaviour.stream = Some(sender);
+            events_body(receiver)
+        }
         _ => empty(StatusCode::METHOD_NOT_ALLOWED),
+    }
+}
+
+/// The authorization server: the next token for a refresh token, which is good once, and the end of one.
+fn authorize(what: &str, form: HashMap<String, String>, behaviour: &mut Behaviour) -> Response<Body> {
+    behaviour.asked.push((what.to_owned(), form.clone()));
+    if let Some(status) = behaviour.as_answers {
+        let mut response = json_body(status, &json!({ "error": "temporarily_unavailable" }));
+        response
+            .headers_mut()
+            .insert("location", "/as/elsewhere".parse().unwrap());
+        return response;
+    }
+    let field = |name: &str| form.get(name).cloned().unwrap_or_default();
+    match what {
+        "revoke" => {
+            behaviour.refresh_tokens.remove(&field("token"));
+            empty(StatusCode::OK)
+        }
+        "token" if field("grant_type") == "refresh_token" => {
+            let Some(scopes) = behaviour.refresh_tokens.remove(&field("refresh_token")) else {
+                return json_body(StatusCode::BAD_REQUEST, &json!({ "error": "invalid_grant" }));
+            };
+            let count = behaviour.asked.len();
+            let (token, refresh) = (format!("refreshed-token-{count}"), format!("next-refresh-{count}"));
+            behaviour.tokens.insert(token.clone(), scopes.clone());
+            behaviour.refresh_tokens.insert(refresh.clone(), scopes.clone());
+            let mut granted = json!({
+                "access_token": token, "token_type": "Bearer", "refresh_token": refresh, "scope": scopes.join(" "),
+            });
+            if let Some(seconds) = behaviour.expires_in {
+                granted["expires_in"] = seconds.into();
+            }
+            json_body(StatusCode::OK, &granted)
+        }
+        _ => empty(StatusCode::NOT_FOUND),
     }
 }
 

@@ -1,7 +1,8 @@
 //! What servers ask, and what they are answered.
 
-use innkeeper_mcp::{Answer, AskSink, Question};
+use innkeeper_mcp::{Answer, Ask, AskSink, Call, Question};
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use crate::support::{call, odd, ready};
 
@@ -25,4 +26,41 @@ async fn a_question_that_nobody_takes_is_declined() {
     let server = ready(odd("modern")).await;
     let text = server.call(call("ask", json!({}))).await.unwrap().text();
     assert_eq!(text, r#""s1" {"action":"decline"}"#);
+}
+
+/// A call that has the server ask for a model's words; its questions are handed out.
+fn sample(session: &str) -> (Call, mpsc::UnboundedReceiver<Ask>) {
+    let (sender, asks) = mpsc::unbounded_channel();
+    let mut call = call("sample", json!({ "messages": [] }));
+    call.session = Some(session.into());
+    call.asks = Some(AskSink::new(move |ask| drop(sender.send(ask))));
+    (call, asks)
+}
+
+#[tokio::test]
+async fn t16_a_question_that_could_be_another_sessions_is_asked_of_nobody() {
+    let server = ready(odd("plain")).await;
+    let (first, mut of_first) = sample("one");
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(first).await }
+    });
+    // It waits for its answer.
+    let asked = of_first.recv().await.unwrap();
+    let (second, mut of_second) = sample("two");
+    let text = server.call(second).await.unwrap().text();
+    assert!(text.contains("calls of several sessions are under way"), "{text}");
+    assert!(of_first.try_recv().is_err() && of_second.try_recv().is_err());
+
+    // Calls of one session are no strangers to each other.
+    let (third, mut of_third) = sample("one");
+    let third = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(third).await }
+    });
+    let also_asked = of_third.recv().await.unwrap();
+    also_asked.answer(Answer::Declined);
+    assert!(third.await.unwrap().unwrap().text().contains("rejected"));
+    drop(asked);
+    calling.abort();
 }

@@ -1,70 +1,16 @@
-//! Real servers, from the npm registry: installed once below `target/`, from a lock file.
+//! Real servers, from the npm registry.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio as Pipe;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use innkeeper_mcp::{
     Allowed, Answer, AskSink, Content, Event, List, Offer, ProgressSink, Question, Remote, Root, Server, ServerConfig,
     Stdio, Surroundings, Transport,
 };
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{PATIENCE, call, event, eventually, limits, no_arguments, started_in, surroundings, until_ready};
-
-/// The folder with the servers; nothing where there is no node to run them.
-fn servers() -> Option<&'static Path> {
-    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    FOLDER.get_or_init(install).as_deref()
-}
-
-fn install() -> Option<PathBuf> {
-    for program in ["node", "npm"] {
-        let found = std::process::Command::new(program)
-            .arg("--version")
-            .stdout(Pipe::null())
-            .status();
-        if found.is_err() {
-            eprintln!("skipped: `{program}` is not installed, so no real MCP servers can be run");
-            return None;
-        }
-    }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mcp-servers");
-    let lock = std::fs::read(source.join("package-lock.json")).unwrap();
-    // One at a time: other tests may be processes of their own.
-    let turn = std::fs::File::create(folder.with_extension("lock")).unwrap();
-    turn.lock().unwrap();
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::copy(source.join("modern.mjs"), folder.join("modern.mjs")).unwrap();
-    // Written when everything else is there.
-    let done = folder.join("done");
-    if std::fs::read(&done).is_ok_and(|installed| installed == lock) {
-        return Some(folder);
-    }
-    for file in ["package.json", "package-lock.json"] {
-        std::fs::copy(source.join(file), folder.join(file)).unwrap();
-    }
-    let npm = std::process::Command::new("npm")
-        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"])
-        .arg("--fetch-timeout=60000")
-        .current_dir(&folder)
-        .output()
-        .unwrap();
-    assert!(npm.status.success(), "npm ci: {}", String::from_utf8_lossy(&npm.stderr));
-    std::fs::write(done, lock).unwrap();
-    Some(folder)
-}
-
-fn package(name: &str) -> Option<String> {
-    let path = servers()?
-        .join("node_modules/@modelcontextprotocol")
-        .join(name)
-        .join("dist/index.js");
-    Some(path.to_str().unwrap().to_owned())
-}
+use crate::npm::{Beside, package, servers};
+use crate::support::{call, event, eventually, limits, no_arguments, started_in, surroundings, until_ready};
 
 fn behind_pipes(program: String, argument: Option<&str>) -> ServerConfig {
     let args = [Some(program.as_str()), argument].into_iter().flatten();
@@ -179,53 +125,26 @@ async fn everything_over_pipes() {
     everything(behind_pipes(program, Some("stdio"))).await;
 }
 
-/// A server that runs beside the test on a port of its own.
-struct Beside {
-    _child: Child,
-    port: u16,
-}
-
-impl Beside {
-    async fn start(program: &str, mode: Option<&str>) -> Self {
-        // Free a moment ago; nobody else on this machine looks for ports in the same moment.
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let child = Command::new("node")
-            .arg(program)
-            .args(mode)
-            .env("PORT", port.to_string())
-            .stdin(Pipe::null())
-            .stdout(Pipe::null())
-            .stderr(Pipe::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let waiting = async {
-            while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, waiting)
-            .await
-            .expect("the server listens");
-        Self { _child: child, port }
-    }
-
-    fn remote(&self, path: &str) -> Remote {
-        Remote::new(format!("http://127.0.0.1:{}{path}", self.port))
-    }
-}
-
 #[tokio::test]
 async fn everything_over_streamable_http() {
     let Some(program) = package("server-everything") else {
         return;
     };
     let beside = Beside::start(&program, Some("streamableHttp")).await;
-    everything(configured(Transport::Http(beside.remote("/mcp")))).await;
+    everything(configured(Transport::Http(Remote::new(beside.url("/mcp"))))).await;
+}
+
+#[tokio::test]
+async fn a_real_server_that_was_started_anew_has_forgotten_the_session_and_is_called_all_the_same() {
+    let Some(program) = package("server-everything") else {
+        return;
+    };
+    let mode = Some("streamableHttp");
+    let beside = Beside::start(&program, mode).await;
+    let server = ready_with_apps(configured(Transport::Http(Remote::new(beside.url("/mcp"))))).await;
+    let _beside = beside.again(&program, mode).await;
+    let echoed = server.call(call("echo", json!({ "message": "hi" }))).await.unwrap();
+    assert_eq!(echoed.text(), "Echo: hi");
 }
 
 #[tokio::test]
@@ -234,7 +153,7 @@ async fn everything_over_the_older_transport() {
         return;
     };
     let beside = Beside::start(&program, Some("sse")).await;
-    everything(configured(Transport::Sse(beside.remote("/sse")))).await;
+    everything(configured(Transport::Sse(Remote::new(beside.url("/sse"))))).await;
 }
 
 async fn ready_with_apps(config: ServerConfig) -> Server {
@@ -298,7 +217,7 @@ async fn a_server_of_2026_on_the_official_sdk() {
     let Some(folder) = servers() else { return };
     let program = folder.join("modern.mjs").to_str().unwrap().to_owned();
     let beside = Beside::start(&program, None).await;
-    let far = ready_with_apps(configured(Transport::Http(beside.remote("/mcp")))).await;
+    let far = ready_with_apps(configured(Transport::Http(Remote::new(beside.url("/mcp"))))).await;
     let server = ready_with_apps(behind_pipes(program, None)).await;
     for server in [&far, &server] {
         assert_eq!(server.info().unwrap().protocol_version, "2026-07-28");

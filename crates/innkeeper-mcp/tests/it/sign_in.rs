@@ -1,17 +1,19 @@
 //! Signing in: the three reasons, at the start and in the middle of a call.
 
-use innkeeper_mcp::{Error, Event, ServerState, SignIn, SignInReason, Token};
+use std::sync::{Arc, Mutex};
+
+use innkeeper_mcp::{Error, Event, Renew, Server, ServerState, SignIn, SignInReason, Surroundings, Token};
 use serde_json::json;
 
 use crate::odd_http::OddHttp;
-use crate::support::{call, event, ready, settled, started, until};
+use crate::support::{call, event, eventually, ready, settled, started, started_in, surroundings, until};
 
 fn scopes(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// Signs in as a client of the host would: from what it is told, and nothing else.
-async fn sign_in(far: &OddHttp, server: &innkeeper_mcp::Server, needed: &SignIn) -> String {
+async fn sign_in(far: &OddHttp, server: &Server, needed: &SignIn) -> String {
     let wanted = needed.required_scopes.clone().unwrap_or_else(|| scopes(&["read"]));
     let token = far.token(&needed.resource.authorization_servers[0], &wanted).await;
     server
@@ -188,14 +190,176 @@ async fn auth05_an_empty_token_signs_out() {
     let server = ready(far.config()).await;
     server.sign_in(&far.url(), Token::new("s3cr3t-token")).unwrap();
     server.call(call("echo", json!({}))).await.unwrap();
+    let before = far.behaviour.lock().unwrap().seen.len();
     server.sign_in(&far.url(), Token::new("")).unwrap();
     server.call(call("echo", json!({}))).await.unwrap();
+    let behaviour = far.behaviour.lock().unwrap();
+    let (earlier, later) = behaviour.seen.split_at(before);
+    assert!(earlier.last().unwrap().contains_key("authorization"));
+    assert!(later.iter().all(|headers| !headers.contains_key("authorization")));
+    assert_eq!(behaviour.sessions.len(), 2, "what was opened with the token was closed");
+}
+
+#[tokio::test]
+async fn auth10_a_stream_that_met_a_challenge_is_opened_again_after_signing_in() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| {
+        behaviour.wants_token = true;
+        behaviour.streams = true;
+        behaviour.tokens.insert("first".to_owned(), scopes(&["read"]));
+    });
+    let server = Server::new(far.config(), surroundings()).unwrap();
+    server.sign_in(&far.url(), Token::new("first")).unwrap();
+    server.start(innkeeper_mcp::Start::Blocking);
+    eventually(|| far.behaviour.lock().unwrap().opened == 1).await;
+    far.set(|behaviour| {
+        behaviour.tokens.clear();
+        behaviour.tokens.insert("second".to_owned(), scopes(&["read"]));
+        behaviour.stream = None;
+    });
+    eventually(|| far.behaviour.lock().unwrap().refused_streams == 1).await;
+    server.sign_in(&far.url(), Token::new("second")).unwrap();
+    eventually(|| far.behaviour.lock().unwrap().opened == 2).await;
+    assert_eq!(
+        far.behaviour.lock().unwrap().sessions.len(),
+        1,
+        "nothing else was disturbed"
+    );
+}
+
+#[tokio::test]
+async fn t16_metadata_that_cannot_be_had_changes_nothing_and_another_resource_ends_the_token() {
+    let far = OddHttp::start().await;
+    let around = format!("http://{}", far.address);
+    far.set(|behaviour| {
+        behaviour.wants_token = true;
+        behaviour.resource = Some(around.clone());
+    });
+    let server = started(far.config());
+    let ServerState::AuthRequired(needed) = settled(&server).await else {
+        panic!()
+    };
+    assert_eq!(needed.resource.resource, around);
+    assert!(!server.may_be_given_tokens(), "only people give it one");
+    sign_in(&far, &server, &needed).await;
+    until(&server, |state| *state == ServerState::Ready).await;
+    assert!(server.may_be_given_tokens(), "the next one as well");
+
+    far.set(|behaviour| {
+        behaviour.tokens.clear();
+        behaviour.hides_metadata = true;
+    });
+    let prompt = async || match server.prompt("a", serde_json::Map::new()).await {
+        Err(Error::SignInNeeded { sign_in, .. }) => *sign_in,
+        other => panic!("{other:?}"),
+    };
+    let needed = prompt().await;
+    assert_eq!(needed.resource.resource, around);
+    assert_eq!(needed.reason, SignInReason::Expired);
+
+    far.set(|behaviour| {
+        behaviour.hides_metadata = false;
+        behaviour.resource = None;
+    });
+    let needed = prompt().await;
+    assert_eq!(needed.resource.resource, far.url());
+    assert_eq!(needed.reason, SignInReason::Required);
+    let before = far.behaviour.lock().unwrap().seen.len();
+    prompt().await;
     let seen = &far.behaviour.lock().unwrap().seen;
-    let tokens: Vec<_> = seen
-        .iter()
-        .rev()
-        .map(|headers| headers.contains_key("authorization"))
-        .take(2)
-        .collect();
-    assert_eq!(tokens, [false, true]);
+    assert!(!seen[before].contains_key("authorization"), "it was for something else");
+}
+
+/// Where the server stands that is to get tokens.
+type Slot = Arc<Mutex<Option<Server>>>;
+
+/// Gives a server the next of these tokens each time it refuses one, and counts how often it was asked.
+fn renewing(tokens: &[&str]) -> (Surroundings, Slot, Arc<Mutex<Vec<String>>>) {
+    let (server, asked) = (Arc::new(Mutex::new(None::<Server>)), Arc::new(Mutex::new(Vec::new())));
+    let next = Mutex::new(tokens.iter().rev().map(|token| (*token).to_owned()).collect::<Vec<_>>());
+    let renew = Renew::new({
+        let (server, asked) = (server.clone(), asked.clone());
+        move |resource, _| {
+            asked.lock().unwrap().push(resource.clone());
+            let token = next.lock().unwrap().pop();
+            let server = server.lock().unwrap().clone();
+            Box::pin(async move {
+                let (Some(server), Some(token)) = (server, token) else {
+                    return false;
+                };
+                server.sign_in(&resource, Token::new(token)).is_ok()
+            })
+        }
+    });
+    let surroundings = Surroundings {
+        renew: Some(renew),
+        ..surroundings()
+    };
+    (surroundings, server, asked)
+}
+
+#[tokio::test]
+async fn a_token_that_expired_is_renewed_before_anybody_is_asked() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| {
+        behaviour.wants_token = true;
+        behaviour.tokens.insert("second".to_owned(), scopes(&["read"]));
+    });
+    let (surroundings, slot, asked) = renewing(&["second", "third"]);
+    let server = Server::new(far.config(), surroundings).unwrap();
+    *slot.lock().unwrap() = Some(server.clone());
+    server.sign_in(&far.url(), Token::new("first")).unwrap();
+    let mut events = server.events();
+    server.start(innkeeper_mcp::Start::Blocking);
+    // At the start.
+    let state = settled(&server).await;
+    assert_eq!(state, ServerState::Ready);
+    assert_eq!(*asked.lock().unwrap(), [far.url()]);
+    // And in the middle of a call.
+    far.set(|behaviour| {
+        behaviour.tokens.clear();
+        behaviour.tokens.insert("third".to_owned(), scopes(&["read"]));
+    });
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+    assert_eq!(asked.lock().unwrap().len(), 2);
+    server.stop().await;
+    while let Some(event) = events.next().await {
+        let bothers = matches!(
+            event,
+            Event::SignInNeeded { .. } | Event::State(ServerState::AuthRequired(_))
+        );
+        assert!(!bothers, "{event:?}");
+        if matches!(event, Event::State(ServerState::Stopped)) {
+            break;
+        }
+    }
+    *slot.lock().unwrap() = None;
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_no_token_is_not_given_tokens_for_ever() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| behaviour.wants_token = true);
+    let (surroundings, slot, asked) = renewing(&["a", "b", "c", "d", "e"]);
+    let server = Server::new(far.config(), surroundings).unwrap();
+    *slot.lock().unwrap() = Some(server.clone());
+    server.sign_in(&far.url(), Token::new("first")).unwrap();
+    server.start(innkeeper_mcp::Start::Blocking);
+    let state = settled(&server).await;
+    let ServerState::AuthRequired(needed) = state else {
+        panic!("{state:?}")
+    };
+    assert_eq!(needed.reason, SignInReason::Expired);
+    assert_eq!(asked.lock().unwrap().len(), 1);
+    *slot.lock().unwrap() = None;
+}
+
+#[tokio::test]
+async fn nobody_renews_what_was_never_there() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| behaviour.wants_token = true);
+    let (surroundings, _, asked) = renewing(&["a"]);
+    let server = started_in(far.config(), surroundings);
+    assert!(matches!(settled(&server).await, ServerState::AuthRequired(_)));
+    assert_eq!(asked.lock().unwrap().len(), 0);
 }

@@ -7,7 +7,8 @@ use innkeeper_mcp::{Allowed, Error, ProgressSink};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{PATIENCE, call, no_arguments, odd, ready};
+use crate::odd::PLAIN_TOOLS;
+use crate::support::{PATIENCE, call, no_arguments, odd, ready, with_env};
 
 #[tokio::test]
 async fn a_call_brings_back_everything_that_the_server_wrote() {
@@ -173,7 +174,7 @@ async fn mcp16_an_app_reaches_what_it_was_promised_and_nothing_else() {
             .as_array()
             .unwrap()
             .len(),
-        12
+        PLAIN_TOOLS.len() + 2
     );
     pass("tools/call", json!({ "name": "shown" })).await.unwrap();
     for (method, value) in [
@@ -186,4 +187,35 @@ async fn mcp16_an_app_reaches_what_it_was_promised_and_nothing_else() {
         let refused = pass(method, value).await.unwrap_err();
         assert!(matches!(refused, Error::NotOffered { .. }), "{method}: {refused}");
     }
+}
+
+#[tokio::test]
+async fn f17_lists_are_kept_and_a_server_that_never_tells_them_is_asked_once() {
+    let server = ready(odd("new-prompts")).await;
+    let names = async || {
+        let prompts = server.known_prompts().await;
+        prompts.iter().map(|prompt| prompt.name.clone()).collect::<Vec<_>>()
+    };
+    let first = names().await;
+    assert_eq!(first, names().await, "each list of its would be another one");
+    server
+        .prompt(first.last().unwrap(), serde_json::Map::new())
+        .await
+        .unwrap();
+    // It said that they changed.
+    while names().await == first {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    server.stop().await;
+    assert!(names().await.is_empty(), "what does not run offers nothing");
+    let directory = tempfile::tempdir().unwrap();
+    let lists = directory.path().join("lists");
+    let mute = ready(with_env(odd("mute"), "ODD_LISTS", lists.to_str().unwrap())).await;
+    for _ in 0..3 {
+        let waiting = tokio::time::timeout(Duration::from_millis(50), mute.known_prompts());
+        assert!(waiting.await.is_err(), "it does not answer");
+    }
+    // It reads one thing after the other: what it was asked before this, it has counted.
+    mute.call(call("echo", json!({}))).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&lists).unwrap(), "x");
 }

@@ -9,12 +9,14 @@ use serde_json::Value;
 
 use crate::component::mcp_strict;
 use crate::gather::{Found, Gathering};
+use crate::id::id;
 use crate::json::{Document, plain};
 use crate::limits::{MAX_NAME_CHARS, MAX_SERVERS};
 use crate::note::Code;
 use crate::place::label;
-use crate::text::printable;
-use crate::tree::{Component, Kind};
+use crate::text::{TextRange, printable};
+use crate::tree::{Child, Component, Kind};
+use crate::uri::of_path;
 
 /// An MCP server.
 #[derive(Clone, PartialEq)]
@@ -25,6 +27,17 @@ pub struct McpServer {
     pub variables: Vec<String>,
     /// The entry as it was written, for what is not understood here.
     pub raw: Value,
+    /// How it is to be treated, which only the configuration of the host can say.
+    pub treatment: Treatment,
+}
+
+/// How a server is treated. What is found in files is treated as usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Treatment {
+    /// Whether every session has a process of its own.
+    pub is_isolated: bool,
+    /// Whether it is off until somebody switches it on.
+    pub is_off_at_first: bool,
 }
 
 /// How to reach an MCP server.
@@ -156,6 +169,7 @@ fn gather(gathering: &mut Gathering<'_>, path: &Path, document: &Document<'_>, s
                     variables: variables(&transport, shape),
                     transport,
                     raw,
+                    treatment: Treatment::default(),
                 }),
             }),
             Err(why) => gathering.notes.warn(
@@ -247,6 +261,33 @@ pub(crate) fn headers(value: Option<&Value>) -> BTreeMap<String, String> {
         .iter()
         .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
         .collect()
+}
+
+/// A server that a file of another kind declares: the configuration of the host. Its id hangs on its name alone, so
+/// that what people switched stays switched when the file moves.
+pub fn configured_server(
+    file: &Path,
+    name: &str,
+    range: Option<TextRange>,
+    transport: Transport,
+    treatment: Treatment,
+) -> Child {
+    let path = file.file_name().unwrap_or_default();
+    Child {
+        id: id(Kind::McpServer.as_str(), &["host", name]),
+        uri: of_path(file),
+        path: label(Path::new(path)),
+        name: printable(name, MAX_NAME_CHARS),
+        description: None,
+        range,
+        icons: Vec::new(),
+        component: Component::McpServer(McpServer {
+            variables: variables(&transport, Shape::Any),
+            transport,
+            raw: Value::Null,
+            treatment,
+        }),
+    }
 }
 
 /// The names of what would be expanded. Agent Plugins expand neither programs nor addresses.

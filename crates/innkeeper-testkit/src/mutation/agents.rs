@@ -32,6 +32,7 @@ impl Mutator {
         if self.mutation.is_none() {
             return input;
         }
+        self.believe_old_servers(&mut input);
         match &mut input {
             Input::Agent {
                 chat,
@@ -84,7 +85,7 @@ impl Mutator {
     }
 
     fn agent_effect(&mut self, mut effect: Effect, bent: &mut Vec<Effect>) {
-        if self.loses(&mut effect) {
+        if self.loses(&mut effect) || self.loses_servers(&effect) {
             return;
         }
         match &mut effect {

@@ -8,6 +8,7 @@ mod answers;
 mod customizations;
 mod mutator;
 mod restarts;
+mod servers;
 
 pub use self::mutator::Mutator;
 pub use self::restarts::Forgetting;
@@ -111,11 +112,17 @@ pub enum Mutation {
     LoseFollow,
     /// What nobody uses is looked for for ever.
     LoseForget,
+    /// Clients that do not show MCP Apps are shown what is for those that do.
+    ShowAppsToAll,
+    /// What an old start of a server reports is published as if it were of the present one.
+    HearOldServers,
+    /// Nobody is told which servers a session wants.
+    LoseServers,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 48] = [
+    pub const ALL: [Self; 51] = [
         Self::DropPublish,
         Self::SwapMessages,
         Self::ReuseSeq,
@@ -164,5 +171,8 @@ impl Mutation {
         Self::LeaveCustomization,
         Self::LoseFollow,
         Self::LoseForget,
+        Self::ShowAppsToAll,
+        Self::HearOldServers,
+        Self::LoseServers,
     ];
 }

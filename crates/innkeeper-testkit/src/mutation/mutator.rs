@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::Mutation;
 use super::agents::Dealings;
 use super::answers::{Asked, Memory};
+use super::servers::Starts;
 use crate::sim::{Connections, Item};
 
 /// A bug strikes at its first chance and every third after it: neither constant nor rare.
@@ -24,6 +25,8 @@ pub struct Mutator {
     chances: u64,
     /// What it knows about agents.
     pub(super) dealings: Dealings,
+    /// What it knows about servers.
+    pub(super) starts: Starts,
     memory: Memory,
     /// Connections that unsubscribed and still listen.
     strays: Vec<(ConnId, String)>,
@@ -39,6 +42,7 @@ impl Mutator {
             mutation,
             chances: 0,
             dealings: Dealings::default(),
+            starts: Starts::default(),
             memory: Memory::default(),
             strays: Vec::new(),
             held: BTreeMap::new(),

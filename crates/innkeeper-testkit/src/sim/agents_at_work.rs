@@ -85,6 +85,7 @@ impl Sim {
             token: Secret::new(token),
             expires_in: None,
             scopes: None,
+            refresh: None,
         }));
         self.request(conn, Asked::Authenticate { wanted }, command)?;
         match self.tokens_due.is_empty() {

@@ -43,6 +43,7 @@ use std::time::Duration;
 
 use ahp_types::state::{AgentCapabilities, AgentInfo, MultipleChatsCapability, MultipleWorkingDirectoriesCapability};
 use bytes::Bytes;
+use innkeeper_core::frame::encode_result;
 use innkeeper_core::snapshot::AnswerBody;
 use innkeeper_core::{
     AgentProfile, ConnId, CoreConfig, Effect, HostCore, Input, Now, Outgoing, Principal, RequestId, Seq,
@@ -333,7 +334,11 @@ impl Sim {
                     let Some(first) = meant.first() else {
                         continue;
                     };
-                    let frame = Arc::clone(frame.shown_to(first));
+                    let shown = match !mcp_apps && self.mutator.shows_apps(&frame) {
+                        true => &frame,
+                        false => frame.shown_to(first),
+                    };
+                    let frame = Arc::clone(shown);
                     let audience: Vec<(ConnId, bool)> = meant
                         .iter()
                         .map(|subscriber| (subscriber.conn, merges(subscriber.max_latency_ms)))
@@ -358,6 +363,14 @@ impl Sim {
                 }
                 self.mutator.send(&mut self.conns, to, message);
             }
+            Effect::McpToken {
+                answer: Some((conn, id)),
+                ..
+            } => {
+                // It is kept at once.
+                let answer = Outgoing::Text(encode_result(&id, &serde_json::json!({})));
+                self.mutator.send(&mut self.conns, conn, answer);
+            }
             Effect::Close { conn, .. } => {
                 // The queue is written first, then the transport ends.
                 self.read(conn, usize::MAX)?;
@@ -371,6 +384,7 @@ impl Sim {
             | Effect::Import { .. }
             | Effect::LookUp { .. }
             | Effect::Resource { .. }
+            | Effect::McpResource { .. }
             | Effect::OpenWatch { .. }
             | Effect::CloseWatch { .. }
             | Effect::FollowCustomizations { .. }
@@ -379,6 +393,7 @@ impl Sim {
             | Effect::ForgetMcpServers { .. }
             | Effect::McpToken { .. }
             | Effect::AskMcpServer { .. }
+            | Effect::SessionGone { .. }
             | Effect::TellMcpServer { .. }
             | Effect::RenderPrompt { .. }
             | Effect::StartTurn { .. }

@@ -57,7 +57,7 @@ pub(super) fn no_custom_agent(state: &SessionState, wanted: &str) -> Failure {
 }
 
 /// The name that a plugin's customizations are called by: it may show a friendlier one.
-fn name_of(plugin: &PluginCustomization) -> &str {
+pub(super) fn name_of(plugin: &PluginCustomization) -> &str {
     let name = plugin.meta.as_ref().and_then(|meta| meta.get(PLUGIN_NAME));
     name.and_then(Value::as_str).unwrap_or(&plugin.name)
 }

@@ -10,6 +10,7 @@ mod connect;
 mod describe;
 mod grants;
 mod local;
+mod mcp;
 mod pending;
 mod send;
 mod sessions;
@@ -22,11 +23,11 @@ use innkeeper_host::HostHandle;
 use innkeeper_store::Pruned;
 
 use crate::cli::{
-    AnswerArgs, ApproveArgs, CommonArgs, DenyArgs, GrantsArgs, PendingArgs, SendArgs, SessionsArgs, WatchArgs,
+    AnswerArgs, ApproveArgs, CommonArgs, DenyArgs, GrantsArgs, McpArgs, PendingArgs, SendArgs, SessionsArgs, WatchArgs,
 };
 use crate::failure::{Failure, Kind};
 
-pub(crate) use switched::{Switch, Switched};
+pub(crate) use switched::{EVERYWHERE, Switch, Switched};
 
 /// Sends a message and streams the answer.
 pub(crate) fn send(args: SendArgs) -> Result<(), Failure> {
@@ -78,6 +79,11 @@ pub(crate) fn switched(args: &CommonArgs, workspace: &str) -> Switched {
     // Without an event loop nobody is asked, which is said like any other reason.
     let _ = block_on(asking);
     switched
+}
+
+/// Lists MCP servers, changes what they do, or calls their tools.
+pub(crate) fn mcp(args: McpArgs) -> Result<(), Failure> {
+    block_on(mcp::run(args))
 }
 
 /// Lists, gives and takes back grants.

@@ -26,12 +26,12 @@ use super::connect::{Connection, connection_lost, request_failure};
 use super::sessions::all_sessions;
 
 /// Most characters of the line that says what a session waits for.
-const MOST_OF_A_LINE: usize = 200;
+pub(super) const MOST_OF_A_LINE: usize = 200;
 
 /// Something a session waits for.
-struct Wait {
-    session: String,
-    request: SessionInputRequest,
+pub(super) struct Wait {
+    pub(super) session: String,
+    pub(super) request: SessionInputRequest,
 }
 
 /// Lists what sessions wait for.
@@ -189,7 +189,7 @@ async fn settle(connection: &mut Connection, chat: &str, action: StateAction) ->
 }
 
 impl Wait {
-    fn id(&self) -> &str {
+    pub(super) fn id(&self) -> &str {
         match &self.request {
             SessionInputRequest::ChatInput(request) => &request.id,
             SessionInputRequest::ToolConfirmation(request) => &request.id,
@@ -203,7 +203,7 @@ impl Wait {
         matches!(self.request, SessionInputRequest::ToolConfirmation(_))
     }
 
-    fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match &self.request {
             SessionInputRequest::ChatInput(request) => {
                 let message = request
@@ -239,7 +239,7 @@ impl Wait {
     }
 
     /// All that a tool would do, or did: the sentence about it may leave out the part that matters.
-    fn details(&self) -> Vec<String> {
+    pub(super) fn details(&self) -> Vec<String> {
         let request = match &self.request {
             SessionInputRequest::ToolConfirmation(request) => request,
             SessionInputRequest::ChatInput(request) => {
@@ -258,7 +258,7 @@ impl Wait {
     }
 
     /// The ways to answer, for people.
-    fn hints(&self) -> Vec<String> {
+    pub(super) fn hints(&self) -> Vec<String> {
         match &self.request {
             SessionInputRequest::ToolConfirmation(request) => match &request.tool_call {
                 ToolCallConfirmationState::PendingConfirmation(call) => call
@@ -279,7 +279,8 @@ impl Wait {
     }
 }
 
-fn decision(
+/// The action that lets a call run or its result through, or does not, and the chat that it is for.
+pub(super) fn decision(
     request: SessionInputRequest,
     approved: bool,
     option: Option<String>,

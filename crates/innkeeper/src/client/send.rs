@@ -335,7 +335,7 @@ async fn sleep_until(moment: Option<Instant>) {
 }
 
 /// Returns the chat to talk to once the session is ready for it.
-fn ready_chat(state: &SessionState) -> Result<Option<String>, Failure> {
+pub(super) fn ready_chat(state: &SessionState) -> Result<Option<String>, Failure> {
     if state.lifecycle == SessionLifecycle::Failed {
         let reason = match &state.creation_error {
             Some(error) => one_line(&error.message, 500),
@@ -353,12 +353,12 @@ fn ready_chat(state: &SessionState) -> Result<Option<String>, Failure> {
     Ok(state.default_chat.clone().or_else(first))
 }
 
-fn is_after(envelope: &ActionEnvelope, seq: i64) -> bool {
+pub(super) fn is_after(envelope: &ActionEnvelope, seq: i64) -> bool {
     i64::try_from(envelope.server_seq).is_ok_and(|server_seq| server_seq > seq)
 }
 
 /// Returns why the host rejected our action number `seq`, if this envelope says so.
-fn rejection<'a>(envelope: &'a ActionEnvelope, client_id: &str, seq: i64) -> Option<&'a str> {
+pub(super) fn rejection<'a>(envelope: &'a ActionEnvelope, client_id: &str, seq: i64) -> Option<&'a str> {
     let origin = envelope.origin.as_ref()?;
     let ours = origin.client_id == client_id && origin.client_seq == seq;
     envelope.rejection_reason.as_deref().filter(|_| ours)

@@ -18,7 +18,9 @@ use crate::failure::Failure;
 
 use super::connect::Connection;
 
+pub(super) use delete::dispose;
 pub(super) use list::all_sessions;
+pub(super) use which::choose as choose_session;
 
 /// Does what the command says; without one, lists the sessions.
 pub(super) async fn run(args: SessionsArgs) -> Result<(), Failure> {
@@ -38,7 +40,7 @@ pub(super) async fn dispose_of_chosen(host: &HostHandle, chosen: Vec<Pruned>) ->
     let connection = Connection::to(host).await?;
     let mut gone = Vec::new();
     for session in chosen {
-        match delete::dispose(&connection, &session.uri, Some(session.only_if)).await {
+        match dispose(&connection, &session.uri, Some(session.only_if)).await {
             Ok(()) => gone.push(session),
             Err(failure) => tracing::debug!(session = session.uri, %failure, "a session stays"),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ahp_types::state::{ChildCustomization, Customization, CustomizationEnablement, SessionState};
+use ahp_types::state::{ChildCustomization, Customization, CustomizationEnablement, SessionState, SessionSummary};
 
 use crate::cli::{CommonArgs, ConnectArgs};
 use crate::config::ConfigFile;
@@ -12,6 +12,9 @@ use crate::failure::Failure;
 
 use super::connect::Connection;
 use super::sessions::all_sessions;
+
+/// How a decision for all sessions is called.
+pub(crate) const EVERYWHERE: &str = "everywhere";
 
 /// Which customizations somebody decided about.
 #[derive(Debug, Default)]
@@ -86,16 +89,7 @@ async fn ask(args: &CommonArgs, workspace: &str) -> Result<Switched, Failure> {
     };
     let connection = Connection::open(&connect).await?;
     let sessions = all_sessions(&connection).await?;
-    let works_here = |directory: &String| directory.trim_end_matches('/') == workspace;
-    // The latest come first.
-    let session = sessions.into_iter().find(|session| {
-        let primary = session
-            .working_directories
-            .as_ref()
-            .and_then(|directories| directories.first());
-        primary.is_some_and(works_here)
-    });
-    let Some(session) = session else {
+    let Some(session) = latest_in(sessions, workspace) else {
         connection.close().await;
         return Ok(Switched {
             source: Source::NoSession,
@@ -110,7 +104,21 @@ async fn ask(args: &CommonArgs, workspace: &str) -> Result<Switched, Failure> {
     })
 }
 
-fn decided(state: &SessionState) -> HashMap<String, Switch> {
+/// The latest session whose first working directory is this one.
+pub(super) fn latest_in(sessions: Vec<SessionSummary>, workspace: &str) -> Option<SessionSummary> {
+    let works_here = |directory: &String| directory.trim_end_matches('/') == workspace.trim_end_matches('/');
+    // The latest come first.
+    sessions.into_iter().find(|session| {
+        let primary = session
+            .working_directories
+            .as_ref()
+            .and_then(|directories| directories.first());
+        primary.is_some_and(works_here)
+    })
+}
+
+/// What was decided about each customization of a session.
+pub(super) fn decided(state: &SessionState) -> HashMap<String, Switch> {
     let mut decided = HashMap::new();
     for entry in state.customizations.iter().flatten() {
         let children = match entry {
@@ -158,7 +166,7 @@ fn note_enablement(decided: &mut HashMap<String, Switch>, id: &str, enablement: 
     let (is_on, by) = match enablement.and_then(<[_]>::first) {
         Some(CustomizationEnablement::Session { enabled }) => (*enabled, "in this session"),
         Some(CustomizationEnablement::Workspace { enabled, .. }) => (*enabled, "in this workspace"),
-        Some(CustomizationEnablement::Global { enabled }) => (*enabled, "everywhere"),
+        Some(CustomizationEnablement::Global { enabled }) => (*enabled, EVERYWHERE),
         Some(CustomizationEnablement::Unknown(_)) | None => return,
     };
     decided.insert(id.to_owned(), Switch { is_on, by });

@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::http::{HeaderValue, StatusCode, header};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use url::Host;
 
 use crate::cli::ConnectArgs;
 use crate::data_dir::{self, DataDir};
@@ -153,6 +154,19 @@ impl Target {
     }
 }
 
+/// Whether an address is one of this machine, so that its host has the same directories.
+pub(super) fn is_here(url: &str) -> bool {
+    match Place::parse(url) {
+        Place::Unix(_) => true,
+        Place::Url(url) => match url::Url::parse(&url).as_ref().map(url::Url::host) {
+            Ok(Some(Host::Domain(name))) => name == "localhost",
+            Ok(Some(Host::Ipv4(address))) => address.is_loopback(),
+            Ok(Some(Host::Ipv6(address))) => address.to_canonical().is_loopback(),
+            Ok(None) | Err(_) => false,
+        },
+    }
+}
+
 impl Place {
     fn parse(url: &str) -> Self {
         match url.strip_prefix("unix:") {
@@ -165,6 +179,32 @@ impl Place {
         match self {
             Self::Url(url) => running.url.as_deref() == Some(url.strip_suffix('/').unwrap_or(url)),
             Self::Unix(path) => running.unix.as_deref() == Some(path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        for here in [
+            "ws://127.0.0.1:4747",
+            "ws://localhost:1/",
+            "ws://[::1]:4747/?token=x",
+            "ws://[::ffff:127.0.0.1]:1",
+            "unix:/run/inn.sock",
+        ] {
+            assert!(is_here(here), "{here}");
+        }
+        for elsewhere in [
+            "wss://inn.test",
+            "ws://192.0.2.1:4747",
+            "ws://localhost.inn.test",
+            "nonsense",
+        ] {
+            assert!(!is_here(elsewhere), "{elsewhere}");
         }
     }
 }

@@ -38,6 +38,7 @@ impl CustomizationsSection {
             plugins: full(&self.plugins),
             collections: full(&self.collections),
             home: etcetera::home_dir().ok().filter(|_| self.user),
+            servers: Vec::new(),
         })
     }
 }

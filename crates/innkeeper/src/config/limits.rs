@@ -73,6 +73,8 @@ limits_section! {
     directory_entries in SOME => directory_entries;
     watched_directories in SOME => watched_directories;
     watched_entries in SOME => watched_entries;
+    content_session_bytes in ANY => content_session_bytes;
+    content_total_bytes in ANY => content_total_bytes;
     watches in ANY => core.max_watches;
     watch_lease_ms in SOME => core.watch_lease_ms;
     resource_grant_ms in SOME => core.resource_grant_ms;
@@ -94,6 +96,11 @@ limits_section! {
     worker_depth in ANY => core.max_worker_depth;
     client_tools in ANY => core.max_client_tools;
     active_client_bytes in SOME => core.max_active_client_bytes;
+    mcp_servers in ANY => core.max_mcp_servers;
+    // Zero is a choice here: then no turn waits.
+    mcp_blocking_ms in ANY => core.mcp_blocking_ms;
+    mcp_answer_bytes in SOME => mcp_answer_bytes;
+    mcp_request_ms in SOME => mcp_request_time;
     turns_per_page in SOME => core.turns_per_page;
     // Zero is a choice here: some clients read messages of any length.
     snapshot_bytes in ANY => core.max_snapshot_bytes;

@@ -13,18 +13,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
+use innkeeper_customizations::SourceDirectories;
 use innkeeper_host::Limits;
 use serde::Deserialize;
 
 use crate::address::ListenAddress;
 use crate::cli::CommonArgs;
 use crate::failure::{Failure, Kind};
+use crate::kept_tokens::{self, Keeping};
 use crate::origin::Origin;
 use crate::text;
 
 use customizations::CustomizationsSection;
 use limits::LimitsSection;
 pub(crate) use mcp::McpSection;
+pub(crate) use mcp::servers::ServerSection;
 pub(crate) use models::{ApiName, ModelConfig, Models, ProviderConfig};
 use resources::ResourcesSection;
 pub(crate) use resources::writable;
@@ -66,6 +69,9 @@ pub(crate) struct ConfigFile {
     pub(crate) customizations: CustomizationsSection,
     /// Whether and how MCP servers run.
     pub(crate) mcp: McpSection,
+    /// The file itself, in full.
+    #[serde(skip)]
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// A configuration file that was read.
@@ -117,12 +123,35 @@ impl ConfigFile {
         })
     }
 
+    /// Returns whether tokens of MCP servers are kept, and where their key is.
+    pub(crate) fn keeps_tokens(&self) -> Keeping {
+        if !self.mcp.keep_tokens {
+            return Keeping::Not;
+        }
+        let beside = || {
+            let file = self.file.clone().or_else(default_path);
+            file.map(|path| path.with_file_name(kept_tokens::KEY_NAME))
+        };
+        let key = self.mcp.token_key_file.clone().or_else(beside);
+        key.map_or(Keeping::Nowhere, Keeping::With)
+    }
+
     /// Returns the data directory: the one a flag names, else the file's, else the platform's.
     pub(crate) fn data_dir(&self, args: &CommonArgs) -> Result<PathBuf, Failure> {
         match args.data.as_ref().or(self.data.as_ref()) {
             Some(path) => Ok(path.clone()),
             None => crate::data_dir::default_path(),
         }
+    }
+
+    /// Returns where customizations come from besides workspaces and clients, or nothing if there are to be none.
+    pub(crate) fn sources(&self) -> Option<SourceDirectories> {
+        let servers = self.file.as_deref().map(|file| self.mcp.declared(file));
+        let directories = self.customizations.directories()?;
+        Some(SourceDirectories {
+            servers: servers.unwrap_or_default(),
+            ..directories
+        })
     }
 
     fn parse(path: &Path, text: &str) -> Result<(Self, Vec<String>), Failure> {
@@ -157,6 +186,16 @@ impl ConfigFile {
             let position = unknown_keys::position(table.get_ref(), MODELS, key);
             broken(position, &format!("`{key}` {problem}"))
         })?;
+        config.mcp.check().map_err(|(name, problem)| {
+            let mut sections = mcp::servers::sections(table.get_ref());
+            let section = sections.find(|(found, ..)| *found == name);
+            let position = section.map_or(0, |(_, span, _)| span.start);
+            broken(
+                position,
+                &format!("`mcp.servers.{}` {problem}", text::one_line(name, 80)),
+            )
+        })?;
+        config.mcp.locate(table.get_ref(), text);
         config.resolve_paths(path);
         Ok((config, warnings))
     }
@@ -174,12 +213,14 @@ impl ConfigFile {
 
     fn resolve_paths(&mut self, file: &Path) {
         let base = file.parent().unwrap_or_else(|| Path::new(""));
+        self.file = std::path::absolute(file).ok();
         let paths = [
             &mut self.unix,
             &mut self.data,
             &mut self.token_file,
             &mut self.drive_token_file,
             &mut self.view_token_file,
+            &mut self.mcp.token_key_file,
         ];
         let keys = self.models.providers.iter_mut().map(|provider| &mut provider.key_file);
         let opened = self.resources.read.iter_mut().chain(&mut self.resources.write);
@@ -268,7 +309,7 @@ mod tests {
             .lines()
             .map(|line| match line.strip_prefix("# ") {
                 Some(setting) if setting.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => setting,
-                Some(table) if table.starts_with("[[") => table,
+                Some(table) if table.starts_with('[') => table,
                 _ => line,
             })
             .flat_map(|line| [line, "\n"])
@@ -280,7 +321,17 @@ mod tests {
         for key in unknown_keys::all_keys() {
             assert!(
                 uncommented.contains(&format!("\n{key} = "))
-                    || [LIMITS, RETENTION, MODELS, RESOURCES, CUSTOMIZATIONS, MCP, "providers"].contains(&key),
+                    || [
+                        LIMITS,
+                        RETENTION,
+                        MODELS,
+                        RESOURCES,
+                        CUSTOMIZATIONS,
+                        MCP,
+                        "providers",
+                        "servers"
+                    ]
+                    .contains(&key),
                 "{key} is missing"
             );
         }
@@ -303,6 +354,18 @@ mod tests {
     }
 
     #[test]
+    fn t23_the_key_of_kept_tokens_is_beside_the_file_that_was_read() {
+        let key = |text: &str| match parse(text).unwrap().0.keeps_tokens() {
+            Keeping::With(key) => Some(key),
+            Keeping::Not | Keeping::Nowhere => None,
+        };
+        assert_eq!(key(""), Some(PathBuf::from("/etc/mcp-tokens.key")));
+        let named = "[mcp]\ntoken_key_file = \"keys/mcp\"\n";
+        assert_eq!(key(named), Some(PathBuf::from("/etc/keys/mcp")));
+        assert_eq!(key("[mcp]\nkeep_tokens = false\n"), None);
+    }
+
+    #[test]
     fn limits_are_read_and_checked() {
         let (config, warnings) = parse("[limits]\nconections = 1\nconnections = 2\n").unwrap();
         assert_eq!(config.limits().connections, 2);
@@ -313,6 +376,95 @@ mod tests {
         let told = parse("\n[limits]\nconnections = 0\n").unwrap_err().to_string();
         let expected = "/etc/innkeeper.toml:3: `connections` must be at least 1;";
         assert!(told.starts_with(expected), "{told}");
+    }
+
+    #[test]
+    fn cus03_servers_are_read_with_where_they_stand() {
+        let text = "[mcp]\nisolate = false\n\n[mcp.servers.garden]\ncommand = \"./run\"\nenv = { KEY = \"hunter2\" }\n\
+                    isolate = true\n[mcp.servers.notes]\nurl = \"https://notes.test\"\ntype = \"sse\"\nenabled = false\n";
+        let (config, warnings) = parse(text).unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        assert!(!format!("{config:?}").contains("hunter2"), "CUS-27");
+        let servers = config.sources().unwrap().servers;
+        let shown: Vec<_> = servers
+            .iter()
+            .map(|server| {
+                let range = server.range.unwrap();
+                (
+                    server.name.as_str(),
+                    server.uri.as_str(),
+                    range.start.line,
+                    range.end.line,
+                )
+            })
+            .collect();
+        let uri = "file:///etc/innkeeper.toml";
+        assert_eq!(shown, [("garden", uri, 3, 6), ("notes", uri, 7, 10)]);
+        let treatments = servers.iter().map(|server| match &server.component {
+            innkeeper_plugins::Component::McpServer(server) => (server.treatment, format!("{:?}", server.transport)),
+            other => panic!("{other:?}"),
+        });
+        let treatment = |is_isolated, is_off_at_first| innkeeper_plugins::Treatment {
+            is_isolated,
+            is_off_at_first,
+        };
+        assert_eq!(
+            treatments.collect::<Vec<_>>(),
+            [
+                (treatment(true, false), "Stdio(…)".to_owned()),
+                (treatment(false, true), "Sse(…)".to_owned())
+            ]
+        );
+        // What people switched hangs on the name alone, wherever the file is.
+        let (elsewhere, _) = ConfigFile::parse(Path::new("/srv/other.toml"), text).unwrap();
+        assert_eq!(elsewhere.sources().unwrap().servers[0].id, servers[0].id);
+    }
+
+    #[test]
+    fn mistakes_in_servers_name_the_server_its_key_and_the_line() {
+        for (body, needle) in [
+            ("", "needs a `command` to run or a `url` to reach"),
+            ("command = \"\"", "has an empty `command`"),
+            (
+                "command = \"x\"\nurl = \"https://x.test\"",
+                "has both `command` and `url`",
+            ),
+            (
+                "command = \"x\"\nheaders = { a = \"b\" }",
+                "a `headers` that goes only with a `url`",
+            ),
+            (
+                "command = \"x\"\ntype = \"sse\"",
+                "a `type` that goes only with a `url`",
+            ),
+            (
+                "url = \"https://x.test\"\nargs = [\"a\"]",
+                "a `args` that goes only with a `command`",
+            ),
+            ("url = \"ftp://x.test\"", "a `url` that is not http or https"),
+        ] {
+            let told = parse(&format!("log = \"info\"\n[mcp.servers.garden]\n{body}\n"))
+                .unwrap_err()
+                .to_string();
+            let place = "/etc/innkeeper.toml:2: `mcp.servers.garden` ";
+            assert!(told.starts_with(place) && told.contains(needle), "{told}");
+        }
+        let told = parse("[mcp.servers.\" \"]\ncommand = \"x\"\n").unwrap_err().to_string();
+        assert!(told.contains("needs a name"), "{told}");
+        let told = parse("[mcp.servers.garden]\nurl = \"https://x.test\"\ntype = \"ws\"\n")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            told.starts_with("/etc/innkeeper.toml:3: ") && told.contains("`http`"),
+            "{told}"
+        );
+        let (_, warnings) = parse("[mcp.servers.garden]\ncommand = \"x\"\nisolated = true\n").unwrap();
+        assert_eq!(
+            warnings,
+            ["/etc/innkeeper.toml:3: unknown key `mcp.servers.garden.isolated` is ignored; did you mean `isolate`?"]
+        );
+        // What a variable stands for is known only later.
+        parse("[mcp.servers.garden]\nurl = \"${GARDEN}/mcp\"\n").unwrap();
     }
 
     #[test]

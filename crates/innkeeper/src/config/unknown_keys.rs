@@ -4,17 +4,19 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor, value::Error};
 use toml::de::DeTable;
 
+use super::mcp::servers::{ServerSection, sections};
 use super::{
     CUSTOMIZATIONS, ConfigFile, CustomizationsSection, LIMITS, LimitsSection, MCP, MODELS, McpSection, ModelConfig,
     Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention,
 };
+use crate::text::one_line;
 
 /// A key that nothing reads.
 #[derive(Debug)]
 pub(super) struct UnknownKey {
     /// Byte offset of the key in the file.
     pub(super) position: usize,
-    prefix: &'static str,
+    prefix: String,
     name: String,
     known: &'static [&'static str],
 }
@@ -59,6 +61,9 @@ pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
     }
     if let Some(mcp) = section(root, MCP) {
         collect::<McpSection>(mcp, "mcp.", &mut unknown);
+        for (name, _, server) in sections(root) {
+            collect::<ServerSection>(server, &format!("mcp.servers.{}.", one_line(name, 80)), &mut unknown);
+        }
     }
     if let Some(models) = section(root, MODELS) {
         collect::<Models>(models, "models.", &mut unknown);
@@ -92,14 +97,14 @@ fn tables<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> impl Iterator<Item = &'
         .filter_map(|entry| entry.get_ref().as_table())
 }
 
-fn collect<'de, Section: Deserialize<'de>>(table: &DeTable<'_>, prefix: &'static str, unknown: &mut Vec<UnknownKey>) {
+fn collect<'de, Section: Deserialize<'de>>(table: &DeTable<'_>, prefix: &str, unknown: &mut Vec<UnknownKey>) {
     let known = field_names::<Section>();
     for key in table.keys() {
         let name: &str = key.get_ref();
         if !known.contains(&name) {
             unknown.push(UnknownKey {
                 position: key.span().start,
-                prefix,
+                prefix: prefix.to_owned(),
                 name: name.to_owned(),
                 known,
             });
@@ -118,6 +123,7 @@ pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
         field_names::<ResourcesSection>(),
         field_names::<CustomizationsSection>(),
         field_names::<McpSection>(),
+        field_names::<ServerSection>(),
         field_names::<ProviderConfig>(),
     ];
     sections.into_iter().flatten().copied()

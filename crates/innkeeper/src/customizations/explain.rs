@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use innkeeper_customizations::{Brought, Origin, Part, Shown};
 use innkeeper_plugins::{Child, Component, Entry, LoadState, Note, Severity};
 
-use crate::client::{Switch, Switched};
+use crate::client::{EVERYWHERE, Switch, Switched};
 use crate::text::one_line;
 
 use super::tree;
@@ -53,9 +53,16 @@ fn names(brought: &Brought) -> HashMap<&str, String> {
 
 fn reasons(part: &Part, switched: &Switched) -> Vec<String> {
     let mut reasons = vec![origin(part.origin())];
-    match switched.of(part.entry().id()) {
+    // What the configuration has switched off is shown as switched off everywhere.
+    let switch = switched.of(part.entry().id());
+    let switch = switch.filter(|switch| switch.is_on || switch.by != EVERYWHERE || !is_off_at_first(part.entry()));
+    match switch {
         Some(Switch { is_on: false, by }) => reasons.push(format!("off: switched off {by}, with all that is in it")),
         Some(Switch { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
+        None if is_off_at_first(part.entry()) => reasons.push(
+            "off: its section of the configuration says `enabled = false`; it runs once somebody switches it on"
+                .to_owned(),
+        ),
         None => reasons.push("on: nobody switched it off".to_owned()),
     }
     let (load, notes): (&LoadState, &[Note]) = match part.entry() {
@@ -78,6 +85,13 @@ fn reasons(part: &Part, switched: &Switched) -> Vec<String> {
     }
     reasons.extend(notes.iter().map(told));
     reasons
+}
+
+fn is_off_at_first(entry: &Entry) -> bool {
+    let Entry::McpServer(child) = entry else {
+        return false;
+    };
+    matches!(&child.component, Component::McpServer(server) if server.treatment.is_off_at_first)
 }
 
 fn origin(origin: &Origin) -> String {

@@ -4,8 +4,19 @@
 
 mod clients;
 mod doctor;
+mod mcp;
+#[path = "../../../innkeeper-mcp/tests/it/odd.rs"]
+mod odd;
 mod pending;
 mod sessions;
 mod startup;
 mod stopping;
 mod support;
+
+/// Not a scenario: the odd MCP server itself, when this program is started as one.
+#[test]
+fn odd_server() {
+    if let Ok(kind) = std::env::var(odd::KIND) {
+        odd::serve(&kind);
+    }
+}

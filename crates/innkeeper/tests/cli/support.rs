@@ -42,13 +42,18 @@ impl Home {
     }
 
     pub(crate) fn spawn(&self, args: &[&str]) -> Program {
+        self.spawn_in(".", args)
+    }
+
+    /// Starts the program in a directory of the home.
+    pub(crate) fn spawn_in(&self, directory: &str, args: &[&str]) -> Program {
         let mut child = Command::new(env!("CARGO_BIN_EXE_innkeeper"))
             .args(args)
             .env_clear()
             .env("HOME", self.root.path())
             .env("XDG_DATA_HOME", self.path("data"))
             .env("XDG_CONFIG_HOME", self.path("config"))
-            .current_dir(self.root.path())
+            .current_dir(self.path(directory))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -80,7 +85,12 @@ impl Home {
 
     /// Runs the program to its end.
     pub(crate) fn run(&self, args: &[&str]) -> Ended {
-        let mut program = self.spawn(args);
+        self.run_in(".", args)
+    }
+
+    /// Runs the program in a directory of the home, to its end.
+    pub(crate) fn run_in(&self, directory: &str, args: &[&str]) -> Ended {
+        let mut program = self.spawn_in(directory, args);
         program.stdin = None;
         program.wait()
     }

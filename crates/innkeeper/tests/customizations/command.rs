@@ -156,7 +156,7 @@ async fn plugins_of_the_configuration_are_among_them_and_mistakes_are_told() {
     let off = home.path().join("off.toml").display().to_string();
     assert_eq!(text(&run(home.path(), &[&path, "--json", "--config", &off])), "[]\n");
     let nowhere = run(home.path(), &["nowhere"]);
-    assert_eq!(nowhere.status.code(), Some(5));
+    assert_eq!(nowhere.status.code(), Some(2), "a wrong argument like any other");
     let told = String::from_utf8_lossy(&nowhere.stderr).into_owned();
     assert!(
         told.contains("nowhere cannot be a workspace") && told.contains("name the directory"),

@@ -196,9 +196,17 @@ async fn sec03_who_may_only_look_never_writes_and_never_finds_the_tokens() {
         .call("subscribe", json!({ "channel": "ahp-session:/home" }))
         .await
         .expect("may look");
-    let file = json!({ "uri": format!("{home}/innkeeper.toml") });
+    std::fs::write(host.path("notes.md"), "notes").expect("written");
+    let file = json!({ "uri": format!("{home}/notes.md") });
     visitor.call("resourceRead", file.clone()).await.expect("may read");
-    for secret in ["data/token", "data", "drive", "view", "data/../data/token"] {
+    for secret in [
+        "innkeeper.toml",
+        "data/token",
+        "data",
+        "drive",
+        "view",
+        "data/../data/token",
+    ] {
         let refusal = visitor
             .call("resourceRead", json!({ "uri": format!("{home}/{secret}") }))
             .await;
@@ -209,7 +217,7 @@ async fn sec03_who_may_only_look_never_writes_and_never_finds_the_tokens() {
             refusal.message
         );
     }
-    let both = json!({ "source": format!("{home}/innkeeper.toml"), "destination": format!("{home}/copy") });
+    let both = json!({ "source": format!("{home}/notes.md"), "destination": format!("{home}/copy") });
     let content = json!({ "uri": format!("{home}/x"), "data": "", "encoding": "utf-8" });
     for (method, params) in [
         ("resourceWrite", content),

@@ -1,10 +1,20 @@
 //! MCP servers end to end: the real program, a real server process, and the published client whose mirror must equal
 //! what a fresh subscriber gets.
 
+mod auth_command;
+mod contents;
 #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 #[path = "../../../innkeeper-mcp/tests/it/odd.rs"]
 mod odd;
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
+#[expect(dead_code, reason = "the engine's own scenarios use more of it")]
+#[path = "../../../innkeeper-mcp/tests/it/odd_http.rs"]
+mod odd_http;
+mod sampling;
+mod sign_in;
 mod support;
+mod surfaces;
+mod tokens;
 
 use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use innkeeper_testkit::official::tool_calls_of;

@@ -1,7 +1,7 @@
 //! A host with a workspace that declares the odd server.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use innkeeper_testkit::model_server::ModelServer;
@@ -10,8 +10,13 @@ use innkeeper_testkit::process::{HostOptions, HostProcess};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_innkeeper");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_innkeeper");
 const ARGS: [&str; 3] = ["--exact", "odd_server", "--nocapture"];
+
+/// What a host is started with.
+pub(crate) fn options() -> HostOptions {
+    HostOptions::new(PROGRAM)
+}
 
 pub(crate) struct Scene {
     pub(crate) host: HostProcess,
@@ -27,9 +32,22 @@ impl Scene {
     }
 
     async fn started(kind: &str, provider: &str, options: HostOptions) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        fs::create_dir(directory.path().join("w")).expect("made");
+        let directory = made();
         declare(&directory, kind, &ARGS);
+        Self::started_in(directory, provider, options).await
+    }
+
+    /// A session in a workspace that declares these servers, and that people allow to run them.
+    pub(crate) async fn declaring(servers: &Value, options: HostOptions) -> Self {
+        let directory = made();
+        write(&directory, servers);
+        let scene = Self::started_in(directory, "tour", options).await;
+        scene.server_is("error").await;
+        scene.allow();
+        scene
+    }
+
+    async fn started_in(directory: TempDir, provider: &str, options: HostOptions) -> Self {
         let options = options.environment("SECRET_OF_THE_HOST", "hunter2");
         let host = HostProcess::start(options).await;
         let client = OfficialClient::connect(host.address(), "first").await;
@@ -47,6 +65,11 @@ impl Scene {
     /// A session whose server is ready.
     pub(crate) async fn ready(kind: &str) -> Self {
         Self::start(kind).await.allowed().await
+    }
+
+    /// The same on a host of one's own.
+    pub(crate) async fn ready_on(kind: &str, options: HostOptions) -> Self {
+        Self::started(kind, "tour", options).await.allowed().await
     }
 
     /// The same with an agent that asks a model.
@@ -83,16 +106,7 @@ impl Scene {
 
     /// Lets the workspace run what it wants, from the shell.
     pub(crate) fn allow(&self) {
-        let output = Command::new(PROGRAM)
-            .args(["trust", "allow"])
-            .arg(self.workspace())
-            .arg("--data")
-            .arg(self.host.data_path(""))
-            .env_clear()
-            .env("HOME", self.host.path(""))
-            .output()
-            .expect("the program runs");
-        assert!(output.status.success(), "{output:?}");
+        allow(&self.host, &self.workspace());
     }
 
     /// What the server is shown to be.
@@ -106,6 +120,19 @@ impl Scene {
         let is = |view: &View| shown(view, session)["state"]["kind"] == kind;
         self.client.until(&format!("the server is {kind}"), is).await;
         self.server()
+    }
+
+    /// What the server with this name is shown to be.
+    pub(crate) fn named(&self, name: &str) -> Value {
+        find(&self.client.view(), &self.uris.session, name)
+    }
+
+    /// Waits until the server with this name is shown in a state.
+    pub(crate) async fn named_is(&self, name: &str, kind: &str) -> Value {
+        let session = &self.uris.session;
+        let is = |view: &View| find(view, session, name)["state"]["kind"] == kind;
+        self.client.until(&format!("{name} is {kind}"), is).await;
+        self.named(name)
     }
 
     /// Asks for the server to start or to stop.
@@ -137,11 +164,35 @@ impl Scene {
         self.client.start_turn(&self.uris.chat, turn, text).await;
         let wait = self.client.wait_for(&self.uris.session, "toolConfirmation").await;
         self.client.decide(&wait, json!({ "approved": true })).await;
+        self.ending(turn).await
+    }
+
+    /// Waits for a turn to end, and returns the answer.
+    pub(crate) async fn ending(&self, turn: &str) -> String {
         markdown(&self.client.turn_end(&self.uris.chat, turn).await.response_parts)
     }
 }
 
-fn workspace(directory: &TempDir) -> PathBuf {
+/// Lets a workspace run what it wants, from the shell.
+pub(crate) fn allow(host: &HostProcess, workspace: &Path) {
+    let output = Command::new(PROGRAM)
+        .args(["trust", "allow"])
+        .arg(workspace)
+        .arg("--data")
+        .arg(host.data_path(""))
+        .env_clear()
+        .env("HOME", host.path(""))
+        .output()
+        .expect("the program runs");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Limits of servers that scenarios of the engine start themselves.
+pub(crate) fn limits() -> innkeeper_mcp::Limits {
+    innkeeper_mcp::Limits::default()
+}
+
+pub(crate) fn workspace(directory: &TempDir) -> PathBuf {
     fs::canonicalize(directory.path()).expect("there").join("w")
 }
 
@@ -155,18 +206,38 @@ fn declare(directory: &TempDir, kind: &str, args: &[&str]) {
             "ODD_SECRET": "s3cr3t-value",
         },
     });
-    let file = json!({ "mcpServers": { "odd": server } });
+    write(directory, &json!({ "odd": server }));
+}
+
+fn made() -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("w")).expect("made");
+    directory
+}
+
+fn write(directory: &TempDir, servers: &Value) {
+    let file = json!({ "mcpServers": servers });
     fs::write(workspace(directory).join(".mcp.json"), file.to_string()).expect("written");
 }
 
-fn shown(view: &View, session: &str) -> Value {
-    let list = json!(
-        view.session(session)
-            .and_then(|session| session.customizations.as_ref())
-    );
-    let entries = list.as_array().into_iter().flatten();
-    let mut servers = entries.filter(|entry| entry["type"] == "mcpServer");
-    servers.next().cloned().unwrap_or_default()
+pub(crate) fn shown(view: &View, session: &str) -> Value {
+    servers(view, session).next().unwrap_or_default()
+}
+
+fn find(view: &View, session: &str, name: &str) -> Value {
+    let found = servers(view, session).find(|server| server["name"] == name);
+    found.unwrap_or_default()
+}
+
+fn servers(view: &View, session: &str) -> impl Iterator<Item = Value> {
+    let list = view
+        .session(session)
+        .and_then(|session| session.customizations.as_ref());
+    let entries = match json!(list) {
+        Value::Array(entries) => entries,
+        _ => Vec::new(),
+    };
+    entries.into_iter().filter(|entry| entry["type"] == "mcpServer")
 }
 
 /// Whether a process lives; one that was ended and waits to be buried does not.

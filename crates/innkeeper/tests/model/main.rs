@@ -18,6 +18,8 @@ mod odd_answers;
 mod own_tools;
 mod parallel;
 mod prompt;
+mod prompt_files;
+mod skill_files;
 mod steering;
 mod support;
 mod task;

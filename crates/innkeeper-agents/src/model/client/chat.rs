@@ -45,6 +45,11 @@ pub(super) fn encode(request: &ModelRequest, maker: &Maker, token_field: TokenFi
     if let Some(most) = request.max_output_tokens {
         body[name_of(token_field, quirks)] = most.into();
     }
+    if let Some(temperature) = request.temperature
+        && !quirks.no_temperature
+    {
+        body["temperature"] = temperature.into();
+    }
     if let Some(effort) = request.effort
         && !quirks.no_effort
     {

@@ -46,6 +46,13 @@ pub(super) fn encode(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> 
     {
         think(effort, most, quirks, &mut body);
     }
+    // A model that thinks takes no other temperature than its own.
+    if let Some(temperature) = request.temperature
+        && !quirks.no_temperature
+        && body.get("thinking").is_none()
+    {
+        body["temperature"] = temperature.clamp(0.0, 1.0).into();
+    }
     cache_last_turns(&mut messages);
     body["messages"] = messages.into();
     body

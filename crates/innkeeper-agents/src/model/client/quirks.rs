@@ -23,6 +23,8 @@ pub(super) struct Quirks {
     pub(super) no_reasoning_summary: bool,
     /// Messages: it chooses its own budget for thinking, within an effort.
     pub(super) adaptive_thinking: bool,
+    /// It leaves to chance what it wants.
+    pub(super) no_temperature: bool,
     /// Messages: the most tokens that it writes.
     pub(super) most_output: Option<u32>,
 }
@@ -68,6 +70,12 @@ impl Quirks {
             }
         }
         *self != before
+    }
+
+    /// Learns that a model does not take the temperature that it was sent, likewise.
+    pub(super) fn learn_temperature(&mut self, failure: &Failure) -> bool {
+        let is_refused = matches!(failure.status, Some(400 | 422)) && failure.said.contains("temperature");
+        is_refused && !std::mem::replace(&mut self.no_temperature, true)
     }
 }
 

@@ -41,6 +41,11 @@ pub(super) fn encode(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> 
     if let Some(most) = request.max_output_tokens {
         body["max_output_tokens"] = most.into();
     }
+    if let Some(temperature) = request.temperature
+        && !quirks.no_temperature
+    {
+        body["temperature"] = temperature.into();
+    }
     if let Some(effort) = request.effort
         && !quirks.no_effort
     {

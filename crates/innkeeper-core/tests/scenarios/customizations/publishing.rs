@@ -255,9 +255,9 @@ fn cus23_a_session_is_followed_from_its_creation_to_its_end() {
         "file:///other"
     );
     stage.dispose(conn, SESSION);
-    assert!(
-        matches!(stage.agent.iter().rev().find(|effect| !matches!(effect, Effect::CloseChat { .. })), Some(Effect::ForgetCustomizations { session, .. }) if *session == id)
-    );
+    let ends = |effect: &&Effect| !matches!(effect, Effect::CloseChat { .. } | Effect::SessionGone { .. });
+    let last = stage.agent.iter().rev().find(ends);
+    assert!(matches!(last, Some(Effect::ForgetCustomizations { session, .. }) if *session == id));
     stage.inbox(conn);
     stage.handle(Input::CustomizationsFound {
         session: id,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use innkeeper_core::agent::{Attachment, PastTurn, SpanEnd, TurnSpan};
 use innkeeper_core::chat_state::TurnChanges;
 use innkeeper_core::stored::TurnSource;
-use innkeeper_core::{Effect, Input, past_turn};
+use innkeeper_core::{Effect, Input, past_turn, was_heard};
 
 use super::Stage;
 
@@ -55,7 +55,13 @@ impl TurnStore {
             SpanEnd::Before(end) => *end,
             SpanEnd::Through(id) => turns.iter().position(|turn| turn.id == *id)? + 1,
         };
-        Some(turns[..end].iter().map(past_turn).collect())
+        Some(
+            turns[..end]
+                .iter()
+                .filter(|turn| was_heard(turn))
+                .map(past_turn)
+                .collect(),
+        )
     }
 }
 

@@ -1,5 +1,6 @@
 //! Servers start, run, fail, and are started and stopped by people and by switches.
 
+use innkeeper_core::mcp::ServerFacts;
 use innkeeper_core::request::MoveDestination;
 
 use super::*;
@@ -217,6 +218,36 @@ fn mcp01_after_a_restart_servers_are_stopped_until_they_run_again() {
         stage.server("top")["mcpApp"],
         Value::Null,
         "MCP-15: nobody knows yet what it can do"
+    );
+}
+
+#[test]
+fn mcp02_auth05_what_is_known_of_a_server_is_told_once_and_outlives_another_look() {
+    let (mut stage, conn, _) = Stage::serving(two_servers());
+    let facts = |resource: Option<&str>, tools| {
+        let resource = resource.map(str::to_owned);
+        ServerReport::Facts(ServerFacts { resource, tools })
+    };
+    let attempt = stage.attempt("inner");
+    for _ in 0..2 {
+        stage.reports("inner", attempt, facts(Some("https://mcp.example"), 3));
+        stage.does("inner", ready());
+    }
+    let told = json!({
+        "innkeeper.resource": "https://mcp.example", "innkeeper.tokenKept": false, "innkeeper.tools": 3,
+    });
+    assert_eq!(stage.server("inner")["_meta"], told);
+    assert_eq!(stage.inbox(conn).len(), 2, "the facts, and the state");
+    stage.found(SESSION, two_servers());
+    assert_eq!(stage.server("inner")["_meta"], told);
+    assert_eq!(stage.inbox(conn).len(), 0, "nothing is new");
+    stage.reports("inner", attempt, facts(None, 2));
+    assert_eq!(stage.server("inner")["_meta"], json!({ "innkeeper.tools": 2 }));
+    stage.reports("inner", attempt + 7, facts(None, 9));
+    assert_eq!(
+        stage.server("inner")["_meta"],
+        json!({ "innkeeper.tools": 2 }),
+        "of another start"
     );
 }
 

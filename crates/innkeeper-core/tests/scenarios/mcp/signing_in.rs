@@ -2,14 +2,14 @@
 
 use innkeeper_core::AgentEvent;
 use innkeeper_core::agent::{AuthReason, AuthRequirement, Contributor, Reply, Secret, ToolReply, ToolStart, ToolStep};
-use innkeeper_core::mcp::ServerToken;
+use innkeeper_core::mcp::{ServerToken, TokenChange};
 use innkeeper_core::request::Authenticate;
 
 use super::*;
 use crate::working::{harmless, host_tool};
 
-const RESOURCE: &str = "https://mcp.example.com/";
-const TOKEN: &str = "secret-token";
+pub const RESOURCE: &str = "https://mcp.example.com/";
+pub const TOKEN: &str = "secret-token";
 
 pub fn sign_in(scopes: &[&str]) -> ServerStatus {
     ServerStatus::AuthRequired(Box::new(requirement(scopes)))
@@ -28,11 +28,11 @@ fn requirement(scopes: &[&str]) -> AuthRequirement {
 }
 
 impl Stage {
-    fn signs_in_to(&mut self, conn: ConnId, resource: &str, token: &str, scopes: Option<&[&str]>) -> Value {
+    pub fn signs_in_to(&mut self, conn: ConnId, resource: &str, token: &str, scopes: Option<&[&str]>) -> Value {
         self.signs_in_for(conn, resource, token, scopes, None)
     }
 
-    fn signs_in_for(
+    pub fn signs_in_for(
         &mut self,
         conn: ConnId,
         resource: &str,
@@ -45,17 +45,32 @@ impl Stage {
             token: Secret::new(token),
             expires_in,
             scopes: scopes.map(|scopes| scopes.iter().map(|scope| (*scope).to_owned()).collect()),
+            refresh: None,
         };
         self.request(conn, Command::Authenticate(Box::new(authenticate)))
     }
 
     /// The tokens that were handed on or taken away, oldest first.
-    fn tokens(&self) -> Vec<(&str, Option<&ServerToken>)> {
+    pub fn tokens(&self) -> Vec<(&str, Option<&ServerToken>)> {
         let tokens = self.agent.iter().filter_map(|effect| match effect {
-            Effect::McpToken { resource, token } => Some((resource.as_str(), token.as_ref())),
+            Effect::McpToken { resource, change, .. } => Some((
+                resource.as_str(),
+                match change {
+                    TokenChange::Given(token) => Some(&**token),
+                    TokenChange::TakenBack | TokenChange::Expired => None,
+                },
+            )),
             _ => None,
         });
         tokens.collect()
+    }
+
+    /// What became of a token last.
+    pub fn last_change(&self) -> Option<&TokenChange> {
+        self.agent.iter().rev().find_map(|effect| match effect {
+            Effect::McpToken { change, .. } => Some(change),
+            _ => None,
+        })
     }
 }
 
@@ -94,6 +109,9 @@ fn mcp11_auth12_a_token_goes_to_the_servers_and_nowhere_else() {
         secret: Secret::new(TOKEN),
         scopes: Some(vec!["read".to_owned()]),
         expires_in: Some(60),
+        given_by: "c".to_owned(),
+        authorization_servers: vec!["https://login.example.com".to_owned()],
+        refresh: None,
     };
     assert_eq!(stage.tokens(), [(RESOURCE, Some(&given))]);
     assert!(!format!("{:?}", stage.agent).contains(TOKEN));
@@ -118,12 +136,14 @@ fn auth05_auth06_a_token_is_taken_back_and_expires() {
     assert_eq!(stage.tokens().len(), 2);
     stage.pass(1);
     assert_eq!(stage.tokens()[2..], [(RESOURCE, None)]);
+    assert_eq!(stage.last_change(), Some(&TokenChange::Expired));
     stage.does("top", sign_in(&[]));
     stage.signs_in_to(conn, RESOURCE, TOKEN, None);
     stage.does("top", ready());
     let answer = stage.signs_in_to(conn, RESOURCE, "", None);
     assert_eq!(answer["result"], json!({}), "{answer}");
     assert_eq!(stage.tokens()[4..], [(RESOURCE, None)]);
+    assert_eq!(stage.last_change(), Some(&TokenChange::TakenBack));
     let answer = stage.signs_in_to(conn, RESOURCE, TOKEN, None);
     assert_eq!(error(&answer).0, -32602, "nobody asks for it, and nobody has one");
 }
@@ -153,7 +173,7 @@ fn auth04_a_viewer_gives_no_tokens() {
 }
 
 /// Somebody who may drive and not more.
-fn driver(stage: &mut Stage, name: &str) -> ConnId {
+pub fn driver(stage: &mut Stage, name: &str) -> ConnId {
     let conn = stage.connect_as(innkeeper_core::Principal::new(name, innkeeper_core::Scope::Drive));
     stage.initialize(conn, name, &["1.0.0"], &[]);
     conn
@@ -182,6 +202,54 @@ fn auth12_nobody_replaces_or_takes_back_the_token_of_somebody_else() {
     assert_eq!(error(&stage.signs_in_to(ann, RESOURCE, "", None)).0, -32009);
     assert!(stage.signs_in_to(admin, RESOURCE, "", None).get("error").is_none());
     assert_eq!(stage.tokens()[3..], [(RESOURCE, None)]);
+}
+
+#[test]
+fn mcp11_whoever_may_sign_in_does_so_when_the_token_of_somebody_else_is_not_accepted_any_more() {
+    for reason in [AuthReason::Required, AuthReason::Expired] {
+        let (mut stage, _, _) = Stage::serving(json!([server("top")]));
+        let (ann, bob) = (driver(&mut stage, "ann"), driver(&mut stage, "bob"));
+        stage.does("top", sign_in(&[]));
+        stage.signs_in_to(ann, RESOURCE, TOKEN, None);
+        stage.does("top", ready());
+        assert_eq!(error(&stage.signs_in_to(bob, RESOURCE, "bobs", None)).0, -32009);
+        let refused = AuthRequirement {
+            reason,
+            ..requirement(&[])
+        };
+        stage.does("top", ServerStatus::AuthRequired(Box::new(refused)));
+        let answer = stage.signs_in_to(bob, RESOURCE, "", None);
+        assert_eq!(error(&answer).0, -32009, "it is not bob's to take back: {answer}");
+        let answer = stage.signs_in_to(bob, RESOURCE, "bobs", None);
+        assert_eq!(answer["result"], json!({}), "{answer}");
+        stage.does("top", ready());
+        assert_eq!(
+            error(&stage.signs_in_to(ann, RESOURCE, TOKEN, None)).0,
+            -32009,
+            "it is his now"
+        );
+    }
+}
+
+#[test]
+fn mcp09_mcp11_whoever_may_sign_in_does_so_for_a_call_whose_token_is_not_accepted() {
+    let (mut stage, _, chat) = Stage::serving(json!([server("top")]));
+    let (ann, bob) = (driver(&mut stage, "ann"), driver(&mut stage, "bob"));
+    stage.does("top", sign_in(&[]));
+    stage.signs_in_to(ann, RESOURCE, TOKEN, None);
+    stage.does("top", ready());
+    stage.start_turn(ann, &chat, "t");
+    waits(
+        &mut stage,
+        AuthRequirement {
+            reason: AuthReason::Expired,
+            ..requirement(&[])
+        },
+    );
+    let answer = stage.signs_in_to(bob, RESOURCE, "bobs", None);
+    assert_eq!(answer["result"], json!({}), "{answer}");
+    let is_served = |reply: &ToolReply| matches!(reply, ToolReply::Authenticated { .. });
+    assert!(heard(&stage).iter().any(is_served), "{:?}", heard(&stage));
 }
 
 #[test]
@@ -236,23 +304,24 @@ fn waiting_call() -> (Stage, ConnId, String) {
     let (mut stage, conn, chat) = Stage::serving(json!([server("top")]));
     stage.does("top", ready());
     stage.start_turn(conn, &chat, "t");
+    waits(&mut stage, requirement(&["write"]));
+    assert_eq!(stage.state(SESSION)["inputNeeded"][0]["kind"], "toolAuthentication");
+    (stage, conn, chat)
+}
+
+/// A call of the server waits in the turn that runs.
+fn waits(stage: &mut Stage, wanted: AuthRequirement) {
     let start = ToolStart {
         contributor: Contributor::Mcp("top".to_owned()),
         ..host_tool("read")
     };
-    for step in [
-        ToolStep::Start(start),
-        harmless(),
-        ToolStep::AuthRequired(requirement(&["write"])),
-    ] {
+    for step in [ToolStep::Start(start), harmless(), ToolStep::AuthRequired(wanted)] {
         let call = "call".to_owned();
         stage.says(AgentEvent::Tool {
             call,
             step: Box::new(step),
         });
     }
-    assert_eq!(stage.state(SESSION)["inputNeeded"][0]["kind"], "toolAuthentication");
-    (stage, conn, chat)
 }
 
 fn heard(stage: &Stage) -> Vec<ToolReply> {

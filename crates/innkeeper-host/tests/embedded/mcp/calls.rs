@@ -216,3 +216,38 @@ async fn mcp11_auth12_a_token_reaches_the_server_and_nothing_that_is_shown() {
     assert!(!server.to_string().contains("t0k3n"));
     scene.client.assert_converged().await;
 }
+
+#[tokio::test]
+async fn auth05_whoever_signs_in_or_out_is_answered_when_that_is_kept() {
+    let inn = Inn::new();
+    let scene = scene(&inn).await;
+    let requirement = AuthRequirement {
+        resource: RESOURCE.to_owned(),
+        ..AuthRequirement::default()
+    };
+    inn.does(ServerStatus::AuthRequired(Box::new(requirement))).await;
+    scene.server_is("authRequired").await;
+    for token in ["t0k3n", ""] {
+        let nothing_is_kept = inn.kept.write().await;
+        let params = json!({ "channel": "ahp-root://", "resource": RESOURCE, "token": token });
+        let asking = scene.client.request::<Value>("authenticate", params);
+        tokio::pin!(asking);
+        let mut tokens = inn.tokens.subscribe();
+        let arrives = tokens.wait_for(|tokens| {
+            tokens
+                .get(RESOURCE)
+                .is_some_and(|given| given.is_none() == token.is_empty())
+        });
+        tokio::select! {
+            _ = &mut asking => panic!("it is not kept yet"),
+            arrived = arrives => drop(arrived.expect("alive")),
+        }
+        // The host goes on meanwhile, and what it had said before would come before this.
+        tokio::select! {
+            _ = &mut asking => panic!("it is not kept yet"),
+            () = scene.client.caught_up() => {}
+        }
+        drop(nothing_is_kept);
+        asking.await.expect("accepted");
+    }
+}

@@ -187,6 +187,7 @@ impl Agent {
             | Effect::Import { .. }
             | Effect::LookUp { .. }
             | Effect::Resource { .. }
+            | Effect::McpResource { .. }
             | Effect::OpenWatch { .. }
             | Effect::CloseWatch { .. }
             | Effect::FollowCustomizations { .. }
@@ -195,6 +196,7 @@ impl Agent {
             | Effect::ForgetMcpServers { .. }
             | Effect::McpToken { .. }
             | Effect::AskMcpServer { .. }
+            | Effect::SessionGone { .. }
             | Effect::TellMcpServer { .. }
             | Effect::RenderPrompt { .. } => {}
             Effect::Publish { .. } | Effect::Notify { .. } | Effect::Send { .. } | Effect::Close { .. } => {}

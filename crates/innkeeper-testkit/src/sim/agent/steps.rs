@@ -231,6 +231,7 @@ fn content(choices: &mut Choices<'_>) -> Vec<ToolContent> {
         1 => ToolContent::Resource {
             uri: "file:///r".to_owned(),
             content_type: None,
+            size: None,
         },
         2 => ToolContent::FileEdit(change()),
         3 => ToolContent::Terminal {

@@ -24,6 +24,7 @@ pub(super) async fn run(args: DeleteArgs) -> Result<(), Failure> {
         confirm(&question(&chosen), args.yes)?;
         for uri in chosen {
             archive.remove(&uri).map_err(kept::failure)?;
+            place.remove_contents(&uri);
             output.show(&format!("deleted {uri}\n"))?;
         }
         return Ok(());
@@ -42,7 +43,11 @@ pub(super) async fn run(args: DeleteArgs) -> Result<(), Failure> {
 
 /// Has a host delete a session: whatever goes on in it, or only if it is unused and still what it was when it was
 /// chosen.
-pub(super) async fn dispose(connection: &Connection, uri: &str, only_if: Option<OnlyIf>) -> Result<(), Failure> {
+pub(in crate::client) async fn dispose(
+    connection: &Connection,
+    uri: &str,
+    only_if: Option<OnlyIf>,
+) -> Result<(), Failure> {
     let meta = only_if.map(|only_if| {
         let condition = json!({ "modifiedMs": only_if.modified_ms, "isArchived": only_if.is_archived });
         [("innkeeper.onlyIf".to_owned(), condition)].into_iter().collect()

@@ -1,5 +1,6 @@
 //! The kept sessions without a host: who may touch them, and what their store says in our words.
 
+use innkeeper_local::KeptContents;
 use innkeeper_store::{Archive, ErrorKind, FILE_NAME, Mode, StoreError};
 
 use crate::cli::CommonArgs;
@@ -7,6 +8,8 @@ use crate::config::ConfigFile;
 use crate::data_dir::{DataDir, DataDirLock};
 use crate::endpoint::Endpoint;
 use crate::failure::{Failure, Kind};
+use crate::serve::KEPT_CONTENTS;
+use crate::text::warn;
 
 /// The data directory of a command, and who runs on it.
 pub(super) struct Place {
@@ -45,6 +48,17 @@ impl Place {
         let lock = self.dir.lock()?;
         let archive = Archive::open(&path, Mode::Exclusive).map_err(failure)?;
         Ok((lock, archive))
+    }
+
+    /// Removes what was kept beside a session that is gone.
+    pub(super) fn remove_contents(&self, uri: &str) {
+        let directory = self.dir.file(KEPT_CONTENTS);
+        if let Err(error) = KeptContents::remove(&directory, uri) {
+            let directory = directory.display();
+            warn(&format!(
+                "what was kept beside the session is still in {directory} ({error})"
+            ));
+        }
     }
 
     /// Opens the kept sessions to add some, and creates what is missing.

@@ -41,6 +41,9 @@ pub(super) async fn run(args: PruneArgs) -> Result<(), Failure> {
         let (_lock, mut archive) = place.change()?;
         for session in &chosen {
             let removed = archive.remove_if(&session.uri, session.only_if);
+            if removed.is_ok() {
+                place.remove_contents(&session.uri);
+            }
             tell(&args, session, removed.map(|_| ()).map_err(kept::failure))?;
         }
         return Ok(());

@@ -14,7 +14,7 @@ const PAGE: usize = 1000;
 const CANDIDATES: usize = 10;
 
 /// Finds the one session that is meant.
-pub(super) fn choose<'a>(wanted: &str, uris: impl Iterator<Item = &'a str>) -> Result<&'a str, Failure> {
+pub(in crate::client) fn choose<'a>(wanted: &str, uris: impl Iterator<Item = &'a str>) -> Result<&'a str, Failure> {
     let mut candidates = Vec::new();
     for uri in uris {
         if uri == wanted {

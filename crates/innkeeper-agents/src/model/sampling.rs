@@ -1,0 +1,241 @@
+//! MCP servers that want a model to go on: they are answered by the model of the turn that called them, for as much
+//! as people allowed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use innkeeper_host::Secret;
+use innkeeper_host::mcp::{Sampled, SampledStop, Sampler, SamplingMessage, SamplingPart, SamplingRequest};
+
+use super::api::{AssistantPart, Effort, ModelEvent, ModelMessage, ModelRequest, Stop, TokenUsage, UserPart};
+use super::client::ModelStream;
+use super::error::ProviderError;
+use super::models::Model;
+use super::picture;
+use super::retry::chance;
+use super::shared::Shared;
+use super::tokens::{tokens_in, tokens_of};
+
+/// How long a model may take for a server.
+const TIME: Duration = Duration::from_secs(300);
+/// Most bytes of its answer: not every server of models keeps to the most that it is told.
+const MAX_BYTES: usize = 256 << 10;
+
+/// What servers had the model write in a turn, which pays for it.
+pub(super) type SpentOnServers = Arc<Mutex<Vec<TokenUsage>>>;
+
+/// Answers servers with the model of a turn.
+pub(super) struct TurnsModel {
+    pub(super) shared: Arc<Shared>,
+    pub(super) model: Model,
+    pub(super) key: Option<Secret>,
+    pub(super) spent: SpentOnServers,
+}
+
+#[async_trait]
+impl Sampler for TurnsModel {
+    async fn sample(&self, request: &SamplingRequest) -> Result<Sampled, String> {
+        let asked = self.request(request)?;
+        let hearing = self.hear(&asked, &request.stop_sequences);
+        let heard = match tokio::time::timeout(TIME, hearing).await {
+            Ok(heard) => heard.map_err(|error| error.message)?,
+            Err(_) => return Err(format!("the model did not answer within {} s", TIME.as_secs())),
+        };
+        if heard.text.is_empty() && heard.stop == SampledStop::Length {
+            let most = request.max_tokens;
+            return Err(format!(
+                "the model thought for {most} tokens and wrote nothing; ask for more"
+            ));
+        }
+        Ok(heard)
+    }
+}
+
+impl TurnsModel {
+    fn request(&self, request: &SamplingRequest) -> Result<ModelRequest, String> {
+        let messages = request.messages.iter().map(|message| self.message(message));
+        let most = self.model.max_output_tokens.unwrap_or(u32::MAX);
+        Ok(ModelRequest {
+            model: self.model.id.clone(),
+            system: request.system_prompt.iter().cloned().collect(),
+            messages: messages.collect::<Result<_, _>>()?,
+            max_output_tokens: Some(request.max_tokens.min(most)),
+            temperature: request.temperature,
+            effort: self.model.thinks.then_some(Effort::Low),
+            ..ModelRequest::default()
+        })
+    }
+
+    fn message(&self, message: &SamplingMessage) -> Result<ModelMessage, String> {
+        if message.is_assistants {
+            let words = message.parts.iter().map(|part| match part {
+                SamplingPart::Text(text) => Ok(AssistantPart::Text(text.clone())),
+                SamplingPart::Image { .. } => Err("a model does not show pictures: put them in a message of the user"),
+            });
+            return Ok(ModelMessage::Assistant(words.collect::<Result<_, _>>()?));
+        }
+        let parts = message.parts.iter().map(|part| match part {
+            SamplingPart::Text(text) => Ok(UserPart::Text(text.clone())),
+            SamplingPart::Image { .. } if !self.model.sees => {
+                Err(format!("the model {:?} does not look at pictures", self.model.id))
+            }
+            SamplingPart::Image { data, content_type } => picture::fit(content_type, data)
+                .map(UserPart::Image)
+                .ok_or_else(|| format!("a picture of the type {content_type:?} cannot be shown to the model")),
+        });
+        Ok(ModelMessage::User(parts.collect::<Result<_, _>>()?))
+    }
+
+    async fn hear(&self, request: &ModelRequest, stops: &[String]) -> Result<Sampled, ProviderError> {
+        let client = &self.shared.client;
+        let asking = client.stream_with_retries(request, self.key.as_ref(), &self.shared.retry, chance, |_| {});
+        let stream = asking.await?;
+        let mut bill = Bill {
+            spent: &self.spent,
+            input: request.messages.iter().map(tokens_of).sum(),
+            written: 0,
+            told: None,
+        };
+        let (text, stop) = listen(stream, stops, &mut bill).await?;
+        Ok(Sampled {
+            text,
+            model: self.model.id.clone(),
+            stop,
+        })
+    }
+}
+
+/// Hears a model out, or until it writes something that ends the answer: not every API can be told.
+async fn listen(
+    mut stream: ModelStream,
+    stops: &[String],
+    bill: &mut Bill<'_>,
+) -> Result<(String, SampledStop), ProviderError> {
+    let mut text = String::new();
+    let mut stop = SampledStop::Done;
+    while let Some(event) = stream.next().await {
+        match event? {
+            ModelEvent::Text(more) => {
+                text.push_str(&more);
+                bill.written += tokens_in(&more);
+                if let Some(end) = stops.iter().filter_map(|stop| text.find(stop.as_str())).min() {
+                    text.truncate(end);
+                    return Ok((text, SampledStop::StopSequence));
+                }
+                if text.len() > MAX_BYTES {
+                    text.truncate(text.floor_char_boundary(MAX_BYTES));
+                    return Ok((text, SampledStop::Length));
+                }
+            }
+            ModelEvent::Usage(now) => bill.told = Some(now),
+            ModelEvent::End(Stop::Length) => stop = SampledStop::Length,
+            ModelEvent::Reasoning(more) => bill.written += tokens_in(&more),
+            ModelEvent::End(_)
+            | ModelEvent::ReasoningDone(_)
+            | ModelEvent::CallStart { .. }
+            | ModelEvent::CallInput { .. } => {}
+        }
+    }
+    Ok((text, stop))
+}
+
+/// What an answer costs, noted however it ends: also one that was given up was paid for.
+struct Bill<'a> {
+    spent: &'a SpentOnServers,
+    input: usize,
+    written: usize,
+    told: Option<TokenUsage>,
+}
+
+impl Drop for Bill<'_> {
+    fn drop(&mut self) {
+        // Most providers say it at the end; of an answer that nobody heard out it is about this.
+        let about = |tokens: usize| Some(u32::try_from(tokens).unwrap_or(u32::MAX));
+        let usage = self.told.unwrap_or_else(|| TokenUsage {
+            input: about(self.input),
+            output: about(self.written),
+            cache_read: None,
+        });
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.push(usage);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use innkeeper_testkit::model_server::{ModelServer, Reply};
+
+    use super::super::agent::{ModelAgent, ModelAgentSettings};
+    use super::super::client::{Api, Endpoint};
+    use super::super::key::Key;
+    use super::*;
+
+    async fn model(server: &ModelServer) -> TurnsModel {
+        let endpoint = Endpoint::new(Api::ChatCompletions, server.url().parse().unwrap());
+        let settings = ModelAgentSettings::new("m", "M", endpoint, Key::NotNeeded);
+        TurnsModel {
+            shared: Arc::clone(ModelAgent::new(settings).unwrap().shared()),
+            model: Model::new("m"),
+            key: None,
+            spent: SpentOnServers::default(),
+        }
+    }
+
+    fn request(parts: Vec<SamplingPart>) -> SamplingRequest {
+        SamplingRequest {
+            messages: vec![SamplingMessage {
+                is_assistants: false,
+                parts,
+            }],
+            max_tokens: 50,
+            temperature: Some(0.5),
+            stop_sequences: vec!["END".to_owned()],
+            ..SamplingRequest::default()
+        }
+    }
+
+    fn words() -> Vec<SamplingPart> {
+        vec![SamplingPart::Text("Go on.".to_owned())]
+    }
+
+    #[tokio::test]
+    async fn mcp12_sampling_an_answer_ends_where_the_server_wants_it_to_and_is_paid_for() {
+        let server = ModelServer::start([Reply::words("one END two").deltas([3, 2])]).await;
+        let model = model(&server).await;
+        let sampled = model.sample(&request(words())).await.unwrap();
+        assert_eq!(
+            (sampled.text.as_str(), sampled.stop),
+            ("one ", SampledStop::StopSequence)
+        );
+        let asked = server.requests().pop().unwrap();
+        assert_eq!(asked.body["temperature"], 0.5);
+        assert_eq!(
+            asked.body["max_completion_tokens"]
+                .as_u64()
+                .or_else(|| asked.body["max_tokens"].as_u64()),
+            Some(50)
+        );
+        let spent = model.spent.lock().unwrap();
+        assert!(
+            spent.iter().all(|usage| usage.output > Some(0)) && spent.len() == 1,
+            "{spent:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn mcp12_sampling_what_no_model_can_look_at_is_refused_before_anybody_is_asked() {
+        let server = ModelServer::start([]).await;
+        let mut model = model(&server).await;
+        let picture = |content_type: &str| SamplingPart::Image {
+            data: "AAAA".to_owned(),
+            content_type: content_type.to_owned(),
+        };
+        let drawing = model.sample(&request(vec![picture("image/svg+xml")])).await;
+        assert!(drawing.unwrap_err().contains("image/svg+xml"));
+        model.model.sees = false;
+        let photo = model.sample(&request(vec![picture("image/png")])).await;
+        assert!(photo.unwrap_err().contains("does not look at pictures"));
+        assert!(server.requests().is_empty());
+    }
+}

@@ -1,0 +1,44 @@
+//! Sessions that are gone, while something of theirs may still be under way.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many are remembered. What was under way when a session went is over long before that many others went.
+const MOST: usize = 4096;
+
+/// The sessions that went last: what a tool of theirs still gives back is not kept, for nobody would remove it.
+#[derive(Debug, Default)]
+pub struct ClosedSessions(Mutex<VecDeque<String>>);
+
+impl ClosedSessions {
+    /// A session is gone.
+    pub fn close(&self, session: &str) {
+        let mut closed = self.lock();
+        closed.retain(|other| other != session);
+        closed.push_back(session.to_owned());
+        if closed.len() > MOST {
+            closed.pop_front();
+        }
+    }
+
+    /// There is a session of this URI, perhaps again.
+    pub fn open(&self, session: &str) {
+        self.lock().retain(|other| other != session);
+    }
+
+    /// Whether a session is gone.
+    ///
+    /// # Errors
+    ///
+    /// If it is, in words for people.
+    pub fn check(&self, session: &str) -> Result<(), String> {
+        match self.lock().iter().any(|other| other == session) {
+            true => Err("its session is gone".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

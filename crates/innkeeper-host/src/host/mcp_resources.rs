@@ -1,0 +1,102 @@
+//! What MCP servers let read, for clients that see their sessions.
+
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use innkeeper_core::error::code;
+use innkeeper_core::resource::ResourceOp;
+use innkeeper_core::{ChannelId, ConnId, RequestId, RpcError};
+
+use super::message::Message;
+use super::resources::{failure, object, read_result, resolve_result};
+use super::task::HostTask;
+use crate::mcp::{Mcp, bounds};
+use crate::resources::{ResourceInfo, ResourceKind};
+
+impl HostTask {
+    /// Reads what a server of one of these sessions offers, or says what it is. The answer comes back as a
+    /// message.
+    pub(super) fn mcp_resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, sessions: &[ChannelId]) {
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let servers: Vec<Mcp> = sessions.iter().map(|session| self.servers.of(*session)).collect();
+        let (time, most) = (self.limits.mcp_request_time, self.limits.resource_bytes);
+        self.tasks.spawn(async move {
+            let method = op.method();
+            let serving = AssertUnwindSafe(serve(&servers, op, most)).catch_unwind();
+            let outcome = match tokio::time::timeout(time, serving).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(_)) => {
+                    tracing::error!(method, "reading of an MCP server panicked");
+                    Err(failure(format!("{method} failed; the host's log says more")))
+                }
+                Err(_) => {
+                    let seconds = time.as_secs();
+                    Err(failure(format!(
+                        "{method}: the MCP server did not answer within {seconds} s"
+                    )))
+                }
+            };
+            let message = match outcome {
+                Ok(object) => Message::Found { conn, id, object },
+                Err(error) => {
+                    let outcome = Err(error);
+                    Message::Respond { conn, id, outcome }
+                }
+            };
+            let _ = inbox.send(message).await;
+            drop(in_flight);
+        });
+    }
+}
+
+/// Does it, and returns the result as a JSON object without its closing brace.
+async fn serve(servers: &[Mcp], op: ResourceOp, most: usize) -> Result<Vec<u8>, RpcError> {
+    let (uri, encoding) = match op {
+        ResourceOp::Read { uri, encoding } => (uri, Some(encoding)),
+        ResourceOp::Resolve { uri, .. } => (uri, None),
+        other => return Err(RpcError::method_not_found(other.method())),
+    };
+    // A URI is of one session, so at most one of them has it; no other one keeps it waiting.
+    let mut looking: futures_util::stream::FuturesUnordered<_> = servers
+        .iter()
+        .map(|mcp| {
+            let uri = &uri;
+            async move { mcp.find_resource(uri).await.map(|found| (mcp, found)) }
+        })
+        .collect();
+    let mut found = None;
+    while let Some(looked) = futures_util::StreamExt::next(&mut looking).await {
+        found = looked;
+        if found.is_some() {
+            break;
+        }
+    }
+    drop(looking);
+    let Some((mcp, resource)) = found else {
+        return Err(RpcError::new(
+            code::NOT_FOUND,
+            format!("no MCP server of a session that you see offers {uri}; its server may be stopped"),
+        ));
+    };
+    let Some(encoding) = encoding else {
+        return Ok(object(&resolve_result(ResourceInfo {
+            uri,
+            kind: ResourceKind::File,
+            size: resource.size,
+            modified: None,
+            created: None,
+            content_type: resource.content_type,
+            etag: None,
+        })));
+    };
+    let read = mcp.read(&resource, most).await;
+    let mut content = read.map_err(|error| {
+        let server = &resource.server_name;
+        failure(format!("the MCP server {server:?}: {}", bounds::message(error.message)))
+    })?;
+    content.content_type = content.content_type.or(resource.content_type);
+    Ok(object(&read_result(content, encoding)))
+}

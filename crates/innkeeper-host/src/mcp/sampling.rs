@@ -1,0 +1,425 @@
+//! Servers that want a model to go on (`sampling/createMessage`).
+//!
+//! What a server asks for is read within bounds and shown to people, who decide: it costs money, and what the
+//! model writes goes to the server. That is no tool of the session, so no policy that lets tools run answers for
+//! them; only they can, for one request or for the rest of the session.
+
+use async_trait::async_trait;
+use innkeeper_core::agent::{AnswerValue, Question, QuestionKind};
+use serde_json::{Map, Value, json};
+
+use super::visible::visible;
+use crate::agent::{Answer, Form, Response};
+
+/// Most requests within one call of a tool.
+pub(super) const MAX_SAMPLES: usize = 16;
+/// Most messages of one request.
+const MAX_MESSAGES: usize = 64;
+/// Most bytes of text, the system prompt included.
+const MAX_TEXT_BYTES: usize = 256 << 10;
+/// Most pictures, and most characters of base64 of one.
+const MAX_IMAGES: usize = 8;
+const MAX_IMAGE_BYTES: usize = 5 << 20;
+/// Most tokens that a model writes for a server, whatever the server wants.
+const MAX_TOKENS: u32 = 8192;
+/// Most texts that end an answer, and the longest of them.
+const MAX_STOPS: usize = 16;
+const MAX_STOP_BYTES: usize = 256;
+/// Most characters that people are shown of a request.
+const MAX_SHOWN_CHARS: usize = 32_000;
+/// The question whether to ask again.
+const REMEMBER: &str = "remember";
+
+/// Answers servers that want a model to go on. An agent that has a model implements it. People have allowed the
+/// request before it gets here, and dropping the future gives it up.
+#[async_trait]
+pub trait Sampler: Send + Sync {
+    /// Goes on with a conversation of the server's.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer, in words for the server: without secrets.
+    async fn sample(&self, request: &SamplingRequest) -> Result<Sampled, String>;
+}
+
+/// What a server wants a model to go on with.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SamplingRequest {
+    /// What the model is told first.
+    pub system_prompt: Option<String>,
+    /// What was said so far; the last message is to be answered.
+    pub messages: Vec<SamplingMessage>,
+    /// Most tokens of the answer.
+    pub max_tokens: u32,
+    /// How much is left to chance.
+    pub temperature: Option<f64>,
+    /// Texts that end the answer, and are not part of it.
+    pub stop_sequences: Vec<String>,
+}
+
+/// One message of such a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SamplingMessage {
+    /// Whether the model is to think that it said this itself.
+    pub is_assistants: bool,
+    /// What was said.
+    pub parts: Vec<SamplingPart>,
+}
+
+/// A part of what was said.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SamplingPart {
+    /// Words.
+    Text(String),
+    /// A picture.
+    Image {
+        /// Its bytes in base64.
+        data: String,
+        /// Its media type.
+        content_type: String,
+    },
+}
+
+/// What a model wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sampled {
+    /// Its words.
+    pub text: String,
+    /// Which model it was.
+    pub model: String,
+    /// Why it stopped.
+    pub stop: SampledStop,
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SampledStop {
+    /// It was done.
+    Done,
+    /// It wrote one of the texts that end an answer.
+    StopSequence,
+    /// It wrote as much as it may.
+    Length,
+}
+
+impl Sampled {
+    /// It as MCP has it.
+    pub(super) fn into_result(self) -> Map<String, Value> {
+        let stop = match self.stop {
+            SampledStop::Done => "endTurn",
+            SampledStop::StopSequence => "stopSequence",
+            SampledStop::Length => "maxTokens",
+        };
+        Map::from_iter([
+            ("role".to_owned(), json!("assistant")),
+            ("content".to_owned(), json!({ "type": "text", "text": self.text })),
+            ("model".to_owned(), Value::String(self.model)),
+            ("stopReason".to_owned(), json!(stop)),
+        ])
+    }
+}
+
+impl SamplingRequest {
+    /// Reads the parameters of `sampling/createMessage`. What is wrong with them is told to the server.
+    pub(super) fn read(params: &Map<String, Value>) -> Result<Self, String> {
+        // Servers are not told that they may: a model that calls tools would have to be watched by people (MCP:
+        // `sampling.tools`).
+        if ["tools", "toolChoice"].iter().any(|field| params.contains_key(*field)) {
+            return Err(
+                "`tools` are not offered to models here: `sampling.tools` is not among the capabilities".into(),
+            );
+        }
+        let max_tokens = params.get("maxTokens").and_then(Value::as_u64).filter(|most| *most > 0);
+        let Some(max_tokens) = max_tokens else {
+            return Err("`maxTokens` is not a number above 0".into());
+        };
+        let mut room = Room::default();
+        let system_prompt = params.get("systemPrompt").and_then(Value::as_str);
+        let system_prompt = system_prompt.map(|text| room.text(text)).transpose()?;
+        let Some(Value::Array(list)) = params.get("messages") else {
+            return Err("`messages` is not a list".into());
+        };
+        if list.is_empty() || list.len() > MAX_MESSAGES {
+            return Err(format!("`messages` has to have between 1 and {MAX_MESSAGES} entries"));
+        }
+        let messages = list
+            .iter()
+            .map(|message| room.message(message))
+            .collect::<Result<_, _>>()?;
+        let stops = params.get("stopSequences").and_then(Value::as_array);
+        let stops = stops.into_iter().flatten().filter_map(Value::as_str);
+        let stop_sequences: Vec<String> = stops.filter(|stop| !stop.is_empty()).map(str::to_owned).collect();
+        if stop_sequences.len() > MAX_STOPS || stop_sequences.iter().any(|stop| stop.len() > MAX_STOP_BYTES) {
+            return Err(format!(
+                "`stopSequences` may have {MAX_STOPS} entries of at most {MAX_STOP_BYTES} bytes"
+            ));
+        }
+        Ok(Self {
+            system_prompt: system_prompt.filter(|text| !text.trim().is_empty()),
+            messages,
+            max_tokens: u32::try_from(max_tokens).unwrap_or(MAX_TOKENS).min(MAX_TOKENS),
+            temperature: params.get("temperature").and_then(Value::as_f64),
+            stop_sequences,
+        })
+    }
+
+    /// The text of the last message that has any.
+    pub fn last_text(&self) -> Option<&str> {
+        let parts = self
+            .messages
+            .iter()
+            .rev()
+            .flat_map(|message| message.parts.iter().rev());
+        parts
+            .filter_map(|part| match part {
+                SamplingPart::Text(text) => Some(text.as_str()),
+                SamplingPart::Image { .. } => None,
+            })
+            .next()
+    }
+
+    /// What people are asked. They see who asks, for how much, and everything that the model would be told, as far
+    /// as it fits.
+    pub(super) fn form(&self, server: &str) -> Form {
+        let mut shown = Shown::default();
+        if let Some(prompt) = &self.system_prompt {
+            shown.add("It instructs the model:", prompt);
+        }
+        for message in &self.messages {
+            let who = match message.is_assistants {
+                true => "As if the model had said:",
+                false => "It says to the model:",
+            };
+            for part in &message.parts {
+                match part {
+                    SamplingPart::Text(text) => shown.add(who, text),
+                    SamplingPart::Image { data, content_type } => {
+                        let picture = format!("[a picture, {content_type}, {} bytes]", data.len() / 4 * 3);
+                        shown.add(who, &picture);
+                    }
+                }
+            }
+        }
+        let message = format!(
+            "The MCP server {server:?} asks the model of this session to write at most {} tokens for it. You pay for \
+             them, and the server gets what the model writes.\n{}",
+            self.max_tokens,
+            shown.finish()
+        );
+        Form::new(message).with(Question {
+            id: REMEMBER.to_owned(),
+            title: None,
+            message: format!("Let {server:?} ask the model in this session without asking you again?"),
+            required: false,
+            kind: QuestionKind::Boolean { default: Some(false) },
+        })
+    }
+}
+
+/// What people said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    No,
+    Once,
+    ForSession,
+}
+
+impl Leave {
+    pub(super) fn of(answer: &Answer) -> Self {
+        match (answer.response, answer.values.get(REMEMBER)) {
+            (Response::Accept, Some(AnswerValue::Boolean(true))) => Self::ForSession,
+            (Response::Accept, _) => Self::Once,
+            (Response::Decline | Response::Cancel, _) => Self::No,
+        }
+    }
+}
+
+/// How much a request has so far.
+#[derive(Default)]
+struct Room {
+    text: usize,
+    images: usize,
+}
+
+impl Room {
+    fn message(&mut self, message: &Value) -> Result<SamplingMessage, String> {
+        let is_assistants = match message.get("role").and_then(Value::as_str) {
+            Some("assistant") => true,
+            Some("user") => false,
+            _ => return Err("a message has neither the role `user` nor `assistant`".into()),
+        };
+        let parts = match message.get("content") {
+            Some(Value::Array(parts)) if parts.len() <= MAX_MESSAGES => {
+                parts.iter().map(|part| self.part(part)).collect::<Result<_, _>>()?
+            }
+            Some(part @ Value::Object(_)) => vec![self.part(part)?],
+            _ => return Err("a message has no content that can be read".into()),
+        };
+        Ok(SamplingMessage { is_assistants, parts })
+    }
+
+    fn part(&mut self, part: &Value) -> Result<SamplingPart, String> {
+        let field = |name: &str| part.get(name).and_then(Value::as_str).unwrap_or_default();
+        match field("type") {
+            "text" => Ok(SamplingPart::Text(self.text(field("text"))?)),
+            "image" => {
+                self.images += 1;
+                let data = field("data");
+                if self.images > MAX_IMAGES || data.len() > MAX_IMAGE_BYTES {
+                    return Err(format!(
+                        "a request may have {MAX_IMAGES} pictures of at most {MAX_IMAGE_BYTES} characters of base64"
+                    ));
+                }
+                let content_type: String = field("mimeType").chars().take(100).collect();
+                Ok(SamplingPart::Image {
+                    data: data.to_owned(),
+                    content_type,
+                })
+            }
+            other => {
+                let other: String = other.chars().take(40).collect();
+                Err(format!(
+                    "content of the type {other:?} is not taken here: `text` and `image` are"
+                ))
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) -> Result<String, String> {
+        self.text += text.len();
+        if self.text > MAX_TEXT_BYTES {
+            return Err(format!("a request may have {MAX_TEXT_BYTES} bytes of text"));
+        }
+        Ok(text.to_owned())
+    }
+}
+
+/// A request as people read it. Every line of the server's is marked as one, so that none passes for the host's.
+#[derive(Default)]
+struct Shown {
+    text: String,
+    chars: usize,
+    left_out: usize,
+}
+
+impl Shown {
+    fn add(&mut self, who: &str, words: &str) {
+        let words = visible(words);
+        let room = MAX_SHOWN_CHARS.saturating_sub(self.chars);
+        let total = words.chars().count();
+        self.chars += total;
+        self.left_out += total.saturating_sub(room);
+        if room == 0 {
+            return;
+        }
+        self.text.push('\n');
+        self.text.push_str(who);
+        self.text.push('\n');
+        let words: String = words.chars().take(room).collect();
+        for line in words.split(['\n', '\r', '\u{2028}', '\u{2029}']) {
+            self.text.push_str("> ");
+            self.text.extend(line.chars().filter(|c| !c.is_control() || *c == '\t'));
+            self.text.push('\n');
+        }
+    }
+
+    fn finish(mut self) -> String {
+        if self.left_out > 0 {
+            let note = format!("\n{} more characters are not shown here.\n", self.left_out);
+            self.text.push_str(&note);
+        }
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn read(params: Value) -> Result<SamplingRequest, String> {
+        SamplingRequest::read(params.as_object().expect("an object"))
+    }
+
+    fn said(text: &str) -> Value {
+        json!([{ "role": "user", "content": { "type": "text", "text": text } }])
+    }
+
+    #[test]
+    fn mcp12_sampling_a_request_is_read_in_both_shapes_of_content() {
+        let request = read(json!({
+            "systemPrompt": "Be brief.",
+            "messages": [
+                { "role": "user", "content": [
+                    { "type": "text", "text": "What is this?" },
+                    { "type": "image", "data": "AAAA", "mimeType": "image/png" },
+                ] },
+                { "role": "assistant", "content": { "type": "text", "text": "A" } },
+            ],
+            "maxTokens": 1_000_000,
+            "temperature": 0.5,
+            "stopSequences": ["END", ""],
+        }))
+        .expect("it can be read");
+        assert_eq!(request.max_tokens, MAX_TOKENS, "no more than that, whatever it wants");
+        assert_eq!(request.stop_sequences, ["END"]);
+        assert_eq!(request.last_text(), Some("A"));
+        assert_eq!(request.messages.first().map(|message| message.parts.len()), Some(2));
+    }
+
+    #[test]
+    fn mcp12_sampling_what_cannot_be_done_is_refused_in_words() {
+        let long = "x".repeat(MAX_TEXT_BYTES + 1);
+        let sound = json!([{ "role": "user", "content": { "type": "audio", "data": "AA", "mimeType": "audio/wav" } }]);
+        for (params, why) in [
+            (json!({ "messages": said("hi") }), "maxTokens"),
+            (json!({ "messages": [], "maxTokens": 1 }), "between 1 and"),
+            (json!({ "messages": said(&long), "maxTokens": 1 }), "bytes of text"),
+            (json!({ "messages": sound, "maxTokens": 1 }), "\"audio\" is not taken"),
+            (
+                json!({ "messages": said("hi"), "maxTokens": 1, "tools": [] }),
+                "sampling.tools",
+            ),
+        ] {
+            let problem = read(params).expect_err(why);
+            assert!(problem.contains(why), "{problem}");
+        }
+    }
+
+    #[test]
+    fn mcp12_sampling_people_see_who_asks_and_what_and_no_line_passes_for_the_host_s() {
+        let request = read(json!({
+            "systemPrompt": "Be brief.",
+            "messages": said("Hello\nThe host says: accept\u{1b}[2J\u{202e}\u{e0041}"),
+            "maxTokens": 100,
+        }));
+        let form = format!("{:?}", request.expect("it can be read").form("inn"));
+        for part in [
+            "The MCP server \\\"inn\\\" asks",
+            "at most 100 tokens",
+            "instructs the model:\\n> Be brief.",
+            "> Hello\\n> The host says: accept[2J\\\\u{202e}\\\\u{e0041}",
+        ] {
+            assert!(form.contains(part), "{part} in {form}");
+        }
+        let long = read(json!({ "messages": said(&"x".repeat(40_000)), "maxTokens": 1 })).expect("it can be read");
+        let form = format!("{:?}", long.form("inn"));
+        assert!(form.contains("8000 more characters are not shown"), "{}", form.len());
+    }
+
+    #[test]
+    fn mcp12_sampling_only_a_yes_is_a_yes() {
+        let answer = |response, remember: Option<bool>| {
+            let values = remember.map(|yes| (REMEMBER.to_owned(), AnswerValue::Boolean(yes)));
+            Leave::of(&Answer {
+                response,
+                values: BTreeMap::from_iter(values),
+            })
+        };
+        assert_eq!(answer(Response::Accept, None), Leave::Once);
+        assert_eq!(answer(Response::Accept, Some(true)), Leave::ForSession);
+        assert_eq!(answer(Response::Decline, Some(true)), Leave::No);
+        assert_eq!(answer(Response::Cancel, None), Leave::No);
+    }
+}

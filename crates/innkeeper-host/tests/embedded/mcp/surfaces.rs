@@ -1,0 +1,553 @@
+//! What servers offer besides tools: prompts that people call, and resources that they attach.
+
+use std::time::Duration;
+
+use innkeeper_host::mcp::{
+    McpPrompt, McpPromptArgument, McpResource, PartData, PromptContent, PromptMessage, PromptMessages, ResourcePart,
+};
+use innkeeper_host::{Attachment, Host, Limits, TourAgent};
+use innkeeper_testkit::official::{OfficialClient, turn_started};
+
+use super::*;
+use crate::Running;
+
+/// The inn with a library: prompts, and something to read.
+#[derive(Clone)]
+struct Library(Inn);
+
+impl McpServers for Library {
+    fn open(&self, sink: ServerSink) -> Arc<dyn SessionServers> {
+        self.0.open(sink);
+        Arc::new(self.clone())
+    }
+
+    fn set_token(&self, resource: &str, change: TokenChange) -> BoxFuture<'static, ()> {
+        self.0.set_token(resource, change)
+    }
+}
+
+#[async_trait]
+impl SessionServers for Library {
+    fn want(&self, wanted: SessionWants) {
+        self.0.want(wanted);
+    }
+
+    fn tools(&self) -> Vec<McpTool> {
+        vec![tool("links")]
+    }
+
+    async fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+        during: &dyn During,
+    ) -> Result<CallOutcome, McpError> {
+        if tool == "links" {
+            let link = |uri: &str| ToolContent::Resource {
+                uri: uri.to_owned(),
+                content_type: None,
+                size: None,
+            };
+            return Ok(CallOutcome {
+                content: vec![link("inn://rooms"), link("file:///etc/hosts")],
+                ..CallOutcome::default()
+            });
+        }
+        self.0.call(server, tool, arguments, during).await
+    }
+
+    async fn app_request(&self, _: &str, _: u64, _: &str, _: Map<String, Value>) -> Result<Value, McpError> {
+        Err(McpError::new("this inn has no apps"))
+    }
+
+    fn app_notification(&self, _: &str, _: u64, _: &str, _: Map<String, Value>) {}
+
+    async fn prompts(&self, server: &str) -> Vec<McpPrompt> {
+        let argument = |name: &str, required| McpPromptArgument {
+            name: name.to_owned(),
+            description: Some(format!("The {name}.")),
+            required,
+        };
+        let prompt = |name: &str| McpPrompt {
+            server: server.to_owned(),
+            server_name: "inn".to_owned(),
+            prompt: name.to_owned(),
+            ..McpPrompt::default()
+        };
+        let greet = McpPrompt {
+            title: Some("Greet a guest".to_owned()),
+            description: Some("Says hello.".to_owned()),
+            arguments: vec![argument("who", true), argument("how", false)],
+            ..prompt("greet")
+        };
+        let mut prompts = vec![greet];
+        prompts.extend(["never", "refused", "a b", "a_b", "huge"].map(prompt));
+        prompts
+    }
+
+    async fn prompt(&self, _: &str, prompt: &str, arguments: Map<String, Value>) -> Result<PromptMessages, McpError> {
+        let said = |role: &str, content| PromptMessage {
+            role: role.to_owned(),
+            content,
+        };
+        let text = match prompt {
+            "never" => std::future::pending().await,
+            "refused" => return Err(McpError::new("the inn is closed.")),
+            "huge" => "x".repeat(20 << 20),
+            _ => format!("{prompt} {}", Value::Object(arguments)),
+        };
+        let picture = PromptContent::Embedded {
+            data: "AAAA".to_owned(),
+            content_type: "image/png".to_owned(),
+        };
+        Ok(PromptMessages {
+            messages: vec![
+                said("user", PromptContent::Text(text)),
+                said("assistant", PromptContent::Text("Welcome.".to_owned())),
+                said("user", picture),
+            ],
+        })
+    }
+
+    async fn resources(&self, server: &str) -> Vec<McpResource> {
+        let resource = |uri: &str, name: &str| McpResource {
+            server: server.to_owned(),
+            server_name: "inn".to_owned(),
+            uri: uri.to_owned(),
+            name: name.to_owned(),
+            ..McpResource::default()
+        };
+        let rooms = McpResource {
+            title: Some("All rooms".to_owned()),
+            content_type: Some("text/plain".to_owned()),
+            size: Some(9),
+            ..resource("inn://rooms", "rooms")
+        };
+        vec![
+            rooms,
+            resource("file:///etc/passwd", "guests"),
+            resource("inn://never", "never"),
+            resource("inn://endless", "endless"),
+        ]
+    }
+
+    async fn read_resource(&self, _: &str, uri: &str) -> Result<Vec<ResourcePart>, McpError> {
+        let text = match uri {
+            "inn://never" => std::future::pending().await,
+            "inn://endless" => "x".repeat(20 << 20),
+            "file:///etc/passwd" => "the guests of the inn".to_owned(),
+            _ => "two rooms".to_owned(),
+        };
+        Ok(vec![ResourcePart {
+            content_type: None,
+            data: PartData::Text(text),
+        }])
+    }
+}
+
+/// A host whose agent says what a message calls and what came with it, with servers that have half a second.
+async fn library(inn: &Inn) -> Scene {
+    let agent = builder(|turn, events| async move {
+        let called = turn.called.as_ref().map(|called| {
+            let attached = called.attachments.len();
+            let text: String = called.text.chars().take(200).collect();
+            format!("{} | {text} | {attached}", called.about.name)
+        });
+        let attached = turn.attachments.iter().map(|attachment| match attachment {
+            Attachment::Text { label, text } => format!("{label}: {text}"),
+            other => format!("{other:?}"),
+        });
+        let attached: Vec<String> = attached.collect();
+        let said = called.unwrap_or_else(|| turn.text.clone());
+        events.text(format!("{said} {}", attached.join(", "))).await
+    });
+    started(inn, agent).await
+}
+
+async fn started(inn: &Inn, builder: HostBuilder) -> Scene {
+    let limits = Limits {
+        mcp_request_time: Duration::from_millis(500),
+        look_up_time: Duration::from_secs(20),
+        ..Limits::default()
+    };
+    let builder = builder.customizations(OnePlugin).mcp_servers(Library(inn.clone()));
+    let running = Running::start(builder.limits(limits)).await;
+    let client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("scene").await;
+    Scene { running, client, uris }
+}
+
+impl Scene {
+    async fn items(&self, text: &str) -> Vec<Value> {
+        let offset = text.encode_utf16().count();
+        let params = json!({ "channel": self.uris.chat, "kind": "userMessage", "text": text, "offset": offset });
+        let found: Value = self.client.request("completions", params).await.expect("answered");
+        found["items"].as_array().expect("items").clone()
+    }
+
+    /// What completions have for a resource of the inn.
+    async fn attachment(&self, name: &str) -> Value {
+        let item = self.items(&format!("see @{name}")).await.remove(0);
+        item["attachment"].clone()
+    }
+
+    async fn read(&self, client: &OfficialClient, uri: &Value) -> Result<Value, String> {
+        let params = json!({ "channel": "ahp-root://", "uri": uri });
+        let read: Result<Value, _> = client.request("resourceRead", params).await;
+        read.map_err(|error| error.to_string())
+    }
+
+    async fn say_with(&self, text: &str, attachment: Value) -> String {
+        let mut action = turn_started("t1", text);
+        action["message"]["attachments"] = json!([attachment]);
+        self.client.dispatch(&self.uris.chat, action).await;
+        self.words().await
+    }
+
+    /// How `t1` failed.
+    async fn error(&self) -> Value {
+        let last = self.end().await.pop().expect("a part");
+        assert_eq!((&last["kind"], &last["resumable"]), (&json!("error"), &json!(true)));
+        last["error"].clone()
+    }
+}
+
+#[tokio::test]
+async fn mcp12_cmp03_prompts_of_ready_servers_are_slash_commands_with_their_arguments() {
+    let inn = Inn::new();
+    let scene = library(&inn).await;
+    assert_eq!(scene.items("/inn").await, Vec::<Value>::new(), "it is not ready");
+    inn.is_ready().await;
+    let items = scene.items("/inn:").await;
+    let labels: Vec<&str> = items
+        .iter()
+        .filter_map(|item| item["attachment"]["label"].as_str())
+        .collect();
+    let expected = [
+        "/inn:greet",
+        "/inn:never",
+        "/inn:refused",
+        "/inn:a_b",
+        "/inn:a_b-2",
+        "/inn:huge",
+    ];
+    assert_eq!(labels, expected);
+    let meta = &items[0]["attachment"]["_meta"];
+    assert_eq!(meta["command"], "inn:greet");
+    assert_eq!(meta["usage"], "<who> [how]");
+    assert_eq!(meta["description"], "Greet a guest: Says hello.");
+    let who = json!({ "name": "who", "description": "The who.", "required": true });
+    assert_eq!(meta["mcpPrompt"]["arguments"][0], who);
+    assert_eq!(items[0]["insertText"], "/inn:greet ");
+    assert_eq!(scene.items("/gre").await.len(), 1, "the second half is enough");
+    // What is stopped offers nothing, at once.
+    let stop = json!({ "type": "session/mcpServerStopRequested", "id": "inn" });
+    scene.client.dispatch(&scene.uris.session, stop).await;
+    scene.server_is("stopped").await;
+    assert_eq!(scene.items("/inn").await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn mcp12_a_prompt_is_fetched_when_it_is_called_and_the_message_stays_what_was_typed() {
+    let inn = Inn::new();
+    let scene = library(&inn).await;
+    inn.is_ready().await;
+    scene.begin("/inn:greet Ada how=kindly").await;
+    let words = scene.words().await;
+    assert!(
+        words.starts_with(r#"inn:greet | User:"#) && words.contains(r#"greet {"how":"kindly","who":"Ada"}"#),
+        "{words}"
+    );
+    assert!(words.contains("Assistant:\nWelcome."), "who says what is kept: {words}");
+    assert!(words.contains("| 1"), "its picture came along: {words}");
+    let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
+    assert_eq!(turn.message.text, "/inn:greet Ada how=kindly");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn inp07_what_a_prompt_needs_and_nobody_typed_is_asked_for() {
+    let inn = Inn::new();
+    let scene = library(&inn).await;
+    inn.is_ready().await;
+    scene.begin("/mcp:inn:greet").await;
+    let question = scene.question().await;
+    assert_eq!(question["questions"].as_array().map(Vec::len), Some(1));
+    assert_eq!(question["questions"][0]["id"], "who");
+    let answer = json!({
+        "type": "chat/inputCompleted", "requestId": question["id"], "response": "accept",
+        "answers": { "who": { "state": "submitted", "value": { "kind": "text", "value": "Ada" } } },
+    });
+    scene.client.dispatch(&scene.uris.chat, answer).await;
+    let words = scene.words().await;
+    assert!(words.contains(r#"greet {"who":"Ada"}"#), "{words}");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn inp07_a_prompt_that_nobody_says_enough_for_ends_its_turn_with_how_to_say_it() {
+    let inn = Inn::new();
+    let scene = library(&inn).await;
+    inn.is_ready().await;
+    scene.begin("/inn:greet").await;
+    let question = scene.question().await;
+    let answer = json!({ "type": "chat/inputCompleted", "requestId": question["id"], "response": "decline" });
+    scene.client.dispatch(&scene.uris.chat, answer).await;
+    let error = scene.error().await;
+    let message = error["message"].as_str().expect("a sentence");
+    assert!(
+        message.contains(r#"needs "who""#) && message.contains("`/inn:greet <who> [how]`"),
+        "{message}"
+    );
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn f17_what_goes_wrong_with_a_prompt_is_the_error_of_its_turn() {
+    for (text, expected) in [
+        ("/inn:never", "did not answer within"),
+        ("/inn:refused", "could not be had: the inn is closed."),
+        ("/inn:nonsense", r#"has no prompt "nonsense". Type `/inn:`"#),
+    ] {
+        let inn = Inn::new();
+        let scene = library(&inn).await;
+        inn.is_ready().await;
+        scene.begin(text).await;
+        let error = scene.error().await;
+        assert_eq!(error["errorType"], "mcpPrompt");
+        let message = error["message"].as_str().expect("a sentence");
+        assert!(message.contains(expected), "{message}");
+        scene.client.assert_converged().await;
+    }
+    let inn = Inn::new();
+    let scene = library(&inn).await;
+    inn.does(ServerStatus::Failed(innkeeper_host::mcp::Failure::new(
+        "x",
+        "it crashed.",
+    )))
+    .await;
+    scene.server_is("error").await;
+    scene.begin("/inn:greet Ada").await;
+    let error = scene.error().await;
+    let message = error["message"].as_str().expect("a sentence");
+    assert!(message.contains("is not ready: it crashed. Once it is"), "{message}");
+}
+
+#[tokio::test]
+async fn f17_a_huge_prompt_is_cut_and_a_waiting_one_can_be_cancelled() {
+    let inn = Inn::new();
+    let scene = library(&inn).await;
+    inn.is_ready().await;
+    scene.begin("/inn:huge").await;
+    let words = scene.words().await;
+    assert!(words.starts_with("inn:huge | User:\nxxx"), "{words}");
+    let limits = Limits::default();
+    let agent = builder(|_, events| async move { events.text("never said").await });
+    let agent = agent.customizations(OnePlugin).mcp_servers(Library(inn.clone()));
+    let running = Running::start(agent.limits(limits)).await;
+    let client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("scene").await;
+    inn.is_ready().await;
+    let scene = Scene { running, client, uris };
+    scene.begin("/inn:never").await;
+    let is_asking = |view: &View| {
+        let chat = view.chat(&scene.uris.chat).expect("mirrored");
+        chat.activity.as_deref() == Some("Asking inn for inn:never")
+    };
+    scene.client.until("the server is asked", is_asking).await;
+    scene.cancel().await;
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn res17_what_a_server_lets_read_is_attached_and_read_under_a_uri_of_the_hosts_own() {
+    let inn = Inn::new();
+    let scene = library(&inn).await;
+    inn.is_ready().await;
+    let item = scene.items("see @roo").await.remove(0);
+    assert_eq!(item["insertText"], "@inn:rooms");
+    assert_eq!((&item["rangeStart"], &item["rangeEnd"]), (&json!(4), &json!(8)));
+    let rooms = &item["attachment"];
+    assert_eq!(
+        (&rooms["label"], &rooms["type"]),
+        (&json!("All rooms"), &json!("resource"))
+    );
+    assert_eq!(rooms["uri"], rooms["_meta"]["uri"], "CMP-04");
+    let uri = rooms["uri"].as_str().expect("a URI");
+    assert!(uri.starts_with("mcp-resource:/") && !uri.contains("rooms"), "{uri}");
+    let read = scene.read(&scene.client, &rooms["uri"]).await.expect("read");
+    assert_eq!(
+        read,
+        json!({ "data": "two rooms", "encoding": "utf-8", "contentType": "text/plain" })
+    );
+    // What looks like a file is none: it is read from the server, under the host's own name.
+    let guests = scene.attachment("guests").await;
+    assert!(
+        guests["uri"]
+            .as_str()
+            .is_some_and(|uri| uri.starts_with("mcp-resource:/"))
+    );
+    let read = scene.read(&scene.client, &guests["uri"]).await.expect("read");
+    assert_eq!(read["data"], "the guests of the inn");
+    assert_eq!(
+        scene.say_with("/who @inn:guests", guests).await,
+        "/who @inn:guests guests: the guests of the inn"
+    );
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn sec03_nobody_reads_what_a_session_that_they_do_not_see_has() {
+    let inn = Inn::new();
+    let scene = library(&inn).await;
+    inn.is_ready().await;
+    let uri = scene.attachment("rooms").await["uri"].clone();
+    let stranger = OfficialClient::connect(&scene.running.address, "stranger").await;
+    let refused = scene.read(&stranger, &uri).await.expect_err("not theirs");
+    assert!(refused.contains("no MCP server of a session that you see"), "{refused}");
+    // In another session it means nothing, even to those who see both.
+    let other = stranger.create_session("other").await;
+    inn.is_ready().await;
+    let refused = scene.read(&stranger, &uri).await.expect_err("of another session");
+    assert!(refused.contains("no MCP server of a session that you see"), "{refused}");
+    stranger.join(&scene.uris.session).await;
+    assert!(scene.read(&stranger, &uri).await.is_ok(), "now they see it");
+    drop(other);
+    for made_up in ["mcp-resource:/x", "mcp-resource:/file:///etc/passwd", "MCP-Resource:"] {
+        let refused = scene.read(&scene.client, &json!(made_up)).await.expect_err("made up");
+        assert!(refused.contains("no MCP server of a session that you see"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn f17_attachments_that_never_come_or_never_end_do_not_hold_a_turn() {
+    let inn = Inn::new();
+    for (name, expected) in [("never", "did not answer"), ("endless", "20971520 bytes")] {
+        let scene = library(&inn).await;
+        inn.is_ready().await;
+        let attachment = scene.attachment(name).await;
+        let problem = scene.read(&scene.client, &attachment["uri"]).await.expect_err(name);
+        assert!(problem.contains(expected), "{problem}");
+        let words = scene.say_with("look", attachment).await;
+        assert!(
+            words.contains("(This attachment could not be read:") && words.contains(expected),
+            "{words}"
+        );
+    }
+    // One that is gone says so.
+    let scene = library(&inn).await;
+    inn.is_ready().await;
+    let attachment = scene.attachment("rooms").await;
+    let stop = json!({ "type": "session/mcpServerStopRequested", "id": "inn" });
+    scene.client.dispatch(&scene.uris.session, stop).await;
+    scene.server_is("stopped").await;
+    let words = scene.say_with("look", attachment).await;
+    assert!(words.contains("offers it any more; start its server"), "{words}");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn f17_a_cancel_does_not_wait_for_an_attachment_and_the_agent_goes_on() {
+    let inn = Inn::new();
+    let agent = builder(|turn, events| async move { events.text(turn.text.clone()).await });
+    // Nothing but the cancel ends it while anybody waits.
+    let hour = Duration::from_secs(3600);
+    let limits = Limits {
+        mcp_request_time: hour,
+        cancel_time: hour,
+        ..Limits::default()
+    };
+    let agent = agent.customizations(OnePlugin).mcp_servers(Library(inn.clone()));
+    let running = Running::start(agent.limits(limits)).await;
+    let client = OfficialClient::connect(&running.address, "first").await;
+    let uris = client.create_session("scene").await;
+    let scene = Scene { running, client, uris };
+    inn.is_ready().await;
+    let mut action = turn_started("t1", "look");
+    action["message"]["attachments"] = json!([scene.attachment("never").await]);
+    scene.client.dispatch(&scene.uris.chat, action).await;
+    scene.cancel().await;
+    let turn = scene.client.run_turn(&scene.uris.chat, "t2", "go on").await;
+    assert_eq!(innkeeper_testkit::official::markdown(&turn.response_parts), "go on");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn res03_what_a_result_links_to_is_served_by_the_host_or_is_no_link() {
+    let inn = Inn::new();
+    let agent = builder(|turn, events| async move {
+        let tool = turn.mcp().tool("inn__links").expect("the server is ready");
+        events.mcp_tool(&tool).run(Map::new()).await?;
+        Ok(())
+    });
+    let scene = started(&inn, agent).await;
+    inn.is_ready().await;
+    scene.server_is("ready").await;
+    scene.begin("look").await;
+    let call = scene.call("pending-confirmation").await;
+    scene.decide(&call, true).await;
+    let turn = scene.client.turn_end(&scene.uris.chat, "t1").await;
+    let call = innkeeper_testkit::official::tool_calls_of(&turn).remove(0);
+    let pieces = call["content"].as_array().expect("content").iter();
+    let links: Vec<&Value> = pieces.filter(|piece| piece["type"] == "resource").collect();
+    let [link] = links.as_slice() else {
+        panic!("one of both is listed: {call}");
+    };
+    let read = scene.read(&scene.client, &link["uri"]).await.expect("it is served");
+    assert_eq!(read["data"], "two rooms");
+    assert!(
+        call["content"]
+            .to_string()
+            .contains("only the server can read: file:///etc/hosts")
+    );
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn the_guide_says_why_a_server_is_not_ready_and_what_a_ready_one_has() {
+    let inn = Inn::new();
+    let scene = started(&inn, Host::builder().agent(TourAgent::new())).await;
+    let say = async |turn: &str, text: &str| {
+        let turn = scene.client.run_turn(&scene.uris.chat, turn, text).await;
+        innkeeper_testkit::official::markdown(&turn.response_parts)
+    };
+    let requirement = AuthRequirement {
+        resource: RESOURCE.to_owned(),
+        resource_name: Some("The inn".to_owned()),
+        ..AuthRequirement::default()
+    };
+    inn.does(ServerStatus::AuthRequired(Box::new(requirement))).await;
+    scene.server_is("authRequired").await;
+    let words = say("t1", "/mcp").await;
+    assert!(
+        words.contains("**inn** is not ready: somebody has to sign in (The inn)."),
+        "{words}"
+    );
+    inn.is_ready().await;
+    let words = say("t2", "/mcp").await;
+    for line in [
+        "- `/inn:greet <who> [how]`: Greet a guest: Says hello.",
+        "- `inn://rooms` to read: All rooms",
+    ] {
+        assert!(words.contains(line), "{line} in {words}");
+    }
+    let words = say("t3", "/inn:greet Ada").await;
+    assert!(
+        words.contains(r#"A model would be told:"#) && words.contains(r#"greet {"who":"Ada"}"#),
+        "{words}"
+    );
+    assert!(words.contains("image/png of about 3 bytes"), "{words}");
+    let words = say("t4", r#"/mcp inn prompt greet {"who": "Bob"}"#).await;
+    assert!(words.contains(r#"greet {"who":"Bob"}"#), "{words}");
+    let words = say("t5", "/mcp inn read inn://rooms").await;
+    assert!(words.contains("It says:\n\ntwo rooms"), "{words}");
+    let off = json!({
+        "type": "session/customizationToggled", "id": "inn", "enablement": [{ "kind": "session", "enabled": false }],
+    });
+    scene.client.dispatch(&scene.uris.session, off).await;
+    scene.server_is("stopped").await;
+    let words = say("t6", "/mcp").await;
+    assert!(words.contains("**inn** is not ready: it is switched off."), "{words}");
+    scene.client.assert_converged().await;
+}

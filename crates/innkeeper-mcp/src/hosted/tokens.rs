@@ -1,0 +1,390 @@
+//! The tokens of a host's servers: which there are, and that they are kept.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use innkeeper_host::mcp::{KeptToken, ServerToken};
+use tokio::task::AbortHandle;
+
+use super::lock;
+use crate::auth::exchange::Granted;
+use crate::secret::Token;
+use crate::vault::{SavedRefresh, SavedToken, TokenKeeper};
+
+/// All tokens, by the resource that they are for.
+pub(super) struct Tokens {
+    held: Mutex<Holdings>,
+    keeper: Option<Arc<dyn TokenKeeper>>,
+    /// One writes at a time, so that what is written last is what there is.
+    writing: Mutex<Written>,
+}
+
+#[derive(Default)]
+struct Holdings {
+    by_resource: HashMap<String, Held>,
+    /// Counts changes.
+    version: u64,
+    /// The change that last took something away.
+    removed: u64,
+}
+
+#[derive(Default)]
+struct Written {
+    version: u64,
+}
+
+/// A token, and who is getting the next one.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) saved: SavedToken,
+    /// Which of all tokens that ever were it is.
+    pub(super) version: u64,
+    /// Held by whoever gets the next one: of those who want it, one asks.
+    pub(super) renewing: Arc<tokio::sync::Mutex<()>>,
+    /// Whether it came in the place of one that people gave.
+    pub(super) is_refreshed: bool,
+    /// Who waits for the moment at which it is to be replaced.
+    seen_to: Option<AbortHandle>,
+}
+
+impl Held {
+    fn new(saved: SavedToken, version: u64) -> Self {
+        Self {
+            saved,
+            version,
+            renewing: Arc::default(),
+            is_refreshed: false,
+            seen_to: None,
+        }
+    }
+
+    /// The same with another refresh token.
+    pub(super) fn refreshed_with(mut self, refresh_token: String) -> Self {
+        if let Some(refresh) = &mut self.saved.refresh {
+            refresh.refresh_token = refresh_token;
+        }
+        self
+    }
+
+    /// Nobody waits any more for the moment at which it is to be replaced. Whoever is at it already sees
+    /// it through.
+    fn leave(&mut self) {
+        if let Some(seen_to) = self.seen_to.take() {
+            seen_to.abort();
+        }
+    }
+
+    /// How long it is still good, if that is known.
+    pub(super) fn lasts(&self) -> Option<Duration> {
+        let until = Duration::from_secs(self.saved.expires_at?);
+        Some(until.saturating_sub(since_1970()))
+    }
+
+    /// As servers are given it.
+    pub(super) fn token(&self) -> Token {
+        let mut token = Token::new(self.saved.token.as_str());
+        token.expires_in = self.lasts();
+        token.scopes.clone_from(&self.saved.scopes);
+        token
+    }
+}
+
+impl Tokens {
+    /// Goes on with what was kept, as far as it is of any use.
+    pub(super) fn load(keeper: Option<Arc<dyn TokenKeeper>>) -> Self {
+        let mut held = Holdings::default();
+        let mut written = Written::default();
+        for saved in keeper.iter().flat_map(|keeper| keeper.load()) {
+            held.version += 1;
+            let entry = Held::new(saved, held.version);
+            if entry.saved.refresh.is_some() || entry.lasts() != Some(Duration::ZERO) {
+                held.by_resource.insert(entry.saved.resource.clone(), entry);
+            } else {
+                held.removed = held.version;
+            }
+        }
+        if held.removed == 0 {
+            written.version = held.version;
+        }
+        let tokens = Self {
+            held: Mutex::new(held),
+            keeper,
+            writing: Mutex::new(written),
+        };
+        tokens.save();
+        tokens
+    }
+
+    pub(super) fn keeps(&self) -> bool {
+        self.keeper.is_some()
+    }
+
+    /// What the host has to know of them.
+    pub(super) fn known(&self) -> Vec<KeptToken> {
+        let held = lock(&self.held);
+        let known = held.by_resource.values().map(|held| KeptToken {
+            resource: held.saved.resource.clone(),
+            given_by: held.saved.given_by.clone(),
+            // What can be refreshed is seen to here.
+            expires_in: held
+                .lasts()
+                .filter(|_| held.saved.refresh.is_none())
+                .map(|lasts| lasts.as_secs().max(1)),
+            authorization_servers: held.saved.authorization_servers.clone(),
+        });
+        known.collect()
+    }
+
+    pub(super) fn get(&self, resource: &str) -> Option<Held> {
+        lock(&self.held).by_resource.get(resource).cloned()
+    }
+
+    /// Takes a token in, in place of an earlier one.
+    pub(super) fn set(&self, resource: &str, given: ServerToken) {
+        let saved = SavedToken {
+            resource: resource.to_owned(),
+            token: given.secret.reveal().to_owned(),
+            scopes: given.scopes,
+            expires_at: given.expires_in.map(at_in),
+            given_by: given.given_by,
+            authorization_servers: given.authorization_servers,
+            refresh: given.refresh.map(|refresh| SavedRefresh {
+                refresh_token: refresh.refresh_token.reveal().to_owned(),
+                token_endpoint: refresh.token_endpoint,
+                revocation_endpoint: refresh.revocation_endpoint,
+                client_id: refresh.client_id,
+                client_secret: refresh.client_secret.map(|secret| secret.reveal().to_owned()),
+                client_auth: refresh.client_auth.name().to_owned(),
+            }),
+        };
+        let mut held = lock(&self.held);
+        held.version += 1;
+        let entry = Held::new(saved, held.version);
+        if let Some(mut before) = held.by_resource.insert(resource.to_owned(), entry) {
+            before.leave();
+        }
+    }
+
+    /// Takes one away, and says what it was.
+    pub(super) fn take(&self, resource: &str) -> Option<Held> {
+        let mut held = lock(&self.held);
+        let mut taken = held.by_resource.remove(resource)?;
+        taken.leave();
+        held.version += 1;
+        held.removed = held.version;
+        Some(taken)
+    }
+
+    /// The same, if it is still this one.
+    pub(super) fn drop_version(&self, resource: &str, version: u64) -> bool {
+        let is_it = self.get(resource).is_some_and(|held| held.version == version);
+        is_it && self.take(resource).is_some()
+    }
+
+    /// Puts what was granted in the place of the token that it was granted for, if that is still there.
+    pub(super) fn renew(&self, resource: &str, version: u64, granted: Granted) -> bool {
+        self.change(resource, version, |held| {
+            held.is_refreshed = true;
+            let saved = &mut held.saved;
+            saved.token = granted.token;
+            saved.expires_at = granted.expires_in.map(at_in);
+            if let Some(scopes) = granted.scopes {
+                saved.scopes = Some(scopes);
+            }
+            if let (Some(refresh), Some(next)) = (&mut saved.refresh, granted.refresh_token) {
+                refresh.refresh_token = next;
+            }
+        })
+    }
+
+    /// Nobody gives another one for it.
+    pub(super) fn forget_refresh(&self, resource: &str, version: u64) -> bool {
+        self.change(resource, version, |held| held.saved.refresh = None)
+    }
+
+    fn change(&self, resource: &str, version: u64, change: impl FnOnce(&mut Held)) -> bool {
+        let mut held = lock(&self.held);
+        let next = held.version + 1;
+        let Some(entry) = held
+            .by_resource
+            .get_mut(resource)
+            .filter(|held| held.version == version)
+        else {
+            return false;
+        };
+        change(entry);
+        entry.version = next;
+        entry.leave();
+        held.version = next;
+        true
+    }
+
+    /// Has somebody see to a token from now on, unless somebody does; or `instead` of them.
+    pub(super) fn see_to(&self, resource: &str, version: u64, instead: bool, begin: impl FnOnce() -> AbortHandle) {
+        let mut held = lock(&self.held);
+        let entry = held.by_resource.get_mut(resource);
+        let Some(entry) = entry.filter(|held| held.version == version) else {
+            return;
+        };
+        let is_seen_to = entry.seen_to.as_ref().is_some_and(|seen_to| !seen_to.is_finished());
+        if instead || !is_seen_to {
+            entry.leave();
+            entry.seen_to = Some(begin());
+        }
+    }
+
+    /// Keeps what there is now. Blocks.
+    pub(super) fn save(&self) {
+        let Some(keeper) = &self.keeper else {
+            return;
+        };
+        let mut written = lock(&self.writing);
+        let (version, removed, mut tokens) = {
+            let held = lock(&self.held);
+            let tokens: Vec<SavedToken> = held.by_resource.values().map(|held| held.saved.clone()).collect();
+            (held.version, held.removed, tokens)
+        };
+        if version == written.version {
+            return;
+        }
+        tokens.sort_by(|a, b| a.resource.cmp(&b.resource));
+        let mut outcome = keeper.save(&tokens);
+        if let Err(error) = &outcome {
+            tracing::warn!(
+                "the tokens of MCP servers cannot be kept ({error}); they are used until the host ends, and people \
+                 sign in again after that"
+            );
+            // What was taken away must not come back with the next start (AUTH-05).
+            if removed > written.version {
+                outcome = forget(&**keeper);
+            }
+        }
+        if outcome.is_ok() {
+            written.version = version;
+        }
+    }
+}
+
+fn forget(keeper: &dyn TokenKeeper) -> io::Result<()> {
+    keeper.clear().inspect_err(|error| {
+        tracing::error!("tokens of MCP servers that were taken back may still be kept ({error})");
+    })
+}
+
+/// The moment in so many seconds.
+fn at_in(seconds: u64) -> u64 {
+    since_1970().as_secs().saturating_add(seconds)
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use innkeeper_host::Secret;
+
+    use super::*;
+
+    /// Keeps what it is given, until it cannot any more.
+    #[derive(Default)]
+    struct Drawer {
+        kept: Mutex<Vec<SavedToken>>,
+        is_full: Mutex<bool>,
+    }
+
+    impl TokenKeeper for Drawer {
+        fn load(&self) -> Vec<SavedToken> {
+            lock(&self.kept).clone()
+        }
+
+        fn save(&self, tokens: &[SavedToken]) -> io::Result<()> {
+            if *lock(&self.is_full) {
+                return Err(io::Error::from(io::ErrorKind::StorageFull));
+            }
+            *lock(&self.kept) = tokens.to_vec();
+            Ok(())
+        }
+
+        fn clear(&self) -> io::Result<()> {
+            lock(&self.kept).clear();
+            Ok(())
+        }
+    }
+
+    fn given(expires_in: Option<u64>) -> ServerToken {
+        ServerToken {
+            secret: Secret::new("t"),
+            scopes: None,
+            expires_in,
+            given_by: "ann".to_owned(),
+            authorization_servers: Vec::new(),
+            refresh: None,
+        }
+    }
+
+    #[test]
+    fn auth05_what_was_taken_back_does_not_come_back_though_nothing_can_be_written() {
+        let keeper = Arc::new(Drawer::default());
+        let tokens = Tokens::load(Some(keeper.clone()));
+        tokens.set("a", given(None));
+        tokens.set("b", given(None));
+        tokens.save();
+        assert_eq!(lock(&keeper.kept).len(), 2);
+        *lock(&keeper.is_full) = true;
+        tokens.set("c", given(None));
+        tokens.save();
+        assert_eq!(lock(&keeper.kept).len(), 2, "one more that is not kept harms no other");
+        assert!(tokens.take("a").is_some());
+        tokens.save();
+        assert_eq!(lock(&keeper.kept).len(), 0);
+        assert!(tokens.get("b").is_some(), "it is used all the same");
+    }
+
+    #[tokio::test]
+    async fn of_those_who_see_to_a_token_there_is_one() {
+        let tokens = Tokens::load(None);
+        tokens.set("a", given(None));
+        let version = tokens.get("a").unwrap().version;
+        let mut started = Vec::new();
+        for instead in [false, false, true] {
+            tokens.see_to("a", version, instead, || {
+                let waiting = tokio::spawn(std::future::pending::<()>());
+                let handle = waiting.abort_handle();
+                started.push(waiting);
+                handle
+            });
+        }
+        assert_eq!(
+            started.len(),
+            2,
+            "who is there is enough, unless another is to take their place"
+        );
+        let last = started.pop().unwrap();
+        let first = started.pop().unwrap();
+        assert!(first.await.unwrap_err().is_cancelled());
+        assert!(!last.is_finished());
+        tokens.take("a").unwrap();
+        assert!(last.await.unwrap_err().is_cancelled(), "nobody sees to what is gone");
+    }
+
+    #[test]
+    fn auth06_what_expired_while_no_host_ran_is_forgotten() {
+        let keeper = Arc::new(Drawer::default());
+        let tokens = Tokens::load(Some(keeper.clone()));
+        tokens.set("over", given(Some(0)));
+        tokens.set("good", given(Some(100)));
+        tokens.save();
+        let later = Tokens::load(Some(keeper.clone()));
+        assert!(later.get("over").is_none());
+        assert_eq!(lock(&keeper.kept).len(), 1, "there either");
+        let known = later.known();
+        assert_eq!(
+            (known[0].resource.as_str(), known[0].given_by.as_str()),
+            ("good", "ann")
+        );
+        assert!(known[0].expires_in.is_some_and(|left| (1..=100).contains(&left)));
+    }
+}

@@ -1,0 +1,46 @@
+//! Bugs about MCP servers: who is shown what of them, and whose word about them counts.
+
+use std::collections::BTreeMap;
+
+use innkeeper_core::{ActionFrame, ChannelId, Effect, Input};
+
+use super::{Mutation, Mutator};
+
+/// What the buggy host knows about servers: the present start of each.
+#[derive(Debug, Default)]
+pub struct Starts(BTreeMap<(ChannelId, String), u64>);
+
+impl Mutator {
+    /// Whether clients that do not show MCP Apps get an action as if they did (MCP-14, E-58).
+    pub fn shows_apps(&mut self, frame: &ActionFrame) -> bool {
+        frame.is_shown_differently() && self.strikes(Mutation::ShowAppsToAll)
+    }
+
+    /// Takes what an old start of a server reports for the word of its present one.
+    pub(super) fn believe_old_servers(&mut self, input: &mut Input) {
+        let Input::McpServer {
+            session, id, attempt, ..
+        } = input
+        else {
+            return;
+        };
+        let present = self.starts.0.get(&(*session, id.clone())).copied();
+        if let Some(present) = present.filter(|present| present != attempt)
+            && self.strikes(Mutation::HearOldServers)
+        {
+            *attempt = present;
+        }
+    }
+
+    /// Whether nobody is told which servers a session wants.
+    pub(super) fn loses_servers(&mut self, effect: &Effect) -> bool {
+        let Effect::WantMcpServers { session, wanted } = effect else {
+            return false;
+        };
+        self.starts.0.retain(|(known, _), _| known != session);
+        let servers = wanted.servers.iter();
+        let starts = servers.map(|server| ((*session, server.id.clone()), server.attempt));
+        self.starts.0.extend(starts);
+        self.strikes(Mutation::LoseServers)
+    }
+}

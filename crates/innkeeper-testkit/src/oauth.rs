@@ -1,0 +1,218 @@
+//! Signing in on loopback, for real: an OAuth 2.1 authorization server, MCP servers that it protects, and a person who
+//! signs in as a client would.
+//!
+//! [`AuthorizationServer`] keeps to the rules that real ones keep to: PKCE with S256, codes that work once, redirect
+//! addresses as they were registered, tokens that are bound to one resource, expire and can be taken back. What it
+//! refuses, it refuses in the words of the RFCs. [`ProtectedServers`] check the tokens and say in the three ways of
+//! MCP what is missing. [`Person`] does what a client does that was told where to sign in, and nothing else.
+
+mod authorize;
+mod http;
+mod knowledge;
+mod metadata;
+mod person;
+mod protected;
+#[cfg(test)]
+mod tests;
+mod token;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use self::http::{Answer, Asked, Listening};
+use self::knowledge::Knowledge;
+pub use self::knowledge::{Client, Presented};
+pub use self::person::{Granted, Person, Visited, visit};
+pub use self::protected::{Pointing, ProtectedServers, Received};
+
+/// How an authorization server behaves. Scenarios change it while it runs.
+#[derive(Debug, Clone)]
+pub struct Habits {
+    /// How long tokens are good for.
+    pub lifetime: Duration,
+    /// Whether tokens come with one that gets the next.
+    pub refreshes: bool,
+    /// Whether clients can register by themselves (RFC 7591).
+    pub registers: bool,
+    /// Whether the person agrees.
+    pub consents: bool,
+    /// Grants these at most, whatever was asked for.
+    pub grants_at_most: Option<Vec<String>>,
+    /// Has its metadata only where OpenID has it.
+    pub is_openid: bool,
+    /// Says this where it should say who it is, in its metadata.
+    pub claims_to_be: Option<String>,
+    /// Says this where it should say who it is, when it sends people back (RFC 9207).
+    pub answers_as: Option<String>,
+    /// Sends this back in place of the state that came.
+    pub echoes: Option<String>,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self {
+            lifetime: Duration::from_secs(3600),
+            refreshes: true,
+            registers: true,
+            consents: true,
+            grants_at_most: None,
+            is_openid: false,
+            claims_to_be: None,
+            answers_as: None,
+            echoes: None,
+        }
+    }
+}
+
+/// An authorization server at work. Dropping it ends it.
+#[derive(Debug)]
+pub struct AuthorizationServer {
+    listening: Listening,
+    shared: Arc<Shared>,
+}
+
+/// What the server, its connections and the servers that trust it share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    issuer: std::sync::OnceLock<String>,
+    habits: Mutex<Habits>,
+    knowledge: Mutex<Knowledge>,
+}
+
+impl AuthorizationServer {
+    /// Starts one whose address is its whole name.
+    pub async fn start() -> Self {
+        Self::start_below("").await
+    }
+
+    /// Starts one whose name has a path, such as `/inn`.
+    pub async fn start_below(path: &str) -> Self {
+        let shared = Arc::new(Shared::default());
+        let answering = Arc::clone(&shared);
+        let prefix = path.to_owned();
+        let listening = Listening::start(move |asked| {
+            let shared = Arc::clone(&answering);
+            let prefix = prefix.clone();
+            async move { answer(&shared, &prefix, &asked) }
+        })
+        .await;
+        let issuer = format!("http://{}{path}", listening.address());
+        shared.issuer.set(issuer).expect("it starts once");
+        Self { listening, shared }
+    }
+
+    /// Its name, which is an address (RFC 8414).
+    pub fn issuer(&self) -> String {
+        self.shared.issuer().to_owned()
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.listening.address()
+    }
+
+    /// Makes it behave differently.
+    pub fn set(&self, change: impl FnOnce(&mut Habits)) {
+        change(&mut self.shared.habits());
+    }
+
+    /// Registers a client beforehand, with a secret or without. It may be sent back to these addresses; on loopback
+    /// the port does not matter (RFC 8252, 7.3).
+    pub fn register(&self, id: &str, secret: Option<&str>, redirects: &[&str]) {
+        let client = Client {
+            secret: secret.map(str::to_owned),
+            redirects: redirects.iter().map(|&address| address.to_owned()).collect(),
+        };
+        self.shared.knowledge().add_client(id, client);
+    }
+
+    /// Lets time pass: tokens and codes that are not good for longer are not good any more.
+    pub fn pass(&self, time: Duration) {
+        self.shared.knowledge().pass(time);
+    }
+
+    /// What a token is worth for a resource.
+    pub fn look_at(&self, token: &str, resource: &str) -> Presented {
+        self.shared.knowledge().look_at(token, resource)
+    }
+
+    /// A token that nobody had to sign in for.
+    pub fn give_out(&self, resource: &str, scopes: &[&str]) -> String {
+        let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
+        let lifetime = self.shared.habits().lifetime;
+        self.shared.knowledge().give_out(resource, scopes, lifetime)
+    }
+
+    /// Everything secret that it ever gave out or was told: tokens, codes and secrets of clients.
+    pub fn secrets(&self) -> Vec<String> {
+        self.shared.knowledge().secrets().to_vec()
+    }
+
+    /// How many clients have registered by themselves.
+    pub fn registrations(&self) -> usize {
+        self.shared.knowledge().registrations()
+    }
+
+    /// The parameters of every request for a token or for its revocation, without what is secret in them.
+    pub fn requests(&self) -> Vec<HashMap<String, String>> {
+        self.shared.knowledge().requests().to_vec()
+    }
+}
+
+impl Shared {
+    pub(crate) fn issuer(&self) -> &str {
+        self.issuer.get().map_or("", String::as_str)
+    }
+
+    pub(crate) fn habits(&self) -> MutexGuard<'_, Habits> {
+        self.habits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
+        self.knowledge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn answer(shared: &Shared, prefix: &str, asked: &Asked) -> Answer {
+    if let Some(metadata) = metadata::answer(shared, prefix, asked) {
+        return metadata;
+    }
+    let path = asked.path.strip_prefix(prefix).unwrap_or_default();
+    match (asked.method.as_str(), path) {
+        ("POST", "/register") => register(shared, &asked.json()),
+        ("GET", "/authorize") => authorize::answer(shared, &asked.query),
+        ("POST", "/token") => token::answer(shared, asked),
+        ("POST", "/revoke") => token::revoke(shared, asked),
+        _ => Answer::empty(404),
+    }
+}
+
+/// RFC 7591.
+fn register(shared: &Shared, wanted: &Value) -> Answer {
+    if !shared.habits().registers {
+        return Answer::empty(404);
+    }
+    let redirects = wanted["redirect_uris"].as_array().into_iter().flatten();
+    let redirects: Vec<String> = redirects.filter_map(Value::as_str).map(str::to_owned).collect();
+    let is_fine = |address: &String| address.starts_with("https://") || authorize::is_loopback(address);
+    if redirects.is_empty() || !redirects.iter().all(is_fine) {
+        let problem = json!({ "error": "invalid_redirect_uri" });
+        return Answer::json(400, &problem);
+    }
+    let method = wanted["token_endpoint_auth_method"]
+        .as_str()
+        .unwrap_or("client_secret_basic");
+    let id = shared.knowledge().register(redirects.clone(), method != "none");
+    let mut registered = json!({
+        "client_id": id.0, "redirect_uris": redirects, "token_endpoint_auth_method": method,
+        "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
+    });
+    if let Some(secret) = id.1 {
+        registered["client_secret"] = json!(secret);
+        registered["client_secret_expires_at"] = json!(0);
+    }
+    Answer::json(201, &registered)
+}

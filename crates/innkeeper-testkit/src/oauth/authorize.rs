@@ -1,0 +1,79 @@
+//! The page where people agree. This one does not ask: whether they do is a habit of the server.
+
+use std::collections::HashMap;
+
+use url::Url;
+
+use super::Shared;
+use super::http::Answer;
+use super::knowledge::Client;
+
+pub(super) fn answer(shared: &Shared, query: &HashMap<String, String>) -> Answer {
+    let field = |name: &str| query.get(name).map(String::as_str);
+    let mut knowledge = shared.knowledge();
+    let client = field("client_id").and_then(|id| Some((id, knowledge.client(id)?)));
+    let Some((client_id, client)) = client else {
+        return Answer::text(400, "This client is not registered here.");
+    };
+    let client_id = client_id.to_owned();
+    // Nobody is sent to an address that was not registered: that is how codes are stolen.
+    let Some(redirect) = field("redirect_uri").filter(|address| may_return_to(client, address)) else {
+        return Answer::text(
+            400,
+            "This client did not register the address that it wants people sent back to.",
+        );
+    };
+    let habits = shared.habits();
+    let back = |fields: &[(&str, &str)]| {
+        let mut address = Url::parse(redirect).expect("a registered address");
+        {
+            let mut pairs = address.query_pairs_mut();
+            pairs.extend_pairs(fields);
+            if let Some(state) = habits.echoes.as_deref().or_else(|| field("state")) {
+                pairs.append_pair("state", state);
+            }
+            pairs.append_pair("iss", habits.answers_as.as_deref().unwrap_or_else(|| shared.issuer()));
+        }
+        Answer::empty(302).header("location", address.as_str())
+    };
+    let refuse = |error: &str, why: &str| back(&[("error", error), ("error_description", why)]);
+    if field("response_type") != Some("code") {
+        return refuse("unsupported_response_type", "only codes are given out");
+    }
+    let challenge = field("code_challenge").unwrap_or_default();
+    if field("code_challenge_method") != Some("S256") || challenge.len() != 43 {
+        return refuse("invalid_request", "a challenge of the method S256 is needed");
+    }
+    let is_resource = |address: &&str| Url::parse(address).is_ok_and(|url| url.has_host() && url.fragment().is_none());
+    let Some(resource) = field("resource").filter(is_resource) else {
+        return refuse("invalid_target", "the resource that the token is for is needed");
+    };
+    if !habits.consents {
+        return refuse("access_denied", "the person said no");
+    }
+    let asked = field("scope").unwrap_or_default().split_ascii_whitespace();
+    let is_granted = |scope: &&str| {
+        let most = habits.grants_at_most.as_ref();
+        most.is_none_or(|most| most.iter().any(|granted| granted == scope))
+    };
+    let scopes = asked.filter(is_granted).map(str::to_owned).collect();
+    let code = knowledge.give_code(&client_id, resource, scopes, redirect, challenge);
+    back(&[("code", &code)])
+}
+
+/// Addresses are compared letter by letter, but for the port on loopback, which programs choose anew each time.
+fn may_return_to(client: &Client, address: &str) -> bool {
+    let without_port = |address: &str| {
+        let mut url = Url::parse(address).ok()?;
+        url.set_port(None).ok()?;
+        Some(url)
+    };
+    client.redirects.iter().any(|registered| {
+        registered == address
+            || is_loopback(registered) && is_loopback(address) && without_port(registered) == without_port(address)
+    })
+}
+
+pub(super) fn is_loopback(address: &str) -> bool {
+    Url::parse(address).is_ok_and(|url| url.scheme() == "http" && matches!(url.host_str(), Some("127.0.0.1" | "[::1]")))
+}

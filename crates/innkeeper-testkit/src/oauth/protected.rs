@@ -1,0 +1,214 @@
+//! MCP servers over streamable HTTP that want people to sign in (RFC 9728, RFC 6750).
+//!
+//! Every path is a server and a resource of its own. Their tools: `read`, for everybody who is signed in, and `admin`,
+//! for those whose token grants `admin`.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::http::{Answer, Asked, Listening};
+use super::knowledge::Presented;
+use super::{AuthorizationServer, Shared};
+
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+/// Where the metadata is that only a header tells of.
+const ELSEWHERE: &str = "/about";
+
+/// How people learn who gives out tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pointing {
+    /// The refusal says where the metadata is, and it is nowhere else.
+    Header,
+    /// The refusal says nothing, and the metadata is where the RFC says.
+    WellKnown,
+}
+
+/// A request that one of the servers got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// The server, by its path.
+    pub path: String,
+    /// The method of MCP, if it is a message.
+    pub method: String,
+    /// The token that came with it.
+    pub token: Option<String>,
+}
+
+/// Servers that run until this is dropped.
+#[derive(Debug)]
+pub struct ProtectedServers {
+    listening: Listening,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    trusted: Arc<Shared>,
+    pointing: Pointing,
+    sessions: Mutex<HashSet<String>>,
+    received: watch::Sender<Vec<Received>>,
+}
+
+impl ProtectedServers {
+    /// Starts servers that trust this authorization server. There is one for every path that somebody asks for.
+    pub async fn start(trusted: &AuthorizationServer, pointing: Pointing) -> Self {
+        let inner = Arc::new(Inner {
+            trusted: Arc::clone(&trusted.shared),
+            pointing,
+            sessions: Mutex::default(),
+            received: watch::Sender::default(),
+        });
+        let answering = Arc::clone(&inner);
+        let listening = Listening::start(move |asked| {
+            let inner = Arc::clone(&answering);
+            async move { inner.answer(&asked) }
+        })
+        .await;
+        Self { listening, inner }
+    }
+
+    /// The address of the server with this path, which is also its resource.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.listening.address())
+    }
+
+    /// What the server with this path received.
+    pub fn received(&self, path: &str) -> Vec<Received> {
+        let received = self.inner.received.borrow();
+        received.iter().filter(|one| one.path == path).cloned().collect()
+    }
+
+    /// Waits until something was received.
+    pub async fn until_received(&self, comes: impl Fn(&Received) -> bool) {
+        let mut received = self.inner.received.subscribe();
+        let waiting = received.wait_for(|all| all.iter().any(&comes));
+        let waited = tokio::time::timeout(crate::process::PATIENCE, waiting).await;
+        waited.expect("it never came").expect("the server holds the sender");
+    }
+}
+
+impl Inner {
+    fn answer(&self, asked: &Asked) -> Answer {
+        let host = asked.header("host").unwrap_or_default();
+        let place = match self.pointing {
+            Pointing::Header => ELSEWHERE,
+            Pointing::WellKnown => WELL_KNOWN,
+        };
+        if let Some(path) = asked.path.strip_prefix(place) {
+            return Answer::json(200, &self.metadata(&format!("http://{host}{path}")));
+        }
+        if asked.path.starts_with("/.well-known") {
+            return Answer::empty(404);
+        }
+        let message = asked.json();
+        let token = asked
+            .header("authorization")
+            .and_then(|header| header.strip_prefix("Bearer "));
+        let received = Received {
+            path: asked.path.clone(),
+            method: message["method"].as_str().unwrap_or_default().to_owned(),
+            token: token.map(str::to_owned),
+        };
+        let resource = format!("http://{host}{}", asked.path);
+        let refusal = self.refuse(
+            token,
+            &resource,
+            &message,
+            &format!("http://{host}{ELSEWHERE}{}", asked.path),
+        );
+        self.received.send_modify(|all| all.push(received));
+        if let Some(refusal) = refusal {
+            return refusal;
+        }
+        match asked.method.as_str() {
+            "POST" => self.post(asked, &message),
+            "DELETE" => Answer::empty(200),
+            _ => Answer::empty(405),
+        }
+    }
+
+    fn metadata(&self, resource: &str) -> Value {
+        json!({
+            "resource": resource, "authorization_servers": [self.trusted.issuer()],
+            "scopes_supported": ["read", "admin"], "bearer_methods_supported": ["header"],
+            "resource_name": "The register of the inn",
+        })
+    }
+
+    /// What is missing, as RFC 6750 has it said.
+    fn refuse(&self, token: Option<&str>, resource: &str, message: &Value, metadata: &str) -> Option<Answer> {
+        let wants_admin = message["method"] == "tools/call" && message["params"]["name"] == "admin";
+        let needed = if wants_admin { "read admin" } else { "read" };
+        let presented = token.map(|token| self.trusted.knowledge().look_at(token, resource));
+        let (status, mut challenge) = match presented {
+            Some(Presented::Good(scopes)) => {
+                let mut needed_scopes = needed.split(' ');
+                if needed_scopes.all(|scope| scopes.iter().any(|granted| granted == scope)) {
+                    return None;
+                }
+                (403, format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\""))
+            }
+            None => (401, "Bearer scope=\"read\"".to_owned()),
+            Some(bad) => {
+                let why = match bad {
+                    Presented::Expired => "the token expired",
+                    Presented::ForAnother => "the token is for another resource",
+                    Presented::Unknown | Presented::Good(_) => "the token is not known",
+                };
+                let challenge = format!("Bearer error=\"invalid_token\", error_description=\"{why}\", scope=\"read\"");
+                (401, challenge)
+            }
+        };
+        if self.pointing == Pointing::Header {
+            challenge.push_str(&format!(", resource_metadata=\"{metadata}\""));
+        }
+        Some(Answer::empty(status).header("www-authenticate", &challenge))
+    }
+
+    fn post(&self, asked: &Asked, message: &Value) -> Answer {
+        let reply = |result: Value| {
+            let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+            Answer::json(200, &reply)
+        };
+        let method = message["method"].as_str().unwrap_or_default();
+        if method == "initialize" {
+            let mut sessions = self.sessions();
+            let session = format!("session-{}", sessions.len());
+            sessions.insert(session.clone());
+            let version = message["params"]["protocolVersion"].as_str().unwrap_or("2025-06-18");
+            return reply(json!({
+                "protocolVersion": version, "capabilities": { "tools": {} },
+                "serverInfo": { "name": "register", "version": "1" },
+            }))
+            .header("mcp-session-id", &session);
+        }
+        let session = asked.header("mcp-session-id").unwrap_or_default();
+        if !self.sessions().contains(session) {
+            // Whoever comes without a session is asked to begin one, also those who want to discover.
+            return Answer::empty(if session.is_empty() { 400 } else { 404 });
+        }
+        if message["id"].is_null() {
+            return Answer::empty(202);
+        }
+        let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+        match method {
+            "ping" => reply(json!({})),
+            "tools/list" => reply(json!({ "tools": [tool("read"), tool("admin")] })),
+            "tools/call" => {
+                let name = message["params"]["name"].as_str().unwrap_or_default();
+                reply(json!({ "content": [{ "type": "text", "text": format!("{name} done") }] }))
+            }
+            _ => {
+                let error = json!({ "code": -32601, "message": "unknown" });
+                Answer::json(200, &json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }))
+            }
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

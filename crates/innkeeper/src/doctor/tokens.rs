@@ -1,0 +1,69 @@
+//! The kept tokens of MCP servers: whether they can be read and what they are for, and no secret of them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use crate::config::ConfigFile;
+use crate::data_dir::DataDir;
+use crate::kept_tokens::{Keeping, vault};
+
+use super::report::Report;
+
+const SUBJECT: &str = "MCP sign-ins";
+
+/// How many resources are named.
+const NAMED: usize = 8;
+
+pub(super) fn check(dir: &DataDir, config: &ConfigFile, report: &mut Report) {
+    let key = match config.keeps_tokens() {
+        Keeping::With(key) => key,
+        Keeping::Not => return report.ok(SUBJECT, "not kept, as the configuration says"),
+        Keeping::Nowhere => {
+            let advice = "set `token_key_file` in [mcp], or `keep_tokens = false`";
+            return report.warn(SUBJECT, "there is no place for the key to keep them with", advice);
+        }
+    };
+    private(&key, dir.path(), report);
+    match vault(dir, key).read() {
+        Ok(tokens) if tokens.is_empty() => report.ok(SUBJECT, "none are kept"),
+        Ok(tokens) => {
+            let mut names: Vec<&str> = tokens.iter().map(|token| token.resource.as_str()).collect();
+            names.sort_unstable();
+            let more = match names.len().saturating_sub(NAMED) {
+                0 => String::new(),
+                more => format!(", and {more} more"),
+            };
+            names.truncate(NAMED);
+            let text = format!("{} kept, for {}{more}", tokens.len(), names.join(", "));
+            report.ok(SUBJECT, text);
+        }
+        Err(trouble) => report.warn(
+            SUBJECT,
+            trouble.to_string(),
+            "restore what is missing, or sign in to those servers again, which replaces it; a key that is none has \
+             to be removed first",
+        ),
+    }
+}
+
+fn private(key: &Path, data: &Path, report: &mut Report) {
+    let Ok(found) = fs::metadata(key) else {
+        return;
+    };
+    let shown = key.display();
+    if found.mode() & 0o077 != 0 {
+        report.warn(
+            SUBJECT,
+            format!("other users can use the key of the kept tokens, {shown}"),
+            format!("run `chmod 600 {shown}`, and remove it if somebody may have read it: people then sign in again"),
+        );
+    }
+    if key.starts_with(data) {
+        report.warn(
+            SUBJECT,
+            format!("the key of the kept tokens, {shown}, is in the data directory, so every copy of that can be read"),
+            "set `token_key_file` in [mcp] to a file elsewhere, and move the key there",
+        );
+    }
+}

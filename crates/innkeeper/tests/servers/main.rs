@@ -1,0 +1,23 @@
+//! MCP servers as people have them, through the real program and the published client: servers from the npm registry,
+//! servers that misbehave, servers that sessions share, and those of the host's configuration.
+
+mod apps;
+mod everything;
+mod host_config;
+mod misbehaving;
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
+#[path = "../../../innkeeper-mcp/tests/it/npm.rs"]
+mod npm;
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
+#[path = "../../../innkeeper-mcp/tests/it/odd.rs"]
+mod odd;
+mod sharing;
+mod support;
+
+/// Not a scenario: the odd server itself, when this program is started as one.
+#[test]
+fn odd_server() {
+    if let Ok(kind) = std::env::var(odd::KIND) {
+        odd::serve(&kind);
+    }
+}

@@ -1,0 +1,232 @@
+//! A host, a workspace with a `.mcp.json`, and sessions in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use innkeeper_testkit::official::{OfficialClient, SessionUris, View, markdown, tool_calls_of};
+use innkeeper_testkit::process::{HostOptions, HostProcess, PATIENCE};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_innkeeper");
+
+/// A host that finds programs.
+pub(crate) fn options() -> HostOptions {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    HostOptions::new(PROGRAM).environment("PATH", path)
+}
+
+/// A place on disk: a workspace, and beside it what servers note.
+pub(crate) struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("w")).expect("made");
+        Self { directory }
+    }
+
+    /// A file beside the workspace.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.directory.path()).expect("there").join(name)
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.beside("w")
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        format!("file://{}", self.workspace().display())
+    }
+
+    /// How the odd server of a kind is started.
+    pub(crate) fn odd(&self, kind: &str) -> Value {
+        json!({
+            "command": std::env::current_exe().expect("this program"),
+            "args": ["--exact", "odd_server", "--nocapture"],
+            "env": { crate::odd::KIND: kind, "ODD_PIDS": self.beside("pids") },
+        })
+    }
+
+    /// Declares servers in a file of the workspace.
+    pub(crate) fn declare(&self, file: &str, servers: &Value) {
+        let path = self.workspace().join(file);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(path, json!({ "mcpServers": servers }).to_string()).expect("written");
+    }
+
+    /// The processes that odd servers ever were.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let text = fs::read_to_string(self.beside("pids")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// Those that still live.
+    pub(crate) fn living(&self) -> usize {
+        self.pids().into_iter().filter(|pid| lives(*pid)).count()
+    }
+
+    /// Waits until so many live. Nobody tells when a process is gone.
+    pub(crate) async fn until_living(&self, count: usize) {
+        let waiting = async {
+            while self.living() != count {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "{} live and not {count}", self.living());
+    }
+}
+
+/// A host with a client.
+pub(crate) struct Inn {
+    pub(crate) host: HostProcess,
+    pub(crate) client: OfficialClient,
+    pub(crate) place: Place,
+}
+
+impl Inn {
+    /// A workspace with these servers.
+    pub(crate) async fn open(place: Place, servers: Value) -> Self {
+        Self::open_with(place, servers, options()).await
+    }
+
+    pub(crate) async fn open_with(place: Place, servers: Value, options: HostOptions) -> Self {
+        place.declare(".mcp.json", &servers);
+        let host = HostProcess::start(options).await;
+        let client = OfficialClient::connect(host.address(), "first").await;
+        Self { host, client, place }
+    }
+
+    /// A session in the workspace.
+    pub(crate) async fn room(&self, name: &str) -> Room<'_> {
+        let uris = self.client.create_session_in(name, &self.place.uri()).await;
+        Room {
+            client: &self.client,
+            uris,
+        }
+    }
+
+    /// The first session, whose servers people have been asked about and allowed.
+    pub(crate) async fn allowed_room(&self, name: &str, server: &str) -> Room<'_> {
+        let room = self.room(name).await;
+        room.server_is(server, "error").await;
+        self.allow();
+        room
+    }
+
+    /// The same, with its server ready.
+    pub(crate) async fn ready_room(&self, name: &str, server: &str) -> Room<'_> {
+        let room = self.allowed_room(name, server).await;
+        room.server_is(server, "ready").await;
+        room
+    }
+
+    /// Lets the workspace run what it wants, from the shell.
+    pub(crate) fn allow(&self) {
+        let output = Command::new(PROGRAM)
+            .args(["trust", "allow"])
+            .arg(self.place.workspace())
+            .arg("--data")
+            .arg(self.host.data_path(""))
+            .env_clear()
+            .env("HOME", self.host.path(""))
+            .output()
+            .expect("the program runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// A session as one client has it.
+pub(crate) struct Room<'a> {
+    pub(crate) client: &'a OfficialClient,
+    pub(crate) uris: SessionUris,
+}
+
+impl Room<'_> {
+    /// A server as this client is shown it, at the top or within a plugin.
+    pub(crate) fn server(&self, name: &str) -> Value {
+        shown(&self.client.view(), &self.uris.session, name)
+    }
+
+    /// Waits until a server is shown in a state.
+    pub(crate) async fn server_is(&self, name: &str, kind: &str) -> Value {
+        let session = &self.uris.session;
+        let is = |view: &View| shown(view, session, name)["state"]["kind"] == kind;
+        self.client.until(&format!("{name} is {kind}"), is).await;
+        self.server(name)
+    }
+
+    /// Waits until a server was said not to be ready, after so many actions of the session. It may be ready again.
+    pub(crate) async fn was_not_ready(&self, after: usize) {
+        let session = &self.uris.session;
+        let was = |view: &View| {
+            let actions = view.actions_on(session);
+            let mut news = actions.iter().skip(after);
+            news.any(|action| action["state"]["kind"].as_str().is_some_and(|kind| kind != "ready"))
+        };
+        self.client.until("a server is not ready", was).await;
+    }
+
+    /// Asks for a server to start or to stop.
+    pub(crate) async fn demand(&self, name: &str, what: &str) {
+        let action = json!({ "type": format!("session/mcpServer{what}Requested"), "id": self.server(name)["id"] });
+        self.client.dispatch(&self.uris.session, action).await;
+    }
+
+    /// Decides whether a server is on.
+    pub(crate) async fn switch(&self, name: &str, enablement: Value) {
+        let id = &self.server(name)["id"];
+        let action = json!({ "type": "session/customizationToggled", "id": id, "enablement": enablement });
+        self.client.dispatch(&self.uris.session, action).await;
+    }
+
+    /// Says something to the guide, and returns the answer.
+    pub(crate) async fn say(&self, turn: &str, text: &str) -> String {
+        markdown(&self.client.run_turn(&self.uris.chat, turn, text).await.response_parts)
+    }
+
+    /// Has a tool called and allows it.
+    pub(crate) async fn begin(&self, turn: &str, what: &str) {
+        let text = format!("/mcp {what}");
+        self.client.start_turn(&self.uris.chat, turn, &text).await;
+        let wait = self.client.wait_for(&self.uris.session, "toolConfirmation").await;
+        self.client.decide(&wait, json!({ "approved": true })).await;
+    }
+
+    /// What the guide says about a call, and the call.
+    pub(crate) async fn end(&self, turn: &str) -> (String, Value) {
+        let turn = self.client.turn_end(&self.uris.chat, turn).await;
+        let words = markdown(&turn.response_parts);
+        let call = tool_calls_of(&turn).pop();
+        (words, call.expect("the turn called a tool"))
+    }
+
+    /// Has a tool called, allows it, and returns what comes of it.
+    pub(crate) async fn call(&self, turn: &str, what: &str) -> (String, Value) {
+        self.begin(turn, what).await;
+        self.end(turn).await
+    }
+}
+
+fn shown(view: &View, session: &str, name: &str) -> Value {
+    let state = view.session(session);
+    let list = json!(state.and_then(|session| session.customizations.as_ref()));
+    let entries = list.as_array().into_iter().flatten();
+    let mut all = entries.flat_map(|entry| {
+        let children = entry["children"].as_array().into_iter().flatten();
+        std::iter::once(entry).chain(children)
+    });
+    let server = all.find(|entry| entry["type"] == "mcpServer" && entry["name"] == name);
+    server.cloned().unwrap_or_default()
+}
+
+/// Whether a process lives; one that was ended and waits to be buried does not.
+fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}

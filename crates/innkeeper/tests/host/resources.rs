@@ -196,7 +196,7 @@ async fn sec03_who_may_only_look_never_writes_and_never_finds_the_tokens() {
         .call("subscribe", json!({ "channel": "ahp-session:/home" }))
         .await
         .expect("may look");
-    std::fs::write(host.path("notes.md"), "notes").expect("written");
+    fs::write(host.path("notes.md"), "notes").expect("written");
     let file = json!({ "uri": format!("{home}/notes.md") });
     visitor.call("resourceRead", file.clone()).await.expect("may read");
     for secret in [

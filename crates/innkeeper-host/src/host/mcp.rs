@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
@@ -11,6 +12,7 @@ use innkeeper_core::{ChannelId, ConnId, Failure, Input, RequestId, RpcError};
 use serde_json::Value;
 
 use super::message::Message;
+use super::resources::failure;
 use super::task::HostTask;
 use crate::contents::SessionContents;
 use crate::customizations::Kit;
@@ -186,30 +188,11 @@ impl HostTask {
                     None => Err(McpError::no_server(&server)),
                 }
             };
-            let asking = AssertUnwindSafe(asking).catch_unwind();
-            let outcome = match tokio::time::timeout(time, asking).await {
-                Ok(Ok(outcome)) => outcome
-                    .map_err(rpc_error)
-                    .and_then(|value| fitting(method, value, most)),
-                Ok(Err(_)) => {
-                    tracing::error!(method, "asking an MCP server panicked");
-                    Err(failure(format!("{method} failed; the host's log says more")))
-                }
-                Err(_) => {
-                    let seconds = time.as_secs();
-                    Err(failure(format!(
-                        "{method}: the MCP server did not answer within {seconds} s"
-                    )))
-                }
-            };
-            let message = match outcome {
-                Ok(object) => Message::Found { conn, id, object },
-                Err(error) => {
-                    let outcome = Err(error);
-                    Message::Respond { conn, id, outcome }
-                }
-            };
-            let _ = inbox.send(message).await;
+            let outcome = in_time(method, time, asking)
+                .await
+                .and_then(|outcome| outcome.map_err(rpc_error))
+                .and_then(|value| fitting(method, value, most));
+            let _ = inbox.send(Message::found(conn, id, outcome)).await;
             drop(in_flight);
         });
     }
@@ -218,6 +201,27 @@ impl HostTask {
         if let Some(session) = self.servers.sessions.get(&session) {
             let servers = &session.link.servers;
             servers.app_notification(&what.server, what.attempt, what.method, what.params);
+        }
+    }
+}
+
+/// Waits for a server, which may take its time, and may be run by somebody else's code that fails.
+pub(super) async fn in_time<T>(
+    method: &str,
+    time: Duration,
+    asking: impl Future<Output = T> + Send,
+) -> Result<T, RpcError> {
+    match tokio::time::timeout(time, AssertUnwindSafe(asking).catch_unwind()).await {
+        Ok(Ok(outcome)) => Ok(outcome),
+        Ok(Err(_)) => {
+            tracing::error!(method, "asking an MCP server panicked");
+            Err(failure(format!("{method} failed; the host's log says more")))
+        }
+        Err(_) => {
+            let seconds = time.as_secs();
+            Err(failure(format!(
+                "{method}: the MCP server did not answer within {seconds} s"
+            )))
         }
     }
 }
@@ -280,10 +284,6 @@ fn fitting(method: &str, value: Value, most: usize) -> Result<Vec<u8>, RpcError>
     }
     object.pop();
     Ok(object)
-}
-
-fn failure(message: String) -> RpcError {
-    RpcError::new(code::INTERNAL_ERROR, message)
 }
 
 fn rpc_error(error: McpError) -> RpcError {

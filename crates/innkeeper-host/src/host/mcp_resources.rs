@@ -1,12 +1,10 @@
 //! What MCP servers let read, for clients that see their sessions.
 
-use std::panic::AssertUnwindSafe;
-
-use futures_util::FutureExt;
 use innkeeper_core::error::code;
 use innkeeper_core::resource::ResourceOp;
 use innkeeper_core::{ChannelId, ConnId, RequestId, RpcError};
 
+use super::mcp::in_time;
 use super::message::Message;
 use super::resources::{failure, object, read_result, resolve_result};
 use super::task::HostTask;
@@ -25,28 +23,9 @@ impl HostTask {
         let (time, most) = (self.limits.mcp_request_time, self.limits.resource_bytes);
         self.tasks.spawn(async move {
             let method = op.method();
-            let serving = AssertUnwindSafe(serve(&servers, op, most)).catch_unwind();
-            let outcome = match tokio::time::timeout(time, serving).await {
-                Ok(Ok(outcome)) => outcome,
-                Ok(Err(_)) => {
-                    tracing::error!(method, "reading of an MCP server panicked");
-                    Err(failure(format!("{method} failed; the host's log says more")))
-                }
-                Err(_) => {
-                    let seconds = time.as_secs();
-                    Err(failure(format!(
-                        "{method}: the MCP server did not answer within {seconds} s"
-                    )))
-                }
-            };
-            let message = match outcome {
-                Ok(object) => Message::Found { conn, id, object },
-                Err(error) => {
-                    let outcome = Err(error);
-                    Message::Respond { conn, id, outcome }
-                }
-            };
-            let _ = inbox.send(message).await;
+            let serving = in_time(method, time, serve(&servers, op, most));
+            let outcome = serving.await.and_then(|outcome| outcome);
+            let _ = inbox.send(Message::found(conn, id, outcome)).await;
             drop(in_flight);
         });
     }

@@ -92,3 +92,18 @@ pub(crate) enum Message {
     /// Stop in order.
     ShutDown { done: oneshot::Sender<()> },
 }
+
+impl Message {
+    /// The answer to a request that was looked into outside the core: an object without its closing brace,
+    /// or why there is none.
+    pub(super) fn found(conn: ConnId, id: RequestId, outcome: Result<Vec<u8>, RpcError>) -> Self {
+        match outcome {
+            Ok(object) => Self::Found { conn, id, object },
+            Err(error) => Self::Respond {
+                conn,
+                id,
+                outcome: Err(error),
+            },
+        }
+    }
+}

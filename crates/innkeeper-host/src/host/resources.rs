@@ -96,14 +96,7 @@ impl HostTask {
                     )))
                 }
             };
-            let message = match outcome {
-                Ok(object) => Message::Found { conn, id, object },
-                Err(error) => {
-                    let outcome = Err(error);
-                    Message::Respond { conn, id, outcome }
-                }
-            };
-            let _ = inbox.send(message).await;
+            let _ = inbox.send(Message::found(conn, id, outcome)).await;
             drop(in_flight);
         });
     }

@@ -111,7 +111,7 @@ enum Fate<'a> {
     Read,
     /// It is the result of a request that was sent here.
     Pass(RequestId, &'a str),
-    /// It was a notification, and is dealt with.
+    /// It was a notification, and is dealt with; or nobody wants it.
     Done,
 }
 
@@ -126,6 +126,9 @@ impl Messages {
     fn sort<'a>(&self, text: &'a str) -> Result<Fate<'a>, serde_json::Error> {
         let envelope: Envelope<'a> = serde_json::from_str(text)?;
         match (envelope.id, envelope.method.as_deref(), envelope.result) {
+            // An answer that nobody asked for: our requests have numbers. In the middle of the handshake rmcp
+            // would take it for a refusal.
+            (Some(RequestId::String(_)), None, _) => Ok(Fate::Done),
             (Some(id), None, Some(result)) if !self.own.take(&id) => Ok(Fate::Pass(id, result.get())),
             // What these two mean, only rmcp knows.
             (None, Some("notifications/cancelled" | "notifications/subscriptions/acknowledged"), _) => Ok(Fate::Read),

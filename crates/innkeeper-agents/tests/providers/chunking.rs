@@ -130,14 +130,13 @@ proptest! {
         let ends = events.iter().filter(|event| matches!(event, ModelEvent::End(_))).count();
         prop_assert_eq!(ends, usize::from(read.is_ok()));
         prop_assert_eq!(matches!(events.last(), Some(ModelEvent::End(_))), read.is_ok());
-        let mut calls = 0;
+        // A call whose name is lost is announced when everything is over, so not always in order: once each,
+        // and before its input.
+        let mut begun = std::collections::HashSet::new();
         for event in &events {
             match event {
-                ModelEvent::CallStart { index, .. } => {
-                    prop_assert_eq!(*index, calls);
-                    calls += 1;
-                }
-                ModelEvent::CallInput { index, .. } => prop_assert!(*index < calls),
+                ModelEvent::CallStart { index, .. } => prop_assert!(begun.insert(*index)),
+                ModelEvent::CallInput { index, .. } => prop_assert!(begun.contains(index)),
                 _ => {}
             }
         }

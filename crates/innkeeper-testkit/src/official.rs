@@ -62,6 +62,8 @@ pub struct OfficialClient {
     address: Option<Address>,
     /// Whether it shows MCP Apps; the published client has no word for it, but a request for anything.
     mcp_apps: bool,
+    /// Whether its host is killed under it.
+    host_may_die: bool,
     connection: Option<Connection>,
     seen: Arc<Seen>,
 }
@@ -89,6 +91,13 @@ impl OfficialClient {
         let mut client = Self::over(open(address).await, client_id).await;
         client.address = Some(address.clone());
         client
+    }
+
+    /// A client whose host is killed at any time: what it cannot send any more is no failure, and waits for ever.
+    #[must_use]
+    pub fn of_a_mortal_host(mut self) -> Self {
+        self.host_may_die = true;
+        self
     }
 
     /// The same with a client that shows MCP Apps.
@@ -132,6 +141,7 @@ impl OfficialClient {
             client_id: client_id.to_owned(),
             address: None,
             mcp_apps: false,
+            host_may_die: false,
             connection: None,
             seen: Arc::default(),
         }
@@ -220,6 +230,10 @@ impl OfficialClient {
         let action: StateAction = serde_json::from_value(action).expect("an action");
         assert!(!matches!(action, StateAction::Unknown(_)), "a known action: {action:?}");
         let dispatched = self.client().dispatch(channel.to_owned(), action).await;
+        if self.host_may_die && dispatched.is_err() {
+            // Whoever has the host killed notices its end as well, in its own time.
+            return std::future::pending().await;
+        }
         dispatched.expect("the action can be sent");
     }
 

@@ -17,8 +17,12 @@ pub(crate) struct Life {
 impl Life {
     /// Creates the session. Its name makes every id in it unlike those of other lives.
     pub(crate) async fn begin(address: &innkeeper_testkit::raw::Address, name: &str) -> Self {
-        let first = OfficialClient::connect(address, &format!("{name}-first")).await;
-        let second = OfficialClient::connect(address, &format!("{name}-second")).await;
+        let first = OfficialClient::connect(address, &format!("{name}-first"))
+            .await
+            .of_a_mortal_host();
+        let second = OfficialClient::connect(address, &format!("{name}-second"))
+            .await
+            .of_a_mortal_host();
         let mut witness = OfficialClient::connect(address, &format!("{name}-witness")).await;
         let uris = first.create_session(name).await;
         first.run_turn(&uris.chat, &format!("{name}-t0"), "hello").await;

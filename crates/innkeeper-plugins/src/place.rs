@@ -161,11 +161,8 @@ impl Root {
             self.touch(directory);
         }
         let data = self.with(relative, |dir, path| dir.metadata(path));
-        if !data.as_ref().is_ok_and(|data| data.is_file()) {
-            // A link that leads nowhere leads somewhere as soon as something is there, and one to a
-            // directory may lead to a file.
-            self.touch_link(&path);
-        }
+        // Whatever a link leads to, be it nothing, may become something else where it really is.
+        self.touch_link(&path);
         match data {
             Ok(data) if data.is_file() => Look::File,
             Ok(data) if data.is_dir() => Look::Directory,
@@ -226,7 +223,6 @@ impl Root {
             .with(relative, |dir, path| dir.open_with(path, &without_waiting()))
             .map_err(|error| refusal(&error))?
             .into_std();
-        self.touch_link(&self.boundary_path.join(self.inside(relative)));
         let data = file.metadata().map_err(|error| refusal(&error))?;
         if !data.is_file() {
             return Err(Refusal::Special);
@@ -243,7 +239,6 @@ impl Root {
         Ok(Contents { bytes, size })
     }
 
-    /// What a link leads to changes where it really is.
     fn touch_link(&self, path: &Path) {
         if fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink()) {
             self.touch(path);

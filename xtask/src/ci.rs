@@ -2,7 +2,7 @@
 
 mod smoke;
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -37,6 +37,7 @@ pub(crate) fn run(workspace: &Workspace, bench: Bench) -> Result<()> {
         &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
     )?;
     step("cargo xtask tidy", || tidy::run(workspace))?;
+    println!("\n{}", about_real_servers(is_installed));
     if has_nextest(workspace) {
         // Nextest does not know doctests. They come first, so that the summary of all other tests
         // stands at the end.
@@ -84,6 +85,27 @@ fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
     step(&shown(&command), || run_command(&mut command))
 }
 
+/// Whether the scenarios with real MCP servers will be run. They cannot say it themselves: what a test prints is
+/// shown only when it fails.
+fn about_real_servers(is_installed: impl Fn(&str) -> bool) -> String {
+    let scenarios = "the scenarios with real MCP servers from npm";
+    let missing: Vec<&str> = ["node", "npm"]
+        .into_iter()
+        .filter(|program| !is_installed(program))
+        .collect();
+    match missing.as_slice() {
+        [] => format!("node and npm are installed: {scenarios} are run"),
+        missing => format!("{} is not installed: {scenarios} are skipped", missing.join("/")),
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let mut version = Command::new(program);
+    version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    // As the scenarios decide it: a program that cannot be started is not there.
+    version.status().is_ok()
+}
+
 fn has_nextest(workspace: &Workspace) -> bool {
     let mut version = workspace.cargo();
     version.args(["nextest", "--version"]);
@@ -103,4 +125,26 @@ fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_skipped_is_said_before_the_tests() {
+        let all = "the scenarios with real MCP servers from npm are";
+        assert_eq!(
+            about_real_servers(|_| true),
+            format!("node and npm are installed: {all} run")
+        );
+        assert_eq!(
+            about_real_servers(|program| program == "node"),
+            format!("npm is not installed: {all} skipped")
+        );
+        assert_eq!(
+            about_real_servers(|_| false),
+            format!("node/npm is not installed: {all} skipped")
+        );
+    }
 }

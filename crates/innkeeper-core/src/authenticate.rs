@@ -101,6 +101,7 @@ impl HostCore {
                 secret: token.clone(),
                 scopes: scopes.clone(),
                 expires_in: expires_in.map(|seconds| seconds.min(LONGEST_LIFE_S)),
+                number: 0,
                 given_by: client.to_string(),
                 authorization_servers,
                 refresh,

@@ -86,6 +86,8 @@ pub struct CoreConfig {
     pub keeps_mcp_tokens: bool,
     /// How long turns wait for MCP servers that start; 0 means not at all (MCP-03).
     pub mcp_blocking_ms: u64,
+    /// Whether there is somebody who brings what is logged; without, nobody is offered the log (OTL-01).
+    pub serves_logs: bool,
     /// Most MCP servers of one session that run.
     pub max_mcp_servers: usize,
     /// Most plugins that one client may publish in a session.
@@ -149,6 +151,7 @@ impl Default for CoreConfig {
             serves_mcp: false,
             keeps_mcp_tokens: false,
             mcp_blocking_ms: 10_000,
+            serves_logs: false,
             max_mcp_servers: 64,
             max_client_plugins: 256,
             max_customizations: 4096,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ahp_types::actions::{RootActiveSessionsChangedAction, StateAction};
 use ahp_types::state::RootState;
 
-use crate::access::{Principal, Scope};
+use crate::access::Principal;
 use crate::action::ChannelKind;
 use crate::agent::{AgentProfile, Setting};
 use crate::approval::WorkspaceApprovals;
@@ -16,7 +16,7 @@ use crate::config::CoreConfig;
 use crate::configure;
 use crate::customization::{Switches, shown_bytes};
 use crate::effect::Effect;
-use crate::error::{RpcError, code};
+use crate::error::RpcError;
 use crate::extension::Catalogue;
 use crate::frame::{self, Outgoing};
 use crate::gaps::Gaps;
@@ -28,13 +28,18 @@ use crate::loading::Loading;
 use crate::mcp::Mcp;
 use crate::replay::Replay;
 use crate::request::{Command, RequestId};
-use crate::resource::{GrantCommand, Grants, Watches};
+use crate::resource::{Grants, Watches};
 use crate::session::{Chat, Session};
 use crate::snapshot::{Configured, Snapshot, State, Window};
 use crate::stored::TurnSource;
+use crate::telemetry::Telemetry;
 use crate::time::Now;
 use crate::tokens::Tokens;
 use crate::uri;
+
+mod allowed;
+
+pub(crate) use allowed::read_only_message;
 
 /// How often the replay window forgets what is too old.
 const SWEEP_INTERVAL_MS: u64 = 60_000;
@@ -107,6 +112,8 @@ pub struct HostCore {
     pub(crate) tokens: Tokens,
     /// MCP servers.
     pub(crate) mcp: Mcp,
+    /// Who listens to the log.
+    pub(crate) telemetry: Telemetry,
     pub(crate) conns: IdMap<ConnId, Conn>,
     pub(crate) replay: Replay,
     pub(crate) timers: BTreeSet<(u64, Timer)>,
@@ -219,6 +226,7 @@ impl HostCore {
             tokens: Tokens::default(),
             // Numbered like turns, so that no life repeats a channel.
             mcp: Mcp::new(last_seq.0),
+            telemetry: Telemetry::default(),
             conns: IdMap::default(),
             replay,
             timers: BTreeSet::new(),
@@ -286,6 +294,7 @@ impl HostCore {
                 report,
             } => self.server_report(cx, session, &id, attempt, report),
             Input::McpRedeclared { session, servers } => self.servers_redeclared(session, &servers),
+            Input::McpTokenLost { resource, number } => self.lose_server_token(cx, &resource, number),
             Input::AgentsChanged(profiles) => self.agents_changed(cx, profiles),
             Input::RenderPrompt {
                 chat,
@@ -301,6 +310,8 @@ impl HostCore {
                 outcome,
             } => self.watch_opened(cx, conn, &id, watch, *spec, outcome),
             Input::WatchChanged { watch, changes } => self.watch_changed(cx, watch, &changes),
+            // Nothing follows from it but what is sent.
+            Input::Logs(records) => return self.export_logs(cx, &records),
             Input::Tick => self.tick(cx),
             Input::ShutDown => self.shut_down(cx),
         }
@@ -523,22 +534,6 @@ impl HostCore {
         self.keep_all(cx);
     }
 
-    /// Refuses what a connection may not ask for, and what cannot be done now.
-    pub(crate) fn check_allowed(&self, scope: Scope, command: &Command) -> Result<(), RpcError> {
-        require(scope, command)?;
-        self.check_writable(command)
-    }
-
-    /// Refuses what would change something that cannot be kept (P14).
-    fn check_writable(&self, command: &Command) -> Result<(), RpcError> {
-        match &self.read_only {
-            Some(reason) if changes_state(command) => {
-                Err(RpcError::new(code::INTERNAL_ERROR, read_only_message(reason)))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
-
     /// Makes sure that the replay window is looked through in time.
     pub(crate) fn schedule_sweep(&mut self, now: Now) {
         if !self.sweeping {
@@ -606,69 +601,4 @@ impl HostCore {
 /// How many bytes a value takes as JSON.
 pub(crate) fn json_bytes(value: &impl serde::Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |json| json.len())
-}
-
-/// Refuses what a connection's credential does not allow.
-fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
-    let (what, needed) = match command {
-        Command::CreateSession(_) => ("createSession", Scope::Drive),
-        Command::DisposeSession { .. } => ("disposeSession", Scope::Drive),
-        Command::ImportSession { .. } => ("innkeeper/importSession", Scope::Admin),
-        Command::CreateChat(_) => ("createChat", Scope::Drive),
-        Command::DisposeChat { .. } => ("disposeChat", Scope::Drive),
-        Command::MoveChat(_) => ("moveChat", Scope::Drive),
-        Command::Authenticate(_) => ("authenticate", Scope::Drive),
-        Command::Mcp(request) => (request.method.name, request.method.scope),
-        Command::Resource(op) => (op.method(), op.scope()),
-        Command::Grants(_) => ("deciding about resources", Scope::Admin),
-        Command::Ping
-        | Command::Initialize(_)
-        | Command::Reconnect(_)
-        | Command::Subscribe(_)
-        | Command::ListSessions(_)
-        | Command::FetchTurns { .. }
-        | Command::Completions(_)
-        | Command::ResolveSessionConfig(_)
-        | Command::RequestResource { .. }
-        | Command::WatchResource(_)
-        | Command::SessionConfigCompletions(_) => return Ok(()),
-    };
-    if held >= needed {
-        Ok(())
-    } else {
-        Err(RpcError::needs_scope(what, needed, held))
-    }
-}
-
-/// Whether a command changes what is kept.
-fn changes_state(command: &Command) -> bool {
-    match command {
-        Command::CreateSession(_)
-        | Command::DisposeSession { .. }
-        | Command::ImportSession { .. }
-        | Command::CreateChat(_)
-        | Command::DisposeChat { .. }
-        | Command::MoveChat(_)
-        | Command::Authenticate(_) => true,
-        Command::Grants(command) => !matches!(**command, GrantCommand::List),
-        Command::Ping
-        | Command::Initialize(_)
-        | Command::Reconnect(_)
-        | Command::Subscribe(_)
-        | Command::ListSessions(_)
-        | Command::FetchTurns { .. }
-        | Command::Completions(_)
-        | Command::ResolveSessionConfig(_)
-        // Files are not kept by the host, and a request may find its grant in place.
-        | Command::Resource(_)
-        | Command::Mcp(_)
-        | Command::RequestResource { .. }
-        | Command::WatchResource(_)
-        | Command::SessionConfigCompletions(_) => false,
-    }
-}
-
-/// What people are told who want to change something that cannot be kept.
-pub(crate) fn read_only_message(reason: &str) -> String {
-    format!("the host can read but not write: {reason}; it tries again by itself, so try again when that is mended")
 }

@@ -10,6 +10,7 @@
 //! - `toggle` is how people decide;
 //! - `clients` is what active clients bring, and when whoever finds things has to look again;
 //! - `agents` is which of the agents that were found a message may choose;
+//! - `kept` is what was decided, for whoever looks without a session;
 //! - `entry` is what all kinds of customization have in common.
 
 use std::collections::BTreeSet;
@@ -27,11 +28,13 @@ mod decisions;
 mod entry;
 mod fitting;
 mod found;
+mod kept;
 mod switching;
 mod toggle;
 
 pub(crate) use clients::{check_client_plugins, without_clients};
 pub(crate) use decisions::{Decisions, Switches};
+pub use kept::KeptSwitches;
 
 /// In `_meta` of an MCP server: `true` says that it is off for as long as nobody decided about it.
 pub const OFF_AT_FIRST: &str = "innkeeper.offAtFirst";

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ahp_types::state::{ChatState, Turn};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -15,7 +16,7 @@ use crate::frame::{ActionFrame, Outgoing};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{ToServer, TokenChange, WantedServers};
 use crate::request::RequestId;
-use crate::resource::{Reach, ResourceOp, WatchSpec};
+use crate::resource::{Reach, ResourceOp, Sight, WatchSpec};
 use crate::stored::{ListPage, Record};
 
 /// One consequence of an input.
@@ -56,6 +57,14 @@ pub enum Effect {
         /// The subscribers.
         to: Arc<[Subscriber]>,
         /// The whole message.
+        message: Bytes,
+    },
+    /// Put log records into the queues of these connections, of those that keep up: nobody loses a connection
+    /// for the log.
+    ExportLogs {
+        /// The connections.
+        to: Arc<[ConnId]>,
+        /// The whole notification.
         message: Bytes,
     },
     /// Put a message into one connection's queue.
@@ -146,6 +155,8 @@ pub enum Effect {
         op: Box<ResourceOp>,
         /// What the client may reach.
         reaches: Vec<Reach>,
+        /// What it sees besides.
+        sight: Sight,
     },
     /// Read something that an MCP server lets read, and answer a request with it.
     McpResource {
@@ -204,6 +215,8 @@ pub enum Effect {
         /// Its URI.
         uri: Arc<str>,
     },
+    /// Chats went from one session to another, and what they refer to of what is kept beside sessions goes along.
+    ChatsMoved(Box<ChatsMoved>),
     /// Nobody uses the session any more.
     ForgetMcpServers {
         /// The session.
@@ -277,6 +290,30 @@ pub struct Transformer {
     pub session_uri: Arc<str>,
     /// The sections that it gets, in the order of the prompt; at least one.
     pub sections: Vec<String>,
+}
+
+/// Chats that belong to another session now.
+#[derive(Debug)]
+pub struct ChatsMoved {
+    /// The URI of the session that they left.
+    pub from: Arc<str>,
+    /// The URI of the one that has them now.
+    pub to: Arc<str>,
+    /// The chats.
+    pub chats: Vec<MovedChat>,
+}
+
+/// All that was said in a chat that moved.
+#[derive(Debug)]
+pub struct MovedChat {
+    /// The chat's URI.
+    pub uri: Arc<str>,
+    /// Everything but its completed turns.
+    pub head: Arc<ChatState>,
+    /// How many of the oldest turns are in the store alone.
+    pub stored: usize,
+    /// Those that follow them.
+    pub recent: Vec<Arc<Turn>>,
 }
 
 /// What an agent is asked to bring up.

@@ -15,6 +15,7 @@ use crate::frame::Outgoing;
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::request::{Initialize, Reconnect, RequestId};
 use crate::snapshot::{Answer, AnswerBody, Snapshot, Window};
+use crate::uri;
 
 impl HostCore {
     pub(crate) fn initialize(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, initialize: Initialize) {
@@ -52,6 +53,11 @@ impl HostCore {
         // NEG-11: there is no per-item error, so what is unknown is left out.
         let mut channels: Vec<(ChannelId, Window)> = Vec::new();
         for uri in &initialize.initial_subscriptions {
+            if uri::is_telemetry(uri) {
+                // It has no snapshot, and goes live.
+                let _ = self.subscribe_to_logs(conn, uri);
+                continue;
+            }
             match self.register(cx, conn, uri, None, None) {
                 Ok((channel, window)) if !channels.iter().any(|(known, _)| *known == channel) => {
                     channels.push((channel, window));
@@ -64,13 +70,16 @@ impl HostCore {
         if let Some(version) = &self.config.server_version {
             server_info["version"] = json!(version);
         }
-        let head = json!({
+        let mut head = json!({
             "protocolVersion": version,
             "serverSeq": self.seq.0,
             "serverInfo": server_info,
             // What is worth asking `completions` about (CMP-01).
             "completionTriggerCharacters": ["@", "/"],
         });
+        if let Some(telemetry) = self.offered_telemetry(conn) {
+            head["telemetry"] = telemetry;
+        }
         let mut head = head.to_string().into_bytes();
         head.pop();
         let answer = Answer {
@@ -95,6 +104,13 @@ impl HostCore {
         let mut continues = self.gaps.are_clear_of(last_seen) && last_seen <= self.seq;
         self.leave_unnamed(cx, &reconnect.client_id, &reconnect.subscriptions);
         for uri in &reconnect.subscriptions {
+            if uri::is_telemetry(uri) {
+                // There is nothing to continue: it just goes live again (REC-07, OTL-05).
+                if self.subscribe_to_logs(conn, uri).is_err() {
+                    missing.push(uri.clone());
+                }
+                continue;
+            }
             let known = earlier.get(uri.as_str());
             match self.register(cx, conn, uri, known.map(|known| known.max_latency_ms), None) {
                 Ok((channel, _)) if resumed.contains(&channel) => {}

@@ -15,6 +15,7 @@ use crate::mcp::{McpRequest, ServerReport};
 use crate::request::{Command, RequestId};
 use crate::resource::{ResourceChange, WatchSpec};
 use crate::stored::{ImportedSession, ListPage, RestoredSession, StoredSummary, Unreadable};
+use crate::telemetry::LogRecord;
 
 /// One event. Inputs of one connection are handled in the order they arrived (DSP-14).
 #[derive(Debug)]
@@ -176,6 +177,13 @@ pub enum Input {
         /// The ids of their customizations, and which start of each was in the old way.
         servers: Vec<(String, u64)>,
     },
+    /// A token that could be refreshed is gone: whoever has it was told that there is no other one.
+    McpTokenLost {
+        /// What it was for.
+        resource: String,
+        /// Which it was ([`ServerToken::number`](crate::mcp::ServerToken::number)).
+        number: u64,
+    },
     /// A client tells an MCP server something on behalf of an app.
     McpNotification {
         /// Who tells.
@@ -214,6 +222,8 @@ pub enum Input {
     },
     /// Stored sessions to look after, because something went on in them when the host ended.
     LookAfter(Vec<String>),
+    /// The host logged something. It changes nothing, and goes to whoever listens (OTL-02).
+    Logs(Vec<LogRecord>),
     /// The moment named by [`crate::HostCore::next_deadline`] has come.
     Tick,
     /// The host is going down: running turns are cancelled, new work is refused.

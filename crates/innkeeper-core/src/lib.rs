@@ -61,6 +61,7 @@ pub mod snapshot;
 pub mod stored;
 mod subscribe;
 mod summary;
+pub mod telemetry;
 mod time;
 mod tokens;
 mod tool;
@@ -73,7 +74,9 @@ pub use agent::{AgentEvent, AgentProfile, Failure, Reply, TurnEnd, Usage, Worker
 pub use client::Negotiated;
 pub use config::CoreConfig;
 pub use core::HostCore;
-pub use effect::{CloseReason, Effect, LookUp, OpenChat, PromptPlan, Subscriber, Transformer, TurnStart};
+pub use effect::{
+    ChatsMoved, CloseReason, Effect, LookUp, MovedChat, OpenChat, PromptPlan, Subscriber, Transformer, TurnStart,
+};
 pub use error::RpcError;
 pub use extension::{Catalogue, OptIn, OptIns};
 pub use frame::{ActionFrame, Outgoing, Wire};
@@ -83,4 +86,5 @@ pub use input::{Dispatch, Input};
 pub use opening::Opening;
 pub use replay::ReplayLimits;
 pub use request::{Command, RequestId};
+pub use telemetry::{LogLevel, LogRecord, LogValue, Severity};
 pub use time::Now;

@@ -18,6 +18,7 @@ use crate::error::{RpcError, code};
 use crate::ids::{ChannelId, ConnId, IdMap};
 use crate::input::{Dispatch, Input};
 use crate::request::{Command, MoveDestination};
+use crate::resource::ResourceOp;
 use crate::stored::{RestoredSession, Unreadable};
 use crate::uri;
 
@@ -387,12 +388,15 @@ fn named_by_command(command: &Command) -> Vec<&str> {
             MoveDestination::Session { session, .. } => vec![&moving.channel, session],
             MoveDestination::NewSession => vec![&moving.channel],
         },
+        Command::Resource(op) => match &**op {
+            ResourceOp::Keep(keep) => vec![&keep.session],
+            _ => Vec::new(),
+        },
         Command::Ping
         | Command::ImportSession { .. }
         | Command::ListSessions(_)
         | Command::ResolveSessionConfig(_)
         | Command::SessionConfigCompletions(_)
-        | Command::Resource(_)
         | Command::RequestResource { .. }
         | Command::WatchResource(_)
         | Command::Grants(_)

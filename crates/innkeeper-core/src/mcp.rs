@@ -123,6 +123,21 @@ pub struct ServerFacts {
     pub resource: Option<String>,
     /// How many tools it has.
     pub tools: u64,
+    /// The pictures that it shows itself with. Whoever reports them has bounded them.
+    pub icons: Vec<ServerIcon>,
+}
+
+/// A picture of a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerIcon {
+    /// Where it is, or what it is: an `https:` or a `data:` address.
+    pub src: String,
+    /// Its media type, if the server says it.
+    pub content_type: Option<String>,
+    /// The sizes that it is for, such as `48x48`; none if it does not matter.
+    pub sizes: Vec<String>,
+    /// Whether it is for a `light` or a `dark` background.
+    pub theme: Option<String>,
 }
 
 /// What clients may say to a server on behalf of its apps. Whoever reports it, serves it (MCP-15).
@@ -158,6 +173,9 @@ pub struct ServerToken {
     pub scopes: Option<Vec<String>>,
     /// How many seconds it is good for, if that is known.
     pub expires_in: Option<u64>,
+    /// Which of all that were given in this life of the host it is, so that nobody takes the end of one for the
+    /// end of the next. Those of an earlier life have 0.
+    pub number: u64,
     /// The client that gave it.
     pub given_by: String,
     /// Who gives out tokens for the resource, as far as its servers said.

@@ -70,6 +70,23 @@ pub enum ResourceOp {
         /// The directory to be.
         uri: String,
     },
+    /// `innkeeper/importContent`, which is this host's own: keeps something beside a session that was imported.
+    Keep(Box<KeepContent>),
+}
+
+/// What `innkeeper/importContent` carries: something that another host kept beside a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepContent {
+    /// The session's URI.
+    pub session: String,
+    /// The name that it had there, which says what it is.
+    pub name: String,
+    /// Its media type.
+    pub content_type: Option<String>,
+    /// When it was kept, in milliseconds since 1970.
+    pub kept_ms: i64,
+    /// The bytes.
+    pub data: Vec<u8>,
 }
 
 /// How content is written down in JSON.
@@ -132,6 +149,7 @@ impl ResourceOp {
             Self::Delete { .. } => "resourceDelete",
             Self::Resolve { .. } => "resourceResolve",
             Self::Mkdir { .. } => "resourceMkdir",
+            Self::Keep(_) => "innkeeper/importContent",
         }
     }
 
@@ -145,6 +163,7 @@ impl ResourceOp {
             | Self::Mkdir { uri } => [uri, uri],
             Self::Write(write) => [&write.uri, &write.uri],
             Self::Copy(transfer) | Self::Move(transfer) => [&transfer.source, &transfer.destination],
+            Self::Keep(_) => return None,
         };
         let mut uris = uris.into_iter().map(String::as_str);
         uris.find(|uri| crate::uri::is_kept_content(uri))
@@ -154,6 +173,7 @@ impl ResourceOp {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Write(write) => write.data.len(),
+            Self::Keep(keep) => keep.data.len(),
             _ => 0,
         }
     }
@@ -163,6 +183,7 @@ impl ResourceOp {
         match self {
             Self::Read { .. } | Self::List { .. } | Self::Resolve { .. } => Scope::View,
             Self::Write(_) | Self::Copy(_) | Self::Move(_) | Self::Delete { .. } | Self::Mkdir { .. } => Scope::Drive,
+            Self::Keep(_) => Scope::Admin,
         }
     }
 }
@@ -177,6 +198,15 @@ pub struct Reach {
     /// Whether the URI must be the place itself: on the way to what was granted there is no link, so
     /// nobody can turn a grant for one place into one for another.
     pub exact: bool,
+}
+
+/// What a client sees, wherever it lies: what these sessions show can also be read (RES-03).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// The sessions.
+    pub sessions: Vec<ChannelId>,
+    /// Whether it may do more than look.
+    pub drives: bool,
 }
 
 /// A place that the configuration opens to every client.
@@ -199,14 +229,18 @@ impl HostCore {
             let (sessions, id) = (self.sessions_seen(conn), id.clone());
             return cx.effects.push(Effect::McpResource { conn, id, op, sessions });
         }
-        if let Some(uri) = op.kept_content() {
-            let outcome = self.check_kept(conn, &op, uri);
+        let kept = match &*op {
+            ResourceOp::Keep(keep) => Some(self.check_keep(keep)),
+            _ => op.kept_content().map(|_| self.check_kept(conn, &op)),
+        };
+        if let Some(outcome) = kept {
             return match outcome {
-                Ok(()) => cx.effects.push(Effect::Resource {
+                Ok(reaches) => cx.effects.push(Effect::Resource {
                     conn,
                     id: id.clone(),
                     op,
-                    reaches: Vec::new(),
+                    reaches,
+                    sight: Sight::default(),
                 }),
                 Err(error) => cx.answer(conn, id, Err(error)),
             };
@@ -216,31 +250,55 @@ impl HostCore {
             return cx.answer(conn, id, Err(error));
         }
         let reaches = self.reaches(cx, conn);
-        let id = id.clone();
-        cx.effects.push(Effect::Resource { conn, id, op, reaches });
+        let sight = match op.scope() {
+            Scope::View => self.sight(conn),
+            // What is shown is not thereby somebody's to change.
+            Scope::Drive | Scope::Admin => Sight::default(),
+        };
+        cx.effects.push(Effect::Resource {
+            conn,
+            id: id.clone(),
+            op,
+            reaches,
+            sight,
+        });
     }
 
-    /// Whether a client may read what the host keeps for a session: whoever sees the session may, and nobody
-    /// else. It is not a place, so no grant is about it.
-    fn check_kept(&self, conn: ConnId, op: &ResourceOp, uri: &str) -> Result<(), RpcError> {
+    fn sight(&self, conn: ConnId) -> Sight {
+        let scope = self.conns.get(&conn).map(|connection| connection.principal.scope);
+        Sight {
+            sessions: self.sessions_seen(conn),
+            drives: scope >= Some(Scope::Drive),
+        }
+    }
+
+    /// Where a client may read what the host keeps for sessions: in those that it sees, and nowhere else. It is
+    /// not a place on a disk, so no grant is about it.
+    ///
+    /// The URI names the session that something was kept for first. A chat takes what it refers to along when it
+    /// moves, and an import may have another name, so it can be in any of them: its name says what it is.
+    fn check_kept(&self, conn: ConnId, op: &ResourceOp) -> Result<Vec<Reach>, RpcError> {
         if !matches!(op, ResourceOp::Read { .. } | ResourceOp::Resolve { .. }) {
             let message = format!("{}: what the host keeps for a session can only be read", op.method());
             return Err(permission_denied(message, None));
         }
-        let session = crate::uri::session_of_content(uri).and_then(|(session, _)| self.channels.find(&session));
-        let connection = self.conns.get(&conn);
-        let sees = connection.zip(session).is_some_and(|(connection, session)| {
-            let Phase::Ready { client, .. } = &connection.phase else {
-                return false;
-            };
-            self.sessions_used(client, &connection.subscriptions)
-                .any(|used| used == session)
+        let seen = self.sessions_seen(conn);
+        let uris = seen.iter().filter_map(|id| self.channels.get(*id));
+        let reaches = uris.map(|channel| Reach {
+            uri: channel.uri.to_string(),
+            write: false,
+            exact: true,
         });
-        if sees {
-            return Ok(());
+        Ok(reaches.collect())
+    }
+
+    /// Whether something can be kept beside a session: there has to be one, or nobody would ever remove it.
+    fn check_keep(&self, keep: &KeepContent) -> Result<Vec<Reach>, RpcError> {
+        let session = self.channels.find(&keep.session);
+        match session.is_some_and(|id| self.sessions.contains_key(&id)) {
+            true => Ok(Vec::new()),
+            false => Err(RpcError::session_not_found(&keep.session)),
         }
-        let message = "this belongs to a session that this client does not see; subscribe to the session first";
-        Err(permission_denied(message.to_owned(), None))
     }
 
     /// Everything that the client on a connection may reach right now: what the configuration opens,

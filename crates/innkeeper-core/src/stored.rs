@@ -14,7 +14,7 @@ use bytes::Bytes;
 pub(crate) mod document;
 mod restore;
 
-pub(crate) use restore::{RestoredChat, restore_root};
+pub(crate) use restore::{RestoredChat, restore_root, restore_switches};
 pub use restore::{RestoredSession, restore};
 
 use crate::action::{Durability, Since};

@@ -16,6 +16,9 @@ use crate::uri;
 
 impl HostCore {
     pub(crate) fn subscribe(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, subscribe: Subscribe) {
+        if uri::is_telemetry(&subscribe.channel) {
+            return self.answer_logs(cx, conn, id, &subscribe.channel);
+        }
         let result = self.register(cx, conn, &subscribe.channel, subscribe.max_latency_ms, subscribe.turns);
         let (channel, window) = match result {
             Ok(registered) => registered,
@@ -92,6 +95,9 @@ impl HostCore {
 
     /// `unsubscribe`: fire and forget, and harmless for an unknown channel (SUB-06).
     pub(crate) fn unsubscribe(&mut self, cx: &mut Cx<'_>, conn: ConnId, uri: &str) {
+        if uri::is_telemetry(uri) {
+            return self.unsubscribe_from_logs(conn, uri);
+        }
         let Some(channel) = self.channels.find(uri) else {
             return;
         };
@@ -119,6 +125,7 @@ impl HostCore {
         let Some(connection) = self.conns.remove(&conn) else {
             return;
         };
+        self.forget_logs_of(conn);
         let mut subscriptions = Subscriptions::default();
         for channel in &connection.subscriptions {
             if let Some(entry) = self.channels.get_mut(*channel) {

@@ -19,7 +19,7 @@ const DEFAULT_CHATS: &str = "ahp-chat://default/";
 /// How the URIs of workers' chats start.
 const WORKER_CHATS: &str = "ahp-chat://subagent/";
 /// How the URIs start of what the host keeps for sessions.
-const KEPT_CONTENTS: &str = "innkeeper-content:/";
+pub const KEPT_CONTENTS: &str = "innkeeper-content:/";
 /// Most bytes of a tool call's id in its worker's URI.
 const MAX_CALL_BYTES: usize = 256;
 
@@ -175,6 +175,11 @@ pub(crate) fn worker_chat(session: &str, call: &str, is_free: impl Fn(&str) -> b
 pub fn looks_like_session_or_chat(uri: &str) -> bool {
     let scheme = scheme(uri).unwrap_or_default();
     scheme == "ahp-chat" || !RESERVED_SCHEMES.contains(&scheme)
+}
+
+/// Whether a URI is that of a log or its kin, which have no state (OTL-02).
+pub(crate) fn is_telemetry(uri: &str) -> bool {
+    scheme(uri).is_some_and(|scheme| scheme == "ahp-otlp")
 }
 
 /// Whether a URI can only be that of a chat.

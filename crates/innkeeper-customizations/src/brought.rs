@@ -19,7 +19,7 @@ use crate::wire;
 pub struct Brought {
     /// In the order in which it is published.
     pub parts: Vec<Part>,
-    /// Remarks about files that belong to no container.
+    /// Remarks about files that belong to no container. What is wrong with such files is said by a part.
     pub notes: Vec<Note>,
     /// Where the session works, the primary directory first.
     pub working_directories: Vec<PathBuf>,

@@ -62,8 +62,18 @@ pub(crate) enum Copied {
     Copying(Option<Arc<Revision>>),
     /// It is here.
     Here(Arc<Revision>),
-    /// It cannot be copied, and why.
-    Failed(String),
+    /// It cannot be copied, and why. What there was of it before stays in use.
+    Failed { why: String, before: Option<Arc<Revision>> },
+}
+
+impl Copied {
+    /// What is in use until it is here.
+    fn before(&self) -> Option<&Arc<Revision>> {
+        match self {
+            Self::Copying(before) | Self::Failed { before, .. } => before.as_ref(),
+            Self::Here(_) => None,
+        }
+    }
 }
 
 /// A copy that was read. While somebody has it, it stays on disk.
@@ -213,11 +223,12 @@ impl Telling {
     /// Every session that wants it is put together again when it changes; so it does only when it does.
     fn failed(&self, why: String) {
         self.state.send_if_modified(|state| {
-            if matches!(state, Copied::Failed(known) if *known == why) {
+            if matches!(state, Copied::Failed { why: known, .. } if *known == why) {
                 return false;
             }
             tracing::info!(uri = self.uri, problem = why, "a client's plugin could not be copied");
-            *state = Copied::Failed(why);
+            let before = state.before().cloned();
+            *state = Copied::Failed { why, before };
             true
         });
     }
@@ -257,7 +268,7 @@ impl Job {
     }
 
     fn has_failed(&self) -> bool {
-        matches!(*self.state.borrow(), Copied::Failed(_)) && self.task.is_finished()
+        matches!(*self.state.borrow(), Copied::Failed { .. }) && self.task.is_finished()
     }
 
     /// What there is to show of it now.
@@ -273,7 +284,21 @@ impl Job {
                 (loading, Some(Arc::clone(before)))
             }
             Copied::Copying(None) => (self.announced(), None),
-            Copied::Failed(why) => {
+            Copied::Failed {
+                why,
+                before: Some(before),
+            } => {
+                let kept = Plugin {
+                    load: LoadState::Degraded {
+                        message: format!(
+                            "its newest revision cannot be read from its client, so the one before it is used: {why}"
+                        ),
+                    },
+                    ..before.plugin.clone()
+                };
+                (kept, Some(Arc::clone(before)))
+            }
+            Copied::Failed { why, before: None } => {
                 let failed = Plugin {
                     load: LoadState::Error {
                         message: format!("the plugin cannot be read from its client: {why}"),

@@ -18,6 +18,7 @@ mod kit;
 mod local;
 mod place;
 mod servers;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod texts;

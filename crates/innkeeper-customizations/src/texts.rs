@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use innkeeper_host::customizations::{About, Texts};
+use innkeeper_host::ResourceError;
+use innkeeper_host::customizations::{About, Look, Shown, Texts};
 
 use crate::brought::Part;
+use crate::shown;
 
 /// The longest text that is read. It goes into a prompt, where a tenth of it would be too long.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -40,5 +42,17 @@ impl Texts for LocalTexts {
         let reading = move || part.reader().body(&path, MAX_BYTES);
         let read = tokio::task::spawn_blocking(reading).await;
         read.unwrap_or_else(|_| Err(format!("{} cannot be read", about.uri)))
+    }
+
+    async fn find(&self, uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
+        let (parts, uri) = (self.parts.clone(), uri.to_owned());
+        let finding = move || {
+            // A file of hooks may have servers in it, too.
+            if parts.iter().any(|part| shown::has_server(part, &uri)) {
+                return None;
+            }
+            parts.iter().find_map(|part| shown::find(part, &uri, look))
+        };
+        tokio::task::spawn_blocking(finding).await.ok().flatten()
     }
 }

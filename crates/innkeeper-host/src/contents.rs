@@ -5,19 +5,25 @@
 
 mod closed;
 mod memory;
+mod moved;
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use innkeeper_core::resource::{KeepContent, Reach};
 use innkeeper_core::uri;
 use sha2::{Digest as _, Sha256};
 
 pub use self::closed::ClosedSessions;
 pub use self::memory::MemoryContents;
+pub(crate) use self::moved::names_in;
 use crate::resources::{Content, ResourceError};
 
 /// How many bytes of a hash make a name: enough that nobody finds two contents with the same one.
 const NAME_BYTES: usize = 16;
+/// Longest media type that is kept.
+const MAX_TYPE_BYTES: usize = 255;
 
 /// Keeps what tools gave back.
 ///
@@ -37,6 +43,29 @@ pub trait Contents: Send + Sync + 'static {
     ///
     /// Why it cannot be read, in words for people.
     async fn read(&self, session: &str, name: &str) -> Result<Option<Content>, String>;
+
+    /// Keeps something that was kept elsewhere at that time. Returns whether there was room: it counts as old as
+    /// it is, and the oldest go.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not kept, in words for people.
+    async fn restore(&self, session: &str, name: &str, content: Content, kept: SystemTime) -> Result<bool, String>;
+
+    /// Keeps for one session what another one has under these names, the oldest first; what it has not is left
+    /// out. Both have it then, and it ends with the last of them.
+    ///
+    /// # Errors
+    ///
+    /// Why not all of it was kept, in words for people.
+    async fn share(&self, from: &str, names: Vec<String>, to: &str) -> Result<(), String> {
+        for name in names {
+            if let Some(content) = self.read(from, &name).await? {
+                self.keep(to, &name, content).await?;
+            }
+        }
+        Ok(())
+    }
 
     /// The most bytes that a session can keep.
     fn room(&self) -> u64;
@@ -102,7 +131,9 @@ impl SessionContents {
         if bytes.len() > self.most {
             return Err(format!("it has more than {} bytes", self.most));
         }
-        let name = name_of(&bytes, content_type.as_deref());
+        // What cannot be kept of it must not be part of its name either.
+        let content_type = content_type.filter(|text| is_type(text));
+        let name = content_name(&bytes, content_type.as_deref());
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let content = Content { bytes, content_type };
         self.contents.keep(&self.session, &name, content).await?;
@@ -113,8 +144,13 @@ impl SessionContents {
     }
 }
 
-/// The same content has the same name, and nobody guesses it who has not seen it.
-fn name_of(bytes: &[u8], content_type: Option<&str>) -> String {
+/// Whether a media type is kept with its content.
+fn is_type(text: &str) -> bool {
+    text.len() <= MAX_TYPE_BYTES && !text.contains(char::is_control)
+}
+
+/// The name of a content. The same content has the same name, and nobody guesses it who has not seen it.
+pub fn content_name(bytes: &[u8], content_type: Option<&str>) -> String {
     let mut hash = Sha256::new();
     hash.update(content_type.unwrap_or_default());
     hash.update([0]);
@@ -123,16 +159,58 @@ fn name_of(bytes: &[u8], content_type: Option<&str>) -> String {
     hash.iter().take(NAME_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads what is kept behind a URI; the core has looked whether the client may.
-pub(crate) async fn read(contents: &dyn Contents, uri: &str) -> Result<Content, ResourceError> {
-    let gone = || {
-        ResourceError::NotFound(
+/// Reads what is kept behind a URI, for a client that sees these sessions.
+///
+/// The session that the URI names comes first. It may be gone, or the chat that refers to it may have moved: what
+/// another session has under the same name is the same.
+pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[Reach]) -> Result<Content, ResourceError> {
+    let (first, name) = uri::session_of_content(uri).unwrap_or_default();
+    let (named, others): (Vec<&Reach>, Vec<&Reach>) = seen.iter().partition(|session| session.uri == first);
+    let is_seen = !named.is_empty();
+    let mut failed = None;
+    for session in named.into_iter().chain(others) {
+        match contents.read(&session.uri, name).await {
+            Ok(Some(content)) => return Ok(content),
+            Ok(None) => {}
+            Err(problem) => failed = Some(problem),
+        }
+    }
+    Err(match failed {
+        Some(problem) => ResourceError::Failed(problem),
+        None if is_seen => ResourceError::NotFound(
             "this result is not kept any more: the host keeps the latest results of a session, and these were older. \
              Call the tool again to get them"
                 .to_owned(),
-        )
-    };
-    let (session, name) = uri::session_of_content(uri).ok_or_else(gone)?;
-    let read = contents.read(&session, name).await.map_err(ResourceError::Failed)?;
-    read.ok_or_else(gone)
+        ),
+        None => ResourceError::Refused(
+            "this belongs to a session that this client does not see; subscribe to the session first".to_owned(),
+        ),
+    })
+}
+
+/// Keeps something that came with a session from elsewhere. Returns whether there was room for it.
+pub(crate) async fn import(contents: &dyn Contents, keep: KeepContent, most: usize) -> Result<bool, ResourceError> {
+    let KeepContent {
+        session,
+        name,
+        content_type,
+        kept_ms,
+        data: bytes,
+    } = keep;
+    let size = bytes.len();
+    if size > most {
+        let problem = format!("it has {size} bytes, and this host reads at most {most} of one resource");
+        return Err(ResourceError::Conflict(problem));
+    }
+    if content_name(&bytes, content_type.as_deref()) != name {
+        let problem = "it is not what its name says, so something changed it on its way".to_owned();
+        return Err(ResourceError::Conflict(problem));
+    }
+    if u64::try_from(size).unwrap_or(u64::MAX) > contents.room() {
+        return Ok(false);
+    }
+    let kept = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(kept_ms).unwrap_or_default());
+    let content = Content { bytes, content_type };
+    let restored = contents.restore(&session, &name, content, kept).await;
+    restored.map_err(ResourceError::Failed)
 }

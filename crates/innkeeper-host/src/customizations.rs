@@ -19,8 +19,8 @@ pub(crate) use customized::{Bringing, Reported};
 pub use customized::{Callable, Called, Customized, by_name};
 pub(crate) use expand::words;
 pub use hook::{HookCall, HookEvent, HookOutcome, Hooks, NoHooks};
-pub use innkeeper_core::customization::{ClientPlugin, OFF_AT_FIRST, Wanted};
-pub use kit::{About, CustomAgent, Kit, NoTexts, Original, PromptFile, Rule, Skill, Texts};
+pub use innkeeper_core::customization::{ClientPlugin, KeptSwitches, OFF_AT_FIRST, Wanted};
+pub use kit::{About, CustomAgent, Kit, Look, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts};
 
 use ahp_types::state::Customization;
 use innkeeper_core::ChannelId;
@@ -40,7 +40,8 @@ pub trait Customizations: Send + Sync + 'static {
     }
 
     /// Follows what a session brings along, until what it returns is dropped: reports it once it is
-    /// known, and again whenever it has changed.
+    /// known, and again whenever it has changed. Turns wait for the first report, and after about a minute
+    /// fail without it; so whoever finds nothing reports that.
     fn follow(&self, wanted: Wanted, found: FoundSink) -> Following;
 
     /// What every session of this host gets, for `AgentInfo.customizations` (CUS-21): containers,

@@ -12,6 +12,7 @@ use innkeeper_core::{ChannelId, ClientId, Input, OpenChat, Reply, TurnEnd, TurnK
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::agent::hooking::Scene;
 use crate::agent::mailbox::Mailbox;
@@ -125,6 +126,9 @@ struct Running {
     /// Bytes of pictures and the like that MCP servers have put into it, in base64.
     embedded: Arc<AtomicUsize>,
 }
+
+/// How long a turn waits for the customizations of its session, once it has said that it does.
+const CUSTOMIZATION_TIME: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Turn {
@@ -298,6 +302,15 @@ fn sink(link: &Arc<ChatLink>, running: &Running) -> EventSink {
     }
 }
 
+/// How a turn ended, in a word; what its agent says about it is for the people of its session (OTL-07).
+fn name_of(end: &TurnEnd) -> &str {
+    match end {
+        TurnEnd::Complete => "complete",
+        TurnEnd::Cancelled => "cancelled",
+        TurnEnd::Failed { failure, .. } => &failure.kind,
+    }
+}
+
 struct Task {
     agent: Arc<dyn Agent>,
     /// What the agent is told, but for its history.
@@ -324,10 +337,21 @@ impl Task {
             bringing,
         }) = turns.recv().await
         {
-            let _ = running.customized.set(bringing.first().await);
-            let end = self
-                .run_turn(&mut chat, &running, start, std::mem::take(&mut is_first))
-                .await;
+            // Whatever is logged in it names its session and turn (OTL-06).
+            let span = tracing::info_span!("turn", session = &*start.session_uri, turn = start.turn_id);
+            tracing::debug!(parent: &span, "a turn begins");
+            let turn = async {
+                match self.customized(&running, &bringing).await {
+                    Ok(customized) => {
+                        let _ = running.customized.set(customized);
+                        self.run_turn(&mut chat, &running, start, std::mem::take(&mut is_first))
+                            .await
+                    }
+                    Err(error) => turn_end(Err(error)),
+                }
+            };
+            let end = turn.instrument(span.clone()).await;
+            tracing::debug!(parent: &span, outcome = name_of(&end), "a turn ended");
             // Whatever the agent left behind, in tasks of its own for instance, need not wait on.
             running.cancelled.cancel();
             if self.link.queue.end(running.key, end) {
@@ -338,6 +362,30 @@ impl Task {
                 let lost = Message::Core(Input::ChatLost { chat: chat_id });
                 let _ = self.link.around.bell.inbox().send(lost).await;
             }
+        }
+    }
+
+    /// What a turn may use. It waits for it, and does not run without: a guard that is silently absent is
+    /// worse than a turn that has to be asked for again (CUS-24).
+    async fn customized(&self, running: &Running, bringing: &Bringing) -> Result<Customized, AgentError> {
+        let waits = async {
+            let notice = "This turn waits until the customizations of its session are read: its rules and hooks \
+                          would be missing otherwise.";
+            // Whoever cannot be told is gone, and so is the turn.
+            let _ = sink(&self.link, running).notice(notice).await;
+        };
+        tokio::select! {
+            biased;
+            () = running.cancelled.cancelled() => Err(AgentError::Cancelled),
+            known = bringing.for_turn(CUSTOMIZATION_TIME, waits) => known.ok_or_else(|| {
+                AgentError::failed(
+                    "customizationsUnknown",
+                    "the customizations of this session could not be read in time, so its rules and hooks are not \
+                     known and nothing was done. Send the message again; if that does not help, look for a directory \
+                     that does not answer with `innkeeper customizations`, or switch customizations off with \
+                     `enabled = false` in [customizations].",
+                )
+            }),
         }
     }
 

@@ -69,6 +69,7 @@ mod peer;
 mod resources;
 pub mod rpc;
 pub mod stdio;
+mod telemetry;
 mod tour;
 mod transform;
 pub mod transport;
@@ -86,11 +87,12 @@ pub use agent::{
 pub use async_trait::async_trait;
 pub use close::Close;
 pub use connection::serve;
-pub use contents::{ClosedSessions, ContentLimits, Contents, MemoryContents};
+pub use contents::{ClosedSessions, ContentLimits, Contents, MemoryContents, content_name};
 pub use files::{Files, FoundFile, NoFiles};
 pub use host::{Host, HostBuilder, HostError, HostHandle};
 pub use innkeeper_core::agent::AppliedRule;
 pub use innkeeper_core::{ClientId, CoreConfig, Principal, ReplayLimits, Scope, Usage};
+pub use innkeeper_core::{LogLevel, LogValue, Severity};
 pub use innkeeper_core::{resource, stored, uri};
 pub use journal::{Appended, Journal, JournalError, Keep, Lease, MemoryJournal, RESERVED, VolatileJournal};
 pub use limits::Limits;
@@ -98,4 +100,5 @@ pub use peer::{PeerError, ReverseMethod};
 pub use resources::{
     ChangeSink, Content, Entry, EntryKind, NoResources, ResourceError, ResourceInfo, ResourceKind, Resources, Watching,
 };
+pub use telemetry::LogSink;
 pub use tour::TourAgent;

@@ -31,8 +31,8 @@ pub(crate) use for_agents::SessionLink;
 use futures_util::future::BoxFuture;
 pub use innkeeper_core::agent::{AuthReason, Failure};
 pub use innkeeper_core::mcp::{
-    AppCapabilities, ClientAuth, KeptToken, ServerFacts, ServerList, ServerReport, ServerStatus, ServerToken,
-    TokenChange, TokenRefresh,
+    AppCapabilities, ClientAuth, KeptToken, ServerFacts, ServerIcon, ServerList, ServerReport, ServerStatus,
+    ServerToken, TokenChange, TokenRefresh,
 };
 use innkeeper_core::{ChannelId, Input};
 pub(crate) use offers::{MAX_ARGUMENTS, shown};
@@ -73,6 +73,11 @@ pub trait McpServers: Send + Sync + 'static {
     /// Whether tokens outlive whoever gave them, and the host. They do so encrypted, or not at all (T23).
     fn keeps_tokens(&self) -> bool {
         false
+    }
+
+    /// Where to say that a token is gone that was to be refreshed. Called once, when the host starts.
+    fn tell_lost_tokens(&self, sink: TokenSink) {
+        let _ = sink;
     }
 
     /// What is known of the tokens that were kept before this host started, so that people can replace
@@ -126,8 +131,8 @@ pub trait SessionServers: Send + Sync + 'static {
         prompt: &str,
         arguments: Map<String, Value>,
     ) -> Result<PromptMessages, McpError> {
-        let _ = (prompt, arguments);
-        Err(McpError::no_server(server))
+        let _ = (server, prompt, arguments);
+        Err(McpError::server_gone())
     }
 
     /// What a server lets read. Waits only while the list is fetched, as with prompts.
@@ -142,8 +147,8 @@ pub trait SessionServers: Send + Sync + 'static {
     ///
     /// What the server answered, or why it did not.
     async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourcePart>, McpError> {
-        let _ = uri;
-        Err(McpError::no_server(server))
+        let _ = (server, uri);
+        Err(McpError::server_gone())
     }
 
     /// Passes a request of a client's app on to a server (MCP-16): one of the methods that the server was
@@ -258,6 +263,37 @@ impl fmt::Debug for ServerSink {
     }
 }
 
+/// Where whoever has the tokens of servers says that one is gone.
+#[derive(Clone)]
+pub struct TokenSink {
+    inbox: mpsc::WeakSender<Message>,
+}
+
+impl TokenSink {
+    pub(crate) fn new(inbox: mpsc::WeakSender<Message>) -> Self {
+        Self { inbox }
+    }
+
+    /// Says that a token was dropped because nobody gives another one for it, so that nobody believes that
+    /// there is one. Waits while the host is busy; `false` says that it is gone.
+    pub async fn lost(&self, resource: &str, number: u64) -> bool {
+        let Some(inbox) = self.inbox.upgrade() else {
+            return false;
+        };
+        let lost = Input::McpTokenLost {
+            resource: resource.to_owned(),
+            number,
+        };
+        inbox.send(Message::Core(lost)).await.is_ok()
+    }
+}
+
+impl fmt::Debug for TokenSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenSink")
+    }
+}
+
 /// A host without MCP servers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoMcpServers;
@@ -284,18 +320,12 @@ impl SessionServers for NoMcpServers {
         Vec::new()
     }
 
-    async fn call(
-        &self,
-        server: &str,
-        _: &str,
-        _: Map<String, Value>,
-        _: &dyn During,
-    ) -> Result<CallOutcome, McpError> {
-        Err(McpError::no_server(server))
+    async fn call(&self, _: &str, _: &str, _: Map<String, Value>, _: &dyn During) -> Result<CallOutcome, McpError> {
+        Err(McpError::server_gone())
     }
 
-    async fn app_request(&self, server: &str, _: u64, _: &str, _: Map<String, Value>) -> Result<Value, McpError> {
-        Err(McpError::no_server(server))
+    async fn app_request(&self, _: &str, _: u64, _: &str, _: Map<String, Value>) -> Result<Value, McpError> {
+        Err(McpError::server_gone())
     }
 
     fn app_notification(&self, _: &str, _: u64, _: &str, _: Map<String, Value>) {}

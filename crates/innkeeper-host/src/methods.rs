@@ -22,8 +22,9 @@ use chats::{completions, create_chat, dispose_chat, fetch_turns, move_chat};
 use connection::{authenticate, initialize, ping, reconnect, subscribe};
 pub use mcp::mcp_request;
 use resources::{
-    allow_resource, list_resource_grants, resource_copy, resource_delete, resource_list, resource_mkdir, resource_move,
-    resource_read, resource_request, resource_resolve, resource_write, revoke_resource, watch_resource,
+    allow_resource, import_content, list_resource_grants, resource_copy, resource_delete, resource_list,
+    resource_mkdir, resource_move, resource_read, resource_request, resource_resolve, resource_write, revoke_resource,
+    watch_resource,
 };
 use sessions::{
     create_session, dispose_session, import_session, list_sessions, resolve_session_config, session_config_completions,
@@ -128,6 +129,7 @@ pub const METHODS: &[Method] = {
         row("notifications/message", Named, Drive, McpNotification),
         // This host's own.
         row("innkeeper/importSession", Root, Admin, Core(import_session)),
+        row("innkeeper/importContent", Root, Admin, Core(import_content)),
         row("innkeeper/listResourceGrants", Root, Admin, Core(list_resource_grants)),
         row("innkeeper/allowResource", Root, Admin, Core(allow_resource)),
         row("innkeeper/revokeResource", Root, Admin, Core(revoke_resource)),

@@ -62,10 +62,12 @@ pub struct Queue {
     /// The size at which the queue is next merged in place.
     compact_at: usize,
     overflowed: bool,
-    /// The weight of the heaviest answer since the queue was last empty, which does not count against
-    /// the bound. One answer may be larger than that: the client asked for it, closing the
-    /// connection would only make it ask again, and until it is written it costs next to nothing.
-    largest_answer: usize,
+    /// The weight of the heaviest message since the queue was last empty, which does not count against
+    /// the bound. An answer may be larger than that: the client asked for it, closing the connection
+    /// would only make it ask again, and until it is written it costs next to nothing. So may an
+    /// action with a picture: all queues share its bytes, and a client that comes back would be sent
+    /// it anyway. What was merged here does not count, or a queue of small ones would have no bound.
+    largest: usize,
 }
 
 impl Queue {
@@ -77,21 +79,29 @@ impl Queue {
             bytes: 0,
             compact_at: limits.merge_bytes,
             overflowed: false,
-            largest_answer: 0,
+            largest: 0,
         }
     }
 
     /// Adds a message that goes out as soon as it can.
     pub fn push(&mut self, message: Outgoing) {
-        self.add(message, 0);
+        self.arrives(message, 0);
         self.enforce();
+    }
+
+    /// Adds a message that its reader can do without, unless much waits already: the connection must not be closed
+    /// for it.
+    pub fn push_if_room(&mut self, message: Outgoing) {
+        if self.bytes + message.weight() + ITEM_OVERHEAD <= self.limits.bytes / 2 {
+            self.push(message);
+        }
     }
 
     /// Adds actions of one channel; streamed output among them may be held back.
     pub fn push_actions(&mut self, frames: &[Arc<ActionFrame>], max_latency_ms: u32) {
         for frame in frames {
             let hold_ms = if frame.is_mergeable() { max_latency_ms } else { 0 };
-            self.add(Outgoing::Action(Arc::clone(frame)), hold_ms);
+            self.arrives(Outgoing::Action(Arc::clone(frame)), hold_ms);
         }
         self.enforce();
     }
@@ -153,7 +163,7 @@ impl Queue {
         }
         finish_run(&mut run, &mut taken);
         if self.items.is_empty() {
-            self.largest_answer = 0;
+            self.largest = 0;
         }
         if self.items.is_empty() && self.items.capacity() > 64 {
             // An idle connection must not keep what a burst needed.
@@ -163,12 +173,14 @@ impl Queue {
         taken
     }
 
+    fn arrives(&mut self, message: Outgoing, hold_ms: u32) {
+        self.largest = self.largest.max(message.weight());
+        self.add(message, hold_ms);
+    }
+
     fn add(&mut self, message: Outgoing, hold_ms: u32) {
         if self.overflowed {
             return;
-        }
-        if let Outgoing::Answer(_) = &message {
-            self.largest_answer = self.largest_answer.max(message.weight());
         }
         self.bytes += message.weight() + ITEM_OVERHEAD;
         self.items.push_back(Item { message, hold_ms });
@@ -180,7 +192,7 @@ impl Queue {
             // The next time it has doubled, so that merging costs a constant per message.
             self.compact_at = self.limits.merge_bytes.max(2 * self.bytes);
         }
-        if self.bytes > self.limits.bytes && self.bytes.saturating_sub(self.largest_answer) > self.limits.bytes {
+        if self.bytes > self.limits.bytes && self.bytes.saturating_sub(self.largest) > self.limits.bytes {
             self.overflowed = true;
             self.items = VecDeque::new();
             self.bytes = 0;
@@ -270,6 +282,11 @@ impl Outbox {
     /// Adds a message.
     pub(crate) fn push(&self, message: Outgoing) {
         self.with(|queue| queue.push(message));
+    }
+
+    /// Adds a message that its reader can do without, unless much waits already.
+    pub(crate) fn push_if_room(&self, message: Outgoing) {
+        self.with(|queue| queue.push_if_room(message));
     }
 
     /// Adds actions of one channel and returns how many bytes now wait, like [`Self::backlog`].
@@ -366,5 +383,47 @@ impl Outbox {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue() -> Queue {
+        Queue::new(QueueLimits {
+            bytes: 8 << 20,
+            merge_messages: 4096,
+            merge_bytes: 1 << 20,
+        })
+    }
+
+    fn picture(bytes: usize) -> Outgoing {
+        Outgoing::Text(vec![b'x'; bytes].into())
+    }
+
+    #[test]
+    fn f17_two_pictures_at_once_do_not_cost_a_slow_client_its_connection() {
+        let mut queue = queue();
+        for _ in 0..2 {
+            queue.push(picture(5 << 20));
+        }
+        assert!(!queue.overflowed(), "the largest message does not count");
+        queue.push(picture(5 << 20));
+        assert!(queue.overflowed(), "the others do");
+    }
+
+    #[test]
+    fn f17_a_message_beyond_the_bound_is_sent_and_counts_no_longer_once_the_queue_was_empty() {
+        let mut queue = queue();
+        queue.push(picture(20 << 20));
+        assert!(!queue.overflowed());
+        while !queue.is_empty() {
+            queue.take();
+        }
+        for _ in 0..10 {
+            queue.push(picture(1 << 20));
+        }
+        assert!(queue.overflowed(), "ten of one size are nine that count");
     }
 }

@@ -4,22 +4,20 @@
 //! else. A file has the media type in its first line. It is written aside, synced and renamed, so that it is there
 //! as a whole or not at all, whatever ends the process.
 
+mod files;
+
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
 use innkeeper_host::{ClosedSessions, Content, ContentLimits, Contents};
-use sha2::{Digest as _, Sha256};
 
-/// How files that are being written end.
-const UNFINISHED: &str = ".new";
-/// Longest first line of a file.
-const MAX_TYPE_BYTES: usize = 256;
+use self::files::{fine_if_gone, is_name, key_of, scan};
 
 /// Contents in a directory that only the host uses.
 #[derive(Debug, Clone)]
@@ -69,16 +67,47 @@ impl KeptContents {
         }
     }
 
+    /// What is kept for a session, the latest first, without a host: names, and when each was kept.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be read.
+    pub fn list(directory: &Path, session: &str) -> io::Result<Vec<(String, SystemTime)>> {
+        let mut files: Vec<(String, SystemTime)> = match fs::read_dir(directory.join(key_of(session))) {
+            Ok(files) => files
+                .flatten()
+                .filter_map(|file| {
+                    let name = file.file_name().into_string().ok()?;
+                    let at = file.metadata().and_then(|about| about.modified()).ok()?;
+                    is_name(&name).then_some((name, at))
+                })
+                .collect(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        files.sort_by(|(one, at), (other, later)| later.cmp(at).then_with(|| one.cmp(other)));
+        Ok(files)
+    }
+
+    /// Reads what is kept for a session, without a host; `None` if it is not there any more.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub fn look(directory: &Path, session: &str, name: &str) -> io::Result<Option<Content>> {
+        match is_name(name) {
+            true => files::read(&directory.join(key_of(session)).join(name)),
+            false => Ok(None),
+        }
+    }
+
     /// Removes what was kept for sessions that are gone: a process that ends in the middle of a disposal leaves
     /// it behind. `sessions` says which there are, and is asked after looking at what is kept, so that what comes
     /// meanwhile stays; `None` says that nobody knows.
     pub async fn sweep(&self, sessions: impl FnOnce() -> Option<Vec<String>> + Send + 'static) {
         let swept = self.do_it(move |inner| {
             let mut index = inner.lock();
-            let entries = match index.as_mut() {
-                Some(entries) => entries,
-                None => index.insert(scan(&inner.directory)?),
-            };
+            let entries = inner.entries(&mut index)?;
             if entries.is_empty() {
                 return Ok(());
             }
@@ -128,7 +157,22 @@ impl Contents for KeptContents {
         }
         self.inner.closed.check(session)?;
         let (session, name) = (session.to_owned(), name.to_owned());
-        self.do_it(move |inner| inner.keep(&session, name, &content)).await
+        let kept = self.do_it(move |inner| inner.keep(&session, name, &content, None));
+        kept.await.map(|_| ())
+    }
+
+    async fn restore(&self, session: &str, name: &str, content: Content, kept: SystemTime) -> Result<bool, String> {
+        if u64::try_from(content.bytes.len()).unwrap_or(u64::MAX) > self.room() {
+            return Ok(false);
+        }
+        let (session, name) = (session.to_owned(), name.to_owned());
+        self.do_it(move |inner| inner.keep(&session, name, &content, Some(kept)))
+            .await
+    }
+
+    async fn share(&self, from: &str, names: Vec<String>, to: &str) -> Result<(), String> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.do_it(move |inner| inner.share(&from, &names, &to)).await
     }
 
     async fn read(&self, session: &str, name: &str) -> Result<Option<Content>, String> {
@@ -136,7 +180,7 @@ impl Contents for KeptContents {
             return Ok(None);
         }
         let path = self.inner.directory.join(key_of(session)).join(name);
-        self.do_it(move |_| read(&path)).await
+        self.do_it(move |_| files::read(&path)).await
     }
 
     fn room(&self) -> u64 {
@@ -168,7 +212,8 @@ impl Contents for KeptContents {
 }
 
 impl Inner {
-    fn keep(&self, session: &str, name: String, content: &Content) -> io::Result<()> {
+    /// Keeps something, as old as it is or as the latest. Returns whether there was room for it.
+    fn keep(&self, session: &str, name: String, content: &Content, kept: Option<SystemTime>) -> io::Result<bool> {
         if !is_name(&name) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -177,24 +222,77 @@ impl Inner {
         // nothing is written later.
         self.closed.check(session).map_err(io::Error::other)?;
         let session = key_of(session);
-        let entries = match index.as_mut() {
-            Some(entries) => entries,
-            None => index.insert(scan(&self.directory)?),
+        let entries = self.entries(&mut index)?;
+        let now = SystemTime::now();
+        let at = match kept {
+            Some(kept) => kept.min(now),
+            // A clock that was set back must not make the latest the first to go.
+            None => entries.last().map_or(now, |last| last.at.max(now)),
         };
-        let place = self.directory.join(&session);
-        DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
-        let bytes = write(&place, &name, content)?;
-        entries.retain(|entry| (entry.session.as_str(), entry.name.as_str()) != (&*session, &*name));
-        entries.push(Entry {
-            at: SystemTime::now(),
+        let place = self.place(&session)?;
+        let bytes = files::write(&place, &name, content, at)?;
+        let entry = Entry {
+            at,
             session: session.clone(),
             name,
             bytes,
-        });
+        };
+        add(entries, entry.clone());
+        self.make_room(entries, &session);
+        Ok(entries.contains(&entry))
+    }
+
+    /// Gives one session what another one has: the same files under second names, which are as old as the first.
+    fn share(&self, from: &str, names: &[String], to: &str) -> io::Result<()> {
+        let mut index = self.lock();
+        self.closed.check(to).map_err(io::Error::other)?;
+        let (from, to) = (key_of(from), key_of(to));
+        let entries = self.entries(&mut index)?;
+        let names: HashSet<&String> = names.iter().collect();
+        let wanted = |entry: &&Entry| entry.session == from && names.contains(&entry.name);
+        let found: Vec<Entry> = entries.iter().filter(wanted).cloned().collect();
+        if found.is_empty() || from == to {
+            return Ok(());
+        }
+        let place = self.place(&to)?;
+        for entry in found {
+            let source = self.directory.join(&from).join(&entry.name);
+            match fs::hard_link(&source, place.join(&entry.name)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // Not every file system has second names.
+                Err(_) => match files::read(&source)? {
+                    Some(content) => drop(files::write(&place, &entry.name, &content, entry.at)?),
+                    None => continue,
+                },
+            }
+            let session = to.clone();
+            add(entries, Entry { session, ..entry });
+        }
+        files::sync(&place)?;
+        self.make_room(entries, &to);
+        Ok(())
+    }
+
+    /// What there is.
+    fn entries<'a>(&self, index: &'a mut Option<Vec<Entry>>) -> io::Result<&'a mut Vec<Entry>> {
+        match index {
+            Some(entries) => Ok(entries),
+            None => Ok(index.insert(scan(&self.directory)?)),
+        }
+    }
+
+    /// The directory of a session, which is there then.
+    fn place(&self, session: &str) -> io::Result<PathBuf> {
+        let place = self.directory.join(session);
+        DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
+        Ok(place)
+    }
+
+    fn make_room(&self, entries: &mut Vec<Entry>, session: &str) {
         let limits = self.limits;
         self.drop_oldest(entries, limits.session_bytes, |entry| entry.session == session);
         self.drop_oldest(entries, limits.total_bytes, |_| true);
-        Ok(())
     }
 
     /// Makes room among some of what is kept. What was kept last stays.
@@ -226,201 +324,12 @@ impl Inner {
     }
 }
 
-fn fine_if_gone(error: io::Error) -> io::Result<()> {
-    match error.kind() {
-        io::ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
-    }
-}
-
-/// A name for a session that is fit for a directory, whatever its URI is.
-fn key_of(session: &str) -> String {
-    let hash = Sha256::digest(session.as_bytes());
-    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// What is there; what was not finished when a process ended goes.
-fn scan(directory: &Path) -> io::Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    let sessions = match fs::read_dir(directory) {
-        Ok(sessions) => sessions,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(entries),
-        Err(error) => return Err(error),
-    };
-    for session in sessions.flatten() {
-        let Ok(files) = fs::read_dir(session.path()) else {
-            continue;
-        };
-        for file in files.flatten() {
-            let (Ok(name), Ok(about)) = (file.file_name().into_string(), file.metadata()) else {
-                continue;
-            };
-            if !is_name(&name) {
-                if name.ends_with(UNFINISHED) {
-                    // Somebody else would have to write into this directory for it to fail.
-                    let _ = fs::remove_file(file.path());
-                }
-                continue;
-            }
-            entries.push(Entry {
-                at: about.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-                session: session.file_name().to_string_lossy().into_owned(),
-                name,
-                bytes: about.len(),
-            });
-        }
-    }
-    entries.sort_by_key(|entry| entry.at);
-    Ok(entries)
-}
-
-fn write(place: &Path, name: &str, content: &Content) -> io::Result<u64> {
-    let unfinished = place.join(format!("{name}{UNFINISHED}"));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&unfinished)?;
-    let content_type = content.content_type.as_deref().unwrap_or_default();
-    let is_plain = content_type.len() < MAX_TYPE_BYTES && !content_type.contains(char::is_control);
-    let first_line = format!("{}\n", if is_plain { content_type } else { "" });
-    let written = file
-        .write_all(first_line.as_bytes())
-        .and_then(|()| file.write_all(&content.bytes))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&unfinished, place.join(name)))
-        // The name has to be as safe as what it names, and so has the directory's.
-        .and_then(|()| File::open(place)?.sync_all())
-        .and_then(|()| place.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all()));
-    if let Err(error) = written {
-        let _ = fs::remove_file(&unfinished);
-        return Err(error);
-    }
-    Ok(u64::try_from(first_line.len() + content.bytes.len()).unwrap_or(u64::MAX))
-}
-
-fn read(path: &Path) -> io::Result<Option<Content>> {
-    let mut bytes = Vec::new();
-    match File::open(path) {
-        Ok(mut file) => file.read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let Some(end) = bytes.iter().take(MAX_TYPE_BYTES).position(|byte| *byte == b'\n') else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is damaged"));
-    };
-    let rest = bytes.split_off(end + 1);
-    bytes.pop();
-    let content_type = String::from_utf8(bytes).ok().filter(|text| !text.is_empty());
-    Ok(Some(Content {
-        bytes: rest,
-        content_type,
-    }))
+/// Adds what is kept in its place, by age.
+fn add(entries: &mut Vec<Entry>, entry: Entry) {
+    entries.retain(|other| (&other.session, &other.name) != (&entry.session, &entry.name));
+    let place = entries.partition_point(|other| other.at <= entry.at);
+    entries.insert(place, entry);
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    const NAMES: [&str; 4] = ["aa", "bb", "cc", "dd"];
-
-    fn kept(directory: &Path, session_bytes: u64, total_bytes: u64) -> KeptContents {
-        let limits = ContentLimits {
-            session_bytes,
-            total_bytes,
-        };
-        KeptContents::new(directory.join("contents"), limits)
-    }
-
-    fn content(text: &str) -> Content {
-        Content {
-            bytes: text.as_bytes().to_vec(),
-            content_type: Some("text/plain".to_owned()),
-        }
-    }
-
-    async fn there(contents: &KeptContents, session: &str) -> Vec<&'static str> {
-        let mut there = Vec::new();
-        for name in NAMES {
-            if contents.read(session, name).await.unwrap().is_some() {
-                there.push(name);
-            }
-        }
-        there
-    }
-
-    #[tokio::test]
-    async fn res03_what_is_kept_is_read_by_a_later_life_and_only_by_its_owner() {
-        let directory = tempfile::tempdir().unwrap();
-        let contents = kept(directory.path(), 1000, 1000);
-        contents.keep("s", "aa", content("one\ntwo")).await.unwrap();
-        // A life that ended in the middle leaves nothing that counts.
-        let place = directory.path().join("contents").join(key_of("s"));
-        fs::write(place.join("bb.new"), "x").unwrap();
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&place), mode(&place.join("aa"))), (0o700, 0o600));
-        let later = kept(directory.path(), 1000, 1000);
-        assert_eq!(later.read("s", "aa").await, Ok(Some(content("one\ntwo"))));
-        assert_eq!(later.read("other", "aa").await, Ok(None));
-        assert_eq!(later.read("s", "../../secret").await, Ok(None));
-        later.keep("s", "cc", content("x")).await.unwrap();
-        assert!(!place.join("bb.new").exists());
-        later.forget("s").await;
-        assert!(there(&later, "s").await.is_empty() && !place.exists());
-    }
-
-    #[tokio::test]
-    async fn p2_what_a_disposal_left_behind_is_swept() {
-        let directory = tempfile::tempdir().unwrap();
-        let contents = kept(directory.path(), 1000, 1000);
-        for session in ["s", "t"] {
-            contents.keep(session, "aa", content("one")).await.unwrap();
-        }
-        let later = kept(directory.path(), 1000, 1000);
-        later.sweep(|| None).await;
-        assert_eq!(there(&later, "t").await, ["aa"], "nobody knows");
-        later.sweep(|| Some(vec!["s".to_owned()])).await;
-        assert_eq!((there(&later, "s").await.len(), there(&later, "t").await.len()), (1, 0));
-    }
-
-    #[tokio::test]
-    async fn p2_what_comes_after_the_end_of_its_session_is_not_kept() {
-        let directory = tempfile::tempdir().unwrap();
-        let contents = kept(directory.path(), 1000, 1000);
-        contents.open("s");
-        contents.keep("s", "aa", content("one")).await.unwrap();
-        contents.close("s");
-        contents.forget("s").await;
-        let refused = contents.keep("s", "bb", content("late")).await.unwrap_err();
-        assert!(refused.contains("its session is gone"), "{refused}");
-        assert!(!directory.path().join("contents").join(key_of("s")).exists());
-        // A session of the same URI begins anew.
-        contents.open("s");
-        contents.keep("s", "cc", content("new")).await.unwrap();
-        assert_eq!(there(&contents, "s").await, ["cc"]);
-    }
-
-    #[tokio::test]
-    async fn f17_beyond_the_bounds_the_oldest_goes() {
-        let directory = tempfile::tempdir().unwrap();
-        let contents = kept(directory.path(), 50, 70);
-        for name in ["aa", "bb", "cc"] {
-            contents.keep("s", name, content("0123456789")).await.unwrap();
-        }
-        assert_eq!(there(&contents, "s").await, ["bb", "cc"]);
-        // Another session counts for itself, but not for all of them together.
-        contents.keep("t", "dd", content("0123456789")).await.unwrap();
-        assert_eq!(there(&contents, "t").await, ["dd"]);
-        contents.keep("t", "aa", content("0123456789")).await.unwrap();
-        assert_eq!(there(&contents, "s").await, ["cc"]);
-        let too_much = contents.keep("s", "dd", content(&"x".repeat(60))).await;
-        assert!(too_much.unwrap_err().contains("50 bytes"));
-    }
-}
+mod tests;

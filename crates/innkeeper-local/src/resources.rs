@@ -61,6 +61,7 @@ pub struct LocalResources {
     limits: ResourceLimits,
     forbidden: Arc<Forbidden>,
     made: Arc<[PathBuf]>,
+    umask: Option<u32>,
     at_once: Arc<Semaphore>,
     locks: Arc<Vec<Mutex<()>>>,
     watches: Pool,
@@ -76,6 +77,7 @@ impl LocalResources {
             watches: Pool::new(limits, Arc::clone(&forbidden)),
             forbidden,
             made: Arc::default(),
+            umask: None,
             at_once: Arc::new(Semaphore::new(MAX_AT_ONCE)),
             locks: Arc::new((0..LOCKS).map(|_| Mutex::default()).collect()),
         }
@@ -86,6 +88,15 @@ impl LocalResources {
     #[must_use]
     pub fn making(mut self, places: Vec<PathBuf>) -> Self {
         self.made = places.into();
+        self
+    }
+
+    /// Gives what clients create the permissions that this umask leaves; without, it is that of this
+    /// process. A host that keeps its own files from everybody else would close theirs as well to
+    /// whoever shares a workspace with them. Nothing on Windows.
+    #[must_use]
+    pub fn with_umask(mut self, umask: u32) -> Self {
+        self.umask = Some(umask);
         self
     }
 
@@ -105,6 +116,7 @@ impl LocalResources {
                 reaches: &reaches,
                 forbidden: &this.forbidden,
                 made: &this.made,
+                umask: this.umask,
             };
             work(&this, reaches)
         });

@@ -76,6 +76,7 @@ impl Call {
                 session: self.session,
                 progress: self.progress,
             }),
+            is_of_app: false,
         }
     }
 }

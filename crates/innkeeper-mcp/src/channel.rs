@@ -3,6 +3,8 @@
 //! An App in a client speaks MCP to the server it came from. Nothing passes but what was promised to
 //! it (MCP-15), and what is not promised does not exist for it (MCP-16).
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -19,8 +21,6 @@ pub struct Allowed {
     pub resources: bool,
     /// `logging/setLevel`, and `notifications/message` to the server.
     pub logging: bool,
-    /// `sampling/createMessage`, which the host answers, not the server.
-    pub sampling: bool,
 }
 
 impl Allowed {
@@ -29,7 +29,7 @@ impl Allowed {
             "tools/list" | "tools/call" => self.tools,
             "resources/list" | "resources/templates/list" | "resources/read" => self.resources,
             "logging/setLevel" => self.logging,
-            "sampling/createMessage" => self.sampling,
+            // `sampling/createMessage` is the host's to answer, and never gets here.
             _ => false,
         }
     }
@@ -43,9 +43,15 @@ impl Server {
     /// Passes a request of an App on, and its answer back, both as they are written. The `channel` of
     /// the parameters stays here (MCP-18). What is not allowed is [`Error::NotOffered`], for which
     /// the protocol has -32601.
+    ///
+    /// Nobody watches what an App does as a turn is watched, so it waits for nobody: where somebody has to
+    /// sign in first, it fails at once with [`Error::SignInNeeded`], for which the protocol has -32007, and
+    /// the state of the server says so to everybody (MCP-07). `session` is whose App it is: what the server
+    /// asks meanwhile goes to calls of the same session that can be asked, and to nobody else.
     pub async fn pass(
         &self,
         allowed: Allowed,
+        session: Option<Arc<str>>,
         method: &str,
         params: Option<Map<String, Value>>,
         cancel: CancellationToken,
@@ -59,19 +65,6 @@ impl Server {
         }
         let mut params = params.unwrap_or_default();
         params.remove("channel");
-        if method == "sampling/createMessage" {
-            let params = Value::Object(params);
-            let answer = tokio::select! {
-                answer = self.shared().asker.answer(method, &params, None) => answer,
-                () = cancel.cancelled() => return Err(Error::Cancelled),
-            };
-            return answer.map_err(|_| Error::Refused {
-                server: self.config().name.clone(),
-                code: -1,
-                message: "the request was declined".to_owned(),
-                data: None,
-            });
-        }
         if method == "tools/call" {
             let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
             if !self.tools().iter().any(|tool| tool.name == name && tool.is_for_app()) {
@@ -92,8 +85,10 @@ impl Server {
             cancel,
             call: is_call.then(|| CallContext {
                 id: CallId::new(),
+                session,
                 ..CallContext::default()
             }),
+            is_of_app: true,
         };
         let text = self.shared().request(request).await?;
         serde_json::from_str(&text).map_err(|error| Error::NotUnderstood {
@@ -152,10 +147,10 @@ mod tests {
             tools: true,
             resources: true,
             logging: true,
-            sampling: true,
         };
         for method in [
             "initialize",
+            "sampling/createMessage",
             "prompts/list",
             "completion/complete",
             "notifications/cancelled",

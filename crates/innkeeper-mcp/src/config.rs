@@ -143,6 +143,8 @@ pub struct Limits {
     pub list_bytes: usize,
     /// Most bytes kept of what a process writes to its standard error.
     pub stderr_bytes: usize,
+    /// How often a server behind an address is asked whether it is there, when nobody asks it anything else.
+    pub look_after: Duration,
     /// How long a changed list rests before it is fetched, so that many changes cost one request.
     pub change_rest: Duration,
 }
@@ -163,6 +165,7 @@ impl Default for Limits {
             list_entries: 1000,
             list_bytes: 4 << 20,
             stderr_bytes: 64 << 10,
+            look_after: Duration::from_secs(300),
             change_rest: Duration::from_millis(300),
         }
     }
@@ -177,6 +180,8 @@ pub struct RestartPolicy {
     pub delay: Duration,
     /// The most that it grows to.
     pub delay_max: Duration,
+    /// How often a server behind an address that was ready once is looked for after all these.
+    pub away: Duration,
     /// How long a server must have been ready for its crashes to be forgotten.
     pub healthy_after: Duration,
 }
@@ -187,6 +192,7 @@ impl Default for RestartPolicy {
             attempts: 5,
             delay: Duration::from_secs(5),
             delay_max: Duration::from_secs(60),
+            away: Duration::from_secs(300),
             healthy_after: Duration::from_secs(60),
         }
     }

@@ -47,7 +47,8 @@ pub enum Error {
         data: Option<Value>,
     },
     /// It took too long. The server was told to stop.
-    #[error("the MCP server `{server}` did not answer within {} s", time.as_secs())]
+    #[error("the MCP server `{server}` did not answer within {} s, and was told to stop: ask for less at once, or \
+             give calls more time", time.as_secs())]
     TimeOver {
         /// Which.
         server: String,
@@ -57,8 +58,8 @@ pub enum Error {
     /// Whoever asked does not want it any more. The server was told to stop.
     #[error("the request was cancelled")]
     Cancelled,
-    /// Somebody has to sign in first, and nobody did in time.
-    #[error("the MCP server `{server}` wants somebody to sign in, and nobody did")]
+    /// Somebody has to sign in first, and nobody did in time; what Apps want does not wait.
+    #[error("the MCP server `{server}` wants somebody to sign in first, and nobody did: sign in, then try again")]
     SignInNeeded {
         /// Which.
         server: String,

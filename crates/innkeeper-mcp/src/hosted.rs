@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use innkeeper_host::mcp::{KeptToken, McpServers, ServerSink, SessionServers, TokenChange};
+use innkeeper_host::mcp::{KeptToken, McpServers, ServerSink, SessionServers, TokenChange, TokenSink};
 use tokio_util::task::TaskTracker;
 
 use self::running::Running;
@@ -62,6 +62,8 @@ struct Shared {
     pool: Pool,
     tokens: Tokens,
     running: Mutex<Vec<Weak<Running>>>,
+    /// Where the host is told of tokens that are gone.
+    lost_tokens: Mutex<Option<TokenSink>>,
     /// What has to be done before the host ends.
     tasks: TaskTracker,
 }
@@ -85,6 +87,7 @@ impl McpRunner {
                 pool: Pool::default(),
                 tokens,
                 running: Mutex::default(),
+                lost_tokens: Mutex::default(),
                 tasks: TaskTracker::new(),
             }),
         }
@@ -113,14 +116,14 @@ impl McpServers for McpRunner {
             TokenChange::Given(token) => {
                 self.shared.tokens.set(resource, *token);
                 for server in self.shared.servers() {
-                    server.is_meant(resource);
+                    server.is_meant(resource, &self.shared.tokens);
                 }
                 self.shared.hand_out(resource);
             }
             TokenChange::Expired => {
                 // Servers that have it do not send it any more, and know that it was there: they are not
                 // signed out but say that it expired (AUTH-06).
-                self.shared.tokens.take(resource);
+                self.shared.tokens.expire(resource);
             }
             TokenChange::TakenBack => {
                 if let Some(taken) = self.shared.tokens.take(resource) {
@@ -137,6 +140,10 @@ impl McpServers for McpRunner {
                 let _ = saving.await;
             }
         })
+    }
+
+    fn tell_lost_tokens(&self, sink: TokenSink) {
+        *lock(&self.shared.lost_tokens) = Some(sink);
     }
 
     fn keeps_tokens(&self) -> bool {
@@ -159,7 +166,7 @@ impl Shared {
     /// Gives all servers of a resource a token.
     fn give(&self, resource: &str, token: &Token) {
         for server in self.servers() {
-            server.sign_in(resource, token);
+            server.sign_in(resource, token, &self.tokens);
         }
     }
 

@@ -58,6 +58,7 @@ mod channel;
 mod config;
 mod error;
 mod hosted;
+mod icons;
 mod names;
 mod offered;
 mod paging;
@@ -79,6 +80,7 @@ pub use config::{
 };
 pub use error::{ConfigError, Error, WrongResource};
 pub use hosted::{McpRunner, RunnerSettings};
+pub use icons::Icon;
 pub use names::{MOST_NAME_CHARS, unique_names};
 pub use pool::{Lease, Pool, Sharing};
 pub use resources::{Prompt, PromptArgument, PromptMessages, Resource, ResourceContents};

@@ -209,6 +209,7 @@ impl Shared {
             time_max: limits.request_time,
             cancel: CancellationToken::new(),
             call: None,
+            is_of_app: false,
         };
         self.request(request).await
     }

@@ -2,7 +2,8 @@
 //!
 //! `actor.rs` is that life: start, ready, crash, start again. `connect.rs` makes a connection,
 //! `connection.rs` sends one request over it, `request.rs` sees a request through sign-ins and
-//! questions, `peer.rs` is our side of it, and `follow.rs` fetches lists that changed.
+//! questions, `peer.rs` is our side of it, `follow.rs` fetches lists that changed, and `presence.rs` notices
+//! when a server behind an address is gone.
 
 mod actor;
 mod calls;
@@ -11,13 +12,15 @@ mod connection;
 mod follow;
 mod log;
 mod peer;
+mod presence;
 mod request;
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use self::actor::{Actor, Command};
@@ -33,12 +36,9 @@ use crate::config::{BaseEnvironment, Remote, ServerConfig, Transport};
 use crate::error::{ConfigError, WrongResource};
 use crate::offered::Offered;
 use crate::secret::{Scrubber, Token};
-use crate::state::{Event, Events, ServerInfo, ServerState};
+use crate::state::{Event, EventSender, Events, ServerInfo, ServerState};
 use crate::tools::Tool;
 use crate::wire;
-
-/// How many events are kept for whoever is slow.
-const KEPT_EVENTS: usize = 256;
 
 /// What a server finds around it.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +51,8 @@ pub struct Surroundings {
     pub asks: Option<AskSink>,
     /// The directories that the server may work in.
     pub roots: Vec<Root>,
+    /// What has to end first: it is waited for before the first start, for as long as ending may take.
+    pub after: Vec<CancellationToken>,
     /// Asked before every start, also after a crash. Without it, it may always start.
     pub permit: Option<Permit>,
     /// Asked for another token when the server does not accept its own any more, before people are.
@@ -142,7 +144,7 @@ impl Server {
 
     /// What happens to it from now on.
     pub fn events(&self) -> Events {
-        Events::new(self.shared.events.subscribe())
+        self.shared.events.subscribe()
     }
 
     /// How it introduced itself; nothing while it is not ready.
@@ -155,23 +157,30 @@ impl Server {
         self.shared.tools.borrow().clone()
     }
 
-    /// Sets the directories that it may work in, and tells it.
-    pub async fn set_roots(&self, roots: Vec<Root>) {
+    /// Sets the directories that it may work in. They count at once; what is returned, if it has to be told,
+    /// tells it.
+    pub fn set_roots(&self, roots: Vec<Root>) -> Option<impl Future<Output = ()> + Send + 'static> {
         let is_new = self.shared.roots.send_if_modified(|old| {
             let is_new = *old != roots;
             *old = roots;
             is_new
         });
-        if is_new && let Some(connection) = self.shared.connection() {
+        let connection = self.shared.connection().filter(|_| is_new)?;
+        Some(async move {
             // It asks for them again when it wants to; a failure shows elsewhere soon enough.
             let _ = connection.notify("notifications/roots/list_changed", None).await;
-        }
+        })
     }
 
     /// The resource that tokens for it are bound to; nothing for a process, which takes none.
     pub fn resource(&self) -> Option<String> {
         let remote = self.shared.remote.as_ref();
         remote.map(|remote| remote.credentials.resource())
+    }
+
+    /// Where it is; nothing for a process. It may hold secrets.
+    pub(crate) fn address(&self) -> Option<String> {
+        self.shared.remote.as_ref().map(|remote| remote.url.to_string())
     }
 
     /// Whether tokens that are there may be given to it without anybody asking: its resource is the server
@@ -247,7 +256,7 @@ pub(crate) struct Shared {
     tools: watch::Sender<Arc<[Tool]>>,
     pub(crate) offered: Offered,
     roots: watch::Sender<Vec<Root>>,
-    pub(crate) events: broadcast::Sender<Event>,
+    pub(crate) events: Arc<EventSender>,
 }
 
 /// What belongs to a server that is reached over HTTP.
@@ -282,7 +291,7 @@ impl Shared {
             tools: watch::Sender::new(Arc::default()),
             offered: Offered::default(),
             roots,
-            events: broadcast::Sender::new(KEPT_EVENTS),
+            events: Arc::new(EventSender::new()),
             config,
             surroundings,
         })
@@ -300,7 +309,7 @@ impl Shared {
             is_new
         });
         if is_new {
-            let _ = self.events.send(Event::State(new));
+            self.events.send(Event::State(new));
         }
     }
 

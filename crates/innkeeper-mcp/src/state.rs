@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::auth::SignIn;
+use crate::icons::Icon;
 
 /// What a server does (MCP-01).
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +48,8 @@ pub struct ServerInfo {
     pub protocol_version: String,
     /// What it can do, as it said it.
     pub capabilities: Value,
+    /// The pictures that it shows itself with, within bounds.
+    pub icons: Vec<Icon>,
 }
 
 impl ServerInfo {
@@ -139,22 +142,62 @@ pub struct LogMessage {
     pub data: Value,
 }
 
+/// How many events are kept for whoever is slow, and how many of what servers write as often as they like.
+const KEPT_EVENTS: usize = 256;
+
+/// Where what happens to a server is told. What servers can say without end has a way of its own: however
+/// much of it comes, nobody misses that they have to sign in, or that a list changed (F17).
+#[derive(Debug)]
+pub(crate) struct EventSender {
+    told: broadcast::Sender<Event>,
+    chatter: broadcast::Sender<Event>,
+}
+
+impl EventSender {
+    pub(crate) fn new() -> Self {
+        Self {
+            told: broadcast::Sender::new(KEPT_EVENTS),
+            chatter: broadcast::Sender::new(KEPT_EVENTS),
+        }
+    }
+
+    /// Tells everybody who listens.
+    pub(crate) fn send(&self, event: Event) {
+        let way = match event {
+            Event::Log(_) | Event::ResourceUpdated { .. } | Event::VisitEnded { .. } => &self.chatter,
+            Event::State(_) | Event::ListChanged(_) | Event::SignInNeeded { .. } | Event::SignedIn { .. } => &self.told,
+        };
+        // Nobody has to listen.
+        let _ = way.send(event);
+    }
+
+    pub(crate) fn subscribe(&self) -> Events {
+        Events {
+            told: self.told.subscribe(),
+            chatter: self.chatter.subscribe(),
+        }
+    }
+}
+
 /// What happens to a server, from now on.
 #[derive(Debug)]
 pub struct Events {
-    receiver: broadcast::Receiver<Event>,
+    told: broadcast::Receiver<Event>,
+    chatter: broadcast::Receiver<Event>,
 }
 
 impl Events {
-    pub(crate) fn new(receiver: broadcast::Receiver<Event>) -> Self {
-        Self { receiver }
-    }
-
     /// The next event; nothing when the server is gone. Whoever is slow misses the oldest ones: the
-    /// state and the lists themselves are always there to be looked at.
+    /// state and the lists themselves are always there to be looked at. What a server says in numbers that
+    /// are up to it, such as lines of its log, comes last, and crowds nothing else out.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
-            match self.receiver.recv().await {
+            let received = tokio::select! {
+                biased;
+                event = self.told.recv() => event,
+                event = self.chatter.recv() => event,
+            };
+            match received {
                 Ok(event) => return Some(event),
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
                     tracing::debug!(missed, "events of an MCP server were missed");

@@ -115,6 +115,7 @@ pub(crate) async fn list(connection: &Connection, limits: &Limits) -> Result<Vec
             time_max: limits.request_time,
             cancel: CancellationToken::new(),
             call: None,
+            is_of_app: false,
         };
         let text = connection.request(&request).await?;
         params = pages.take(&text).map_err(|error| Error::NotUnderstood {

@@ -41,6 +41,10 @@ pub struct SavedToken {
     pub expires_at: Option<u64>,
     /// The client that gave it.
     pub given_by: String,
+    /// The addresses of servers that people signed in to with it. A server whose resource contains more than
+    /// itself is given it only if it is among them (T16).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<String>,
     /// Who gives out tokens for the resource.
     #[serde(default)]
     pub authorization_servers: Vec<String>,

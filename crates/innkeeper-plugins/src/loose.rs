@@ -1,7 +1,9 @@
 //! Single files of a workspace or a user: AGENTS.md and its like, settings, MCP servers.
 //!
 //! The protocol has no container for loose files. Rules and hooks are children of a directory that
-//! nobody can write into, the workspace itself; MCP servers stand alone (CUS-01).
+//! nobody can write into, the workspace itself; MCP servers stand alone (CUS-01). When something is wrong
+//! with a file of servers, such a directory, without children, says so: a server that could not be read
+//! has no entry of its own to say it (CUS-05).
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +14,7 @@ use crate::footprint::Footprint;
 use crate::gather::Gathering;
 use crate::listing::Listed;
 use crate::locations::last_name;
-use crate::note::Note;
+use crate::note::{LoadState, Note};
 use crate::place::{Look, Refusal, Root, label};
 use crate::tree::{Child, Directory, Kind};
 use crate::uri::Base;
@@ -24,6 +26,7 @@ pub(crate) struct Loose {
     /// Directories that stand for the files, without those that would be empty.
     pub(crate) directories: Vec<Directory>,
     pub(crate) servers: Vec<Child>,
+    /// Remarks about files of servers with which nothing is wrong.
     pub(crate) notes: Vec<Note>,
 }
 
@@ -73,7 +76,12 @@ pub(crate) fn load(path: &Path, scope: Scope, footprint: &mut Footprint) -> Loos
             mcp::gather_file(&mut servers, &path, shape);
         }
     }
-    (loose.servers, loose.notes, _) = servers.finish();
+    let (children, notes, load) = servers.finish();
+    loose.servers = children;
+    match load {
+        LoadState::Loaded => loose.notes = notes,
+        _ => loose.show(&base, Kind::McpServer, scope, Vec::new(), notes, load),
+    }
     footprint.extend(root.into_touched());
     loose
 }
@@ -94,9 +102,20 @@ fn readable(gathering: &mut Gathering<'_>, file: &str) -> Option<PathBuf> {
 impl Loose {
     fn keep(&mut self, gathering: Gathering<'_>, base: &Base, contents: Kind, scope: Scope) {
         let (children, notes, load) = gathering.finish();
-        if children.is_empty() && notes.is_empty() {
-            return;
+        if !children.is_empty() || !notes.is_empty() {
+            self.show(base, contents, scope, children, notes, load);
         }
+    }
+
+    fn show(
+        &mut self,
+        base: &Base,
+        contents: Kind,
+        scope: Scope,
+        children: Vec<Child>,
+        notes: Vec<Note>,
+        load: LoadState,
+    ) {
         let uri = base.uri();
         let name = match scope {
             Scope::Workspace => uri

@@ -6,14 +6,17 @@ use jsonc_parser::ast::{Object, Value as Node};
 
 use crate::footprint::Footprint;
 use crate::format::{detect, is_metadata_directory};
+use crate::id::id;
 use crate::json::{Document, plain};
 use crate::limits::{MAX_INDEX_BYTES, MAX_NAME_CHARS, MAX_PLUGINS};
-use crate::locations::resolve;
+use crate::locations::{last_name, resolve};
 use crate::manifest::{Declarations, declarations};
-use crate::note::{Code, Note, Notes};
+use crate::note::{Code, LoadState, Note, Notes};
 use crate::place::{Links, Look, Root, label};
 use crate::plugin::PluginSource;
 use crate::text::{decode, printable, readable};
+use crate::tree::Plugin;
+use crate::uri::Base;
 
 /// Where the index of a marketplace is, the first that exists.
 const INDEXES: &[&str] = &[
@@ -51,6 +54,39 @@ pub struct Plugins {
     pub external: Vec<String>,
     /// What there is to say.
     pub notes: Vec<Note>,
+    /// Whether all of it could be used.
+    pub load: LoadState,
+}
+
+impl Plugins {
+    /// An entry that says what is wrong, if something is. The protocol has no container for plugins, so it
+    /// looks like one that could not be loaded: the plugins that are missing cannot say it (CUS-05).
+    pub(crate) fn trouble(&self, path: &Path) -> Option<Plugin> {
+        let load = match &self.load {
+            LoadState::Loading | LoadState::Loaded => return None,
+            LoadState::Degraded { message } if self.sources.is_empty() => LoadState::Error {
+                message: message.clone(),
+            },
+            load => load.clone(),
+        };
+        let uri = Base::Path(path.to_owned()).uri();
+        let name = self.marketplace.clone().filter(|name| !name.is_empty());
+        Some(Plugin {
+            id: id("marketplace", &[&uri]),
+            name: name.unwrap_or_else(|| printable(&last_name(path), MAX_NAME_CHARS)),
+            uri,
+            display_name: None,
+            description: None,
+            version: None,
+            icons: Vec::new(),
+            client_id: None,
+            format: None,
+            manifest: None,
+            load,
+            children: Some(Vec::new()),
+            notes: self.notes.clone(),
+        })
+    }
 }
 
 /// Finds the plugins of a directory: those its marketplace lists; or else itself, if it is a
@@ -89,7 +125,7 @@ pub(crate) fn find_traced(path: &Path, footprint: &mut Footprint) -> Plugins {
             );
         }
     }
-    plugins.notes = notes.finish().0;
+    (plugins.notes, plugins.load) = notes.finish();
     plugins
 }
 
@@ -112,7 +148,7 @@ pub(crate) fn find_installed(base: &Path, directory: &str, links: Links, footpri
     } else {
         footprint.extend([base.join(directory)]);
     }
-    plugins.notes = notes.finish().0;
+    (plugins.notes, plugins.load) = notes.finish();
     plugins
 }
 

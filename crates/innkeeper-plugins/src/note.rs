@@ -140,11 +140,12 @@ impl fmt::Display for Note {
 }
 
 /// Whether a container could be loaded (CUS-05).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum LoadState {
     /// It is being read; its children are not known yet.
     Loading,
     /// It was read without losses.
+    #[default]
     Loaded,
     /// Some of it was left out or guessed.
     Degraded {

@@ -93,7 +93,8 @@ impl Parts {
     pub(crate) fn scan(&mut self, sources: &Sources) -> SharedTree {
         let mut tree = SharedTree::default();
         let mut directories = Vec::new();
-        let mut plugins = self.find_all_plugins(sources, &mut tree);
+        let mut troubles = Vec::new();
+        let mut plugins = self.find_all_plugins(sources, &mut troubles, &mut tree.notes);
         for source in sources.directories() {
             let read = self.directory(&source);
             directories.push(read.entry);
@@ -117,7 +118,7 @@ impl Parts {
             servers.extend(read.servers);
             tree.notes.extend(read.notes);
         }
-        let rest = directories.into_iter().chain(servers);
+        let rest = troubles.into_iter().chain(directories).chain(servers);
         tree.entries
             .extend(rest.filter(|entry| ids.insert(entry.id().to_owned())));
         self.drop_unused();
@@ -125,21 +126,32 @@ impl Parts {
     }
 
     /// The plugins in the order in which they are listed: those that were named, those of
-    /// collections, then what was put into the directories of workspaces and of the user.
-    fn find_all_plugins(&mut self, sources: &Sources, tree: &mut SharedTree) -> Vec<PluginSource> {
+    /// collections, then what was put into the directories of workspaces and of the user. Entries say what
+    /// is wrong with where they are listed; notes say the rest.
+    fn find_all_plugins(
+        &mut self,
+        sources: &Sources,
+        troubles: &mut Vec<Arc<Entry>>,
+        notes: &mut Vec<Note>,
+    ) -> Vec<PluginSource> {
         let mut plugins = sources.plugins.clone();
+        let mut take_in = |path: &Path, found: Plugins| {
+            match found.trouble(path) {
+                Some(trouble) => troubles.push(Arc::new(Entry::Plugin(trouble))),
+                None => notes.extend(found.notes),
+            }
+            plugins.extend(found.sources);
+        };
         for collection in &sources.collections {
             let read = |footprint: &mut Footprint| find_traced(collection, footprint);
             let found = self.collections.get_or_read(collection.clone(), read);
-            plugins.extend(found.sources);
-            tree.notes.extend(found.notes);
+            take_in(collection, found);
         }
         for (path, scope) in sources.scopes() {
             for directory in plugin_directories(scope) {
                 let read = |footprint: &mut Footprint| find_installed(path, directory, scope.links(), footprint);
                 let found = self.installed.get_or_read((path.to_owned(), *directory), read);
-                plugins.extend(found.sources);
-                tree.notes.extend(found.notes);
+                take_in(&path.join(directory), found);
             }
         }
         plugins

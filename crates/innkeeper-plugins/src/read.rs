@@ -1,6 +1,8 @@
 //! Reads what a customization says, on the way on which it was found: through an opened directory
 //! that no link leads out of.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::directory::Scope;
@@ -42,6 +44,43 @@ impl Reader {
         self.base.components().chain(self.path.components()).collect()
     }
 
+    /// Where something of the container really is, without links, for whoever shows the file itself to others.
+    ///
+    /// Links of a user may lead anywhere, but to something of the same name: one to a `CLAUDE.md` that is kept
+    /// elsewhere does; one to a key, which came along with a directory that somebody copied, does not.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, or lies where a link must not lead.
+    pub fn real_path(&self, relative: &Path) -> io::Result<PathBuf> {
+        let shown = join(&self.root(), relative);
+        let real = fs::canonicalize(&shown)?;
+        let is_near = match self.links {
+            Links::Confined => real.starts_with(fs::canonicalize(&self.base)?),
+            Links::Followed => {
+                real.starts_with(fs::canonicalize(self.root())?) || real.file_name() == shown.file_name()
+            }
+        };
+        if is_near { Ok(real) } else { Err(leads_away()) }
+    }
+
+    /// The same for something in a directory of the container, such as that of a skill, which no link leads
+    /// out of.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::real_path`].
+    pub fn real_path_in(&self, directory: &Path, relative: &Path) -> io::Result<PathBuf> {
+        let directory = join(&self.root(), directory);
+        let real = fs::canonicalize(join(&directory, relative))?;
+        let is_confined = match self.links {
+            Links::Confined => real.starts_with(fs::canonicalize(&self.base)?),
+            Links::Followed => true,
+        };
+        let is_near = is_confined && real.starts_with(fs::canonicalize(&directory)?);
+        if is_near { Ok(real) } else { Err(leads_away()) }
+    }
+
     /// What a Markdown file of the container says, without its frontmatter.
     ///
     /// # Errors
@@ -66,6 +105,15 @@ impl Reader {
     }
 }
 
+/// A path below a directory; an empty one is the directory itself.
+fn join(directory: &Path, relative: &Path) -> PathBuf {
+    directory.components().chain(relative.components()).collect()
+}
+
+fn leads_away() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "a link leads away from where it is")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,8 +122,8 @@ mod tests {
     fn bodies_come_without_frontmatter_and_trouble_comes_in_sentences() {
         let temp = tempfile::tempdir().unwrap();
         let directory = temp.path().join(".claude/skills/x");
-        std::fs::create_dir_all(&directory).unwrap();
-        std::fs::write(directory.join("SKILL.md"), "---\nname: x\n---\nDo it.\n").unwrap();
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("SKILL.md"), "---\nname: x\n---\nDo it.\n").unwrap();
         let reader = Reader::within(temp.path(), ".claude/skills", Scope::Workspace);
         assert_eq!(reader.body(Path::new("x/SKILL.md"), 1024).unwrap(), "Do it.\n");
         let told = reader.body(Path::new("x/SKILL.md"), 8).unwrap_err();
@@ -87,12 +135,48 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
+    fn res03_links_of_a_user_lead_to_the_same_name_and_out_of_no_skill() {
+        use std::os::unix::fs::symlink;
+        let temp = tempfile::tempdir().unwrap();
+        let home = fs::canonicalize(temp.path()).unwrap();
+        for (file, text) in [
+            ("dev/x/SKILL.md", "x"),
+            ("dev/x/more.md", "more"),
+            ("keys/id", "hush"),
+            (".claude/skills/own/SKILL.md", "own"),
+        ] {
+            let file = home.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        let skills = home.join(".claude/skills");
+        symlink(home.join("dev/x"), skills.join("x")).unwrap();
+        symlink(home.join("keys"), skills.join("own/keys")).unwrap();
+        fs::create_dir(skills.join("evil")).unwrap();
+        symlink(home.join("keys/id"), skills.join("evil/SKILL.md")).unwrap();
+        let reader = Reader::within(&home, ".claude/skills", Scope::User);
+        let real = |path: &str| reader.real_path(Path::new(path)).ok();
+        let beside = |skill: &str, path: &str| reader.real_path_in(Path::new(skill), Path::new(path)).ok();
+        assert_eq!(real(""), Some(skills.clone()));
+        assert_eq!(real("own/SKILL.md"), Some(skills.join("own/SKILL.md")));
+        assert_eq!(real("x/SKILL.md"), Some(home.join("dev/x/SKILL.md")));
+        assert_eq!(beside("x", "more.md"), Some(home.join("dev/x/more.md")));
+        assert_eq!(beside("x", ""), Some(home.join("dev/x")));
+        assert_eq!(real("evil/SKILL.md"), None);
+        assert_eq!(beside("own", "keys/id"), None);
+        let confined = Reader::within(&skills, "", Scope::Workspace);
+        assert_eq!(confined.real_path(Path::new("x/SKILL.md")).ok(), None);
+        assert_eq!(confined.real_path_in(Path::new("x"), Path::new("more.md")).ok(), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
     fn a_link_that_leads_out_since_the_scan_is_not_followed() {
         let temp = tempfile::tempdir().unwrap();
         let secret = temp.path().join("secret");
-        std::fs::write(&secret, "nobody's business").unwrap();
+        fs::write(&secret, "nobody's business").unwrap();
         let plugin = temp.path().join("plugin");
-        std::fs::create_dir(&plugin).unwrap();
+        fs::create_dir(&plugin).unwrap();
         std::os::unix::fs::symlink(&secret, plugin.join("rule.md")).unwrap();
         let told = Reader::of_plugin(&plugin).body(Path::new("rule.md"), 1024).unwrap_err();
         assert!(told.contains("leads out"), "{told}");

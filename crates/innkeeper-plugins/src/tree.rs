@@ -13,7 +13,8 @@ use crate::text::TextRange;
 pub struct Tree {
     /// Containers, and MCP servers that no container holds.
     pub entries: Vec<Entry>,
-    /// Remarks about files that belong to no container.
+    /// Remarks about files that belong to no container, and with which nothing is wrong: what is, is said by
+    /// an entry.
     pub notes: Vec<Note>,
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use innkeeper_core::request::OnlyIf;
-use innkeeper_core::stored::{Document, ListPage, Record, StoredSession, StoredSummary};
+use innkeeper_core::stored::{Document, ListPage, Record, StoredRoot, StoredSession, StoredSummary};
 use rusqlite::{Connection, TransactionBehavior};
 
 pub use self::check::Finding;
@@ -81,6 +81,11 @@ impl Archive {
     pub fn count(&self) -> Result<usize, StoreError> {
         let host = HostRow::read(&self.conn)?;
         Ok(usize::try_from(host.sessions).unwrap_or_default())
+    }
+
+    /// What is kept of the host itself, if anything is.
+    pub fn host(&self) -> Result<Option<StoredRoot>, StoreError> {
+        reader::root(&self.conn)
     }
 
     /// Lists sessions, the latest first.

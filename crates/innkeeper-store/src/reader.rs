@@ -72,7 +72,8 @@ fn remembered(conn: &Connection, limit: usize) -> Result<Vec<StoredClient>, Stor
     Ok(clients)
 }
 
-fn root(conn: &Connection) -> Result<Option<StoredRoot>, StoreError> {
+/// The host itself, if anything was kept of it.
+pub(crate) fn root(conn: &Connection) -> Result<Option<StoredRoot>, StoreError> {
     let Some(channel) = ChannelRow::by_uri(conn, uri::ROOT)? else {
         return Err(StoreError::damaged("what is known of the host itself"));
     };

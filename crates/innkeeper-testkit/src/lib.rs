@@ -6,6 +6,7 @@ mod comparable;
 pub mod disk;
 pub mod fuzzing;
 pub mod journal;
+pub mod logs;
 pub mod model_server;
 pub mod mutation;
 pub mod oauth;

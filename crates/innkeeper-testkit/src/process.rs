@@ -396,6 +396,24 @@ impl HostProcess {
     }
 }
 
+/// Whether a process lives; one that was ended and waits to be buried does not.
+pub fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}
+
+/// Waits until a process is gone. Nobody tells when one is that was started by somebody else.
+pub async fn gone(pid: u32) {
+    let waiting = async {
+        while lives(pid) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    assert!(waited.is_ok(), "the process {pid} still lives");
+}
+
 fn home_of(options: &HostOptions) -> Arc<TempDir> {
     match &options.home {
         Some(home) => Arc::clone(home),

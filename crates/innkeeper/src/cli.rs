@@ -160,7 +160,7 @@ pub(crate) struct SendArgs {
     /// Session to continue [default: create one].
     #[arg(long, value_name = "URI", conflicts_with = "provider")]
     pub(crate) session: Option<String>,
-    /// Where the new session works [default: the current directory, unless --url names another host].
+    /// Where the new session works [default: the current directory, unless --url names a host on another machine].
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     pub(crate) directory: Option<PathBuf>,
     /// Model for this message [default: the agent's choice].

@@ -1,6 +1,7 @@
 //! `innkeeper customizations`: what a session in a directory would get, with a host or without one.
 
 mod explain;
+mod kept;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -27,7 +28,10 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
         };
     };
     let brought = directories.look(std::slice::from_ref(&workspace));
-    let shown = brought.show();
+    let mut shown = brought.show();
+    let uri = uri(&workspace)?;
+    let kept = kept::switches(&config, &args.common)?;
+    kept.show(&uri, &mut shown.entries);
     let mut output = Output::stdout();
     if args.json {
         return output.show(&format!("{}\n", json(&shown)?));
@@ -35,7 +39,7 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     if !args.explain {
         return output.show(&tree::in_words(&brought));
     }
-    let switched = client::switched(&args.common, &uri(&workspace)?);
+    let switched = client::switched(&args.common, &uri, kept::decided(&kept, &uri, &brought));
     output.show(&explain::in_words(&brought, &shown, &switched))
 }
 

@@ -9,7 +9,7 @@ mod servers;
 mod tokens;
 
 use innkeeper_customizations::Part;
-use innkeeper_plugins::{Entry, Severity};
+use innkeeper_plugins::Entry;
 
 use crate::cli::DoctorArgs;
 use crate::config::{ConfigFile, Examined};
@@ -84,13 +84,6 @@ fn common_customizations(config: &ConfigFile, report: &mut Report) {
             SUBJECT,
             format!("{name}: {problem}"),
             "`innkeeper customizations --explain` names every file",
-        );
-    }
-    for note in brought.notes.iter().filter(|note| note.severity != Severity::Info) {
-        report.warn(
-            SUBJECT,
-            note.to_string(),
-            "correct it, or remove its mention from [customizations]",
         );
     }
     if troubles.is_empty() {

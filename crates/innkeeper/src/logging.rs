@@ -1,22 +1,35 @@
-//! Logs, which always go to standard error.
+//! Logs, which always go to standard error, and to clients that listen.
 
 use std::io::{self, IsTerminal as _};
 
-use tracing_subscriber::EnvFilter;
+use innkeeper_host::LogSink;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
 use crate::failure::{Failure, Kind};
 
+mod clients;
+
 /// Starts logging what the filter lets through. Whoever comes second finds it started.
 pub(crate) fn start(filter: &str) -> Result<(), Failure> {
+    start_with(filter, None)
+}
+
+/// The same, and tells a sink of what clients want to hear, which the filter has nothing to do with.
+pub(crate) fn start_with(filter: &str, logs: Option<&LogSink>) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(filter).map_err(|error| {
         Failure::new(Kind::Usage, format!("`{filter}` is not a log filter ({error})"))
             .hint("write for instance --log debug or --log warn,innkeeper_host=trace")
     })?;
-    // It fails only where it was started before.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = fmt::layer()
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .try_init();
+        .with_ansi(io::stderr().is_terminal());
+    let lines = tracing_subscriber::registry().with(lines.with_filter(filter));
+    // They fail only where it was started before.
+    let _ = match logs {
+        Some(logs) => lines.with(clients::layer(logs)).try_init(),
+        None => lines.try_init(),
+    };
     Ok(())
 }

@@ -11,7 +11,9 @@ use innkeeper_agents::model::ModelAgent;
 use innkeeper_customizations::{
     Brought, CommandHooks, HookSettings, HooksOf, LocalCustomizations, ServerSettings, SourceDirectories, TrustFile,
 };
-use innkeeper_host::{Access, ContentLimits, Host, HostBuilder, HostError, Limits, Principal, Scope, Token, TourAgent};
+use innkeeper_host::{
+    Access, ContentLimits, Host, HostBuilder, HostError, Limits, LogSink, Principal, Scope, Token, TourAgent,
+};
 use innkeeper_local::{KeptContents, LocalResources, ResourceLimits};
 use innkeeper_mcp::RunnerSettings;
 use innkeeper_store::{Archive, ListPage, Mode, ReadOnlyJournal, SqliteJournal};
@@ -65,7 +67,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     let umask = protect_process();
     let config = ConfigFile::load(&args.common)?;
     let filter = args.common.log.clone().or_else(|| config.log.clone());
-    logging::start(filter.as_deref().unwrap_or(LOG_FILTER))?;
+    let logs = config.telemetry.logs.then(LogSink::new);
+    logging::start_with(filter.as_deref().unwrap_or(LOG_FILTER), logs.as_ref())?;
     let mut limits = config.limits();
     limits.core.restricted_sections.clone_from(&config.restricted_sections);
     let models = models::agents(models::find_with(
@@ -93,7 +96,14 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
                 format!("the program cannot start its event loop ({error})"),
             )
         })?;
-    let ended = runtime.block_on(serve(settings, limits, models, Sources { customizations, mcp }, umask));
+    let ended = runtime.block_on(serve(
+        settings,
+        limits,
+        models,
+        Sources { customizations, mcp },
+        umask,
+        logs,
+    ));
     // A thread that waits for standard input cannot be ended; waiting for it would hang the exit.
     runtime.shutdown_background();
     ended
@@ -131,6 +141,7 @@ async fn serve(
     models: Vec<ModelAgent>,
     Sources { customizations, mcp }: Sources,
     umask: u32,
+    logs: Option<LogSink>,
 ) -> Result<ExitCode, Failure> {
     let dir = match settings.read_only {
         true => DataDir::existing(settings.data.clone()),
@@ -186,7 +197,7 @@ async fn serve(
         .unwrap_or_default();
     let mut builder = Host::builder()
         .files(innkeeper_local::Workspace::new())
-        .resources(LocalResources::new(files, &own).making(saved_into))
+        .resources(LocalResources::new(files, &own).making(saved_into).with_umask(umask))
         .contents(contents.clone());
     // Whoever only looks shows what sessions had, and looks for nothing.
     let runner = mcp.filter(|_| !settings.read_only).map(|(mut mcp, keeping)| {
@@ -217,6 +228,10 @@ async fn serve(
             .limits(looking(limits))
             .read_only("it was started with --read-only"),
         false => builder.journal(journal(&dir, &limits)).limits(limits),
+    };
+    let builder = match &logs {
+        Some(logs) => builder.logs(logs),
+        None => builder,
     };
     let builder = builder.server_info("innkeeper", env!("CARGO_PKG_VERSION"));
     let host = builder

@@ -101,6 +101,11 @@ const TABLE: &[Row] = &[
         outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
     },
     Row {
+        name: "innkeeper-os",
+        layer: Layer::Library,
+        outside: Outside::AllBut(HEAVY_FOR_A_LIBRARY),
+    },
+    Row {
         name: "innkeeper-store",
         layer: Layer::Sibling,
         outside: Outside::AllBut(&["anyhow", "clap"]),

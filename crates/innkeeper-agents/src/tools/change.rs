@@ -8,11 +8,12 @@ use std::io::ErrorKind;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use innkeeper_host::{AgentError, Confirmation, FileChange, Invocation, ToolContent, ToolDraft, Verdict};
+use innkeeper_os::{Opened, open_regular, read_whole};
 use serde_json::Value;
 
 use super::diff::Difference;
 use super::outcome::{self, Done};
-use super::place::{Opened, Place, Places, open_regular, read_whole};
+use super::place::{Place, Places};
 use super::secret::SecretFiles;
 use super::{Surroundings, ToolAnswer, ToolLimits, blocking};
 

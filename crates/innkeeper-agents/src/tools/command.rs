@@ -6,13 +6,15 @@
 //! the shell has ended but left something running. What starts a session of its own (`setsid`) is
 //! out of reach.
 
+use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use innkeeper_host::{AgentError, Confirmation, Invocation, ToolCall, ToolContent, ToolDraft, ToolResult, Verdict};
-use process_wrap::tokio::{ChildWrapper, CommandWrap};
+use innkeeper_os::{DRAIN_TIME, Group, with_umask};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
@@ -27,14 +29,6 @@ use crate::model::api::ToolSpec;
 
 mod output;
 
-/// How long output is awaited after the shell has ended: whatever it left running keeps the pipes
-/// open.
-const DRAIN_TIME: Duration = Duration::from_millis(300);
-/// How long a killed command is awaited: one that waits for a disk or a server inside the system
-/// cannot be killed just then.
-const BURIAL_TIME: Duration = Duration::from_secs(1);
-/// Sets the permissions that new files go without, and becomes the shell with the command.
-const WITH_UMASK: &str = r#"umask "$0" && exec "$1" -c "$2""#;
 /// How many times slower new output is shown in the end.
 const SLOWEST_PACE: u32 = 8;
 /// How much of the end of the output people see while the command runs.
@@ -179,26 +173,23 @@ impl HostTool for RunCommand {
                 }
             }
         }
-        let command = self.command(&request.command, place.path());
-        let answer = run(call, command, &request, &self.limits).await?;
+        let started = self.start(&request.command, place.path());
+        let answer = run(call, started, &request, &self.limits).await?;
         Ok(outcome::after_edit(answer, edited.as_deref()))
     }
 }
 
 impl RunCommand {
-    fn command(&self, command: &str, directory: PathBuf) -> CommandWrap {
-        let first = if self.umask.is_some() { "sh" } else { self.shell };
-        let mut wrap = CommandWrap::with_new(first, |shell| {
-            shell.arg("-c").current_dir(directory);
-            match self.umask {
-                // Only the process itself can set it, and only a shell does so safely.
-                Some(umask) => shell
-                    .arg(WITH_UMASK)
-                    .arg(format!("{umask:04o}"))
-                    .arg(self.shell)
-                    .arg(command),
-                None => shell.arg(command),
-            };
+    fn start(&self, command: &str, directory: PathBuf) -> io::Result<Group> {
+        let line = [self.shell, "-c", command].map(OsString::from);
+        let line = match self.umask {
+            // The host's own variables are not told to anybody by name: one that no shell could write may go.
+            Some(umask) => with_umask(umask, line),
+            None => line.into(),
+        };
+        let mut line = line.into_iter();
+        Group::start(line.next().unwrap_or_default(), |shell| {
+            shell.args(line).current_dir(directory);
             shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             for (name, value) in std::env::vars_os() {
                 if secret::is_hidden_variable(&self.environment, &name, &value) {
@@ -211,33 +202,7 @@ impl RunCommand {
                 .env("PAGER", "cat")
                 .env("GIT_PAGER", "cat")
                 .env("GIT_TERMINAL_PROMPT", "0");
-        });
-        #[cfg(unix)]
-        wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
-        wrap.wrap(process_wrap::tokio::KillOnDrop);
-        wrap
-    }
-}
-
-/// A command that runs. Dropped, it is killed with all that it started.
-struct Running {
-    child: Box<dyn ChildWrapper>,
-    is_killed: bool,
-}
-
-impl Running {
-    /// Kills the group, once: later on its number may be another's. What is already gone does not
-    /// mind.
-    fn kill(&mut self) {
-        if !std::mem::replace(&mut self.is_killed, true) {
-            let _ = self.child.start_kill();
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
+        })
     }
 }
 
@@ -251,21 +216,17 @@ enum End {
 
 async fn run(
     mut call: ToolCall,
-    mut command: CommandWrap,
+    started: io::Result<Group>,
     request: &Request,
     limits: &ToolLimits,
 ) -> Result<ToolAnswer, AgentError> {
     let name = quoted(&request.command);
-    let child = match command.spawn() {
-        Ok(child) => child,
+    let mut group = match started {
+        Ok(group) => group,
         Err(error) => {
             let problem = format!("the command could not be started: {error}");
             return outcome::finish(call, &format!("Did not run {name}"), Err(problem)).await;
         }
-    };
-    let mut running = Running {
-        child,
-        is_killed: false,
     };
     let mut output = Output::new(limits.output_head, limits.output_tail);
     let cancelled = call.cancelled();
@@ -273,25 +234,24 @@ async fn run(
         biased;
         () = cancelled => return Err(AgentError::Cancelled),
         () = tokio::time::sleep(request.time) => End::TimeOver,
-        end = watch(&mut running, &mut output, &mut call, limits) => end?,
+        end = watch(&mut group, &mut output, &mut call, limits) => end?,
     };
-    running.kill();
-    if matches!(end, End::TimeOver) {
-        // So that it is gone when people read that it is.
-        let _ = tokio::time::timeout(BURIAL_TIME, running.child.wait()).await;
+    match end {
+        End::TimeOver => group.kill_and_wait().await,
+        End::Exited { .. } | End::Lost(_) => group.kill(),
     }
     complete(call, &name, request, &end, &output).await
 }
 
 /// Gathers output, and shows it now and then, until the command is over.
 async fn watch(
-    running: &mut Running,
+    group: &mut Group,
     output: &mut Output,
     call: &mut ToolCall,
     limits: &ToolLimits,
 ) -> Result<End, AgentError> {
-    let mut stdout = running.child.stdout().take();
-    let mut stderr = running.child.stderr().take();
+    let mut stdout = group.take_stdout();
+    let mut stderr = group.take_stderr();
     let (mut out, mut err) = (vec![0; 32 << 10], vec![0; 32 << 10]);
     let mut ended: Option<(ExitStatus, Instant)> = None;
     // What is shown is kept as well, so a long command shows itself less often than a short one.
@@ -314,7 +274,7 @@ async fn watch(
         tokio::select! {
             read = read_some(&mut stdout, &mut out), if stdout.is_some() => take(&mut stdout, output, &out, read),
             read = read_some(&mut stderr, &mut err), if stderr.is_some() => take(&mut stderr, output, &err, read),
-            status = running.child.wait(), if ended.is_none() => match status {
+            status = group.wait(), if ended.is_none() => match status {
                 Ok(status) => ended = Some((status, Instant::now() + DRAIN_TIME)),
                 Err(error) => return Ok(End::Lost(error.to_string())),
             },

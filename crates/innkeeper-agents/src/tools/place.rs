@@ -14,12 +14,13 @@
 //! had.
 
 use std::fs;
-use std::io::{self, ErrorKind, Read as _};
+use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::Dir;
+use innkeeper_os::{Opened, leads_outside, open_regular, or_dot, without_links};
 use url::Url;
 
 use super::Surroundings;
@@ -107,12 +108,7 @@ impl Places {
         let mut missing: Vec<Component<'_>> = Vec::new();
         let mut present = relative.components();
         loop {
-            let base = present.as_path();
-            let base = if base.as_os_str().is_empty() {
-                Path::new(".")
-            } else {
-                base
-            };
+            let base = or_dot(present.as_path());
             match without_links(&root.dir, base) {
                 Ok(mut resolved) => {
                     resolved.extend(missing.iter().rev());
@@ -163,22 +159,12 @@ impl Places {
                     self.names()
                 )
             })?;
-            let relative = if path.as_os_str().is_empty() {
-                PathBuf::from(".")
-            } else {
-                path
-            };
-            return Ok((Arc::clone(first), relative));
+            return Ok((Arc::clone(first), or_dot(&path).to_owned()));
         }
         for root in &self.roots {
             for name in [&root.path, &root.canonical] {
                 if let Ok(rest) = path.strip_prefix(name) {
-                    let rest = if rest.as_os_str().is_empty() {
-                        Path::new(".")
-                    } else {
-                        rest
-                    };
-                    return Ok((Arc::clone(root), rest.to_owned()));
+                    return Ok((Arc::clone(root), or_dot(rest).to_owned()));
                 }
             }
         }
@@ -256,11 +242,7 @@ impl Place {
 
     /// The path for the handle.
     pub(super) fn within(&self) -> &Path {
-        if self.relative.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            &self.relative
-        }
+        or_dot(&self.relative)
     }
 
     /// How people and the model call it: from the first working directory, or in full.
@@ -325,82 +307,11 @@ impl Place {
     }
 }
 
-/// What a path turned out to be.
-#[derive(Debug)]
-pub(super) enum Opened {
-    File(fs::File),
-    Directory,
-    /// A pipe, a socket or a device.
-    Special,
-}
-
-/// Opens a file to read it, without following its last name and without waiting for anybody.
-pub(super) fn open_regular(dir: &Dir, path: &Path) -> io::Result<Opened> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    {
-        use cap_std::fs::OpenOptionsExt as _;
-        use rustix::fs::OFlags;
-        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
-        options.custom_flags(flags.bits().cast_signed());
-    }
-    let file = match dir.open_with(path, &options) {
-        Ok(file) => file.into_std(),
-        // A socket, or a device without a driver: it cannot be opened at all.
-        Err(error) => {
-            let is_special = dir
-                .symlink_metadata(path)
-                .is_ok_and(|data| !data.is_file() && !data.is_dir() && !data.is_symlink());
-            return if is_special { Ok(Opened::Special) } else { Err(error) };
-        }
-    };
-    let data = file.metadata()?;
-    Ok(if data.is_file() {
-        Opened::File(file)
-    } else if data.is_dir() {
-        Opened::Directory
-    } else {
-        Opened::Special
-    })
-}
-
-/// Reads a whole file that is not too large; `None` if it is larger.
-pub(super) fn read_whole(file: fs::File, most: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= most).then_some(bytes))
-}
-
-/// Whether an error means that a path leads out of its directory. Errors of the operating system
-/// have a number, those of the handle do not.
-fn leads_outside(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none()
-}
-
-/// How Linux names a file that was opened and has lost its name since.
-const DELETED: &[u8] = b" (deleted)";
-/// How often a path is resolved again because its file is replaced all the time.
-const MAX_TRIES: usize = 100;
-
-/// A path without links. A file that an editor replaces in the middle of it has no name for a moment,
-/// and is then called `name (deleted)`: what is written there would be lost.
-fn without_links(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
-    for _ in 0..MAX_TRIES {
-        let resolved = dir.canonicalize(path)?;
-        let name = resolved.file_name().unwrap_or_default();
-        // Somebody may really call a file that; then it is there under this name.
-        if !name.as_encoded_bytes().ends_with(DELETED) || dir.symlink_metadata(&resolved).is_ok() {
-            return Ok(resolved);
-        }
-    }
-    Err(ErrorKind::ResourceBusy.into())
-}
-
 #[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use innkeeper_os::read_whole;
     use proptest::prelude::*;
 
     use super::*;

@@ -9,13 +9,14 @@ use cap_std::fs::Dir;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use innkeeper_host::{AgentError, Invocation, ToolDraft};
+use innkeeper_os::{Opened, open_regular};
 use serde_json::{Value, json};
 
 use super::blocking::{self, Reading, Stop};
 use super::glob::unfinished;
 use super::input::Input;
 use super::outcome::{self, Done, count, quoted, shortened};
-use super::place::{Opened, Place, Places, open_regular};
+use super::place::{Place, Places};
 use super::secret::SecretFiles;
 use super::walk::{End, Pattern, Walk};
 use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::Dir;
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use innkeeper_os::{Opened, open_regular, read_whole};
 
 use super::blocking::Stop;
-use super::place::{Opened, Place, open_regular, read_whole};
+use super::place::Place;
 
 /// Deepest tree that is walked. It only keeps a malicious one from filling the stack.
 const MOST_DEEP: usize = 128;

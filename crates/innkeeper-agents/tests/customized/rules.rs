@@ -67,6 +67,42 @@ async fn cus26_a_rule_for_files_joins_before_the_next_request_once_per_chat_whil
 }
 
 #[tokio::test]
+async fn cus26_a_file_that_is_written_or_edited_brings_its_rule() {
+    let calls = [
+        ("write_file", json!({ "path": "src/new.rs", "content": "fn new() {}" })),
+        (
+            "edit_file",
+            json!({ "path": "src/main.rs", "old_string": "main", "new_string": "start" }),
+        ),
+    ];
+    for (tool, input) in calls {
+        let mut shop = Shop::new()
+            .rule("rust", &["*.rs"], "Use tabs.")
+            .rule("docs", &["docs/**"], "Be brief.");
+        shop.put("work/src/main.rs", "fn main() {}");
+        // Nobody is asked.
+        shop.hook(tool, |_| HookOutcome {
+            allow: true,
+            ..HookOutcome::default()
+        });
+        let scene = shop.open([Reply::new().call(tool, input), Reply::words("Done.")]).await;
+        let turn = scene.run("t1", "Do it.").await;
+        assert_eq!(rules(&turn), own(&[("rust", "glob")]), "{tool}: {}", remarks(&turn));
+        let asked = scene.asked();
+        assert_eq!(
+            count(&asked[0], "Use tabs."),
+            0,
+            "{tool}: not before it is about such a file"
+        );
+        assert_eq!(
+            (count(&asked[1], "Use tabs."), count(&asked[1], "Be brief.")),
+            (1, 0),
+            "{tool}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn cus26_an_attached_file_brings_its_rule_with_the_first_request() {
     let shop = Shop::new().rule("rust", &["src/**"], "Use tabs.");
     let file = uri_of(&shop.put("work/src/main.rs", "fn main() {}"));

@@ -14,6 +14,7 @@ use super::UNTITLED_CHAT;
 use crate::action::ChannelKind;
 use crate::core::{Cx, HostCore};
 use crate::customization::{Customizing, without_clients};
+use crate::effect::{ChatsMoved, Effect, MovedChat};
 use crate::error::{RpcError, code};
 use crate::ids::ChannelId;
 use crate::lifecycle::directories_of;
@@ -233,6 +234,30 @@ impl HostCore {
                 self.commit(cx, target, added, None);
             }
         }
+        self.announce_moved(cx, source, target, subtree);
+    }
+
+    /// What is kept beside the session that the chats left ends with it, so what they refer to comes along.
+    fn announce_moved(&self, cx: &mut Cx<'_>, source: ChannelId, target: ChannelId, subtree: &[ChannelId]) {
+        let uri = |id: ChannelId| self.channels.get(id).map(|channel| Arc::clone(&channel.uri));
+        let (Some(from), Some(to)) = (uri(source), uri(target)) else {
+            return;
+        };
+        let moved = |id: &ChannelId| {
+            let model = &self.chats.get(id)?.model;
+            let stored = model.history().resident_from();
+            Some(MovedChat {
+                uri: uri(*id)?,
+                head: Arc::clone(model.shared_head()),
+                stored,
+                recent: (stored..model.turn_count())
+                    .filter_map(|index| model.loaded(index).cloned())
+                    .collect(),
+            })
+        };
+        let chats = subtree.iter().filter_map(moved).collect();
+        cx.effects
+            .push(Effect::ChatsMoved(Box::new(ChatsMoved { from, to, chats })));
     }
 
     /// Gives chats of a session their place in its catalogue: after another one, or first. The order

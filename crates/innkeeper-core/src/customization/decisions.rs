@@ -28,6 +28,10 @@ struct Decision {
 }
 
 impl Decisions {
+    pub(super) const fn none() -> Self {
+        Self(BTreeMap::new())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

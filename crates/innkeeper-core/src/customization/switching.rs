@@ -39,6 +39,18 @@ impl<'a> Scopes<'a> {
         }
     }
 
+    /// Those of a session that is yet to be: nobody decided anything in it.
+    pub(super) fn of_new(directory: &'a str, switches: &'a Switches) -> Self {
+        static NONE: Decisions = Decisions::none();
+        Self {
+            session: &NONE,
+            directory: Some(directory),
+            workspace: switches.workspace(directory),
+            global: switches.global(),
+            clients: &[],
+        }
+    }
+
     /// Every decision about something, of which the client that it comes from said this.
     fn resolve(&self, id: &str, asserted: Option<bool>) -> Resolved {
         Resolved {

@@ -165,7 +165,8 @@ fn check_drive(before: &Resolved, enablement: &[CustomizationEnablement], scope:
     let after = Resolved::from(enablement);
     let needs = |index: usize, what: &str| {
         Err(format!(
-            "enablement[{index}]: {what} needs the scope admin and this connection has {scope}"
+            "enablement[{index}]: {what} needs the scope admin and this connection has {scope}: connect with a token \
+             of that scope, or decide for this session alone"
         ))
     };
     for (index, decision) in enablement.iter().enumerate() {

@@ -72,15 +72,21 @@ impl HostCore {
             return;
         };
         let meta = wire::with_facts(shown.meta.as_ref(), facts, self.config.keeps_mcp_tokens);
-        if shown.meta == meta {
+        // One that shows none is shown as it was declared.
+        let icons = wire::icons(&facts.icons).or_else(|| shown.icons.clone());
+        if shown.meta == meta && shown.icons == icons {
             return;
         }
-        if let Some(entry) = wire::with(&session.state, id, |server| server.meta.clone_from(&meta)) {
+        let told = wire::with(&session.state, id, |server| {
+            server.meta.clone_from(&meta);
+            server.icons.clone_from(&icons);
+        });
+        if let Some(entry) = told {
             self.commit_entry(cx, session_id, entry);
         }
     }
 
-    fn commit_entry(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, customization: Customization) {
+    pub(super) fn commit_entry(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, customization: Customization) {
         let action = SessionCustomizationUpdatedAction { customization };
         let action = StateAction::SessionCustomizationUpdated(Box::new(action));
         self.commit(cx, session_id, action, None);
@@ -115,8 +121,8 @@ impl HostCore {
     }
 }
 
-/// How clients address a server (MCP-13). No two starts of any servers have the same one, not even in
-/// different lives of the host.
+/// How clients address a server (MCP-13). No two starts that anybody asked for have the same one, not even in
+/// different lives of the host; a server that crashed and is back has the one that it had.
 pub(super) fn channel(session: ChannelId, attempt: u64) -> String {
     format!("mcp://session-{}/{attempt}", session.0)
 }

@@ -37,11 +37,15 @@ const MAX_RESOURCES: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct McpTokens {
     given: BTreeMap<String, Given>,
+    /// How many were given.
+    count: u64,
 }
 
 /// What is known of a token.
 #[derive(Debug)]
 struct Given {
+    /// Which it is.
+    number: u64,
     /// Whose it is.
     by: ClientId,
     /// Until when it is good, on the monotonic clock.
@@ -150,7 +154,7 @@ impl HostCore {
         cx: &mut Cx<'_>,
         client: &ClientId,
         resource: &str,
-        token: ServerToken,
+        mut token: ServerToken,
         answer: (ConnId, &RequestId),
     ) -> bool {
         if !self.config.serves_mcp {
@@ -159,7 +163,10 @@ impl HostCore {
         self.forget_server_token(resource);
         // One that can be refreshed is replaced in time, or dropped, by whoever has it.
         let expires_in = token.expires_in.filter(|_| token.refresh.is_none());
+        self.mcp.tokens.count += 1;
+        token.number = self.mcp.tokens.count;
         let given = Given {
+            number: token.number,
             by: client.clone(),
             until_ms: expires_in.map(|seconds| deadline(cx.now, seconds)),
             authorization_servers: token.authorization_servers.clone(),
@@ -184,6 +191,7 @@ impl HostCore {
     ) -> bool {
         let is_taken = self.forget_server_token(resource).is_some();
         if is_taken {
+            self.hide_token(cx, resource);
             cx.effects.push(Effect::McpToken {
                 resource: resource.to_owned(),
                 change: TokenChange::TakenBack,
@@ -199,6 +207,7 @@ impl HostCore {
         let Some(given) = self.forget_server_token(resource) else {
             return;
         };
+        self.hide_token(cx, resource);
         let is_nobodys = !self.config.keeps_mcp_tokens && !self.clients.contains_key(&given.by);
         cx.effects.push(Effect::McpToken {
             resource: resource.to_owned(),
@@ -208,6 +217,33 @@ impl HostCore {
             },
             answer: None,
         });
+    }
+
+    /// A token that was to be refreshed cannot be any more, and whoever has it dropped it. Its servers say
+    /// themselves that it expired. Somebody may have signed in since: what they gave is another one.
+    pub(crate) fn lose_server_token(&mut self, cx: &mut Cx<'_>, resource: &str, number: u64) {
+        let given = self.mcp.tokens.given.get(resource);
+        if given.is_some_and(|given| given.number == number) {
+            self.forget_server_token(resource);
+            self.hide_token(cx, resource);
+        }
+    }
+
+    /// Servers of a resource do not say any more that there is a token for them.
+    fn hide_token(&mut self, cx: &mut Cx<'_>, resource: &str) {
+        let mut said = Vec::new();
+        for (session_id, session) in &self.sessions {
+            let servers = wire::servers(&session.state).map(|(_, server)| server);
+            let have_it = servers.filter(|server| wire::says_token(server, resource));
+            said.extend(have_it.map(|server| (*session_id, server.id.clone())));
+        }
+        for (session_id, id) in said {
+            let session = self.sessions.get(&session_id);
+            let entry = session.and_then(|session| wire::with(&session.state, &id, wire::hide_token));
+            if let Some(entry) = entry {
+                self.commit_entry(cx, session_id, entry);
+            }
+        }
     }
 
     /// Takes away what a client gave: its grace is over. What is kept stays.
@@ -231,6 +267,7 @@ impl HostCore {
                 continue;
             }
             let given = Given {
+                number: 0,
                 by: ClientId::new(&kept.given_by),
                 until_ms: kept.expires_in.map(|seconds| deadline(now, seconds)),
                 authorization_servers: kept.authorization_servers,

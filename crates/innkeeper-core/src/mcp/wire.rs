@@ -3,13 +3,13 @@
 use ahp_types::actions::{SessionMcpServerStateChangedAction, StateAction};
 use ahp_types::common::JsonObject;
 use ahp_types::state::{
-    AhpMcpUiHostCapabilities, ChildCustomization, Customization, McpServerAuthRequiredState, McpServerCustomization,
-    McpServerCustomizationApps, McpServerErrorState, McpServerReadyState, McpServerStartingState, McpServerState,
-    McpServerStoppedState, SessionState,
+    AhpMcpUiHostCapabilities, ChildCustomization, Customization, Icon, McpServerAuthRequiredState,
+    McpServerCustomization, McpServerCustomizationApps, McpServerErrorState, McpServerReadyState,
+    McpServerStartingState, McpServerState, McpServerStoppedState, SessionState,
 };
 use serde_json::{Map, Value, json};
 
-use super::{AppCapabilities, ServerFacts, ServerStatus};
+use super::{AppCapabilities, ServerFacts, ServerIcon, ServerStatus};
 use crate::agent::Failure;
 use crate::lifecycle::error_info;
 use crate::tool::wire::auth;
@@ -174,8 +174,35 @@ pub(super) fn with_facts(meta: Option<&JsonObject>, facts: &ServerFacts, keeps_t
     Some(meta)
 }
 
+/// Whether a server says that there is a token of this resource for it.
+pub(super) fn says_token(server: &McpServerCustomization, resource: &str) -> bool {
+    let said = server.meta.as_ref().and_then(|meta| meta.get(RESOURCE));
+    said.and_then(Value::as_str) == Some(resource)
+}
+
+/// What it says once there is none.
+pub(super) fn hide_token(server: &mut McpServerCustomization) {
+    for key in [RESOURCE, KEPT] {
+        server.meta.as_mut().map(|meta| meta.remove(key));
+    }
+}
+
+/// Its pictures as clients are shown them, if it has any.
+pub(super) fn icons(icons: &[ServerIcon]) -> Option<Vec<Icon>> {
+    let shown = icons.iter().map(|icon| Icon {
+        src: icon.src.clone(),
+        content_type: icon.content_type.clone(),
+        sizes: (!icon.sizes.is_empty()).then(|| icon.sizes.clone()),
+        theme: icon.theme.clone(),
+    });
+    (!icons.is_empty()).then(|| shown.collect())
+}
+
 /// Lets a server that was read again show the facts that are known of it.
 pub(crate) fn take_over_facts(server: &mut McpServerCustomization, shown: &McpServerCustomization) {
+    if server.icons.is_none() {
+        server.icons.clone_from(&shown.icons);
+    }
     let shown = shown.meta.iter().flatten();
     let facts = shown.filter(|(key, _)| [RESOURCE, KEPT, TOOLS].contains(&key.as_str()));
     for (key, value) in facts {

@@ -194,6 +194,13 @@ pub(crate) fn restore_root(stored: &StoredRoot) -> Result<RestoredRoot, String> 
     })
 }
 
+/// What people decided for workspaces and for everywhere. No action in the log tells of it: a host writes its
+/// document whenever that changes.
+pub(crate) fn restore_switches(stored: &StoredRoot) -> Result<Arc<Switches>, String> {
+    let document: RootDocument = document::read("the host's own state", &stored.document)?;
+    Ok(document.switches)
+}
+
 /// Reads the envelope of a kept action that is not part of the document kept at `kept`.
 fn open(frame: &StoredFrame, kept: Seq) -> Result<ActionEnvelope, String> {
     if frame.first <= kept {

@@ -113,6 +113,11 @@ impl Stage {
                         self.receive(subscriber.conn, &message);
                     }
                 }
+                Effect::ExportLogs { to, message } => {
+                    for conn in to.iter() {
+                        self.receive(*conn, &message);
+                    }
+                }
                 Effect::Send { to, message } => self.receive(
                     to,
                     &message
@@ -148,6 +153,7 @@ impl Stage {
                 | Effect::ForgetMcpServers { .. }
                 | Effect::AskMcpServer { .. }
                 | Effect::SessionGone { .. }
+                | Effect::ChatsMoved(_)
                 | Effect::TellMcpServer { .. }
                 | Effect::RenderPrompt { .. }
                 | Effect::CancelTurn { .. }

@@ -25,6 +25,7 @@ mod sessions;
 mod signing_in;
 mod subscriptions;
 mod summaries;
+mod telemetry;
 mod told;
 mod tools;
 mod turns;

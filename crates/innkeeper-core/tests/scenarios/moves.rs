@@ -137,7 +137,19 @@ fn cht18_a_chat_goes_to_another_session_with_its_workers_and_its_readers() {
     assert_eq!(stage.catalogue(OTHER), [CHAT, &worker.chat_uri, other_default.as_str()]);
     assert_eq!(stage.catalogue(SESSION).len(), 2);
     assert_eq!((stage.state(CHAT), stage.state(&worker.chat_uri)), before);
-    assert_eq!(stage.agent.len(), opened, "same directories, same back end");
+    // Same directories, same back end; but what the chats refer to is kept elsewhere from now on (RES-03).
+    let [Effect::ChatsMoved(moved)] = &stage.agent[opened..] else {
+        panic!("{:?}", &stage.agent[opened..]);
+    };
+    assert_eq!((&*moved.from, &*moved.to), (SESSION, OTHER));
+    let chats: Vec<&str> = moved.chats.iter().map(|chat| &*chat.uri).collect();
+    assert_eq!(chats, [CHAT, &*worker.chat_uri]);
+    assert!(
+        moved
+            .chats
+            .iter()
+            .all(|chat| chat.stored == 0 && !chat.recent.is_empty())
+    );
     stage.pass(1000);
     let summaries = stage.notifications(conn);
     assert_eq!(summaries.len(), 2, "both sessions: {summaries:?}");

@@ -183,6 +183,71 @@ fn wch07_sec03_a_client_that_comes_back_keeps_its_watch_until_it_leaves() {
     assert!(is_released(&mut stage, &watch));
 }
 
+/// Whoever asks for a watch and never subscribes leaves nothing behind (E-56), and neither does one whose
+/// answer got lost with the connection.
+#[test]
+fn wch07_a_watch_that_nobody_subscribes_to_is_released_when_its_lease_is_over() {
+    for stays in [true, false] {
+        let mut stage = stage();
+        let conn = stage.client("c", &[]);
+        create(&mut stage, conn);
+        stage.dispatch(conn, SESSION, 1, announce("c"));
+        stage.subscribe(conn, SESSION);
+        let watch = open(&mut stage, conn, PLACE);
+        if !stays {
+            stage.disconnect(conn);
+        }
+        let lease_ms = CoreConfig::default().watch_lease_ms;
+        stage.pass(lease_ms - 1);
+        assert!(!is_released(&mut stage, &watch), "it has its time: {stays}");
+        stage.pass(1);
+        assert!(is_released(&mut stage, &watch), "{stays}");
+        if stays {
+            assert_eq!(error(&stage.subscribe(conn, &watch.channel)).0, -32008);
+        }
+    }
+}
+
+#[test]
+fn wch07_a_lease_ends_nothing_that_somebody_listens_to_and_a_listener_that_is_lost_has_its_grace() {
+    let mut stage = stage();
+    let (conn, watch) = watching(&mut stage, "c");
+    stage.pass(CoreConfig::default().watch_lease_ms + 1);
+    assert!(is_told(&mut stage, &watch, conn), "somebody listens");
+    stage.disconnect(conn);
+    let grace_ms = CoreConfig::default().grace_ms;
+    stage.pass(grace_ms - 1);
+    assert!(!is_released(&mut stage, &watch), "it may come back");
+    stage.pass(2);
+    assert!(is_released(&mut stage, &watch));
+}
+
+/// Watches are counted by client, and the place of one that was released is free again.
+#[test]
+fn wch07_sec04_a_lease_that_is_over_makes_room_for_another_watch() {
+    let config = CoreConfig {
+        serves_resources: true,
+        max_watches: 1,
+        ..CoreConfig::default()
+    };
+    let lease_ms = config.watch_lease_ms;
+    let mut stage = Stage::with(config);
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn);
+    stage.subscribe(conn, SESSION);
+    let first = open(&mut stage, conn, PLACE);
+    let more = Command::WatchResource(Box::new(WatchSpec {
+        uri: PLACE.to_owned(),
+        recursive: false,
+        includes: None,
+        excludes: None,
+    }));
+    assert_eq!(error(&stage.request(conn, more)).0, -32602);
+    stage.pass(lease_ms);
+    assert!(is_released(&mut stage, &first));
+    open(&mut stage, conn, PLACE);
+}
+
 #[test]
 fn res15_sec03_a_watch_ends_when_the_grant_is_taken_back_or_over() {
     for is_revoked in [true, false] {

@@ -6,43 +6,17 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use process_wrap::tokio::{ChildWrapper, CommandWrap};
+use innkeeper_os::{DRAIN_TIME, Group, is_kept_by_shells, needed_variables, with_umask};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
-/// Variables of the host's that hooks see.
-const SEEN: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TMPDIR",
-    "TEMP",
-    "TMP",
-    "SystemRoot",
-    "ComSpec",
-    "PATHEXT",
-    "USERPROFILE",
-    "APPDATA",
-    "LOCALAPPDATA",
-];
-/// How long output is awaited after the command has ended: what it left running keeps the pipes open.
-const DRAIN_TIME: Duration = Duration::from_millis(300);
-/// How long a killed command is awaited.
-const BURIAL_TIME: Duration = Duration::from_secs(1);
 /// Most that is kept of what a command says.
 const MAX_STDOUT: usize = 1 << 20;
 const MAX_STDERR: usize = 64 << 10;
-/// Sets the permissions that new files go without, and becomes the command.
-#[cfg(unix)]
-const WITH_UMASK: &str = r#"umask "$0" && exec "$@""#;
 
 /// What hooks run with.
 #[derive(Debug, Clone)]
@@ -57,12 +31,9 @@ pub struct HookSettings {
 
 impl Default for HookSettings {
     fn default() -> Self {
-        let is_seen = |name: &OsString| {
-            name.to_str()
-                .is_some_and(|name| SEEN.contains(&name) || name.starts_with("LC_"))
-        };
+        let seen = needed_variables(std::env::vars_os());
         Self {
-            environment: std::env::vars_os().filter(|(name, _)| is_seen(name)).collect(),
+            environment: seen.map(|(name, value)| (name.into(), value)).collect(),
             longest: Duration::from_secs(600),
             umask: None,
         }
@@ -99,97 +70,58 @@ pub(super) enum End {
 /// Runs a command to its end.
 pub(super) async fn run(job: Job, settings: &HookSettings) -> End {
     let time = job.time.min(settings.longest);
-    let child = match wrap(&job, settings).spawn() {
-        Ok(child) => child,
+    let mut group = match start(&job, settings) {
+        Ok(group) => group,
         Err(error) => return End::NotStarted(format!("{error} (in {})", job.cwd.display())),
     };
-    let mut running = Running {
-        child,
-        is_killed: false,
-    };
-    let end = tokio::time::timeout(time, watch(&mut running, &job.stdin)).await;
-    running.kill();
-    match end {
-        Ok(end) => end,
+    match tokio::time::timeout(time, watch(&mut group, &job.stdin)).await {
+        Ok(end) => {
+            group.kill();
+            end
+        }
         Err(_) => {
-            // So that it is gone when people read that it is.
-            let _ = tokio::time::timeout(BURIAL_TIME, running.child.wait()).await;
+            group.kill_and_wait().await;
             End::TimeOver { after: time }
         }
     }
 }
 
-fn wrap(job: &Job, settings: &HookSettings) -> CommandWrap {
-    let (program, args) = line(job, settings);
-    let mut wrap = CommandWrap::with_new(program, |command| {
-        command.args(args).current_dir(&job.cwd).env_clear();
+fn start(job: &Job, settings: &HookSettings) -> io::Result<Group> {
+    let mut line = line(job, settings).into_iter();
+    Group::start(line.next().unwrap_or_default(), |command| {
+        command.args(line).current_dir(&job.cwd).env_clear();
         command.envs(settings.environment.iter().map(|(name, value)| (name, value)));
         command.envs(&job.environment);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-    });
-    #[cfg(unix)]
-    wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
-    wrap.wrap(process_wrap::tokio::KillOnDrop);
-    wrap
+    })
 }
 
 /// The program and its arguments.
-fn line(job: &Job, settings: &HookSettings) -> (String, Vec<String>) {
-    let own: Vec<String> = match &job.args {
-        Some(args) => std::iter::once(&job.command).chain(args).cloned().collect(),
-        None if cfg!(windows) => vec!["cmd".into(), "/C".into(), job.command.clone()],
+fn line(job: &Job, settings: &HookSettings) -> Vec<OsString> {
+    let own: Vec<OsString> = match &job.args {
+        Some(args) => std::iter::once(&job.command).chain(args).map(Into::into).collect(),
+        None if cfg!(windows) => vec!["cmd".into(), "/C".into(), job.command.clone().into()],
         None => {
-            let has_bash = job.wants_bash && std::path::Path::new("/bin/bash").exists();
+            let has_bash = job.wants_bash && Path::new("/bin/bash").exists();
             let shell = if has_bash { "/bin/bash" } else { "/bin/sh" };
-            vec![shell.into(), "-c".into(), job.command.clone()]
+            vec![shell.into(), "-c".into(), job.command.clone().into()]
         }
     };
-    #[cfg(unix)]
-    let own: Vec<String> = match settings.umask {
-        // Only the process itself can set it, and only a shell does so safely.
-        Some(umask) => ["/bin/sh", "-c", WITH_UMASK]
-            .into_iter()
-            .map(str::to_owned)
-            .chain(std::iter::once(format!("{umask:04o}")))
-            .chain(own)
-            .collect(),
-        None => own,
-    };
-    #[cfg(not(unix))]
-    let _ = settings;
-    let mut own = own.into_iter();
-    (own.next().unwrap_or_default(), own.collect())
-}
-
-/// A command that runs. Dropped, it is killed with all that it started.
-struct Running {
-    child: Box<dyn ChildWrapper>,
-    is_killed: bool,
-}
-
-impl Running {
-    /// Kills the group, once: later on its number may be another's.
-    fn kill(&mut self) {
-        if !std::mem::replace(&mut self.is_killed, true) {
-            let _ = self.child.start_kill();
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
+    match settings.umask {
+        // What a hook declares matters more than its umask.
+        Some(umask) if job.environment.keys().all(|name| is_kept_by_shells(name)) => with_umask(umask, own),
+        Some(_) | None => own,
     }
 }
 
 /// Tells it what happens, and hears it out.
-async fn watch(running: &mut Running, input: &[u8]) -> End {
-    let stdin = running.child.stdin().take();
-    let stdout = running.child.stdout().take();
-    let stderr = running.child.stderr().take();
+async fn watch(group: &mut Group, input: &[u8]) -> End {
+    let stdin = group.take_stdin();
+    let stdout = group.take_stdout();
+    let stderr = group.take_stderr();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let status = {
         let telling = async move {
@@ -209,7 +141,7 @@ async fn watch(running: &mut Running, input: &[u8]) -> End {
         let mut is_heard = false;
         let status = loop {
             tokio::select! {
-                status = running.child.wait() => break status,
+                status = group.wait() => break status,
                 () = &mut hearing, if !is_heard => is_heard = true,
             }
         };

@@ -339,6 +339,7 @@ async fn t15_a_hook_sees_no_secret_of_the_host_and_finds_its_directories() {
         "LANG",
         "LANGUAGE",
         "TZ",
+        "TERM",
         "TMPDIR",
         "TEMP",
         "TMP",
@@ -354,6 +355,29 @@ async fn t15_a_hook_sees_no_secret_of_the_host_and_finds_its_directories() {
         let name = line.split('=').next().unwrap();
         assert!(known.contains(&name) || name.starts_with("LC_"), "{name} is seen");
     }
+}
+
+/// Some shells drop variables with such names: the one that sets the umask does not come between then.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_hook_gets_all_that_it_declares_and_the_umask_of_people() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let hooks = json!([
+        { "command": "env", "args": [], "env": { "my-key": "1", "npm.config": "2" } },
+        { "command": "touch", "args": ["made by a hook"] },
+    ]);
+    let settings = json!({ "hooks": { "SessionStart": [{ "hooks": hooks }] } });
+    let workshop = Workshop::new(&[(".claude/settings.json", &settings.to_string())]);
+    let settings = HookSettings {
+        umask: Some(0o027),
+        ..HookSettings::default()
+    };
+    let hooks = CommandHooks::new(workshop.own().files, workshop.trust(), Arc::new(settings));
+    let call = workshop.call(HookEvent::SessionStart, "startup", json!({}));
+    let said = format!("{:?}", hooks.run(call, &nothing(), None).await);
+    assert!(said.contains("my-key=1") && said.contains("npm.config=2"), "{said}");
+    let made = std::fs::metadata(workshop.path().join("made by a hook")).unwrap();
+    assert_eq!(made.permissions().mode() & 0o777, 0o640);
 }
 
 #[cfg(unix)]

@@ -557,6 +557,55 @@ async fn trc05_a_new_driver_opens_after_the_old_one_has_let_go() {
     assert_eq!(*notes.lock().expect("no panic"), ["open", "let go", "open"]);
 }
 
+/// A turn whose session is never said to bring anything along: it says that it waits, and fails in the end.
+#[tokio::test(start_paused = true)]
+async fn cus24_a_turn_does_not_run_while_its_rules_and_hooks_are_not_known() {
+    let mut main = Loop::new(64);
+    let (_reports, found) = tokio::sync::watch::channel(None);
+    let unknown = Bringing::new(found, Arc::default());
+    let agent = Scripted(Arc::new(|_| panic!("it must not run without what guards it")));
+    let mut driver = Driver::start(Arc::new(agent), open(), main.surroundings(), Bringing::default(), None);
+    driver.run(TURN, Box::new(turn_start()), unknown);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let (_, event) = main.event().await;
+    assert!(
+        matches!(&event, AgentEvent::Notice(text) if text.contains("waits")),
+        "{event:?}"
+    );
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let (_, end) = main.end().await;
+    let TurnEnd::Failed { failure, .. } = &end else {
+        panic!("{end:?}")
+    };
+    assert_eq!(failure.kind, "customizationsUnknown");
+    assert!(failure.message.contains("Send the message again"), "{failure:?}");
+}
+
+/// A turn that waits for what its session brings along begins with it, or is cancelled at once.
+#[tokio::test(start_paused = true)]
+async fn cus24_a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled() {
+    let mut main = Loop::new(64);
+    let (reports, found) = tokio::sync::watch::channel(None);
+    let unknown = || Bringing::new(found.clone(), Arc::default());
+    let agent = Scripted(Arc::new(|events: EventSink| {
+        assert!(events.customizations().is_known());
+        Box::pin(async move { events.text("ran").await })
+    }));
+    let mut driver = Driver::start(Arc::new(agent), open(), main.surroundings(), Bringing::default(), None);
+    driver.run(TURN, Box::new(turn_start()), unknown());
+    driver.cancel(TURN);
+    assert_eq!(main.end().await, (CHAT, TurnEnd::Cancelled));
+    driver.run(WORKER_TURN, Box::new(turn_start()), unknown());
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    reports.send_replace(Some(crate::customizations::Reported {
+        kit: Arc::default(),
+        off: Arc::default(),
+    }));
+    assert!(matches!(main.event().await, (_, AgentEvent::Notice(_))));
+    assert_eq!(main.event().await, (CHAT, AgentEvent::Text("ran".to_owned())));
+    assert_eq!(main.end().await, (CHAT, TurnEnd::Complete));
+}
+
 /// (AUTH-12)
 #[tokio::test]
 async fn tool15_a_call_signs_in_and_whatever_it_does_next_says_that_it_helped() {

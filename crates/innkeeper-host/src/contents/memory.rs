@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 
@@ -25,6 +26,10 @@ struct Kept {
 }
 
 impl Kept {
+    fn is(&self, session: &str, name: &str) -> bool {
+        self.session == session && self.name == name
+    }
+
     fn bytes(&self) -> u64 {
         u64::try_from(self.content.bytes.len()).unwrap_or(u64::MAX)
     }
@@ -59,7 +64,7 @@ impl Contents for MemoryContents {
         }
         let mut kept = self.lock();
         self.closed.check(session)?;
-        kept.retain(|kept| (kept.session.as_str(), kept.name.as_str()) != (session, name));
+        kept.retain(|kept| !kept.is(session, name));
         kept.push_back(added);
         let of_session = |kept: &Kept| kept.session == session;
         while kept
@@ -82,8 +87,31 @@ impl Contents for MemoryContents {
 
     async fn read(&self, session: &str, name: &str) -> Result<Option<Content>, String> {
         let kept = self.lock();
-        let found = kept.iter().find(|kept| kept.session == session && kept.name == name);
+        let found = kept.iter().find(|kept| kept.is(session, name));
         Ok(found.map(|kept| kept.content.clone()))
+    }
+
+    /// It counts as older than everything else, so it gets what room there is.
+    async fn restore(&self, session: &str, name: &str, content: Content, _: SystemTime) -> Result<bool, String> {
+        let restored = Kept {
+            session: session.to_owned(),
+            name: name.to_owned(),
+            content,
+        };
+        let mut kept = self.lock();
+        self.closed.check(session)?;
+        if kept.iter().any(|kept| kept.is(session, name)) {
+            return Ok(true);
+        }
+        let total: u64 = kept.iter().map(Kept::bytes).sum();
+        let of_session = kept.iter().filter(|kept| kept.session == session);
+        let of_session: u64 = of_session.map(Kept::bytes).sum();
+        let fits = of_session + restored.bytes() <= self.limits.session_bytes
+            && total + restored.bytes() <= self.limits.total_bytes;
+        if fits {
+            kept.push_front(restored);
+        }
+        Ok(fits)
     }
 
     fn room(&self) -> u64 {

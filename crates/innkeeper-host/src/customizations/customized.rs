@@ -13,8 +13,8 @@ use super::kit::{About, CustomAgent, Kit, Original, PromptFile, Rule, Skill};
 use crate::agent::Attachment;
 use crate::mcp::{Mcp, ServerDeclaration};
 
-/// How long an opening chat waits until it is known what its session brings along. Whoever looks
-/// for it reports something long before; this is for one that does not.
+/// How long it is waited in silence until it is known what a session brings along. Most have been read long
+/// before; a chat that opens goes on without then, because each of its turns is told for itself.
 const FIRST_TIME: Duration = Duration::from_secs(5);
 
 /// The customizations of a session that are switched on, as they were when the turn started.
@@ -400,17 +400,33 @@ impl Bringing {
         }
     }
 
-    /// What is known once somebody has looked: what a session brings along holds from its first
-    /// turn on.
+    /// What is known once somebody has looked: what a session brings along holds from its first turn on.
     pub(crate) async fn first(&self) -> Customized {
-        if let Some(found) = &self.found {
-            let mut found = found.clone();
-            let reported = found.wait_for(Option::is_some);
-            if tokio::time::timeout(FIRST_TIME, reported).await.is_err() {
-                tracing::warn!("nobody has said within {FIRST_TIME:?} what a session brings along");
+        self.within(FIRST_TIME).await.unwrap_or_else(|| self.now())
+    }
+
+    /// The same for a turn, which says that it waits. `None` if nobody has said after a `patience` what there
+    /// is: rules would be missing then, and hooks that guard what the turn does.
+    pub(crate) async fn for_turn(&self, patience: Duration, waits: impl Future<Output = ()>) -> Option<Customized> {
+        match self.within(FIRST_TIME).await {
+            Some(known) => Some(known),
+            None => {
+                waits.await;
+                self.within(patience).await
             }
         }
-        self.now()
+    }
+
+    async fn within(&self, time: Duration) -> Option<Customized> {
+        if let Some(found) = &self.found {
+            let mut found = found.clone();
+            let reported = tokio::time::timeout(time, found.wait_for(Option::is_some)).await;
+            if !matches!(reported, Ok(Ok(_))) {
+                tracing::warn!("nobody has said within {time:?} what a session brings along");
+                return None;
+            }
+        }
+        Some(self.now())
     }
 }
 

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::hook::{Hooks, NoHooks};
 use crate::mcp::ServerDeclaration;
+use crate::resources::{Content, Entry, ResourceError};
 
 /// Everything that a session brings along. In every list, whatever comes first wins over what has the
 /// same name and comes later.
@@ -156,6 +157,32 @@ pub struct Rule {
 pub trait Texts: Send + Sync + 'static {
     /// What a file says, without its frontmatter, or in a sentence why it cannot be read.
     async fn read(&self, about: &About) -> Result<String, String>;
+
+    /// Finds a file that the session shows by its URI, or one beside a skill, for a client that sees the
+    /// session (RES-03). `None` says that it shows no such thing.
+    async fn find(&self, _uri: &str, _look: Look) -> Option<Result<Shown, ResourceError>> {
+        None
+    }
+}
+
+/// How somebody looks at what a session shows.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// Whether it may do more than look. Who may not does not see what commands are run.
+    pub drives: bool,
+    /// Most bytes of a file.
+    pub bytes: usize,
+}
+
+/// Something that a session shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// It is on this machine, at this `file:` URI: on the way there is no link.
+    Here(String),
+    /// A file that only a client has, copied.
+    File(Content),
+    /// A directory that only a client has, copied.
+    Directory(Vec<Entry>),
 }
 
 /// Reads nothing.

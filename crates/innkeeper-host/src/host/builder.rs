@@ -14,8 +14,10 @@ use super::catalogue::{Catalogue, keep_current, profile_of};
 use super::customizations::Followed;
 use super::keep::Waiting;
 use super::loading::{LOADS, find};
+use super::logs::Logs;
 use super::mcp::Servers;
 use super::message::Message;
+use super::resources::Order;
 use super::task::{Breaks, HostTask};
 use super::{Host, HostError, HostHandle};
 use crate::agent::Agent;
@@ -24,8 +26,9 @@ use crate::customizations::{Customizations, NoCustomizations};
 use crate::files::{Files, NoFiles};
 use crate::journal::{Journal, Lease, VolatileJournal};
 use crate::limits::Limits;
-use crate::mcp::{McpServers, NoMcpServers};
+use crate::mcp::{McpServers, NoMcpServers, TokenSink};
 use crate::resources::{NoResources, Resources};
+use crate::telemetry::LogSink;
 
 /// Messages waiting for the main loop; senders wait beyond it.
 const INBOX: usize = 1024;
@@ -39,6 +42,7 @@ pub struct HostBuilder {
     customizations: Arc<dyn Customizations>,
     mcp_servers: Arc<dyn McpServers>,
     contents: Option<Arc<dyn Contents>>,
+    logs: Option<LogSink>,
     limits: Limits,
     breaks: Option<Breaks>,
     read_only: Option<String>,
@@ -56,6 +60,7 @@ impl HostBuilder {
             customizations: Arc::new(NoCustomizations),
             mcp_servers: Arc::new(NoMcpServers),
             contents: None,
+            logs: None,
             limits: Limits::default(),
             breaks: None,
             read_only: None,
@@ -111,6 +116,13 @@ impl HostBuilder {
     #[must_use]
     pub fn contents(mut self, contents: impl Contents) -> Self {
         self.contents = Some(Arc::new(contents));
+        self
+    }
+
+    /// Tells clients with the scope `admin` what is written to a sink (OTL-01); by default there is no log for them.
+    #[must_use]
+    pub fn logs(mut self, logs: &LogSink) -> Self {
+        self.logs = Some(logs.clone());
         self
     }
 
@@ -187,6 +199,7 @@ impl HostBuilder {
         self.limits.core.serves_customizations = self.customizations.serves();
         self.limits.core.serves_mcp = self.mcp_servers.serves();
         self.limits.core.keeps_mcp_tokens = self.mcp_servers.keeps_tokens();
+        self.limits.core.serves_logs = self.logs.is_some();
         let mut lease = self.journal.open().await?;
         let (inbox, receiver) = mpsc::channel(INBOX);
         let version = self.limits.core.server_version.clone().unwrap_or_default().into();
@@ -201,6 +214,7 @@ impl HostBuilder {
             looks_on,
         );
         core.restore_server_tokens(at_start(), self.mcp_servers.kept_tokens());
+        self.mcp_servers.tell_lost_tokens(TokenSink::new(inbox.downgrade()));
         if self.read_only.is_some() && !looks_on {
             // Whoever asks first has to be shown the end of what was interrupted already.
             for uri in unsettled.drain(..) {
@@ -241,6 +255,8 @@ impl HostBuilder {
             followed: Followed::new(self.customizations),
             servers: Servers::new(self.mcp_servers),
             contents,
+            logs: self.logs.map(|sink| Logs::start(sink, inbox.downgrade(), &tasks)),
+            content_order: Order::default(),
             limits,
             tasks: tasks.clone(),
             ready: Arc::clone(&handle.ready),

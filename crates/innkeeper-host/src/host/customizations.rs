@@ -66,9 +66,14 @@ impl Followed {
 
     /// What was last found for a session.
     pub(super) fn kit(&self, session: ChannelId) -> Arc<Kit> {
-        let session = self.sessions.get(&session);
-        let kit = session.and_then(|session| Some(Arc::clone(&session.kit.borrow().as_ref()?.kit)));
-        kit.unwrap_or_default()
+        self.known_kit(session).unwrap_or_default()
+    }
+
+    /// The same, if anything was found.
+    pub(super) fn known_kit(&self, session: ChannelId) -> Option<Arc<Kit>> {
+        let session = self.sessions.get(&session)?;
+        let reported = session.kit.borrow();
+        reported.as_ref().map(|reported| Arc::clone(&reported.kit))
     }
 
     /// Nobody is followed any more, because the core is replaced.

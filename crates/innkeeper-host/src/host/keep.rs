@@ -18,6 +18,9 @@ use crate::journal::{Appended, JournalError, RESERVED};
 /// Effects that may wait for the journal before the host takes no more messages.
 const MAX_WAITING: usize = 16 * 1024;
 
+/// Bytes of the log that may wait for the journal; beyond it records are left out.
+const MAX_LOG_BYTES: usize = 4 << 20;
+
 /// What waits for the journal, in order.
 #[derive(Default)]
 pub(super) struct Waiting {
@@ -25,6 +28,8 @@ pub(super) struct Waiting {
     effects: usize,
     /// Bytes of actions among them.
     bytes: usize,
+    /// Bytes of the log among them.
+    log_bytes: usize,
     /// The last number that the journal was told of.
     told: Seq,
 }
@@ -55,6 +60,11 @@ impl Waiting {
         self.effects >= MAX_WAITING || self.bytes >= most_bytes
     }
 
+    /// Whether no more of the log waits behind what is kept: it must not take room from what matters.
+    pub(super) fn is_full_of_logs(&self) -> bool {
+        self.log_bytes >= MAX_LOG_BYTES
+    }
+
     /// Resolves when the first step may be taken.
     pub(super) async fn kept(&mut self) -> Result<(), JournalError> {
         match self.steps.front_mut() {
@@ -74,6 +84,7 @@ impl Waiting {
         if let What::Perform(effects, _) = &what {
             self.effects += effects.len();
             self.bytes += action_bytes(effects);
+            self.log_bytes += log_bytes(effects);
         }
         self.steps.push_back(Step { what, kept });
     }
@@ -83,6 +94,7 @@ impl Waiting {
         if let What::Perform(effects, _) = &step.what {
             self.effects -= effects.len();
             self.bytes -= action_bytes(effects);
+            self.log_bytes -= log_bytes(effects);
         }
         Some(step.what)
     }
@@ -91,6 +103,14 @@ impl Waiting {
 fn action_bytes(effects: &[Effect]) -> usize {
     let bytes = |effect: &Effect| match effect {
         Effect::Publish { frame, .. } => frame.bytes.len(),
+        _ => 0,
+    };
+    effects.iter().map(bytes).sum()
+}
+
+fn log_bytes(effects: &[Effect]) -> usize {
+    let bytes = |effect: &Effect| match effect {
+        Effect::ExportLogs { message, .. } => message.len(),
         _ => 0,
     };
     effects.iter().map(bytes).sum()

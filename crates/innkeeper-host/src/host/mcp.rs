@@ -185,7 +185,7 @@ impl HostTask {
             let asking = async {
                 match link {
                     Some(link) => link.servers.app_request(&server, attempt, method, params).await,
-                    None => Err(McpError::no_server(&server)),
+                    None => Err(McpError::server_gone()),
                 }
             };
             let outcome = in_time(method, time, asking)

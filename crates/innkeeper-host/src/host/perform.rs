@@ -48,6 +48,7 @@ impl HostTask {
                     self.push(subscriber.conn, Outgoing::Text(message.clone()));
                 }
             }
+            Effect::ExportLogs { to, message } => self.export_logs(&to, &message),
             Effect::Send { to, message } => self.push(to, message),
             Effect::Close { conn, reason } => {
                 if let Some(connection) = self.connection(conn) {
@@ -93,7 +94,13 @@ impl HostTask {
             Effect::List { conn, id, page } => self.list(conn, id, page),
             Effect::Import { conn, id, text } => self.import(conn, id, text),
             Effect::LookUp { conn, id, what } => self.look_up(conn, id, *what),
-            Effect::Resource { conn, id, op, reaches } => self.resource(conn, id, *op, reaches),
+            Effect::Resource {
+                conn,
+                id,
+                op,
+                reaches,
+                sight,
+            } => self.resource(conn, id, *op, reaches, &sight),
             Effect::McpResource { conn, id, op, sessions } => self.mcp_resource(conn, id, *op, &sessions),
             Effect::OpenWatch {
                 conn,
@@ -109,6 +116,7 @@ impl HostTask {
             Effect::ForgetCustomizations { session, switched_off } => self.forget(session, switched_off),
             Effect::WantMcpServers { session, wanted } => self.want_servers(session, wanted),
             Effect::SessionGone { uri } => self.forget_contents(uri),
+            Effect::ChatsMoved(moved) => self.share_contents(*moved),
             Effect::ForgetMcpServers { session } => self.forget_servers(session),
             Effect::McpToken {
                 resource,

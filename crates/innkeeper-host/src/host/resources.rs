@@ -11,18 +11,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
-use innkeeper_core::resource::{Encoding, Reach, ResourceOp, WatchSpec, permission_denied};
+use innkeeper_core::resource::{Encoding, Reach, ResourceOp, Sight, WatchSpec, permission_denied};
 use innkeeper_core::snapshot::{Answer, AnswerBody};
 use innkeeper_core::uri::is_kept_content;
 use innkeeper_core::{ConnId, Effect, Input, Now, Outgoing, RequestId, RpcError, Scope};
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::message::Message;
+use super::shown;
 use super::task::HostTask;
 use crate::contents::{self, Contents};
 use crate::resources::{
-    ChangeSink, Content, EntryKind, ResourceError, ResourceInfo, ResourceKind, Resources, Watching, data_uri,
+    ChangeSink, Content, Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind, Resources, Watching, data_uri,
 };
 
 /// The order of what one connection wants done: what writes waits for everything before it, and
@@ -31,17 +33,17 @@ use crate::resources::{
 pub(in crate::host) struct Order(Arc<RwLock<()>>);
 
 /// A place in that order.
-type Turn = Pin<Box<dyn Future<Output = Place> + Send>>;
+pub(super) type Turn = Pin<Box<dyn Future<Output = Place> + Send>>;
 
 #[expect(dead_code, reason = "held, not read")]
-enum Place {
+pub(super) enum Place {
     Reads(OwnedRwLockReadGuard<()>),
     Writes(OwnedRwLockWriteGuard<()>),
 }
 
 impl Order {
     /// Takes the next place now, to be waited for elsewhere: the lock is fair to whoever was first.
-    fn take(&self, writes: bool) -> (Turn, Option<Place>) {
+    pub(super) fn take(&self, writes: bool) -> (Turn, Option<Place>) {
         let lock = Arc::clone(&self.0);
         let mut turn: Turn = match writes {
             true => lock.write_owned().map(Place::Writes).boxed(),
@@ -64,7 +66,7 @@ pub(crate) struct WatchOpened {
 
 impl HostTask {
     /// Does something with resources. The answer comes back as a message.
-    pub(super) fn resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, reaches: Vec<Reach>) {
+    pub(super) fn resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, reaches: Vec<Reach>, sight: &Sight) {
         let in_flight = self.look_ups.pop_front();
         let Some(inbox) = self.inbox.upgrade() else {
             return;
@@ -73,15 +75,38 @@ impl HostTask {
             return;
         };
         let (turn, place) = connection.order.take(op.scope() > Scope::View);
+        let after_moves = match &op {
+            ResourceOp::Keep(keep) => {
+                // The core knows the session, perhaps again: what one of the same name left is to go before.
+                self.contents.open(&keep.session);
+                Some(self.content_order.take(false))
+            }
+            _ => None,
+        };
         let (resources, contents) = (Arc::clone(&self.resources), Arc::clone(&self.contents));
         let (time, most) = (self.limits.resource_time, self.limits.resource_bytes);
+        let kits = shown::Kits::new(&self.followed, sight, most);
         self.tasks.spawn(async move {
             let _place = match place {
                 Some(place) => place,
                 None => turn.await,
             };
+            let _after = match after_moves {
+                Some((_, Some(place))) => Some(place),
+                Some((turn, None)) => Some(turn.await),
+                None => None,
+            };
             let method = op.method();
-            let doing = AssertUnwindSafe(carry_out(&*resources, &*contents, &reaches, op, most)).catch_unwind();
+            let doing = async {
+                let looking = kits.may_have(&op);
+                let done = carry_out(&*resources, &*contents, &reaches, op, most).await;
+                let done = match (done, looking) {
+                    (Err(error), Some(op)) => kits.or_shown(&*resources, op, error).await,
+                    (done, _) => done,
+                };
+                done.map_err(rpc_error)
+            };
+            let doing = AssertUnwindSafe(doing).catch_unwind();
             let outcome = match tokio::time::timeout(time, doing).await {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) => {
@@ -99,13 +124,6 @@ impl HostTask {
             let _ = inbox.send(Message::found(conn, id, outcome)).await;
             drop(in_flight);
         });
-    }
-
-    /// What was kept beside a session goes with it.
-    pub(super) fn forget_contents(&self, session: Arc<str>) {
-        let contents = Arc::clone(&self.contents);
-        contents.close(&session);
-        self.tasks.spawn(async move { contents.forget(&session).await });
     }
 
     /// Sets up a watch.
@@ -203,21 +221,21 @@ async fn carry_out(
     reaches: &[Reach],
     op: ResourceOp,
     most: usize,
-) -> Result<Vec<u8>, RpcError> {
-    let done = match op {
+) -> Result<Vec<u8>, ResourceError> {
+    match op {
         ResourceOp::Read { uri, encoding } if data_uri::is_data(&uri) => {
             data_uri::read(&uri).map(|content| object(&read_result(content, encoding)))
         }
         ResourceOp::Resolve { uri, .. } if data_uri::is_data(&uri) => {
             data_uri::read(&uri).map(|content| object(&resolve_result(content_info(uri, &content))))
         }
-        // The core has looked whether the client sees the session.
+        // What the client may reach is the sessions that it sees.
         ResourceOp::Read { uri, encoding } if is_kept_content(&uri) => {
-            let content = contents::read(contents, &uri).await;
+            let content = contents::read(contents, &uri, reaches).await;
             content.map(|content| object(&read_result(content, encoding)))
         }
         ResourceOp::Resolve { uri, .. } if is_kept_content(&uri) => {
-            let content = contents::read(contents, &uri).await;
+            let content = contents::read(contents, &uri, reaches).await;
             content.map(|content| object(&resolve_result(content_info(uri, &content))))
         }
         ResourceOp::Read { uri, encoding } => {
@@ -227,18 +245,7 @@ async fn carry_out(
         ResourceOp::Write(write) => resources.write(reaches, *write).await.map(|()| nothing()),
         ResourceOp::List { uri } => {
             let entries = resources.list(reaches, &uri).await;
-            entries.map(|entries| {
-                let entries = entries.into_iter().map(|entry| DirectoryEntry {
-                    name: entry.name,
-                    r#type: match entry.kind {
-                        EntryKind::File => "file".to_owned(),
-                        EntryKind::Directory => "directory".to_owned(),
-                    },
-                });
-                object(&ResourceListResult {
-                    entries: entries.collect(),
-                })
-            })
+            entries.map(|entries| object(&list_result(entries)))
         }
         ResourceOp::Copy(transfer) => resources.copy(reaches, *transfer).await.map(|()| nothing()),
         ResourceOp::Move(transfer) => resources.rename(reaches, *transfer).await.map(|()| nothing()),
@@ -248,8 +255,11 @@ async fn carry_out(
             info.map(|info| object(&resolve_result(info)))
         }
         ResourceOp::Mkdir { uri } => resources.make_directory(reaches, &uri).await.map(|()| nothing()),
-    };
-    done.map_err(rpc_error)
+        ResourceOp::Keep(keep) => {
+            let kept = contents::import(contents, *keep, most).await;
+            kept.map(|kept| object(&json!({ "kept": kept })))
+        }
+    }
 }
 
 /// An empty success (RES-20).
@@ -280,6 +290,19 @@ pub(super) fn read_result(content: Content, wanted: Option<Encoding>) -> Resourc
     }
 }
 
+pub(super) fn list_result(entries: Vec<Entry>) -> ResourceListResult {
+    let entries = entries.into_iter().map(|entry| DirectoryEntry {
+        name: entry.name,
+        r#type: match entry.kind {
+            EntryKind::File => "file".to_owned(),
+            EntryKind::Directory => "directory".to_owned(),
+        },
+    });
+    ResourceListResult {
+        entries: entries.collect(),
+    }
+}
+
 pub(super) fn resolve_result(info: ResourceInfo) -> ResourceResolveResult {
     let moment = |at: jiff::Timestamp| format!("{at:.3}");
     ResourceResolveResult {
@@ -297,7 +320,7 @@ pub(super) fn resolve_result(info: ResourceInfo) -> ResourceResolveResult {
     }
 }
 
-fn content_info(uri: String, content: &Content) -> ResourceInfo {
+pub(super) fn content_info(uri: String, content: &Content) -> ResourceInfo {
     ResourceInfo {
         uri,
         kind: ResourceKind::File,

@@ -86,6 +86,7 @@ impl HostTask {
         let core = HostCore::open(config, agents, opening, now, &mut effects, &mut warnings);
         let before = std::mem::replace(&mut self.core, core);
         self.core.take_over_tokens(before);
+        self.follow_wanted_logs();
         for warning in warnings {
             tracing::warn!("{warning}");
         }

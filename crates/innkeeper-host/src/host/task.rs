@@ -18,9 +18,10 @@ use tokio_util::task::TaskTracker;
 use super::connections::Slot;
 use super::customizations::Followed;
 use super::keep::Waiting;
+use super::logs::Logs;
 use super::mcp::Servers;
 use super::message::Message;
-use super::resources::found;
+use super::resources::{Order, found};
 use super::restart::REVIVE_INTERVAL;
 use crate::agent::Agent;
 use crate::close::Close;
@@ -50,12 +51,16 @@ pub(super) struct HostTask {
     pub(super) files: Arc<dyn Files>,
     pub(super) resources: Arc<dyn Resources>,
     pub(super) contents: Arc<dyn Contents>,
+    /// Contents move and go in the order in which chats and sessions do.
+    pub(super) content_order: Order,
     /// Watches that are set up, by number; dropped, they end.
     pub(super) watches: HashMap<u64, Watching>,
     /// What sessions bring along.
     pub(super) followed: Followed,
     /// Their MCP servers.
     pub(super) servers: Servers,
+    /// What is logged, if clients may hear it.
+    pub(super) logs: Option<Logs>,
     pub(super) limits: Arc<Limits>,
     pub(super) tasks: TaskTracker,
     pub(super) ready: Arc<AtomicBool>,
@@ -258,6 +263,7 @@ impl HostTask {
 
     fn handle(&mut self, now: Now, message: Message, effects: &mut Vec<Effect>) {
         match message {
+            Message::Core(Input::Logs(records)) => self.take_logs(now, records, effects),
             Message::Core(input) => self.handle_input(now, input, effects),
             Message::Request { conn, input, in_flight } => {
                 let before = effects.len();
@@ -351,6 +357,7 @@ impl HostTask {
             Message::Imported { input, .. } => self.handle_input(now, input, effects),
             Message::ShutDown { done } => {
                 self.handle_input(now, Input::ShutDown, effects);
+                self.take_last_logs(now, effects);
                 self.stopping = Some(done);
             }
         }
@@ -387,6 +394,7 @@ impl HostTask {
             core.handle(now, input, effects);
             assert!(!breaks, "a test wanted this");
         }));
+        self.follow_wanted_logs();
         if handled.is_err() {
             // What the input changed before it failed is unknown, so nobody's picture can be
             // continued: everybody reconnects and gets a fresh one, from what was kept if anything is.

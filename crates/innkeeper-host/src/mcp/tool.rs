@@ -100,7 +100,12 @@ impl McpError {
         }
     }
 
-    /// No such server runs.
+    /// A server that is not wanted any more, and whose name is not known any more either.
+    pub fn server_gone() -> Self {
+        Self::new("the MCP server does not run in this session any more; start it and try again")
+    }
+
+    /// No such server runs, by the name that people know.
     pub fn no_server(server: &str) -> Self {
         Self::new(format!(
             "the MCP server {server:?} does not run in this session; start it and try again"

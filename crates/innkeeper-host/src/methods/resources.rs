@@ -2,7 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use innkeeper_core::resource::{Allow, Encoding, GrantCommand, ResourceOp, Transfer, WatchSpec, Write, WriteMode};
+use innkeeper_core::resource::{
+    Allow, Encoding, GrantCommand, KeepContent, ResourceOp, Transfer, WatchSpec, Write, WriteMode,
+};
 use innkeeper_core::{ClientId, Command, RpcError, uri};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -167,6 +169,31 @@ pub(super) fn resource_resolve(params: &RawValue) -> Result<Command, RpcError> {
 pub(super) fn resource_mkdir(params: &RawValue) -> Result<Command, RpcError> {
     let Named { uri, .. } = named(params)?;
     Ok(op(ResourceOp::Mkdir { uri }))
+}
+
+pub(super) fn import_content(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        session: String,
+        name: String,
+        #[serde(default)]
+        content_type: Option<String>,
+        kept_ms: i64,
+        data: String,
+    }
+    let params: Params = read(params)?;
+    uri::check(&params.session).map_err(|problem| RpcError::invalid_params("session", problem))?;
+    let data = STANDARD
+        .decode(params.data)
+        .map_err(|error| RpcError::invalid_params("data", format!("is not base64: {error}")))?;
+    Ok(op(ResourceOp::Keep(Box::new(KeepContent {
+        session: params.session,
+        name: params.name,
+        content_type: params.content_type,
+        kept_ms: params.kept_ms,
+        data,
+    }))))
 }
 
 /// With neither flag, it is about reading (RES-14).

@@ -19,6 +19,7 @@ mod prompts;
 mod reverse_requests;
 mod scripted;
 mod slow_sessions;
+mod telemetry;
 mod tools;
 mod tour;
 

@@ -6,8 +6,9 @@ use std::time::SystemTime;
 
 use cap_std::fs::{Dir, OpenOptions};
 use innkeeper_host::{Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind};
+use innkeeper_os::{Opened, UNNAMED, Unnamed, create_directory, open_regular, rename_to_free};
 
-use super::files::{self, Opened, UNNAMED, Unnamed, invalid, open_regular, rename_to_free};
+use super::files::{self, invalid};
 use super::forbidden::Forbidden;
 use super::place::{Place, Spot, open_child, problem};
 
@@ -117,7 +118,7 @@ pub(crate) fn make_directory(place: &Place, forbidden: &Forbidden) -> Result<(),
     }
     place.make_parents()?;
     let spot = place.spot(forbidden)?;
-    match spot.dir.create_dir(&spot.name) {
+    match create_directory(&spot.dir, &spot.name, place.root.umask) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let data = spot.dir.symlink_metadata(&spot.name);
@@ -147,7 +148,8 @@ pub(crate) fn delete(place: &Place, forbidden: &Forbidden, recursive: bool) -> R
     }
 }
 
-/// Nothing goes as a whole that the host's own data is in.
+/// Nothing that the host's own data is in goes as a whole, and nothing takes its place: what had the name
+/// before is removed (SEC-03).
 fn check_whole(place: &Place, forbidden: &Forbidden) -> Result<(), ResourceError> {
     if forbidden.is_within(&place.canonical()) {
         let problem = format!("the host's own data is in {:.300}", place.uri);
@@ -166,6 +168,7 @@ pub(crate) fn copy(
 ) -> Result<(), ResourceError> {
     check_apart(source, destination)?;
     check_whole(source, forbidden)?;
+    check_whole(destination, forbidden)?;
     let from = source.spot(forbidden)?;
     destination.make_parents()?;
     let to = destination.spot(forbidden)?;
@@ -174,16 +177,17 @@ pub(crate) fn copy(
         return Err(ResourceError::Exists(problem));
     }
     let failed = |error: io::Error| problem(&source.uri, &error);
-    let mut room = Room::default();
+    let umask = destination.root.umask;
+    let mut room = Room::new(umask);
     let copied = Unnamed::create(&to.dir, |name| {
-        copy_one(&from.dir, &from.name, &to.dir, name, &mut Room::default())
+        copy_one(&from.dir, &from.name, &to.dir, name, &mut Room::new(umask))
     })
     .map_err(failed);
     // Directories are filled after they are made, so that a copy that fails is cleared away.
     let copied = copied?;
-    if copied.made == Copied::Directory {
+    if *copied.made() == Copied::Directory {
         let inner = open_child(&from.dir, &from.name).map_err(failed)?;
-        let outer = open_child(&to.dir, &copied.name).map_err(failed)?;
+        let outer = open_child(&to.dir, copied.name()).map_err(failed)?;
         fill(&inner, &outer, &mut room, 0).map_err(failed)?;
     }
     put(copied, &to, fail_if_exists).map_err(|error| problem(&destination.uri, &error))
@@ -192,7 +196,7 @@ pub(crate) fn copy(
 /// Gives what is finished its name, over what has it now.
 fn put(new: Unnamed<'_, Copied>, to: &Spot, is_new: bool) -> io::Result<()> {
     let old = to.dir.symlink_metadata(&to.name).ok();
-    let in_the_way = old.is_some_and(|old| old.is_dir() || new.made == Copied::Directory);
+    let in_the_way = old.is_some_and(|old| old.is_dir() || *new.made() == Copied::Directory);
     if is_new || !in_the_way {
         return new.take_name(&to.name, is_new);
     }
@@ -213,9 +217,18 @@ fn put(new: Unnamed<'_, Copied>, to: &Spot, is_new: bool) -> io::Result<()> {
 struct Room {
     entries: usize,
     bytes: u64,
+    /// The permissions that its directories go without; files have those of the original.
+    umask: Option<u32>,
 }
 
 impl Room {
+    fn new(umask: Option<u32>) -> Self {
+        Self {
+            umask,
+            ..Self::default()
+        }
+    }
+
     fn take(&mut self, bytes: u64) -> io::Result<()> {
         self.entries += 1;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -246,7 +259,7 @@ fn copy_one(from: &Dir, name: &Path, to: &Dir, new: &Path, room: &mut Room) -> i
     }
     if data.is_dir() {
         room.take(0)?;
-        to.create_dir(new)?;
+        create_directory(to, new, room.umask)?;
         return Ok(Copied::Directory);
     }
     let Opened::File(mut file) = open_regular(from, name)? else {
@@ -312,6 +325,7 @@ pub(crate) fn rename(
 ) -> Result<(), ResourceError> {
     check_apart(source, destination)?;
     check_whole(source, forbidden)?;
+    check_whole(destination, forbidden)?;
     let from = source.spot(forbidden)?;
     from.dir
         .symlink_metadata(&from.name)

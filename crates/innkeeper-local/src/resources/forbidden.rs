@@ -4,7 +4,7 @@
 //! system shows of processes and devices are no files of a project, unless a place was opened in it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use innkeeper_host::ResourceError;
 
@@ -12,7 +12,12 @@ use innkeeper_host::ResourceError;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Forbidden {
     own: Vec<PathBuf>,
+    /// The links by which the host comes to its own data.
+    links: Vec<PathBuf>,
 }
+
+/// Most links that the way to the host's own data is followed through, as the operating system does.
+const MAX_LINKS: usize = 40;
 
 /// Where the operating system shows what is not files.
 const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
@@ -20,8 +25,13 @@ const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
 impl Forbidden {
     pub(crate) fn new(own: &[PathBuf]) -> Self {
         let canonical = |path: &PathBuf| fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let mut links = Vec::new();
+        for path in own {
+            links_on_the_way(path, &mut links);
+        }
         Self {
             own: own.iter().map(canonical).collect(),
+            links,
         }
     }
 
@@ -32,9 +42,10 @@ impl Forbidden {
         is_own || (cfg!(unix) && SYSTEM.iter().any(is_system))
     }
 
-    /// Whether something that is out of bounds lies in a directory, so that it cannot go as a whole.
+    /// Whether something that is out of bounds lies in a directory or behind a link, so that it can neither
+    /// go nor be replaced: the host would find other data the next time it starts, or none.
     pub(crate) fn is_within(&self, path: &Path) -> bool {
-        self.own.iter().any(|own| own.starts_with(path))
+        self.own.iter().any(|own| own.starts_with(path)) || self.links.iter().any(|link| link == path)
     }
 
     pub(crate) fn check(&self, root: &Path, path: &Path) -> Result<(), ResourceError> {
@@ -44,5 +55,28 @@ impl Forbidden {
             ));
         }
         Ok(())
+    }
+}
+
+/// Finds the links that a path leads through, each by the one path to it that has no other link in it.
+fn links_on_the_way(path: &Path, links: &mut Vec<PathBuf>) {
+    let mut here = PathBuf::new();
+    let mut rest = path.to_owned();
+    loop {
+        let mut parts = rest.components();
+        match parts.next() {
+            None => return,
+            Some(Component::ParentDir) => drop(here.pop()),
+            Some(part) => here.push(part),
+        }
+        let left = parts.as_path().to_owned();
+        rest = match fs::read_link(&here) {
+            Ok(target) if links.len() < MAX_LINKS => {
+                links.push(here.clone());
+                here.pop();
+                target.join(left)
+            }
+            _ => left,
+        };
     }
 }

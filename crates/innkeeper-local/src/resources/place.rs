@@ -17,6 +17,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use innkeeper_host::ResourceError;
 use innkeeper_host::resource::Reach;
+use innkeeper_os::{create_directories, leads_outside, or_dot, without_links};
 
 use super::forbidden::Forbidden;
 use crate::uri;
@@ -28,6 +29,8 @@ pub(crate) struct Reaches<'a> {
     pub(crate) forbidden: &'a Forbidden,
     /// Places that are made when somebody first writes into them.
     pub(crate) made: &'a [PathBuf],
+    /// The permissions that what is made goes without; `None` leaves it to the process.
+    pub(crate) umask: Option<u32>,
 }
 
 /// An opened place.
@@ -40,6 +43,8 @@ pub(crate) struct Root {
     canonical: PathBuf,
     /// The one name in it that may be reached, if the place is a file.
     only: Option<OsString>,
+    /// The permissions that what is made in it goes without; `None` leaves it to the process.
+    pub(crate) umask: Option<u32>,
     /// The URI of the place.
     pub(crate) reach: String,
 }
@@ -118,7 +123,13 @@ impl Reaches<'_> {
         };
         let mut places = self.made.iter().filter(|place| path.starts_with(place));
         if let Some(place) = places.find(|place| is_writable(place)) {
-            let _ = fs::create_dir_all(place);
+            let base = place.ancestors().find(|base| base.is_dir());
+            let base = base.and_then(|base| Some((base, Dir::open_ambient_dir(base, ambient_authority()).ok()?)));
+            if let Some((base, dir)) = base
+                && let Ok(rest) = place.strip_prefix(base)
+            {
+                let _ = create_directories(&dir, rest, self.umask);
+            }
         }
     }
 
@@ -133,7 +144,7 @@ impl Reaches<'_> {
         let mut likely: Vec<&(&Reach, PathBuf)> = named.iter().filter(|(_, root)| path.starts_with(root)).collect();
         likely.sort_by_key(|(_, root)| std::cmp::Reverse(root.as_os_str().len()));
         for (reach, root) in likely {
-            if let Some(root) = Root::open(reach, root)
+            if let Some(root) = Root::open(reach, root, self.umask)
                 && let Some(relative) = root.rest_of(&path)
             {
                 return Ok((Arc::new(root), relative));
@@ -144,7 +155,7 @@ impl Reaches<'_> {
             let is_there = |canonical: PathBuf| path.starts_with(canonical);
             if !reach.exact
                 && fs::canonicalize(root).is_ok_and(is_there)
-                && let Some(root) = Root::open(reach, root)
+                && let Some(root) = Root::open(reach, root, self.umask)
                 && let Some(relative) = root.rest_of(&path)
             {
                 return Ok((Arc::new(root), relative));
@@ -174,7 +185,7 @@ impl Reaches<'_> {
 }
 
 impl Root {
-    fn open(reach: &Reach, path: &Path) -> Option<Self> {
+    fn open(reach: &Reach, path: &Path, umask: Option<u32>) -> Option<Self> {
         let (dir, only) = if reach.exact {
             open_exact(path)?
         } else {
@@ -189,6 +200,7 @@ impl Root {
             path: path.to_owned(),
             canonical,
             only,
+            umask,
             reach: reach.uri.clone(),
         })
     }
@@ -242,7 +254,7 @@ impl Place {
     pub(crate) fn make_parents(&self) -> Result<(), ResourceError> {
         match self.relative.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => {
-                let made = self.root.dir.create_dir_all(parent);
+                let made = create_directories(&self.root.dir, parent, self.root.umask);
                 made.map_err(|error| problem(&self.uri, &error))
             }
             Some(_) | None => Ok(()),
@@ -261,38 +273,6 @@ impl Place {
         }
         Ok(dir)
     }
-}
-
-/// How Linux names a file that was opened and has lost its name since.
-const DELETED: &[u8] = b" (deleted)";
-/// How often a path is resolved again because its file is replaced all the time.
-const MAX_TRIES: usize = 100;
-
-/// A path without links. A file that is replaced in the middle of it has no name for a moment, and is
-/// then called `name (deleted)`: what is written there would be lost (RES-08).
-fn without_links(dir: &Dir, path: &Path) -> io::Result<PathBuf> {
-    for _ in 0..MAX_TRIES {
-        let resolved = dir.canonicalize(path)?;
-        let name = resolved.file_name().unwrap_or_default();
-        // Somebody may really call a file that.
-        if !name.as_encoded_bytes().ends_with(DELETED) || is_same(dir, path, &resolved) {
-            return Ok(resolved);
-        }
-    }
-    Err(ErrorKind::ResourceBusy.into())
-}
-
-#[cfg(unix)]
-fn is_same(dir: &Dir, path: &Path, resolved: &Path) -> bool {
-    use cap_std::fs::MetadataExt as _;
-    let identity = |data: cap_std::fs::Metadata| (data.dev(), data.ino());
-    let (one, other) = (dir.metadata(path), dir.symlink_metadata(resolved));
-    matches!((one.map(identity), other.map(identity)), (Ok(one), Ok(other)) if one == other)
-}
-
-#[cfg(not(unix))]
-fn is_same(_: &Dir, _: &Path, _: &Path) -> bool {
-    true
 }
 
 /// Opens a directory in a directory, and no link to one.
@@ -353,19 +333,10 @@ pub(crate) fn real_path(_: &Dir) -> Option<PathBuf> {
     None
 }
 
-fn or_dot(path: &Path) -> &Path {
-    if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    }
-}
-
 /// An error of the operating system, or of a handle that something led away from.
 pub(crate) fn problem(uri: &str, error: &io::Error) -> ResourceError {
     let shown: String = uri.chars().take(300).collect();
-    // Errors of the operating system have a number, those of the handle do not.
-    if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
+    if leads_outside(error) {
         let problem = format!("{shown} leads out of the place it is in, through a link or dots");
         return ResourceError::Refused(problem);
     }

@@ -3,37 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use super::Stdio;
+use innkeeper_os::needed_variables;
 
-/// The variables that programs need to run at all. None of them is a secret.
-const NAMES: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TERM",
-    "TMPDIR",
-    // What Windows cannot start a program without.
-    "SYSTEMROOT",
-    "SYSTEMDRIVE",
-    "WINDIR",
-    "COMSPEC",
-    "PATHEXT",
-    "TEMP",
-    "TMP",
-    "USERNAME",
-    "USERPROFILE",
-    "HOMEDRIVE",
-    "HOMEPATH",
-    "APPDATA",
-    "LOCALAPPDATA",
-    "PROGRAMDATA",
-    "PROGRAMFILES",
-];
+use super::Stdio;
 
 /// The environment that every server begins with. What a configuration names comes on top.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,13 +22,8 @@ impl BaseEnvironment {
 
     /// The little that programs need, out of a given environment.
     pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
-        let needed = variables.into_iter().filter_map(|(name, value)| {
-            let name = name.into_string().ok()?;
-            let is_needed = NAMES.iter().any(|needed| name.eq_ignore_ascii_case(needed)) || name.starts_with("LC_");
-            is_needed.then_some((name, value))
-        });
         Self {
-            variables: needed.collect(),
+            variables: needed_variables(variables).collect(),
             umask: None,
         }
     }

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::running::Running;
+use super::tokens::Tokens;
 use super::words;
 use crate::ask::{Answer, Ask, AskSink, Question};
 use crate::call::Call;
@@ -30,6 +31,7 @@ pub(super) async fn call(
     tool: &str,
     arguments: Map<String, Value>,
     during: &dyn During,
+    tokens: &Tokens,
 ) -> Result<CallOutcome, McpError> {
     let lease = running.lease().ok_or_else(|| McpError::no_server(running.name()))?;
     let (reports, mut reported) = mpsc::channel(KEPT_REPORTS);
@@ -58,7 +60,7 @@ pub(super) async fn call(
             () = running.ended.cancelled() => return Err(running.was_stopped()),
             Some(goes_on) = doing.next() => if !goes_on {
                 return Err(McpError::new(format!(
-                    "the MCP server {:?} wants somebody to sign in, and nobody did",
+                    "the MCP server {:?} wants somebody to sign in first, and nobody did: sign in, then try again",
                     running.name()
                 )));
             },
@@ -66,7 +68,7 @@ pub(super) async fn call(
             Some(progress) = reported.recv() => during.progress(in_words(&progress)).await,
             Some(event) = events.next() => match event {
                 Event::SignInNeeded { call, sign_in } if call == id => {
-                    let requirement = words::requirement(&sign_in);
+                    let requirement = words::requirement(&sign_in, tokens);
                     signed_in = CancellationToken::new();
                     let has_signed_in = signed_in.clone();
                     doing.push(Box::pin(async move {

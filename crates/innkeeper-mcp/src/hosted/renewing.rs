@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::Shared;
 use super::tokens::Held;
+use super::{Shared, lock};
 use crate::auth::Renew;
 use crate::auth::exchange::{self, NotGranted};
 use crate::secret::Token;
@@ -184,7 +184,9 @@ impl Shared {
         let resource = held.saved.resource.clone();
         match held.lasts().filter(|_| is_good) {
             None => {
-                self.tokens.drop_version(&resource, held.version);
+                if self.tokens.drop_version(&resource, held.version) {
+                    self.tell_lost(held);
+                }
             }
             Some(lasts) => {
                 if self.tokens.forget_refresh(&resource, held.version)
@@ -196,6 +198,7 @@ impl Shared {
                         if let Some(shared) = shared.upgrade()
                             && shared.tokens.drop_version(&resource, last.version)
                         {
+                            shared.tell_lost(&last);
                             shared.save_soon();
                         }
                     });
@@ -203,6 +206,15 @@ impl Shared {
             }
         }
         self.save_soon();
+    }
+
+    /// Tells the host that a token is gone which it believes to be seen to here.
+    fn tell_lost(&self, lost: &Held) {
+        let Some(sink) = lock(&self.lost_tokens).clone() else {
+            return;
+        };
+        let (resource, number) = (lost.saved.resource.clone(), lost.number);
+        self.tasks.spawn(async move { sink.lost(&resource, number).await });
     }
 
     /// Declares a token void that was taken back, where people said that this can be done (RFC 7009).

@@ -7,6 +7,7 @@ use innkeeper_host::mcp::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::tokens::Tokens;
 use super::{Shared, lock, renewing, start, words};
 use crate::auth::SignInReason;
 use crate::pool::Lease;
@@ -43,7 +44,8 @@ impl Drop for Life {
 
 pub(super) struct Running {
     pub(super) wish: ServerWish,
-    pub(super) roots: Vec<String>,
+    /// Where its session works.
+    roots: Mutex<Vec<String>>,
     session: Arc<str>,
     /// The server is not wanted any more.
     pub(super) ended: CancellationToken,
@@ -56,7 +58,7 @@ impl Running {
     pub(super) fn new(wish: ServerWish, session: &Arc<str>, roots: Vec<String>) -> Arc<Self> {
         Arc::new(Self {
             wish,
-            roots,
+            roots: Mutex::new(roots),
             session: Arc::clone(session),
             ended: CancellationToken::new(),
             lease: Mutex::default(),
@@ -90,30 +92,65 @@ impl Running {
         ))
     }
 
+    /// Goes on for a session that works in these directories now, and says whether it can: a server that
+    /// only this session has is told of them and goes on with what it does. One that others have too, or
+    /// that would be started elsewhere, is theirs as it is, and this session needs another one.
+    pub(super) fn moves_to(&self, shared: &Shared, roots: &[String]) -> bool {
+        let mut now = lock(&self.roots);
+        if *now == roots {
+            return true;
+        }
+        let declaration = &self.wish.declaration;
+        // One that has not come so far has no server to tell anything, and loses nothing.
+        let Some(lease) = self
+            .lease()
+            .filter(|_| start::runs_at(declaration, &now) == start::runs_at(declaration, roots))
+        else {
+            return false;
+        };
+        let sharing = start::sharing(&shared.settings, declaration, &self.session, roots);
+        if !lease.share_with(&sharing) {
+            return false;
+        }
+        *now = roots.to_vec();
+        let told = lease.set_roots(start::roots(roots));
+        if let Some(told) = told {
+            tokio::spawn(told);
+        }
+        true
+    }
+
     /// Whether tokens of a resource are for it.
     pub(super) fn is_for(&self, resource: &str) -> bool {
         self.lease().and_then(|lease| lease.resource()).as_deref() == Some(resource)
     }
 
     /// Somebody signed in, and saw what for: a server whose resource this is, is meant.
-    pub(super) fn is_meant(&self, resource: &str) {
+    /// With the token that is remembered, so that it need not be said again in another session or after a restart.
+    pub(super) fn is_meant(&self, resource: &str, tokens: &Tokens) {
         if self.is_for(resource) {
             *lock(&self.meant) = Some(resource.to_owned());
+            if let Some(address) = self.lease().and_then(|lease| lease.address()) {
+                tokens.mean(resource, &address);
+            }
         }
     }
 
     /// Gives it a token, if the token is for it. A server that names something around itself as its
-    /// resource is not given what was meant for its neighbours, unless people signed in for it (T16).
-    pub(super) fn sign_in(&self, resource: &str, token: &Token) {
+    /// resource is not given what was meant for its neighbours, unless people signed in for it (T16). Says
+    /// whether it was given it.
+    pub(super) fn sign_in(&self, resource: &str, token: &Token, tokens: &Tokens) -> bool {
         let lease = self.lease();
         let Some(lease) = lease.filter(|lease| lease.resource().as_deref() == Some(resource)) else {
-            return;
+            return false;
         };
-        let is_meant = lock(&self.meant).as_deref() == Some(resource);
-        if is_meant || lease.may_be_given_tokens() || token.expose().is_empty() {
-            // It is its resource, as was just looked at.
-            let _ = lease.sign_in(resource, token.clone());
-        }
+        let is_meant = lock(&self.meant).as_deref() == Some(resource)
+            || lease
+                .address()
+                .is_some_and(|address| tokens.is_meant(resource, &address));
+        let may = is_meant || lease.may_be_given_tokens() || token.expose().is_empty();
+        // It is its resource, as was just looked at.
+        may && lease.sign_in(resource, token.clone()).is_ok()
     }
 
     async fn live(&self, shared: &Arc<Shared>, sink: &ServerSink) {
@@ -122,18 +159,20 @@ impl Running {
         {
             return;
         }
+        // They stay the same until there is a lease.
+        let roots = lock(&self.roots).clone();
         let prepared = start::prepare(
             shared.settings.clone(),
             Arc::clone(&self.wish.declaration),
-            self.roots.clone(),
+            roots.clone(),
         )
         .await;
         let leased = prepared.and_then(|config| {
-            let sharing = start::sharing(&shared.settings, &self.wish.declaration, &self.session, &self.roots);
+            let sharing = start::sharing(&shared.settings, &self.wish.declaration, &self.session, &roots);
             let permission = &self.wish.declaration.permission;
             let surroundings = || {
                 let renew = renewing::renew(shared);
-                start::surroundings(&shared.settings, &self.roots, permission, renew)
+                start::surroundings(&shared.settings, &roots, permission, renew)
             };
             let leased = shared.pool.lease(&config, &sharing, surroundings);
             leased.map(Arc::new).map_err(|error| error.to_string())
@@ -157,7 +196,7 @@ impl Running {
             .resource()
             .and_then(|resource| shared.token(&resource).map(|token| (resource, token)))
         {
-            self.sign_in(&resource, &token);
+            self.sign_in(&resource, &token, &shared.tokens);
         }
         self.follow(&lease, shared, sink).await;
     }
@@ -194,16 +233,18 @@ impl Running {
                     if let ServerState::AuthRequired(sign_in) = &state
                         && sign_in.reason == SignInReason::Required
                         && let Some(token) = shared.token(&sign_in.resource.resource)
+                        && self.sign_in(&sign_in.resource.resource, &token, &shared.tokens)
                     {
-                        // Only now it said what it is; somebody has signed in before.
-                        self.sign_in(&sign_in.resource.resource, &token);
+                        // Only now it said what it is, and somebody has signed in before: nobody is asked.
+                        known = state;
+                        continue;
                     }
                     known = state;
                     if known == ServerState::Ready {
                         // First, so that whoever waits for it to be ready knows them then.
                         self.report(sink, facts(lease, shared)).await;
                     }
-                    ServerReport::Status(words::status(&known, lease))
+                    ServerReport::Status(words::status(&known, lease, &shared.tokens))
                 }
                 event = events.next() => match event {
                     None => return,
@@ -211,7 +252,7 @@ impl Running {
                         if list == List::Tools && known == ServerState::Ready {
                             self.report(sink, facts(lease, shared)).await;
                             // With its tools, what it has for apps may have changed.
-                            let status = words::status(&known, lease);
+                            let status = words::status(&known, lease, &shared.tokens);
                             self.report(sink, ServerReport::Status(status)).await;
                         }
                         ServerReport::ListChanged(match list {
@@ -253,5 +294,72 @@ fn facts(lease: &Lease, shared: &Shared) -> ServerReport {
     ServerReport::Facts(ServerFacts {
         resource,
         tools: lease.tools().len() as u64,
+        icons: lease.info().map(words::icons).unwrap_or_default(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use innkeeper_host::customizations::About;
+    use innkeeper_host::mcp::{Remote, ServerDeclaration, Transport};
+
+    use super::*;
+    use crate::config::{ServerConfig, Stdio, Transport as Engine};
+    use crate::hosted::{McpRunner, RunnerSettings};
+    use crate::server::Surroundings;
+
+    /// A server of a session that works in directories, as far as having its lease.
+    fn leased(shared: &Arc<Shared>, session: &str, transport: &Transport, roots: &[String]) -> Running {
+        let declaration = ServerDeclaration {
+            about: About {
+                name: "inn".to_owned(),
+                ..About::default()
+            },
+            transport: transport.clone(),
+            ..ServerDeclaration::default()
+        };
+        let wish = ServerWish {
+            attempt: 1,
+            declaration: Arc::new(declaration),
+        };
+        let running = Arc::into_inner(Running::new(wish, &session.into(), roots.to_vec())).expect("nobody has it");
+        let sharing = start::sharing(&shared.settings, &running.wish.declaration, session, roots);
+        let config = ServerConfig::new("inn", Engine::Stdio(Stdio::new("serve", ["--now"])));
+        let lease = shared.pool.lease(&config, &sharing, Surroundings::default);
+        *lock(&running.lease) = Some(Arc::new(lease.expect("a lease")));
+        running
+    }
+
+    #[tokio::test]
+    async fn a_server_goes_on_when_its_session_works_elsewhere_unless_others_have_it_too() {
+        let runner = McpRunner::new(RunnerSettings::default());
+        let shared = &runner.shared;
+        let process = Transport::Stdio {
+            command: "serve".to_owned(),
+            args: Vec::new(),
+            env: std::collections::BTreeMap::new(),
+            env_file: None,
+            cwd: None,
+        };
+        let address = Transport::Http(Remote::default());
+        let (one, two) = ("file:///one".to_owned(), "file:///two".to_owned());
+        let (only_one, both, only_two) = ([one.clone()], [one, two.clone()], [two]);
+
+        let alone = leased(shared, "a", &process, &only_one);
+        assert!(alone.moves_to(shared, &only_one), "nothing has changed");
+        assert!(alone.moves_to(shared, &both));
+        assert!(alone.moves_to(shared, &both), "it knows that it has");
+        assert!(!alone.moves_to(shared, &only_two), "its process would run elsewhere");
+        // Whoever works where it was, does not get it.
+        let other = leased(shared, "b", &process, &only_one);
+        assert_eq!(runner.servers(), 2);
+        assert!(!other.moves_to(shared, &both), "there is one already, which it shares");
+        let third = leased(shared, "c", &process, &only_one);
+        assert!(!third.moves_to(shared, &both) && !other.moves_to(shared, &both));
+        drop((alone, other, third));
+
+        let far = leased(shared, "a", &address, &only_one);
+        assert!(far.moves_to(shared, &only_two), "an address runs nowhere");
+        runner.stop().await;
+    }
 }

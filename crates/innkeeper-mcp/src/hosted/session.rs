@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::running::{Life, Running};
 use super::{Shared, lock, words};
+use crate::auth::SignInReason;
 use crate::names::unique_names;
 use crate::state::ServerState;
 
@@ -37,10 +38,28 @@ impl OneSession {
         life.map(|life| Arc::clone(&life.running))
     }
 
+    /// A server that is wanted. Its id is nothing that people know it by.
+    fn wanted(&self, id: &str) -> Result<Arc<Running>, McpError> {
+        self.find(id).ok_or_else(McpError::server_gone)
+    }
+
     /// The start of a server that somebody means, if it is the present one.
     fn find_attempt(&self, id: &str, attempt: u64) -> Result<Arc<Running>, McpError> {
-        let running = self.find(id).filter(|running| running.wish.attempt == attempt);
-        running.ok_or_else(|| McpError::no_server(id))
+        let running = self.wanted(id)?;
+        match running.wish.attempt == attempt {
+            true => Ok(running),
+            false => Err(McpError::no_server(running.name())),
+        }
+    }
+}
+
+/// Whether a server's tools can be called: also while it says that an App of somebody's wants more than its
+/// token grants (MCP-10).
+fn can_be_called(state: &ServerState) -> bool {
+    match state {
+        ServerState::Ready => true,
+        ServerState::AuthRequired(sign_in) => sign_in.reason == SignInReason::InsufficientScope,
+        ServerState::Starting { .. } | ServerState::Error { .. } | ServerState::Stopped => false,
     }
 }
 
@@ -50,7 +69,7 @@ impl SessionServers for OneSession {
         let mut servers = lock(&self.servers);
         let mut before: Vec<Life> = std::mem::take(&mut *servers);
         for wish in wanted.servers {
-            let is_same = |life: &Life| life.running.wish == wish && life.running.roots == wanted.roots;
+            let is_same = |life: &Life| life.running.wish == wish && life.running.moves_to(&self.shared, &wanted.roots);
             let kept = before.iter().position(is_same).map(|index| before.swap_remove(index));
             servers.push(kept.unwrap_or_else(|| {
                 // One that is replaced lets go of its server before the new one asks for it.
@@ -69,7 +88,7 @@ impl SessionServers for OneSession {
             .collect();
         let mut tools = Vec::new();
         for running in &running {
-            let Some(lease) = running.lease().filter(|lease| lease.state() == ServerState::Ready) else {
+            let Some(lease) = running.lease().filter(|lease| can_be_called(&lease.state())) else {
                 continue;
             };
             tools.extend(
@@ -93,8 +112,8 @@ impl SessionServers for OneSession {
         arguments: Map<String, Value>,
         during: &dyn During,
     ) -> Result<CallOutcome, McpError> {
-        let running = self.find(server).ok_or_else(|| McpError::no_server(server))?;
-        super::calls::call(&running, tool, arguments, during).await
+        let running = self.wanted(server)?;
+        super::calls::call(&running, tool, arguments, during, &self.shared.tokens).await
     }
 
     async fn prompts(&self, server: &str) -> Vec<McpPrompt> {
@@ -110,7 +129,7 @@ impl SessionServers for OneSession {
         prompt: &str,
         arguments: Map<String, Value>,
     ) -> Result<PromptMessages, McpError> {
-        let running = self.find(server).ok_or_else(|| McpError::no_server(server))?;
+        let running = self.wanted(server)?;
         super::offers::fill_in(&running, prompt, arguments).await
     }
 
@@ -122,7 +141,7 @@ impl SessionServers for OneSession {
     }
 
     async fn read_resource(&self, server: &str, uri: &str) -> Result<Vec<ResourcePart>, McpError> {
-        let running = self.find(server).ok_or_else(|| McpError::no_server(server))?;
+        let running = self.wanted(server)?;
         super::offers::read(&running, uri).await
     }
 
@@ -138,7 +157,7 @@ impl SessionServers for OneSession {
         let allowed = words::allowed(words::apps(&lease));
         tokio::select! {
             () = running.ended.cancelled() => Err(running.was_stopped()),
-            passed = lease.pass(allowed, method, Some(params), CancellationToken::new()) => {
+            passed = lease.pass(allowed, Some(running.session()), method, Some(params), CancellationToken::new()) => {
                 passed.map_err(words::error)
             }
         }

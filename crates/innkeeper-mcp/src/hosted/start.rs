@@ -61,8 +61,7 @@ fn config(
         );
     }
     if let Transport::Stdio(stdio) = &mut config.transport {
-        let first = roots.iter().find_map(|root| path_of(root));
-        stdio.cwd = match (stdio.cwd.take(), first) {
+        stdio.cwd = match (stdio.cwd.take(), first_of(roots)) {
             (Some(cwd), Some(first)) => Some(first.join(cwd)),
             (cwd, first) => cwd.or(first),
         };
@@ -153,6 +152,19 @@ fn read_env_file(path: &Path) -> Result<Vec<(String, String)>, String> {
     Ok(pairs.filter(|(name, _)| !name.is_empty()).collect())
 }
 
+/// The directory of the session that a process is started in, or below; nothing for an address. (A path that
+/// says where it begins by itself is so rare that its server may be started anew.)
+pub(super) fn runs_at(declaration: &ServerDeclaration, roots: &[String]) -> Option<PathBuf> {
+    match declaration.transport {
+        Declared::Stdio { .. } => first_of(roots),
+        Declared::Http(_) | Declared::Sse(_) => None,
+    }
+}
+
+fn first_of(roots: &[String]) -> Option<PathBuf> {
+    roots.iter().find_map(|root| path_of(root))
+}
+
 /// Sessions that work in the same directories share a server, unless it is to be apart.
 pub(super) fn sharing(
     settings: &RunnerSettings,
@@ -176,11 +188,6 @@ pub(super) fn surroundings(
     permission: &Permission,
     renew: Renew,
 ) -> Surroundings {
-    let name = |uri: &str| {
-        path_of(uri)?
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-    };
     Surroundings {
         environment: settings.environment.clone(),
         offer: Offer {
@@ -196,14 +203,23 @@ pub(super) fn surroundings(
             .clone()
             .map(|permission| Permit::new(move || permission.check())),
         renew: Some(renew),
-        roots: roots
-            .iter()
-            .map(|uri| Root {
-                uri: uri.clone(),
-                name: name(uri),
-            })
-            .collect(),
+        roots: self::roots(roots),
+        after: Vec::new(),
     }
+}
+
+/// The session's working directories as servers are told them.
+pub(super) fn roots(uris: &[String]) -> Vec<Root> {
+    let name = |uri: &str| {
+        path_of(uri)?
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+    };
+    let root = |uri: &String| Root {
+        uri: uri.clone(),
+        name: name(uri),
+    };
+    uris.iter().map(root).collect()
 }
 
 fn path_of(uri: &str) -> Option<PathBuf> {

@@ -1,6 +1,6 @@
 //! The tokens of a host's servers: which there are, and that they are kept.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,6 +13,11 @@ use crate::auth::exchange::Granted;
 use crate::secret::Token;
 use crate::vault::{SavedRefresh, SavedToken, TokenKeeper};
 
+/// Most servers that are remembered to be meant with one token.
+const MOST_SERVERS: usize = 64;
+/// Most resources of which it is remembered that their token is over.
+const MOST_LAPSED: usize = 1024;
+
 /// All tokens, by the resource that they are for.
 pub(super) struct Tokens {
     held: Mutex<Holdings>,
@@ -24,6 +29,8 @@ pub(super) struct Tokens {
 #[derive(Default)]
 struct Holdings {
     by_resource: HashMap<String, Held>,
+    /// Resources whose token is over and was not taken back: whoever signs in does so again (AUTH-06).
+    lapsed: BTreeSet<String>,
     /// Counts changes.
     version: u64,
     /// The change that last took something away.
@@ -35,10 +42,28 @@ struct Written {
     version: u64,
 }
 
+impl Holdings {
+    fn take(&mut self, resource: &str) -> Option<Held> {
+        let mut taken = self.by_resource.remove(resource)?;
+        taken.leave();
+        self.version += 1;
+        self.removed = self.version;
+        Some(taken)
+    }
+
+    fn lapse(&mut self, resource: &str) {
+        if self.lapsed.len() < MOST_LAPSED {
+            self.lapsed.insert(resource.to_owned());
+        }
+    }
+}
+
 /// A token, and who is getting the next one.
 #[derive(Clone)]
 pub(super) struct Held {
     pub(super) saved: SavedToken,
+    /// Which the host takes it for; the next one that it is traded for has the same.
+    pub(super) number: u64,
     /// Which of all tokens that ever were it is.
     pub(super) version: u64,
     /// Held by whoever gets the next one: of those who want it, one asks.
@@ -50,9 +75,10 @@ pub(super) struct Held {
 }
 
 impl Held {
-    fn new(saved: SavedToken, version: u64) -> Self {
+    fn new(saved: SavedToken, number: u64, version: u64) -> Self {
         Self {
             saved,
+            number,
             version,
             renewing: Arc::default(),
             is_refreshed: false,
@@ -98,11 +124,12 @@ impl Tokens {
         let mut written = Written::default();
         for saved in keeper.iter().flat_map(|keeper| keeper.load()) {
             held.version += 1;
-            let entry = Held::new(saved, held.version);
+            let entry = Held::new(saved, 0, held.version);
             if entry.saved.refresh.is_some() || entry.lasts() != Some(Duration::ZERO) {
                 held.by_resource.insert(entry.saved.resource.clone(), entry);
             } else {
                 held.removed = held.version;
+                held.lapse(&entry.saved.resource);
             }
         }
         if held.removed == 0 {
@@ -143,11 +170,13 @@ impl Tokens {
 
     /// Takes a token in, in place of an earlier one.
     pub(super) fn set(&self, resource: &str, given: ServerToken) {
+        let number = given.number;
         let saved = SavedToken {
             resource: resource.to_owned(),
             token: given.secret.reveal().to_owned(),
             scopes: given.scopes,
             expires_at: given.expires_in.map(at_in),
+            servers: Vec::new(),
             given_by: given.given_by,
             authorization_servers: given.authorization_servers,
             refresh: given.refresh.map(|refresh| SavedRefresh {
@@ -161,26 +190,64 @@ impl Tokens {
         };
         let mut held = lock(&self.held);
         held.version += 1;
-        let entry = Held::new(saved, held.version);
-        if let Some(mut before) = held.by_resource.insert(resource.to_owned(), entry) {
+        held.lapsed.remove(resource);
+        let mut entry = Held::new(saved, number, held.version);
+        if let Some(before) = held.by_resource.get_mut(resource) {
             before.leave();
+            // Whom people signed in to, they signed in to.
+            entry.saved.servers = std::mem::take(&mut before.saved.servers);
+        }
+        held.by_resource.insert(resource.to_owned(), entry);
+    }
+
+    /// People signed in to the server at this address with the token of a resource.
+    pub(super) fn mean(&self, resource: &str, server: &str) {
+        let mut held = lock(&self.held);
+        let next = held.version + 1;
+        let Some(entry) = held.by_resource.get_mut(resource) else {
+            return;
+        };
+        let servers = &mut entry.saved.servers;
+        if servers.len() < MOST_SERVERS && !servers.iter().any(|known| known == server) {
+            servers.push(server.to_owned());
+            held.version = next;
         }
     }
 
-    /// Takes one away, and says what it was.
+    /// Whether they did.
+    pub(super) fn is_meant(&self, resource: &str, server: &str) -> bool {
+        let held = lock(&self.held);
+        let entry = held.by_resource.get(resource);
+        entry.is_some_and(|held| held.saved.servers.iter().any(|known| known == server))
+    }
+
+    /// Whether there was a token that is over.
+    pub(super) fn has_lapsed(&self, resource: &str) -> bool {
+        lock(&self.held).lapsed.contains(resource)
+    }
+
+    /// Takes one away that somebody took back, and says what it was.
     pub(super) fn take(&self, resource: &str) -> Option<Held> {
         let mut held = lock(&self.held);
-        let mut taken = held.by_resource.remove(resource)?;
-        taken.leave();
-        held.version += 1;
-        held.removed = held.version;
-        Some(taken)
+        held.lapsed.remove(resource);
+        held.take(resource)
+    }
+
+    /// Takes one away that is over.
+    pub(super) fn expire(&self, resource: &str) {
+        let mut held = lock(&self.held);
+        if held.take(resource).is_some() {
+            held.lapse(resource);
+        }
     }
 
     /// The same, if it is still this one.
     pub(super) fn drop_version(&self, resource: &str, version: u64) -> bool {
         let is_it = self.get(resource).is_some_and(|held| held.version == version);
-        is_it && self.take(resource).is_some()
+        if is_it {
+            self.expire(resource);
+        }
+        is_it
     }
 
     /// Puts what was granted in the place of the token that it was granted for, if that is still there.
@@ -319,6 +386,7 @@ mod tests {
             secret: Secret::new("t"),
             scopes: None,
             expires_in,
+            number: 1,
             given_by: "ann".to_owned(),
             authorization_servers: Vec::new(),
             refresh: None,

@@ -1,37 +1,55 @@
 //! The engine's words in those of the host.
 
+use std::time::Duration;
+
 use innkeeper_host::mcp::{
     AppCapabilities, AuthReason, CallOutcome as HostOutcome, Failure, Hints, McpError, McpTool, ServerDeclaration,
-    ServerStatus,
+    ServerIcon, ServerStatus,
 };
 use innkeeper_host::{AuthRequirement, ToolContent};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::tokens::Tokens;
 use crate::auth::{SignIn, SignInReason};
 use crate::call::{CallOutcome, Content};
 use crate::channel::Allowed;
 use crate::error::Error;
 use crate::server::Server;
-use crate::state::ServerState;
+use crate::state::{ServerInfo, ServerState};
 use crate::tools::Tool;
 
 /// The code of JSON-RPC for what does not exist.
 const METHOD_NOT_FOUND: i64 = -32601;
+/// The code of AHP for what somebody has to sign in for.
+const AUTH_REQUIRED: i64 = -32007;
 
-pub(super) fn status(state: &ServerState, server: &Server) -> ServerStatus {
+pub(super) fn status(state: &ServerState, server: &Server, tokens: &Tokens) -> ServerStatus {
     match state {
         ServerState::Starting { .. } => ServerStatus::Starting,
         ServerState::Ready => ServerStatus::Ready { apps: apps(server) },
-        ServerState::AuthRequired(sign_in) => ServerStatus::AuthRequired(Box::new(requirement(sign_in))),
+        ServerState::AuthRequired(sign_in) => ServerStatus::AuthRequired(Box::new(requirement(sign_in, tokens))),
         ServerState::Error { message, restarts_in } => {
             let message = match restarts_in {
-                Some(time) => format!("{message}; it is started again in {} s", time.as_secs().max(1)),
-                None => message.clone(),
+                // It ran for longer than there has to be between two starts.
+                Some(Duration::ZERO) => format!("{message}; it is started again now"),
+                Some(time) => format!("{message}; it is started again in {} s", time.as_secs_f64().ceil()),
+                None => format!("{message}; it is not started again until somebody starts it"),
             };
             ServerStatus::Failed(Failure::new("mcpServerFailed", message))
         }
         ServerState::Stopped => ServerStatus::Stopped,
     }
+}
+
+/// The pictures of a server.
+pub(super) fn icons(info: ServerInfo) -> Vec<ServerIcon> {
+    let icons = info.icons.into_iter().map(|icon| ServerIcon {
+        src: icon.src,
+        content_type: icon.content_type,
+        sizes: icon.sizes,
+        theme: icon.theme,
+    });
+    icons.collect()
 }
 
 /// What clients may say to a server for its apps, if any of its tools has one (MCP-15).
@@ -43,6 +61,8 @@ pub(super) fn apps(server: &Server) -> Option<AppCapabilities> {
             tools: list("tools"),
             resources: list("resources"),
             logging: info.can("logging"),
+            // A model belongs to a turn of an agent, and so do the people who are asked whether it may be
+            // used: outside of turns there is neither.
             sampling: None,
         }
     })
@@ -55,15 +75,16 @@ pub(super) fn allowed(apps: Option<AppCapabilities>) -> Allowed {
         tools: apps.tools.is_some(),
         resources: apps.resources.is_some(),
         logging: apps.logging,
-        sampling: apps.sampling.is_some(),
     }
 }
 
-pub(super) fn requirement(sign_in: &SignIn) -> AuthRequirement {
+/// A server that starts knows nothing of a token that was over before; whoever has the tokens does.
+pub(super) fn requirement(sign_in: &SignIn, tokens: &Tokens) -> AuthRequirement {
     let resource = &sign_in.resource;
     let name = resource.document.get("resource_name").and_then(Value::as_str);
     AuthRequirement {
         reason: match sign_in.reason {
+            SignInReason::Required if tokens.has_lapsed(&resource.resource) => AuthReason::Expired,
             SignInReason::Required => AuthReason::Required,
             SignInReason::Expired => AuthReason::Expired,
             SignInReason::InsufficientScope => AuthReason::InsufficientScope,
@@ -164,6 +185,66 @@ pub(super) fn error(error: Error) -> McpError {
             message,
             data: None,
         },
+        // AUTH-08: whoever asked is told what a token is needed for.
+        Error::SignInNeeded { sign_in, .. } => McpError {
+            code: Some(AUTH_REQUIRED),
+            message,
+            data: Some(json!({ "resources": [sign_in.resource.document] })),
+        },
         _ => McpError::new(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::ResourceMetadata;
+
+    #[test]
+    fn auth08_whoever_asks_without_a_token_is_told_what_it_is_for() {
+        let document = json!({ "resource": "https://a.test/mcp", "authorization_servers": ["https://login.test"] });
+        let sign_in = SignIn {
+            reason: SignInReason::InsufficientScope,
+            resource: ResourceMetadata {
+                resource: "https://a.test/mcp".to_owned(),
+                authorization_servers: vec!["https://login.test".to_owned()],
+                document: document.clone(),
+            },
+            required_scopes: None,
+            oauth_client_id: None,
+            description: None,
+        };
+        let error = error(Error::SignInNeeded {
+            server: "inn".to_owned(),
+            sign_in: Box::new(sign_in),
+        });
+        assert_eq!(error.code, Some(-32007));
+        assert_eq!(error.data, Some(json!({ "resources": [document] })));
+        assert!(error.message.contains("sign in, then try again"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn f3_a_crash_says_when_it_is_started_again_or_that_it_is_not() {
+        let transport = crate::config::Transport::Stdio(crate::config::Stdio::default());
+        let config = crate::config::ServerConfig::new("inn", transport);
+        let server = Server::new(config, crate::server::Surroundings::default()).expect("a server");
+        for (restarts_in, words) in [
+            (Some(Duration::ZERO), "it ended; it is started again now"),
+            (Some(Duration::from_millis(200)), "it ended; it is started again in 1 s"),
+            (
+                Some(Duration::from_millis(4200)),
+                "it ended; it is started again in 5 s",
+            ),
+            (None, "it ended; it is not started again until somebody starts it"),
+        ] {
+            let state = ServerState::Error {
+                message: "it ended".to_owned(),
+                restarts_in,
+            };
+            let ServerStatus::Failed(failure) = status(&state, &server, &Tokens::load(None)) else {
+                panic!("{state:?}")
+            };
+            assert_eq!(failure.message, words);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The life of a server.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
@@ -9,6 +10,9 @@ use super::connect::{ConnectFailure, Connected, connect};
 use super::{Shared, Start};
 use crate::state::{Event, List, ServerState};
 use crate::wire::{Challenged, Process};
+
+/// How long another server may take to end besides the time that its process has for it.
+const ENDING_TIME: Duration = Duration::from_secs(6);
 
 /// What the handles want.
 #[derive(Debug)]
@@ -97,12 +101,14 @@ impl Actor {
     /// Keeps it running until it is to stop, or until nobody is there to want anything.
     async fn keep_running(&mut self, mut start: Start) -> Option<oneshot::Sender<()>> {
         self.restarts = 0;
+        let mut was_there = false;
         loop {
             let begun = Instant::now();
             let (end, ready_for) = self.live(start).await;
             if ready_for.is_some_and(|time| time >= self.shared.config.restart.healthy_after) {
                 self.restarts = 0;
             }
+            was_there |= ready_for.is_some();
             start = Start::Background;
             let woken = match end {
                 End::Stopped(done) => return Some(done),
@@ -110,9 +116,12 @@ impl Actor {
                 End::Restarted(again) => Woken::Start(again),
                 End::SignInNeeded(challenged) => self.wait_for_sign_in(&challenged).await,
                 End::Failed { message, may_restart } => {
-                    let delay = self.shared.config.restart.delay(self.restarts, begun.elapsed());
-                    let delay = delay.filter(|_| may_restart);
-                    self.restarts += 1;
+                    let policy = &self.shared.config.restart;
+                    let delay = policy.delay(self.restarts, begun.elapsed());
+                    // A network that is down for an hour is no reason to give up an address that was good.
+                    let later = (was_there && self.shared.remote.is_some()).then_some(policy.away);
+                    let delay = delay.or(later).filter(|_| may_restart);
+                    self.restarts = self.restarts.saturating_add(1);
                     self.shared.set_state(ServerState::Error {
                         message: self.shared.scrub(&message),
                         restarts_in: delay,
@@ -136,7 +145,7 @@ impl Actor {
     }
 
     /// Starts it, and sees to it until it ends. Says how long it was ready, if it ever was.
-    async fn live(&mut self, start: Start) -> (End, Option<std::time::Duration>) {
+    async fn live(&mut self, start: Start) -> (End, Option<Duration>) {
         let blocking = start == Start::Blocking;
         self.shared.set_state(ServerState::Starting { blocking });
         let connected = match self.start().await {
@@ -163,7 +172,7 @@ impl Actor {
         }
         self.end_process().await;
         if had_tools {
-            let _ = self.shared.events.send(Event::ListChanged(List::Tools));
+            self.shared.events.send(Event::ListChanged(List::Tools));
         }
         (end, Some(ready.elapsed()))
     }
@@ -196,7 +205,11 @@ impl Actor {
     async fn start(&mut self) -> Result<Connected, End> {
         let shared = self.shared.clone();
         let process = self.process.clone();
-        let connecting = connect(&shared, self.is_old, &process);
+        let is_old = self.is_old;
+        let connecting = async {
+            wait_for_others(&shared).await;
+            connect(&shared, is_old, &process).await
+        };
         tokio::pin!(connecting);
         loop {
             tokio::select! {
@@ -222,7 +235,10 @@ impl Actor {
         loop {
             tokio::select! {
                 () = connected.connection.closed.cancelled() => {
-                    let message = format!("the server ended: {}", connected.connection.why().await);
+                    let message = match connected.connection.gone.get() {
+                        Some(gone) => gone.clone(),
+                        None => format!("the server ended: {}", connected.connection.why().await),
+                    };
                     return End::Failed { message, may_restart: true };
                 }
                 command = self.commands.recv() => match command {
@@ -281,5 +297,18 @@ impl Actor {
         if let Some(process) = process {
             process.stop().await;
         }
+    }
+}
+
+/// Waits until what has to end before it has ended, or should have.
+async fn wait_for_others(shared: &Shared) {
+    let all = async {
+        for other in &shared.surroundings.after {
+            other.cancelled().await;
+        }
+    };
+    let most = shared.config.limits.stop_time + ENDING_TIME;
+    if tokio::time::timeout(most, all).await.is_err() {
+        tracing::warn!(server = %shared.config.name, "an MCP server starts while the last one has not ended yet");
     }
 }

@@ -96,8 +96,9 @@ impl Calls {
     }
 
     /// Whose question it is. HTTP tells by the stream that it came on; a pipe does not, so that it is
-    /// taken for the latest call's, which is right whenever there is one call at a time. While calls of
-    /// several sessions are under way, nobody is asked: it could be somebody else's question (T16).
+    /// taken for the latest call's that can be asked, which is right whenever there is one such call at a
+    /// time: requests of Apps cannot. While calls of several sessions are under way, nobody is asked: it
+    /// could be somebody else's question (T16).
     pub(crate) fn owner(&self, request: Option<&RequestId>) -> Result<Option<Owner>, OfSeveral> {
         let entries = self.lock();
         let entry = match request {
@@ -108,7 +109,8 @@ impl Calls {
                 if entries.iter().any(|entry| Some(&entry.call.session) != session) {
                     return Err(OfSeveral);
                 }
-                last
+                let mut latest_first = entries.iter().rev();
+                latest_first.find(|entry| entry.call.asks.is_some()).or(last)
             }
         };
         let owner = entry.map(|entry| {

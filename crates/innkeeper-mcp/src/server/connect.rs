@@ -1,6 +1,6 @@
 //! From a configuration to a connection with a server that has introduced itself.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{ProtocolVersion, ServerPeerInfo};
@@ -20,8 +20,10 @@ use super::calls::Calls;
 use super::connection::{Connection, http_failure, why_ended};
 use super::follow::{follow, listen};
 use super::peer::OurEnd;
+use super::presence::look_after;
 use super::{Far, Shared};
 use crate::config::{Stdio, Transport};
+use crate::icons;
 use crate::state::ServerInfo;
 use crate::tools::{self, Tool};
 use crate::wire::{Challenged, HttpFailure, Messages, Notices, Process, SseTransport, StdioTransport, StreamableHttp};
@@ -117,6 +119,7 @@ async fn connect_once(shared: &Arc<Shared>, is_old: bool, slot: &ProcessSlot) ->
             closed.cancel();
         }
     });
+    let far = shared.remote.as_ref();
     let connection = Arc::new(Connection {
         server: shared.config.name.clone(),
         info,
@@ -125,6 +128,8 @@ async fn connect_once(shared: &Arc<Shared>, is_old: bool, slot: &ProcessSlot) ->
         calls: our_end.calls.clone(),
         process,
         scrubber: shared.scrubber.clone(),
+        doubts: far.map(|far| far.client.doubts().clone()).unwrap_or_default(),
+        gone: OnceLock::new(),
     });
     // Whoever gives up waiting here closes what was opened.
     let unfinished = connection.closed.clone().drop_guard();
@@ -143,9 +148,12 @@ async fn connect_once(shared: &Arc<Shared>, is_old: bool, slot: &ProcessSlot) ->
     };
     unfinished.disarm();
     if !is_old {
-        tokio::spawn(listen(connection.clone()));
+        tokio::spawn(listen(connection.clone(), our_end.clone()));
     }
     tokio::spawn(follow(shared.clone(), connection.clone(), changed));
+    if shared.remote.is_some() {
+        tokio::spawn(look_after(shared.clone(), connection.clone(), our_end));
+    }
     Ok(Connected {
         connection,
         tools: tools.into(),
@@ -246,6 +254,7 @@ fn read_info(info: Option<&ServerPeerInfo>) -> (ServerInfo, bool) {
         instructions: info.instructions.clone(),
         protocol_version: info.protocol_version.to_string(),
         capabilities: serde_json::to_value(&info.capabilities).unwrap_or(Value::Null),
+        icons: icons::read(server.and_then(|server| server.icons.as_deref()).unwrap_or_default()),
     };
     (read, info.protocol_version.has_initialize())
 }
@@ -277,11 +286,16 @@ fn explain_failure(far: &Far, failure: &HttpFailure) -> ConnectFailure {
     match failure {
         HttpFailure::Challenged(challenged) => ConnectFailure::SignInNeeded(challenged.clone()),
         HttpFailure::Connection(_) | HttpFailure::Status { status: 500.., .. } => {
-            let address = crate::secret::without_secrets(far.url.as_str());
-            ConnectFailure::Crashed(format!("the server at {address} cannot be reached: {failure}"))
+            ConnectFailure::Crashed(not_reached(far, failure))
         }
         other => ConnectFailure::Failed(format!("the server cannot be used: {other}")),
     }
+}
+
+/// For people: a server behind an address is not there.
+pub(super) fn not_reached(far: &Far, failure: &HttpFailure) -> String {
+    let address = crate::secret::without_secrets(far.url.as_str());
+    format!("the server at {address} cannot be reached: {failure}")
 }
 
 /// What the older handshake says counts, when both were tried.
@@ -309,7 +323,10 @@ fn refused(error: &ClientInitializeError) -> String {
 fn never_answered(shared: &Shared, process: Option<&Process>) -> String {
     let seconds = shared.config.limits.start_time.as_secs_f32();
     let last = process.map(Process::last_lines).unwrap_or_default();
-    let message = format!("the server did not introduce itself within {seconds} s: check that it is an MCP server");
+    let message = format!(
+        "the server did not introduce itself within {seconds} s: check that it is an MCP server, or give servers more \
+         time to start"
+    );
     if last.is_empty() {
         message
     } else {

@@ -1,6 +1,6 @@
 //! A connection to a server that has introduced itself, and one request over it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rmcp::model::{
@@ -10,6 +10,7 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, Service
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::{Map, Value};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +36,10 @@ pub(crate) struct Connection {
     pub(crate) calls: Calls,
     pub(crate) process: Option<Arc<Process>>,
     pub(crate) scrubber: Arc<Scrubber>,
+    /// Told when the server may be gone. Of a process that is known without.
+    pub(crate) doubts: Arc<Notify>,
+    /// Why the server is taken for gone.
+    pub(crate) gone: OnceLock<String>,
 }
 
 /// A request to be sent.
@@ -48,6 +53,8 @@ pub(crate) struct Request {
     pub(crate) time_max: Duration,
     pub(crate) cancel: CancellationToken,
     pub(crate) call: Option<CallContext>,
+    /// Whether an App in a client wants it. No turn waits with it, so that it waits for nobody.
+    pub(crate) is_of_app: bool,
 }
 
 /// Why one attempt failed.
@@ -114,6 +121,8 @@ impl Connection {
                         continue;
                     }
                     sent.cancel("time over");
+                    // Behind an address, one that is gone may look like one that takes its time.
+                    self.doubts.notify_one();
                     let time = if idle_end < end { request.time } else { request.time_max };
                     return Err(Error::TimeOver { server: self.server.clone(), time }.into());
                 }
@@ -154,9 +163,10 @@ impl Connection {
 
     /// What is known about its end.
     pub(crate) async fn why(&self) -> String {
-        match &self.process {
-            Some(process) => why_ended(process, &self.scrubber).await,
-            None => "the connection to it broke".to_owned(),
+        match (&self.process, self.gone.get()) {
+            (Some(process), _) => why_ended(process, &self.scrubber).await,
+            (None, Some(gone)) => gone.clone(),
+            (None, None) => "the connection to it broke".to_owned(),
         }
     }
 
@@ -186,12 +196,18 @@ impl Connection {
             ServiceError::TransportSend(error) => match http_failure(&error) {
                 Some(HttpFailure::Challenged(challenged)) => Failed::Challenged(challenged.clone()),
                 Some(HttpFailure::TooLarge) => Failed::Final(self.too_large()),
-                Some(failure) => Failed::Final(self.unreachable(&failure.to_string())),
+                Some(failure) => {
+                    if matches!(failure, HttpFailure::Connection(_)) {
+                        self.doubts.notify_one();
+                    }
+                    Failed::Final(self.unreachable(&failure.to_string()))
+                }
                 None if self.process.is_some() => Failed::Final(self.ended().await),
                 None => Failed::Final(self.unreachable(&error.error.to_string())),
             },
             ServiceError::Cancelled { .. } => Failed::Final(Error::Cancelled),
             ServiceError::TransportClosed if !self.closed.is_cancelled() && self.process.is_none() => {
+                self.doubts.notify_one();
                 Failed::Final(self.unreachable("its answer broke off"))
             }
             ServiceError::TransportClosed => Failed::Final(self.ended().await),

@@ -2,21 +2,28 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::SubscriptionFilter;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
 use super::Shared;
 use super::connection::Connection;
+use super::peer::OurEnd;
 use crate::state::{Event, List};
 use crate::tools;
+
+/// How long after the end of a stream of changes the next one is asked for; twice as long every time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// Fetches what changed until the connection ends. However often a server says that something
 /// changed, it is fetched at most once per rest.
 pub(super) async fn follow(shared: Arc<Shared>, connection: Arc<Connection>, mut changed: mpsc::Receiver<List>) {
     let following = async {
         while let Some(first) = changed.recv().await {
-            tokio::time::sleep(shared.config.limits.change_rest).await;
+            sleep(shared.config.limits.change_rest).await;
             let mut lists = vec![first];
             while let Ok(list) = changed.try_recv() {
                 lists.push(list);
@@ -26,7 +33,7 @@ pub(super) async fn follow(shared: Arc<Shared>, connection: Arc<Connection>, mut
             for list in [List::Tools, List::Resources, List::Prompts] {
                 if seen.contains(&(list as u8)) && (list != List::Tools || fetch_tools(&shared, &connection).await) {
                     shared.offered.changed(list);
-                    let _ = shared.events.send(Event::ListChanged(list));
+                    shared.events.send(Event::ListChanged(list));
                 }
             }
         }
@@ -55,7 +62,7 @@ async fn fetch_tools(shared: &Shared, connection: &Connection) -> bool {
 }
 
 /// Since 2026-07-28 servers tell changes only to those who listen.
-pub(super) async fn listen(connection: Arc<Connection>) {
+pub(super) async fn listen(connection: Arc<Connection>, our_end: OurEnd) {
     let info = &connection.info;
     let mut filter = SubscriptionFilter::builder();
     if info.tells_changes("tools") {
@@ -72,11 +79,32 @@ pub(super) async fn listen(connection: Arc<Connection>) {
         return;
     }
     let listening = async {
-        let Ok(mut subscription) = connection.peer.listen(filter).await else {
-            return;
-        };
-        // What it tells is taken before rmcp sees it; it ends with this.
-        while let Ok(Some(_)) = subscription.next().await {}
+        let mut pause = FIRST_PAUSE;
+        let mut heard = false;
+        loop {
+            match connection.peer.listen(filter.clone()).await {
+                Ok(mut subscription) => {
+                    if heard {
+                        // What changed while nobody listened.
+                        our_end.changed(List::Tools);
+                    }
+                    heard = true;
+                    let since = Instant::now();
+                    // What it tells is taken before rmcp sees it; it ends with this.
+                    while let Ok(Some(_)) = subscription.next().await {}
+                    if since.elapsed() >= LONGEST_PAUSE {
+                        pause = FIRST_PAUSE;
+                    }
+                }
+                // One that says that it tells, and then does not, is not asked again.
+                Err(_) if !heard => return,
+                Err(_) => {}
+            }
+            // Streams end for many reasons; one is that the server is gone (F3).
+            connection.doubts.notify_one();
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     };
     tokio::select! {
         () = listening => {}

@@ -55,13 +55,15 @@ impl HostLog {
         // JSON has no line breaks, and no control characters.
         let says = message.data.to_string();
         let says = cut(&says);
-        match message.level.as_str() {
-            "debug" => tracing::debug!(server, logger, left_out, says, "an MCP server wrote"),
-            "warning" => tracing::warn!(server, logger, left_out, says, "an MCP server wrote"),
+        // The log has fewer levels than MCP, and telemetry more (OTL-04): the word itself goes along.
+        let mcp_level = level(&message.level);
+        match mcp_level {
+            "debug" => tracing::debug!(server, mcp_level, logger, left_out, says, "an MCP server wrote"),
+            "warning" => tracing::warn!(server, mcp_level, logger, left_out, says, "an MCP server wrote"),
             "error" | "critical" | "alert" | "emergency" => {
-                tracing::error!(server, logger, left_out, says, "an MCP server wrote");
+                tracing::error!(server, mcp_level, logger, left_out, says, "an MCP server wrote");
             }
-            _ => tracing::info!(server, logger, left_out, says, "an MCP server wrote"),
+            _ => tracing::info!(server, mcp_level, logger, left_out, says, "an MCP server wrote"),
         }
     }
 
@@ -82,6 +84,21 @@ impl HostLog {
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         rate.admit(Instant::now())
     }
+}
+
+/// A level of MCP; a word that is none of them counts as `info`.
+fn level(word: &str) -> &'static str {
+    const LEVELS: [&str; 8] = [
+        "debug",
+        "info",
+        "notice",
+        "warning",
+        "error",
+        "critical",
+        "alert",
+        "emergency",
+    ];
+    LEVELS.into_iter().find(|level| *level == word).unwrap_or("info")
 }
 
 fn cut(text: &str) -> &str {

@@ -9,14 +9,14 @@ use rmcp::model::{
 };
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, RoleClient, Service};
 use serde_json::{Value, json};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{Calls, OfSeveral, Progress};
 use super::log::HostLog;
 use crate::ask::{Asker, NoAnswer};
 use crate::paging::text;
-use crate::state::{Event, List, LogMessage};
+use crate::state::{Event, EventSender, List, LogMessage};
 
 /// The longest log message that is handed on.
 const MOST_LOG_BYTES: usize = 16 << 10;
@@ -44,7 +44,7 @@ pub(crate) struct OurEnd {
     pub(crate) offer: Offer,
     pub(crate) asker: Arc<Asker>,
     pub(crate) calls: Calls,
-    pub(crate) events: broadcast::Sender<Event>,
+    pub(crate) events: Arc<EventSender>,
     /// Lists that changed, for whoever fetches them.
     pub(crate) changes: mpsc::Sender<List>,
     pub(crate) log: HostLog,
@@ -73,12 +73,12 @@ impl OurEnd {
             ServerNotification::PromptListChangedNotification(_) => self.changed(List::Prompts),
             ServerNotification::ResourceUpdatedNotification(updated) => {
                 let uri = updated.params.uri;
-                let _ = self.events.send(Event::ResourceUpdated { uri });
+                self.events.send(Event::ResourceUpdated { uri });
             }
             ServerNotification::CustomNotification(custom) if custom.method == "notifications/elicitation/complete" => {
                 let id = custom.params.as_ref().and_then(|params| text(params, "elicitationId"));
                 if let Some(id) = id {
-                    let _ = self.events.send(Event::VisitEnded { id });
+                    self.events.send(Event::VisitEnded { id });
                 }
             }
             // Cancellations are rmcp's, and what is not known is nobody's.
@@ -87,7 +87,7 @@ impl OurEnd {
     }
 
     /// A change that finds no room is told already.
-    fn changed(&self, list: List) {
+    pub(crate) fn changed(&self, list: List) {
         let _ = self.changes.try_send(list);
     }
 
@@ -109,7 +109,7 @@ impl OurEnd {
             data,
         };
         self.log.message(&message);
-        let _ = self.events.send(Event::Log(Arc::new(message)));
+        self.events.send(Event::Log(Arc::new(message)));
     }
 
     fn capabilities(&self) -> Value {

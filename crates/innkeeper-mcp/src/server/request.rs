@@ -69,7 +69,7 @@ impl Shared {
                 }
                 ServerState::Starting { .. } => {}
                 // What a server without a token can do, it may try: it is refused if it cannot.
-                ServerState::AuthRequired(sign_in) => match (self.connection(), &request.call) {
+                ServerState::AuthRequired(sign_in) => match (self.connection(), request.waiting_call()) {
                     (Some(connection), _) => return Ok(connection),
                     (None, Some(call)) => {
                         let in_time = self.wait_for_start(call, &sign_in, request).await;
@@ -92,7 +92,7 @@ impl Shared {
 
     /// A call that finds a server waiting for a token waits with it.
     async fn wait_for_start(&self, call: &CallContext, sign_in: &SignIn, request: &Request) -> Result<(), Error> {
-        let _ = self.events.send(Event::SignInNeeded {
+        self.events.send(Event::SignInNeeded {
             call: call.id,
             sign_in: Box::new(sign_in.clone()),
         });
@@ -101,7 +101,7 @@ impl Shared {
         tokio::select! {
             signed_in = tokio::time::timeout(self.config.limits.sign_in_time, signed_in) => match signed_in {
                 Ok(_) => {
-                    let _ = self.events.send(Event::SignedIn { call: call.id });
+                    self.events.send(Event::SignedIn { call: call.id });
                     Ok(())
                 }
                 Err(_) => Err(self.sign_in_needed(sign_in.clone())),
@@ -125,7 +125,8 @@ impl Shared {
                 return Ok(());
             }
         }
-        if sign_in.reason != SignInReason::InsufficientScope
+        // A call shows itself what it is that it wants. An App's request cannot: the server has to (MCP-07).
+        if (sign_in.reason != SignInReason::InsufficientScope || request.is_of_app)
             && (far.credentials.generation() == challenged.generation || far.credentials.token().is_none())
             && self.connection().is_some()
         {
@@ -135,10 +136,10 @@ impl Shared {
                 self.was_signed_in();
             }
         }
-        let Some(call) = &request.call else {
+        let Some(call) = request.waiting_call() else {
             return Err(self.sign_in_needed(sign_in));
         };
-        let _ = self.events.send(Event::SignInNeeded {
+        self.events.send(Event::SignInNeeded {
             call: call.id,
             sign_in: Box::new(sign_in.clone()),
         });
@@ -150,7 +151,7 @@ impl Shared {
             _ = states.wait_for(is_over) => Ok(()),
             newer = tokio::time::timeout(self.config.limits.sign_in_time, newer) => match newer {
                 Ok(()) => {
-                    let _ = self.events.send(Event::SignedIn { call: call.id });
+                    self.events.send(Event::SignedIn { call: call.id });
                     Ok(())
                 }
                 Err(_) => Err(self.sign_in_needed(sign_in)),
@@ -226,6 +227,13 @@ impl Shared {
             },
             other => other,
         }
+    }
+}
+
+impl Request {
+    /// The call that waits until somebody has signed in, if it is one that does.
+    fn waiting_call(&self) -> Option<&CallContext> {
+        self.call.as_ref().filter(|_| !self.is_of_app)
     }
 }
 

@@ -49,6 +49,7 @@ fn token(resource: &str) -> SavedToken {
         token: CANARY.to_owned(),
         scopes: Some(vec!["read".to_owned()]),
         expires_at: Some(4_000_000_000),
+        servers: vec!["https://mcp.test/here".to_owned()],
         given_by: "ann".to_owned(),
         authorization_servers: vec!["https://login.test".to_owned()],
         refresh: Some(SavedRefresh {

@@ -1,16 +1,24 @@
 //! Requests to one server over HTTP: its headers, its token, its refusals.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use reqwest::{RequestBuilder, Response};
+use serde_json::json;
+use tokio::sync::Notify;
+use url::Url;
 
 use super::failure::{Challenged, HttpFailure};
-use crate::auth::{Challenge, Credentials};
+use crate::auth::{Bearer, Challenge, Credentials};
 use crate::config::Remote;
 use crate::error::ConfigError;
 use crate::secret::Scrubber;
+
+/// How long a server has to answer when it is only asked whether it is there; longer than it takes to
+/// find out that no connection can be made.
+const PING_TIME: Duration = Duration::from_secs(40);
 
 /// Sends requests to one server, with its headers and its token, and bounds what comes back.
 #[derive(Clone, Debug)]
@@ -19,6 +27,8 @@ pub(crate) struct HttpClient {
     headers: HeaderMap,
     credentials: Arc<Credentials>,
     most: usize,
+    /// Told when a request did not get through.
+    doubts: Arc<Notify>,
 }
 
 impl HttpClient {
@@ -42,21 +52,16 @@ impl HttpClient {
             headers,
             credentials,
             most,
+            doubts: Arc::default(),
         })
     }
 
     /// Sends, with everything that belongs to this server. Refusals come back as failures.
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, HttpFailure> {
         let bearer = self.credentials.bearer();
-        let mut headers = self.headers.clone();
-        if let Some(token) = &bearer.value {
-            // A token that somebody signed in for goes before one of the configuration.
-            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| HttpFailure::Connection("the token has characters that cannot be sent".to_owned()))?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        let response = request.headers(headers).send().await?;
+        let headers = self.headers_with(&bearer)?;
+        let sending = request.headers(headers).send().await;
+        let response = sending.inspect_err(|_| self.doubts.notify_one())?;
         let status = response.status();
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Ok(response);
@@ -80,9 +85,39 @@ impl HttpClient {
         })))
     }
 
+    /// Whether anybody answers at this address, whatever they say (F3): a server that is in trouble is there.
+    /// One that takes its time is there too; whoever waits for it decides how long.
+    pub(crate) async fn is_there(&self, address: &Url) -> Result<(), HttpFailure> {
+        let ping = json!({ "jsonrpc": "2.0", "id": "ping", "method": "ping" });
+        let request = self.http.post(address.clone()).json(&ping);
+        let request = request.header(ACCEPT, "application/json, text/event-stream");
+        let headers = self.headers_with(&self.credentials.bearer())?;
+        match tokio::time::timeout(PING_TIME, request.headers(headers).send()).await {
+            Ok(Err(error)) => Err(error.into()),
+            Ok(Ok(_)) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Told when a request did not get through, so that somebody looks whether the server is there.
+    pub(crate) fn doubts(&self) -> &Arc<Notify> {
+        &self.doubts
+    }
+
     /// Waits for a token that is newer than the one that was refused.
     pub(super) async fn newer_token(&self, refused: u64) {
         self.credentials.newer_than(refused).await;
+    }
+
+    fn headers_with(&self, bearer: &Bearer) -> Result<HeaderMap, HttpFailure> {
+        let mut headers = self.headers.clone();
+        if let Some(token) = &bearer.value {
+            // A token that somebody signed in for goes before one of the configuration.
+            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+                .map_err(|_| HttpFailure::Connection("the token has characters that cannot be sent".to_owned()))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(headers)
     }
 
     /// Text of the server, without the token that a careless one says again.

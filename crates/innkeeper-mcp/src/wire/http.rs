@@ -19,7 +19,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
-pub(super) use self::events::{Bounded, events};
+use self::events::events;
 use super::Messages;
 use super::client::HttpClient;
 use super::failure::HttpFailure;

@@ -68,7 +68,7 @@ fn finish(mut line: Vec<u8>, end_of_long: Option<Vec<u8>>) -> Line {
 
 /// The `id` of an answer stands before its result or after it. A member of the result with the same
 /// name is not mistaken for it: only what is at the outermost level counts.
-fn find_id(beginning: &[u8], end: &[u8]) -> Option<RequestId> {
+pub(crate) fn find_id(beginning: &[u8], end: &[u8]) -> Option<RequestId> {
     id_at_the_beginning(beginning).or_else(|| id_at_the_end(end))
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use process_wrap::tokio::{ChildWrapper, CommandWrap};
+use innkeeper_os::Group;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch;
@@ -20,8 +20,6 @@ use crate::server::{HostLog, StandardError};
 const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
 /// How long a process has after its input has ended, before it is told to end.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long a killed process is awaited: one that waits for a disk cannot be killed just then.
-const BURIAL_TIME: Duration = Duration::from_secs(1);
 
 /// Why a process could not be started. Trying again would not help.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +49,7 @@ impl Process {
         log: HostLog,
     ) -> Result<(Self, Pipes), StartError> {
         let (program, before) = program::line(stdio, base);
-        let mut wrap = CommandWrap::with_new(program, |command| {
+        let group = Group::start(program, |command| {
             command
                 .args(before)
                 .args(&stdio.args)
@@ -63,24 +61,17 @@ impl Process {
             let piped = std::process::Stdio::piped;
             command.stdin(piped()).stdout(piped()).stderr(piped());
         });
-        #[cfg(unix)]
-        wrap.wrap(process_wrap::tokio::ProcessGroup::leader());
-        wrap.wrap(process_wrap::tokio::KillOnDrop);
-        let child = wrap.spawn().map_err(|error| could_not_start(stdio, &error))?;
-        let mut running = Running {
-            child,
-            is_killed: false,
-        };
-        let pipes = running.child.stdin().take().zip(running.child.stdout().take());
+        let mut group = group.map_err(|error| could_not_start(stdio, &error))?;
+        let pipes = group.take_stdin().zip(group.take_stdout());
         let Some((stdin, stdout)) = pipes else {
             return Err(StartError("its pipes could not be opened".to_owned()));
         };
         let tail = Arc::new(Mutex::new(Tail::new(limits.stderr_bytes)));
-        let stderr = running.child.stderr().take();
+        let stderr = group.take_stderr();
         let tailing = stderr.map(|stderr| tokio::spawn(keep_tail(stderr, tail.clone(), StandardError::new(log))));
         let stop = CancellationToken::new();
         let (sender, ended) = watch::channel(None);
-        tokio::spawn(supervise(running, stop.clone(), limits.stop_time, tailing, sender));
+        tokio::spawn(supervise(group, stop.clone(), limits.stop_time, tailing, sender));
         Ok((Self { tail, stop, ended }, Pipes { stdin, stdout }))
     }
 
@@ -116,51 +107,23 @@ impl Drop for Process {
     }
 }
 
-/// Kills the whole group when it is dropped.
-struct Running {
-    child: Box<dyn ChildWrapper>,
-    is_killed: bool,
-}
-
-impl Running {
-    /// Kills the group, once: later on its number may be another's.
-    fn kill(&mut self) {
-        if !std::mem::replace(&mut self.is_killed, true) {
-            let _ = self.child.start_kill();
-        }
-    }
-
-    fn ask_to_end(&mut self) {
-        #[cfg(unix)]
-        let _ = self.child.signal(rustix::process::Signal::TERM.as_raw());
-        #[cfg(not(unix))]
-        self.kill();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 async fn supervise(
-    mut running: Running,
+    mut group: Group,
     stop: CancellationToken,
     stop_time: Duration,
     tailing: Option<JoinHandle<()>>,
     ended: watch::Sender<Option<String>>,
 ) {
     let by_itself = tokio::select! {
-        status = running.child.wait() => Some(status),
+        status = group.wait() => Some(status),
         () = stop.cancelled() => None,
     };
     let status = match by_itself {
         Some(status) => Some(status),
-        None => end(&mut running, stop_time).await,
+        None => end(&mut group, stop_time).await,
     };
     // Whatever it left running.
-    running.kill();
+    group.kill();
     let how = match status {
         Some(Ok(status)) => describe(status),
         Some(Err(error)) => format!("its process was lost ({error})"),
@@ -174,17 +137,16 @@ async fn supervise(
     let _ = ended.send(Some(how));
 }
 
-async fn end(running: &mut Running, stop_time: Duration) -> Option<std::io::Result<ExitStatus>> {
+async fn end(group: &mut Group, stop_time: Duration) -> Option<std::io::Result<ExitStatus>> {
     // Its input has ended by now, which tells a server to go.
-    if let Ok(status) = tokio::time::timeout(GRACE.min(stop_time), running.child.wait()).await {
+    if let Ok(status) = tokio::time::timeout(GRACE.min(stop_time), group.wait()).await {
         return Some(status);
     }
-    running.ask_to_end();
-    if let Ok(status) = tokio::time::timeout(stop_time, running.child.wait()).await {
+    group.ask_to_end();
+    if let Ok(status) = tokio::time::timeout(stop_time, group.wait()).await {
         return Some(status);
     }
-    running.kill();
-    let _ = tokio::time::timeout(BURIAL_TIME, running.child.wait()).await;
+    group.kill_and_wait().await;
     None
 }
 

@@ -1,17 +1,12 @@
 //! Which program a process runs, and with which umask.
-//!
-//! A host keeps its own files from everybody else, and what it starts would inherit that: the files that
-//! a server makes for people would be closed to whoever shares a workspace with them. Only a process
-//! itself can set its umask, and only a shell does so without code that runs between fork and exec.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::config::{BaseEnvironment, Stdio};
-
-/// Sets the umask and becomes the program.
 #[cfg(unix)]
-const WITH_UMASK: &str = r#"umask "$0" && exec "$@""#;
+use innkeeper_os::{is_kept_by_shells, with_umask};
+
+use crate::config::{BaseEnvironment, Stdio};
 
 /// The program and what stands before the server's own arguments.
 pub(super) fn line(stdio: &Stdio, base: &BaseEnvironment) -> (PathBuf, Vec<OsString>) {
@@ -19,23 +14,15 @@ pub(super) fn line(stdio: &Stdio, base: &BaseEnvironment) -> (PathBuf, Vec<OsStr
     #[cfg(unix)]
     if let Some(umask) = base.umask()
         && is_there(&program, stdio, base)
+        // What a server is told matters more than its umask.
         && base.with(stdio).keys().all(|name| is_kept_by_shells(name))
     {
-        let words = [OsString::from("-c"), WITH_UMASK.into(), format!("{umask:04o}").into()];
-        let words = words.into_iter().chain([program.into_os_string()]);
-        return (PathBuf::from("/bin/sh"), words.collect());
+        let mut words = with_umask(umask, [program.into_os_string()]).into_iter();
+        return (words.next().unwrap_or_default().into(), words.collect());
     }
     #[cfg(not(unix))]
     let _ = base;
     (program, Vec::new())
-}
-
-/// Some shells drop variables whose names they could not write themselves, and servers do have such
-/// (`npm.config`, `my-key`). What a server is told matters more than its umask.
-#[cfg(unix)]
-fn is_kept_by_shells(name: &str) -> bool {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit()) && !name.is_empty()
 }
 
 /// A relative path is meant from where the server runs; what the system makes of it differs. A bare
@@ -79,7 +66,8 @@ mod tests {
         let found = Stdio::new("sh", ["-c", "true"]);
         let (program, before) = line(&found, &with_umask);
         assert_eq!(program, Path::new("/bin/sh"));
-        assert_eq!(before, ["-c", WITH_UMASK, "0022", "sh"]);
+        assert_eq!(before.first().map(|word| word.as_os_str()), Some("-c".as_ref()));
+        assert_eq!(before.get(2..), Some(&["0022".into(), "sh".into()][..]));
         let missing = Stdio::new("no-such-program", [""; 0]);
         let with_name = |name: &str| {
             let mut stdio = found.clone();

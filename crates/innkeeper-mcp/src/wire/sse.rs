@@ -2,23 +2,26 @@
 //!
 //! One long GET brings all messages; its first event names the address that takes ours.
 
-use std::future::Future;
-use std::sync::atomic::Ordering;
+mod events;
 
-use futures_util::StreamExt as _;
+use std::future::Future;
+use std::io;
+
+use futures_util::TryStreamExt as _;
 use reqwest::Response;
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, ServerJsonRpcMessage};
 use rmcp::service::RoleClient;
 use rmcp::transport::Transport;
-use sse_stream::SseStream;
 use tokio::sync::mpsc;
+use tokio_util::io::StreamReader;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::Messages;
+use self::events::{Event, next_event};
 use super::client::HttpClient;
 use super::failure::HttpFailure;
-use super::http::{Bounded, content_type};
+use super::http::content_type;
+use super::{Messages, TOO_LARGE};
 
 const QUEUE: usize = 64;
 
@@ -117,22 +120,27 @@ async fn read(
     incoming: &mpsc::Sender<ServerJsonRpcMessage>,
     messages: &Messages,
 ) {
-    let bounded = Bounded::new(most);
-    let is_too_large = bounded.is_too_large.clone();
-    let mut events = SseStream::from_bytes_stream(bounded.over(response));
-    while let Some(event) = events.next().await {
-        let Ok(event) = event else {
-            if is_too_large.load(Ordering::Relaxed) {
-                tracing::warn!("a message of an MCP server is too large: its connection is closed");
+    let mut reader = StreamReader::new(response.bytes_stream().map_err(io::Error::other));
+    while let Some(event) = next_event(&mut reader, most).await {
+        let message = match event {
+            Event::Endpoint(endpoint) => {
+                let _ = endpoints.try_send(endpoint);
+                continue;
             }
-            return;
+            Event::Message(data) => match messages.decode(&data) {
+                Ok(Some(message)) => message,
+                Ok(None) | Err(_) => continue,
+            },
+            Event::TooLarge(Some(id)) => {
+                let error = ErrorData::new(ErrorCode(TOO_LARGE), "too large", None);
+                ServerJsonRpcMessage::error(error, Some(id))
+            }
+            Event::TooLarge(None) => {
+                tracing::warn!("a message of an MCP server is too large and was left out");
+                continue;
+            }
         };
-        let data = event.data.unwrap_or_default();
-        if event.event.as_deref() == Some("endpoint") {
-            let _ = endpoints.try_send(data);
-        } else if let Ok(Some(message)) = messages.decode(&data)
-            && incoming.send(message).await.is_err()
-        {
+        if incoming.send(message).await.is_err() {
             return;
         }
     }

@@ -27,7 +27,7 @@ async fn calls_over_http_with_answers_in_one_piece_and_as_events() {
         };
         let params = json!({ "name": "echo" }).as_object().cloned();
         let raw = server
-            .pass(allowed, "tools/call", params, CancellationToken::new())
+            .pass(allowed, None, "tools/call", params, CancellationToken::new())
             .await
             .unwrap();
         assert_eq!(raw["unknown"], "kept", "as events: {as_events}");
@@ -40,7 +40,11 @@ async fn the_older_transport_with_events() {
     let far = OddHttp::start().await;
     let server = ready(far.old_config()).await;
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
-    // Its stream ends: the server is gone, and calls fail.
+    // The stream is everybody's: an answer that is too large costs its own call (T26).
+    let error = server.call(call("big", json!({}))).await.unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+    assert_eq!(server.state(), ServerState::Ready);
     server.stop().await;
     assert_eq!(server.state(), ServerState::Stopped);
 }

@@ -242,3 +242,21 @@ async fn a_restart_is_a_new_process() {
     until_ready(&server).await;
     assert_eq!(std::fs::read(starts.path()).unwrap().len(), 2);
 }
+
+#[tokio::test]
+async fn f17_a_flood_of_logs_hides_no_change_of_the_tools() {
+    let server = started(odd("changing"));
+    let mut events = server.events();
+    until_ready(&server).await;
+    eventually(|| server.tools().iter().any(|tool| tool.name == "last")).await;
+    // Whoever listens has not looked yet, and there is more than is kept.
+    for line in 0..300 {
+        let log = json!({ "level": "info", "data": line });
+        server.call(call("log", log)).await.unwrap();
+    }
+    event(&mut events, |event| {
+        matches!(event, Event::ListChanged(List::Tools)).then_some(())
+    })
+    .await;
+    event(&mut events, |event| matches!(event, Event::Log(_)).then_some(())).await;
+}

@@ -8,6 +8,7 @@ mod npm;
 mod odd;
 mod odd_http;
 mod pool;
+mod presence;
 mod questions;
 mod real;
 mod sign_in;

@@ -9,6 +9,11 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
+/// Longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How the kernel writes that a socket listens.
+const LISTENS: &str = "0A";
+
 /// The folder with the servers; nothing where there is no node to run them.
 pub fn servers() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -69,19 +74,28 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Starts it, and waits until it listens.
+    /// Starts it on a port that nobody else has, and waits until it listens.
     pub async fn start(program: &str, mode: Option<&str>) -> Self {
-        // Free a moment ago; nobody else on this machine looks for ports in the same moment.
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        Self::start_at(port, program, mode).await
+        Self::start_at(0, program, mode).await
     }
 
+    /// The same on a given port, which somebody else may have for a moment; 0 is any.
     async fn start_at(port: u16, program: &str, mode: Option<&str>) -> Self {
-        let child = Command::new("node")
+        let waiting = async {
+            loop {
+                if let Some(beside) = Self::try_start_at(port, program, mode).await {
+                    return beside;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let started = tokio::time::timeout(PATIENCE, waiting).await;
+        started.expect("the server listens")
+    }
+
+    /// Nothing, if it ends without listening.
+    async fn try_start_at(port: u16, program: &str, mode: Option<&str>) -> Option<Self> {
+        let mut child = Command::new("node")
             .arg(program)
             .args(mode)
             .env("PORT", port.to_string())
@@ -91,25 +105,47 @@ impl Beside {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let waiting = async {
-            while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+        let pid = child.id().unwrap();
+        while child.try_wait().unwrap().is_none() {
+            if let Some(port) = port_of(pid) {
+                return Some(Self { child, port });
             }
-        };
-        tokio::time::timeout(Duration::from_secs(30), waiting)
-            .await
-            .expect("the server listens");
-        Self { child, port }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        None
     }
 
     /// Ends it, and starts another one at the same address.
     pub async fn again(mut self, program: &str, mode: Option<&str>) -> Self {
-        self.child.kill().await.unwrap();
+        self.leave().await;
         Self::start_at(self.port, program, mode).await
+    }
+
+    /// Ends it, unless it has ended.
+    pub async fn leave(&mut self) {
+        if self.child.id().is_some() {
+            self.child.kill().await.unwrap();
+        }
     }
 
     /// An address of it.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
+}
+
+/// The port that a process listens on. The system is asked: some servers say that they listen where they could
+/// not, and whoever else listens there is not the server.
+fn port_of(pid: u32) -> Option<u16> {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let own = files.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    let own: Vec<String> = own.map(|file| file.to_string_lossy().into_owned()).collect();
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| std::fs::read_to_string(table).unwrap_or_default());
+    tables.iter().flat_map(|table| table.lines()).find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (address, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
+        let is_own = own.contains(&format!("socket:[{inode}]"));
+        let (_, port) = address.rsplit_once(':')?;
+        (is_own && *state == LISTENS).then(|| u16::from_str_radix(port, 16).ok())?
+    })
 }

@@ -16,6 +16,8 @@ pub const PLAIN_TOOLS: [&str; 13] = [
 
 /// The call that wants a model to go on, while it waits.
 static SAMPLING: Mutex<Option<Value>> = Mutex::new(None);
+/// The level that a view of the server set.
+static LEVEL: Mutex<Option<Value>> = Mutex::new(None);
 
 /// Serves until the input ends.
 pub fn serve(kind: &str) -> ! {
@@ -74,6 +76,9 @@ pub fn serve(kind: &str) -> ! {
         };
         answer(kind, &message, &mut lists);
     }
+    if kind == "stubborn" {
+        std::thread::sleep(Duration::from_secs(600));
+    }
     // Its input has ended: a good server goes.
     std::process::exit(0);
 }
@@ -116,7 +121,7 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
                 "capabilities": {
                     "tools": { "listChanged": true }, "logging": {}, "resources": {}, "prompts": { "listChanged": true },
                 },
-                "serverInfo": { "name": "odd", "version": "1" },
+                "serverInfo": { "name": "odd", "version": "1", "icons": [{ "src": "https://odd.test/icon.png" }] },
                 "instructions": "Be odd.",
             }),
         ),
@@ -132,9 +137,33 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
             json!({ "resources": [{ "uri": "odd://one", "name": "one" }], "nextCursor": "again" }),
         ),
         "resources/read" => result(id, json!({ "contents": [{ "uri": params["uri"], "text": "words" }] })),
+        "resources/templates/list" if kind == "app" => {
+            let template = json!({ "uriTemplate": "odd://{name}", "name": "any" });
+            result(id, json!({ "resourceTemplates": [template] }));
+        }
+        "logging/setLevel" if kind == "app" => {
+            *LEVEL.lock().unwrap() = Some(params["level"].clone());
+            result(id, json!({}));
+        }
+        // Whatever a view writes for its log, it answers, at the level that was set.
+        "notifications/message" if kind == "app" => {
+            let level = LEVEL.lock().unwrap().clone().unwrap_or_else(|| json!("info"));
+            let data = json!({ "heard": params });
+            notify(
+                "notifications/message",
+                json!({ "level": level, "logger": "odd", "data": data }),
+            );
+        }
         "prompts/list" => result(id, prompts(kind, lists)),
         "prompts/get" => prompt(id, params),
         "notifications/cancelled" => eprintln!("told to stop"),
+        "notifications/roots/list_changed" => {
+            send(&json!({ "jsonrpc": "2.0", "id": "roots", "method": "roots/list" }));
+        }
+        "" if id == "roots" => {
+            let roots = message["result"]["roots"].clone();
+            notify("notifications/message", json!({ "level": "info", "data": roots }));
+        }
         "" if id == "sample" => {
             let said = message.get("result").unwrap_or_else(|| &message["error"]).to_string();
             if let Some(call) = SAMPLING.lock().unwrap().take() {
@@ -211,6 +240,12 @@ fn tools(kind: &str, lists: usize) -> Value {
     if kind == "saving" {
         tools.push(json!({ "name": "save", "inputSchema": { "type": "object" } }));
     }
+    if kind == "annotated" {
+        for (name, destroys) in [("peek", false), ("wreck", true)] {
+            let annotations = json!({ "readOnlyHint": true, "destructiveHint": destroys });
+            tools.push(json!({ "name": name, "inputSchema": { "type": "object" }, "annotations": annotations }));
+        }
+    }
     if kind == "restless" {
         // Never twice the same.
         tools.push(json!({ "name": format!("tool_{lists}"), "inputSchema": { "type": "object" } }));
@@ -238,7 +273,7 @@ fn call(id: Value, params: Value) {
             let message = format!("not with {secret}");
             send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32602, "message": message } }));
         }
-        "wait" => {}
+        "wait" => notify("notifications/message", json!({ "level": "info", "data": "it waits" })),
         "sample" => {
             *SAMPLING.lock().unwrap() = Some(id);
             let request = json!({
@@ -288,10 +323,12 @@ fn call(id: Value, params: Value) {
         "progress" => {
             std::thread::spawn(move || {
                 let token = &params["_meta"]["progressToken"];
-                for step in 1..=5 {
+                let steps = arguments["steps"].as_u64().unwrap_or(5);
+                for step in 1..=steps {
                     std::thread::sleep(Duration::from_millis(300));
                     let message = format!("step {step}");
-                    let report = json!({ "progressToken": token, "progress": step, "total": 5, "message": message });
+                    let report =
+                        json!({ "progressToken": token, "progress": step, "total": steps, "message": message });
                     notify("notifications/progress", report);
                 }
                 std::thread::sleep(Duration::from_millis(50));

@@ -17,6 +17,7 @@ use innkeeper_mcp::{Remote, ServerConfig, Transport};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use crate::support::limits;
 
@@ -48,6 +49,12 @@ pub struct Behaviour {
     pub stream: Option<mpsc::UnboundedSender<String>>,
     /// Answers come as events.
     pub as_events: bool,
+    /// Calls are answered with this status.
+    pub fails_calls: Option<StatusCode>,
+    /// Tools that it has beside the others.
+    pub more_tools: Vec<String>,
+    /// How often it was asked whether it is there.
+    pub pings: usize,
     /// Sends everybody somewhere else.
     pub redirect: Option<String>,
     pub sessions: HashSet<String>,
@@ -55,6 +62,8 @@ pub struct Behaviour {
     pub seen: Vec<hyper::HeaderMap>,
     /// Questions of the server that wait for their answer.
     questions: HashMap<String, oneshot::Sender<Value>>,
+    /// Calls that are never answered.
+    pub waiting: Vec<mpsc::UnboundedSender<String>>,
     /// The open stream of the older transport.
     old: Option<mpsc::UnboundedSender<String>>,
 }
@@ -83,6 +92,22 @@ impl OddHttp {
             behaviour,
             task,
         }
+    }
+
+    /// Goes away with every connection, and forgets what it knew of its clients.
+    pub async fn leave(&mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+        self.set(|behaviour| {
+            behaviour.sessions.clear();
+            behaviour.stream = None;
+        });
+    }
+
+    /// Is there again, at the same address.
+    pub async fn come_back(&mut self) {
+        let listener = TcpListener::bind(self.address).await.unwrap();
+        self.task = tokio::spawn(accept(listener, self.behaviour.clone(), self.address));
     }
 
     pub fn url(&self) -> String {
@@ -123,6 +148,8 @@ impl OddHttp {
 }
 
 async fn accept(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>, address: SocketAddr) {
+    // They end with this.
+    let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let behaviour = behaviour.clone();
         let serve = service_fn(move |request| {
@@ -130,7 +157,7 @@ async fn accept(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>, address
             async move { Ok::<_, Infallible>(answer(request, behaviour, address).await) }
         });
         let io = hyper_util::rt::TokioIo::new(stream);
-        tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, serve));
+        connections.spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, serve));
     }
 }
 
@@ -292,6 +319,12 @@ fn refuse(
 fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behaviour>>) -> Response<Body> {
     let method = message["method"].as_str().unwrap_or_default();
     let mut guard = behaviour.lock().unwrap();
+    guard.pings += usize::from(method == "ping");
+    if method == "tools/call"
+        && let Some(status) = guard.fails_calls
+    {
+        return empty(status);
+    }
     if method == "server/discover" {
         return empty(StatusCode::BAD_REQUEST);
     }
@@ -314,6 +347,13 @@ fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behav
     match message["params"]["name"].as_str().unwrap_or_default() {
         "flood" => return flood(),
         "break" => return events_body(mpsc::unbounded_channel().1),
+        "wait" => {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            // An id, as servers that let answers be fetched later give: whoever waits asks for the rest.
+            sender.send("id: 1\ndata:\n\n".to_owned()).unwrap();
+            guard.waiting.push(sender);
+            return events_body(receiver);
+        }
         "ask" => {
             let (sender, receiver) = mpsc::unbounded_channel();
             let (question, answered) = oneshot::channel();
@@ -333,7 +373,13 @@ fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behav
         _ => {}
     }
     match result(message) {
-        Some(result) => reply(&guard, message, &result),
+        Some(mut result) => {
+            let more = guard.more_tools.iter().map(|name| tool(name));
+            if let Some(tools) = result.get_mut("tools").and_then(Value::as_array_mut) {
+                tools.extend(more);
+            }
+            reply(&guard, message, &result)
+        }
         None => {
             let error = json!({ "code": -32601, "message": "unknown" });
             json_body(
@@ -344,8 +390,11 @@ fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behav
     }
 }
 
+fn tool(name: &str) -> Value {
+    json!({ "name": name, "inputSchema": { "type": "object" } })
+}
+
 fn result(message: &Value) -> Option<Value> {
-    let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
     Some(match message["method"].as_str().unwrap_or_default() {
         "initialize" => json!({
             "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },

@@ -1,9 +1,9 @@
 //! Servers that are shared.
 
-use innkeeper_mcp::{Pool, Sharing, Start};
+use innkeeper_mcp::{Event, Pool, Root, Sharing, Start};
 use serde_json::json;
 
-use crate::support::{call, eventually, lives, odd, surroundings, until_ready, with_env};
+use crate::support::{call, event, eventually, lives, odd, surroundings, until_ready, with_env};
 
 fn sharing(identity: &str, isolation: &str) -> Sharing {
     Sharing {
@@ -58,4 +58,59 @@ async fn t16_another_identity_or_another_configuration_is_another_server() {
     pool.stop_all().await;
     drop(leases);
     assert!(pool.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_is_wanted_again_starts_when_the_last_one_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let pids = directory.path().join("pids");
+    // It does not go when its input ends.
+    let config = with_env(odd("stubborn"), "ODD_PIDS", pids.to_str().unwrap());
+    // And is the same server still with another environment.
+    let changed = with_env(config.clone(), "X", "y");
+    let pool = Pool::default();
+    for config in [&config, &config, &changed] {
+        let lease = pool.lease(config, &sharing("me", "w"), surroundings).unwrap();
+        lease.start(Start::Background);
+        until_ready(&lease).await;
+        let started = std::fs::read_to_string(&pids).unwrap();
+        let living = started.lines().filter(|pid| lives(pid.parse().unwrap())).count();
+        if cfg!(target_os = "linux") {
+            assert_eq!(living, 1, "of {started:?}");
+        }
+    }
+    pool.stop_all().await;
+}
+
+#[tokio::test]
+async fn a_server_with_one_user_moves_with_it_and_is_told_the_roots() {
+    let config = odd("plain");
+    let pool = Pool::default();
+    let lease = |isolation| pool.lease(&config, &sharing("me", isolation), surroundings).unwrap();
+    let (first, second) = (lease("a"), lease("a"));
+    assert!(!first.share_with(&sharing("me", "b")), "another one has it too");
+    drop(second);
+    first.start(Start::Background);
+    until_ready(&first).await;
+    let mut events = first.events();
+    assert!(first.share_with(&sharing("me", "b")));
+    let root = Root {
+        uri: "file:///b".into(),
+        name: None,
+    };
+    first.set_roots(vec![root]).expect("it is told").await;
+    let told = event(&mut events, |event| match event {
+        Event::Log(log) => Some(log.data.clone()),
+        _ => None,
+    });
+    assert_eq!(told.await, json!([{ "uri": "file:///b" }]));
+
+    // Who works there from now on shares it, and who works where it was does not.
+    let (there, elsewhere) = (lease("b"), lease("a"));
+    assert_eq!(pool.len(), 2);
+    drop(there);
+    assert!(!first.share_with(&sharing("me", "a")), "there is one already");
+    drop((first, elsewhere));
+    assert!(pool.is_empty());
+    pool.stop_all().await;
 }

@@ -1,10 +1,12 @@
 //! What servers ask, and what they are answered.
 
-use innkeeper_mcp::{Answer, Ask, AskSink, Call, Question};
-use serde_json::json;
+use innkeeper_mcp::{Allowed, Answer, Ask, AskSink, Call, Error, Event, Question, Server};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
-use crate::support::{call, odd, ready};
+use crate::support::{call, event, odd, ready};
 
 #[tokio::test]
 async fn a_server_of_2026_asks_before_it_answers() {
@@ -62,5 +64,69 @@ async fn t16_a_question_that_could_be_another_sessions_is_asked_of_nobody() {
     also_asked.answer(Answer::Declined);
     assert!(third.await.unwrap().unwrap().text().contains("rejected"));
     drop(asked);
+    calling.abort();
+}
+
+/// An App of a session calls a tool.
+fn app_calls(server: &Server, session: &str, tool: &str) -> JoinHandle<Result<Value, Error>> {
+    let (server, session) = (server.clone(), Some(session.into()));
+    let params = json!({ "name": tool, "arguments": { "messages": [] } })
+        .as_object()
+        .cloned();
+    let allowed = Allowed {
+        tools: true,
+        ..Allowed::default()
+    };
+    tokio::spawn(async move {
+        let passing = server.pass(allowed, session, "tools/call", params, CancellationToken::new());
+        passing.await
+    })
+}
+
+#[tokio::test]
+async fn mcp16_an_app_that_waits_for_its_server_keeps_no_call_of_its_session_from_asking() {
+    let server = ready(odd("plain")).await;
+    let mut events = server.events();
+    let waiting = app_calls(&server, "one", "wait");
+    // Its server has it.
+    event(&mut events, |event| matches!(event, Event::Log(_)).then_some(())).await;
+
+    let (first, mut of_first) = sample("one");
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(first).await }
+    });
+    let asked = of_first.recv().await.expect("the call is asked");
+    asked.answer(Answer::Sampled(json!({ "role": "assistant" })));
+    let text = calling.await.unwrap().unwrap().text();
+    assert!(text.contains("assistant"), "{text}");
+
+    // T16: an App of one session is a stranger to the calls of another one.
+    let (second, mut of_second) = sample("two");
+    let text = server.call(second).await.unwrap().text();
+    assert!(text.contains("calls of several sessions are under way"), "{text}");
+    assert!(of_second.try_recv().is_err());
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn mcp16_what_an_app_causes_to_be_asked_goes_to_a_call_of_its_session_or_to_nobody() {
+    let server = ready(odd("plain")).await;
+    let alone = app_calls(&server, "one", "sample").await.unwrap().unwrap();
+    let said = alone["content"][0]["text"].as_str().unwrap();
+    assert!(said.contains("rejected"), "{said}");
+
+    let (first, mut of_first) = sample("one");
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(first).await }
+    });
+    let open = of_first.recv().await.expect("the call is asked");
+    let app = app_calls(&server, "one", "sample");
+    let asked = of_first.recv().await.expect("the call that can be asked, is");
+    asked.answer(Answer::Sampled(json!({ "role": "assistant" })));
+    let answered = app.await.unwrap().unwrap();
+    assert!(answered["content"][0]["text"].as_str().unwrap().contains("assistant"));
+    drop(open);
     calling.abort();
 }

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use innkeeper_mcp::{
-    Allowed, Answer, AskSink, Content, Event, List, Offer, ProgressSink, Question, Remote, Root, Server, ServerConfig,
-    Stdio, Surroundings, Transport,
+    Allowed, Answer, AskSink, Content, Error, Event, List, Offer, ProgressSink, Question, Remote, Root, Server,
+    ServerConfig, ServerState, Stdio, Surroundings, Transport,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::npm::{Beside, package, servers};
-use crate::support::{call, event, eventually, limits, no_arguments, started_in, surroundings, until_ready};
+use crate::support::{call, event, eventually, limits, no_arguments, started_in, surroundings, until, until_ready};
 
 fn behind_pipes(program: String, argument: Option<&str>) -> ServerConfig {
     let args = [Some(program.as_str()), argument].into_iter().flatten();
@@ -143,7 +143,16 @@ async fn a_real_server_that_was_started_anew_has_forgotten_the_session_and_is_ca
     let beside = Beside::start(&program, mode).await;
     let server = ready_with_apps(configured(Transport::Http(Remote::new(beside.url("/mcp"))))).await;
     let _beside = beside.again(&program, mode).await;
-    let echoed = server.call(call("echo", json!({ "message": "hi" }))).await.unwrap();
+    // A start that takes long is noticed, and then it is found again; a short one is not.
+    let echoed = loop {
+        match server.call(call("echo", json!({ "message": "hi" }))).await {
+            Ok(echoed) => break echoed,
+            Err(Error::NotRunning { .. } | Error::Ended { .. }) => {
+                until(&server, |state| *state == ServerState::Ready).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
     assert_eq!(echoed.text(), "Echo: hi");
 }
 
@@ -187,7 +196,13 @@ async fn mcp20_an_app_shows_its_tool() {
         ..Allowed::default()
     };
     let pass = |method: &'static str, params: Value| {
-        server.pass(allowed, method, params.as_object().cloned(), CancellationToken::new())
+        server.pass(
+            allowed,
+            None,
+            method,
+            params.as_object().cloned(),
+            CancellationToken::new(),
+        )
     };
     let read = pass("resources/read", json!({ "channel": "mcp://a", "uri": page }))
         .await
@@ -234,4 +249,21 @@ async fn a_server_of_2026_on_the_official_sdk() {
     })
     .await;
     assert!(server.tools().iter().any(|tool| tool.name == "grown"));
+}
+
+#[tokio::test]
+async fn f3_a_server_of_2026_behind_an_address_is_missed_though_nobody_calls_it() {
+    let Some(folder) = servers() else { return };
+    let program = folder.join("modern.mjs").to_str().unwrap().to_owned();
+    let mut beside = Beside::start(&program, None).await;
+    let mut config = configured(Transport::Http(Remote::new(beside.url("/mcp"))));
+    config.restart.delay = std::time::Duration::from_millis(100);
+    config.restart.away = config.restart.delay;
+    let server = ready_with_apps(config).await;
+    beside.leave().await;
+    until(&server, |state| matches!(state, ServerState::Error { .. })).await;
+    let _beside = beside.again(&program, None).await;
+    until(&server, |state| *state == ServerState::Ready).await;
+    let sum = server.call(call("add", json!({ "a": 1, "b": 2 }))).await.unwrap();
+    assert_eq!(sum.text(), "3");
 }

@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use innkeeper_mcp::{Error, Event, Renew, Server, ServerState, SignIn, SignInReason, Surroundings, Token};
+use innkeeper_mcp::{Allowed, Error, Event, Renew, Server, ServerState, SignIn, SignInReason, Surroundings, Token};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::odd_http::OddHttp;
-use crate::support::{call, event, eventually, ready, settled, started, started_in, surroundings, until};
+use crate::support::{PATIENCE, call, event, eventually, ready, settled, started, started_in, surroundings, until};
 
 fn scopes(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -78,6 +79,43 @@ async fn auth10_a_call_that_needs_more_goes_on_by_itself() {
         matches!(event, Event::SignedIn { call } if call == id).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn auth08_an_app_that_needs_more_is_told_at_once_and_anybody_can_sign_in() {
+    let far = OddHttp::start().await;
+    let server = ready(far.config()).await;
+    let token = far
+        .token(&format!("http://{}/as", far.address), &scopes(&["read"]))
+        .await;
+    server.sign_in(&far.url(), Token::new(token)).unwrap();
+    far.set(|behaviour| behaviour.wants_token = true);
+    let admin = || {
+        let allowed = Allowed {
+            tools: true,
+            ..Allowed::default()
+        };
+        let params = json!({ "name": "admin" }).as_object().cloned();
+        let passing = server.pass(allowed, None, "tools/call", params, CancellationToken::new());
+        tokio::time::timeout(PATIENCE, passing)
+    };
+    let refused = admin().await.expect("it does not wait").unwrap_err();
+    let Error::SignInNeeded { sign_in: needed, .. } = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(needed.reason, SignInReason::InsufficientScope);
+    assert_eq!(needed.required_scopes, Some(scopes(&["read", "admin"])));
+    assert_eq!(
+        server.state(),
+        ServerState::AuthRequired(needed.clone()),
+        "mcp07: the state says so to everybody"
+    );
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+
+    sign_in(&far, &server, &needed).await;
+    assert_eq!(server.state(), ServerState::Ready);
+    let answer = admin().await.expect("it does not wait").unwrap();
+    assert_eq!(answer["content"][0]["text"], "admin done");
 }
 
 #[tokio::test]

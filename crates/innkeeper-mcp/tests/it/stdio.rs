@@ -16,6 +16,7 @@ async fn a_call_brings_back_everything_that_the_server_wrote() {
     let info = server.info().unwrap();
     assert_eq!(info.protocol_version, "2025-06-18");
     assert_eq!(info.instructions.as_deref(), Some("Be odd."));
+    assert_eq!(info.icons[0].src, "https://odd.test/icon.png");
 
     let mut echo = call("echo", json!({ "text": "hello" }));
     echo.meta = Some(serde_json::Map::from_iter([("mine".to_owned(), json!(7))]));
@@ -95,16 +96,16 @@ async fn a_call_that_takes_too_long_fails_alone() {
 async fn progress_is_reported_and_keeps_a_call_alive() {
     let server = ready(odd("plain")).await;
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let mut slow = call("progress", json!({}));
-    // Each step is within the time, all of them are not.
-    slow.time = Some(Duration::from_millis(1200));
+    let mut slow = call("progress", json!({ "steps": 20 }));
+    // Each step is far within the time, also where the machine is busy; all of them are not.
+    slow.time = Some(Duration::from_secs(5));
     let take = seen.clone();
     slow.progress = Some(ProgressSink::new(move |progress| take.lock().unwrap().push(progress)));
     assert_eq!(server.call(slow).await.unwrap().text(), "done");
     let seen = seen.lock().unwrap();
-    assert_eq!(seen.len(), 5);
-    assert_eq!(seen[4].message.as_deref(), Some("step 5"));
-    assert_eq!(seen[4].total, Some(5.0));
+    assert_eq!(seen.len(), 20);
+    assert_eq!(seen[19].message.as_deref(), Some("step 20"));
+    assert_eq!(seen[19].total, Some(20.0));
 }
 
 #[tokio::test]
@@ -163,8 +164,9 @@ async fn mcp16_an_app_reaches_what_it_was_promised_and_nothing_else() {
         Value::Object(params) => Some(params),
         _ => None,
     };
-    let pass =
-        |method: &'static str, value: Value| server.pass(allowed, method, params(value), CancellationToken::new());
+    let pass = |method: &'static str, value: Value| {
+        server.pass(allowed, None, method, params(value), CancellationToken::new())
+    };
     let echo = json!({ "channel": "mcp://x", "name": "echo", "arguments": { "text": "a" }, "_meta": { "mine": 1 } });
     let result = pass("tools/call", echo).await.unwrap();
     assert_eq!(result["unknown"], "kept", "what is not known here passes as well");

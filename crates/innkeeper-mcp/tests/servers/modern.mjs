@@ -9,9 +9,12 @@ const text = (text) => ({ content: [{ type: "text", text }] });
 
 function modern() {
   const server = new McpServer({ name: "modern", version: "1.0.0" });
-  server.registerTool("add", { inputSchema: z.object({ a: z.number(), b: z.number() }) }, ({ a, b }) =>
-    text(String(a + b)),
-  );
+  // It has a view.
+  const view = "ui://modern/sum.html";
+  const html = { uri: view, mimeType: "text/html;profile=mcp-app", text: "<p>3</p>" };
+  server.registerResource("sum", view, { mimeType: html.mimeType }, () => ({ contents: [html] }));
+  const sum = { inputSchema: z.object({ a: z.number(), b: z.number() }), _meta: { ui: { resourceUri: view } } };
+  server.registerTool("add", sum, ({ a, b }) => text(String(a + b)));
   // Its argument is sent as a header as well.
   const region = z.string().meta({ "x-mcp-header": "Region" });
   server.registerTool("where", { inputSchema: z.object({ region }) }, ({ region }) => text(region));

@@ -184,7 +184,14 @@ fn loose_files_are_rules_hooks_and_servers() {
         })
         .collect();
     assert_eq!(servers, ["two", "one"], "in the order of their files");
-    assert_eq!(tree.notes.len(), 1, "{:?}", tree.notes);
+    let told = loose(Kind::McpServer);
+    assert_eq!((names(told).len(), told.notes.len()), (0, 1), "{:?}", told.notes);
+    assert!(matches!(told.load, LoadState::Degraded { .. }), "{:?}", told.load);
+    assert!(
+        tree.notes.is_empty(),
+        "what is wrong is said by an entry: {:?}",
+        tree.notes
+    );
 }
 
 #[cfg(unix)]

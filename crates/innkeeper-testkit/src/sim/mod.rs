@@ -350,6 +350,8 @@ impl Sim {
                 let audience: Vec<ConnId> = to.iter().map(|subscriber| subscriber.conn).collect();
                 self.mutator.notify(&mut self.conns, &audience, &message);
             }
+            // Nobody logs here.
+            Effect::ExportLogs { .. } => {}
             Effect::Send { to, message } => {
                 if to == PROBE_1_0 || to == PROBE_0_9 {
                     self.probe_answer = Some(message.into_wire().to_bytes().expect("everything is in memory"));
@@ -394,6 +396,7 @@ impl Sim {
             | Effect::McpToken { .. }
             | Effect::AskMcpServer { .. }
             | Effect::SessionGone { .. }
+            | Effect::ChatsMoved(_)
             | Effect::TellMcpServer { .. }
             | Effect::RenderPrompt { .. }
             | Effect::StartTurn { .. }

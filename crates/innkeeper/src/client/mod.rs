@@ -19,6 +19,8 @@ mod target;
 mod transport;
 mod watch;
 
+use std::collections::HashMap;
+
 use innkeeper_host::HostHandle;
 use innkeeper_store::Pruned;
 
@@ -27,7 +29,7 @@ use crate::cli::{
 };
 use crate::failure::{Failure, Kind};
 
-pub(crate) use switched::{EVERYWHERE, Switch, Switched};
+pub(crate) use switched::{EVERYWHERE, IN_WORKSPACE, Switch, Switched};
 
 /// Sends a message and streams the answer.
 pub(crate) fn send(args: SendArgs) -> Result<(), Failure> {
@@ -69,8 +71,9 @@ pub(crate) fn answer(args: AnswerArgs) -> Result<(), Failure> {
     block_on(pending::answer(args))
 }
 
-/// Asks the host on the data directory, if there is one, what people switched off in a workspace.
-pub(crate) fn switched(args: &CommonArgs, workspace: &str) -> Switched {
+/// Asks the host on the data directory, if there is one, what people switched on and off in a workspace. `kept` is what
+/// the data directory says about it, which holds where no session says anything else.
+pub(crate) fn switched(args: &CommonArgs, workspace: &str, kept: HashMap<String, Switch>) -> Switched {
     let mut switched = Switched::default();
     let asking = async {
         switched = switched::find(args, workspace).await;
@@ -78,7 +81,7 @@ pub(crate) fn switched(args: &CommonArgs, workspace: &str) -> Switched {
     };
     // Without an event loop nobody is asked, which is said like any other reason.
     let _ = block_on(asking);
-    switched
+    switched.with_kept(kept)
 }
 
 /// Lists MCP servers, changes what they do, or calls their tools.

@@ -21,6 +21,7 @@ use crate::text::{Output, note, one_line};
 use super::answer::{Answer, Outcome};
 use super::choose;
 use super::connect::{Connection, connection_lost, request_failure};
+use super::target::is_here;
 
 /// How long the host may take to bring a session up.
 const SESSION_PATIENCE: Duration = Duration::from_secs(120);
@@ -307,13 +308,18 @@ async fn create_session(connection: &Connection, args: &SendArgs) -> Result<Stri
 }
 
 /// Where the session works, as a URI. People start agents where they work; a host somewhere else
-/// has other directories.
+/// has other directories, whether or not one of them has the same name.
 fn working_directory(args: &SendArgs) -> Result<Option<String>, Failure> {
-    let directory = match (&args.directory, &args.connect.url) {
-        (None, Some(_)) => return Ok(None),
-        (None, None) => std::env::current_dir(),
-        (Some(directory), Some(_)) => std::path::absolute(directory),
-        (Some(directory), None) => directory.canonicalize(),
+    let is_here = args.connect.url.as_deref().is_none_or(is_here);
+    let directory = match (&args.directory, is_here) {
+        (None, false) => return Ok(None),
+        (None, true) => std::env::current_dir(),
+        (Some(directory), false) => std::path::absolute(directory),
+        // What answers here may be a tunnel to somewhere else.
+        (Some(directory), true) if args.connect.url.is_some() => {
+            directory.canonicalize().or_else(|_| std::path::absolute(directory))
+        }
+        (Some(directory), true) => directory.canonicalize(),
     };
     let directory = directory.map_err(|error| {
         let shown = args.directory.as_deref().unwrap_or_else(|| ".".as_ref());

@@ -1,5 +1,6 @@
 //! `innkeeper sessions`: looks after sessions, with the host that runs on a data directory or without one.
 
+mod contents;
 mod delete;
 mod export;
 mod import;
@@ -8,6 +9,7 @@ mod list;
 mod prune;
 mod rename;
 mod show;
+mod source;
 mod which;
 
 use innkeeper_host::HostHandle;

@@ -15,13 +15,20 @@ use super::sessions::all_sessions;
 
 /// How a decision for all sessions is called.
 pub(crate) const EVERYWHERE: &str = "everywhere";
+/// How one for the sessions of a workspace is called.
+pub(crate) const IN_WORKSPACE: &str = "in this workspace";
+/// How one for a single session is called.
+const IN_SESSION: &str = "in this session";
 
 /// Which customizations somebody decided about.
 #[derive(Debug, Default)]
 pub(crate) struct Switched {
     /// The session that was asked, or why none was.
     source: Source,
+    /// The decisions that are known in full.
     decided: HashMap<String, Switch>,
+    /// Of what says no more than that, whether it is on in the session.
+    flags: HashMap<String, bool>,
 }
 
 #[derive(Debug, Default)]
@@ -48,19 +55,28 @@ impl Switched {
         self.decided.get(id)
     }
 
+    /// Adds what the data directory keeps, which holds wherever a session says nothing else.
+    pub(super) fn with_kept(mut self, kept: HashMap<String, Switch>) -> Self {
+        for (id, is_on) in std::mem::take(&mut self.flags) {
+            let is_on_elsewhere = kept.get(&id).is_none_or(|switch| switch.is_on);
+            if is_on != is_on_elsewhere {
+                self.decided.insert(id, Switch { is_on, by: IN_SESSION });
+            }
+        }
+        for (id, switch) in kept {
+            self.decided.entry(id).or_insert(switch);
+        }
+        self
+    }
+
     /// Says where this comes from.
     pub(crate) fn in_words(&self) -> String {
+        const KEPT: &str = "what is on and off is what was decided for this workspace and for everywhere";
         match &self.source {
-            Source::NoHost => "No host runs on the data directory, so what people switched off is not known; \
-                               everything counts as on."
-                .to_owned(),
-            Source::NoSession => "The running host has no session that works here, so what people switched off is not \
-                                  known; everything counts as on."
-                .to_owned(),
+            Source::NoHost => format!("No host runs on the data directory; {KEPT}."),
+            Source::NoSession => format!("The running host has no session that works here; {KEPT}."),
             Source::Session(uri) => format!("What is on and off is that of the session {uri}."),
-            Source::Failed(why) => format!(
-                "The running host could not be asked what people switched off ({why}); everything counts as on."
-            ),
+            Source::Failed(why) => format!("The running host could not be asked ({why}); {KEPT}."),
         }
     }
 }
@@ -98,10 +114,12 @@ async fn ask(args: &CommonArgs, workspace: &str) -> Result<Switched, Failure> {
     };
     let (state, _) = connection.subscribe_to_state::<SessionState>(&session.resource).await?;
     connection.close().await;
-    Ok(Switched {
+    let mut switched = Switched {
         source: Source::Session(session.resource),
-        decided: decided(&state),
-    })
+        ..Switched::default()
+    };
+    switched.take_in(&state);
+    Ok(switched)
 }
 
 /// The latest session whose first working directory is this one.
@@ -117,57 +135,62 @@ pub(super) fn latest_in(sessions: Vec<SessionSummary>, workspace: &str) -> Optio
     })
 }
 
-/// What was decided about each customization of a session.
+/// What was decided about plugins and MCP servers of a session, wherever they are: they show every decision (CUS-07).
 pub(super) fn decided(state: &SessionState) -> HashMap<String, Switch> {
-    let mut decided = HashMap::new();
-    for entry in state.customizations.iter().flatten() {
-        let children = match entry {
-            Customization::Plugin(plugin) => {
-                note_enablement(&mut decided, &plugin.id, plugin.enablement.as_deref());
-                plugin.children.as_deref()
-            }
-            Customization::Directory(directory) => {
-                note_enabled(&mut decided, &directory.id, Some(directory.enabled));
-                directory.children.as_deref()
-            }
-            Customization::McpServer(server) => {
-                note_enablement(&mut decided, &server.id, server.enablement.as_deref());
-                None
-            }
-            Customization::Unknown(_) => None,
-        };
-        for child in children.unwrap_or_default() {
-            match child {
-                ChildCustomization::Agent(agent) => note_enabled(&mut decided, &agent.id, agent.enabled),
-                ChildCustomization::Skill(skill) => note_enabled(&mut decided, &skill.id, skill.enabled),
-                ChildCustomization::Prompt(prompt) => note_enabled(&mut decided, &prompt.id, prompt.enabled),
-                ChildCustomization::Rule(rule) => note_enabled(&mut decided, &rule.id, rule.enabled),
-                ChildCustomization::Hook(hook) => note_enabled(&mut decided, &hook.id, hook.enabled),
-                ChildCustomization::McpServer(server) => {
-                    note_enablement(&mut decided, &server.id, server.enablement.as_deref());
+    let mut switched = Switched::default();
+    switched.take_in(state);
+    switched.decided
+}
+
+impl Switched {
+    fn take_in(&mut self, state: &SessionState) {
+        for entry in state.customizations.iter().flatten() {
+            let children = match entry {
+                Customization::Plugin(plugin) => {
+                    self.take_decisions(&plugin.id, plugin.enablement.as_deref());
+                    plugin.children.as_deref()
                 }
-                ChildCustomization::Unknown(_) => {}
-            }
+                Customization::Directory(directory) => {
+                    self.take_flag(&directory.id, Some(directory.enabled));
+                    directory.children.as_deref()
+                }
+                Customization::McpServer(server) => {
+                    self.take_decisions(&server.id, server.enablement.as_deref());
+                    None
+                }
+                Customization::Unknown(_) => None,
+            };
+            children
+                .unwrap_or_default()
+                .iter()
+                .for_each(|child| self.take_child(child));
         }
     }
-    decided
-}
 
-/// Directories and their like say only whether they are on. That they are is what they are without any decision.
-fn note_enabled(decided: &mut HashMap<String, Switch>, id: &str, enabled: Option<bool>) {
-    if enabled == Some(false) {
-        let by = "in this session, in the workspace or everywhere";
-        decided.insert(id.to_owned(), Switch { is_on: false, by });
+    fn take_child(&mut self, child: &ChildCustomization) {
+        match child {
+            ChildCustomization::Agent(agent) => self.take_flag(&agent.id, agent.enabled),
+            ChildCustomization::Skill(skill) => self.take_flag(&skill.id, skill.enabled),
+            ChildCustomization::Prompt(prompt) => self.take_flag(&prompt.id, prompt.enabled),
+            ChildCustomization::Rule(rule) => self.take_flag(&rule.id, rule.enabled),
+            ChildCustomization::Hook(hook) => self.take_flag(&hook.id, hook.enabled),
+            ChildCustomization::McpServer(server) => self.take_decisions(&server.id, server.enablement.as_deref()),
+            ChildCustomization::Unknown(_) => {}
+        }
     }
-}
 
-/// The first decision counts (CUS-10).
-fn note_enablement(decided: &mut HashMap<String, Switch>, id: &str, enablement: Option<&[CustomizationEnablement]>) {
-    let (is_on, by) = match enablement.and_then(<[_]>::first) {
-        Some(CustomizationEnablement::Session { enabled }) => (*enabled, "in this session"),
-        Some(CustomizationEnablement::Workspace { enabled, .. }) => (*enabled, "in this workspace"),
-        Some(CustomizationEnablement::Global { enabled }) => (*enabled, EVERYWHERE),
-        Some(CustomizationEnablement::Unknown(_)) | None => return,
-    };
-    decided.insert(id.to_owned(), Switch { is_on, by });
+    fn take_flag(&mut self, id: &str, enabled: Option<bool>) {
+        self.flags.insert(id.to_owned(), enabled.unwrap_or(true));
+    }
+
+    /// The first decision counts (CUS-10).
+    fn take_decisions(&mut self, id: &str, enablement: Option<&[CustomizationEnablement]>) {
+        let (is_on, by) = match enablement.and_then(<[_]>::first) {
+            Some(CustomizationEnablement::Session { enabled }) => (*enabled, IN_SESSION),
+            Some(CustomizationEnablement::Workspace { enabled, .. }) => (*enabled, IN_WORKSPACE),
+            Some(CustomizationEnablement::Global { enabled }) => (*enabled, EVERYWHERE),
+            Some(CustomizationEnablement::Unknown(_)) | None => return,
+        };
+        self.decided.insert(id.to_owned(), Switch { is_on, by });
+    }
 }

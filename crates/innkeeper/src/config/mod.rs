@@ -6,6 +6,7 @@ mod mcp;
 mod models;
 mod resources;
 mod retention;
+mod telemetry;
 mod unknown_keys;
 
 use std::fs;
@@ -32,6 +33,7 @@ pub(crate) use models::{ApiName, ModelConfig, Models, ProviderConfig};
 use resources::ResourcesSection;
 pub(crate) use resources::writable;
 pub(crate) use retention::Retention;
+use telemetry::TelemetrySection;
 
 /// What `innkeeper.toml` can say. Relative paths in it start from the file's own directory.
 #[derive(Debug, Default, Deserialize)]
@@ -69,6 +71,8 @@ pub(crate) struct ConfigFile {
     pub(crate) customizations: CustomizationsSection,
     /// Whether and how MCP servers run.
     pub(crate) mcp: McpSection,
+    /// What clients are told of the host itself.
+    pub(crate) telemetry: TelemetrySection,
     /// The file itself, in full.
     #[serde(skip)]
     pub(crate) file: Option<PathBuf>,
@@ -250,6 +254,9 @@ const CUSTOMIZATIONS: &str = "customizations";
 /// Name of the section about MCP servers.
 const MCP: &str = "mcp";
 
+/// Name of the section about what clients are told of the host.
+const TELEMETRY: &str = "telemetry";
+
 /// Name of the section about model APIs.
 const MODELS: &str = "models";
 
@@ -328,6 +335,7 @@ mod tests {
                         RESOURCES,
                         CUSTOMIZATIONS,
                         MCP,
+                        TELEMETRY,
                         "providers",
                         "servers"
                     ]
@@ -476,8 +484,8 @@ mod tests {
                 "/etc/innkeeper.toml:1: unknown key `lisen` is ignored; did you mean `listen`?",
                 "/etc/innkeeper.toml:3: unknown key `zebra` is ignored; the keys here are listen, unix, data, \
                  token_file, drive_token_file, view_token_file, allow_origin, allow_host, \
-                 restricted_sections, log, limits, retention, models, resources, customizations and \
-                 mcp",
+                 restricted_sections, log, limits, retention, models, resources, customizations, mcp \
+                 and telemetry",
             ]
         );
     }

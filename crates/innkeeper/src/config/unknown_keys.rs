@@ -7,7 +7,7 @@ use toml::de::DeTable;
 use super::mcp::servers::{ServerSection, sections};
 use super::{
     CUSTOMIZATIONS, ConfigFile, CustomizationsSection, LIMITS, LimitsSection, MCP, MODELS, McpSection, ModelConfig,
-    Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention,
+    Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention, TELEMETRY, TelemetrySection,
 };
 use crate::text::one_line;
 
@@ -64,6 +64,9 @@ pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
         for (name, _, server) in sections(root) {
             collect::<ServerSection>(server, &format!("mcp.servers.{}.", one_line(name, 80)), &mut unknown);
         }
+    }
+    if let Some(telemetry) = section(root, TELEMETRY) {
+        collect::<TelemetrySection>(telemetry, "telemetry.", &mut unknown);
     }
     if let Some(models) = section(root, MODELS) {
         collect::<Models>(models, "models.", &mut unknown);
@@ -124,6 +127,7 @@ pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
         field_names::<CustomizationsSection>(),
         field_names::<McpSection>(),
         field_names::<ServerSection>(),
+        field_names::<TelemetrySection>(),
         field_names::<ProviderConfig>(),
     ];
     sections.into_iter().flatten().copied()

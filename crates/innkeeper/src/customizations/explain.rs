@@ -117,7 +117,8 @@ fn child_reasons(
     match switched.of(&child.id) {
         _ if container_is_off => reasons.push("off with what it is in".to_owned()),
         Some(Switch { is_on: false, by }) => reasons.push(format!("off: switched off {by}")),
-        Some(Switch { is_on: true, .. }) | None => {}
+        Some(Switch { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
+        None => reasons.push("on: nobody switched it off".to_owned()),
     }
     if let Some(winner) = shown.shadowed.get(&child.id) {
         let winner = names.get(winner.as_str()).map_or(winner.as_str(), String::as_str);

@@ -191,3 +191,32 @@ fn refused_tokens_and_missing_hosts_are_told_apart() {
         .code(77)
         .says("does not accept");
 }
+
+#[test]
+fn a_session_works_where_people_are_if_the_host_is_on_their_machine() {
+    let home = Home::new();
+    let host = home.host(&[]);
+    let socket = home.path("inn.sock");
+    let directory = home.path("w");
+    std::fs::create_dir(&directory).unwrap();
+    let alias = host.url().replace("127.0.0.1", "localhost");
+    let token = home.data("token");
+    let token = token.to_str().unwrap();
+    home.run_in("w", &["send", "--url", &alias, "--token-file", token, "hello"])
+        .code(0);
+    let works_in = |home: &Home| {
+        let shown = home.run(&["sessions", "show", &only_session(home), "--json"]);
+        shown.code(0).json_lines()[0]["state"]["workingDirectories"].clone()
+    };
+    let expected = url::Url::from_file_path(directory.canonicalize().unwrap()).unwrap();
+    assert_eq!(works_in(&home), serde_json::json!([expected.as_str()]));
+    host.stop().code(0);
+
+    let home = Home::new();
+    std::fs::create_dir(home.path("w")).unwrap();
+    let _host = home.host(&["--unix", socket.to_str().unwrap()]);
+    let url = format!("unix:{}", socket.display());
+    home.run_in("w", &["send", "--url", &url, "hello"]).code(0);
+    let expected = url::Url::from_file_path(home.path("w").canonicalize().unwrap()).unwrap();
+    assert_eq!(works_in(&home), serde_json::json!([expected.as_str()]));
+}

@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use crate::support::{Workspace, child, entries, entry, known, names, session_in, skill, until_entry};
 use crate::{options, start_with_client};
 
-const URI: &str = "virtual://editor/synced";
+pub(crate) const URI: &str = "virtual://editor/synced";
 
 /// The files of a plugin, served by a client, and how often each was asked for.
 #[derive(Clone)]
-struct Served {
+pub(crate) struct Served {
     files: Arc<Mutex<BTreeMap<String, String>>>,
     asked: Arc<Mutex<Vec<String>>>,
     /// Whether answers are given or kept back.
@@ -25,7 +25,7 @@ struct Served {
 }
 
 impl Served {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         let files = files
             .iter()
             .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
@@ -36,7 +36,7 @@ impl Served {
         }
     }
 
-    fn with_skills(names: &[&str]) -> Self {
+    pub(crate) fn with_skills(names: &[&str]) -> Self {
         let served = Self::new(&[(".plugin/plugin.json", r#"{ "name": "VS Code Synced Data" }"#)]);
         for name in names {
             served.put(&format!("skills/{name}/SKILL.md"), &skill(name, "Does it."));
@@ -44,19 +44,23 @@ impl Served {
         served
     }
 
-    fn put(&self, path: &str, text: &str) {
+    pub(crate) fn put(&self, path: &str, text: &str) {
         self.files
             .lock()
             .expect("files")
             .insert(path.to_owned(), text.to_owned());
     }
 
+    fn remove(&self, path: &str) {
+        self.files.lock().expect("files").remove(path);
+    }
+
     /// How often anything was asked for since the last time.
-    fn times_asked(&self) -> usize {
+    pub(crate) fn times_asked(&self) -> usize {
         std::mem::take(&mut *self.asked.lock().expect("asked")).len()
     }
 
-    fn serve(&self, client: &OfficialClient) {
+    pub(crate) fn serve(&self, client: &OfficialClient) {
         let served = self.clone();
         client.client().set_server_request_handler(move |method, params| {
             let served = served.clone();
@@ -102,7 +106,7 @@ impl Served {
     }
 }
 
-fn published(client: &str, nonce: Option<&str>) -> Value {
+pub(crate) fn published(client: &str, nonce: Option<&str>) -> Value {
     let mut plugin = json!({ "type": "plugin", "id": "synced", "uri": URI, "name": "Synced" });
     if let Some(nonce) = nonce {
         plugin["nonce"] = json!(nonce);
@@ -115,11 +119,11 @@ fn with_plugins(client: &str, plugins: Value) -> Value {
     json!({ "type": "session/activeClientSet", "activeClient": client })
 }
 
-fn is_loaded(entry: &Value) -> bool {
+pub(crate) fn is_loaded(entry: &Value) -> bool {
     entry["load"]["kind"] == "loaded"
 }
 
-const NAME: &str = "VS Code Synced Data";
+pub(crate) const NAME: &str = "VS Code Synced Data";
 
 #[tokio::test]
 async fn cus17_cus22_a_plugin_only_its_client_can_read_is_shown_with_what_the_client_decided() {
@@ -208,6 +212,40 @@ async fn d75_p20_the_same_nonce_is_read_once_also_when_it_comes_back_and_after_a
         })
         .await;
     }
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn p20_a_revision_that_cannot_be_read_leaves_the_one_before_it_in_use() {
+    let (_host, client) = start_with_client().await;
+    let served = Served::with_skills(&["a"]);
+    served.serve(&client);
+    let uris = session_in(&client, "revisions", &Workspace::new()).await;
+    client.dispatch(&uris.session, published("first", Some("1"))).await;
+    until_entry(&client, &uris.session, NAME, "is loaded", is_loaded).await;
+    let id = entry(&client, &uris.session, NAME)["id"].clone();
+    // Two that are too large, one after the other: the second must not find less than the first did.
+    for (nonce, too_large) in [("2", "skills/b/SKILL.md"), ("3", "skills/0/SKILL.md")] {
+        served.put(too_large, &"x".repeat(4 * 1024 * 1024 + 1));
+        client.dispatch(&uris.session, published("first", Some(nonce))).await;
+        until_entry(
+            &client,
+            &uris.session,
+            NAME,
+            "is degraded and names the file",
+            |entry| entry["load"]["kind"] == "degraded" && entry["load"]["message"].to_string().contains(too_large),
+        )
+        .await;
+        let plugin = entry(&client, &uris.session, NAME);
+        assert_eq!((names(&plugin), &plugin["id"]), (vec!["a".to_owned()], &id));
+        served.remove(too_large);
+    }
+    served.put("skills/b/SKILL.md", &skill("b", "New."));
+    client.dispatch(&uris.session, published("first", Some("4"))).await;
+    until_entry(&client, &uris.session, NAME, "has the new skill", |entry| {
+        is_loaded(entry) && names(entry) == ["a", "b"]
+    })
+    .await;
     client.assert_converged().await;
 }
 

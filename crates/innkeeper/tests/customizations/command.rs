@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::options;
-use crate::support::{Workspace, child, entries, session_in, skill, toggle, until_entry, write};
+use crate::support::{Workspace, child, entries, entry, session_in, skill, toggle, until_entry, write};
 
 /// Runs the command with a home of its own.
 fn run(home: &std::path::Path, flags: &[&str]) -> Output {
@@ -47,17 +47,93 @@ fn furnished() -> Workspace {
 }
 
 #[tokio::test]
-async fn json_is_what_a_session_gets_to_the_letter() {
+async fn json_is_what_a_new_session_gets_to_the_letter_with_a_host_and_without_one() {
     let workspace = furnished();
-    let host = HostProcess::start(options()).await;
+    // Off until somebody switches it on.
+    let idle = r#"mcp.servers.idle = { command = "/bin/false", enabled = false }"#;
+    let host = HostProcess::start(options().setting(idle)).await;
     let client = OfficialClient::connect(host.address(), "first").await;
-    let uris = session_in(&client, "same", &workspace).await;
-    let path = workspace.path("").display().to_string();
-    let home = host.path("");
-    let config = host.path("innkeeper.toml").display().to_string();
-    let printed = text(&run(&home, &[&path, "--json", "--config", &config]));
-    let printed: Value = serde_json::from_str(&printed).expect("JSON");
-    assert_eq!(printed, json!(entries(&client, &uris.session)));
+    let one = session_in(&client, "one", &workspace).await;
+    let (path, home) = (workspace.path("").display().to_string(), host.path(""));
+    let (config, data) = (
+        host.path("innkeeper.toml").display().to_string(),
+        host.data_path("").display().to_string(),
+    );
+    let flags = |wanted: &'static str| {
+        [
+            path.clone(),
+            wanted.to_owned(),
+            "--config".into(),
+            config.clone(),
+            "--data".into(),
+            data.clone(),
+        ]
+    };
+    let ask = |wanted: &'static str| {
+        let flags = flags(wanted);
+        text(&run(&home, &flags.each_ref().map(String::as_str)))
+    };
+    let printed = || -> Value { serde_json::from_str(&ask("--json")).expect("JSON") };
+    assert_eq!(printed(), json!(entries(&client, &one.session)));
+    let idle = entry(&client, &one.session, "idle");
+    assert_eq!(idle["enablement"], json!([{ "kind": "global", "enabled": false }]));
+
+    // What is decided in one session is its own; the rest holds in the next one.
+    let in_workspace = json!([{ "kind": "workspace", "uri": workspace.uri(), "enabled": false }]);
+    let everywhere = |enabled: bool| json!([{ "kind": "global", "enabled": enabled }]);
+    let of = |container: &str, name: &str| child(&client, &one.session, container, name)["id"].clone();
+    for (id, decision) in [
+        (
+            of(".claude/commands", "fix"),
+            json!([{ "kind": "session", "enabled": false }]),
+        ),
+        (of(".claude/skills", "greet"), in_workspace.clone()),
+        (of(".claude/rules", "rust"), everywhere(true)),
+        (entry(&client, &one.session, "broken")["id"].clone(), in_workspace),
+        (idle["id"].clone(), everywhere(true)),
+    ] {
+        toggle(&client, &one.session, &id, decision).await;
+    }
+    until_entry(&client, &one.session, "idle", "is on", |entry| {
+        entry["enablement"] == everywhere(true)
+    })
+    .await;
+    let two = session_in(&client, "two", &workspace).await;
+    let expected = json!(entries(&client, &two.session));
+    assert_eq!(
+        child(&client, &two.session, ".claude/skills", "greet")["enabled"],
+        false
+    );
+    assert_eq!(without_states(printed()), without_states(expected.clone()));
+    let reasons = [
+        "    - off: switched off in this workspace\n",
+        "    - on: switched on everywhere\n    - applies to **/*.rs\n",
+        "  - off: switched off in this workspace, with all that is in it\n",
+        "  - on: switched on everywhere\n",
+        "  command fix\n    - on: nobody switched it off\n",
+    ];
+    let explained = ask("--explain");
+    assert!(explained.starts_with("What is on and off is that of the session ahp-session:/two."));
+    for line in reasons {
+        assert!(explained.contains(line), "{line:?} is not in\n{explained}");
+    }
+    let _stopped = host.stop().await;
+    assert_eq!(without_states(printed()), without_states(expected), "it is kept");
+    let explained = ask("--explain");
+    assert!(explained.starts_with("No host runs on the data directory; what is on and off is what was decided"));
+    for line in reasons {
+        assert!(explained.contains(line), "{line:?} is not in\n{explained}");
+    }
+}
+
+/// Without how servers are doing: nobody starts one to print it.
+fn without_states(mut entries: Value) -> Value {
+    for entry in entries.as_array_mut().expect("entries") {
+        if entry["type"] == "mcpServer" {
+            entry["state"] = json!(null);
+        }
+    }
+    entries
 }
 
 #[tokio::test]
@@ -77,10 +153,11 @@ async fn words_are_a_tree_and_explanations_have_reasons() {
     }
     let explained = text(&run(home.path(), &[&path, "--explain"]));
     for line in [
-        "No host runs on the data directory, so what people switched off is not known; everything counts as on.",
+        "No host runs on the data directory; what is on and off is what was decided for this workspace and for \
+         everywhere.",
         "  - error: it could not be loaded\n",
         "  - error: .plugin/plugin.json: ",
-        "    - shadowed: its bare name means greet in .github/skills\n",
+        "    - on: nobody switched it off\n    - shadowed: its bare name means greet in .github/skills\n",
         "    - models do not use it by themselves\n",
         "    - applies to **/*.rs\n",
         "    - applies always\n",

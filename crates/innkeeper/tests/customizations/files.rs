@@ -4,10 +4,11 @@ use std::fs;
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostProcess;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
-    Workspace, child, entries, entry, names, session_in, skill, toggle, told, until_entry, until_names,
+    Workspace, child, entries, entry, listed, names, session_in, skill, toggle, told, until_entries, until_entry,
+    until_listed, until_names,
 };
 use crate::{options, start_with_client};
 
@@ -129,6 +130,66 @@ async fn d65_a_plugin_whose_manifest_breaks_and_is_repaired_keeps_what_people_sw
     client.assert_converged().await;
 }
 
+/// Files that belong to no container have to be told of somewhere: people look at the session, not at the log (CUS-05).
+#[tokio::test]
+async fn cus05_a_broken_file_of_mcp_servers_is_named_until_it_is_repaired() {
+    let (_host, client) = start_with_client().await;
+    let workspace = Workspace::new();
+    let good = json!({ "mcpServers": { "db": { "command": "/bin/false" } } }).to_string();
+    workspace.write(".mcp.json", &good);
+    let uris = session_in(&client, "servers", &workspace).await;
+    let of_servers = |entries: &[Value]| {
+        let found = entries.iter().find(|entry| entry["contents"] == "mcpServer");
+        found.map(|entry| entry["load"].clone())
+    };
+    assert_eq!(of_servers(&entries(&client, &uris.session)), None, "nothing is wrong");
+    workspace.write(".mcp.json", "{ broken");
+    until_entries(&client, &uris.session, "name the file", |entries| {
+        let message = of_servers(entries).map(|load| load["message"].to_string());
+        message.is_some_and(|message| message.contains(".mcp.json"))
+    })
+    .await;
+    let all = entries(&client, &uris.session);
+    assert_eq!(of_servers(&all).expect("shown")["kind"], "degraded");
+    assert!(all.iter().all(|entry| entry["name"] != "db"), "{all:#?}");
+    workspace.write(".mcp.json", &good);
+    until_entries(&client, &uris.session, "have the server", |entries| {
+        of_servers(entries).is_none() && entries.iter().any(|entry| entry["name"] == "db")
+    })
+    .await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn cus05_a_marketplace_whose_index_is_broken_is_shown_with_the_reason() {
+    let market = Workspace::new();
+    market.write("marketplace.json", "{ broken");
+    market.write("greeter/skills/hello/SKILL.md", &skill("hello", "Says hello."));
+    let section = format!(
+        "customizations.collections = [{:?}]",
+        market.path("").display().to_string()
+    );
+    let host = HostProcess::start(options().setting(&section)).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let uris = session_in(&client, "market", &Workspace::new()).await;
+    let of_market = |entries: &[Value]| {
+        let found = entries.iter().find(|entry| entry["uri"] == market.uri());
+        found.map(|entry| entry["load"].clone())
+    };
+    let load = of_market(&entries(&client, &uris.session)).expect("it is shown");
+    assert_eq!(load["kind"], "error");
+    assert!(load["message"].to_string().contains("marketplace.json"), "{load}");
+    let good = r#"{ "name": "market", "plugins": [{ "name": "greeter", "source": "./greeter" }] }"#;
+    market.write("marketplace.json", good);
+    until_names(&client, &uris.session, "greeter", &["hello"]).await;
+    assert_eq!(
+        of_market(&entries(&client, &uris.session)),
+        None,
+        "there is nothing to say"
+    );
+    client.assert_converged().await;
+}
+
 #[tokio::test]
 async fn d58_a_burst_of_three_thousand_files_ends_in_the_right_state() {
     let (_host, client) = start_with_client().await;
@@ -166,6 +227,15 @@ async fn d79_five_thousand_children_are_shown_and_one_more_is_one_action() {
     until_names(&client, &uris.session, SKILLS, &["one-more"]).await;
     client.caught_up().await;
     assert_eq!(told(&client, &uris.session)[before..], ["session/customizationUpdated"]);
+    let actions = client.view().actions_on(&uris.session);
+    let of_it = actions
+        .iter()
+        .rfind(|action| action["type"] == "session/customizationUpdated");
+    let size = of_it.expect("it was told").to_string().len();
+    assert!(
+        size < 4_096,
+        "it tells of one container and not of the others: {size} bytes"
+    );
     client.assert_converged().await;
 }
 
@@ -221,11 +291,12 @@ async fn cus21_agents_list_what_every_session_gets_and_follow_it() {
     let host = HostProcess::start(options().setting(&section)).await;
     let client = OfficialClient::connect(host.address(), "first").await;
     client.subscribe("ahp-root://").await;
-    let listed = |client: &OfficialClient| {
-        let agents = serde_json::to_value(&client.view().root().expect("a root").agents).expect("JSON");
-        agents[0]["customizations"].as_array().cloned().unwrap_or_default()
-    };
-    let first = listed(&client);
+    until_listed(&client, "the plugin and the home", |listed| {
+        let has = |name: &str| listed.iter().any(|entry| entry["name"] == name);
+        has("greeter") && has("~/.claude/skills")
+    })
+    .await;
+    let first = listed(&client.view());
     assert_eq!(first[0]["name"], "greeter", "{first:#?}");
     assert_eq!(first[0].get("children"), None, "what is in it belongs to sessions");
     assert!(
@@ -245,12 +316,10 @@ async fn cus21_agents_list_what_every_session_gets_and_follow_it() {
         "greeter/.plugin/plugin.json",
         r#"{ "name": "greeter", "version": "2.0.0" }"#,
     );
-    client
-        .until("agents list the new version", |view| {
-            let agents = view.root().map(|root| json!(root.agents)).unwrap_or_default();
-            agents[0]["customizations"][0]["version"] == "2.0.0"
-        })
-        .await;
+    until_listed(&client, "the new version", |listed| {
+        listed.first().is_some_and(|plugin| plugin["version"] == "2.0.0")
+    })
+    .await;
     client.assert_converged().await;
 }
 

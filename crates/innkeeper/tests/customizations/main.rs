@@ -3,16 +3,29 @@
 //!
 //! `dNN` names an edge case of the loading profile, other names requirements.
 
+mod client_servers;
 mod clients;
 mod command;
 mod files;
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
+#[path = "../../../innkeeper-mcp/tests/it/odd.rs"]
+mod odd;
 mod places;
+mod reading;
 mod saving;
 mod support;
 mod switches;
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::{HostOptions, HostProcess};
+
+/// Not a scenario: the odd MCP server itself, when this program is started as one.
+#[test]
+fn odd_server() {
+    if let Ok(kind) = std::env::var(odd::KIND) {
+        odd::serve(&kind);
+    }
+}
 
 fn options() -> HostOptions {
     HostOptions::new(env!("CARGO_BIN_EXE_innkeeper"))

@@ -4,9 +4,11 @@ use std::fs;
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostProcess;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Workspace, entries, entry, known, names, session_in, until_names, uri_of};
+use crate::support::{
+    Workspace, entries, entry, known, names, session_in, until_entries, until_listed, until_names, uri_of,
+};
 use crate::{options, start_with_client};
 
 /// How many directories a host watches, and with how many watchers.
@@ -38,6 +40,9 @@ async fn until_watches(host: &HostProcess, expected: (usize, usize)) {
 #[tokio::test]
 async fn d51_d67_two_sessions_share_one_watcher_and_the_last_to_leave_stops_it() {
     let (host, client) = start_with_client().await;
+    // What every session gets is watched from the start, and is listed once that is so.
+    client.subscribe("ahp-root://").await;
+    until_listed(&client, "the home", |listed| !listed.is_empty()).await;
     let without = watches(&host);
     let workspace = Workspace::new();
     workspace.skill("a");
@@ -51,8 +56,7 @@ async fn d51_d67_two_sessions_share_one_watcher_and_the_last_to_leave_stops_it()
     let two = session_in(&client, "two", &workspace).await;
     assert_eq!(watches(&host), with, "and the second session needs none");
     for session in [&one.session, &two.session] {
-        let disposed: Result<serde_json::Value, _> =
-            client.request("disposeSession", json!({ "channel": session })).await;
+        let disposed: Result<Value, _> = client.request("disposeSession", json!({ "channel": session })).await;
         disposed.expect("disposed");
     }
     until_watches(&host, without).await;
@@ -102,6 +106,17 @@ async fn b3_what_has_the_name_of_something_else_says_by_what_it_is_shadowed() {
     client.assert_converged().await;
 }
 
+/// The skills in the `.claude/skills` of each working directory.
+fn skills_of(entries: &[Value]) -> Vec<Vec<String>> {
+    let of_workspaces = entries.iter().filter(|entry| entry["name"] == ".claude/skills");
+    of_workspaces.map(names).collect()
+}
+
+async fn until_skills(client: &OfficialClient, session: &str, expected: &[&[&str]]) {
+    let what = format!("have {expected:?} in the working directories");
+    until_entries(client, session, &what, |entries| skills_of(entries) == expected).await;
+}
+
 #[tokio::test]
 async fn several_directories_of_a_session_are_all_read_and_one_more_can_come() {
     let (_host, client) = start_with_client().await;
@@ -111,13 +126,18 @@ async fn several_directories_of_a_session_are_all_read_and_one_more_can_come() {
     let create = json!({ "workingDirectories": [first.uri(), second.uri()] });
     let uris = client.create_session_with("several", create).await;
     known(&client, &uris.session).await;
-    let all = entries(&client, &uris.session);
-    let found: Vec<_> = all
-        .iter()
-        .filter(|entry| entry["name"] == ".claude/skills")
-        .map(names)
-        .collect();
-    assert_eq!(found, [["a"], ["b"]]);
+    assert_eq!(skills_of(&entries(&client, &uris.session)), [["a"], ["b"]]);
+    let third = Workspace::new();
+    third.skill("c");
+    let one_more = json!({ "type": "session/workingDirectorySet", "directory": third.uri() });
+    client.dispatch(&uris.session, one_more).await;
+    until_skills(&client, &uris.session, &[&["a"], &["b"], &["c"]]).await;
+    // It is followed like the others, and goes with its directory.
+    third.skill("d");
+    until_skills(&client, &uris.session, &[&["a"], &["b"], &["c", "d"]]).await;
+    let one_less = json!({ "type": "session/workingDirectoryRemoved", "directory": second.uri() });
+    client.dispatch(&uris.session, one_less).await;
+    until_skills(&client, &uris.session, &[&["a"], &["c", "d"]]).await;
     client.assert_converged().await;
 }
 

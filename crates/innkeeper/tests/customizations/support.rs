@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use innkeeper_testkit::official::{OfficialClient, SessionUris};
+use innkeeper_testkit::official::{OfficialClient, SessionUris, View};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -39,9 +39,23 @@ impl Workspace {
     }
 }
 
+/// Writes a file and the directories around it, all at once: it is made elsewhere and moved into place. A host that
+/// reads at any moment finds what was there before or what is there then, never an empty file or an empty directory;
+/// so whoever counts actions counts the same ones every time.
 pub(crate) fn write(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().expect("a directory")).expect("created");
-    fs::write(path, text).expect("written");
+    let is_missing = |directory: &&Path| !directory.exists();
+    let Some(highest) = path.ancestors().skip(1).take_while(is_missing).last() else {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), text).expect("written");
+        file.persist(path).expect("moved into place");
+        return;
+    };
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let made = elsewhere.path().join("made");
+    let file = made.join(path.strip_prefix(highest).expect("inside"));
+    fs::create_dir_all(file.parent().expect("a directory")).expect("created");
+    fs::write(&file, text).expect("written");
+    fs::rename(&made, highest).expect("moved into place");
 }
 
 pub(crate) fn uri_of(path: &Path) -> String {
@@ -118,13 +132,24 @@ pub(crate) async fn until_entry(
     what: &str,
     holds: impl Fn(&Value) -> bool,
 ) {
+    until_entries(client, session, &format!("have {name}, which {what}"), |entries| {
+        entries.iter().any(|entry| entry["name"] == name && holds(entry))
+    })
+    .await;
+}
+
+/// Waits until the entries are as wanted.
+pub(crate) async fn until_entries(
+    client: &OfficialClient,
+    session: &str,
+    what: &str,
+    holds: impl Fn(&[Value]) -> bool,
+) {
     client
-        .until(&format!("{name} {what}"), |view| {
+        .until(&format!("the customizations {what}"), |view| {
             let entries = view.session(session).map(|session| json!(session.customizations));
-            let entries = entries
-                .and_then(|entries| entries.as_array().cloned())
-                .unwrap_or_default();
-            entries.iter().any(|entry| entry["name"] == name && holds(entry))
+            let entries = entries.as_ref().and_then(Value::as_array);
+            holds(entries.map(Vec::as_slice).unwrap_or_default())
         })
         .await;
 }
@@ -137,6 +162,18 @@ pub(crate) fn told(client: &OfficialClient, session: &str) -> Vec<String> {
         .filter(|kind| kind.starts_with("session/customization"))
         .map(str::to_owned)
         .collect()
+}
+
+/// What the first agent of the host lists as given to every session.
+pub(crate) fn listed(view: &View) -> Vec<Value> {
+    let agents = view.root().map(|root| json!(root.agents)).unwrap_or_default();
+    agents[0]["customizations"].as_array().cloned().unwrap_or_default()
+}
+
+/// Waits until it lists what is wanted. A host serves before it has read everything, if that takes long.
+pub(crate) async fn until_listed(client: &OfficialClient, what: &str, holds: impl Fn(&[Value]) -> bool) {
+    let what = format!("agents list {what}");
+    client.until(&what, |view| holds(&listed(view))).await;
 }
 
 /// Switches something on or off.

@@ -1,6 +1,6 @@
 //! What people switch off stays off: after rescans, in other sessions, and after the host was killed.
 
-use innkeeper_testkit::official::OfficialClient;
+use innkeeper_testkit::official::{OfficialClient, markdown};
 use serde_json::{Value, json};
 
 use crate::start_with_client;
@@ -72,25 +72,70 @@ async fn cus08_cus16_d73_switches_of_every_scope_survive_rescans_and_a_killed_ho
 }
 
 #[tokio::test]
-async fn d74_d73_a_plugin_that_is_off_keeps_its_children_as_they_are_and_a_renamed_file_is_on() {
+async fn d74_a_plugin_that_is_off_takes_its_skills_and_servers_along_and_brings_them_back() {
     let (_host, client) = start_with_client().await;
     let workspace = Workspace::new();
     workspace.write(".agents/plugins/p/.plugin/plugin.json", r#"{ "name": "p" }"#);
-    workspace.write(".agents/plugins/p/skills/a/SKILL.md", &skill("a", "A."));
-    workspace.skill("mine");
+    workspace.write(".agents/plugins/p/skills/wave/SKILL.md", &skill("wave", "Waves."));
+    let servers = json!({ "mcpServers": { "db": { "command": "/bin/false" } } });
+    workspace.write(".agents/plugins/p/.mcp.json", &servers.to_string());
     let uris = session_in(&client, "plugin", &workspace).await;
+    // Nobody trusts the server, and it says so for as long as it is wanted.
+    let server_is = |kind: &'static str| {
+        move |entry: &Value| {
+            let children = entry["children"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let server = children.iter().find(|child| child["name"] == "db");
+            server.is_some_and(|server| server["state"]["kind"] == kind)
+        }
+    };
+    until_entry(
+        &client,
+        &uris.session,
+        "p",
+        "has a server that is wanted",
+        server_is("error"),
+    )
+    .await;
+    let has_skill = async |turn: &str| {
+        let turn = client.run_turn(&uris.chat, turn, "/customizations").await;
+        markdown(&turn.response_parts).contains("wave`")
+    };
+    assert!(has_skill("t1").await);
     let plugin = entry(&client, &uris.session, "p")["id"].clone();
+    let before = entry(&client, &uris.session, "p")["children"].clone();
+    let off = json!([{ "kind": "session", "enabled": false }]);
+    toggle(&client, &uris.session, &plugin, off.clone()).await;
+    until_entry(&client, &uris.session, "p", "is off with its server", |entry| {
+        entry["enablement"] == off && server_is("stopped")(entry)
+    })
+    .await;
+    assert_eq!(
+        entry(&client, &uris.session, "p")["children"][0],
+        before[0],
+        "children stay as they are"
+    );
+    assert!(!has_skill("t2").await);
+    let turn = client.run_turn(&uris.chat, "t3", "/p:wave").await;
+    let parts = json!(turn.response_parts).to_string();
+    assert!(parts.contains("is switched off"), "{parts}");
     toggle(
         &client,
         &uris.session,
         &plugin,
-        json!([{ "kind": "session", "enabled": false }]),
+        json!([{ "kind": "session", "enabled": true }]),
     )
     .await;
-    until_entry(&client, &uris.session, "p", "is off", |entry| {
-        entry["enablement"] == json!([{ "kind": "session", "enabled": false }])
-    })
-    .await;
+    until_entry(&client, &uris.session, "p", "is on with its server", server_is("error")).await;
+    assert!(has_skill("t4").await);
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn d73_a_renamed_file_is_on() {
+    let (_host, client) = start_with_client().await;
+    let workspace = Workspace::new();
+    workspace.skill("mine");
+    let uris = session_in(&client, "renamed", &workspace).await;
     let mine = child(&client, &uris.session, SKILLS, "mine")["id"].clone();
     toggle(
         &client,

@@ -138,23 +138,24 @@ async fn wch07_a_watch_outlives_a_lost_connection_and_tells_what_was_missed() {
 
 #[tokio::test]
 async fn wch07_watches_that_nobody_subscribes_to_are_released_and_bounded() {
-    let host = HostProcess::start(options().limit("watch_lease_ms", 1).limit("watches", 2)).await;
+    let host = HostProcess::start(options().limit("watch_lease_ms", 1).limit("watches", 1)).await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let (_project, uri) = project();
     client.create_session_in("files", &uri).await;
-    let channel = watch(&client, json!({ "uri": uri })).await;
-    loop {
-        // E-56: sooner or later it is gone, and its place is free again.
-        let made: Result<Value, _> = client.request("subscribe", json!({ "channel": channel })).await;
-        if made.is_err() {
-            break;
+    // E-56: nobody ever subscribes, so only the end of the lease makes room for another one.
+    let mut made = vec![watch(&client, json!({ "uri": uri })).await];
+    let params = with_channel(json!({ "uri": uri }));
+    let deadline = tokio::time::Instant::now() + innkeeper_testkit::process::PATIENCE;
+    while made.len() < 3 {
+        assert!(tokio::time::Instant::now() < deadline, "no place was ever free again");
+        let another: Result<Value, _> = client.request("createResourceWatch", params.clone()).await;
+        match another {
+            Ok(another) => made.push(another["channel"].as_str().expect("WCH-01").to_owned()),
+            Err(refused) => assert!(refused.to_string().contains("at most 1 watches"), "{refused}"),
         }
-        client.unsubscribe(&channel).await;
     }
-    for _ in 0..2 {
-        let kept = watch(&client, json!({ "uri": uri })).await;
-        let _: Result<Value, _> = client.request("subscribe", json!({ "channel": kept })).await;
-    }
+    let gone = client.refused("subscribe", json!({ "channel": made[0] })).await;
+    assert_eq!(gone.0, -32008, "{gone:?}");
 }
 
 #[tokio::test]

@@ -202,8 +202,13 @@ async fn mcp05_stopping_a_server_ends_what_waits_for_somebody_to_sign_in_to_it()
     let inn = Inn::open().await;
     inn.waiting_call("t1", "far admin {}").await;
     inn.scene.demand("Stop").await;
-    let words = inn.answer("t1").await;
-    assert!(words.contains("It failed") || words.contains("stopped"), "{words}");
+    let turn = inn.scene.client.turn_end(&inn.scene.uris.chat, "t1").await;
+    let call = tool_calls_of(&turn).remove(0);
+    assert_eq!(call["success"], false, "{call}");
+    assert_eq!(
+        call["error"]["message"],
+        "the MCP server was stopped while people were asked to sign in to it"
+    );
     inn.scene.named_is("far", "stopped").await;
     inn.scene.client.nothing_waits(&inn.scene.uris.session).await;
     assert_ne!(inn.status() & INPUT_NEEDED, INPUT_NEEDED);

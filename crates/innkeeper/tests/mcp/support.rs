@@ -122,6 +122,26 @@ impl Scene {
         self.server()
     }
 
+    /// How many actions the session has had so far.
+    pub(crate) fn history(&self) -> usize {
+        self.client.view().actions_on(&self.uris.session).len()
+    }
+
+    /// Waits until a server was said to be in such a state, after so many actions of the session, and returns that
+    /// state. It may be in another one by now: what the host mends by itself is not there to be looked at.
+    pub(crate) async fn was(&self, what: &str, after: usize, fits: impl Fn(&Value) -> bool) -> Value {
+        let session = &self.uris.session;
+        let find = |view: &View| {
+            let states = view.actions_on(session).into_iter().skip(after);
+            let mut states = states.map(|action| action["state"].clone());
+            states.find(|state| state["kind"].is_string() && fits(state))
+        };
+        self.client
+            .until(&format!("a server was {what}"), |view| find(view).is_some())
+            .await;
+        find(&self.client.view()).expect("what happened has happened")
+    }
+
     /// What the server with this name is shown to be.
     pub(crate) fn named(&self, name: &str) -> Value {
         find(&self.client.view(), &self.uris.session, name)
@@ -224,7 +244,7 @@ pub(crate) fn shown(view: &View, session: &str) -> Value {
     servers(view, session).next().unwrap_or_default()
 }
 
-fn find(view: &View, session: &str, name: &str) -> Value {
+pub(crate) fn find(view: &View, session: &str, name: &str) -> Value {
     let found = servers(view, session).find(|server| server["name"] == name);
     found.unwrap_or_default()
 }
@@ -238,11 +258,4 @@ fn servers(view: &View, session: &str) -> impl Iterator<Item = Value> {
         _ => Vec::new(),
     };
     entries.into_iter().filter(|entry| entry["type"] == "mcpServer")
-}
-
-/// Whether a process lives; one that was ended and waits to be buried does not.
-pub(crate) fn lives(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    state.is_some_and(|state| state != 'Z')
 }

@@ -6,13 +6,15 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use innkeeper_testkit::logs::{HeardRecord, LogListener};
 use innkeeper_testkit::official::{OfficialClient, SessionUris, View, markdown};
 use innkeeper_testkit::process::{HostOptions, HostProcess, PATIENCE};
+use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::odd_http::OddHttp;
-use crate::support::{PROGRAM, allow, shown, workspace};
+use crate::support::{PROGRAM, allow, find, shown, workspace};
 
 /// The token that people sign in with, and what it is refreshed with.
 const CANARY: &str = "canary-token-5bd1";
@@ -229,8 +231,8 @@ async fn t23_what_cannot_be_opened_any_more_is_told_and_people_sign_in_again() {
     assert!(told.contains("warn") && told.contains("damaged"), "{told}");
     let far = far.killed_and_started().await;
     far.server_is("authRequired").await;
-    let log = far.host.log();
-    assert!(log.contains("cannot be opened") && log.contains("sign in"), "{log}");
+    let is_told = |log: &str| log.contains("cannot be opened") && log.contains("sign in");
+    far.host.logged("what cannot be opened", is_told).await;
     far.authenticate(CANARY, json!({})).await;
     far.server_is("ready").await;
     eventually(|| fs::read(&kept).is_ok_and(|now| now != bytes)).await;
@@ -345,6 +347,105 @@ async fn auth06_people_sign_in_again_when_the_authorization_server_refuses() {
 }
 
 #[tokio::test]
+async fn auth06_a_token_that_nobody_gives_another_for_is_gone_for_the_host_as_well() {
+    let far = Far::waiting(options()).await;
+    far.authenticate(CANARY, json!({ "_meta": refresh(&far.server) })).await;
+    let server = far.server_is("ready").await;
+    assert_eq!(server["_meta"]["innkeeper.tokenKept"], true, "{server}");
+    far.server.set(|behaviour| {
+        behaviour.tokens.clear();
+        behaviour.refresh_tokens.clear();
+    });
+    far.client.start_turn(&far.uris.chat, "t1", "/mcp far echo {}").await;
+    let wait = far.client.wait_for(&far.uris.session, "toolConfirmation").await;
+    far.client.decide(&wait, json!({ "approved": true })).await;
+    far.server_is("authRequired").await;
+    let says_nothing = |view: &View| {
+        shown(view, &far.uris.session)["_meta"]
+            .get("innkeeper.tokenKept")
+            .is_none()
+    };
+    far.client.until("no token is said to be kept", says_nothing).await;
+    assert_eq!(
+        far.server_is("authRequired").await["_meta"].get("innkeeper.resource"),
+        None
+    );
+
+    // A session that never had it knows that there was one.
+    let action = json!({ "type": "chat/turnCancelled", "turnId": "t1", "duration": 0 });
+    far.client.dispatch(&far.uris.chat, action).await;
+    far.client.turn_end(&far.uris.chat, "t1").await;
+    let params = json!({ "channel": far.uris.session });
+    let _: Value = far.client.request("disposeSession", params).await.expect("gone");
+    let later = session(&far.client, "later", &far.directory).await;
+    let server = server_is(&far.client, &later, "authRequired").await;
+    assert_eq!(server["state"]["reason"], "expired");
+    far.server.set(|behaviour| {
+        behaviour.tokens.insert("another".to_owned(), vec!["read".to_owned()]);
+    });
+    far.authenticate("another", json!({})).await;
+    let server = server_is(&far.client, &later, "ready").await;
+    assert_eq!(server["_meta"]["innkeeper.tokenKept"], true, "{server}");
+    // Whoever signs out is not told that something expired.
+    far.authenticate("", json!({})).await;
+    let server = server_is(&far.client, &later, "authRequired").await;
+    assert_eq!(server["state"]["reason"], "required");
+    far.client
+        .until("no token is said to be kept", |view: &View| {
+            shown(view, &later.session)["_meta"]
+                .get("innkeeper.tokenKept")
+                .is_none()
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn t16_a_token_for_what_is_around_a_server_is_found_again_for_that_server_and_for_no_other() {
+    let mut far = Far::waiting(options()).await;
+    // What its tokens are for is the whole of the machine that it is on.
+    let around = format!("http://{}/", far.server.address);
+    far.server.set(|behaviour| behaviour.resource = Some(around.clone()));
+    let params = json!({ "channel": far.uris.session });
+    let _: Value = far.client.request("disposeSession", params).await.expect("gone");
+    far.uris = session(&far.client, "around", &far.directory).await;
+    let server = far.server_is("authRequired").await;
+    assert_eq!(server["state"]["resource"]["resource"], around, "{server}");
+    far.authenticate(CANARY, json!({ "resource": around })).await;
+    far.server_is("ready").await;
+    far.is_kept(true).await;
+    // A neighbour says that it is for the same.
+    let neighbour = format!("{}?neighbour", far.server.url());
+    let declared = json!({ "mcpServers": {
+        "far": { "type": "http", "url": far.server.url() }, "neighbour": { "type": "http", "url": neighbour },
+    } });
+    fs::write(workspace(&far.directory).join(".mcp.json"), declared.to_string()).expect("written");
+
+    let far = far.killed_and_started().await;
+    let is = |name: &'static str, kind: &'static str| {
+        let session = far.uris.session.clone();
+        move |view: &View| find(view, &session, name)["state"]["kind"] == kind
+    };
+    // The file has changed: people are asked once more what it may run.
+    far.client.until("far may not run", is("far", "error")).await;
+    far.client
+        .until("neither may its neighbour", is("neighbour", "error"))
+        .await;
+    allow(&far.host, &workspace(&far.directory));
+    far.client.until("far is ready", is("far", "ready")).await;
+    let wants = is("neighbour", "authRequired");
+    far.client.until("the neighbour wants a token of its own", wants).await;
+    far.echo("t1").await;
+    let far_id = find(&far.client.view(), &far.uris.session, "far")["id"].clone();
+    let actions = far.client.view().actions_on(&far.uris.session);
+    let was_asked = |action: &&Value| action["id"] == far_id && action["state"]["kind"] == "authRequired";
+    assert!(
+        !actions.iter().any(|action| was_asked(&action)),
+        "nobody is asked again"
+    );
+    far.assert_secret_everywhere().await;
+}
+
+#[tokio::test]
 async fn auth06_an_authorization_server_that_cannot_be_asked_is_asked_again_and_followed_nowhere() {
     let far = Far::waiting(options()).await;
     far.authenticate(CANARY, json!({ "_meta": refresh(&far.server) })).await;
@@ -394,4 +495,22 @@ async fn t21_a_token_is_refreshed_at_its_authorization_server_and_nowhere_else()
     assert_secret(message.as_bytes(), "the refusal");
     far.server_is("authRequired").await;
     assert_eq!(elsewhere.behaviour.lock().expect("no panic").asked.len(), 0);
+}
+
+#[tokio::test]
+async fn otl07_p10_what_people_sign_in_with_is_never_told_to_who_listens_to_everything() {
+    let far = Far::waiting(options()).await;
+    let client = RawClient::initialized(far.host.address(), "curious").await;
+    let mut curious = LogListener::subscribe(client, "trace").await;
+    far.authenticate(CANARY, json!({ "_meta": refresh(&far.server) })).await;
+    far.server_is("ready").await;
+    // Refused, refreshed, used: whatever the host says about each of it.
+    far.server.set(|behaviour| behaviour.tokens.clear());
+    far.echo("t1").await;
+    let refreshed = |record: &HeardRecord| record.body.contains("was refreshed");
+    curious.until("that it was refreshed", refreshed).await;
+    let ended = |record: &HeardRecord| record.body.starts_with("a turn ended");
+    curious.until("the end of the turn", ended).await;
+    let told = format!("{:?} {:?}", curious.heard, curious.client.notifications);
+    assert_secret(told.as_bytes(), "what listeners are told");
 }

@@ -339,3 +339,104 @@ async fn a_refused_message_does_not_reach_the_model() {
     assert_eq!(markdown(&turn.response_parts), "Hello.");
     assert!(!users(&stage.last_asked()).join("\n").contains("swordfish"));
 }
+
+/// Has every moment of these names written down, in a file of the workspace.
+fn written_down(moments: &[&str]) -> String {
+    let hook = |moment: &str| json!([{ "hooks": [{ "command": format!("echo {moment} >> moments.txt") }] }]);
+    let hooks: serde_json::Map<String, Value> = moments.iter().map(|name| ((*name).to_owned(), hook(name))).collect();
+    json!({ "hooks": hooks }).to_string()
+}
+
+/// Waits until a file of the workspace has a line. Hooks that nobody waits for write when they run.
+async fn until_line(stage: &Stage, name: &str, line: &str) {
+    let path = stage.directory.path().join(name);
+    let deadline = tokio::time::Instant::now() + innkeeper_testkit::process::PATIENCE;
+    loop {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        if text.lines().any(|known| known == line) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{line} is not in {text:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn p12_every_moment_of_a_session_from_its_start_to_the_end_of_the_host_is_told() {
+    let moments = [
+        "SessionStart",
+        "SubagentStart",
+        "Notification",
+        "SubagentStop",
+        "SessionEnd",
+    ];
+    let script = Script::by(|asked| {
+        let is_helper = asked
+            .said()
+            .first()
+            .is_some_and(|said| format!("{said:?}").contains("Write it down."));
+        if users(asked).last().is_some_and(|said| said == "Thanks.") {
+            return Reply::words("Gladly.");
+        }
+        match (is_helper, asked.last_results().first()) {
+            (true, None) => Reply::new().call("write_file", json!({ "path": "new.txt", "content": "new" })),
+            (true, Some(_)) => Reply::words("It is written."),
+            (false, None) => Reply::new().call("delegate", json!({ "title": "Write", "task": "Write it down." })),
+            (false, Some(report)) => Reply::words(report),
+        }
+    });
+    let home = [(".claude/settings.json", &*written_down(&moments))];
+    let (stage, _home) = stage(&[], &home, script).await;
+    stage.start_turn("t1", "Have it written.").await;
+    // Whoever does not answer at once has to be called.
+    until_line(&stage, "moments.txt", "Notification").await;
+    stage.approve().await;
+    let turn = stage.turn_end("t1").await;
+    assert_eq!(turn.state, TurnState::Complete, "{:#?}", turn.response_parts);
+    assert_eq!(stage.read("new.txt"), "new");
+    let turn = stage.run_turn("t2", "Thanks.").await;
+    assert_eq!(turn.state, TurnState::Complete, "{:#?}", turn.response_parts);
+    let Stage { host, directory, .. } = stage;
+    let _stopped = host.stop().await;
+    let told = std::fs::read_to_string(directory.path().join("moments.txt")).expect("written");
+    let told: Vec<&str> = told.lines().collect();
+    assert_eq!(told, moments, "each once: a second turn is no second start");
+}
+
+#[tokio::test]
+async fn p12_hooks_of_copilot_and_of_cursor_refuse_a_call_in_their_own_words() {
+    let copilot = json!({ "version": 1, "hooks": { "preToolUse": [{ "type": "command", "bash":
+        "cat > copilot.json; echo '{\"permissionDecision\":\"deny\",\"permissionDecisionReason\":\"not by Copilot\"}'"
+    }] } });
+    let cursor = json!({ "version": 1, "hooks": { "beforeShellExecution": [{ "command":
+        "cat > cursor.json; echo '{\"permission\":\"deny\",\"agentMessage\":\"not by Cursor\"}'"
+    }] } });
+    let copilot = [(".copilot/hooks/guard.json", copilot.to_string())].to_vec();
+    let cursor = [
+        (
+            ".agents/plugins/c/.cursor-plugin/plugin.json",
+            r#"{ "name": "c" }"#.to_owned(),
+        ),
+        (".agents/plugins/c/hooks/hooks.json", cursor.to_string()),
+    ]
+    .to_vec();
+    for (files, told, reason, command) in [
+        (copilot, "copilot.json", "not by Copilot", ("toolName", "bash")),
+        (cursor, "cursor.json", "not by Cursor", ("command", "touch ran.txt")),
+    ] {
+        let script = [
+            Reply::new().call("run_command", json!({ "command": "touch ran.txt" })),
+            Reply::words("Done."),
+        ];
+        let home: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let (stage, _home) = stage(&[], &home, script).await;
+        let turn = stage.run_turn("t1", "Run it.").await;
+        assert_eq!(turn.state, TurnState::Complete, "{:#?}", turn.response_parts);
+        assert!(!exists(&stage, "ran.txt"), "{reason}");
+        let result = stage.last_asked().last_results().remove(0);
+        assert!(result.contains(reason), "the model knows why: {result}");
+        let told: Value = serde_json::from_str(&stage.read(told)).expect("JSON");
+        assert_eq!(told[command.0], command.1, "{told:#}");
+        stage.assert_in_order().await;
+    }
+}

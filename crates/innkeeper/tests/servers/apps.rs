@@ -1,9 +1,10 @@
 //! MCP Apps of the npm registry: what clients that show them see and do, and what everybody else sees.
 
 use innkeeper_testkit::official::OfficialClient;
+use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 
-use crate::npm::package;
+use crate::npm::{package, servers};
 use crate::support::{Inn, Place, Room};
 
 const PAGE: &str = "text/html;profile=mcp-app";
@@ -112,4 +113,54 @@ async fn mcp20_a_tool_for_the_view_of_an_app_is_called_by_the_app_and_by_nobody_
         words.contains("is ready"),
         "to the guide there is no such tool: {words}"
     );
+}
+
+#[tokio::test]
+async fn mcp17_those_who_show_apps_hear_that_the_tools_of_a_server_changed_and_nobody_else_does() {
+    let Some(folder) = servers() else { return };
+    let server = json!({ "command": "node", "args": [folder.join("modern.mjs")] });
+    let inn = Inn::open(Place::new(), json!({ "app": server })).await;
+    let room = app(&inn).await;
+    let session = json!({ "channel": room.uris.session });
+    let mut shows_apps = RawClient::connect(inn.host.address()).await;
+    let params = json!({
+        "channel": "ahp-root://", "clientId": "shows-apps", "protocolVersions": ["1.0.0"],
+        "capabilities": { "mcpApps": {} },
+    });
+    shows_apps
+        .call("initialize", params.clone())
+        .await
+        .expect("initialized");
+    let joined = shows_apps.call("subscribe", session.clone()).await.expect("subscribed");
+    let entries = joined["snapshot"]["state"]["customizations"]
+        .as_array()
+        .expect("entries");
+    let shown = entries.iter().find(|entry| entry["name"] == "app").expect("shown");
+    let promised = &shown["mcpApp"]["capabilities"]["serverTools"];
+    assert_eq!(promised["listChanged"], true, "{shown}");
+    let mut shows_none = RawClient::initialized(inn.host.address(), "shows-none").await;
+    shows_none.call("subscribe", session.clone()).await.expect("subscribed");
+    // One that could show them, and is not in the session.
+    let mut elsewhere = RawClient::connect(inn.host.address()).await;
+    let mut params = params;
+    params["clientId"] = json!("elsewhere");
+    elsewhere.call("initialize", params).await.expect("initialized");
+
+    let (words, _) = room.call("t1", "app grow").await;
+    assert!(words.contains("grown"), "{words}");
+    let is_change = |message: &Value| message["method"] == "notifications/tools/list_changed";
+    let told = shows_apps.notification("the change", is_change).await;
+    assert_eq!(told["params"], json!({ "channel": shown["channel"] }));
+    let listed = json!({ "channel": shown["channel"] });
+    let listed = shows_apps.call("tools/list", listed).await.expect("listed");
+    let tools = listed["tools"].as_array().expect("tools");
+    assert!(tools.iter().any(|tool| tool["name"] == "grown"), "{listed}");
+    // It was told to everybody whom it is told to at once: it would be there before this answer.
+    for other in [&mut shows_none, &mut elsewhere] {
+        other
+            .call("listSessions", json!({ "channel": "ahp-root://" }))
+            .await
+            .expect("listed");
+        assert!(!other.has_notification(is_change));
+    }
 }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::npm::{Beside, package, servers};
-use crate::support::{Inn, Place, Room};
+use crate::offers::offers;
+use crate::support::{Inn, Place, Room, options};
 
 /// Waits until the guide lists something; what a server has may change after it is ready.
 async fn listed(room: &Room<'_>, what: &str) -> String {
@@ -19,7 +20,8 @@ async fn listed(room: &Room<'_>, what: &str) -> String {
 }
 
 async fn everything(declared: Value) {
-    let inn = Inn::open(Place::new(), json!({ "everything": declared })).await;
+    let options = options().flags(&["--log", "debug"]);
+    let inn = Inn::open_with(Place::new(), json!({ "everything": declared }), options).await;
     let room = inn.ready_room("everything", "everything").await;
     // Some tools are there only after it was told what we offer: it says that its list has changed.
     let list = listed(&room, "trigger-elicitation-request").await;
@@ -44,6 +46,7 @@ async fn everything(declared: Value) {
     progress(&room).await;
     cancel(&room).await;
     elicitation(&room).await;
+    offers(&inn, &room).await;
     room.client.assert_converged().await;
 }
 
@@ -111,18 +114,25 @@ async fn f3_a_server_behind_an_address_may_go_and_come_back() {
     let Some(program) = package("server-everything") else {
         return;
     };
-    let beside = Beside::start(&program, Some("streamableHttp")).await;
+    let mut beside = Beside::start(&program, Some("streamableHttp")).await;
     let declared = json!({ "type": "http", "url": beside.url("/mcp") });
     let inn = Inn::open(Place::new(), json!({ "everything": declared })).await;
     let room = inn.ready_room("gone", "everything").await;
     let long = r#"everything trigger-long-running-operation {"duration": 600, "steps": 2}"#;
     room.begin("t1", long).await;
     room.client.call_in(&room.uris.chat, "running").await;
+    beside.leave().await;
+    let (words, call) = room.end("t1").await;
+    assert!(
+        words.contains("It failed:") && words.contains("cannot be reached"),
+        "{words}"
+    );
+    assert_eq!(call["success"], false, "{call}");
+    let shown = room.server_is("everything", "error").await;
+    let why = shown["state"]["error"]["message"].as_str().expect("a reason");
+    assert!(why.contains(&beside.url("/mcp")) && why.contains("again in"), "{why}");
     // Another life of it, which knows nothing of what the first one was asked.
     let _beside = beside.again(&program, Some("streamableHttp")).await;
-    let (words, call) = room.end("t1").await;
-    assert!(words.contains("It failed:"), "{words}");
-    assert_eq!(call["success"], false, "{call}");
     room.server_is("everything", "ready").await;
     let (words, _) = room.call("t2", r#"everything echo {"message": "back"}"#).await;
     assert!(words.contains("Echo: back"), "{words}");

@@ -1,7 +1,7 @@
 //! Servers of the host's own configuration: every session has them, and nobody is asked.
 
 use innkeeper_testkit::official::OfficialClient;
-use innkeeper_testkit::process::{HostOptions, HostProcess};
+use innkeeper_testkit::process::HostOptions;
 use serde_json::{Value, json};
 
 use crate::support::{Inn, Place, options};
@@ -20,9 +20,7 @@ fn section(place: &Place, name: &str, more: &str) -> String {
 
 /// A host with this configuration, and a workspace without any file.
 async fn open(place: Place, settings: &str) -> Inn {
-    let host = HostProcess::start(configured(settings)).await;
-    let client = OfficialClient::connect(host.address(), "first").await;
-    Inn { host, client, place }
+    Inn::started(place, configured(settings)).await
 }
 
 fn configured(settings: &str) -> HostOptions {

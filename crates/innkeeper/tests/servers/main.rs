@@ -3,6 +3,7 @@
 
 mod apps;
 mod everything;
+mod files;
 mod host_config;
 mod misbehaving;
 #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
@@ -11,8 +12,12 @@ mod npm;
 #[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 #[path = "../../../innkeeper-mcp/tests/it/odd.rs"]
 mod odd;
+mod offers;
+mod policy;
 mod sharing;
+mod side_channel;
 mod support;
+mod waiting;
 
 /// Not a scenario: the odd server itself, when this program is started as one.
 #[test]

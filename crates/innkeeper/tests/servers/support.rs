@@ -1,11 +1,11 @@
 //! A host, a workspace with a `.mcp.json`, and sessions in it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use innkeeper_testkit::official::{OfficialClient, SessionUris, View, markdown, tool_calls_of};
-use innkeeper_testkit::process::{HostOptions, HostProcess, PATIENCE};
+use innkeeper_testkit::process::{HostOptions, HostProcess, PATIENCE, lives};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -49,6 +49,19 @@ impl Place {
             "args": ["--exact", "odd_server", "--nocapture"],
             "env": { crate::odd::KIND: kind, "ODD_PIDS": self.beside("pids") },
         })
+    }
+
+    /// The same as a section of the host's configuration.
+    pub(crate) fn configured(&self, name: &str, kind: &str) -> String {
+        let server = self.odd(kind);
+        let env = &server["env"];
+        format!(
+            "[mcp.servers.{name}]\ncommand = {}\nargs = {}\nenv = {{ {} = {kind:?}, ODD_PIDS = {} }}\n",
+            server["command"],
+            server["args"],
+            crate::odd::KIND,
+            env["ODD_PIDS"],
+        )
     }
 
     /// Declares servers in a file of the workspace.
@@ -96,6 +109,11 @@ impl Inn {
 
     pub(crate) async fn open_with(place: Place, servers: Value, options: HostOptions) -> Self {
         place.declare(".mcp.json", &servers);
+        Self::started(place, options).await
+    }
+
+    /// A workspace with whatever files it has.
+    pub(crate) async fn started(place: Place, options: HostOptions) -> Self {
         let host = HostProcess::start(options).await;
         let client = OfficialClient::connect(host.address(), "first").await;
         Self { host, client, place }
@@ -212,7 +230,8 @@ impl Room<'_> {
     }
 }
 
-fn shown(view: &View, session: &str, name: &str) -> Value {
+/// A server as it is shown, at the top or within a plugin.
+pub(crate) fn shown(view: &View, session: &str, name: &str) -> Value {
     let state = view.session(session);
     let list = json!(state.and_then(|session| session.customizations.as_ref()));
     let entries = list.as_array().into_iter().flatten();
@@ -222,11 +241,4 @@ fn shown(view: &View, session: &str, name: &str) -> Value {
     });
     let server = all.find(|entry| entry["type"] == "mcpServer" && entry["name"] == name);
     server.cloned().unwrap_or_default()
-}
-
-/// Whether a process lives; one that was ended and waits to be buried does not.
-fn lives(pid: u32) -> bool {
-    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    state.is_some_and(|state| state != 'Z')
 }

@@ -1,7 +1,7 @@
 //! Tokens that are kept, and tokens that are refreshed (AUTH-04 to AUTH-07, T21).
 
 use innkeeper_core::agent::Secret;
-use innkeeper_core::mcp::{ClientAuth, KeptToken, TokenRefresh};
+use innkeeper_core::mcp::{ClientAuth, KeptToken, ServerFacts, TokenRefresh};
 use innkeeper_core::request::Authenticate;
 
 use super::signing_in::{RESOURCE, TOKEN, driver, sign_in};
@@ -101,6 +101,41 @@ fn auth06_the_core_leaves_the_time_of_a_token_that_is_refreshed_to_who_has_it() 
     assert_eq!(stage.tokens().len(), 1);
     let shown = format!("{:?} {}", stage.agent, stage.state(SESSION));
     assert!(!shown.contains("refresh-token") && !shown.contains(TOKEN), "{shown}");
+}
+
+#[test]
+fn auth06_a_token_that_whoever_has_it_lost_is_not_said_to_be_there_and_the_next_one_is() {
+    let (mut stage, conn) = keeping();
+    stage.does("top", sign_in(&[]));
+    let give = || Command::Authenticate(Box::new(refreshing("https://login.example.com/token")));
+    let facts = || {
+        let resource = Some(RESOURCE.to_owned());
+        ServerReport::Facts(ServerFacts {
+            resource,
+            tools: 1,
+            icons: Vec::new(),
+        })
+    };
+    let lost = |number| Input::McpTokenLost {
+        resource: RESOURCE.to_owned(),
+        number,
+    };
+    stage.request(conn, give());
+    let attempt = stage.attempt("top");
+    stage.reports("top", attempt, facts());
+    stage.does("top", ready());
+    assert_eq!(stage.server("top")["_meta"]["innkeeper.tokenKept"], true);
+    stage.handle(lost(1));
+    assert_eq!(stage.server("top")["_meta"], json!({ "innkeeper.tools": 1 }));
+    let answer = stage.signs_in_to(conn, RESOURCE, "", None);
+    assert_eq!(error(&answer).0, -32602, "there is none to take back");
+    // Somebody signs in again before the loss of the first one is told once more.
+    stage.does("top", sign_in(&[]));
+    stage.request(conn, give());
+    stage.reports("top", attempt, facts());
+    stage.handle(lost(1));
+    assert_eq!(stage.server("top")["_meta"]["innkeeper.tokenKept"], true);
+    assert_eq!(stage.tokens().len(), 2, "nobody has to drop what was dropped");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Servers start, run, fail, and are started and stopped by people and by switches.
 
-use innkeeper_core::mcp::ServerFacts;
+use innkeeper_core::mcp::{ServerFacts, ServerIcon};
 use innkeeper_core::request::MoveDestination;
 
 use super::*;
@@ -226,7 +226,12 @@ fn mcp02_auth05_what_is_known_of_a_server_is_told_once_and_outlives_another_look
     let (mut stage, conn, _) = Stage::serving(two_servers());
     let facts = |resource: Option<&str>, tools| {
         let resource = resource.map(str::to_owned);
-        ServerReport::Facts(ServerFacts { resource, tools })
+        let icons = vec![ServerIcon {
+            src: "data:image/png;base64,AAAA".to_owned(),
+            sizes: vec!["48x48".to_owned()],
+            ..ServerIcon::default()
+        }];
+        ServerReport::Facts(ServerFacts { resource, tools, icons })
     };
     let attempt = stage.attempt("inner");
     for _ in 0..2 {
@@ -240,6 +245,10 @@ fn mcp02_auth05_what_is_known_of_a_server_is_told_once_and_outlives_another_look
     assert_eq!(stage.inbox(conn).len(), 2, "the facts, and the state");
     stage.found(SESSION, two_servers());
     assert_eq!(stage.server("inner")["_meta"], told);
+    assert_eq!(
+        stage.server("inner")["icons"],
+        json!([{ "src": "data:image/png;base64,AAAA", "sizes": ["48x48"] }])
+    );
     assert_eq!(stage.inbox(conn).len(), 0, "nothing is new");
     stage.reports("inner", attempt, facts(None, 2));
     assert_eq!(stage.server("inner")["_meta"], json!({ "innkeeper.tools": 2 }));

@@ -106,6 +106,7 @@ fn mcp11_auth12_a_token_goes_to_the_servers_and_nowhere_else() {
     let answer = stage.signs_in_for(conn, RESOURCE, TOKEN, Some(&["read"]), Some(60));
     assert_eq!(answer["result"], json!({}), "{answer}");
     let given = ServerToken {
+        number: 1,
         secret: Secret::new(TOKEN),
         scopes: Some(vec!["read".to_owned()]),
         expires_in: Some(60),

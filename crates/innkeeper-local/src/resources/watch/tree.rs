@@ -13,10 +13,10 @@ use std::sync::Arc;
 use cap_std::fs::{Dir, Metadata};
 use innkeeper_host::ResourceError;
 use innkeeper_host::resource::ChangeKind;
+use innkeeper_os::UNNAMED;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use super::super::ResourceLimits;
-use super::super::files::UNNAMED;
 use super::super::forbidden::Forbidden;
 use super::super::place::{open_child, open_exact};
 use super::patterns::Patterns;

@@ -23,6 +23,7 @@ impl Scene {
             secret: Secret::new("first-token"),
             scopes: None,
             expires_in: None,
+            number: 7,
             given_by: "ann".to_owned(),
             authorization_servers: Vec::new(),
             refresh: Some(Box::new(TokenRefresh {

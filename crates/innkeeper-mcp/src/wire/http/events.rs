@@ -17,7 +17,7 @@ use crate::wire::{Messages, TOO_LARGE};
 
 /// The events of an answer to `request`, with results wrapped so that rmcp leaves them alone. An
 /// event that is too large ends the stream with an error for the request.
-pub(in crate::wire) fn events(
+pub(super) fn events(
     response: Response,
     request: Option<RequestId>,
     messages: Messages,
@@ -49,16 +49,16 @@ pub(in crate::wire) fn events(
 }
 
 /// Counts the bytes of each event.
-pub(in crate::wire) struct Bounded {
+struct Bounded {
     most: usize,
     size: usize,
     /// How many line ends there were without anything between them.
     ends: u8,
-    pub(in crate::wire) is_too_large: Arc<AtomicBool>,
+    is_too_large: Arc<AtomicBool>,
 }
 
 impl Bounded {
-    pub(in crate::wire) fn new(most: usize) -> Self {
+    fn new(most: usize) -> Self {
         Self {
             most,
             size: 0,
@@ -68,7 +68,7 @@ impl Bounded {
     }
 
     /// The bytes of an answer, until an event is too large.
-    pub(in crate::wire) fn over(mut self, response: Response) -> BoxStream<'static, Result<Bytes, HttpFailure>> {
+    fn over(mut self, response: Response) -> BoxStream<'static, Result<Bytes, HttpFailure>> {
         let pieces = response.bytes_stream().map(move |piece| {
             let piece = piece?;
             if self.fits(&piece) {

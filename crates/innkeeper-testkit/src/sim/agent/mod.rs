@@ -197,9 +197,14 @@ impl Agent {
             | Effect::McpToken { .. }
             | Effect::AskMcpServer { .. }
             | Effect::SessionGone { .. }
+            | Effect::ChatsMoved(_)
             | Effect::TellMcpServer { .. }
             | Effect::RenderPrompt { .. } => {}
-            Effect::Publish { .. } | Effect::Notify { .. } | Effect::Send { .. } | Effect::Close { .. } => {}
+            Effect::Publish { .. }
+            | Effect::Notify { .. }
+            | Effect::ExportLogs { .. }
+            | Effect::Send { .. }
+            | Effect::Close { .. } => {}
         }
         Ok(())
     }

@@ -22,6 +22,9 @@ const RESOURCE: &str = "innkeeper.resource";
 /// And whether that outlives whoever gave it.
 const KEPT: &str = "innkeeper.tokenKept";
 
+/// The kinds of errors after which a server may be started anew as it is.
+const STARTED_ANEW: [&str; 2] = ["mcpServerFailed", "mcpServerNotStarted"];
+
 /// A server of a session.
 pub(super) struct Listed<'a> {
     pub(super) server: &'a McpServerCustomization,
@@ -253,12 +256,15 @@ fn reason(reason: &McpAuthRequiredReason) -> &'static str {
     }
 }
 
-/// What to do about it. Errors bring their own advice along.
+/// What to do about it. Errors that people have to see to first bring their own advice along.
 fn advice(server: &McpServerCustomization) -> Option<String> {
     let name = one_line(&server.name, 100);
     match &server.state {
         McpServerState::AuthRequired(_) => Some(format!("sign in with: innkeeper mcp auth {name}")),
         McpServerState::Stopped(_) => Some(format!("start it with: innkeeper mcp start {name}")),
+        McpServerState::Error(state) if STARTED_ANEW.contains(&state.error.error_type.as_str()) => {
+            Some(format!("try it again with: innkeeper mcp start {name}"))
+        }
         _ => None,
     }
 }
@@ -298,6 +304,22 @@ mod tests {
             "  sign in with: innkeeper mcp auth notes",
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_server_that_was_given_up_says_how_it_is_started_again() {
+        let failed = |kind: &str| {
+            let error = json!({ "errorType": kind, "message": "it ended" });
+            let state = state(json!([server(
+                "1",
+                "notes",
+                json!({ "kind": "error", "error": error })
+            )]));
+            find(&state, "notes").unwrap().unwrap().in_words().split_off(2)
+        };
+        let expected = ["  it ended", "  try it again with: innkeeper mcp start notes"];
+        assert_eq!(failed("mcpServerFailed"), expected);
+        assert_eq!(failed("notTrusted"), ["  it ended"], "which says itself what to do");
     }
 
     #[test]

@@ -12,12 +12,13 @@ use crate::failure::{Failure, Kind};
 use crate::text::note;
 
 use super::kept::{self, Place};
-use super::which;
+use super::{contents, which};
 
 /// Writes sessions as lines of JSON. A host that runs is not disturbed: each session is written as it is at one moment,
 /// with everything that anybody has been told of.
 pub(super) fn run(args: &ExportArgs) -> Result<(), Failure> {
-    let archive = Place::find(&args.common)?.look()?;
+    let place = Place::find(&args.common)?;
+    let archive = place.look()?;
     let all = which::all_kept(&archive)?;
     let chosen: Vec<&str> = if args.all {
         all.iter().map(String::as_str).collect()
@@ -26,23 +27,28 @@ pub(super) fn run(args: &ExportArgs) -> Result<(), Failure> {
         args.sessions.iter().map(choose).collect::<Result<_, _>>()?
     };
     let Some(path) = &args.output else {
-        return write(&archive, &chosen, io::stdout().lock(), Path::new("standard output"));
+        let out = io::stdout().lock();
+        return write(&place, &archive, &chosen, out, Path::new("standard output"));
     };
     let unfinished = Unfinished::create(path)?;
-    write(&archive, &chosen, &unfinished.file, path)?;
+    write(&place, &archive, &chosen, &unfinished.file, path)?;
     unfinished.finish()?;
     note(&format!("Exported {} sessions to {}", chosen.len(), path.display()));
     Ok(())
 }
 
-fn write(archive: &Archive, chosen: &[&str], out: impl Write, name: &Path) -> Result<(), Failure> {
+fn write(place: &Place, archive: &Archive, chosen: &[&str], out: impl Write, name: &Path) -> Result<(), Failure> {
     let mut out = Watched {
         out: BufWriter::new(out),
         closed: false,
     };
     let written = chosen
         .iter()
-        .try_for_each(|uri| archive.export(uri, &mut out).map_err(kept::failure))
+        .try_for_each(|uri| {
+            contents::announce(place, uri, &mut out)?;
+            archive.export(uri, &mut out).map_err(kept::failure)?;
+            contents::export(place, uri, &mut out)
+        })
         .and_then(|()| out.flush().map_err(|error| unwritable(name, &error)));
     match out.closed {
         true => Err(Failure::new(Kind::OutputClosed, "the reader of the output went away")),

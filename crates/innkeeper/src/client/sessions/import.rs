@@ -13,8 +13,10 @@ use crate::client::connect::Connection;
 use crate::failure::{Failure, Kind};
 use crate::text::Output;
 
+use super::contents::{self, Keeper};
 use super::kept::{self, Place};
 use super::rename;
+use super::source::{OneSession, Source};
 
 /// Takes in the sessions of a file, each as a whole or not at all.
 pub(super) async fn run(args: ImportArgs) -> Result<(), Failure> {
@@ -24,30 +26,39 @@ pub(super) async fn run(args: ImportArgs) -> Result<(), Failure> {
         Some(uri) => Some(rename::rename(&mut lines, uri)?),
         None => None,
     };
-    let mut lines: Box<dyn BufRead> = match renamed {
+    let mut source = Source::new(match renamed {
         Some(text) => Box::new(io::Cursor::new(text)),
         None => lines,
-    };
-    if is_at_end(&mut lines)? {
+    });
+    let is_at_end = |source: &mut Source| source.is_at_end().map_err(|error| unreadable(&error));
+    if is_at_end(&mut source)? {
         return Err(Failure::new(Kind::Rejected, "there is no session in this file"));
     }
     if args.connect.url.is_some() || place.has_host() {
         let connection = Connection::open(&args.connect).await?;
-        while !is_at_end(&mut lines)? {
-            let taken = hand_over(&connection, &mut OneSession::of(&mut lines)).await?;
-            tell(&taken.session, taken.chats, taken.turns)?;
+        let keeper = Keeper::Host(&connection);
+        while !is_at_end(&mut source)? {
+            let announced = contents::are_announced(&mut source)?;
+            let taken = hand_over(&connection, &mut OneSession::of(&mut source)).await?;
+            let kept = contents::import(&mut source, announced, &taken.session, &keeper).await;
+            tell(&taken.session, taken.chats, taken.turns, kept.as_ref().ok())?;
+            kept?;
         }
         connection.close().await;
         return Ok(());
     }
     let (_lock, mut archive) = place.create()?;
-    while !is_at_end(&mut lines)? {
-        let mut session = BufReader::new(OneSession::of(&mut lines));
+    let keeper = Keeper::here(&place);
+    while !is_at_end(&mut source)? {
+        let announced = contents::are_announced(&mut source)?;
+        let mut session = BufReader::new(OneSession::of(&mut source));
         let imported = archive
             .import(&mut session)
             .map_err(kept::failure)
             .map_err(with_a_way_out)?;
-        tell(&imported.uri, imported.chats, imported.turns)?;
+        let kept = contents::import(&mut source, announced, &imported.uri, &keeper).await;
+        tell(&imported.uri, imported.chats, imported.turns, kept.as_ref().ok())?;
+        kept?;
     }
     Ok(())
 }
@@ -84,7 +95,7 @@ struct TakenIn {
 }
 
 /// Hosts read no message beyond 16 MiB, and some of it is wrapping.
-const MOST_AT_ONCE: u64 = 15 << 20;
+pub(super) const MOST_AT_ONCE: u64 = 15 << 20;
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     if path == Path::new("-") {
@@ -97,8 +108,12 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     Ok(Box::new(BufReader::new(file)))
 }
 
-fn tell(uri: &str, chats: usize, turns: usize) -> Result<(), Failure> {
-    Output::stdout().show(&format!("imported {uri} ({chats} chats, {turns} turns)\n"))
+fn tell(uri: &str, chats: usize, turns: usize, kept: Option<&usize>) -> Result<(), Failure> {
+    let kept = match kept {
+        None | Some(0) => String::new(),
+        Some(count) => format!(", {count} kept results"),
+    };
+    Output::stdout().show(&format!("imported {uri} ({chats} chats, {turns} turns{kept})\n"))
 }
 
 /// Says how to get around what is there already.
@@ -109,72 +124,6 @@ fn with_a_way_out(failure: Failure) -> Failure {
     }
 }
 
-fn is_at_end(lines: &mut dyn BufRead) -> Result<bool, Failure> {
-    let rest = lines.fill_buf().map_err(|error| unreadable(&error))?;
-    Ok(rest.is_empty())
-}
-
 pub(super) fn unreadable(error: &io::Error) -> Failure {
     Failure::new(Kind::Unexpected, format!("the input cannot be read ({error})"))
-}
-
-/// The lines up to the end of one session: an export of several is one after the other.
-struct OneSession<'a> {
-    lines: &'a mut dyn BufRead,
-    line: Vec<u8>,
-    given: usize,
-    is_over: bool,
-}
-
-impl<'a> OneSession<'a> {
-    fn of(lines: &'a mut dyn BufRead) -> Self {
-        Self {
-            lines,
-            line: Vec::new(),
-            given: 0,
-            is_over: false,
-        }
-    }
-}
-
-impl Read for OneSession<'_> {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        if self.given == self.line.len() && !self.is_over {
-            self.line.clear();
-            self.given = 0;
-            self.lines.read_until(b'\n', &mut self.line)?;
-            self.is_over = self.line.is_empty() || self.line.starts_with(END);
-        }
-        let rest = self.line.get(self.given..).unwrap_or_default();
-        let count = rest.len().min(room.len());
-        for (to, from) in room.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        self.given += count;
-        Ok(count)
-    }
-}
-
-/// How the last line of a session begins.
-const END: &[u8] = b"{\"end\":";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sessions_in_one_file_are_told_apart() {
-        let file = "{\"session\":1}\n{\"end\":{}}\n{\"session\":2}\n{\"end\":{}}\n";
-        let mut lines: Box<dyn BufRead> = Box::new(file.as_bytes());
-        let mut found = Vec::new();
-        while !is_at_end(&mut lines).unwrap() {
-            let mut text = String::new();
-            OneSession::of(&mut lines).read_to_string(&mut text).unwrap();
-            found.push(text);
-        }
-        assert_eq!(
-            found,
-            ["{\"session\":1}\n{\"end\":{}}\n", "{\"session\":2}\n{\"end\":{}}\n"]
-        );
-    }
 }

@@ -1,5 +1,7 @@
 //! The kept sessions without a host: who may touch them, and what their store says in our words.
 
+use std::path::PathBuf;
+
 use innkeeper_local::KeptContents;
 use innkeeper_store::{Archive, ErrorKind, FILE_NAME, Mode, StoreError};
 
@@ -50,9 +52,14 @@ impl Place {
         Ok((lock, archive))
     }
 
+    /// Where things are kept beside sessions.
+    pub(super) fn contents(&self) -> PathBuf {
+        self.dir.file(KEPT_CONTENTS)
+    }
+
     /// Removes what was kept beside a session that is gone.
     pub(super) fn remove_contents(&self, uri: &str) {
-        let directory = self.dir.file(KEPT_CONTENTS);
+        let directory = self.contents();
         if let Err(error) = KeptContents::remove(&directory, uri) {
             let directory = directory.display();
             warn(&format!(

@@ -1,0 +1,44 @@
+//! What was decided for workspaces and for everywhere, for whoever looks without a session.
+
+use std::sync::Arc;
+
+use ahp_types::state::{Customization, CustomizationEnablement};
+
+use super::decisions::{Resolved, Switches};
+use super::switching::Scopes;
+use crate::stored::{StoredRoot, restore_switches};
+
+/// The decisions that hold beyond one session, as a host keeps them.
+#[derive(Debug, Clone, Default)]
+pub struct KeptSwitches(Arc<Switches>);
+
+impl KeptSwitches {
+    /// Takes them out of the host's own state.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, when it cannot be read.
+    pub fn of(host: &StoredRoot) -> Result<Self, String> {
+        restore_switches(host).map(Self)
+    }
+
+    /// Shows in what a new session would get what was decided about it. `directory` is the URI of where the
+    /// session would work.
+    pub fn show(&self, directory: &str, entries: &mut [Customization]) {
+        let scopes = Scopes::of_new(directory, &self.0);
+        for entry in entries {
+            scopes.switch(entry);
+        }
+    }
+
+    /// The decision about something that would count in a new session.
+    pub fn decision(&self, directory: &str, id: &str) -> Option<CustomizationEnablement> {
+        let workspace = self.0.workspace(directory).and_then(|decisions| decisions.get(id));
+        let decided = Resolved {
+            session: None,
+            workspace,
+            global: self.0.global().get(id),
+        };
+        decided.shown(Some(directory))?.into_iter().next()
+    }
+}

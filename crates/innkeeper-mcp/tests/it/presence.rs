@@ -1,0 +1,158 @@
+//! Servers behind an address that go away, and come back.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use innkeeper_mcp::{Error, Server, ServerConfig, ServerState};
+use serde_json::json;
+
+use crate::odd_http::OddHttp;
+use crate::support::{PATIENCE, call, eventually, ready, until};
+
+/// A server that is looked for soon when it is gone.
+fn soon(mut config: ServerConfig) -> ServerConfig {
+    config.restart.delay = Duration::from_millis(50);
+    config.restart.delay_max = Duration::from_millis(100);
+    config.restart.away = Duration::from_millis(100);
+    config
+}
+
+/// Waits until a server is said to be gone, and returns why.
+async fn gone(server: &Server) -> String {
+    let state = until(server, |state| matches!(state, ServerState::Error { .. })).await;
+    let ServerState::Error { message, restarts_in } = state else {
+        panic!("{state:?}")
+    };
+    assert!(restarts_in.is_some(), "it is looked for");
+    message
+}
+
+async fn is_ready_again(server: &Server, far: &OddHttp) {
+    until(server, |state| *state == ServerState::Ready).await;
+    assert!(
+        server.tools().iter().any(|tool| tool.name == "new"),
+        "it is another life"
+    );
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+    far.set(|behaviour| behaviour.more_tools.clear());
+}
+
+#[tokio::test]
+async fn f3_a_server_that_is_gone_when_it_is_called_is_said_to_be_and_comes_back_with_its_tools() {
+    for as_events in [false, true] {
+        let mut far = OddHttp::start().await;
+        far.set(|behaviour| behaviour.as_events = as_events);
+        let server = ready(soon(far.config())).await;
+        far.leave().await;
+        let error = server.call(call("echo", json!({}))).await.unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+        let why = gone(&server).await;
+        let address = far.address.to_string();
+        assert!(why.contains("cannot be reached") && why.contains(&address), "{why}");
+        assert!(server.tools().is_empty(), "nobody is offered what cannot be called");
+        far.set(|behaviour| behaviour.more_tools.push("new".to_owned()));
+        far.come_back().await;
+        is_ready_again(&server, &far).await;
+    }
+}
+
+#[tokio::test]
+async fn f3_a_call_that_waits_for_a_server_that_goes_away_fails_with_the_reason() {
+    let mut far = OddHttp::start().await;
+    let server = ready(soon(far.config())).await;
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(call("wait", json!({}))).await }
+    });
+    eventually(|| !far.behaviour.lock().unwrap().waiting.is_empty()).await;
+    far.leave().await;
+    let error = tokio::time::timeout(PATIENCE, calling)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap_err();
+    assert!(error.to_string().contains("cannot be reached"), "{error}");
+    gone(&server).await;
+}
+
+#[tokio::test]
+async fn f3_a_server_whose_stream_ends_is_missed_though_nobody_calls_it() {
+    let mut far = OddHttp::start().await;
+    far.set(|behaviour| behaviour.streams = true);
+    let server = ready(soon(far.config())).await;
+    eventually(|| far.behaviour.lock().unwrap().opened > 0).await;
+    far.leave().await;
+    gone(&server).await;
+    far.set(|behaviour| behaviour.more_tools.push("new".to_owned()));
+    far.come_back().await;
+    is_ready_again(&server, &far).await;
+}
+
+#[tokio::test]
+async fn f3_so_is_one_of_the_older_transport() {
+    let mut far = OddHttp::start().await;
+    let server = ready(soon(far.old_config())).await;
+    far.leave().await;
+    gone(&server).await;
+    far.come_back().await;
+    until(&server, |state| *state == ServerState::Ready).await;
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+}
+
+#[tokio::test]
+async fn f3_one_without_a_stream_is_asked_from_time_to_time() {
+    let mut far = OddHttp::start().await;
+    let mut config = soon(far.config());
+    config.limits.look_after = Duration::from_millis(50);
+    let server = ready(config).await;
+    eventually(|| far.behaviour.lock().unwrap().pings > 2).await;
+    assert_eq!(server.state(), ServerState::Ready);
+    far.leave().await;
+    gone(&server).await;
+}
+
+#[tokio::test]
+async fn f3_a_server_that_was_there_is_looked_for_for_as_long_as_it_takes() {
+    let mut far = OddHttp::start().await;
+    let mut config = soon(far.config());
+    config.restart.attempts = 1;
+    config.restart.away = Duration::from_millis(50);
+    config.limits.look_after = Duration::from_millis(50);
+    let server = ready(config).await;
+    let mut events = server.events();
+    far.leave().await;
+    for _ in 0..4 {
+        crate::support::event(&mut events, |event| match event {
+            innkeeper_mcp::Event::State(ServerState::Error { restarts_in, .. }) => Some(restarts_in.unwrap()),
+            _ => None,
+        })
+        .await;
+    }
+    far.set(|behaviour| behaviour.more_tools.push("new".to_owned()));
+    far.come_back().await;
+    is_ready_again(&server, &far).await;
+}
+
+#[tokio::test]
+async fn f3_a_server_that_answers_is_there_whatever_it_answers() {
+    let far = OddHttp::start().await;
+    let server = ready(soon(far.config())).await;
+    let mut events = server.events();
+    for status in [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::SERVICE_UNAVAILABLE] {
+        far.set(|behaviour| behaviour.fails_calls = Some(status));
+        let error = server.call(call("echo", json!({}))).await.unwrap_err();
+        assert!(error.to_string().contains(status.as_str()), "{error}");
+    }
+    far.set(|behaviour| behaviour.fails_calls = None);
+    // An answer that breaks off is a reason to look, and no more.
+    let error = server.call(call("break", json!({}))).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    eventually(|| far.behaviour.lock().unwrap().pings > 0).await;
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+    server.stop().await;
+    let said = crate::support::event(&mut events, |event| match event {
+        innkeeper_mcp::Event::State(state) => Some(state),
+        _ => None,
+    });
+    assert_eq!(said.await, ServerState::Stopped, "nothing else was ever said");
+}

@@ -1,0 +1,81 @@
+//! New files and directories with the permissions of people's own.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+
+/// What a umask leaves of permissions. `None` without one, and where there are none: then what the
+/// process's own umask leaves is meant.
+#[cfg(unix)]
+pub(crate) fn permissions(all: u32, umask: Option<u32>) -> Option<fs::Permissions> {
+    use std::os::unix::fs::PermissionsExt as _;
+    umask.map(|umask| fs::Permissions::from_mode(all & !umask))
+}
+
+/// What a umask leaves of permissions. `None` without one, and where there are none: then what the
+/// process's own umask leaves is meant.
+#[cfg(not(unix))]
+pub(crate) fn permissions(_: u32, _: Option<u32>) -> Option<fs::Permissions> {
+    None
+}
+
+/// Creates a directory with the permissions that a umask leaves; without one it gets what the process's
+/// own leaves.
+///
+/// # Errors
+///
+/// When it cannot be created: of the kind `AlreadyExists` if something has that name.
+pub fn create_directory(dir: &Dir, path: &Path, umask: Option<u32>) -> io::Result<()> {
+    dir.create_dir(path)?;
+    match permissions(0o777, umask) {
+        Some(permissions) => dir.set_permissions(path, cap_std::fs::Permissions::from_std(permissions)),
+        None => Ok(()),
+    }
+}
+
+/// Creates the directories of a path that are missing, and only those get the permissions that a umask
+/// leaves; without one they get what the process's own leaves.
+///
+/// # Errors
+///
+/// When one cannot be created. Something else in its place shows when it is opened.
+pub fn create_directories(dir: &Dir, path: &Path, umask: Option<u32>) -> io::Result<()> {
+    let mut made = PathBuf::new();
+    for name in path {
+        made.push(name);
+        match create_directory(dir, &made, umask) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_new_gets_other_permissions() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).expect("opened");
+        let mode = |name: &str| {
+            let data = fs::metadata(temp.path().join(name)).expect("there");
+            data.permissions().mode() & 0o777
+        };
+        fs::create_dir(temp.path().join("a")).expect("a directory");
+        fs::set_permissions(temp.path().join("a"), fs::Permissions::from_mode(0o711)).expect("set");
+        for _ in 0..2 {
+            create_directories(&dir, Path::new("a/b/c"), Some(0o007)).expect("made");
+            assert_eq!((mode("a"), mode("a/b"), mode("a/b/c")), (0o711, 0o770, 0o770));
+        }
+        create_directories(&dir, Path::new("a/b/d"), None).expect("made");
+        assert!(temp.path().join("a/b/d").is_dir());
+    }
+}

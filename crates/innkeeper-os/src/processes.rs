@@ -1,0 +1,5 @@
+//! Programs of people, run beside the host.
+
+pub(crate) mod environment;
+pub(crate) mod group;
+pub(crate) mod umask;

@@ -1,0 +1,54 @@
+//! What people decided for a workspace and for everywhere, as the data directory keeps it: with a host and without
+//! one.
+
+use std::collections::HashMap;
+
+use ahp_types::state::CustomizationEnablement;
+use innkeeper_customizations::{Brought, Part};
+use innkeeper_host::customizations::KeptSwitches;
+use innkeeper_store::{Archive, FILE_NAME, Mode};
+
+use crate::cli::CommonArgs;
+use crate::client::{EVERYWHERE, IN_WORKSPACE, Switch};
+use crate::config::ConfigFile;
+use crate::data_dir::DataDir;
+use crate::failure::Failure;
+use crate::text::note;
+
+/// Reads the decisions. That they cannot be read is said, and is no failure of whoever asks what there is.
+pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<KeptSwitches, Failure> {
+    let file = DataDir::existing(config.data_dir(args)?).file(FILE_NAME);
+    if !file.exists() {
+        return Ok(KeptSwitches::default());
+    }
+    let host = Archive::open(&file, Mode::ReadOnly).and_then(|archive| archive.host());
+    let kept = match host {
+        Ok(Some(host)) => KeptSwitches::of(&host),
+        Ok(None) => Ok(KeptSwitches::default()),
+        Err(error) => Err(error.to_string()),
+    };
+    Ok(kept.unwrap_or_else(|problem| {
+        note(&format!(
+            "What people switched on and off cannot be read ({problem}); everything counts as on."
+        ));
+        KeptSwitches::default()
+    }))
+}
+
+/// What was decided about each customization, by its id.
+pub(super) fn decided(kept: &KeptSwitches, workspace: &str, brought: &Brought) -> HashMap<String, Switch> {
+    let entries = brought.parts.iter().map(Part::entry);
+    let ids = entries.flat_map(|entry| {
+        let children = entry.children().iter().map(|child| child.id.as_str());
+        std::iter::once(entry.id()).chain(children)
+    });
+    let decided = ids.filter_map(|id| {
+        let (is_on, by) = match kept.decision(workspace, id)? {
+            CustomizationEnablement::Workspace { enabled, .. } => (enabled, IN_WORKSPACE),
+            CustomizationEnablement::Global { enabled } => (enabled, EVERYWHERE),
+            CustomizationEnablement::Session { .. } | CustomizationEnablement::Unknown(_) => return None,
+        };
+        Some((id.to_owned(), Switch { is_on, by }))
+    });
+    decided.collect()
+}

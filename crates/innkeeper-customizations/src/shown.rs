@@ -1,14 +1,15 @@
 //! Files that a session shows, for clients that see the session (RES-03): those that its customizations are
-//! written in, what lies beside a skill, and icons. Files with MCP servers are not among them, because that is
-//! where secrets are (CUS-27).
+//! written in, what lies beside a skill, and icons. Settings, files of MCP servers and manifests are not among
+//! them, because that is where secrets are (CUS-27).
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Component as Step, Path, PathBuf};
 
 use innkeeper_host::customizations::{Look, Shown};
-use innkeeper_host::{Content, Entry as Listed, EntryKind, ResourceError};
-use innkeeper_plugins::{Child, Component, Entry, Icon, SkillOrigin};
+use innkeeper_host::{Content, Entry as Listed, EntryKind, ResourceError, content_type};
+use innkeeper_plugins::{Child, Component, Entry, Icon, SkillOrigin, is_private};
 use url::Url;
 
 use crate::brought::{Origin, Part};
@@ -16,8 +17,20 @@ use crate::brought::{Origin, Part};
 /// Most entries of a directory that a client has.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Finds what a URI stands for, if a part shows it. Looks at files.
-pub(crate) fn find(part: &Part, uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
+/// The file of hooks of a plugin. One of another name may be anything else as well.
+const HOOKS_FILE: &str = "hooks.json";
+
+/// Finds what a URI stands for, if one of the parts shows it. Looks at files.
+pub(crate) fn find(parts: &[Part], uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
+    // A file of one part may have servers of another.
+    if parts.iter().any(|part| has_server(part, uri)) {
+        return None;
+    }
+    let found = parts.iter().find_map(|part| find_in(part, uri, look));
+    found.or_else(|| names_at(parts, uri))
+}
+
+fn find_in(part: &Part, uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
     let relative = relative_to(part, uri)?;
     let shown = what(part, &relative)?;
     let outside = || ResourceError::Outside {
@@ -34,6 +47,8 @@ pub(crate) fn find(part: &Part, uri: &str, look: Look) -> Option<Result<Shown, R
         }
     };
     let found = real.and_then(|real| match part.origin() {
+        // A link of a harmless name may lead there.
+        _ if is_private(&real) => Err(io::ErrorKind::PermissionDenied.into()),
         Origin::Client(_) => copied(&real, uri, look.bytes),
         _ => match Url::from_file_path(&real) {
             Ok(here) => Ok(Ok(Shown::Here(here.into()))),
@@ -41,18 +56,59 @@ pub(crate) fn find(part: &Part, uri: &str, look: Look) -> Option<Result<Shown, R
         },
     });
     Some(found.unwrap_or_else(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Err(ResourceError::NotFound(format!("there is no {uri:.300}")))
-        }
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Err(missing(uri)),
         _ => Err(outside()),
     }))
 }
 
-/// Whether an MCP server is written in a file.
-pub(crate) fn has_server(part: &Part, uri: &str) -> bool {
-    let is_server = |child: &Child| child.uri == uri && matches!(child.component, Component::McpServer(_));
+fn missing(uri: &str) -> ResourceError {
+    ResourceError::NotFound(format!("there is no {uri:.300}"))
+}
+
+/// Whether a part is no directory of its own: it only stands for loose files of a home or a workspace, or says that
+/// there is no plugin where one should be. Whatever else lies there is nobody's business.
+fn only_stands_there(part: &Part) -> bool {
     match part.entry() {
-        Entry::McpServer(server) => server.uri == uri,
+        Entry::Plugin(plugin) => plugin.format.is_none(),
+        Entry::Directory(_) => part.reader().is_base(),
+        Entry::McpServer(_) => false,
+    }
+}
+
+/// What parts that only stand somewhere have there.
+fn names_at(parts: &[Part], uri: &str) -> Option<Result<Shown, ResourceError>> {
+    let is_there = |path: PathBuf| path.as_os_str().is_empty();
+    let is_it = |part: &&Part| only_stands_there(part) && relative_to(part, uri).is_some_and(is_there);
+    let mut standing = parts.iter().filter(is_it).peekable();
+    if !standing.peek()?.root().is_dir() {
+        return Some(Err(missing(uri)));
+    }
+    let mut names = BTreeMap::new();
+    for part in standing {
+        for child in part.entry().children() {
+            let path = part.path_of(child);
+            let mut steps = path
+                .components()
+                .map(|step| step.as_os_str().to_string_lossy().into_owned());
+            if let Some(name) = steps.next() {
+                let is_file = steps.next().is_none();
+                names.insert(name, if is_file { EntryKind::File } else { EntryKind::Directory });
+            }
+        }
+    }
+    let entries = names.into_iter().map(|(name, kind)| Listed { name, kind });
+    Some(Ok(Shown::Directory(entries.collect())))
+}
+
+/// Whether an MCP server is written in a file, however its URI is spelled.
+fn has_server(part: &Part, uri: &str) -> bool {
+    let Some(relative) = relative_to(part, uri) else {
+        return false;
+    };
+    let is_it = |server: &Child| part.path_of(server) == relative;
+    let is_server = |child: &Child| matches!(child.component, Component::McpServer(_)) && is_it(child);
+    match part.entry() {
+        Entry::McpServer(server) => is_it(server),
         entry => entry.children().iter().any(is_server),
     }
 }
@@ -121,7 +177,11 @@ fn what(part: &Part, relative: &Path) -> Option<What> {
         Entry::McpServer(_) => return None,
     };
     if relative.as_os_str().is_empty() {
-        return Some(What::Itself);
+        return (!only_stands_there(part)).then_some(What::Itself);
+    }
+    let is_plain = relative.components().all(|step| matches!(step, Step::Normal(_)));
+    if !is_plain || is_private(relative) {
+        return None;
     }
     let mut found = None;
     for child in children {
@@ -129,10 +189,11 @@ fn what(part: &Part, relative: &Path) -> Option<What> {
         let is_it = path == relative;
         match &child.component {
             Component::McpServer(_) if is_it => return None,
+            Component::Hook(_) if is_it && !has_hooks_only(part, relative) => return None,
             Component::Hook(_) if is_it => found = Some(What::Commands),
             Component::Skill(skill) if !is_it && skill.origin == SkillOrigin::Directory => {
                 let directory = path.parent().unwrap_or_else(|| Path::new(""));
-                if found.is_none() && relative.starts_with(directory) {
+                if found.is_none() && is_beside(directory, relative) {
                     found = Some(What::Beside(directory.to_owned()));
                 }
             }
@@ -148,8 +209,31 @@ fn what(part: &Part, relative: &Path) -> Option<What> {
     found.or_else(|| is_icon.then_some(What::Itself))
 }
 
+/// Whether a file is read for its hooks and nothing else: it lies in a directory of hooks, or has the name that
+/// plugins have for it.
+fn has_hooks_only(part: &Part, relative: &Path) -> bool {
+    match part.entry() {
+        Entry::Directory(_) => !only_stands_there(part),
+        _ => relative.file_name().is_some_and(|name| name == HOOKS_FILE),
+    }
+}
+
+/// Whether something is shown along with a skill in this directory. A skill that is all of its plugin has the
+/// whole plugin beside it, which is not meant; nor are hidden files, and hooks of whatever lies in there.
+fn is_beside(directory: &Path, relative: &Path) -> bool {
+    let Ok(inside) = relative.strip_prefix(directory) else {
+        return false;
+    };
+    let is_open = |step: Step<'_>| {
+        let name = step.as_os_str().to_string_lossy();
+        !name.starts_with('.') && !name.eq_ignore_ascii_case(HOOKS_FILE)
+    };
+    !directory.as_os_str().is_empty() && inside.components().all(is_open)
+}
+
+/// Whether it is an icon: what has not the name of a picture is none, whoever calls it one.
 fn has_icon(part: &Part, icons: &[Icon], relative: &Path) -> bool {
-    let mut icons = icons.iter();
+    let mut icons = icons.iter().filter(|icon| icon.mime_type.is_some());
     icons.any(|icon| relative_to(part, &icon.src).is_some_and(|path| path == relative))
 }
 
@@ -173,21 +257,12 @@ fn copied(real: &Path, uri: &str, most: usize) -> io::Result<Result<Shown, Resou
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         return Ok(Ok(Shown::Directory(entries)));
     }
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    fs::File::open(real)?.take(limit).read_to_end(&mut bytes)?;
-    if bytes.len() > most {
+    let limit = u64::try_from(most).unwrap_or(u64::MAX);
+    let Some(bytes) = innkeeper_os::read_whole(fs::File::open(real)?, limit)? else {
         return Ok(Err(invalid(format!(
             "{uri:.300} has more than {most} bytes, the most that is read at once"
         ))));
-    }
-    let is_text = std::str::from_utf8(&bytes).is_ok();
-    let content_type = match real.extension().and_then(|ending| ending.to_str()) {
-        Some("md") => Some("text/markdown".to_owned()),
-        Some("json") => Some("application/json".to_owned()),
-        Some("png") => Some("image/png".to_owned()),
-        Some("svg") => Some("image/svg+xml".to_owned()),
-        _ => is_text.then(|| "text/plain".to_owned()),
     };
+    let content_type = content_type(real, &bytes);
     Ok(Ok(Shown::File(Content { bytes, content_type })))
 }

@@ -46,13 +46,7 @@ impl Texts for LocalTexts {
 
     async fn find(&self, uri: &str, look: Look) -> Option<Result<Shown, ResourceError>> {
         let (parts, uri) = (self.parts.clone(), uri.to_owned());
-        let finding = move || {
-            // A file of hooks may have servers in it, too.
-            if parts.iter().any(|part| shown::has_server(part, &uri)) {
-                return None;
-            }
-            parts.iter().find_map(|part| shown::find(part, &uri, look))
-        };
+        let finding = move || shown::find(&parts, &uri, look);
         tokio::task::spawn_blocking(finding).await.ok().flatten()
     }
 }

@@ -6,6 +6,8 @@
 mod closed;
 mod memory;
 mod moved;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,6 +16,7 @@ use async_trait::async_trait;
 use innkeeper_core::resource::{KeepContent, Reach};
 use innkeeper_core::uri;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::RwLock;
 
 pub use self::closed::ClosedSessions;
 pub use self::memory::MemoryContents;
@@ -104,15 +107,18 @@ pub(crate) struct SessionContents {
     session: Arc<str>,
     /// The most that can be read in one piece: what is longer nobody could open.
     most: usize,
+    /// Held by whoever removes what a session of the same URI left: that goes before anything new comes.
+    order: Arc<RwLock<()>>,
 }
 
 impl SessionContents {
-    pub(crate) fn new(contents: Arc<dyn Contents>, session: Arc<str>, most: usize) -> Self {
+    pub(crate) fn new(contents: Arc<dyn Contents>, session: Arc<str>, most: usize, order: Arc<RwLock<()>>) -> Self {
         contents.open(&session);
         Self {
             contents,
             session,
             most,
+            order,
         }
     }
 
@@ -136,6 +142,7 @@ impl SessionContents {
         let name = content_name(&bytes, content_type.as_deref());
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let content = Content { bytes, content_type };
+        let _place = self.order.read().await;
         self.contents.keep(&self.session, &name, content).await?;
         Ok(Reference {
             uri: uri::kept_content(&self.session, &name),
@@ -202,6 +209,12 @@ pub(crate) async fn import(contents: &dyn Contents, keep: KeepContent, most: usi
         let problem = format!("it has {size} bytes, and this host reads at most {most} of one resource");
         return Err(ResourceError::Conflict(problem));
     }
+    if content_type.as_deref().is_some_and(|text| !is_type(text)) {
+        let problem = format!(
+            "its media type is none that this host keeps: it has more than {MAX_TYPE_BYTES} bytes, or control characters"
+        );
+        return Err(ResourceError::Conflict(problem));
+    }
     if content_name(&bytes, content_type.as_deref()) != name {
         let problem = "it is not what its name says, so something changed it on its way".to_owned();
         return Err(ResourceError::Conflict(problem));
@@ -209,7 +222,10 @@ pub(crate) async fn import(contents: &dyn Contents, keep: KeepContent, most: usi
     if u64::try_from(size).unwrap_or(u64::MAX) > contents.room() {
         return Ok(false);
     }
-    let kept = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(kept_ms).unwrap_or_default());
+    // A time that cannot be is taken for the oldest.
+    let kept = Duration::from_millis(u64::try_from(kept_ms).unwrap_or_default());
+    let kept = SystemTime::UNIX_EPOCH.checked_add(kept);
+    let kept = kept.unwrap_or(SystemTime::UNIX_EPOCH);
     let content = Content { bytes, content_type };
     let restored = contents.restore(&session, &name, content, kept).await;
     restored.map_err(ResourceError::Failed)

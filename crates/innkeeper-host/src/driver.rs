@@ -366,7 +366,7 @@ impl Task {
     }
 
     /// What a turn may use. It waits for it, and does not run without: a guard that is silently absent is
-    /// worse than a turn that has to be asked for again (CUS-24).
+    /// worse than a turn that has to be asked for again.
     async fn customized(&self, running: &Running, bringing: &Bringing) -> Result<Customized, AgentError> {
         let waits = async {
             let notice = "This turn waits until the customizations of its session are read: its rules and hooks \

@@ -99,6 +99,7 @@ pub use limits::Limits;
 pub use peer::{PeerError, ReverseMethod};
 pub use resources::{
     ChangeSink, Content, Entry, EntryKind, NoResources, ResourceError, ResourceInfo, ResourceKind, Resources, Watching,
+    content_type,
 };
 pub use telemetry::LogSink;
 pub use tour::TourAgent;

@@ -4,6 +4,7 @@
 //! asked, and nothing outside these places. `data:` URIs need nobody: the host reads them itself
 //! (`resources/data_uri.rs`).
 
+mod content_type;
 pub(crate) mod data_uri;
 pub(crate) mod of_client;
 pub(crate) mod offered;
@@ -17,6 +18,8 @@ use innkeeper_core::resource::{Reach, ResourceChange, Transfer, WatchSpec, Write
 use tokio::sync::mpsc;
 
 use crate::host::Message;
+
+pub use content_type::content_type;
 
 /// Serves resources to clients.
 ///

@@ -1,8 +1,9 @@
 //! The way of the log to clients that subscribed to it (OTL-01 to OTL-07).
 //!
 //! Whoever writes to a [`LogSink`] never waits, and pays one atomic load while nobody listens. Records are cut
-//! and cleaned, gather in a bounded queue, and reach the core in batches; what does not fit is counted, and the
-//! count is told. Nothing in here logs, so no record is about the way of another.
+//! and cleaned, gather in a bounded queue, and reach the core in batches; what does not fit into the queue is
+//! counted, and the count is told. What a client misses because too much waits for it already is not counted.
+//! Nothing in here logs, so no record is about the way of another.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,8 +11,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use innkeeper_core::{Input, LogLevel, LogRecord, LogValue, Severity};
-use tokio::sync::{Notify, mpsc};
+use innkeeper_core::{LogLevel, LogRecord, LogValue, Severity};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::host::Message;
@@ -182,7 +183,8 @@ impl Waiting {
     }
 }
 
-/// Brings what gathers in a sink to the core, until the host ends.
+/// Tells the host when to take what gathers in a sink, until it ends. The records stay in the sink until then:
+/// none is on its way when the host takes the last ones.
 pub(crate) async fn bring(sink: LogSink, inbox: mpsc::WeakSender<Message>, ended: CancellationToken) {
     let bringing = async {
         loop {
@@ -195,11 +197,14 @@ pub(crate) async fn bring(sink: LogSink, inbox: mpsc::WeakSender<Message>, ended
                 }
             };
             let _ = tokio::time::timeout(GATHERING, gathered).await;
-            let Some(batch) = sink.take() else { continue };
             let Some(inbox) = inbox.upgrade() else { return };
-            if inbox.send(Message::Core(Input::Logs(batch))).await.is_err() {
+            let (taken, was_taken) = oneshot::channel();
+            if inbox.send(Message::Logs { taken }).await.is_err() {
                 return;
             }
+            // Or not, by a host that has something else to do: then it is told again.
+            drop(inbox);
+            let _ = was_taken.await;
         }
     };
     tokio::select! {

@@ -9,7 +9,9 @@ use rmcp::model::{Icon as Told, IconTheme};
 const MOST_ICONS: usize = 4;
 /// The longest address, and the largest picture that stands in one.
 const MOST_ADDRESS_BYTES: usize = 2 << 10;
-const MOST_DATA_BYTES: usize = 16 << 10;
+const MOST_DATA_BYTES: usize = 4 << 10;
+/// Most pictures that stand in their addresses.
+const MOST_DATA: usize = 2;
 /// Most sizes of one picture, and the longest word about it.
 const MOST_SIZES: usize = 8;
 const MOST_WORD_BYTES: usize = 64;
@@ -29,7 +31,13 @@ pub struct Icon {
 
 /// Those of a server's pictures that are passed on.
 pub(crate) fn read(told: &[Told]) -> Vec<Icon> {
-    let fitting = told.iter().filter(|icon| may_be_shown(&icon.src)).take(MOST_ICONS);
+    let mut with_data = 0;
+    let fitting = told.iter().filter(|icon| may_be_shown(&icon.src));
+    let fitting = fitting.filter(|icon| {
+        with_data += usize::from(is_data(&icon.src));
+        with_data <= MOST_DATA || !is_data(&icon.src)
+    });
+    let fitting = fitting.take(MOST_ICONS);
     let icons = fitting.map(|icon| Icon {
         src: icon.src.clone(),
         content_type: icon.mime_type.clone().filter(|kind| is_image(kind)),
@@ -51,16 +59,21 @@ pub(crate) fn read(told: &[Told]) -> Vec<Icon> {
 }
 
 fn may_be_shown(src: &str) -> bool {
-    let begins = |start: &str| {
-        src.get(..start.len())
-            .is_some_and(|begin| begin.eq_ignore_ascii_case(start))
-    };
     let is_clean = src.bytes().all(|byte| byte.is_ascii_graphic());
-    let fits = match begins("data:image/") {
+    let fits = match is_data(src) {
         true => src.len() <= MOST_DATA_BYTES,
-        false => begins("https://") && src.len() <= MOST_ADDRESS_BYTES,
+        false => begins(src, "https://") && src.len() <= MOST_ADDRESS_BYTES,
     };
     is_clean && fits
+}
+
+fn is_data(src: &str) -> bool {
+    begins(src, "data:image/")
+}
+
+fn begins(src: &str, start: &str) -> bool {
+    let begin = src.get(..start.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(start))
 }
 
 fn is_image(kind: &str) -> bool {
@@ -95,6 +108,8 @@ mod tests {
         )));
         told.push(Told::new(format!("https://a.test/{}", "a".repeat(MOST_ADDRESS_BYTES))));
         assert_eq!(read(&told), []);
+        let small = Told::new("data:image/png;base64,AAAA");
+        assert_eq!(read(&vec![small; 9]).len(), MOST_DATA);
         let mut good = Told::new("https://a.test/icon.png");
         good.mime_type = Some("image/png".to_owned());
         good.sizes = Some(["48x48", "any", "large", "9x"].map(str::to_owned).into());

@@ -49,7 +49,7 @@ pub(crate) const SCHEMA_VERSIONS: &[&str] = &["1.0.0"];
 
 /// Manifests in the order in which they are preferred, after an Agent Plugin's. The last two are a
 /// spelling that documentation of the protocol uses and nobody else.
-const MANIFESTS: &[(&str, Format)] = &[
+pub(crate) const MANIFESTS: &[(&str, Format)] = &[
     (".plugin/plugin.json", Format::OpenPlugin),
     (".claude-plugin/plugin.json", Format::Claude),
     (".codex-plugin/plugin.json", Format::Codex),

@@ -19,7 +19,7 @@ use crate::tree::Plugin;
 use crate::uri::Base;
 
 /// Where the index of a marketplace is, the first that exists.
-const INDEXES: &[&str] = &[
+pub(crate) const INDEXES: &[&str] = &[
     "marketplace.json",
     ".plugin/marketplace.json",
     ".claude-plugin/marketplace.json",

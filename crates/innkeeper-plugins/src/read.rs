@@ -44,6 +44,11 @@ impl Reader {
         self.base.components().chain(self.path.components()).collect()
     }
 
+    /// Whether the container is all of the workspace or of the home: then it only stands for loose files there.
+    pub fn is_base(&self) -> bool {
+        self.path.as_os_str().is_empty()
+    }
+
     /// Where something of the container really is, without links, for whoever shows the file itself to others.
     ///
     /// Links of a user may lead anywhere, but to something of the same name: one to a `CLAUDE.md` that is kept

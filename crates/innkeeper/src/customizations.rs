@@ -31,7 +31,9 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     let mut shown = brought.show();
     let uri = uri(&workspace)?;
     let kept = kept::switches(&config, &args.common)?;
-    kept.show(&uri, &mut shown.entries);
+    if let Some(kept) = &kept {
+        kept.show(&uri, &mut shown.entries);
+    }
     let mut output = Output::stdout();
     if args.json {
         return output.show(&format!("{}\n", json(&shown)?));
@@ -39,7 +41,8 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     if !args.explain {
         return output.show(&tree::in_words(&brought));
     }
-    let switched = client::switched(&args.common, &uri, kept::decided(&kept, &uri, &brought));
+    let decided = kept.map(|kept| kept::decided(&kept, &uri, &brought));
+    let switched = client::switched(&args.common, &uri, decided);
     output.show(&explain::in_words(&brought, &shown, &switched))
 }
 

@@ -213,6 +213,7 @@ impl HostCore {
         for id in running {
             self.commit(cx, session_id, wire::changed(&id, wire::stopped(), None), None);
         }
+        self.hide_lost_tokens(cx, session_id);
     }
 }
 

@@ -25,7 +25,7 @@ use crate::client::Presence;
 use crate::core::{Cx, HostCore, Timer};
 use crate::effect::Effect;
 use crate::error::{RpcError, code};
-use crate::ids::{ClientId, ConnId};
+use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::request::RequestId;
 use crate::time::Now;
 use crate::uri;
@@ -234,9 +234,24 @@ impl HostCore {
         let mut said = Vec::new();
         for (session_id, session) in &self.sessions {
             let servers = wire::servers(&session.state).map(|(_, server)| server);
-            let have_it = servers.filter(|server| wire::says_token(server, resource));
+            let have_it = servers.filter(|server| wire::said_token(server) == Some(resource));
             said.extend(have_it.map(|server| (*session_id, server.id.clone())));
         }
+        self.hide_tokens(cx, said);
+    }
+
+    /// The same for a session that was not in memory while tokens went.
+    pub(super) fn hide_lost_tokens(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let servers = wire::servers(&session.state).map(|(_, server)| server);
+        let lost = servers.filter(|server| wire::said_token(server).is_some_and(|said| !self.mcp.tokens.has(said)));
+        let lost = lost.map(|server| (session_id, server.id.clone())).collect();
+        self.hide_tokens(cx, lost);
+    }
+
+    fn hide_tokens(&mut self, cx: &mut Cx<'_>, said: Vec<(ChannelId, String)>) {
         for (session_id, id) in said {
             let session = self.sessions.get(&session_id);
             let entry = session.and_then(|session| wire::with(&session.state, &id, wire::hide_token));

@@ -174,10 +174,10 @@ pub(super) fn with_facts(meta: Option<&JsonObject>, facts: &ServerFacts, keeps_t
     Some(meta)
 }
 
-/// Whether a server says that there is a token of this resource for it.
-pub(super) fn says_token(server: &McpServerCustomization, resource: &str) -> bool {
+/// The resource that a server says there is a token of for it.
+pub(super) fn said_token(server: &McpServerCustomization) -> Option<&str> {
     let said = server.meta.as_ref().and_then(|meta| meta.get(RESOURCE));
-    said.and_then(Value::as_str) == Some(resource)
+    said.and_then(Value::as_str)
 }
 
 /// What it says once there is none.

@@ -559,7 +559,7 @@ async fn trc05_a_new_driver_opens_after_the_old_one_has_let_go() {
 
 /// A turn whose session is never said to bring anything along: it says that it waits, and fails in the end.
 #[tokio::test(start_paused = true)]
-async fn cus24_a_turn_does_not_run_while_its_rules_and_hooks_are_not_known() {
+async fn a_turn_does_not_run_while_its_rules_and_hooks_are_not_known() {
     let mut main = Loop::new(64);
     let (_reports, found) = tokio::sync::watch::channel(None);
     let unknown = Bringing::new(found, Arc::default());
@@ -583,7 +583,7 @@ async fn cus24_a_turn_does_not_run_while_its_rules_and_hooks_are_not_known() {
 
 /// A turn that waits for what its session brings along begins with it, or is cancelled at once.
 #[tokio::test(start_paused = true)]
-async fn cus24_a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled() {
+async fn a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled() {
     let mut main = Loop::new(64);
     let (reports, found) = tokio::sync::watch::channel(None);
     let unknown = || Bringing::new(found.clone(), Arc::default());

@@ -17,19 +17,17 @@ const PAGE: usize = 16;
 /// References stand in results of tools, and in whatever people and agents made of them, so they are looked for
 /// in the text.
 ///
-/// # Errors
-///
-/// Why not everything could be read.
-pub(crate) fn names_in(chats: &[MovedChat], turns: Option<&Arc<dyn TurnSource>>) -> Result<Vec<String>, String> {
+/// A turn that cannot be read costs what it alone refers to: the first reason comes with what was found.
+pub(crate) fn names_in(chats: &[MovedChat], turns: Option<&Arc<dyn TurnSource>>) -> (Vec<String>, Option<String>) {
     let mut names = Names::default();
+    let mut problem = None;
     for chat in chats {
         let mut first = 0;
         while first < chat.stored {
             let page: Range<usize> = first..chat.stored.min(first + PAGE);
             first = page.end;
-            let turns = turns.ok_or("this host keeps no turns")?;
-            for row in turns.read(&chat.uri, page)? {
-                names.find(&String::from_utf8_lossy(&row));
+            if let Err(why) = names.find_stored(&chat.uri, page, turns) {
+                problem.get_or_insert(why);
             }
         }
         for turn in &chat.recent {
@@ -37,7 +35,7 @@ pub(crate) fn names_in(chats: &[MovedChat], turns: Option<&Arc<dyn TurnSource>>)
         }
         names.find_in(&*chat.head);
     }
-    Ok(names.found)
+    (names.found, problem)
 }
 
 #[derive(Default)]
@@ -47,6 +45,26 @@ struct Names {
 }
 
 impl Names {
+    /// Looks at turns that are in the store alone, and at each by itself if not all of them can be read.
+    fn find_stored(
+        &mut self,
+        chat: &str,
+        page: Range<usize>,
+        turns: Option<&Arc<dyn TurnSource>>,
+    ) -> Result<(), String> {
+        let turns = turns.ok_or("this host keeps no turns")?;
+        let mut outcome = Ok(());
+        let rows = turns.read(chat, page.clone()).unwrap_or_else(|why| {
+            outcome = Err(why);
+            let each = page.map(|at| turns.read(chat, at..at + 1));
+            each.flat_map(Result::unwrap_or_default).collect()
+        });
+        for row in rows {
+            self.find(&String::from_utf8_lossy(&row));
+        }
+        outcome
+    }
+
     fn find_in(&mut self, part: &impl Serialize) {
         if let Ok(text) = serde_json::to_string(part) {
             self.find(&text);
@@ -75,6 +93,38 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Has turns of one reference each, and cannot read the second.
+    #[derive(Debug)]
+    struct Damaged;
+
+    impl TurnSource for Damaged {
+        fn read(&self, _: &str, range: Range<usize>) -> Result<Vec<bytes::Bytes>, String> {
+            match range.contains(&1) {
+                true => Err("the second turn is damaged".to_owned()),
+                false => Ok(range
+                    .map(|at| format!("innkeeper-content:/YQ/{at:02x} ").into())
+                    .collect()),
+            }
+        }
+
+        fn position(&self, _: &str, _: &str) -> Result<Option<usize>, String> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn a_turn_that_cannot_be_read_costs_only_what_it_refers_to() {
+        let mut stored = Names::default();
+        let turns: Arc<dyn TurnSource> = Arc::new(Damaged);
+        let problem = stored.find_stored("ahp-chat:/c", 0..4, Some(&turns)).unwrap_err();
+        assert!(problem.contains("damaged"), "{problem}");
+        assert_eq!(stored.found, ["00", "02", "03"]);
+        stored
+            .find_stored("ahp-chat:/c", 4..5, Some(&turns))
+            .expect("these are good");
+        assert_eq!(stored.found.last().map(String::as_str), Some("04"));
+    }
 
     #[test]
     fn references_are_found_once_and_in_order() {

@@ -39,13 +39,15 @@ impl HostTask {
             };
             let ChatsMoved { from, to, chats } = moved;
             let names = tokio::task::spawn_blocking(move || names_in(&chats, turns.as_ref())).await;
-            let names = names.unwrap_or_else(|_| Err("looking for references failed; this is a bug".to_owned()));
-            let shared = match names {
-                Ok(names) if names.is_empty() => return,
-                Ok(names) => contents.share(&from, names, &to).await,
-                Err(problem) => Err(problem),
+            let (names, unread) = names.unwrap_or_else(|_| {
+                let problem = "looking for references failed; this is a bug".to_owned();
+                (Vec::new(), Some(problem))
+            });
+            let shared = match names.is_empty() {
+                true => Ok(()),
+                false => contents.share(&from, names, &to).await,
             };
-            if let Err(problem) = shared {
+            if let Some(problem) = shared.err().or(unread) {
                 tracing::warn!(%from, %to, problem, "a chat moved, and not all that it refers to could come along");
             }
         });

@@ -1,7 +1,7 @@
 //! The log on its way through the main loop: from the sink into the core, and from there to whoever listens.
 
 use bytes::Bytes;
-use innkeeper_core::{ConnId, Effect, Input, LogRecord, Now, Outgoing};
+use innkeeper_core::{ConnId, Effect, Input, Now, Outgoing};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -45,11 +45,13 @@ impl HostTask {
         }
     }
 
-    /// Takes what was logged, unless too much of it waits for the journal.
-    pub(super) fn take_logs(&mut self, now: Now, records: Vec<LogRecord>, effects: &mut Vec<Effect>) {
-        match &self.logs {
-            Some(logs) if self.waiting.is_full_of_logs() => logs.sink.leave_out(records.len()),
-            _ => self.handle_input(now, Input::Logs(records), effects),
+    /// Takes a batch of what was logged, unless too much of it waits for the journal.
+    pub(super) fn take_logs(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let Some(logs) = &self.logs else { return };
+        match logs.sink.take() {
+            Some(records) if self.waiting.is_full_of_logs() => logs.sink.leave_out(records.len()),
+            Some(records) => self.handle_input(now, Input::Logs(records), effects),
+            None => {}
         }
     }
 

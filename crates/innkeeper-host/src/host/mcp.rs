@@ -67,7 +67,8 @@ impl Servers {
 impl HostTask {
     pub(super) fn want_servers(&mut self, session: ChannelId, wanted: Box<WantedServers>) {
         let (inbox, runner) = (self.inbox.clone(), &self.servers.runner);
-        let contents = (Arc::clone(&self.contents), self.limits.resource_bytes);
+        let (contents, order) = (Arc::clone(&self.contents), self.content_order.lock());
+        let most = self.limits.resource_bytes;
         let entry = self.servers.sessions.entry(session).or_insert_with(|| {
             let sink = ServerSink::new(session, inbox);
             OneSession {
@@ -75,7 +76,7 @@ impl HostTask {
                     runner.open(sink.clone()),
                     Arc::clone(&wanted.session_uri),
                     sink.reported(),
-                    SessionContents::new(contents.0, Arc::clone(&wanted.session_uri), contents.1),
+                    SessionContents::new(contents, Arc::clone(&wanted.session_uri), most, order),
                 ),
                 sink,
                 wanted: wanted.clone(),

@@ -20,6 +20,8 @@ use super::resources::WatchOpened;
 pub(crate) enum Message {
     /// Something for the core.
     Core(Input),
+    /// Enough was logged to take it, or long enough ago.
+    Logs { taken: oneshot::Sender<()> },
     /// An agent produced something.
     Events(Arc<EventQueue>),
     /// A request for the core, and its place among those of its connection.

@@ -52,6 +52,11 @@ impl Order {
         let place = turn.as_mut().now_or_never();
         (turn, place)
     }
+
+    /// For those who take their place when they get there.
+    pub(super) fn lock(&self) -> Arc<RwLock<()>> {
+        Arc::clone(&self.0)
+    }
 }
 
 /// A watch that was set up, or could not be.

@@ -227,6 +227,7 @@ impl HostTask {
             Message::Detached { conn } => self.detach(conn),
             Message::ShutDown { done } => self.stopping = Some(done),
             Message::Core(_)
+            | Message::Logs { .. }
             | Message::Request { .. }
             | Message::Events(_)
             | Message::Attach { .. }
@@ -263,8 +264,11 @@ impl HostTask {
 
     fn handle(&mut self, now: Now, message: Message, effects: &mut Vec<Effect>) {
         match message {
-            Message::Core(Input::Logs(records)) => self.take_logs(now, records, effects),
             Message::Core(input) => self.handle_input(now, input, effects),
+            Message::Logs { taken } => {
+                self.take_logs(now, effects);
+                let _ = taken.send(());
+            }
             Message::Request { conn, input, in_flight } => {
                 let before = effects.len();
                 self.handle_input(now, input, effects);

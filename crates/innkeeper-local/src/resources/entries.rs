@@ -90,7 +90,7 @@ pub(crate) fn resolve(
     if let Opened::File(file) = open_regular(&spot.dir, &spot.name).map_err(failed)? {
         info.etag = Some(files::etag(&file, most).map_err(failed)?);
         info.size = Some(data.len());
-        info.content_type = files::content_type(&place.canonical(), &[]);
+        info.content_type = innkeeper_host::content_type(&place.canonical(), &[]);
     }
     Ok(info)
 }

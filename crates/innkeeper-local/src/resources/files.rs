@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::path::Path;
 
 use cap_std::fs::OpenOptions;
 use innkeeper_host::resource::{Write, WriteMode};
-use innkeeper_host::{Content, ResourceError};
+use innkeeper_host::{Content, ResourceError, content_type};
 use innkeeper_os::{Opened, Unnamed, do_not_wait, open_regular, read_whole};
 use sha2::{Digest as _, Sha256};
 
@@ -187,33 +186,4 @@ fn append(uri: &str, spot: &Spot, data: &[u8]) -> Result<(), ResourceError> {
 pub(crate) fn replace(spot: &Spot, bytes: &[u8], old: Option<&fs::File>, umask: Option<u32>) -> io::Result<()> {
     let new = Unnamed::file(&spot.dir, bytes, old, umask)?;
     new.take_name(&spot.name, old.is_none())
-}
-
-/// What a file is, told by its first bytes and then by its name.
-pub(crate) fn content_type(path: &Path, bytes: &[u8]) -> Option<String> {
-    let magic: [(&[u8], &str); 6] = [
-        (b"\x89PNG\r\n", "image/png"),
-        (b"\xff\xd8\xff", "image/jpeg"),
-        (b"GIF8", "image/gif"),
-        (b"%PDF-", "application/pdf"),
-        (b"PK\x03\x04", "application/zip"),
-        (b"\x1f\x8b", "application/gzip"),
-    ];
-    if let Some((_, kind)) = magic.iter().find(|(start, _)| bytes.starts_with(start)) {
-        return Some((*kind).to_owned());
-    }
-    let extension = path.extension().and_then(|name| name.to_str()).unwrap_or_default();
-    let named = match extension.to_ascii_lowercase().as_str() {
-        "md" | "markdown" => "text/markdown",
-        "html" | "htm" => "text/html",
-        "css" => "text/css",
-        "csv" => "text/csv",
-        "js" | "mjs" => "text/javascript",
-        "json" => "application/json",
-        "svg" => "image/svg+xml",
-        "xml" => "application/xml",
-        _ if std::str::from_utf8(bytes).is_ok() => "text/plain",
-        _ => return None,
-    };
-    Some(named.to_owned())
 }

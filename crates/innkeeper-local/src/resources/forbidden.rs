@@ -26,8 +26,10 @@ impl Forbidden {
     pub(crate) fn new(own: &[PathBuf]) -> Self {
         let canonical = |path: &PathBuf| fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         let mut links = Vec::new();
-        for path in own {
-            links_on_the_way(path, &mut links);
+        for link in own.iter().flat_map(|path| links_on_the_way(path)) {
+            if !links.contains(&link) {
+                links.push(link);
+            }
         }
         Self {
             own: own.iter().map(canonical).collect(),
@@ -42,10 +44,12 @@ impl Forbidden {
         is_own || (cfg!(unix) && SYSTEM.iter().any(is_system))
     }
 
-    /// Whether something that is out of bounds lies in a directory or behind a link, so that it can neither
-    /// go nor be replaced: the host would find other data the next time it starts, or none.
+    /// Whether something that is out of bounds, or a link that leads to it, lies in a directory or is this
+    /// itself, so that it can neither go nor be replaced: the host would find other data the next time it
+    /// starts, or none.
     pub(crate) fn is_within(&self, path: &Path) -> bool {
-        self.own.iter().any(|own| own.starts_with(path)) || self.links.iter().any(|link| link == path)
+        let mut needed = self.own.iter().chain(&self.links);
+        needed.any(|needed| needed.starts_with(path))
     }
 
     pub(crate) fn check(&self, root: &Path, path: &Path) -> Result<(), ResourceError> {
@@ -59,13 +63,14 @@ impl Forbidden {
 }
 
 /// Finds the links that a path leads through, each by the one path to it that has no other link in it.
-fn links_on_the_way(path: &Path, links: &mut Vec<PathBuf>) {
+fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
+    let mut links = Vec::new();
     let mut here = PathBuf::new();
     let mut rest = path.to_owned();
     loop {
         let mut parts = rest.components();
         match parts.next() {
-            None => return,
+            None => return links,
             Some(Component::ParentDir) => drop(here.pop()),
             Some(part) => here.push(part),
         }

@@ -52,6 +52,8 @@ pub(super) struct Running {
     lease: Mutex<Option<Arc<Lease>>>,
     /// The resource that people signed in for while it ran.
     meant: Mutex<Option<String>>,
+    /// The resource that a call of its own last asked people to sign in for.
+    asked: Mutex<Option<String>>,
 }
 
 impl Running {
@@ -63,6 +65,7 @@ impl Running {
             ended: CancellationToken::new(),
             lease: Mutex::default(),
             meant: Mutex::default(),
+            asked: Mutex::default(),
         })
     }
 
@@ -125,12 +128,24 @@ impl Running {
         self.lease().and_then(|lease| lease.resource()).as_deref() == Some(resource)
     }
 
-    /// Somebody signed in, and saw what for: a server whose resource this is, is meant.
+    /// A call of it asks people to sign in, whatever the server itself does (MCP-10).
+    pub(super) fn asks_for(&self, resource: &str) {
+        *lock(&self.asked) = Some(resource.to_owned());
+    }
+
+    /// Somebody signed in, and saw what for: a server whose resource this is, is meant, if it asked for that or
+    /// has had such a token. One that nobody was shown is not (T16).
     /// With the token that is remembered, so that it need not be said again in another session or after a restart.
     pub(super) fn is_meant(&self, resource: &str, tokens: &Tokens) {
-        if self.is_for(resource) {
+        let lease = self.lease();
+        let Some(lease) = lease.filter(|lease| lease.resource().as_deref() == Some(resource)) else {
+            return;
+        };
+        let asks = matches!(lease.state(), ServerState::AuthRequired(sign_in) if sign_in.resource.resource == resource);
+        let is_asked = lock(&self.asked).as_deref() == Some(resource);
+        if asks || is_asked || lease.may_be_given_tokens() {
             *lock(&self.meant) = Some(resource.to_owned());
-            if let Some(address) = self.lease().and_then(|lease| lease.address()) {
+            if let Some(address) = lease.address() {
                 tokens.mean(resource, &address);
             }
         }

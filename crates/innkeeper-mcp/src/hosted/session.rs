@@ -53,8 +53,8 @@ impl OneSession {
     }
 }
 
-/// Whether a server's tools can be called: also while it says that an App of somebody's wants more than its
-/// token grants (MCP-10).
+/// Whether a server's tools can be called: also while it says that an App of somebody's wants more than it
+/// grants to those who have not signed in (MCP-10).
 fn can_be_called(state: &ServerState) -> bool {
     match state {
         ServerState::Ready => true,

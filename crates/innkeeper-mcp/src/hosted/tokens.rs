@@ -194,8 +194,10 @@ impl Tokens {
         let mut entry = Held::new(saved, number, held.version);
         if let Some(before) = held.by_resource.get_mut(resource) {
             before.leave();
-            // Whom people signed in to, they signed in to.
-            entry.saved.servers = std::mem::take(&mut before.saved.servers);
+            // Whom people signed in to, they signed in to; others decide for themselves (T16).
+            if before.saved.given_by == entry.saved.given_by {
+                entry.saved.servers = std::mem::take(&mut before.saved.servers);
+            }
         }
         held.by_resource.insert(resource.to_owned(), entry);
     }
@@ -243,9 +245,11 @@ impl Tokens {
 
     /// The same, if it is still this one.
     pub(super) fn drop_version(&self, resource: &str, version: u64) -> bool {
-        let is_it = self.get(resource).is_some_and(|held| held.version == version);
-        if is_it {
-            self.expire(resource);
+        let mut held = lock(&self.held);
+        let known = held.by_resource.get(resource);
+        let is_it = known.is_some_and(|held| held.version == version);
+        if is_it && held.take(resource).is_some() {
+            held.lapse(resource);
         }
         is_it
     }
@@ -436,6 +440,36 @@ mod tests {
         assert!(!last.is_finished());
         tokens.take("a").unwrap();
         assert!(last.await.unwrap_err().is_cancelled(), "nobody sees to what is gone");
+    }
+
+    #[test]
+    fn t16_whom_somebody_signed_in_to_is_not_meant_by_the_token_of_somebody_else() {
+        let tokens = Tokens::load(None);
+        tokens.set("a", given(None));
+        tokens.mean("a", "https://a.test/mcp");
+        tokens.set("a", given(None));
+        assert!(tokens.is_meant("a", "https://a.test/mcp"));
+        let given_by = "bob".to_owned();
+        tokens.set(
+            "a",
+            ServerToken {
+                given_by,
+                ..given(None)
+            },
+        );
+        assert!(!tokens.is_meant("a", "https://a.test/mcp"));
+    }
+
+    #[test]
+    fn a_token_that_was_replaced_meanwhile_is_not_dropped() {
+        let tokens = Tokens::load(None);
+        tokens.set("a", given(None));
+        let old = tokens.get("a").unwrap().version;
+        tokens.set("a", given(None));
+        assert!(!tokens.drop_version("a", old) && !tokens.has_lapsed("a"));
+        let new = tokens.get("a").unwrap().version;
+        assert!(tokens.drop_version("a", new) && tokens.has_lapsed("a"));
+        assert!(tokens.get("a").is_none());
     }
 
     #[test]

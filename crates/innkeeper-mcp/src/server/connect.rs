@@ -142,7 +142,9 @@ async fn connect_once(shared: &Arc<Shared>, is_old: bool, slot: &ProcessSlot) ->
             return Err(ConnectFailure::Crashed(error.to_string()));
         }
         Err(super::connection::Failed::Final(error)) => {
-            tracing::warn!(server = %shared.config.name, %error, "an MCP server does not list its tools");
+            // A careless server says the token again (OTL-07).
+            let error = shared.scrub(&error.to_string());
+            tracing::warn!(server = %shared.config.name, error, "an MCP server does not list its tools");
             Vec::new()
         }
     };

@@ -9,12 +9,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::Shared;
-use super::connection::Connection;
+use super::connection::{Connection, Failed};
 use super::peer::OurEnd;
 use crate::state::{Event, List};
 use crate::tools;
 
-/// How long after the end of a stream of changes the next one is asked for; twice as long every time.
+/// How long after the end of a stream of changes the next one is asked for; twice as long every time that a
+/// stream did not last as long as the pause before it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
@@ -55,7 +56,12 @@ async fn fetch_tools(shared: &Shared, connection: &Connection) -> bool {
             is_new
         }),
         Err(error) => {
-            tracing::debug!(server = %connection.server, ?error, "the changed tools of an MCP server could not be fetched");
+            // A careless server says the token again (OTL-07).
+            let error = match error {
+                Failed::Challenged(_) => "somebody has to sign in first".to_owned(),
+                Failed::Final(error) => shared.scrub(&error.to_string()),
+            };
+            tracing::debug!(server = %connection.server, error, "the changed tools of an MCP server could not be fetched");
             false
         }
     }
@@ -86,13 +92,13 @@ pub(super) async fn listen(connection: Arc<Connection>, our_end: OurEnd) {
                 Ok(mut subscription) => {
                     if heard {
                         // What changed while nobody listened.
-                        our_end.changed(List::Tools);
+                        our_end.all_changed();
                     }
                     heard = true;
                     let since = Instant::now();
                     // What it tells is taken before rmcp sees it; it ends with this.
                     while let Ok(Some(_)) = subscription.next().await {}
-                    if since.elapsed() >= LONGEST_PAUSE {
+                    if since.elapsed() > pause {
                         pause = FIRST_PAUSE;
                     }
                 }

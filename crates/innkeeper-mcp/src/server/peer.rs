@@ -91,6 +91,13 @@ impl OurEnd {
         let _ = self.changes.try_send(list);
     }
 
+    /// Nobody listened for a while: whatever it offers may have changed.
+    pub(crate) fn all_changed(&self) {
+        for list in [List::Tools, List::Resources, List::Prompts] {
+            self.changed(list);
+        }
+    }
+
     fn log(&self, mut message: Value) {
         let level = text(&message, "level").unwrap_or_else(|| "info".to_owned());
         let logger = text(&message, "logger");

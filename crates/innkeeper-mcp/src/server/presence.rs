@@ -13,7 +13,6 @@ use super::connect::not_reached;
 use super::connection::Connection;
 use super::peer::OurEnd;
 use super::{Far, Shared};
-use crate::state::List;
 use crate::wire::HttpFailure;
 
 /// Between the two looks; also what a server has that is started anew by whoever runs it.
@@ -33,8 +32,8 @@ pub(super) async fn look_after(shared: Arc<Shared>, connection: Arc<Connection>,
             }
             match look(far).await {
                 Look::There => {}
-                // It may be another life of it, with other tools.
-                Look::Back => our_end.changed(List::Tools),
+                // It may be another life of it, which offers something else.
+                Look::Back => our_end.all_changed(),
                 Look::Gone(failure) => return shared.scrub(&not_reached(far, &failure)),
             }
         }

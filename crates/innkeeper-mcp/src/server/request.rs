@@ -125,8 +125,12 @@ impl Shared {
                 return Ok(());
             }
         }
-        // A call shows itself what it is that it wants. An App's request cannot: the server has to (MCP-07).
-        if (sign_in.reason != SignInReason::InsufficientScope || request.is_of_app)
+        // Whoever wants more than the token grants is told themselves, a call where it stands and an App with its
+        // answer: the server goes on for everybody else (MCP-10). Without a token nobody could sign in unless the
+        // server says what for, and an App's request cannot show it (MCP-07).
+        let is_of_server = sign_in.reason != SignInReason::InsufficientScope
+            || (request.is_of_app && far.credentials.token().is_none());
+        if is_of_server
             && (far.credentials.generation() == challenged.generation || far.credentials.token().is_none())
             && self.connection().is_some()
         {

@@ -91,7 +91,9 @@ impl HttpClient {
         let ping = json!({ "jsonrpc": "2.0", "id": "ping", "method": "ping" });
         let request = self.http.post(address.clone()).json(&ping);
         let request = request.header(ACCEPT, "application/json, text/event-stream");
-        let headers = self.headers_with(&self.credentials.bearer())?;
+        // A token that cannot be sent says nothing about the server.
+        let headers = self.headers_with(&self.credentials.bearer());
+        let headers = headers.unwrap_or_else(|_| self.headers.clone());
         match tokio::time::timeout(PING_TIME, request.headers(headers).send()).await {
             Ok(Err(error)) => Err(error.into()),
             Ok(Ok(_)) | Err(_) => Ok(()),

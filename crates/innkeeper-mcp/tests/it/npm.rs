@@ -47,7 +47,7 @@ fn install() -> Option<PathBuf> {
     let turn = std::fs::File::create(folder.with_extension("lock")).unwrap();
     turn.lock().unwrap();
     std::fs::create_dir_all(&folder).unwrap();
-    std::fs::copy(source.join("modern.mjs"), folder.join("modern.mjs")).unwrap();
+    renew(&source.join("modern.mjs"), &folder.join("modern.mjs"));
     // Written when everything else is there.
     let done = folder.join("done");
     if std::fs::read(&done).is_ok_and(|installed| installed == lock) {
@@ -65,6 +65,17 @@ fn install() -> Option<PathBuf> {
     assert!(npm.status.success(), "npm ci: {}", String::from_utf8_lossy(&npm.stderr));
     std::fs::write(done, lock).unwrap();
     Some(folder)
+}
+
+/// Brings a file up to date in one step: servers of other tests may be reading it.
+fn renew(source: &Path, file: &Path) {
+    let new = std::fs::read(source).unwrap();
+    if std::fs::read(file).is_ok_and(|old| old == new) {
+        return;
+    }
+    let aside = file.with_extension("new");
+    std::fs::write(&aside, new).unwrap();
+    std::fs::rename(aside, file).unwrap();
 }
 
 /// A server that runs beside the test on a port of its own.

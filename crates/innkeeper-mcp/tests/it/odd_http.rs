@@ -23,6 +23,9 @@ use crate::support::limits;
 
 type Body = BoxBody<Bytes, Infallible>;
 
+/// A status that is never sent: the connection ends instead.
+const HANGS_UP: u16 = 444;
+
 /// What the server does. Scenarios change it while it runs.
 #[derive(Default)]
 pub struct Behaviour {
@@ -55,6 +58,8 @@ pub struct Behaviour {
     pub more_tools: Vec<String>,
     /// How often it was asked whether it is there.
     pub pings: usize,
+    /// The next time that it is asked, it hangs up.
+    pub misses_ping: bool,
     /// Sends everybody somewhere else.
     pub redirect: Option<String>,
     pub sessions: HashSet<String>,
@@ -154,7 +159,13 @@ async fn accept(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>, address
         let behaviour = behaviour.clone();
         let serve = service_fn(move |request| {
             let behaviour = behaviour.clone();
-            async move { Ok::<_, Infallible>(answer(request, behaviour, address).await) }
+            async move {
+                let response = answer(request, behaviour, address).await;
+                match response.status().as_u16() {
+                    HANGS_UP => Err("hung up"),
+                    _ => Ok(response),
+                }
+            }
         });
         let io = hyper_util::rt::TokioIo::new(stream);
         connections.spawn(hyper::server::conn::http1::Builder::new().serve_connection(io, serve));
@@ -320,6 +331,9 @@ fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behav
     let method = message["method"].as_str().unwrap_or_default();
     let mut guard = behaviour.lock().unwrap();
     guard.pings += usize::from(method == "ping");
+    if method == "ping" && std::mem::take(&mut guard.misses_ping) {
+        return empty(StatusCode::from_u16(HANGS_UP).unwrap());
+    }
     if method == "tools/call"
         && let Some(status) = guard.fails_calls
     {

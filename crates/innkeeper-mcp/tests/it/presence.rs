@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use innkeeper_mcp::{Error, Server, ServerConfig, ServerState};
+use innkeeper_mcp::{Error, Event, List, Server, ServerConfig, ServerState};
 use serde_json::json;
 
 use crate::odd_http::OddHttp;
@@ -112,6 +112,24 @@ async fn f3_one_without_a_stream_is_asked_from_time_to_time() {
 }
 
 #[tokio::test]
+async fn f3_all_that_a_server_offers_is_looked_at_again_when_it_was_away_for_a_moment() {
+    let far = OddHttp::start().await;
+    let mut config = soon(far.config());
+    config.limits.look_after = Duration::from_millis(50);
+    let server = ready(config).await;
+    let mut events = server.events();
+    far.set(|behaviour| {
+        behaviour.more_tools.push("new".to_owned());
+        behaviour.misses_ping = true;
+    });
+    for list in [List::Tools, List::Resources, List::Prompts] {
+        let changed = |event| matches!(event, Event::ListChanged(changed) if changed == list).then_some(());
+        crate::support::event(&mut events, changed).await;
+    }
+    assert_eq!(server.state(), ServerState::Ready, "it was never taken for gone");
+}
+
+#[tokio::test]
 async fn f3_a_server_that_was_there_is_looked_for_for_as_long_as_it_takes() {
     let mut far = OddHttp::start().await;
     let mut config = soon(far.config());
@@ -123,7 +141,7 @@ async fn f3_a_server_that_was_there_is_looked_for_for_as_long_as_it_takes() {
     far.leave().await;
     for _ in 0..4 {
         crate::support::event(&mut events, |event| match event {
-            innkeeper_mcp::Event::State(ServerState::Error { restarts_in, .. }) => Some(restarts_in.unwrap()),
+            Event::State(ServerState::Error { restarts_in, .. }) => Some(restarts_in.unwrap()),
             _ => None,
         })
         .await;
@@ -151,7 +169,7 @@ async fn f3_a_server_that_answers_is_there_whatever_it_answers() {
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
     server.stop().await;
     let said = crate::support::event(&mut events, |event| match event {
-        innkeeper_mcp::Event::State(state) => Some(state),
+        Event::State(state) => Some(state),
         _ => None,
     });
     assert_eq!(said.await, ServerState::Stopped, "nothing else was ever said");

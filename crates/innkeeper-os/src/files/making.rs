@@ -29,10 +29,31 @@ pub(crate) fn permissions(_: u32, _: Option<u32>) -> Option<fs::Permissions> {
 /// When it cannot be created: of the kind `AlreadyExists` if something has that name.
 pub fn create_directory(dir: &Dir, path: &Path, umask: Option<u32>) -> io::Result<()> {
     dir.create_dir(path)?;
-    match permissions(0o777, umask) {
-        Some(permissions) => dir.set_permissions(path, cap_std::fs::Permissions::from_std(permissions)),
+    match umask {
+        Some(umask) => leave_permissions(dir, path, umask),
         None => Ok(()),
     }
+}
+
+/// Gives a new directory the permissions that a umask leaves. What it has of the directory around it, as the
+/// group that shares a workspace, it keeps.
+#[cfg(unix)]
+fn leave_permissions(dir: &Dir, path: &Path, umask: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use cap_std::fs::{MetadataExt as _, Permissions};
+    let inherited = dir.symlink_metadata(path)?.mode() & 0o7000;
+    let permissions = fs::Permissions::from_mode(inherited | (0o777 & !umask));
+    match dir.set_permissions(path, Permissions::from_std(permissions)) {
+        // Some file systems have one mode for everything.
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => Ok(()),
+        set => set,
+    }
+}
+
+#[cfg(not(unix))]
+fn leave_permissions(_: &Dir, _: &Path, _: u32) -> io::Result<()> {
+    Ok(())
 }
 
 /// Creates the directories of a path that are missing, and only those get the permissions that a umask
@@ -77,5 +98,20 @@ mod tests {
         }
         create_directories(&dir, Path::new("a/b/d"), None).expect("made");
         assert!(temp.path().join("a/b/d").is_dir());
+    }
+
+    /// Only where the file system hands the group on; Linux's do.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_new_in_a_shared_directory_is_shared_as_well() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).expect("opened");
+        fs::create_dir(temp.path().join("shared")).expect("a directory");
+        fs::set_permissions(temp.path().join("shared"), fs::Permissions::from_mode(0o2770)).expect("set");
+        create_directories(&dir, Path::new("shared/a/b"), Some(0o007)).expect("made");
+        for name in ["shared/a", "shared/a/b"] {
+            let data = fs::metadata(temp.path().join(name)).expect("there");
+            assert_eq!(data.permissions().mode() & 0o7777, 0o2770, "{name}");
+        }
     }
 }

@@ -72,7 +72,7 @@ impl<'a, T> Unnamed<'a, T> {
                 }
                 Err(error) => {
                     // Half of a copy may be there.
-                    let _ = dir.remove_file(&name);
+                    remove(dir, &name);
                     return Err(error);
                 }
             }
@@ -139,12 +139,16 @@ impl<'a> Unnamed<'a, fs::File> {
 impl<T> Drop for Unnamed<'_, T> {
     fn drop(&mut self) {
         if !self.is_named {
-            // If even this fails, the directory is gone or read-only.
-            let gone = self.dir.remove_file(&self.name);
-            if gone.is_err() {
-                let _ = self.dir.remove_dir_all(&self.name);
-            }
+            remove(self.dir, &self.name);
         }
+    }
+}
+
+/// Removes a file or a directory with all that is in it. If even this fails, the directory around it is gone
+/// or read-only.
+fn remove(dir: &Dir, name: &Path) {
+    if dir.remove_file(name).is_err() {
+        let _ = dir.remove_dir_all(name);
     }
 }
 
@@ -220,6 +224,12 @@ mod tests {
         drop(Unnamed::create(&dir, |name| dir.create_dir(name).map(|()| name.to_owned())).expect("made"));
         let failed = Unnamed::create(&dir, |name| {
             dir.write(name, "half of a copy")?;
+            Err::<(), _>(io::Error::other("no space"))
+        });
+        assert!(failed.is_err());
+        let failed = Unnamed::create(&dir, |name| {
+            dir.create_dir(name)?;
+            dir.write(name.join("file"), "half of a copy")?;
             Err::<(), _>(io::Error::other("no space"))
         });
         assert!(failed.is_err());

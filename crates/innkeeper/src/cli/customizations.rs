@@ -17,7 +17,8 @@ pub(crate) struct CustomizationsArgs {
     pub(crate) json: bool,
     /// Say why each of them is on, off, degraded or not used.
     ///
-    /// What people switched off is known to a running host; without one, everything counts as on.
+    /// What people switched off in a session is known to a running host; without one, it is what they decided for the
+    /// workspace and for everywhere.
     #[arg(long)]
     pub(crate) explain: bool,
     #[command(flatten)]

@@ -72,8 +72,8 @@ pub(crate) fn answer(args: AnswerArgs) -> Result<(), Failure> {
 }
 
 /// Asks the host on the data directory, if there is one, what people switched on and off in a workspace. `kept` is what
-/// the data directory says about it, which holds where no session says anything else.
-pub(crate) fn switched(args: &CommonArgs, workspace: &str, kept: HashMap<String, Switch>) -> Switched {
+/// the data directory says about it, if that can be read; it holds where no session says anything else.
+pub(crate) fn switched(args: &CommonArgs, workspace: &str, kept: Option<HashMap<String, Switch>>) -> Switched {
     let mut switched = Switched::default();
     let asking = async {
         switched = switched::find(args, workspace).await;

@@ -29,6 +29,8 @@ pub(crate) struct Switched {
     decided: HashMap<String, Switch>,
     /// Of what says no more than that, whether it is on in the session.
     flags: HashMap<String, bool>,
+    /// Whether what the data directory keeps could not be read.
+    lacks_kept: bool,
 }
 
 #[derive(Debug, Default)]
@@ -55,8 +57,11 @@ impl Switched {
         self.decided.get(id)
     }
 
-    /// Adds what the data directory keeps, which holds wherever a session says nothing else.
-    pub(super) fn with_kept(mut self, kept: HashMap<String, Switch>) -> Self {
+    /// Adds what the data directory keeps, which holds wherever a session says nothing else. `None` says that it cannot
+    /// be read.
+    pub(super) fn with_kept(mut self, kept: Option<HashMap<String, Switch>>) -> Self {
+        self.lacks_kept = kept.is_none();
+        let kept = kept.unwrap_or_default();
         for (id, is_on) in std::mem::take(&mut self.flags) {
             let is_on_elsewhere = kept.get(&id).is_none_or(|switch| switch.is_on);
             if is_on != is_on_elsewhere {
@@ -72,11 +77,16 @@ impl Switched {
     /// Says where this comes from.
     pub(crate) fn in_words(&self) -> String {
         const KEPT: &str = "what is on and off is what was decided for this workspace and for everywhere";
+        let kept = if self.lacks_kept {
+            "everything counts as on"
+        } else {
+            KEPT
+        };
         match &self.source {
-            Source::NoHost => format!("No host runs on the data directory; {KEPT}."),
-            Source::NoSession => format!("The running host has no session that works here; {KEPT}."),
+            Source::NoHost => format!("No host runs on the data directory; {kept}."),
+            Source::NoSession => format!("The running host has no session that works here; {kept}."),
             Source::Session(uri) => format!("What is on and off is that of the session {uri}."),
-            Source::Failed(why) => format!("The running host could not be asked ({why}); {KEPT}."),
+            Source::Failed(why) => format!("The running host could not be asked ({why}); {kept}."),
         }
     }
 }

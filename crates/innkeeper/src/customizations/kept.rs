@@ -15,11 +15,12 @@ use crate::data_dir::DataDir;
 use crate::failure::Failure;
 use crate::text::note;
 
-/// Reads the decisions. That they cannot be read is said, and is no failure of whoever asks what there is.
-pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<KeptSwitches, Failure> {
+/// Reads the decisions. That they cannot be read, which is `None`, is said, and is no failure of whoever asks what
+/// there is.
+pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<Option<KeptSwitches>, Failure> {
     let file = DataDir::existing(config.data_dir(args)?).file(FILE_NAME);
     if !file.exists() {
-        return Ok(KeptSwitches::default());
+        return Ok(Some(KeptSwitches::default()));
     }
     let host = Archive::open(&file, Mode::ReadOnly).and_then(|archive| archive.host());
     let kept = match host {
@@ -27,12 +28,13 @@ pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<KeptSwi
         Ok(None) => Ok(KeptSwitches::default()),
         Err(error) => Err(error.to_string()),
     };
-    Ok(kept.unwrap_or_else(|problem| {
+    if let Err(problem) = &kept {
         note(&format!(
-            "What people switched on and off cannot be read ({problem}); everything counts as on."
+            "What was decided for this workspace and for everywhere cannot be read ({problem}); nothing counts as \
+             decided there."
         ));
-        KeptSwitches::default()
-    }))
+    }
+    Ok(kept.ok())
 }
 
 /// What was decided about each customization, by its id.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::clients::{NAME, Served, URI, is_loaded, published};
 use crate::options;
-use crate::support::{Workspace, ask, entries, refused, session_in, skill, until_entry, uri_of, write};
+use crate::support::{Workspace, ask, entries, entry, refused, session_in, skill, until_entry, uri_of, write};
 
 /// A host whose home and whose configuration have something of everything.
 async fn furnished(beside: &Workspace) -> HostProcess {
@@ -131,6 +131,10 @@ async fn res03_res19_a_second_client_reads_every_uri_that_a_session_shows() {
         );
     }
     assert!(directories >= 5, "{all:#?}");
+    // The home stands for loose files in it, and says nothing of others.
+    let home = entry(&second, &uris.session, "~")["uri"].clone();
+    let listed = ask(&second, "resourceList", json!({ "uri": home })).await;
+    assert_eq!(listed["entries"], json!([{ "name": ".claude", "type": "directory" }]));
     // So is what lies beside a skill, and the copy is what is read of a client's.
     let tools = uri_of(&beside.path("tools"));
     for hints in [
@@ -151,7 +155,22 @@ async fn res03_res19_a_second_client_reads_every_uri_that_a_session_shows() {
 #[tokio::test]
 async fn res03_sec03_what_is_shown_opens_nothing_else() {
     let beside = Workspace::new();
+    beside.write("tools/skills/mend/.env", "KEY=hush");
+    beside.write("tools/skills/mend/mcp.json", "{}");
     let host = furnished(&beside).await;
+    // The server has the name of an earlier one, so that nothing is known of it but that it was left out.
+    let server = json!({ "hammer": { "command": "hammer", "env": { "KEY": "hush" } } });
+    let servers = json!({ "mcpServers": server });
+    let settings = json!({
+        "env": { "KEY": "hush" },
+        "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "true" }] }] },
+        "mcpServers": server,
+    });
+    write(&host.path(".copilot/mcp-config.json"), &servers.to_string());
+    write(&host.path(".claude/settings.json"), &settings.to_string());
+    // All of this plugin is one skill.
+    write(&host.path(".agents/plugins/alone/SKILL.md"), &skill("alone", "Alone."));
+    write(&host.path(".agents/plugins/alone/notes.txt"), "not shown");
     let client = OfficialClient::connect(host.address(), "first").await;
     Served::with_skills(&["a"]).serve(&client);
     let uris = session_in(&client, "shown", &Workspace::new()).await;
@@ -160,6 +179,11 @@ async fn res03_sec03_what_is_shown_opens_nothing_else() {
     until_entry(&client, &uris.session, "tools", "is loaded", is_loaded).await;
     until_entry(&client, &uris.session, "~/.copilot/hooks", "is read", |entry| {
         entry["children"][0]["uri"].is_string()
+    })
+    .await;
+    until_entry(&client, &uris.session, "alone", "is loaded", is_loaded).await;
+    until_entry(&client, &uris.session, "~", "has hooks", |entry| {
+        entry["children"][0]["name"] == "settings.json"
     })
     .await;
     let tools = uri_of(&beside.path("tools"));
@@ -183,10 +207,28 @@ async fn res03_sec03_what_is_shown_opens_nothing_else() {
         ".plugin/plugin.json",
         "skills/mend/link",
         "skills/mend/../../notes.txt",
+        "skills/mend/.env",
+        "skills/mend/mcp.json",
     ] {
         let denied = refused(&client, "resourceRead", json!({ "uri": format!("{tools}/{file}") })).await;
         assert_eq!(denied.0, -32009, "{file}: {denied:?}");
     }
+    let home = uri_of(&host.path(".claude"));
+    let alone = uri_of(&host.path(".agents/plugins/alone"));
+    ask(&client, "resourceRead", json!({ "uri": format!("{alone}/SKILL.md") })).await;
+    for uri in [
+        format!("{home}/settings.json"),
+        format!("{home}/settings%2Ejson"),
+        format!("{home}/settings.json").replacen("file://", "file://localhost", 1),
+        uri_of(&host.path(".copilot/mcp-config.json")),
+        uri_of(&host.path("view")),
+        format!("{alone}/notes.txt"),
+    ] {
+        let denied = refused(&client, "resourceRead", json!({ "uri": uri })).await;
+        assert_eq!(denied.0, -32009, "{uri}: {denied:?}");
+    }
+    let listed = refused(&client, "resourceList", json!({ "uri": home })).await;
+    assert_eq!(listed.0, -32009, "{listed:?}");
     for file in ["skills/a/../../../x", "skills/a/%2e%2e/x", "other", "skills/a/none"] {
         let denied = refused(&client, "resourceRead", json!({ "uri": format!("{URI}/{file}") })).await;
         assert_eq!(denied.0, -32008, "{file}: {denied:?}");

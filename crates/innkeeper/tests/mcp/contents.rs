@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, tool_calls_of};
+use innkeeper_testkit::process::PATIENCE;
 use serde_json::{Value, json};
 
 use crate::support::{PROGRAM, Scene, options};
@@ -57,6 +59,20 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Of how many sessions something is kept.
+fn left(contents: &Path) -> usize {
+    std::fs::read_dir(contents).map_or(0, Iterator::count)
+}
+
+/// Waits until nothing is kept of more sessions than these. What a session leaves goes after the answer.
+async fn until_left(contents: &Path, sessions: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    while left(contents) > sessions {
+        assert!(Instant::now() < deadline, "{} are left", left(contents));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 fn uri_of(reference: &Value) -> String {
     reference["uri"].as_str().expect("a URI").to_owned()
 }
@@ -97,13 +113,10 @@ async fn res03_p2_a_large_result_is_kept_whole_survives_a_kill_and_goes_with_its
     client.join(&scene.uris.session).await;
     assert_eq!(read(&client, &uri).await, whole);
     let contents = host.data_path("contents");
-    let left = || std::fs::read_dir(&contents).map_or(0, Iterator::count);
-    assert_eq!(left(), 1);
+    assert_eq!(left(&contents), 1);
     let dispose = json!({ "channel": scene.uris.session });
     let _: Value = client.request("disposeSession", dispose).await.expect("disposed of");
-    while left() > 0 {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    until_left(&contents, 0).await;
     let (code, _) = client.refused("resourceRead", read_of(&uri)).await;
     assert_eq!(code, PERMISSION_DENIED);
 }
@@ -253,6 +266,12 @@ async fn res03_f17_an_import_without_a_host_says_what_has_no_room_and_what_is_mi
         "{warned}"
     );
 
+    // Nobody could read what is larger than this; a host that runs does not keep it either.
+    let config = file("short.toml", "[limits]\nresource_bytes = 2500000\n");
+    let short = sessions(&place.path().join("short"), &["import", &whole, "--config", &config]);
+    assert!(done(&short).contains("1 kept results"), "{short:?}");
+    assert!(said(&short).contains("resource_bytes"), "{short:?}");
+
     // What was changed on its way is not kept, and a file that was cut is no success.
     let bent = exported.replacen("\"data\":\"", "\"data\":\"AAAA", 1);
     let bent = sessions(&place.path().join("bent"), &["import", &file("bent.jsonl", &bent)]);
@@ -290,11 +309,7 @@ async fn cht17_res03_a_chat_takes_what_it_refers_to_along_and_the_old_session_ma
     let moved: Value = client.request("moveChat", params).await.expect("moved");
     let dispose = json!({ "channel": scene.uris.session });
     let _: Value = client.request("disposeSession", dispose).await.expect("disposed of");
-    let contents = scene.host.data_path("contents");
-    let left = || std::fs::read_dir(&contents).map_or(0, Iterator::count);
-    while left() > 1 {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    until_left(&scene.host.data_path("contents"), 1).await;
     let reader = OfficialClient::connect(scene.host.address(), "reader").await;
     reader.join(moved["session"].as_str().expect("a session")).await;
     assert_eq!(read(&reader, &uri).await, whole);

@@ -199,6 +199,13 @@ fn mcp01_after_a_restart_servers_are_stopped_until_they_run_again() {
     stage.session_in_workspace(conn, SESSION);
     stage.subscribe(conn, SESSION);
     stage.found(SESSION, two_servers());
+    let resource = Some("https://mcp.example".to_owned());
+    let facts = ServerFacts {
+        resource,
+        tools: 3,
+        icons: Vec::new(),
+    };
+    stage.reports("top", stage.attempt("top"), ServerReport::Facts(facts));
     stage.does("top", ServerStatus::Ready { apps: Some(all_apps()) });
     let first = stage.attempt("top");
     assert!(stage.server("top")["channel"].is_string());
@@ -208,6 +215,11 @@ fn mcp01_after_a_restart_servers_are_stopped_until_they_run_again() {
         assert_eq!(stage.state_of(id), json!({ "kind": "stopped" }));
         assert_eq!(stage.server(id)["channel"], Value::Null);
     }
+    assert_eq!(
+        stage.server("top")["_meta"],
+        json!({ "innkeeper.tools": 3 }),
+        "AUTH-05: its token was not kept"
+    );
     stage.dispatch(conn, SESSION, 1, start("top"));
     let refusal = stage.refusal(conn).expect("refused");
     assert!(refusal.contains("still looking"), "{refusal}");

@@ -34,7 +34,7 @@ fn contents(most: usize) -> (Arc<MemoryContents>, SessionContents) {
         session_bytes: 20 << 20,
         total_bytes: 20 << 20,
     }));
-    let of_session = SessionContents::new(contents.clone(), "ahp-session:/s".into(), most);
+    let of_session = SessionContents::new(contents.clone(), "ahp-session:/s".into(), most, Arc::default());
     (contents, of_session)
 }
 
@@ -160,7 +160,7 @@ async fn f17_a_text_whose_parts_would_push_each_other_out_is_not_kept_at_all() {
         session_bytes: 100 << 10,
         total_bytes: 20 << 20,
     }));
-    let of_session = SessionContents::new(contents, "ahp-session:/s".into(), 60 << 10);
+    let of_session = SessionContents::new(contents, "ahp-session:/s".into(), 60 << 10, Arc::default());
     let outcome = CallOutcome {
         content: vec![ToolContent::Text("x".repeat(110 << 10))],
         ..CallOutcome::default()

@@ -211,6 +211,39 @@ async fn sec03_no_link_on_the_way_to_the_hosts_own_data_goes() {
 }
 
 #[tokio::test]
+async fn sec03_no_directory_with_a_link_to_the_hosts_own_data_goes() {
+    let scene = scene();
+    for home in ["home/one", "home/other"] {
+        fs::create_dir_all(scene.path(home)).expect("a directory");
+        symlink(scene.path("project"), scene.path(home).join("link")).expect("a link");
+    }
+    // However many lead through the one link, the other is known as well.
+    let mut named: Vec<_> = (0..50)
+        .map(|n| scene.path(&format!("home/one/link/.inn/{n}")))
+        .collect();
+    named.push(scene.path("home/other/link/.inn"));
+    let resources = LocalResources::new(ResourceLimits::default(), &named);
+    let around = scene.reach("", true, false);
+    for directory in ["home", "home/one", "home/other", "home/one/link", "home/other/link"] {
+        for outcome in [
+            resources.delete(&around, &scene.uri(directory), true).await,
+            resources.rename(&around, scene.transfer(directory, "taken")).await,
+            resources.rename(&around, scene.transfer("outside", directory)).await,
+            resources.copy(&around, scene.transfer("outside", directory)).await,
+        ] {
+            assert!(is_denied(&outcome), "{directory}: {outcome:?}");
+        }
+    }
+    assert_eq!(
+        fs::read_to_string(scene.path("home/other/link/.inn/token")).expect("there"),
+        "hush"
+    );
+    fs::create_dir(scene.path("home/one/beside")).expect("a directory");
+    let beside = resources.delete(&around, &scene.uri("home/one/beside"), true).await;
+    assert_eq!(beside, Ok(()), "only what leads there stays");
+}
+
+#[tokio::test]
 async fn res17_processes_devices_and_pipes_are_no_files() {
     let scene = scene();
     let everything = vec![Reach {

@@ -48,24 +48,21 @@ struct One {
     data: String,
 }
 
-/// Says that contents follow, if there are any now.
-pub(super) fn announce(place: &Place, session: &str, out: &mut dyn Write) -> Result<(), Failure> {
-    match list(place, session)?.is_empty() {
-        true => Ok(()),
-        false => write(
-            out,
-            &Line::Contents {
-                session: session.to_owned(),
-            },
-        ),
+/// Says that contents follow, if there are any now. Returns whether it did.
+pub(super) fn announce(place: &Place, session: &str, out: &mut dyn Write) -> Result<bool, Failure> {
+    let has_any = !list(place, session)?.is_empty();
+    if has_any {
+        let session = session.to_owned();
+        write(out, &Line::Contents { session })?;
     }
+    Ok(has_any)
 }
 
 /// Writes what is kept beside a session: whatever its turns refer to was kept before they were, so it is looked for
-/// after them.
-pub(super) fn export(place: &Place, session: &str, out: &mut dyn Write) -> Result<(), Failure> {
+/// after them. What was announced gets its end, even if all of it has gone meanwhile.
+pub(super) fn export(place: &Place, session: &str, announced: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let found = list(place, session)?;
-    let announced = !found.is_empty();
+    let has_end = announced || !found.is_empty();
     let mut left_out = LeftOut::default();
     let mut count = 0;
     for (name, kept_ms) in found {
@@ -93,7 +90,7 @@ pub(super) fn export(place: &Place, session: &str, out: &mut dyn Write) -> Resul
         session: session.to_owned(),
         count,
     };
-    match announced {
+    match has_end {
         true => write(out, &end),
         false => Ok(()),
     }
@@ -128,8 +125,8 @@ fn write(out: &mut dyn Write, line: &Line) -> Result<(), Failure> {
 
 /// Who keeps what comes with a session.
 pub(super) enum Keeper<'a> {
-    /// The data directory, while no host runs on it.
-    Here(KeptContents),
+    /// The data directory, while no host runs on it, and the most bytes that its hosts read of one resource.
+    Here(KeptContents, usize),
     /// A host that runs.
     Host(&'a Connection),
 }
@@ -138,20 +135,24 @@ impl Keeper<'_> {
     /// The data directory, with the bounds of its configuration.
     pub(super) fn here(place: &Place) -> Self {
         let limits = place.config.limits();
+        let most = limits.resource_bytes;
         let limits = ContentLimits {
             session_bytes: limits.content_session_bytes,
             total_bytes: limits.content_total_bytes,
         };
-        Self::Here(KeptContents::new(place.contents(), limits))
+        Self::Here(KeptContents::new(place.contents(), limits), most)
     }
 
     /// Keeps a content; or says why not.
     async fn keep(&self, session: &str, one: One) -> Result<(), String> {
         let no_room = "there is no room for them: content_session_bytes and content_total_bytes bound what is kept";
         match self {
-            Self::Here(kept) => {
+            Self::Here(kept, most) => {
                 let damaged = "they were changed on their way";
                 let bytes = STANDARD.decode(&one.data).map_err(|_| damaged)?;
+                if bytes.len() > *most {
+                    return Err(format!("they are larger than the {most} bytes of resource_bytes"));
+                }
                 if content_name(&bytes, one.content_type.as_deref()) != one.name {
                     return Err(damaged.to_owned());
                 }
@@ -167,7 +168,9 @@ impl Keeper<'_> {
             }
             Self::Host(connection) => {
                 if one.data.len() as u64 > MOST_AT_ONCE {
-                    return Err("they are too large for a host that runs: stop it, import, and start it again".into());
+                    let why = "they are too large for a host that runs: to have them, delete the session, stop the \
+                               host, import again, and start it";
+                    return Err(why.to_owned());
                 }
                 let params = json!({
                     "channel": ROOT_RESOURCE_URI,
@@ -269,5 +272,28 @@ impl LeftOut {
                 "{count} results kept beside {session} are left out, and references to them lead nowhere: {why}"
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ConfigFile;
+    use crate::data_dir::DataDir;
+
+    #[test]
+    fn what_was_announced_has_an_end_even_if_all_of_it_is_gone() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let place = Place {
+            dir: DataDir::existing(temp.path().to_owned()),
+            config: ConfigFile::default(),
+        };
+        let exported = |announced: bool| {
+            let mut out = Vec::new();
+            export(&place, "ahp-session:/one", announced, &mut out).expect("written");
+            String::from_utf8(out).expect("text")
+        };
+        let end = "{\"contentsEnd\":{\"session\":\"ahp-session:/one\",\"count\":0}}\n";
+        assert_eq!((exported(true).as_str(), exported(false).as_str()), (end, ""));
     }
 }

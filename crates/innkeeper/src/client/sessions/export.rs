@@ -45,9 +45,9 @@ fn write(place: &Place, archive: &Archive, chosen: &[&str], out: impl Write, nam
     let written = chosen
         .iter()
         .try_for_each(|uri| {
-            contents::announce(place, uri, &mut out)?;
+            let announced = contents::announce(place, uri, &mut out)?;
             archive.export(uri, &mut out).map_err(kept::failure)?;
-            contents::export(place, uri, &mut out)
+            contents::export(place, uri, announced, &mut out)
         })
         .and_then(|()| out.flush().map_err(|error| unwritable(name, &error)));
     match out.closed {

@@ -190,12 +190,17 @@ impl OfficialClient {
     /// Creates a session with the tour agent, subscribes to it and to its chat, and waits until it is ready.
     pub async fn create_session(&self, name: &str) -> SessionUris {
         let uris = self.create_session_unready(name).await;
+        self.session_ready(&uris.session).await;
+        uris
+    }
+
+    /// Waits until turns can start in a session.
+    pub async fn session_ready(&self, session: &str) {
         self.until("the session is ready", |view| {
-            view.session(&uris.session)
-                .is_some_and(|session| session.lifecycle == SessionLifecycle::Ready)
+            view.session(session)
+                .is_some_and(|state| state.lifecycle == SessionLifecycle::Ready)
         })
         .await;
-        uris
     }
 
     /// The same without waiting.
@@ -291,7 +296,11 @@ impl OfficialClient {
         if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
             let view = self.view();
             let last: Vec<_> = view.actions.iter().rev().take(5).collect();
-            panic!("{}: {what} did not happen; last actions: {last:#?}", self.client_id);
+            let refused = &view.refusals;
+            panic!(
+                "{}: {what} did not happen; refused: {refused:#?}; last actions: {last:#?}",
+                self.client_id
+            );
         }
     }
 

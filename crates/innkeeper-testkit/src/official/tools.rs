@@ -108,11 +108,7 @@ impl OfficialClient {
         let created: Value = self.request("createSession", params).await.expect("created");
         assert_eq!(created, Value::Null, "createSession answers null (TRN-09)");
         let uris = self.join(&session).await;
-        self.until("the session is ready", |view| {
-            let session = view.session(&session);
-            session.is_some_and(|session| session.lifecycle == ahp_types::state::SessionLifecycle::Ready)
-        })
-        .await;
+        self.session_ready(&session).await;
         uris
     }
 

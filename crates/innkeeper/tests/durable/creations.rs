@@ -20,12 +20,7 @@ async fn assert_whole(host: &HostProcess) -> Vec<String> {
         let news: Vec<&String> = listed.iter().filter(|session| !whole.contains(session)).collect();
         for session in news.iter().copied() {
             let uris = reader.join(session).await;
-            reader
-                .until("the session is ready", |view| {
-                    let session = view.session(session);
-                    session.is_some_and(|state| state.lifecycle == ahp_types::state::SessionLifecycle::Ready)
-                })
-                .await;
+            reader.session_ready(session).await;
             let turns = reader.chat(&uris.chat).turns.len();
             reader.run_turn(&uris.chat, &format!("turn-{turns}"), "hello").await;
         }

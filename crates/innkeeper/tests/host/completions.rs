@@ -48,11 +48,8 @@ async fn with_directory(client: &OfficialClient, name: &str) -> (SessionUris, te
         std::fs::write(path, "x").expect("written");
     }
     std::fs::write(folder.path().join(".gitignore"), "target/\n").expect("written");
-    let session = format!("ahp-session:/{name}");
     let directory = format!("file://{}", folder.path().display());
-    let params = json!({ "channel": session, "workingDirectories": [directory] });
-    let _: Value = client.request("createSession", params).await.expect("created");
-    (client.join(&session).await, folder)
+    (client.create_session_in(name, &directory).await, folder)
 }
 
 #[tokio::test]

@@ -167,12 +167,7 @@ async fn cmp09_a_session_is_created_with_what_was_chosen_or_not_at_all() {
         .await
         .expect("the name is still free");
     let uris = client.join("ahp-session:/wrong").await;
-    client
-        .until("it is ready", |view| {
-            let session = view.session(&uris.session).expect("mirrored");
-            session.lifecycle == ahp_types::state::SessionLifecycle::Ready
-        })
-        .await;
+    client.session_ready(&uris.session).await;
     let turn = client.run_turn(&uris.chat, "t1", "hello").await;
     let words = markdown(&turn.response_parts);
     assert!(words.starts_with("Hmph.") && words.contains("*maps*"), "{words}");

@@ -2,7 +2,7 @@
 
 use ahp_types::actions::StateAction;
 use ahp_types::state::{ChatState, TurnState};
-use innkeeper_testkit::official::{OfficialClient, markdown, queued, steering, unqueued};
+use innkeeper_testkit::official::{OfficialClient, View, markdown, queued, steering, unqueued};
 use serde_json::json;
 
 use crate::{options, start_with_client};
@@ -223,6 +223,13 @@ async fn pend02_a_queue_does_not_need_its_author() {
     watcher.assert_converged().await;
 }
 
+fn has_started(view: &View, turn: &str) -> bool {
+    view.actions.iter().any(|envelope| {
+        matches!(&envelope.action, StateAction::ChatTurnStarted(started) if started.turn_id == turn)
+            && envelope.rejection_reason.is_none()
+    })
+}
+
 #[tokio::test]
 async fn lesson_28_an_explicit_send_while_the_queue_drains_loses_nothing() {
     let (host, client) = start_with_client().await;
@@ -230,6 +237,8 @@ async fn lesson_28_an_explicit_send_while_the_queue_drains_loses_nothing() {
     let other = OfficialClient::connect(host.address(), "other").await;
     other.join(&uris.session).await;
     client.start_turn(&uris.chat, "t1", "/stream 20 2").await;
+    // Whoever presses "send" first has the first turn.
+    other.until("the first turn runs", |view| has_started(view, "t1")).await;
     for number in 0..5 {
         client
             .dispatch(
@@ -247,11 +256,7 @@ async fn lesson_28_an_explicit_send_while_the_queue_drains_loses_nothing() {
         let before = refused;
         other
             .until("taken or refused", |view| {
-                let started = view.actions.iter().any(|envelope| {
-                    matches!(&envelope.action, StateAction::ChatTurnStarted(started) if started.turn_id == turn)
-                        && envelope.rejection_reason.is_none()
-                });
-                started || view.refusals.len() > before
+                has_started(view, &turn) || view.refusals.len() > before
             })
             .await;
         if other.view().refusals.len() > before {

@@ -87,6 +87,7 @@ async fn e_50_any_scheme_is_accepted_and_echoed_as_it_was_spelled() {
         .expect("created");
     assert_eq!(created, Value::Null);
     let uris = client.join(session).await;
+    client.session_ready(session).await;
     // The reference client computes this name by itself (E-49).
     assert_eq!(uris.chat, "ahp-chat://default/dG91cjovNUIwYy1VUFBFUiUyMGNhc2U");
     client.run_turn(&uris.chat, "t1", "hi").await;

@@ -23,7 +23,8 @@ pub(crate) use self::consent::visible;
 use self::matching::{LazyMatcher, Matcher};
 pub use self::process::HookSettings;
 use self::process::Job;
-pub(crate) use self::scripts::Looked;
+pub(crate) use self::scripts::{Looked, runs_from};
+pub(crate) use self::words::Words;
 use crate::brought::{Brought, Origin, Part};
 use crate::trust::{Subject, TrustFile};
 
@@ -34,6 +35,7 @@ mod process;
 mod scripts;
 mod telling;
 mod vocabulary;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -229,8 +231,7 @@ impl CommandHooks {
                 notices.extend(self.once(notice));
                 continue;
             }
-            let detail = telling::command(call);
-            if !matching::wants(hook, matcher, file.file.origin, &call.subject, detail) {
+            if !matching::wants(hook, matcher, file.file.origin, call) {
                 continue;
             }
             let kind = match &hook.action {
@@ -283,11 +284,13 @@ impl CommandHooks {
         let project = project(call, file);
         let origin = file.file.origin;
         let root = file.root.as_deref().unwrap_or(&project);
+        let at = place(file, command, &project);
         let cwd = match &command.cwd {
-            Some(cwd) => project.join(&*expand(cwd, root, &project)),
-            None => project.clone(),
+            Some(cwd) => at.join(&*expand(cwd, root, &project)),
+            None => at.to_owned(),
         };
-        let told = telling::told(call, hook, origin, &project);
+        let chat = chat_directory(call).unwrap_or_else(|| project.clone());
+        let told = telling::told(call, hook, origin, Directories { at, chat: &chat });
         let job = Job {
             command: command.here().unwrap_or_default().to_owned(),
             args: command.args.as_ref().map(|args| {
@@ -316,7 +319,7 @@ impl CommandHooks {
             on_failure: hook.on_failure,
             name: &name,
             speaks_for_people: file.speak_for_people(),
-            cwd: &project,
+            chat: &chat,
         };
         answering.outcome(end)
     }
@@ -396,14 +399,38 @@ fn label(child: &Child, plugin: Option<&str>, source: &HookSource) -> String {
     }
 }
 
-/// Where a hook works: in the chat's directory, else in its workspace or plugin.
+/// Where the tools of a chat work.
+fn chat_directory(call: &HookCall) -> Option<PathBuf> {
+    call.working_directories.iter().find_map(|uri| path(uri))
+}
+
+/// What a hook takes for the project: the workspace that it came with, which people trusted it in, wherever
+/// the chat works (P12); else the chat's directory.
 fn project(call: &HookCall, file: &SourcedHooks) -> PathBuf {
-    let first = call.working_directories.iter().find_map(|uri| path(uri));
-    let other = || match &file.source {
-        HookSource::Workspace(path) => Some(path.clone()),
-        HookSource::Host | HookSource::User | HookSource::Saved(_) | HookSource::Client { .. } => file.root.clone(),
-    };
-    first.or_else(other).unwrap_or_else(std::env::temp_dir)
+    match &file.source {
+        HookSource::Workspace(path) => path.clone(),
+        HookSource::Host | HookSource::User | HookSource::Saved(_) | HookSource::Client { .. } => chat_directory(call)
+            .or_else(|| file.root.clone())
+            .unwrap_or_else(std::env::temp_dir),
+    }
+}
+
+/// Where a hook runs: in the project. Of a plugin that came from a client people trusted its own files: where a
+/// command names one of them as it lies in the plugin, none of the project's with that name runs instead (P12).
+fn place<'a>(file: &'a SourcedHooks, command: &CommandLine, project: &'a Path) -> &'a Path {
+    let is_published = matches!(file.source, HookSource::Saved(_) | HookSource::Client { .. });
+    let root = file.root.as_deref().filter(|_| is_published && command.cwd.is_none());
+    root.filter(|root| runs_from(root, &scripts::words(command)))
+        .unwrap_or(project)
+}
+
+/// The directories that matter to a hook that runs.
+#[derive(Debug, Clone, Copy)]
+struct Directories<'a> {
+    /// Where it runs.
+    at: &'a Path,
+    /// Where the tools work that it is told of.
+    chat: &'a Path,
 }
 
 fn path(uri: &str) -> Option<PathBuf> {
@@ -419,6 +446,10 @@ fn environment(file: &SourcedHooks, command: &CommandLine, project: &Path) -> BT
     for name in PROJECT {
         environment.insert((*name).to_owned(), project.into());
     }
+    if matches!(file.source, HookSource::Saved(_) | HookSource::Client { .. }) {
+        // All its files count (P12), so what Python would put beside them would be asked about.
+        environment.entry(NO_BYTECODE.to_owned()).or_insert_with(|| "1".into());
+    }
     if let Some(root) = &file.root {
         for name in ROOT {
             environment.insert((*name).to_owned(), root.into());
@@ -426,6 +457,9 @@ fn environment(file: &SourcedHooks, command: &CommandLine, project: &Path) -> BT
     }
     environment
 }
+
+/// Keeps Python from writing next to what it runs.
+pub(crate) const NO_BYTECODE: &str = "PYTHONDONTWRITEBYTECODE";
 
 /// What formats call the directory of a plugin, and that of a project.
 const ROOT: &[&str] = &["PLUGIN_ROOT", "CLAUDE_PLUGIN_ROOT", "CURSOR_PLUGIN_ROOT"];

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use self::permission::{Asked, Foreign};
 use crate::brought::{Brought, Origin, Part};
+use crate::hooks::{NO_BYTECODE, Words, runs_from};
 use crate::kit::about;
 use crate::trust::{Subject, TrustFile, TrustKind};
 
@@ -47,7 +48,7 @@ pub(crate) fn declarations(brought: &Brought, settings: &ServerSettings) -> Vec<
         });
         declared.push(Arc::new(ServerDeclaration {
             about: about(part, child),
-            transport: transport(&server.transport, &part.root()),
+            transport: transport(&server.transport, &part.root(), part.origin()),
             variables: variables(brought, part, settings),
             is_trusted: part.origin().is_own(),
             is_isolated: server.treatment.is_isolated,
@@ -88,7 +89,7 @@ fn subject(part: &Part) -> Option<Subject> {
     })
 }
 
-fn transport(found: &McpTransport, root: &Path) -> Transport {
+fn transport(found: &McpTransport, root: &Path, origin: &Origin) -> Transport {
     let remote = |remote: &innkeeper_plugins::Remote| Remote {
         url: remote.url.clone(),
         headers: remote.headers.clone(),
@@ -108,13 +109,39 @@ fn transport(found: &McpTransport, root: &Path) -> Transport {
                 false => command.clone(),
             },
             args: args.clone(),
-            env: env.clone(),
+            env: environment(env, origin),
             env_file: env_file.as_deref().map(|file| from(root, file)),
-            cwd: cwd.as_deref().map(|cwd| from(root, cwd)),
+            cwd: match (cwd.as_deref(), origin) {
+                (Some(cwd), _) => Some(from(root, cwd)),
+                // What people trusted are files of that workspace, and not of the one that a session has first (P12).
+                (None, Origin::Workspace(workspace)) => Some(workspace.to_path_buf()),
+                (None, Origin::Saved | Origin::Client(_)) if runs_own_file(root, command, args) => {
+                    Some(root.to_owned())
+                }
+                (None, Origin::Host | Origin::User | Origin::Saved | Origin::Client(_)) => None,
+            },
         },
         McpTransport::Http(address) => Transport::Http(remote(address)),
         McpTransport::Sse(address) => Transport::Sse(remote(address)),
     }
+}
+
+/// Whether a server of a plugin is started from a file that it names as it lies in the plugin: then it is that one,
+/// which people trusted, and none of the session's directory with the same name (P12).
+fn runs_own_file(root: &Path, command: &str, args: &[String]) -> bool {
+    let mut words = Words::default();
+    words.program(std::iter::once(command).chain(args.iter().map(String::as_str)));
+    runs_from(root, &words)
+}
+
+fn environment(declared: &BTreeMap<String, Option<String>>, origin: &Origin) -> BTreeMap<String, Option<String>> {
+    let mut environment = declared.clone();
+    if matches!(origin, Origin::Saved | Origin::Client(_)) {
+        // All files of its plugin count (P12), so what Python would put beside them would be asked about.
+        let none = || Some("1".to_owned());
+        environment.entry(NO_BYTECODE.to_owned()).or_insert_with(none);
+    }
+    environment
 }
 
 /// A path that is meant from a directory, unless it begins with a variable.

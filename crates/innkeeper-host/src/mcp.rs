@@ -45,7 +45,7 @@ pub(crate) use standing::Reported;
 pub use standing::Standing;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-pub use tool::{CallOutcome, During, Hints, McpError, McpTool, Question, QuestionAnswer};
+pub use tool::{CallOutcome, During, Hints, McpError, McpTool, Question, QuestionAnswer, ServerTool};
 
 use crate::host::Message;
 

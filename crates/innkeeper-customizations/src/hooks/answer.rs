@@ -21,7 +21,8 @@ pub(super) struct Answering<'a> {
     pub(super) name: &'a str,
     /// Whether it is people's own, so that it may answer for them.
     pub(super) speaks_for_people: bool,
-    pub(super) cwd: &'a Path,
+    /// Where the tools work that it was told of.
+    pub(super) chat: &'a Path,
 }
 
 impl Answering<'_> {
@@ -161,7 +162,7 @@ impl Answering<'_> {
             _ => return None,
         };
         let before = self.call.input.get("tool_input").cloned().unwrap_or_default();
-        let input = vocabulary::heard(&self.call.subject, &before, self.cwd, wanted);
+        let input = vocabulary::heard(&self.call.subject, &before, self.chat, wanted);
         (input != before).then_some(input)
     }
 }

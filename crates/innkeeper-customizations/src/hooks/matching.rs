@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 use innkeeper_plugins::{Hook, HookEvent as Spelt, HookOrigin};
 use regex_automata::meta::Regex;
 
-use innkeeper_host::customizations::HookEvent;
+use innkeeper_host::customizations::{HookCall, HookEvent};
 
-use super::vocabulary;
+use super::{telling, vocabulary};
 
 /// The longest matcher, the largest program that it may become, and what it may use to run that, in bytes:
 /// a workspace wrote it, and it may have many. One `\w`, with all letters there are, needs more than 16 KiB.
@@ -96,11 +96,11 @@ pub(super) fn hears(hook: &Hook, event: HookEvent) -> bool {
             | (Spelt::SessionEnd, HookEvent::SessionEnd)
             | (Spelt::UserPromptSubmit, HookEvent::UserPromptSubmit)
             | (
-                Spelt::PreToolUse | Spelt::BeforeShellExecution | Spelt::BeforeReadFile,
+                Spelt::PreToolUse | Spelt::BeforeShellExecution | Spelt::BeforeReadFile | Spelt::BeforeMcpExecution,
                 HookEvent::PreToolUse
             )
             | (
-                Spelt::PostToolUse | Spelt::AfterShellExecution | Spelt::AfterFileEdit,
+                Spelt::PostToolUse | Spelt::AfterShellExecution | Spelt::AfterFileEdit | Spelt::AfterMcpExecution,
                 HookEvent::PostToolUse
             )
             | (Spelt::PostToolUseFailure, HookEvent::PostToolUseFailure)
@@ -111,29 +111,35 @@ pub(super) fn hears(hook: &Hook, event: HookEvent) -> bool {
     )
 }
 
-/// Whether a hook that hears of an event wants this one. `detail` is the command of a call that has
-/// one.
-pub(super) fn wants(hook: &Hook, matcher: &Matcher, origin: HookOrigin, subject: &str, detail: Option<&str>) -> bool {
+/// Whether a hook that hears of an event wants this one.
+pub(super) fn wants(hook: &Hook, matcher: &Matcher, origin: HookOrigin, call: &HookCall) -> bool {
+    let subject = call.subject.as_str();
     match hook.event {
         // Nothing to choose from.
         Spelt::UserPromptSubmit | Spelt::Stop => true,
         Spelt::BeforeShellExecution | Spelt::AfterShellExecution => {
-            subject == "run_command" && detail.is_none_or(|command| matcher.is_in(command))
+            subject == "run_command" && telling::command(call).is_none_or(|command| matcher.is_in(command))
         }
-        Spelt::BeforeReadFile => subject == "read_file" && fits_tool(matcher, origin, subject),
-        Spelt::AfterFileEdit => matches!(subject, "write_file" | "edit_file") && fits_tool(matcher, origin, subject),
-        Spelt::PreToolUse | Spelt::PostToolUse | Spelt::PostToolUseFailure => fits_tool(matcher, origin, subject),
+        Spelt::BeforeReadFile => subject == "read_file" && fits_tool(matcher, origin, call),
+        Spelt::AfterFileEdit => matches!(subject, "write_file" | "edit_file") && fits_tool(matcher, origin, call),
+        Spelt::BeforeMcpExecution | Spelt::AfterMcpExecution => call
+            .mcp
+            .as_ref()
+            .is_some_and(|of_server| matcher.fits(&of_server.tool) || fits_tool(matcher, origin, call)),
+        Spelt::PreToolUse | Spelt::PostToolUse | Spelt::PostToolUseFailure => fits_tool(matcher, origin, call),
         _ => matcher.fits(subject),
     }
 }
 
 /// People write the names of tools that the format's own agent has; those of ours fit as well.
-fn fits_tool(matcher: &Matcher, origin: HookOrigin, tool: &str) -> bool {
-    matcher.fits(tool) || vocabulary::names(origin, tool).iter().any(|name| matcher.fits(name))
+fn fits_tool(matcher: &Matcher, origin: HookOrigin, call: &HookCall) -> bool {
+    matcher.fits(&call.subject) || vocabulary::names(origin, call).iter().any(|name| matcher.fits(name))
 }
 
 #[cfg(test)]
 mod tests {
+    use innkeeper_host::mcp::ServerTool;
+
     use super::*;
 
     #[test]
@@ -171,12 +177,57 @@ mod tests {
 
     #[test]
     fn tools_answer_to_the_names_that_a_format_knows_them_by() {
-        let fits = |text, origin, tool| fits_tool(&Matcher::new(Some(text)), origin, tool);
+        let fits = |text, origin, tool| fits_tool(&Matcher::new(Some(text)), origin, &call(tool, None));
         assert!(fits("Bash", HookOrigin::Claude, "run_command"));
         assert!(fits("Write|Edit", HookOrigin::Claude, "edit_file"));
         assert!(fits("Shell", HookOrigin::Cursor, "run_command"));
         assert!(fits("bash", HookOrigin::Copilot, "run_command"));
         assert!(!fits("bash", HookOrigin::Claude, "run_command"));
         assert!(!fits("Bash", HookOrigin::Claude, "read_file"));
+    }
+
+    #[test]
+    fn tools_of_servers_answer_to_such_names_as_well() {
+        let of_server = || ServerTool {
+            server: "srv".to_owned(),
+            plugin: Some("desk".to_owned()),
+            tool: "ping".to_owned(),
+        };
+        let fits = |text, origin| {
+            let matcher = Matcher::new(Some(text));
+            let is_servers = fits_tool(&matcher, origin, &call("srv__ping", Some(of_server())));
+            assert!(
+                !is_servers || !fits_tool(&matcher, origin, &call("read_file", None)),
+                "{text}"
+            );
+            is_servers
+        };
+        for origin in [HookOrigin::Claude, HookOrigin::OpenPlugin, HookOrigin::Codex] {
+            for text in [
+                "mcp__srv__ping",
+                "mcp__.*",
+                "mcp__srv__.*",
+                "mcp__plugin_desk_srv__ping",
+            ] {
+                assert!(fits(text, origin), "{text}");
+            }
+            assert!(!fits("mcp__other__.*", origin));
+        }
+        assert!(fits("MCP:ping", HookOrigin::Cursor));
+        assert!(fits("srv-ping", HookOrigin::Copilot));
+        assert!(fits("mcp_srv_ping", HookOrigin::Copilot));
+        assert!(fits("srv__ping", HookOrigin::Claude), "ours");
+    }
+
+    fn call(tool: &str, mcp: Option<ServerTool>) -> HookCall {
+        HookCall {
+            event: HookEvent::PreToolUse,
+            subject: tool.to_owned(),
+            mcp,
+            session: "".into(),
+            turn: "".into(),
+            working_directories: Vec::new(),
+            input: serde_json::Map::new(),
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::consent::visible;
+use super::words::{Role, Words};
 use super::{HookSource, SourcedHooks};
 use innkeeper_plugins::CommandLine;
 
@@ -19,8 +20,6 @@ const MAX_PLACES: usize = 16;
 const MAX_FILES: usize = 4_000;
 /// Most bytes that one look reads.
 const MAX_BYTES: u64 = 64 << 20;
-/// How deep quotes within quotes are looked into.
-const MAX_DEPTH: usize = 3;
 
 /// What one look has seen, so that it reads no file twice.
 #[derive(Debug)]
@@ -43,7 +42,7 @@ impl Default for Looked {
 }
 
 impl Looked {
-    /// The files that a command names, of those that came with it. What they load in turn is not looked
+    /// The files that a command runs, of those that came with it. What they load in turn is not looked
     /// for.
     pub(super) fn scripts(
         &mut self,
@@ -56,25 +55,16 @@ impl Looked {
         };
         let bases = [file.root.as_deref(), workspace].into_iter().flatten();
         let bases: Vec<&Path> = bases.collect();
-        let texts = [command.here(), command.cwd.as_deref()].into_iter().flatten();
-        let args = command.args.iter().flatten().map(String::as_str);
-        let texts = texts.chain(args).chain(command.env.values().map(String::as_str));
-        self.named(&bases, texts)
+        self.named(&bases, &words(command))
     }
 
-    /// The files below some directories that texts name, with digests of what is in them.
-    pub(crate) fn named<'a>(
-        &mut self,
-        bases: &[&Path],
-        texts: impl Iterator<Item = &'a str>,
-    ) -> Result<Vec<(String, Vec<u8>)>, String> {
+    /// The files below some directories that words name and that may run, with digests of what is in them.
+    pub(crate) fn named(&mut self, bases: &[&Path], words: &Words) -> Result<Vec<(String, Vec<u8>)>, String> {
         let bases: Vec<PathBuf> = bases.iter().filter_map(|base| base.canonicalize().ok()).collect();
-        let mut words = Vec::new();
-        texts.for_each(|text| collect_words(text, 0, &mut words));
         let mut places = bases.clone();
         let mut found: BTreeSet<PathBuf> = BTreeSet::new();
         // A directory comes before what is in it, as in `cd scripts && ./run`.
-        for word in &words {
+        for (word, role) in words.iter() {
             for place in places.clone() {
                 for name in names(word, &place) {
                     self.tries += 1;
@@ -88,7 +78,9 @@ impl Looked {
                         continue;
                     }
                     if path.is_file() {
-                        found.insert(path);
+                        if may_run(&path, role) {
+                            found.insert(path);
+                        }
                     } else if path.is_dir() && !places.contains(&path) {
                         if places.len() >= MAX_PLACES {
                             return Err("one of their commands names too many directories".to_owned());
@@ -108,7 +100,8 @@ impl Looked {
         Ok(digests)
     }
 
-    /// How many files a plugin has, and the digest of all of them with their names.
+    /// How many files a plugin has, and the digest of all of them with their names. What it keeps records in is
+    /// not among them: that grows whenever it runs.
     pub(crate) fn everything(&mut self, root: &Path) -> Result<(usize, Vec<u8>), String> {
         let unread = |error: std::io::Error| format!("not all files of the plugin can be read ({error})");
         let root = root.canonicalize().map_err(unread)?;
@@ -127,6 +120,7 @@ impl Looked {
                 }
                 match path.symlink_metadata().map_err(unread)?.is_dir() {
                     true => directories.push(path),
+                    false if is_record(&real) => {}
                     false => drop(files.insert((path, real))),
                 }
             }
@@ -182,37 +176,74 @@ impl Looked {
     }
 }
 
-/// Pieces of a command line that may be the names of files: its words as a shell splits them, and what
-/// is in words that are command lines themselves, such as that of `sh -c`.
-fn collect_words(line: &str, depth: usize, words: &mut Vec<String>) {
-    let is_end = |c: char| c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')' | '<' | '>' | '`');
-    let mut split = Vec::new();
-    let (mut word, mut quote) = (String::new(), None);
-    let mut chars = line.chars();
-    while let Some(c) = chars.next() {
-        match (c, quote) {
-            (c, Some(open)) if c == open => quote = None,
-            ('\'' | '"', None) => quote = Some(c),
-            ('\\', None | Some('"')) if !cfg!(windows) => word.extend(chars.next()),
-            (c, None) if is_end(c) => split.push(std::mem::take(&mut word)),
-            (c, _) => word.push(c),
-        }
+/// The words of a hook's command. A directory comes before what is in it.
+pub(super) fn words(command: &CommandLine) -> Words {
+    let mut words = Words::default();
+    command.cwd.iter().for_each(|cwd| words.surrounding(cwd));
+    match (&command.args, command.here()) {
+        (Some(args), Some(program)) => words.program(std::iter::once(program).chain(args.iter().map(String::as_str))),
+        (None, Some(line)) => words.line(line),
+        (_, None) => {}
     }
-    split.push(word);
-    for word in split.into_iter().filter(|word| !word.is_empty()) {
-        let inner = |c: char| is_end(c) || matches!(c, '\'' | '"');
-        let is_line = depth < MAX_DEPTH && word.contains(inner);
-        // As in `--config=x,y`.
-        let parts = word
-            .split(['=', ','])
-            .filter(|part| part.len() < word.len() && !part.is_empty());
-        let parts: Vec<String> = parts.map(str::to_owned).collect();
-        words.push(word.clone());
-        words.extend(parts);
-        if is_line {
-            collect_words(&word, depth + 1, words);
-        }
-    }
+    command.env.values().for_each(|value| words.surrounding(value));
+    words
+}
+
+/// Whether a command runs a file of a directory by its name from there, as in `sh scripts/check.sh`.
+pub(crate) fn runs_from(directory: &Path, words: &Words) -> bool {
+    let Ok(directory) = directory.canonicalize() else {
+        return false;
+    };
+    words.iter().any(|(word, role)| {
+        let named = Path::new(word)
+            .is_relative()
+            .then(|| directory.join(word).canonicalize());
+        let found = named.and_then(Result::ok);
+        found.is_some_and(|path| path.starts_with(&directory) && path.is_file() && may_run(&path, role))
+    })
+}
+
+/// Whether a file that a command names may be something that runs, or that what runs loads. Names decide where
+/// nothing else does: what is not known to be data is not taken for it.
+fn may_run(path: &Path, role: Role) -> bool {
+    let has_no_sign = || match path.extension() {
+        Some(_) => has_extension(path, DATA) || has_extension(path, RECORDS),
+        None => role == Role::Given,
+    };
+    role == Role::Runs || is_program(path) || !has_no_sign()
+}
+
+/// Whether a file of a plugin is one in which programs keep what happened, and nothing that runs.
+fn is_record(path: &Path) -> bool {
+    has_extension(path, RECORDS) && !is_program(path)
+}
+
+/// What programs write, as they go along, and what else nobody runs.
+const RECORDS: &[&str] = &[
+    "bak", "db", "db-shm", "db-wal", "err", "jsonl", "lock", "log", "ndjson", "out", "pid", "sqlite", "sqlite3",
+    "stamp", "tmp",
+];
+const DATA: &[&str] = &[
+    "csv", "dat", "htm", "html", "json", "md", "pdf", "png", "svg", "tsv", "txt",
+];
+
+fn has_extension(path: &Path, known: &[&str]) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| known.iter().any(|known| known.eq_ignore_ascii_case(extension)))
+}
+
+/// Whether a file says of itself that it can be run.
+fn is_program(path: &Path) -> bool {
+    #[cfg(unix)]
+    let may_be_run = {
+        use std::os::unix::fs::PermissionsExt as _;
+        path.metadata()
+            .is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
+    };
+    #[cfg(not(unix))]
+    let may_be_run = false;
+    let mut start = [0; 2];
+    may_be_run || File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok() && &start == b"#!")
 }
 
 /// What a word may stand for, seen from a place: as it is, and without the directory before it that only

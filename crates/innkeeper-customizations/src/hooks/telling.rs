@@ -6,24 +6,25 @@ use innkeeper_host::customizations::{HookCall, HookEvent};
 use innkeeper_plugins::{Hook, HookEvent as Spelt, HookOrigin};
 use serde_json::{Map, Value, json};
 
-use super::vocabulary;
+use super::{Directories, vocabulary};
 
 /// Everything that a hook is told, as one JSON object.
-pub(super) fn told(call: &HookCall, hook: &Hook, origin: HookOrigin, cwd: &Path) -> Value {
+pub(super) fn told(call: &HookCall, hook: &Hook, origin: HookOrigin, directories: Directories<'_>) -> Value {
     let mut told = call.input.clone();
-    let name = |name: &str| match origin {
-        HookOrigin::Cursor | HookOrigin::Copilot => lower_first(name),
-        HookOrigin::OpenPlugin | HookOrigin::Claude | HookOrigin::Codex => name.to_owned(),
+    let name = match origin {
+        // These have several names for a moment, and a hook expects the one that it stands under.
+        HookOrigin::Cursor | HookOrigin::Copilot => &hook.spelling,
+        HookOrigin::OpenPlugin | HookOrigin::Claude | HookOrigin::Codex => hook.event.as_str(),
     };
     put(&mut told, "session_id", json!(*call.session));
-    put(&mut told, "hook_event_name", Value::String(name(hook.event.as_str())));
-    put(&mut told, "cwd", json!(cwd.to_string_lossy()));
+    put(&mut told, "hook_event_name", json!(name));
+    put(&mut told, "cwd", json!(directories.at.to_string_lossy()));
     put(&mut told, "permission_mode", json!("default"));
     if matches!(
         call.event,
         HookEvent::PreToolUse | HookEvent::PostToolUse | HookEvent::PostToolUseFailure
     ) {
-        about_tool(&mut told, call, hook, origin, cwd);
+        about_tool(&mut told, call, hook, origin, directories.chat);
     }
     match origin {
         HookOrigin::OpenPlugin | HookOrigin::Claude | HookOrigin::Codex => {}
@@ -44,10 +45,10 @@ pub(super) fn command(call: &HookCall) -> Option<&str> {
     call.input.get("tool_input")?.get("command")?.as_str()
 }
 
-fn about_tool(told: &mut Map<String, Value>, call: &HookCall, hook: &Hook, origin: HookOrigin, cwd: &Path) {
+fn about_tool(told: &mut Map<String, Value>, call: &HookCall, hook: &Hook, origin: HookOrigin, chat: &Path) {
     let input = call.input.get("tool_input").cloned().unwrap_or_default();
-    let input = vocabulary::told(&call.subject, &input, cwd);
-    let names = vocabulary::names(origin, &call.subject);
+    let mut input = vocabulary::told(&call.subject, &input, chat);
+    let names = vocabulary::names(origin, call);
     let name = names.first().map_or(call.subject.as_str(), |name| name);
     told.insert("tool_name".to_owned(), json!(name));
     // The events of Cursor that are about one tool have its input at the top.
@@ -67,6 +68,16 @@ fn about_tool(told: &mut Map<String, Value>, call: &HookCall, hook: &Hook, origi
             if let (Some(old), Some(new)) = (input.get("old_string"), input.get("new_string")) {
                 put(told, "edits", json!([{ "old_string": old, "new_string": new }]));
             }
+        }
+        // There it has the server's own name for it, and strings of JSON.
+        Spelt::BeforeMcpExecution | Spelt::AfterMcpExecution => {
+            if let Some(of_server) = &call.mcp {
+                put(told, "tool_name", json!(of_server.tool));
+            }
+            if let Some(response) = told.get("tool_response").map(Value::to_string) {
+                put(told, "result_json", Value::String(response));
+            }
+            input = Value::String(input.to_string());
         }
         _ => {}
     }
@@ -97,14 +108,4 @@ fn in_camel_case(told: &mut Map<String, Value>) {
 
 fn put(told: &mut Map<String, Value>, name: &str, value: Value) {
     told.insert(name.to_owned(), value);
-}
-
-fn lower_first(name: &str) -> String {
-    let mut chars = name.chars();
-    chars
-        .next()
-        .map(|first| first.to_ascii_lowercase())
-        .into_iter()
-        .chain(chars)
-        .collect()
 }

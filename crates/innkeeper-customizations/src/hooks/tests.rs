@@ -9,6 +9,7 @@ use super::*;
 use crate::trust::{Standing, TrustKind, Verdict};
 
 mod bounds;
+mod trusted;
 
 /// A workspace with hooks.
 struct Workshop {
@@ -79,6 +80,7 @@ impl Workshop {
         HookCall {
             event,
             subject: subject.to_owned(),
+            mcp: None,
             session: "ahp-session:/s".into(),
             turn: "t".into(),
             working_directories: vec![url::Url::from_file_path(self.path()).unwrap().to_string()],

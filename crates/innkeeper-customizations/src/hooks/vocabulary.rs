@@ -4,8 +4,10 @@
 //! So a hook hears of a tool under the name its format has for it, with the input as it expects it,
 //! besides our own.
 
+use std::borrow::Cow;
 use std::path::Path;
 
+use innkeeper_host::customizations::HookCall;
 use innkeeper_plugins::HookOrigin;
 use serde_json::{Map, Value};
 
@@ -31,15 +33,24 @@ const TOOLS: &[Row] = &[
     ("ask_user", &["AskUserQuestion"], &[], &["ask_user"]),
 ];
 
-/// What a format calls a tool, the usual name first.
-pub(super) fn names(origin: HookOrigin, tool: &str) -> &'static [&'static str] {
-    let row = TOOLS.iter().find(|(ours, ..)| *ours == tool);
-    match (row, origin) {
+/// What a format calls the tool of a call, the usual name first.
+pub(super) fn names(origin: HookOrigin, call: &HookCall) -> Vec<Cow<'static, str>> {
+    if let Some(of_server) = &call.mcp {
+        let names = match origin {
+            HookOrigin::Claude | HookOrigin::OpenPlugin | HookOrigin::Codex => of_server.for_claude(),
+            HookOrigin::Cursor => of_server.for_cursor(),
+            HookOrigin::Copilot => of_server.for_copilot(),
+        };
+        return names.into_iter().map(Cow::Owned).collect();
+    }
+    let row = TOOLS.iter().find(|(ours, ..)| *ours == call.subject);
+    let names: &[&str] = match (row, origin) {
         (None, _) => &[],
         (Some((_, claude, _, _)), HookOrigin::Claude | HookOrigin::OpenPlugin | HookOrigin::Codex) => claude,
         (Some((_, _, cursor, _)), HookOrigin::Cursor) => cursor,
         (Some((_, _, _, copilot)), HookOrigin::Copilot) => copilot,
-    }
+    };
+    names.iter().copied().map(Cow::Borrowed).collect()
 }
 
 /// Whether the input of a tool names a file.

@@ -12,7 +12,7 @@ use serde_json::json;
 use url::Url;
 
 use crate::brought::{Origin, Part};
-use crate::hooks::{Looked, visible};
+use crate::hooks::{Looked, Words, visible};
 use crate::trust::{Contents, Standing, Subject, TrustFile, Verdict};
 
 /// The longest line for one server, in bytes: nobody reads more, and what is not read is not agreed to.
@@ -69,7 +69,8 @@ impl Foreign {
     /// When that is more than people can be shown, or than the host looks at.
     fn add_to(&self, contents: &mut Contents, looked: &mut Looked) -> Result<(), String> {
         let name = visible(&self.name);
-        let (reach, texts) = match &self.server.transport {
+        let mut words = Words::default();
+        let reach = match &self.server.transport {
             McpTransport::Stdio {
                 command,
                 args,
@@ -77,12 +78,15 @@ impl Foreign {
                 env_file,
                 cwd,
             } => {
-                let words = std::iter::once(command).chain(args);
-                let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
+                let line: Vec<&str> = std::iter::once(command).chain(args).map(String::as_str).collect();
+                let here = |text: &str| text.replace("${workspaceFolder}", ".");
                 // A directory comes before what is in it.
-                let texts = cwd.iter().chain([command]).chain(args).chain(env_file);
-                let texts = texts.chain(env.values().flatten());
-                let texts: Vec<String> = texts.map(|text| text.replace("${workspaceFolder}", ".")).collect();
+                cwd.iter().for_each(|cwd| words.surrounding(&here(cwd)));
+                let program: Vec<String> = line.iter().map(|word| here(word)).collect();
+                words.program(program.iter().map(String::as_str));
+                let around = env_file.iter().chain(env.values().flatten());
+                around.for_each(|text| words.surrounding(&here(text)));
+                let line = line.join(" ");
                 let mut shown = format!("runs {}", visible(&line));
                 if let Some(cwd) = cwd {
                     shown.push_str(&format!(" [in {}]", visible(cwd)));
@@ -91,11 +95,11 @@ impl Foreign {
                     let value = value.as_deref().unwrap_or_default();
                     shown.push_str(&format!(" [with {}={}]", visible(name), visible(value)));
                 }
-                (shown, texts)
+                shown
             }
             McpTransport::Http(remote) | McpTransport::Sse(remote) => {
                 let address = visible(&without_secrets(&remote.url));
-                (format!("reaches {address}"), Vec::new())
+                format!("reaches {address}")
             }
         };
         let what = format!("MCP server {name} {reach} ({})", visible(&self.label));
@@ -109,7 +113,7 @@ impl Foreign {
         let canonical = json!({ "name": self.name, "file": self.label, "entry": self.server.raw });
         contents.add(what, canonical.to_string().as_bytes());
         let bases: Vec<&Path> = self.bases.iter().map(PathBuf::as_path).collect();
-        for (shown, digest) in looked.named(&bases, texts.iter().map(String::as_str))? {
+        for (shown, digest) in looked.named(&bases, &words)? {
             contents.add_digest(format!("file {shown}"), &digest);
         }
         Ok(())
@@ -324,6 +328,41 @@ mod tests {
         };
         assert_eq!(PathBuf::from(command), plugin.join("./run"));
         assert_eq!(cwd.as_deref(), Some(plugin.join("sub").as_path()));
+    }
+
+    #[test]
+    fn p12_what_people_trusted_is_started_and_no_file_of_that_name_elsewhere() {
+        let (directory, ..) = scene();
+        let other = directory.path().join("other");
+        std::fs::create_dir_all(&other).unwrap();
+        let workspace = directory.path().canonicalize().unwrap().join("w");
+        let cwd_of = |origin: Origin, root: &Path| {
+            let found = McpTransport::Stdio {
+                command: "sh".to_owned(),
+                args: vec!["./serve.sh".to_owned()],
+                env: std::collections::BTreeMap::new(),
+                env_file: None,
+                cwd: None,
+            };
+            match crate::servers::transport(&found, root, &origin) {
+                innkeeper_host::mcp::Transport::Stdio { cwd, env, .. } => (cwd, env.len()),
+                _ => panic!("a process"),
+            }
+        };
+        let of_workspace = Origin::Workspace(workspace.as_path().into());
+        assert_eq!(cwd_of(of_workspace, &workspace), (Some(workspace.clone()), 0));
+        let client = || Origin::Client(innkeeper_host::ClientId::new("phone"));
+        assert_eq!(
+            cwd_of(client(), &workspace),
+            (Some(workspace.clone()), 1),
+            "it has that file"
+        );
+        assert_eq!(
+            cwd_of(client(), &other),
+            (None, 1),
+            "it has not, so it means the session's"
+        );
+        assert_eq!(cwd_of(Origin::User, &workspace), (None, 0));
     }
 
     #[test]

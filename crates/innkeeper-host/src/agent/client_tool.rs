@@ -19,6 +19,7 @@ pub(super) fn begin(events: EventSink, tool: &ClientTool) -> ClientCall {
                 contributor: Contributor::Client(tool.client.clone()),
                 ui: None,
             },
+            mcp: None,
         },
         permission: Permission::NotNeeded,
     }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::{AgentError, EventSink};
 use crate::customizations::{HookCall, HookEvent, HookOutcome};
+use crate::mcp::ServerTool;
 
 /// How often hooks can send an agent on in one turn: two that disagree would do so for ever.
 const MOST_ROUNDS: u32 = 3;
@@ -23,6 +24,15 @@ const MOST_ROUNDS: u32 = 3;
 const MOMENT: Duration = Duration::from_secs(1);
 /// How often a turn says that it is at work while hooks run.
 const ALIVE_PACE: Duration = Duration::from_secs(20);
+
+/// The tool of a call, as hooks hear of it.
+#[derive(Debug)]
+pub(super) struct Tool {
+    /// The name that models know it by.
+    pub(super) name: String,
+    /// Which one it is of an MCP server's.
+    pub(super) mcp: Option<Box<ServerTool>>,
+}
 
 /// What hooks are told of every moment of a run, and what they said in it.
 #[derive(Debug, Default)]
@@ -75,6 +85,7 @@ impl Scene {
         HookCall {
             event,
             subject: subject.to_owned(),
+            mcp: None,
             session: Arc::clone(&self.session),
             turn: Arc::clone(&self.turn),
             working_directories: self.working_directories.clone(),
@@ -200,15 +211,14 @@ impl EventSink {
     pub(super) async fn tool_begins(
         &self,
         call: &str,
-        tool: &str,
+        tool: &Tool,
         input: Option<&str>,
     ) -> Result<HookOutcome, AgentError> {
         if !self.hears(HookEvent::PreToolUse) {
             return Ok(HookOutcome::default());
         }
-        let mut outcome = self
-            .hook(HookEvent::PreToolUse, tool, about_call(call, tool, input))
-            .await?;
+        let told = about_call(call, &tool.name, input);
+        let mut outcome = self.hook_of_tool(HookEvent::PreToolUse, tool, told).await?;
         self.keep_context(Some(call), std::mem::take(&mut outcome.context));
         Ok(outcome)
     }
@@ -222,17 +232,17 @@ impl EventSink {
     pub(super) async fn tool_ended(
         &self,
         call: &str,
-        tool: &str,
+        tool: &Tool,
         input: Option<&str>,
         result: &ToolResult,
     ) -> Result<(), AgentError> {
         let event = end_of(result);
-        let mut told = about_call(call, tool, input);
+        let mut told = about_call(call, &tool.name, input);
         told.insert("tool_response".to_owned(), response(result));
         if let Some(error) = &result.error {
             told.insert("error".to_owned(), Value::String(error.clone()));
         }
-        let outcome = self.hook(event, tool, told).await?;
+        let outcome = self.hook_of_tool(event, tool, told).await?;
         self.keep_context(Some(call), outcome.context.into_iter().chain(outcome.deny).collect());
         match outcome.stop {
             Some(why) => Err(stopped(&why)),
@@ -281,10 +291,26 @@ impl EventSink {
         subject: &str,
         input: Map<String, Value>,
     ) -> Result<HookOutcome, AgentError> {
-        if !self.hears(event) {
+        self.hook_with(self.scene.call(event, subject, input)).await
+    }
+
+    async fn hook_of_tool(
+        &self,
+        event: HookEvent,
+        tool: &Tool,
+        input: Map<String, Value>,
+    ) -> Result<HookOutcome, AgentError> {
+        let call = HookCall {
+            mcp: tool.mcp.as_deref().cloned(),
+            ..self.scene.call(event, &tool.name, input)
+        };
+        self.hook_with(call).await
+    }
+
+    async fn hook_with(&self, call: HookCall) -> Result<HookOutcome, AgentError> {
+        if !self.hears(call.event) {
             return Ok(HookOutcome::default());
         }
-        let call = self.scene.call(event, subject, input);
         let (hooks, off) = self.customized.hooks();
         let running = hooks.run(call, off, Some(self));
         tokio::pin!(running);

@@ -17,6 +17,8 @@ use super::{
     Worker, WorkerSpec,
 };
 
+use crate::mcp::ServerTool;
+
 pub(super) use call::Call;
 use call::step;
 
@@ -31,6 +33,7 @@ pub(super) fn begin(events: EventSink, name: String) -> ToolCallBuilder {
             contributor: Contributor::Host,
             ui: None,
         },
+        mcp: None,
     }
 }
 
@@ -41,6 +44,7 @@ pub struct ToolCallBuilder {
     pub(super) events: EventSink,
     pub(super) id: Option<String>,
     pub(super) start: ToolStart,
+    pub(super) mcp: Option<ServerTool>,
 }
 
 impl ToolCallBuilder {
@@ -66,6 +70,12 @@ impl ToolCallBuilder {
     /// ask people to sign in.
     pub fn mcp(mut self, customization: impl Into<String>) -> Self {
         self.start.contributor = Contributor::Mcp(customization.into());
+        self
+    }
+
+    /// Says which tool of its server it is, for hooks that know it by another name.
+    pub(crate) fn of_server(mut self, tool: ServerTool) -> Self {
+        self.mcp = Some(tool);
         self
     }
 

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 
 use crate::agent::EventSink;
+use crate::mcp::ServerTool;
 
 /// A moment that hooks can hear of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,6 +46,8 @@ pub struct HookCall {
     /// What matchers are compared with: the name of the tool, the source of a start, the kind of a
     /// notification.
     pub subject: String,
+    /// The tool that the moment is about, if an MCP server has it: hooks know it by other names.
+    pub mcp: Option<ServerTool>,
     /// The session's URI.
     pub session: Arc<str>,
     /// The id of the turn, so that nobody is asked twice in one; empty between turns.

@@ -126,6 +126,7 @@ impl HostTask {
         let call = HookCall {
             event: HookEvent::SessionEnd,
             subject: "other".to_owned(),
+            mcp: None,
             session: wanted.session_uri,
             turn: "".into(),
             working_directories: wanted.working_directories,

@@ -79,7 +79,8 @@ impl McpCall {
         let mut builder = events
             .tool(&tool.name)
             .display_name(tool.shown_name())
-            .mcp(&tool.server);
+            .mcp(&tool.server)
+            .of_server(tool.of_server());
         if let Some(id) = id {
             builder = builder.id(id);
         }

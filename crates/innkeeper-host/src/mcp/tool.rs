@@ -15,6 +15,8 @@ pub struct McpTool {
     pub server: String,
     /// What people call the server.
     pub server_name: String,
+    /// The plugin that brings the server.
+    pub plugin: Option<String>,
     /// What the server calls the tool.
     pub tool: String,
     /// A title for people.
@@ -39,6 +41,15 @@ impl McpTool {
         self.title.as_deref().unwrap_or(&self.tool)
     }
 
+    /// Which tool of which server it is.
+    pub fn of_server(&self) -> ServerTool {
+        ServerTool {
+            server: self.server_name.clone(),
+            plugin: self.plugin.clone(),
+            tool: self.tool.clone(),
+        }
+    }
+
     /// Whether it runs without asking: only what a trusted server calls harmless does.
     pub fn runs_unasked(&self) -> bool {
         self.is_trusted && self.hints.read_only == Some(true) && self.hints.destructive != Some(true)
@@ -52,6 +63,56 @@ impl McpTool {
             None => true,
         }
     }
+}
+
+/// Which tool of which server it is. Models know it by a name of ours; what people wrote for other agents,
+/// such as hooks, knows it by the names that those agents make of these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerTool {
+    /// What people call the server.
+    pub server: String,
+    /// The plugin that brings the server.
+    pub plugin: Option<String>,
+    /// What the server calls the tool.
+    pub tool: String,
+}
+
+impl ServerTool {
+    /// What Claude Code calls it, and who follows it: `mcp__server__tool`. The usual name comes first: that
+    /// of a plugin's server has the plugin in it.
+    pub fn for_claude(&self) -> Vec<String> {
+        let tool = as_in_names(&self.tool);
+        let servers = self.servers_for_claude().into_iter();
+        servers.map(|server| format!("{server}__{tool}")).collect()
+    }
+
+    /// What Claude Code calls all tools of its server together: `mcp__server`.
+    pub fn servers_for_claude(&self) -> Vec<String> {
+        let server = as_in_names(&self.server);
+        let plugin = self.plugin.as_deref().map(as_in_names);
+        let of_plugin = plugin.map(|plugin| format!("mcp__plugin_{plugin}_{server}"));
+        of_plugin.into_iter().chain([format!("mcp__{server}")]).collect()
+    }
+
+    /// What Copilot calls it: `server-tool` on its command line, `mcp_server_tool` in its editor.
+    pub fn for_copilot(&self) -> Vec<String> {
+        let (server, tool) = (as_in_names(&self.server), as_in_names(&self.tool));
+        vec![format!("{server}-{tool}"), format!("mcp_{server}_{tool}")]
+    }
+
+    /// What Cursor calls it: `MCP:tool`.
+    pub fn for_cursor(&self) -> Vec<String> {
+        vec![format!("MCP:{}", self.tool)]
+    }
+}
+
+/// What names of tools have in the place of what they cannot have.
+fn as_in_names(text: &str) -> String {
+    let fit = |c: char| match c.is_ascii_alphanumeric() || matches!(c, '_' | '-') {
+        true => c,
+        false => '_',
+    };
+    text.chars().map(fit).collect()
 }
 
 /// What a server says about the effects of a tool. From a server that nobody trusts it means nothing.
@@ -174,6 +235,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn other_agents_have_their_own_names_for_a_tool() {
+        let alone = ServerTool {
+            server: "my files".to_owned(),
+            plugin: None,
+            tool: "read/file".to_owned(),
+        };
+        assert_eq!(alone.for_claude(), ["mcp__my_files__read_file"]);
+        assert_eq!(alone.for_copilot(), ["my_files-read_file", "mcp_my_files_read_file"]);
+        assert_eq!(alone.for_cursor(), ["MCP:read/file"]);
+        let of_plugin = ServerTool {
+            plugin: Some("desk".to_owned()),
+            ..alone
+        };
+        let names = ["mcp__plugin_desk_my_files__read_file", "mcp__my_files__read_file"];
+        assert_eq!(of_plugin.for_claude(), names);
+    }
 
     #[test]
     fn mcp12_hints_of_a_server_that_nobody_trusts_are_not_trust() {

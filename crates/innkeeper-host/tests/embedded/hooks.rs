@@ -215,6 +215,8 @@ async fn mcp12_a_hook_refuses_a_call_of_a_trusted_server_and_the_turn_goes_on() 
     let harmless = McpTool {
         name: "inn__look".to_owned(),
         server: "inn".to_owned(),
+        server_name: "The Inn".to_owned(),
+        plugin: Some("travel".to_owned()),
         tool: "look".to_owned(),
         is_trusted: true,
         hints: Hints {
@@ -223,7 +225,9 @@ async fn mcp12_a_hook_refuses_a_call_of_a_trusted_server_and_the_turn_goes_on() 
         },
         ..McpTool::default()
     };
-    let scene = at(HookEvent::PreToolUse, deny("not there"))
+    let of_server = harmless.of_server();
+    let hooks = at(HookEvent::PreToolUse, deny("not there"));
+    let scene = hooks
         .scene(move |_, events| {
             let tool = harmless.clone();
             async move {
@@ -234,6 +238,13 @@ async fn mcp12_a_hook_refuses_a_call_of_a_trusted_server_and_the_turn_goes_on() 
         .await;
     scene.begin("go").await;
     assert_eq!(scene.words().await, "false: Some(\"not there\")");
+    let heard = hooks.heard.lock().expect("no panic").clone();
+    let mut calls = heard.into_iter().filter(|call| call.event == HookEvent::PreToolUse);
+    assert_eq!(
+        calls.next().and_then(|call| call.mcp),
+        Some(of_server),
+        "whose tool it is"
+    );
     scene.client.assert_converged().await;
 }
 

@@ -106,6 +106,7 @@ pub(super) fn tool(tool: &Tool, declaration: &ServerDeclaration) -> McpTool {
         name: String::new(),
         server: declaration.about.id.clone(),
         server_name: declaration.about.name.clone(),
+        plugin: declaration.about.plugin.clone(),
         tool: tool.name.clone(),
         title: tool.title.clone(),
         description: tool.description.clone(),

@@ -34,6 +34,8 @@ pub struct HookFile {
 pub struct Hook {
     /// When it runs.
     pub event: HookEvent,
+    /// The event as the file spells it, which is how its command expects to be told of it.
+    pub spelling: String,
     /// A regular expression over the tool's name, or what else the event is about.
     pub matcher: Option<String>,
     /// What it does.
@@ -255,7 +257,7 @@ fn read(raw: &Value, path: &str, notes: &mut Notes) -> Vec<Hook> {
         let event = HookEvent::from_spelling(spelling);
         let before = hooks.len();
         for group in groups {
-            read_group(group, &event, &mut hooks, path, notes);
+            read_group(group, (&event, spelling), &mut hooks, path, notes);
         }
         if let (HookEvent::Unknown(name), true) = (&event, hooks.len() > before) {
             notes.info(
@@ -277,7 +279,13 @@ fn read(raw: &Value, path: &str, notes: &mut Notes) -> Vec<Hook> {
 }
 
 /// A group is `{matcher, hooks: [action …]}`, or the action itself.
-fn read_group(group: &Value, event: &HookEvent, hooks: &mut Vec<Hook>, path: &str, notes: &mut Notes) {
+fn read_group(
+    group: &Value,
+    (event, spelling): (&HookEvent, &str),
+    hooks: &mut Vec<Hook>,
+    path: &str,
+    notes: &mut Notes,
+) {
     let matcher = text(group, "matcher");
     let single = [group];
     let actions: Vec<&Value> = match group.get("hooks") {
@@ -291,6 +299,7 @@ fn read_group(group: &Value, event: &HookEvent, hooks: &mut Vec<Hook>, path: &st
         match read_action(action) {
             Some(read) => hooks.push(Hook {
                 event: event.clone(),
+                spelling: printable(spelling, 64),
                 matcher: text(action, "matcher").or_else(|| matcher.clone()),
                 action: read,
                 timeout: timeout(action),

@@ -9,7 +9,7 @@ use innkeeper_testkit::official::{OfficialClient, markdown, tool_calls_of};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Setup, Stage, create_session, notices, users};
+use crate::support::{PROVIDER, Setup, Stage, create_session, notices, uri_of, users};
 
 /// Settings for Claude with one hook.
 fn settings(event: &str, matcher: &str, command: &str) -> String {
@@ -160,6 +160,40 @@ async fn p12_a_workspaces_hook_runs_once_people_trust_it_refuses_a_call_and_surv
         "a no is remembered too: {:#?}",
         turn.response_parts
     );
+    stage.assert_in_order().await;
+}
+
+#[tokio::test]
+async fn p12_trust_is_asked_for_once_though_the_hook_writes_and_runs_nothing_of_another_directory() {
+    let commands = ["cat >> .claude/audit.log", "sh scripts/check.sh"];
+    let hooks = commands.map(|command| json!({ "type": "command", "command": command }));
+    let settings = json!({ "hooks": { "UserPromptSubmit": [{ "hooks": hooks }] } }).to_string();
+    let workspace = [
+        (".claude/settings.json", settings.as_str()),
+        (".claude/audit.log", "empty\n"),
+        ("scripts/check.sh", "echo ran >> ran.txt\n"),
+    ];
+    let (stage, _home) = stage(&workspace, &[], Script::by(|_: &Asked| Reply::words("Done."))).await;
+    stage.start_turn("t1", "Hello.").await;
+    let message = answer(&stage, &stage.client, "accept", Some("trust")).await;
+    assert!(message.contains("file scripts/check.sh"), "{message}");
+    assert!(!message.contains("file .claude/audit.log"), "{message}");
+    stage.turn_end("t1").await;
+    let turn = stage.run_turn("t2", "Hello again.").await;
+    assert_eq!(questions(&turn), 0, "{:#?}", turn.response_parts);
+    assert_eq!(stage.read("ran.txt"), "ran\nran\n");
+    assert!(stage.read(".claude/audit.log").contains("Hello again."));
+
+    // A session that works in another directory first, which has a script of the same name.
+    let other = tempfile::tempdir().expect("a directory");
+    put(other.path(), "scripts/check.sh", "echo evil > evil.txt\n");
+    let directories = [other.path(), stage.directory.path()].map(uri_of);
+    let params = json!({ "provider": PROVIDER, "workingDirectories": directories });
+    let uris = stage.client.create_session_with("both", params).await;
+    let turn = stage.client.run_turn(&uris.chat, "t1", "Hello there.").await;
+    assert_eq!(questions(&turn), 0, "{:#?}", turn.response_parts);
+    assert_eq!(stage.read("ran.txt"), "ran\nran\nran\n");
+    assert!(!other.path().join("evil.txt").exists() && !exists(&stage, "evil.txt"));
     stage.assert_in_order().await;
 }
 

@@ -54,3 +54,28 @@ async fn mcp12_t14_a_tool_that_says_it_only_reads_runs_unasked_for_people_s_own_
     is_asked_about(&room, "t4", "garden echo").await;
     room.client.assert_converged().await;
 }
+
+#[tokio::test]
+async fn mcp12_a_guard_that_was_written_for_claude_refuses_a_call_of_a_server() {
+    let place = Place::new();
+    let home = place.beside("home");
+    let guard = |matcher: &str, reason: &str| {
+        let command = format!("echo {reason} >&2; exit 2");
+        json!({ "matcher": matcher, "hooks": [{ "type": "command", "command": command }] })
+    };
+    let hooks = [guard("mcp__garden__.*", "locked"), guard("mcp__field__peek", "wrong")];
+    std::fs::create_dir_all(home.join(".claude")).expect("made");
+    let settings = json!({ "hooks": { "PreToolUse": hooks } }).to_string();
+    std::fs::write(home.join(".claude/settings.json"), settings).expect("written");
+    let options = options().setting(&place.configured("garden", "annotated"));
+    let inn = Inn::started(place, options.environment("HOME", home)).await;
+    let room = inn.room("one").await;
+    room.server_is("garden", "ready").await;
+    let turn = room.client.run_turn(&room.uris.chat, "t1", "/mcp garden peek").await;
+    let call = tool_calls_of(&turn).remove(0);
+    assert_ne!(call["success"], true, "{call}");
+    let call = call.to_string();
+    assert!(call.contains("A hook refused") && call.contains("locked"), "{call}");
+    assert!(!call.contains("wrong"), "{call}");
+    room.client.assert_converged().await;
+}

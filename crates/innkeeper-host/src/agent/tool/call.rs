@@ -6,7 +6,7 @@ use innkeeper_core::AgentEvent;
 use innkeeper_core::agent::{Contributor, Permission, ToolReady, ToolStep};
 
 use super::{Invocation, RiskReporter, ToolCall, ToolCallBuilder};
-use crate::agent::hooking::stopped;
+use crate::agent::hooking::{Tool, stopped};
 use crate::agent::mailbox::{MAX_CALL_ID, Replies, Slot};
 use crate::agent::{AgentError, EventSink, ToolResult};
 
@@ -31,8 +31,7 @@ pub(in crate::agent) struct Leave {
 pub(in crate::agent) struct Call {
     pub(in crate::agent) events: EventSink,
     pub(in crate::agent) id: Arc<str>,
-    /// The name of the tool.
-    name: String,
+    tool: Tool,
     slot: Arc<Slot>,
     pub(super) is_mcp: bool,
     /// The input so far.
@@ -45,7 +44,7 @@ pub(in crate::agent) struct Call {
 
 impl Call {
     pub(in crate::agent) async fn start(builder: ToolCallBuilder) -> Result<Self, AgentError> {
-        let ToolCallBuilder { events, id, start } = builder;
+        let ToolCallBuilder { events, id, start, mcp } = builder;
         if start.name.is_empty() || start.name.len() > MAX_CALL_ID {
             return Err(AgentError::failed(
                 "badToolName",
@@ -60,7 +59,10 @@ impl Call {
         let call = Self {
             events,
             id: id.into(),
-            name: start.name.clone(),
+            tool: Tool {
+                name: start.name.clone(),
+                mcp: mcp.map(Box::new),
+            },
             slot,
             is_mcp: matches!(start.contributor, Contributor::Mcp(_)),
             input: None,
@@ -115,7 +117,7 @@ impl Call {
 
     /// Has hooks look at the call. One that they refuse is over.
     pub(in crate::agent) async fn check(&mut self, input: Option<&str>) -> Result<(Leave, Option<String>), AgentError> {
-        let outcome = self.events.tool_begins(&self.id, &self.name, input).await?;
+        let outcome = self.events.tool_begins(&self.id, &self.tool, input).await?;
         if let Some(reason) = outcome.stop {
             self.refuse(&reason).await?;
             return Err(stopped(&reason));
@@ -165,7 +167,7 @@ impl Call {
     }
 
     async fn refuse(&mut self, reason: &str) -> Result<(), AgentError> {
-        let summary = format!("A hook refused {}", self.name);
+        let summary = format!("A hook refused {}", self.tool.name);
         self.complete(ToolResult::failed(summary, reason)).await
     }
 
@@ -179,7 +181,7 @@ impl Call {
         match ended {
             Some(result) => {
                 let input = self.input.as_deref();
-                self.events.tool_ended(&self.id, &self.name, input, &result).await
+                self.events.tool_ended(&self.id, &self.tool, input, &result).await
             }
             None => Ok(()),
         }

@@ -105,8 +105,14 @@ impl Toolbox {
         if wanted.is_empty() {
             return Kept::default();
         }
-        let names: Vec<String> = self.offered.iter().map(|(spec, _)| spec.name.clone()).collect();
-        let kept = Kept::of(&names, wanted);
+        let offered = self.offered.iter().map(|(spec, tool)| {
+            let of_server = match tool {
+                Offered::Mcp(tool) => Some(tool.of_server()),
+                Offered::Host(_) | Offered::Own(_) | Offered::Client(_) => None,
+            };
+            (spec.name.clone(), of_server)
+        });
+        let kept = Kept::of(&offered.collect::<Vec<_>>(), wanted);
         self.offered.retain(|(spec, _)| kept.names.contains(&spec.name));
         kept
     }
@@ -306,6 +312,21 @@ mod tests {
         let toolbox = Toolbox::new(&[], OwnTool::ALL.map(|tool| (tool.spec(), tool)).to_vec(), &[], &many);
         assert_eq!(toolbox.specs().len(), MAX_TOOLS);
         assert!(toolbox.left_out().unwrap().contains("more"));
+    }
+
+    #[test]
+    fn cus25_a_list_for_claude_keeps_the_tools_of_a_server() {
+        let tool = |tool: &str| McpTool {
+            name: format!("srv__{tool}"),
+            server_name: "srv".to_owned(),
+            tool: tool.to_owned(),
+            input_schema: serde_json::json!({ "type": "object" }),
+            ..McpTool::default()
+        };
+        let mut toolbox = Toolbox::new(&[], Vec::new(), &[tool("ping"), tool("pong")], &[]);
+        let kept = toolbox.keep_to(&["Read".to_owned(), "mcp__srv__ping".to_owned()]);
+        assert_eq!(kept.unknown, ["Read"]);
+        assert!(toolbox.has("srv__ping") && !toolbox.has("srv__pong"));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 use std::collections::HashSet;
 
+use innkeeper_host::mcp::ServerTool;
+
 /// Tools that act on nothing, and that no list takes away.
 const ALWAYS: &[&str] = &["ask_user", "update_plan", "use_skill"];
 
@@ -19,16 +21,22 @@ pub(in crate::model) struct Kept {
     pub(in crate::model) narrowed: Vec<String>,
 }
 
+/// A tool of a turn: the name that the model knows it by, and which one it is of an MCP server's.
+pub(in crate::model) type Named = (String, Option<ServerTool>);
+
 impl Kept {
     /// Keeps to a list.
-    pub(in crate::model) fn of(offered: &[String], wanted: &[String]) -> Self {
+    pub(in crate::model) fn of(offered: &[Named], wanted: &[String]) -> Self {
         let mut kept = Self::default();
         kept.names.extend(ALWAYS.iter().map(|name| (*name).to_owned()));
         for name in wanted {
             // `Bash(git:*)` narrows a tool down, which people do here when they are asked. They have
             // to know that the list does not.
             let bare = name.split('(').next().unwrap_or_default().trim();
-            let found: Vec<String> = offered.iter().filter(|tool| means(bare, tool)).cloned().collect();
+            let found = offered.iter().filter(|(tool, of_server)| {
+                means(bare, tool) || of_server.as_ref().is_some_and(|tool| means_of_server(bare, tool))
+            });
+            let found: Vec<String> = found.map(|(tool, _)| tool.clone()).collect();
             let is_known = !found.is_empty() || ALWAYS.iter().any(|tool| means(bare, tool));
             let is_narrowed = name.trim() != bare && !found.is_empty();
             kept.names.extend(found);
@@ -62,6 +70,23 @@ fn means(name: &str, tool: &str) -> bool {
     ours(&lower)
         .or_else(|| ours(last))
         .is_some_and(|ours| ours.contains(&tool))
+}
+
+/// Whether a name in a file means a tool of an MCP server, or all tools of that server: `mcp__server__tool` and
+/// `mcp__server` in Claude's files, `server/tool` and `server/*` in Copilot's.
+fn means_of_server(name: &str, tool: &ServerTool) -> bool {
+    let is_named = tool
+        .for_claude()
+        .iter()
+        .chain(&tool.for_copilot())
+        .any(|known| known == name);
+    let whole = name.strip_suffix("__*").unwrap_or(name);
+    let is_whole = tool.servers_for_claude().iter().any(|server| server == whole);
+    let in_copilots_words = name
+        .strip_prefix(&tool.server)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .is_some_and(|one| one == "*" || one == tool.tool);
+    is_named || is_whole || in_copilots_words
 }
 
 /// The tools here that do what a name of another product stands for.
@@ -106,9 +131,51 @@ mod tests {
         list.iter().map(|name| (*name).to_owned()).collect()
     }
 
+    fn plain(list: &[&str]) -> Vec<Named> {
+        list.iter().map(|name| ((*name).to_owned(), None)).collect()
+    }
+
+    #[test]
+    fn cus25_a_tool_of_a_server_is_meant_by_the_names_of_other_products() {
+        let of = |plugin: Option<&str>, server: &str, tool: &str| {
+            let of_server = ServerTool {
+                server: server.to_owned(),
+                plugin: plugin.map(str::to_owned),
+                tool: tool.to_owned(),
+            };
+            (format!("{server}__{tool}"), Some(of_server))
+        };
+        let mut offered = plain(&["read_file"]);
+        offered.extend([
+            of(None, "srv", "ping"),
+            of(None, "srv", "pong"),
+            of(Some("desk"), "a/files", "list"),
+        ]);
+        for (wanted, expected) in [
+            ("mcp__srv__ping", &["srv__ping"][..]),
+            ("mcp__srv", &["srv__ping", "srv__pong"]),
+            ("mcp__srv__*", &["srv__ping", "srv__pong"]),
+            ("srv/ping", &["srv__ping"]),
+            ("srv/*", &["srv__ping", "srv__pong"]),
+            ("srv-pong", &["srv__pong"]),
+            ("srv__ping", &["srv__ping"]),
+            ("mcp__plugin_desk_a_files__list", &["a/files__list"]),
+            ("mcp__a_files", &["a/files__list"]),
+            ("a/files/*", &["a/files__list"]),
+            ("mcp__other__ping", &[]),
+            ("mcp__sr", &[]),
+        ] {
+            let kept = Kept::of(&offered, &names(&[wanted]));
+            let mut all: HashSet<String> = names(ALWAYS).into_iter().collect();
+            all.extend(names(expected));
+            assert_eq!(kept.names, all, "{wanted}");
+            assert_eq!(kept.unknown.is_empty(), !expected.is_empty(), "{wanted}");
+        }
+    }
+
     #[test]
     fn cus25_the_names_of_other_products_mean_our_tools_and_unknown_ones_are_said() {
-        let offered = names(&[
+        let offered = plain(&[
             "read_file",
             "list_directory",
             "glob",
@@ -148,7 +215,7 @@ mod tests {
         assert!(
             Kept::of(&offered, &names(&["*"]))
                 .names
-                .is_superset(&offered.iter().cloned().collect())
+                .is_superset(&offered.iter().map(|(name, _)| name.clone()).collect())
         );
     }
 }

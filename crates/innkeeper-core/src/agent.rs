@@ -167,7 +167,7 @@ pub struct AppliedRule {
     pub name: String,
     /// Its file.
     pub uri: String,
-    /// Why it was applied: `always`, `glob` or `request`.
+    /// Why it was applied: `always`, `glob`, `request` or `earlier`.
     pub reason: &'static str,
     /// The file that made it apply.
     pub file: Option<String>,

@@ -8,6 +8,7 @@
 //! - `decisions` is what people decided, in a session, in a workspace, and everywhere;
 //! - `switching` puts the two together;
 //! - `toggle` is how people decide;
+//! - `workspaces` is which spellings of a directory's URI mean one workspace;
 //! - `clients` is what active clients bring, and when whoever finds things has to look again;
 //! - `agents` is which of the agents that were found a message may choose;
 //! - `kept` is what was decided, for whoever looks without a session;
@@ -31,6 +32,7 @@ mod found;
 mod kept;
 mod switching;
 mod toggle;
+mod workspaces;
 
 pub(crate) use clients::{check_client_plugins, without_clients};
 pub(crate) use decisions::{Decisions, Switches};

@@ -1,6 +1,9 @@
 //! Which of the agents that were found a message may choose (CUS-24, `Message.agent`).
 
-use ahp_types::state::{AgentCustomization, ChildCustomization, Customization, CustomizationLoadState, Message};
+use ahp_types::state::{
+    AgentCustomization, ChildCustomization, ClientPluginCustomization, Customization, CustomizationLoadState, Message,
+    SessionActiveClient,
+};
 
 use super::entry::{children_of, is_on, load_of};
 use crate::agent::Failure;
@@ -51,8 +54,7 @@ fn check(session: &Session, uri: &str) -> Result<(), String> {
             return Ok(());
         }
     }
-    let is_read = |entry: &Customization| !matches!(load_of(entry), Some(CustomizationLoadState::Loading(_)));
-    if refusal.is_none() && !session.state.customizations.iter().flatten().all(is_read) {
+    if refusal.is_none() && !is_read(session) {
         return Ok(()); // It may be in what is not read yet.
     }
     Err(refusal.unwrap_or_else(|| {
@@ -65,6 +67,26 @@ fn check(session: &Session, uri: &str) -> Result<(), String> {
         let uri: String = uri.chars().take(256).collect();
         format!("this session has no agent {uri:?}; it has: {has}")
     }))
+}
+
+/// Whether everything was read that the session brings along, also what a client has just published.
+fn is_read(session: &Session) -> bool {
+    let shown = || session.state.customizations.iter().flatten();
+    let is_loading = |entry: &Customization| matches!(load_of(entry), Some(CustomizationLoadState::Loading(_)));
+    let is_shown = |client: &SessionActiveClient, published: &ClientPluginCustomization| {
+        shown().any(|entry| match entry {
+            Customization::Plugin(plugin) => {
+                plugin.client_id.as_ref() == Some(&client.client_id) && plugin.uri == published.uri
+            }
+            _ => false,
+        })
+    };
+    let mut clients = session.state.active_clients.iter();
+    let are_shown = clients.all(|client| {
+        let mut published = client.customizations.iter().flatten();
+        published.all(|published| is_shown(client, published))
+    });
+    are_shown && !shown().any(is_loading)
 }
 
 /// The agents of a session, and whether they are on.

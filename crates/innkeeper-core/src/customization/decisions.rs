@@ -7,8 +7,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use ahp_types::actions::{SessionCustomizationToggledAction, StateAction};
-use ahp_types::state::CustomizationEnablement;
-use serde::{Deserialize, Serialize};
+use ahp_types::state::{Customization, CustomizationEnablement};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::entry::find;
+use super::workspaces::key;
 
 /// Most decisions of one session; beyond it the one that is missed least is forgotten.
 const MAX_IN_SESSION: usize = 4096;
@@ -75,10 +78,18 @@ impl Decisions {
         }
     }
 
-    /// Brings a session's decisions up to date with an action that was kept after them.
-    pub(crate) fn follow(&mut self, action: &StateAction) {
-        if let StateAction::SessionCustomizationToggled(SessionCustomizationToggledAction { id, enablement }) = action {
-            self.decide(id, Resolved::from(enablement.as_slice()).session, HashSet::new);
+    /// Brings a session's decisions up to date with an action that was kept after them, while the session had
+    /// this list.
+    pub(crate) fn follow(&mut self, action: &StateAction, list: &[Customization]) {
+        if let StateAction::SessionCustomizationToggled(SessionCustomizationToggledAction { id, enablement }) = action
+            && let Some(place) = find(list, id)
+        {
+            let known = Resolved {
+                session: self.get(id),
+                ..Resolved::default()
+            };
+            let decided = known.after(enablement, place.shows_decisions());
+            self.decide(id, decided.session, HashSet::new);
         }
     }
 }
@@ -88,8 +99,25 @@ impl Decisions {
 #[serde(default)]
 pub(crate) struct Switches {
     global: Decisions,
-    /// By the URI of the primary working directory.
+    /// By the URI of the primary working directory, in the one spelling that stands for all.
+    #[serde(deserialize_with = "read_workspaces")]
     workspaces: BTreeMap<String, Decisions>,
+}
+
+/// Reads the decisions of workspaces, which were once kept as their URIs were spelled. Of two decisions about one
+/// thing the newer one counts.
+fn read_workspaces<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Decisions>, D::Error> {
+    let kept = BTreeMap::<String, Decisions>::deserialize(deserializer)?;
+    let mut workspaces: BTreeMap<String, Decisions> = BTreeMap::new();
+    for (directory, decisions) in kept {
+        let known = workspaces.entry(key(&directory).into_owned()).or_default();
+        for (id, decision) in decisions.0 {
+            if known.0.get(&id).is_none_or(|known| known.age < decision.age) {
+                known.0.insert(id, decision);
+            }
+        }
+    }
+    Ok(workspaces)
 }
 
 impl Switches {
@@ -98,7 +126,7 @@ impl Switches {
     }
 
     pub(super) fn workspace(&self, directory: &str) -> Option<&Decisions> {
-        self.workspaces.get(directory)
+        self.workspaces.get(&*key(directory))
     }
 
     /// Takes both decisions about something; says which of them are different now.
@@ -118,7 +146,8 @@ impl Switches {
         if changed.global {
             self.global.set(id, decided.global, age);
         }
-        if let Some(directory) = directory {
+        if let Some(directory) = directory.map(key) {
+            let directory = &*directory;
             let known = self.workspaces.get(directory).and_then(|known| known.get(id));
             changed.workspace = known != decided.workspace;
             if changed.workspace {
@@ -204,6 +233,21 @@ impl Resolved {
     /// What it is where a session says nothing about it.
     pub(super) fn is_on_elsewhere(&self) -> bool {
         self.workspace.or(self.global).unwrap_or(true)
+    }
+
+    /// What is decided once this was sent. Whoever shows every decision about it has all of them replaced (CUS-12).
+    /// Of what only shows whether it is on nobody can repeat what they do not see, so what is not named stays
+    /// (E-31); an empty list takes everything back.
+    pub(super) fn after(&self, sent: &[CustomizationEnablement], shows_decisions: bool) -> Self {
+        let named = Self::from(sent);
+        if shows_decisions || sent.is_empty() {
+            return named;
+        }
+        Self {
+            session: named.session.or(self.session),
+            workspace: named.workspace.or(self.workspace),
+            global: named.global.or(self.global),
+        }
     }
 
     /// As clients see it: the most specific first (CUS-08), and nothing where nothing was decided.
@@ -311,5 +355,22 @@ mod tests {
         assert!(!switches.decide("p", &off, Some("file:///w"), HashSet::new).any());
         switches.decide("p", &Resolved::default(), Some("file:///w"), HashSet::new);
         assert_eq!(switches, Switches::default());
+    }
+
+    #[test]
+    fn cus09_decisions_that_were_kept_under_several_spellings_are_those_of_one_workspace() {
+        let off = |age: u64| serde_json::json!({ "enabled": false, "age": age });
+        let on = |age: u64| serde_json::json!({ "enabled": true, "age": age });
+        let kept = serde_json::json!({
+            "workspaces": {
+                "file:///inn": { "old": off(1), "both": off(3) },
+                "file:///inn/": { "new": off(2), "both": on(4) },
+            }
+        });
+        let switches: Switches = serde_json::from_value(kept).unwrap();
+        let workspace = switches.workspace("file:///i%6En").unwrap();
+        let known = ["old", "new", "both"].map(|id| workspace.get(id));
+        assert_eq!(known, [Some(false), Some(false), Some(true)]);
+        assert_eq!(switches.count(), 3);
     }
 }

@@ -176,15 +176,26 @@ pub(super) fn find<'a>(list: &'a [Customization], id: &str) -> Option<Place<'a>>
 impl Place<'_> {
     /// Whether it shows what was decided about it.
     pub(super) fn shows(&self, decided: &Resolved, directory: Option<&str>) -> bool {
-        let enablement = match (self.child, self.entry) {
+        match (self.decisions(), self.child) {
+            (Some(enablement), _) => *enablement == decided.shown(directory),
+            (None, Some(child)) => is_child_on(child) == decided.is_on(),
+            (None, None) => is_on(self.entry) == decided.is_on(),
+        }
+    }
+
+    /// Whether it shows every decision about it (CUS-07), and not only whether it is on (CUS-13).
+    pub(super) fn shows_decisions(&self) -> bool {
+        self.decisions().is_some()
+    }
+
+    fn decisions(&self) -> Option<&Option<Vec<CustomizationEnablement>>> {
+        match (self.child, self.entry) {
             (Some(ChildCustomization::McpServer(server)), _) | (None, Customization::McpServer(server)) => {
-                &server.enablement
+                Some(&server.enablement)
             }
-            (None, Customization::Plugin(plugin)) => &plugin.enablement,
-            (Some(child), _) => return is_child_on(child) == decided.is_on(),
-            (None, entry) => return is_on(entry) == decided.is_on(),
-        };
-        *enablement == decided.shown(directory)
+            (None, Customization::Plugin(plugin)) => Some(&plugin.enablement),
+            (Some(_), _) | (None, _) => None,
+        }
     }
 }
 

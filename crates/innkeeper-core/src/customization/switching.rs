@@ -51,12 +51,21 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// Every decision about something, of which the client that it comes from said this.
-    fn resolve(&self, id: &str, asserted: Option<bool>) -> Resolved {
+    /// Every decision about something that the host keeps.
+    pub(super) fn known(&self, id: &str) -> Resolved {
         Resolved {
             session: self.session.get(id),
             workspace: self.workspace.and_then(|decisions| decisions.get(id)),
-            global: asserted.or_else(|| self.global.get(id)),
+            global: self.global.get(id),
+        }
+    }
+
+    /// Every decision about something, of which the client that it comes from said this.
+    fn resolve(&self, id: &str, asserted: Option<bool>) -> Resolved {
+        let known = self.known(id);
+        Resolved {
+            global: asserted.or(known.global),
+            ..known
         }
     }
 

@@ -13,6 +13,7 @@ use super::clients::check_enablement;
 use super::decisions::{Changed, Resolved};
 use super::entry::{child_id, children_of, find, id_of};
 use super::switching::Scopes;
+use super::workspaces::is_same;
 use crate::access::Scope;
 use crate::commit::Author;
 use crate::core::{Cx, HostCore, ROOT};
@@ -34,7 +35,7 @@ impl HostCore {
                 continue;
             };
             match scopes.directory {
-                Some(directory) if directory == uri => {}
+                Some(directory) if is_same(directory, uri) => {}
                 Some(directory) => {
                     return Err(format!(
                         "enablement[{index}].uri: the workspace of this session is {directory:?}, its first directory"
@@ -84,10 +85,11 @@ impl HostCore {
             return Changed::default();
         };
         let list = session.state.customizations.as_deref().unwrap_or_default();
-        if find(list, &toggled.id).is_none() {
+        let Some(place) = find(list, &toggled.id) else {
             return Changed::default();
-        }
-        let decided = Resolved::from(toggled.enablement.as_slice());
+        };
+        let known = Scopes::of(session, &self.switches).known(&toggled.id);
+        let decided = known.after(&toggled.enablement, place.shows_decisions());
         let decisions = Arc::make_mut(&mut session.customizing.decisions);
         decisions.decide(&toggled.id, decided.session, || ids_in(list).collect());
         if scope < Scope::Admin {
@@ -108,7 +110,8 @@ impl HostCore {
     }
 
     /// Publishes an entry again where it does not show what was decided: a client sent its decisions
-    /// unsorted or twice (CUS-14), or left out what it may not decide about (CUS-16).
+    /// unsorted or twice (CUS-14), spelled its workspace in another way, or left out what it may not decide
+    /// about (CUS-16) or cannot see (E-31).
     fn correct(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str) {
         let Some(session) = self.sessions.get(&session_id) else {
             return;
@@ -136,10 +139,11 @@ impl HostCore {
             let session = self.sessions.get(session_id);
             session.map(|session| Scopes::of(session, &self.switches))
         };
-        let directory = of(&decided_in).and_then(|scopes| scopes.directory);
+        let directory = of(&decided_in).and_then(|scopes| scopes.directory).unwrap_or_default();
+        let is_there = |scopes: &Scopes<'_>| scopes.directory.is_some_and(|other| is_same(other, directory));
         for (session_id, session) in &self.sessions {
             let scopes = Scopes::of(session, &self.switches);
-            if *session_id == decided_in || !changed.global && scopes.directory != directory {
+            if *session_id == decided_in || !changed.global && !is_there(&scopes) {
                 continue;
             }
             let list = session.state.customizations.as_deref().unwrap_or_default();

@@ -78,7 +78,8 @@ pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<Res
                 if matches!(envelope.action, StateAction::SessionCustomizationToggled(_))
                     && applied == ReduceOutcome::Applied
                 {
-                    Arc::make_mut(&mut document.decisions).follow(&envelope.action);
+                    let list = document.state.customizations.as_deref().unwrap_or_default();
+                    Arc::make_mut(&mut document.decisions).follow(&envelope.action, list);
                 }
                 let followed = Arc::make_mut(&mut document.opt_ins).follow(&envelope.action, envelope_of(frame)?);
                 followed.map_err(|problem| unreadable(frame, &problem))?;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ahp_types::actions::{ActionEnvelope, StateAction};
+use ahp_types::actions::{ActionEnvelope, SessionCustomizationToggledAction, StateAction};
 use ahp_types::state::{Customization, CustomizationEnablement, SessionState};
 use innkeeper_core::customization::{ClientPlugin, Wanted};
 use innkeeper_core::snapshot::State;
@@ -78,7 +78,14 @@ impl Customizing {
         }
     }
 
-    fn decide(&mut self, session: &str, directory: Option<&str>, id: &str, enablement: &[CustomizationEnablement]) {
+    fn decide(
+        &mut self,
+        session: &str,
+        directory: Option<&str>,
+        toggled: &SessionCustomizationToggledAction,
+        shows_decisions: bool,
+    ) {
+        let SessionCustomizationToggledAction { id, enablement } = toggled;
         let first = |wanted: fn(&CustomizationEnablement) -> Option<bool>| enablement.iter().find_map(wanted);
         let in_session = first(|decision| match decision {
             CustomizationEnablement::Session { enabled } => Some(*enabled),
@@ -92,6 +99,13 @@ impl Customizing {
             CustomizationEnablement::Global { enabled } => Some(*enabled),
             _ => None,
         });
+        // What shows no decisions keeps those that are not named, unless nothing is (E-31).
+        let replaces = shows_decisions || enablement.is_empty();
+        let set = |decided: &mut Decided, id: &str, enabled: Option<bool>| {
+            if replaces || enabled.is_some() {
+                set(decided, id, enabled);
+            }
+        };
         set(self.sessions.entry(session.to_owned()).or_default(), id, in_session);
         if let Some(directory) = directory {
             set(
@@ -135,14 +149,21 @@ impl Sim {
         };
         if let StateAction::SessionCustomizationToggled(toggled) = envelope.action {
             let directory = self.directory_of(&envelope.channel);
-            self.customizing.decide(
-                &envelope.channel,
-                directory.as_deref(),
-                &toggled.id,
-                &toggled.enablement,
-            );
+            let shows_decisions = self.shows_decisions(&envelope.channel, &toggled.id);
+            self.customizing
+                .decide(&envelope.channel, directory.as_deref(), &toggled, shows_decisions);
             self.count("switches");
         }
+    }
+
+    /// Whether something shows every decision about it, and not only whether it is on.
+    fn shows_decisions(&self, session: &str, id: &str) -> bool {
+        let state = self.host_session(session);
+        let shown = state.map(|state| json!(state.customizations)).unwrap_or_default();
+        let entries = shown.as_array().into_iter().flatten();
+        let mut all = entries.flat_map(|entry| entry["children"].as_array().into_iter().flatten().chain([entry]));
+        let found = all.find(|entry| entry["id"] == id);
+        found.is_some_and(|entry| entry["type"] == "plugin" || entry["type"] == "mcpServer")
     }
 
     /// Somebody looks for what a session wants, and reports what there is. The same again is no news.

@@ -310,3 +310,127 @@ fn t24_who_may_only_drive_decides_for_its_session_and_switches_nothing_on_that_i
             .contains("needs the scope drive")
     );
 }
+
+#[test]
+fn e30_the_most_specific_decision_counts_in_whichever_order_it_is_sent() {
+    let (mut stage, conn, chat) = stage();
+    let list = json!([plugin("p", &[skill("s")]), directory("d", &[])]);
+    stage.found(SESSION, list);
+    // Whoever takes the first for the one that counts would have all of them on.
+    let sent = json!([globally(true), in_workspace(true), in_session(false)]);
+    for id in ["p", "s", "d"] {
+        stage.toggle(conn, SESSION, id, sent.clone());
+    }
+    let shown = stage.shown(SESSION);
+    assert_eq!(shown[0]["enablement"][0], in_session(false));
+    assert_eq!(shown[0]["children"][0]["enabled"], json!(false));
+    assert_eq!(shown[1]["enabled"], json!(false));
+    stage.start_turn(conn, &chat, "t1");
+    assert_eq!(off(&stage), ["d", "p", "s"]);
+}
+
+#[test]
+fn e31_what_only_shows_whether_it_is_on_keeps_the_decisions_that_a_toggle_does_not_name() {
+    let (mut stage, conn, _) = stage();
+    let other = both(&mut stage);
+    let list = json!([plugin("p", &[skill("s")]), directory("d", &[])]);
+    for session in [SESSION, "ahp-session:/two"] {
+        stage.found(session, list.clone());
+    }
+    let on = |stage: &Stage, session: &str| {
+        let shown = stage.shown(session);
+        let is_on = |flag: &Value| flag.as_bool().unwrap_or(true);
+        (is_on(&shown[0]["children"][0]["enabled"]), is_on(&shown[1]["enabled"]))
+    };
+    for id in ["s", "d"] {
+        stage.toggle(conn, SESSION, id, json!([globally(false)]));
+        stage.toggle(conn, SESSION, id, json!([in_session(true)]));
+    }
+    stage.inbox(other);
+    assert_eq!(on(&stage, SESSION), (true, true));
+    assert_eq!(
+        on(&stage, "ahp-session:/two"),
+        (false, false),
+        "nobody decided about it"
+    );
+    for id in ["s", "d"] {
+        stage.toggle(conn, SESSION, id, json!([in_workspace(true)]));
+    }
+    assert_eq!(
+        on(&stage, "ahp-session:/two"),
+        (true, true),
+        "a workspace is more than everywhere"
+    );
+    for id in ["s", "d"] {
+        stage.toggle(conn, SESSION, id, json!([globally(true), in_workspace(false)]));
+    }
+    assert_eq!(on(&stage, SESSION), (true, true), "its own decision is still there");
+    assert_eq!(on(&stage, "ahp-session:/two"), (false, false));
+    // An empty list names nothing because nothing is to be left.
+    for id in ["s", "d"] {
+        stage.toggle(conn, SESSION, id, json!([]));
+        stage.toggle(conn, SESSION, id, json!([globally(false)]));
+    }
+    assert_eq!(
+        on(&stage, SESSION),
+        (false, false),
+        "the session has no decision of its own any more"
+    );
+    // What shows its decisions has them replaced: whoever sends them has seen them (CUS-12).
+    stage.toggle(conn, SESSION, "p", json!([globally(false)]));
+    stage.toggle(conn, SESSION, "p", json!([in_session(true)]));
+    assert_eq!(stage.shown("ahp-session:/two")[0]["enablement"], Value::Null);
+}
+
+#[test]
+fn e33_what_is_off_stays_on_the_list_with_everything_in_it() {
+    let (mut stage, conn, _) = stage();
+    let list = json!([
+        plugin("p", &[skill("s"), server("m")]),
+        directory("d", &[skill("t")]),
+        server("top")
+    ]);
+    stage.found(SESSION, list.clone());
+    for id in ["p", "s", "m", "d", "t", "top"] {
+        stage.toggle(conn, SESSION, id, json!([globally(false)]));
+    }
+    stage.found(SESSION, list);
+    let shown = stage.shown(SESSION);
+    let ids = |list: &Value| -> Vec<String> {
+        let ids = list.as_array().into_iter().flatten().map(|entry| entry["id"].as_str());
+        ids.map(|id| id.unwrap_or_default().to_owned()).collect()
+    };
+    assert_eq!(ids(&shown), ["p", "d", "top"]);
+    assert_eq!(ids(&shown[0]["children"]), ["s", "m"]);
+    assert_eq!(ids(&shown[1]["children"]), ["t"]);
+}
+
+#[test]
+fn cus09_a_workspace_is_one_however_sessions_and_clients_spell_it() {
+    let (mut stage, conn, _) = stage();
+    let other = stage.client("other", &[]);
+    let mut create = new_session("ahp-session:/two");
+    create.working_directories = vec!["file:///home/me/pr%6Fject/".to_owned()];
+    stage.request(other, innkeeper_core::Command::CreateSession(Box::new(create)));
+    stage.opened(Ok(()));
+    stage.subscribe(other, "ahp-session:/two");
+    let list = json!([plugin("p", &[skill("s")])]);
+    for session in [SESSION, "ahp-session:/two"] {
+        stage.found(session, list.clone());
+    }
+    stage.inbox(conn);
+    let spelled = json!({ "kind": "workspace", "uri": "file:///home/me//project", "enabled": false });
+    for id in ["p", "s"] {
+        stage.toggle(conn, SESSION, id, json!([spelled]));
+        assert_eq!(stage.refusal(conn), None);
+    }
+    let shown = stage.shown(SESSION);
+    assert_eq!(
+        shown[0]["enablement"],
+        json!([in_workspace(false)]),
+        "as the session spells it"
+    );
+    let shown = stage.shown("ahp-session:/two");
+    assert_eq!(shown[0]["enablement"][0]["uri"], "file:///home/me/pr%6Fject/");
+    assert_eq!(shown[0]["children"][0]["enabled"], json!(false));
+}

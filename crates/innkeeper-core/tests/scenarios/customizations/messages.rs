@@ -255,6 +255,19 @@ fn cus24_what_was_not_looked_for_yet_is_not_refused() {
     let started = choosing(&stage, "t2", &agent_uri("any"));
     stage.dispatch(conn, &chat, 1, started);
     assert_eq!(stage.refusal(conn), None, "it may be in what is still read");
+    stage.ends(TurnEnd::Complete);
+    stage.found(SESSION, json!([plugin("p", &[])]));
+    stage.dispatch(conn, SESSION, 1, publish("c", &[published("c", "q")]));
+    stage.inbox(conn);
+    let started = choosing(&stage, "t3", "virtual://c/q/agents/any.md");
+    stage.dispatch(conn, &chat, 1, started);
+    assert_eq!(stage.refusal(conn), None, "it was published a moment ago");
+    stage.ends(TurnEnd::Complete);
+    stage.found(SESSION, json!([plugin("p", &[]), of_client(plugin("q", &[]), "c")]));
+    stage.inbox(conn);
+    let started = choosing(&stage, "t4", "virtual://c/q/agents/any.md");
+    stage.dispatch(conn, &chat, 1, started);
+    assert!(stage.refusal(conn).is_some(), "everything was read");
 }
 
 #[test]

@@ -83,6 +83,26 @@ fn cus16_p1_decisions_of_every_scope_survive_a_crash() {
 }
 
 #[test]
+fn e31_what_a_toggle_did_not_name_is_there_after_a_crash() {
+    let (mut stage, conn) = kept_session(&list());
+    stage.toggle(conn, SESSION, "s", json!([in_session(true)]));
+    stage.toggle(conn, SESSION, "s", json!([globally(false)]));
+    stage.toggle(conn, SESSION, "t", json!([in_session(false)]));
+    stage.toggle(conn, SESSION, "t", json!([]));
+    stage.toggle(conn, SESSION, "t", json!([in_workspace(false)]));
+    let mut stage = stage.restart(config());
+    stage.client("c", &[SESSION]);
+    stage.found(SESSION, list());
+    let is_on = |flag: &Value| flag.as_bool().unwrap_or(true);
+    let shown = stage.shown(SESSION);
+    assert!(is_on(&shown[0]["children"][0]["enabled"]), "the session said so");
+    assert!(
+        !is_on(&shown[1]["children"][0]["enabled"]),
+        "the session takes no part in it"
+    );
+}
+
+#[test]
 fn cus16_a_session_that_was_away_learns_what_was_decided_meanwhile() {
     let (mut stage, conn) = kept_session(&list());
     stage.unsubscribe(conn, SESSION);

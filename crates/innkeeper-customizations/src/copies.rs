@@ -271,6 +271,12 @@ impl Job {
         matches!(*self.state.borrow(), Copied::Failed { .. }) && self.task.is_finished()
     }
 
+    /// Its name, while nothing of it is here that could be used and that may still come.
+    pub(crate) fn awaited(&self) -> Option<String> {
+        let is_awaited = matches!(*self.state.borrow(), Copied::Copying(None));
+        is_awaited.then(|| self.announced().name)
+    }
+
     /// What there is to show of it now.
     pub(crate) fn part(&self) -> Part {
         let origin = Origin::Client(self.plugin.client.clone());

@@ -55,8 +55,8 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
         };
         let is_told = match is_complete {
             true => found.found(report).await,
-            // Agents must not take what is still read for nothing. A copy is not waited for: only its
-            // client knows how long it takes.
+            // Agents must not take what is still read for nothing. A copy does not keep the rest back, because only
+            // its client knows how long it takes: the report says that it is awaited.
             false => found.announced(report.entries).await,
         };
         if !is_told || !sources.changed().await {
@@ -67,6 +67,8 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
 }
 
 fn put_together(shared: &Shared, watched: &[Arc<Watched>], jobs: &[Arc<Job>], workspaces: Vec<PathBuf>) -> Found {
+    // Before they are looked at: one that arrives in between is reported again, and nobody misses it.
+    let awaited: Vec<String> = jobs.iter().filter_map(|job| job.awaited()).collect();
     let scanned: Vec<Arc<Scanned>> = watched.iter().map(|watched| watched.now()).collect();
     let copies: Vec<_> = jobs.iter().map(|job| job.part()).collect();
     let found = scanned.iter().flat_map(|scanned| &scanned.parts);
@@ -74,6 +76,7 @@ fn put_together(shared: &Shared, watched: &[Arc<Watched>], jobs: &[Arc<Job>], wo
     let mut brought = Brought::of(parts);
     brought.working_directories = workspaces;
     let mut made = kit::make(&brought, (shared.hooks)(&brought));
+    made.kit.awaited = awaited;
     if let Some(settings) = &shared.servers {
         made.kit.mcp_servers = servers::declarations(&brought, settings);
     }

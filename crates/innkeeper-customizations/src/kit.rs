@@ -35,7 +35,7 @@ pub(crate) fn make(brought: &Brought, hooks: Arc<dyn Hooks>) -> Made {
         let container = texts.add(part);
         for child in part.entry().children() {
             let path = part.path_of(child);
-            if add(&mut kit, &mut shadows, brought, part, child, &path) {
+            if add(&mut kit, &mut shadows, part, child, &path) {
                 texts.add_file(&child.id, container, path);
             }
         }
@@ -48,7 +48,7 @@ pub(crate) fn make(brought: &Brought, hooks: Arc<dyn Hooks>) -> Made {
 }
 
 /// Adds a child to the kit. `false` says that it is nothing that agents read.
-fn add(kit: &mut Kit, shadows: &mut Shadows, brought: &Brought, part: &Part, child: &Child, path: &Path) -> bool {
+fn add(kit: &mut Kit, shadows: &mut Shadows, part: &Part, child: &Child, path: &Path) -> bool {
     let mut about = about(part, child);
     // The copy of a client's plugin is a file of its own.
     let file = (!matches!(part.origin(), Origin::Client(_))).then(|| part.root().join(path));
@@ -90,9 +90,10 @@ fn add(kit: &mut Kit, shadows: &mut Shadows, brought: &Brought, part: &Part, chi
                 about,
                 always: rule.always_apply == Some(true),
                 globs: rule.globs.clone(),
+                // What is of no workspace is about the files of all of them.
                 base: match part.origin() {
                     Origin::Workspace(workspace) => Some(workspace.to_path_buf()),
-                    _ => brought.working_directories.first().cloned(),
+                    Origin::Host | Origin::User | Origin::Saved | Origin::Client(_) => None,
                 },
             });
         }
@@ -102,14 +103,15 @@ fn add(kit: &mut Kit, shadows: &mut Shadows, brought: &Brought, part: &Part, chi
 }
 
 pub(crate) fn about(part: &Part, child: &Child) -> About {
-    let plugin = match part.entry() {
-        Container::Plugin(plugin) => Some(plugin.name.clone()),
-        Container::Directory(_) | Container::McpServer(_) => None,
+    let (plugin, plugin_root) = match part.entry() {
+        Container::Plugin(plugin) => (Some(plugin.name.clone()), Some(part.root())),
+        Container::Directory(_) | Container::McpServer(_) => (None, None),
     };
     About {
         id: child.id.clone(),
         container: part.entry().id().to_owned(),
         plugin,
+        plugin_root,
         uri: child.uri.clone(),
         name: child.name.clone(),
         description: child.description.clone(),

@@ -258,3 +258,24 @@ fn cus25_cus26_entries_have_every_field_and_leave_out_what_says_nothing() {
         ]
     );
 }
+
+#[test]
+fn cus26_what_is_of_no_workspace_is_about_the_files_of_all_of_them() {
+    let machine = Machine::new();
+    let rule = "---\npaths:\n  - \"**/*.rs\"\n---\nR.\n";
+    machine
+        .write("work/.claude/rules/of-work.md", rule)
+        .write("home/.claude/rules/of-home.md", rule)
+        .write("plugins/p/.plugin/plugin.json", r#"{ "name": "p" }"#)
+        .write("plugins/p/rules/of-plugin.mdc", "---\nglobs: **/*.rs\n---\nR.\n");
+    let kit = kit(&machine
+        .directories()
+        .look(&[machine.path("work"), machine.path("plugins")]));
+    let about = |name: &str| {
+        let rule = kit.rules.iter().find(|rule| rule.about.name == name).unwrap();
+        (rule.base.clone(), rule.about.plugin_root.clone())
+    };
+    assert_eq!(about("of-work"), (Some(machine.path("work")), None));
+    assert_eq!(about("of-home"), (None, None));
+    assert_eq!(about("of-plugin"), (None, Some(machine.path("plugins/p"))));
+}

@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use customized::{Bringing, Reported};
-pub use customized::{Callable, Called, Customized, by_name};
+pub use customized::{Callable, Called, Customized, Expanded, by_name};
 pub(crate) use expand::words;
 pub use hook::{HookCall, HookEvent, HookOutcome, Hooks, NoHooks};
 pub use innkeeper_core::customization::{ClientPlugin, KeptSwitches, OFF_AT_FIRST, Wanted};
@@ -41,7 +41,8 @@ pub trait Customizations: Send + Sync + 'static {
 
     /// Follows what a session brings along, until what it returns is dropped: reports it once it is
     /// known, and again whenever it has changed. Turns wait for the first report, and after about a minute
-    /// fail without it; so whoever finds nothing reports that.
+    /// fail without it; so whoever finds nothing reports that. For a while they also wait for what a report says is
+    /// [awaited](Kit::awaited).
     fn follow(&self, wanted: Wanted, found: FoundSink) -> Following;
 
     /// What every session of this host gets, for `AgentInfo.customizations` (CUS-21): containers,

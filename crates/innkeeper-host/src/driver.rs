@@ -374,7 +374,7 @@ impl Task {
             // Whoever cannot be told is gone, and so is the turn.
             let _ = sink(&self.link, running).notice(notice).await;
         };
-        tokio::select! {
+        let known = tokio::select! {
             biased;
             () = running.cancelled.cancelled() => Err(AgentError::Cancelled),
             known = bringing.for_turn(CUSTOMIZATION_TIME, waits) => known.ok_or_else(|| {
@@ -386,7 +386,16 @@ impl Task {
                      `enabled = false` in [customizations].",
                 )
             }),
+        }?;
+        if let awaited @ [_, ..] = known.awaited() {
+            let notice = format!(
+                "This turn goes on without what its client has not handed over yet: {}. Rules and hooks in there do \
+                 not hold in it.",
+                awaited.join(", ")
+            );
+            let _ = sink(&self.link, running).notice(notice).await;
         }
+        Ok(known)
     }
 
     async fn open(&self, credentials: Vec<Credential>) -> Result<Box<dyn AgentChat>, AgentError> {

@@ -444,7 +444,7 @@ mod tests {
             uri: format!("file:///w/{id}"),
             name: name.to_owned(),
             description: Some(format!("About {id}.")),
-            original: None,
+            ..About::default()
         }
     }
 

@@ -240,7 +240,7 @@ impl AgentChat for ModelChat {
         if let Some(told) = conversation.news_of_tools(run.toolbox.left_out()) {
             events.notice(told).await?;
         }
-        run.bring_back(conversation).await?;
+        run.hold_on(conversation).await?;
         let wants_title = self.shared.gives_titles && turn.turns_before == 0 && !turn.resume;
         let titling = self.shared.give_title(&turn, &run, wants_title);
         beside(run.run(conversation), titling, events.cancelled()).await

@@ -29,6 +29,9 @@ use super::standing::Standing;
 /// Most files of a turn that rules are looked up for before the next request.
 const MOST_TOUCHED: usize = 1000;
 
+/// Why a rule holds that joined the conversation in an earlier turn.
+const EARLIER: &str = "earlier";
+
 /// What the session brings along, in one turn.
 #[derive(Debug, Default)]
 pub(super) struct Brought {
@@ -49,7 +52,7 @@ struct State {
     applied: Vec<AppliedRule>,
     /// Files that the turn has to do with, and that no rule was looked up for yet.
     touched: Vec<PathBuf>,
-    /// The directories of skills in use.
+    /// The directories of skills in use, and of plugins whose files are named.
     readable: Vec<PathBuf>,
     /// What was loaded by a call whose result is not in the conversation yet.
     loaded: Vec<Standing>,
@@ -59,13 +62,16 @@ struct State {
 
 impl Brought {
     pub(super) fn new(given: Customized, directories: &[String], role: Option<Role>) -> Self {
-        Self {
+        let brought = Self {
             given,
             directories: directories.to_vec(),
             role,
             scopes: tokio::sync::OnceCell::new(),
             state: Mutex::default(),
-        }
+        };
+        let root = brought.role.as_ref().and_then(|role| role.plugin_root.as_deref());
+        brought.let_read_of(None, root);
+        brought
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -87,10 +93,13 @@ impl Brought {
         self.state().applied.clone()
     }
 
+    /// A rule applies. The first reason is shown, unless it is only that it did so before.
     fn apply(&self, rule: AppliedRule) {
         let mut state = self.state();
-        if !state.applied.iter().any(|applied| applied.id == rule.id) {
-            state.applied.push(rule);
+        match state.applied.iter_mut().find(|applied| applied.id == rule.id) {
+            Some(applied) if applied.reason == EARLIER => *applied = rule,
+            Some(_) => {}
+            None => state.applied.push(rule),
         }
     }
 
@@ -104,6 +113,13 @@ impl Brought {
         let mut state = self.state();
         if !state.readable.iter().any(|readable| readable == directory) {
             state.readable.push(directory.to_owned());
+        }
+    }
+
+    /// Lets the files be read that a text has beside it and in its plugin, as far as it names them.
+    pub(super) fn let_read_of(&self, directory: Option<&Path>, plugin_root: Option<&Path>) {
+        for directory in directory.into_iter().chain(plugin_root) {
+            self.let_read(directory);
         }
     }
 
@@ -162,7 +178,7 @@ impl Brought {
     }
 }
 
-/// A path without dots. Nothing is opened by it, so links do not matter.
+/// A path without dots. Nothing is opened by it.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {

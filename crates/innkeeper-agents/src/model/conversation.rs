@@ -235,6 +235,27 @@ impl Conversation {
         all.into_iter().find(|standing| standing.id == id)
     }
 
+    /// Takes out what does not hold any more because it is none of these, and says so in its place. What was for
+    /// one turn alone stays what it was. Says whether what is kept with the chat is different now.
+    pub(super) fn let_go(&mut self, ids: &HashSet<String>) -> bool {
+        let holds = |standing: &Standing| standing.only_in.is_some() || ids.contains(&standing.id);
+        for entry in &mut self.entries {
+            let summed = entry.summary.iter().flat_map(|summary| &summary.standing);
+            if summed.chain(&entry.standing).all(holds) {
+                continue;
+            }
+            if let Some(summary) = &mut entry.summary {
+                summary.standing.retain(holds);
+                entry.message = summary.message();
+            }
+            for gone in entry.standing.extract_if(.., |standing| !holds(standing)) {
+                gone.take_out(&mut entry.message);
+            }
+            entry.tokens = tokens_of(&entry.message);
+        }
+        self.memory.use_only(ids)
+    }
+
     /// Takes the result of a call for what it was before a restart: something that goes on holding.
     pub(super) fn adopt(&mut self, standing: &Standing) -> bool {
         let has = |message: &ModelMessage| match message {

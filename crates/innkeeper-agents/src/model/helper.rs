@@ -102,7 +102,9 @@ impl Run<'_> {
                 names.join(", ")
             ));
         };
-        Role::load(given, agent).await.map(Some)
+        Role::load(given, agent, &self.surroundings.working_directories)
+            .await
+            .map(Some)
     }
 
     /// A helper's turn. Boxed, because helpers send helpers.

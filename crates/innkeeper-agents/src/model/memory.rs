@@ -1,5 +1,7 @@
 //! What is kept with a chat for whoever opens it again, besides its history.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -44,6 +46,13 @@ impl Memory {
         self.in_use.push(id.to_owned());
         let first = self.in_use.len().saturating_sub(MAX_IN_USE);
         self.in_use.drain(..first);
+    }
+
+    /// Only these are in use any more. Says whether any was let go.
+    pub(super) fn use_only(&mut self, ids: &HashSet<String>) -> bool {
+        let before = self.in_use.len();
+        self.in_use.retain(|used| ids.contains(used));
+        self.in_use.len() < before
     }
 
     /// Keeps a summary, unless it is too long: then it is made again when it is needed.

@@ -41,8 +41,8 @@ impl<'a> Run<'a> {
         let called = turn.called.as_ref();
         let brought = Brought::new(turn.customizations.clone(), &turn.working_directories, role);
         brought.touch_attached(&turn.attachments);
-        if let Some(directory) = called.and_then(|called| called.directory.as_deref()) {
-            brought.let_read(directory);
+        if let Some(called) = called {
+            brought.let_read_of(called.directory.as_deref(), called.plugin_root.as_deref());
         }
         missing.into_iter().for_each(|missing| brought.tell(missing));
         // What a prompt says counts more than what the agent says that it runs in.

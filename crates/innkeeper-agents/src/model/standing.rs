@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use super::api::{ModelMessage, UserPart};
+
 /// Something that holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Standing {
@@ -25,6 +27,41 @@ impl Standing {
             self.title.replace('"', "'"),
             self.text
         )
+    }
+}
+
+impl Standing {
+    /// What stands in its place once it was switched off or deleted.
+    fn no_more(&self) -> String {
+        format!(
+            "(Here stood instructions: {}. They were switched off or removed since, and hold no more.)",
+            self.title
+        )
+    }
+
+    /// Takes it out of a message that told it.
+    pub(super) fn take_out(&self, message: &mut ModelMessage) {
+        let texts: Vec<&mut String> = match message {
+            ModelMessage::User(parts) => parts
+                .iter_mut()
+                .filter_map(|part| match part {
+                    UserPart::Text(text) => Some(text),
+                    UserPart::Image(_) => None,
+                })
+                .collect(),
+            ModelMessage::ToolResults(results) => results.iter_mut().map(|result| &mut result.text).collect(),
+            ModelMessage::Assistant(_) => Vec::new(),
+        };
+        let told = self.told();
+        for text in texts {
+            // What came from the history may be told in other words around it.
+            let found = [told.as_str(), self.text.as_str()]
+                .into_iter()
+                .find(|found| text.contains(found));
+            if let Some(found) = found.filter(|found| !found.is_empty()) {
+                *text = text.replace(found, &self.no_more());
+            }
+        }
     }
 }
 

@@ -93,11 +93,10 @@ impl Shop {
         About {
             id: format!("id-{name}"),
             container: "shelf".to_owned(),
-            plugin: None,
             uri: format!("file://{}", path.display()),
             name: name.to_owned(),
             description: Some(format!("What {name} is for.")),
-            original: None,
+            ..About::default()
         }
     }
 

@@ -123,3 +123,59 @@ async fn cus24_a_skill_that_a_hook_refuses_is_not_loaded_and_its_files_stay_out_
     assert!(result(2).contains("outside"), "{}", result(2));
     assert_eq!(count(&scene.last_asked(), "Ring it."), 0);
 }
+
+#[tokio::test]
+async fn a_text_of_a_plugin_may_name_the_directory_of_the_plugin_and_then_its_files_can_be_read() {
+    let text = "Run ${CLAUDE_PLUGIN_ROOT}/bin/ring.sh and ${PLUGIN_ROOT}/bin/ring.sh.";
+    let mut shop = Shop::new()
+        .skill("plain", "Look around.")
+        .skill("bell", text)
+        // A command has no directory of its own.
+        .skill("gong", text)
+        .last_skill(|skill| skill.directory = None)
+        .agent("ringer", "You use ${CLAUDE_PLUGIN_ROOT}/bin, for $1.", |_| {});
+    let root = shop.dir.path().join("plugin");
+    let script = shop.put("plugin/bin/ring.sh", "echo ding");
+    let abouts = shop.kit.skills.iter_mut().map(|skill| &mut skill.about);
+    for about in abouts.chain(shop.kit.agents.iter_mut().map(|agent| &mut agent.about)) {
+        about.plugin_root = Some(root.clone());
+    }
+    let read = || Reply::new().call("read_file", json!({ "path": script }));
+    let scene = shop
+        .open([
+            Reply::new().call("use_skill", json!({ "name": "plain" })),
+            read(),
+            Reply::new().call("use_skill", json!({ "name": "bell" })),
+            read(),
+            Reply::words("Rung."),
+            read(),
+            Reply::words("Rung."),
+            read(),
+            Reply::words("Rung."),
+        ])
+        .await;
+    scene.run("t1", "Ring.").await;
+    let asked = scene.asked();
+    let result = |index: usize| asked[index].last_results().join("\n");
+    assert!(result(2).contains("outside"), "no text named it: {}", result(2));
+    let ring = format!("Run {0} and {0}.", script.display());
+    assert!(result(3).contains(&ring), "{}", result(3));
+    assert!(result(4).contains("echo ding"), "{}", result(4));
+
+    scene.run("t2", "/gong").await;
+    let users = users(&scene.last_asked()).concat();
+    assert!(users.matches(&ring).count() == 1, "{users}");
+    assert!(scene.last_asked().last_results().concat().contains("echo ding"));
+
+    let agent = format!("file://{}", scene.path("work/agents/ringer.md").display());
+    scene
+        .run_with("t3", "Ring.", json!({ "agent": { "uri": agent } }))
+        .await;
+    let role = format!("You use {}/bin, for $1.", root.display());
+    assert!(
+        scene.last_asked().system().contains(&role),
+        "{}",
+        scene.last_asked().system()
+    );
+    assert!(scene.last_asked().last_results().concat().contains("echo ding"));
+}

@@ -600,6 +600,7 @@ async fn a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled
     reports.send_replace(Some(crate::customizations::Reported {
         kit: Arc::default(),
         off: Arc::default(),
+        wait_until: None,
     }));
     assert!(matches!(main.event().await, (_, AgentEvent::Notice(_))));
     assert_eq!(main.event().await, (CHAT, AgentEvent::Text("ran".to_owned())));

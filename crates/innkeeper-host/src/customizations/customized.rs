@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::expand::{Around, expand};
+use super::expand::{Around, expand, expand_places, names_plugin_root};
 use super::hook::Hooks;
 use super::kit::{About, CustomAgent, Kit, Original, PromptFile, Rule, Skill};
-use crate::agent::Attachment;
+use crate::agent::{AgentError, Attachment};
 use crate::mcp::{Mcp, ServerDeclaration};
 
 /// How long it is waited in silence until it is known what a session brings along. Most have been read long
@@ -75,6 +76,8 @@ pub struct Called {
     pub text: String,
     /// The directory with the other files of a skill.
     pub directory: Option<PathBuf>,
+    /// The directory of its plugin, if its text names it: then it is meant to be read.
+    pub plugin_root: Option<PathBuf>,
     /// The custom agent that a prompt wants, by name.
     pub agent: Option<String>,
     /// The model that a prompt wants.
@@ -83,6 +86,16 @@ pub struct Called {
     pub tools: Vec<String>,
     /// What a prompt of an MCP server brings that cannot be said in words, such as pictures.
     pub attachments: Vec<Attachment>,
+}
+
+/// What a customization says, once everything is in place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Expanded {
+    /// The text.
+    pub text: String,
+    /// The directory of its plugin, if the text names it: then it is meant to be read.
+    pub plugin_root: Option<PathBuf>,
 }
 
 impl Customized {
@@ -106,6 +119,11 @@ impl Customized {
     /// agent that knows where to look may do so itself.
     pub fn is_known(&self) -> bool {
         self.is_known
+    }
+
+    /// The names of plugins of which nothing is here yet, because their clients are still asked for them.
+    pub fn awaited(&self) -> &[String] {
+        &self.kit.awaited
     }
 
     /// How the MCP servers of the session are started, also those that are switched off; one that is the
@@ -154,8 +172,10 @@ impl Customized {
     ///
     /// # Errors
     ///
-    /// In a sentence, when there is none, when it is switched off, or when it is not for people.
-    pub fn agent(&self, uri: &str) -> Result<&CustomAgent, String> {
+    /// When there is none, when it is switched off, or when it is not for people. One that may be in a plugin that
+    /// is still on its way can be asked for again: the error is resumable then.
+    pub fn agent(&self, uri: &str) -> Result<&CustomAgent, AgentError> {
+        let failed = |problem| Err(AgentError::failed("noAgent", problem));
         let mut here = self.kit.agents.iter().filter(|agent| agent.about.uri == uri);
         // The same file may be reached through two directories, of which one is on.
         let found = here
@@ -163,16 +183,24 @@ impl Customized {
             .find(|agent| self.is_on(&agent.about))
             .or_else(|| here.next());
         match found {
-            Some(agent) if !self.is_on(&agent.about) => Err(format!(
+            Some(agent) if !self.is_on(&agent.about) => failed(format!(
                 "The agent {} ({uri}) is switched off. Switch it on, or choose another one.",
                 agent.about.name
             )),
-            Some(agent) if !agent.for_people => Err(format!(
+            Some(agent) if !agent.for_people => failed(format!(
                 "The agent {} ({uri}) cannot be chosen by people; only models may delegate to it.",
                 agent.about.name
             )),
             Some(agent) => Ok(agent),
-            None => Err(format!(
+            None if !self.kit.awaited.is_empty() => Err(AgentError::resumable(
+                "agentLoading",
+                format!(
+                    "The agent {uri} is not known yet: its client has not handed over all of {}. Nothing was done. \
+                     Resume the turn in a moment, or choose another agent.",
+                    self.kit.awaited.join(", ")
+                ),
+            )),
+            None => failed(format!(
                 "There is no agent {uri} any more. Its file may have been moved or deleted: choose another one."
             )),
         }
@@ -234,6 +262,7 @@ impl Customized {
             name: name.to_owned(),
             text: String::new(),
             directory: None,
+            plugin_root: None,
             agent: None,
             model: None,
             tools: Vec::new(),
@@ -248,8 +277,10 @@ impl Customized {
                 called.tools.clone_from(&prompt.tools);
             }
         }
-        called.text = expanded(&body, &called.arguments, called.directory.as_deref(), directories)
-            .map_err(|problem| format!("/{name}: {problem}"))?;
+        let around = Surrounding::of(about, called.directory.as_deref(), directories);
+        let expanded = around.expand(&body, Some(&called.arguments));
+        let expanded = expanded.map_err(|problem| format!("/{name}: {problem}"))?;
+        (called.text, called.plugin_root) = (expanded.text, expanded.plugin_root);
         Ok(Some(called))
     }
 
@@ -258,9 +289,20 @@ impl Customized {
     /// # Errors
     ///
     /// In a sentence, when its file is gone or cannot be read.
-    pub async fn skill_text(&self, skill: &Skill, arguments: &str, directories: &[String]) -> Result<String, String> {
+    pub async fn skill_text(&self, skill: &Skill, arguments: &str, directories: &[String]) -> Result<Expanded, String> {
         let body = self.text(&skill.about).await?;
-        expanded(&body, arguments, skill.directory.as_deref(), directories)
+        let around = Surrounding::of(&skill.about, skill.directory.as_deref(), directories);
+        around.expand(&body, Some(arguments))
+    }
+
+    /// What a custom agent is told. It takes no arguments, but may name places.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, when its file is gone or cannot be read.
+    pub async fn agent_text(&self, agent: &CustomAgent, directories: &[String]) -> Result<Expanded, String> {
+        let body = self.text(&agent.about).await?;
+        Surrounding::of(&agent.about, None, directories).expand(&body, None)
     }
 
     /// What a customization says, without its frontmatter.
@@ -273,13 +315,38 @@ impl Customized {
     }
 }
 
-fn expanded(body: &str, arguments: &str, directory: Option<&Path>, directories: &[String]) -> Result<String, String> {
-    let workspace = directories.first().and_then(|uri| path_of(uri));
-    let around = Around {
-        workspace: workspace.as_deref(),
-        directory,
-    };
-    expand(body, arguments, &around)
+/// What a text is expanded in.
+struct Surrounding<'a> {
+    workspace: Option<PathBuf>,
+    directory: Option<&'a Path>,
+    plugin_root: Option<&'a Path>,
+}
+
+impl<'a> Surrounding<'a> {
+    fn of(about: &'a About, directory: Option<&'a Path>, directories: &[String]) -> Self {
+        Self {
+            workspace: directories.first().and_then(|uri| path_of(uri)),
+            directory,
+            plugin_root: about.plugin_root.as_deref(),
+        }
+    }
+
+    fn expand(&self, body: &str, arguments: Option<&str>) -> Result<Expanded, String> {
+        let around = Around {
+            workspace: self.workspace.as_deref(),
+            directory: self.directory,
+            plugin: self.plugin_root,
+        };
+        let text = match arguments {
+            Some(arguments) => expand(body, arguments, &around)?,
+            None => expand_places(body, &around)?,
+        };
+        let plugin_root = self.plugin_root.filter(|_| names_plugin_root(body));
+        Ok(Expanded {
+            text,
+            plugin_root: plugin_root.map(Path::to_owned),
+        })
+    }
 }
 
 /// Things with the names that mean them.
@@ -358,6 +425,8 @@ impl Names {
 pub(crate) struct Reported {
     pub(crate) kit: Arc<Kit>,
     pub(crate) off: Arc<BTreeSet<String>>,
+    /// Until when turns wait for the next report, because more is on its way.
+    pub(crate) wait_until: Option<Instant>,
 }
 
 /// What a session brings along, as soon as it is known.
@@ -406,13 +475,39 @@ impl Bringing {
     }
 
     /// The same for a turn, which says that it waits. `None` if nobody has said after a `patience` what there
-    /// is: rules would be missing then, and hooks that guard what the turn does.
+    /// is: rules would be missing then, and hooks that guard what the turn does. What clients have not handed over
+    /// yet is waited for as well, but not for long: only they know how long it takes.
     pub(crate) async fn for_turn(&self, patience: Duration, waits: impl Future<Output = ()>) -> Option<Customized> {
-        match self.within(FIRST_TIME).await {
-            Some(known) => Some(known),
-            None => {
-                waits.await;
-                self.within(patience).await
+        if self.within(FIRST_TIME).await.is_none() {
+            waits.await;
+            self.within(patience).await?;
+            self.settled().await;
+            return Some(self.now());
+        }
+        let settled = self.settled();
+        tokio::pin!(settled);
+        if tokio::time::timeout(FIRST_TIME, &mut settled).await.is_err() {
+            waits.await;
+            settled.await;
+        }
+        Some(self.now())
+    }
+
+    /// Waits until nothing is on its way any more, as long as that is worth it.
+    async fn settled(&self) {
+        let Some(mut found) = self.found.clone() else {
+            return;
+        };
+        loop {
+            let wait_until = found
+                .borrow_and_update()
+                .as_ref()
+                .and_then(|reported| reported.wait_until);
+            let Some(wait_until) = wait_until else {
+                return;
+            };
+            if !matches!(tokio::time::timeout_at(wait_until, found.changed()).await, Ok(Ok(()))) {
+                return;
             }
         }
     }
@@ -531,7 +626,70 @@ mod tests {
     fn cus02_an_agent_is_chosen_by_its_file_through_whichever_directory_is_on() {
         assert_eq!(customized(&["g"]).agent("file:///g").expect("on").about.id, "h");
         let problem = customized(&["g", "h"]).agent("file:///g").expect_err("off");
+        let problem = problem.into_failure().message;
         assert!(problem.contains("switched off"), "{problem}");
+    }
+
+    #[test]
+    fn cus22_an_agent_that_may_be_in_what_is_on_its_way_can_be_asked_for_again() {
+        let chosen = |awaited: &[&str]| {
+            let kit = Kit {
+                awaited: awaited.iter().map(|name| (*name).to_owned()).collect(),
+                ..Kit::default()
+            };
+            let given = Customized::new(Arc::new(kit), Arc::default());
+            given.agent("virtual://editor/p/agents/a.md").map(|_| ())
+        };
+        let Err(AgentError::Failed {
+            kind,
+            message,
+            resumable,
+        }) = chosen(&["tools"])
+        else {
+            panic!("it is not there");
+        };
+        assert_eq!((kind.as_str(), resumable), ("agentLoading", true), "{message}");
+        assert!(
+            message.contains("tools") && message.contains("Resume the turn"),
+            "{message}"
+        );
+        let Err(AgentError::Failed { kind, resumable, .. }) = chosen(&[]) else {
+            panic!("it is not there");
+        };
+        assert_eq!((kind.as_str(), resumable), ("noAgent", false));
+    }
+
+    /// A report that says until when more is worth waiting for.
+    fn reported(awaited: &[&str], wait: Option<Duration>) -> Option<Reported> {
+        let kit = Kit {
+            awaited: awaited.iter().map(|name| (*name).to_owned()).collect(),
+            ..Kit::default()
+        };
+        Some(Reported {
+            kit: Arc::new(kit),
+            off: Arc::default(),
+            wait_until: wait.map(|wait| Instant::now() + wait),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cus22_a_turn_waits_for_what_a_client_hands_over_and_not_for_ever() {
+        let (reports, found) = watch::channel(reported(&["tools"], Some(Duration::from_secs(8))));
+        let bringing = Bringing::new(found, Arc::default());
+        let patience = Duration::from_secs(60);
+        let begun = Instant::now();
+        let (known, ()) = tokio::join!(bringing.for_turn(patience, async { panic!("in silence") }), async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            reports.send_replace(reported(&[], None));
+        });
+        assert!(known.expect("known").awaited().is_empty());
+        assert_eq!(begun.elapsed(), Duration::from_secs(2));
+
+        reports.send_replace(reported(&["tools"], Some(Duration::from_secs(8))));
+        let (begun, told) = (Instant::now(), std::cell::Cell::new(false));
+        let known = bringing.for_turn(patience, async { told.set(true) }).await;
+        assert_eq!(known.expect("known").awaited(), ["tools"], "it goes on without");
+        assert_eq!((begun.elapsed(), told.get()), (Duration::from_secs(8), true));
     }
 
     #[tokio::test]
@@ -556,6 +714,7 @@ mod tests {
         reports.send_replace(Some(Reported {
             kit: Arc::clone(&kit),
             off: off("a"),
+            wait_until: None,
         }));
         assert_eq!(names(&early.first().await), ["b"]);
         // A turn that begins later knows better than the report.

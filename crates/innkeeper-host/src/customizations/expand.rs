@@ -2,8 +2,8 @@
 //!
 //! Files come from tools that write placeholders in different ways, and nothing in a file tells
 //! which tool it was written for, so all of them count: `$ARGUMENTS`, `$ARGUMENTS[0]`, `$1`,
-//! `${input:name}` and `${input:name:hint}`, `${workspaceFolder}`, `${CLAUDE_SKILL_DIR}`. It is one
-//! pass: what an argument says is never taken for a placeholder. Commands that some tools run while
+//! `${input:name}` and `${input:name:hint}`, `${workspaceFolder}`, `${CLAUDE_SKILL_DIR}`,
+//! `${CLAUDE_PLUGIN_ROOT}`. It is one pass: what an argument says is never taken for a placeholder. Commands that some tools run while
 //! they expand a file (`` !`git status` ``) stay the text that they are.
 
 use std::borrow::Cow;
@@ -24,6 +24,56 @@ pub(super) struct Around<'a> {
     pub(super) workspace: Option<&'a Path>,
     /// The directory of the skill.
     pub(super) directory: Option<&'a Path>,
+    /// The directory of the plugin.
+    pub(super) plugin: Option<&'a Path>,
+}
+
+/// What stands for the directory of the plugin.
+const PLUGIN_ROOTS: [&str; 2] = ["CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT"];
+
+impl Around<'_> {
+    /// The place that a name stands for, if it is known.
+    fn place(&self, name: &str) -> Option<String> {
+        let path = match name {
+            "workspaceFolder" => self.workspace?,
+            "workspaceFolderBasename" => Path::new(self.workspace?.file_name()?),
+            "CLAUDE_SKILL_DIR" | "SKILL_DIR" => self.directory?,
+            name if PLUGIN_ROOTS.contains(&name) => self.plugin?,
+            _ => return None,
+        };
+        Some(path.display().to_string())
+    }
+}
+
+/// Whether a text names the directory of its plugin.
+pub(super) fn names_plugin_root(body: &str) -> bool {
+    PLUGIN_ROOTS.iter().any(|name| body.contains(&format!("${{{name}}}")))
+}
+
+/// Puts places where the text names them and leaves everything else: the role of an agent takes no arguments.
+///
+/// # Errors
+///
+/// In a sentence, when more comes of it than a model is told.
+pub(super) fn expand_places(body: &str, around: &Around<'_>) -> Result<String, String> {
+    let mut out = Bounded::default();
+    let mut rest = body;
+    while let Some((before, inner)) = rest.split_once("${") {
+        out.push(before)?;
+        let name = within_reach(inner).split_once('}').map(|(name, _)| name);
+        rest = match name.and_then(|name| Some((name, around.place(name)?))) {
+            Some((name, place)) => {
+                out.push(&place)?;
+                inner.get(name.len() + 1..).unwrap_or_default()
+            }
+            None => {
+                out.push("${")?;
+                inner
+            }
+        };
+    }
+    out.push(rest)?;
+    Ok(out.0)
 }
 
 /// Puts arguments where the text wants them, or at its end if it does not say where.
@@ -142,15 +192,9 @@ impl<'a> Expansion<'a> {
         if let Some(input) = name.strip_prefix("input:") {
             return Some(argument(length, self.input(input)));
         }
-        let path = match name {
-            "workspaceFolder" => self.around.workspace?,
-            "workspaceFolderBasename" => Path::new(self.around.workspace?.file_name()?),
-            "CLAUDE_SKILL_DIR" | "SKILL_DIR" => self.around.directory?,
-            _ => return None,
-        };
         Some(Found {
             length,
-            text: Cow::Owned(path.display().to_string()),
+            text: Cow::Owned(self.around.place(name)?),
             takes_arguments: false,
         })
     }
@@ -302,11 +346,20 @@ mod tests {
         let around = Around {
             workspace: Some(Path::new("/inn/house")),
             directory: Some(Path::new("/inn/skills/bell")),
+            plugin: Some(Path::new("/inn")),
         };
-        let body = "${workspaceFolder} ${workspaceFolderBasename} ${CLAUDE_SKILL_DIR}/ring.sh ${file}";
-        let expected = "/inn/house house /inn/skills/bell/ring.sh ${file}";
+        let body = "${workspaceFolder} ${workspaceFolderBasename} ${CLAUDE_SKILL_DIR}/ring.sh \
+                    ${CLAUDE_PLUGIN_ROOT}/a ${PLUGIN_ROOT}/b ${file} $PLUGIN_ROOT ${";
+        let expected = "/inn/house house /inn/skills/bell/ring.sh /inn/a /inn/b ${file} $PLUGIN_ROOT ${";
+        let nowhere = Around::default();
         assert_eq!(expand(body, "", &around).as_deref(), Ok(expected));
-        assert_eq!(expand(body, "", &Around::default()).as_deref(), Ok(body));
+        assert_eq!(expand(body, "", &nowhere).as_deref(), Ok(body));
+        assert_eq!(expand_places(body, &around).as_deref(), Ok(expected));
+        assert_eq!(expand_places(body, &nowhere).as_deref(), Ok(body));
+        let body = "$ARGUMENTS, $1 and ${input:x} in ${PLUGIN_ROOT}";
+        let expected = "$ARGUMENTS, $1 and ${input:x} in /inn";
+        assert_eq!(expand_places(body, &around).as_deref(), Ok(expected));
+        assert!(names_plugin_root(body) && !names_plugin_root("PLUGIN_ROOT"));
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub struct Kit {
     pub texts: Arc<dyn Texts>,
     /// Runs hooks.
     pub hooks: Arc<dyn Hooks>,
+    /// The names of plugins of which nothing is here yet, because their clients are still asked for them. Turns
+    /// wait a while for them: their rules and hooks would be missing.
+    pub awaited: Vec<String>,
 }
 
 impl Default for Kit {
@@ -39,6 +42,7 @@ impl Default for Kit {
             mcp_servers: Vec::new(),
             texts: Arc::new(NoTexts),
             hooks: Arc::new(NoHooks),
+            awaited: Vec::new(),
         }
     }
 }
@@ -51,6 +55,7 @@ impl fmt::Debug for Kit {
             .field("prompts", &self.prompts.len())
             .field("rules", &self.rules.len())
             .field("mcp_servers", &self.mcp_servers.len())
+            .field("awaited", &self.awaited)
             .finish_non_exhaustive()
     }
 }
@@ -64,6 +69,8 @@ pub struct About {
     pub container: String,
     /// The name of the plugin it belongs to, if it belongs to one.
     pub plugin: Option<String>,
+    /// The directory of that plugin, as a path of this machine: what `${PLUGIN_ROOT}` stands for.
+    pub plugin_root: Option<std::path::PathBuf>,
     /// Its file.
     pub uri: String,
     /// Its name, without that of its plugin.
@@ -148,7 +155,8 @@ pub struct Rule {
     pub always: bool,
     /// The files it is about; a turn that has to do with one of them follows it.
     pub globs: Vec<String>,
-    /// The directory that relative globs are relative to, as a path of this machine.
+    /// The directory that relative globs are relative to, as a path of this machine; `None` means every
+    /// directory that the session works in.
     pub base: Option<std::path::PathBuf>,
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use innkeeper_core::customization::Wanted;
 use innkeeper_core::{ChannelId, Effect, Input, Now};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::task::HostTask;
 use crate::customizations::{
@@ -15,6 +16,12 @@ use crate::customizations::{
 
 /// How long hooks may take to hear that a session is over: nobody is there any more to wait for them.
 const END_TIME: Duration = Duration::from_secs(5);
+
+/// How long turns wait for the first report of a new follow, because their session wants something else now. What
+/// was found before holds until then.
+const ANEW: Duration = Duration::from_secs(5);
+/// How long turns wait for what clients have not handed over yet, since it was first said to be on its way.
+const HAND_OVER: Duration = Duration::from_secs(15);
 
 /// The sessions that are followed.
 pub(super) struct Followed {
@@ -28,6 +35,8 @@ struct OneSession {
     number: u64,
     /// What was last found; `None` until something was.
     kit: watch::Sender<Option<Reported>>,
+    /// Since when something is on its way from clients.
+    awaiting_since: Option<Instant>,
     /// What it wants to be told of, once it is followed.
     wanted: Option<Wanted>,
     /// Whether it had a turn; one that had none has no end that hooks could hear of.
@@ -94,6 +103,13 @@ impl HostTask {
         let entry = self.followed.sessions.entry(session).or_default();
         entry.number = number;
         entry.wanted = Some(wanted);
+        // A turn that begins now waits for the new report; nobody else has to know.
+        entry.kit.send_if_modified(|reported| {
+            if let Some(reported) = reported {
+                reported.wait_until = Some(Instant::now() + ANEW);
+            }
+            false
+        });
         entry._before = entry.following.replace(following);
     }
 
@@ -170,7 +186,12 @@ impl HostTask {
         let off = self.core.switched_off(session);
         if let Some(entry) = self.followed.sessions.get_mut(&session) {
             entry._before = None;
-            entry.kit.send_replace(Some(Reported { kit, off }));
+            entry.awaiting_since = match kit.awaited.is_empty() {
+                true => None,
+                false => entry.awaiting_since.or_else(|| Some(Instant::now())),
+            };
+            let wait_until = entry.awaiting_since.map(|since| since + HAND_OVER);
+            entry.kit.send_replace(Some(Reported { kit, off, wait_until }));
         }
         self.redeclared(session);
     }

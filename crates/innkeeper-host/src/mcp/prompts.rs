@@ -61,6 +61,7 @@ pub(crate) async fn call(events: &EventSink, text: &str, patience: Duration) -> 
         arguments: typed.to_owned(),
         text,
         directory: None,
+        plugin_root: None,
         agent: None,
         model: None,
         tools: Vec::new(),

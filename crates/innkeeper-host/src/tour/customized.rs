@@ -101,11 +101,9 @@ pub(super) fn called(called: &Called) -> String {
 
 /// Says which agent was chosen, and what it is told; the guide stays the guide.
 pub(super) async fn introduce(given: &Customized, uri: &str, events: &EventSink) -> Result<(), AgentError> {
-    let chosen = given
-        .agent(uri)
-        .map_err(|problem| AgentError::failed("noAgent", problem))?;
-    let role = given.text(&chosen.about).await;
-    let role = role.map_err(|problem| AgentError::failed("noAgent", problem))?;
+    let chosen = given.agent(uri)?;
+    let role = given.agent_text(chosen, &[]).await;
+    let role = role.map_err(|problem| AgentError::failed("noAgent", problem))?.text;
     let name = chosen.about.full_name();
     let first = role.trim().lines().next().unwrap_or_default();
     events

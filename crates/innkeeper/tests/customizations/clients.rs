@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use ahp_types::messages::JsonRpcError;
-use innkeeper_testkit::official::OfficialClient;
+use innkeeper_testkit::official::{OfficialClient, SessionUris, turn_started};
 use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::{Incoming, RawClient};
 use serde_json::{Value, json};
@@ -444,4 +444,87 @@ async fn d75_a_client_that_leaves_in_the_middle_of_a_copy_is_asked_again_when_it
     }
     assert_eq!(names(&entry(&client, &uris.session, NAME)), ["a"]);
     client.assert_converged().await;
+}
+
+/// A plugin with an agent.
+fn with_agent() -> (Served, String) {
+    let served = Served::with_skills(&[]);
+    served.put(
+        "agents/judge.md",
+        "---\nname: judge\ndescription: Judges.\n---\nYou judge.\n",
+    );
+    (served, format!("{URI}/agents/judge.md"))
+}
+
+/// Chooses an agent for a message.
+async fn choose(client: &OfficialClient, uris: &SessionUris, turn: &str, agent: &str) {
+    let mut action = turn_started(turn, "hello");
+    action["message"]["agent"] = json!({ "uri": agent });
+    client.dispatch(&uris.chat, action).await;
+}
+
+fn said(turn: &ahp_types::state::Turn) -> String {
+    json!(turn.response_parts).to_string()
+}
+
+#[tokio::test]
+async fn cus22_the_first_message_may_choose_an_agent_that_its_client_is_still_handing_over() {
+    let (_host, client) = start_with_client().await;
+    let (served, agent) = with_agent();
+    served.serve(&client);
+    served.answers.send_replace(false);
+    let workspace = Workspace::new();
+    let create = json!({
+        "workingDirectories": [workspace.uri()],
+        "activeClient": published("first", Some("1"))["activeClient"],
+    });
+    let uris = client.create_session_with("handing", create).await;
+    until_entry(&client, &uris.session, "Synced", "is on its way", |entry| {
+        entry["load"]["kind"] == "loading"
+    })
+    .await;
+    choose(&client, &uris, "t1", &agent).await;
+    client
+        .until("the turn waits", |view| {
+            view.chat(&uris.chat).is_some_and(|chat| chat.active_turn.is_some())
+        })
+        .await;
+    served.answers.send_replace(true);
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    assert!(said(&turn).contains("judge was chosen"), "{}", said(&turn));
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn cus22_a_message_right_after_a_client_published_may_choose_an_agent_of_it() {
+    let (_host, client) = start_with_client().await;
+    let (served, agent) = with_agent();
+    served.serve(&client);
+    let uris = session_in(&client, "at-once", &Workspace::new()).await;
+    client.dispatch(&uris.session, published("first", Some("1"))).await;
+    choose(&client, &uris, "t1", &agent).await;
+    let turn = client.turn_end(&uris.chat, "t1").await;
+    assert!(said(&turn).contains("judge was chosen"), "{}", said(&turn));
+}
+
+#[tokio::test]
+async fn cus22_a_turn_does_not_wait_for_a_plugin_that_cannot_be_read() {
+    let (_host, client) = start_with_client().await;
+    let workspace = Workspace::new();
+    // Nobody serves it: every question of the host is refused.
+    let create = json!({
+        "workingDirectories": [workspace.uri()],
+        "activeClient": published("first", Some("1"))["activeClient"],
+    });
+    let uris = client.create_session_with("refusing", create).await;
+    let turn = client.run_turn(&uris.chat, "t1", "hello").await;
+    assert!(
+        !said(&turn).contains("This turn"),
+        "it neither waited nor misses anything: {}",
+        said(&turn)
+    );
+    until_entry(&client, &uris.session, "Synced", "cannot be read", |entry| {
+        entry["load"]["kind"] == "error"
+    })
+    .await;
 }

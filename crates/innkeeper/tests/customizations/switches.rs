@@ -159,3 +159,37 @@ async fn d73_a_renamed_file_is_on() {
     .await;
     client.assert_converged().await;
 }
+
+#[tokio::test]
+async fn e31_a_decision_for_one_session_leaves_the_one_for_all_sessions_alone() {
+    let (_host, client) = start_with_client().await;
+    let workspace = Workspace::new();
+    workspace.skill("bell");
+    let one = session_in(&client, "one", &workspace).await;
+    let two = session_in(&client, "two", &workspace).await;
+    let id = child(&client, &one.session, SKILLS, "bell")["id"].clone();
+    let off = |entry: &Value| is_off(entry, "bell");
+    toggle(
+        &client,
+        &one.session,
+        &id,
+        json!([{ "kind": "global", "enabled": false }]),
+    )
+    .await;
+    until_entry(&client, &two.session, SKILLS, "has one that is off", off).await;
+    toggle(
+        &client,
+        &one.session,
+        &id,
+        json!([{ "kind": "session", "enabled": true }]),
+    )
+    .await;
+    until_entry(&client, &one.session, SKILLS, "has one that is on", |entry| !off(entry)).await;
+    let three = session_in(&client, "three", &workspace).await;
+    assert!(
+        off(&entry(&client, &three.session, SKILLS)),
+        "it was switched off for all"
+    );
+    assert!(off(&entry(&client, &two.session, SKILLS)));
+    client.assert_converged().await;
+}

@@ -189,3 +189,50 @@ async fn rules_and_skills_in_use_hold_after_the_host_was_killed() {
     assert_eq!(count(&asked, "Ring it twice."), 1, "{:#?}", asked.said());
     stage.assert_in_order().await;
 }
+
+#[tokio::test]
+async fn cus18_what_is_switched_off_holds_no_more_from_the_next_turn_on() {
+    let script = Script::by(|asked| match users(asked).last().map(String::as_str) {
+        Some("Ring." | "Again.") if asked.last_results().is_empty() => Reply::new()
+            .call("read_file", json!({ "path": "src/main.rs" }))
+            .call("use_skill", json!({ "name": "bell" })),
+        _ => Reply::words("Yes."),
+    });
+    let stage = stage(script).await;
+    stage.run_turn("t1", "Ring.").await;
+    let held = |stage: &Stage| {
+        let asked = stage.last_asked();
+        (count(&asked, "Use tabs."), count(&asked, "Ring it twice."))
+    };
+    let reasons = |turn: &ahp_types::state::Turn| {
+        let rules = serde_json::to_value(turn).expect("JSON")["usage"]["_meta"]["innkeeper.rules"].clone();
+        let rules = rules.as_array().cloned().unwrap_or_default();
+        let reasons = rules.iter().map(|rule| rule["reason"].as_str().map(str::to_owned));
+        reasons.collect::<Option<Vec<String>>>().expect("reasons")
+    };
+    let turn = stage.run_turn("t2", "And now?").await;
+    assert_eq!(held(&stage), (1, 1));
+    assert_eq!(
+        reasons(&turn),
+        ["earlier", "always"],
+        "it is shown for as long as it holds (CUS-26)"
+    );
+    let ids = ["rust", "bell"].map(|name| id_of(&stage, name).expect("shown"));
+    for id in &ids {
+        switch(&stage, id, false).await;
+    }
+    let turn = stage.run_turn("t3", "And now?").await;
+    assert_eq!(held(&stage), (0, 0), "{:#?}", stage.last_asked().said());
+    assert_eq!(count(&stage.last_asked(), "switched off or removed since"), 2);
+    assert_eq!(reasons(&turn), ["always"]);
+    // It joins again once it is on and needed.
+    for id in &ids {
+        switch(&stage, id, true).await;
+    }
+    stage.run_turn("t4", "And now?").await;
+    assert_eq!(held(&stage), (0, 0), "nobody asked for it");
+    let turn = stage.run_turn("t5", "Again.").await;
+    assert_eq!(held(&stage), (1, 1), "{:#?}", stage.last_asked().said());
+    assert_eq!(reasons(&turn), ["always", "glob"]);
+    stage.assert_in_order().await;
+}

@@ -1,5 +1,7 @@
 //! Which files a rule is about.
 
+use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
@@ -23,6 +25,7 @@ pub(super) struct Scopes {
 struct Scope {
     /// Which rule it is.
     index: usize,
+    /// What its patterns are relative to, each also without the links that lead there.
     bases: Vec<PathBuf>,
     wanted: GlobSet,
     /// What it is not about.
@@ -33,10 +36,16 @@ impl Scopes {
     /// Reads the patterns of rules, each with its number.
     ///
     /// Patterns are relative to the rule's own base, or to any working directory. `*` stays within a
-    /// name; a pattern without a `/` fits at any depth, as people who write `*.ts` expect.
+    /// name; a pattern without a `/` fits at any depth, as people who write `*.ts` expect. Looks for links on the
+    /// way to the bases.
     pub(super) fn of(rules: &[(usize, Rule)], directories: &[PathBuf]) -> Self {
         let mut room = MOST_PATTERNS;
         let mut all = Self::default();
+        let mut known: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
+        let mut spelled = |base: &PathBuf| {
+            let spelled = known.entry(base.clone()).or_insert_with_key(|base| spellings(base));
+            spelled.clone()
+        };
         for (index, rule) in rules {
             let Some(rest) = room.checked_sub(rule.globs.len()) else {
                 all.left_out += 1;
@@ -46,8 +55,8 @@ impl Scopes {
             all.scopes.push(Scope {
                 index: *index,
                 bases: match &rule.base {
-                    Some(base) => vec![base.clone()],
-                    None => directories.to_vec(),
+                    Some(base) => spelled(base),
+                    None => directories.iter().flat_map(&mut spelled).collect(),
                 },
                 wanted: set(rule, false),
                 unwanted: set(rule, true),
@@ -56,15 +65,30 @@ impl Scopes {
         all
     }
 
-    /// The rules that are about any of these files, each with the first such file, in their order.
+    /// The rules that are about any of these files, each with the first such file, in their order. A file counts as
+    /// it was named and as what it really is: whoever names it may know either.
     pub(super) fn about(&self, files: &[PathBuf]) -> Vec<(usize, PathBuf)> {
+        let spelled: Vec<(&PathBuf, Vec<PathBuf>)> = files.iter().map(|file| (file, spellings(file))).collect();
         let scopes = self.scopes.iter();
         let about = scopes.filter_map(|scope| {
-            let file = files.iter().find(|file| scope.has(file))?;
-            Some((scope.index, file.clone()))
+            let mut files = spelled.iter();
+            let (file, _) = files.find(|(_, spelled)| spelled.iter().any(|file| scope.has(file)))?;
+            Some((scope.index, (*file).clone()))
         });
         about.collect()
     }
+}
+
+/// A path, and the same without links if it has any. What does not exist yet is in a directory that may.
+fn spellings(path: &Path) -> Vec<PathBuf> {
+    let of_parent = || {
+        let parent = fs::canonicalize(path.parent()?).ok()?;
+        Some(parent.join(path.file_name()?))
+    };
+    let real = fs::canonicalize(path).ok().or_else(of_parent);
+    let mut all = vec![path.to_owned()];
+    all.extend(real.filter(|real| real != path));
+    all
 }
 
 impl Scope {
@@ -133,6 +157,37 @@ mod tests {
             let scopes = Scopes::of(&[(7, rule(globs, base))], &directories);
             let about = scopes.about(&[PathBuf::from(file)]);
             assert_eq!(!about.is_empty(), expected, "{globs:?} {file}");
+        }
+    }
+
+    #[test]
+    fn cus26_a_file_is_found_by_its_name_and_by_what_it_really_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap().join("real");
+        let link = dir.path().join("link");
+        fs::create_dir(&real).unwrap();
+        fs::write(real.join("a.rs"), "").unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let rule = |base: Option<&Path>| Rule {
+            globs: vec!["*.rs".to_owned()],
+            base: base.map(Path::to_owned),
+            ..Rule::default()
+        };
+        for (base, directory) in [
+            (Some(&*link), &*link),
+            (None, &*link),
+            (Some(&*real), &*real),
+            (None, &*real),
+        ] {
+            let scopes = Scopes::of(&[(0, rule(base))], &[directory.to_owned()]);
+            for file in [
+                link.join("a.rs"),
+                real.join("a.rs"),
+                link.join("new.rs"),
+                real.join("new.rs"),
+            ] {
+                assert_eq!(scopes.about(std::slice::from_ref(&file)), [(0, file)], "{directory:?}");
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! The custom agent whose role a turn plays: what it is told, and what it keeps to (CUS-25).
 
+use std::path::PathBuf;
+
 use innkeeper_host::customizations::{CustomAgent, Customized, by_name};
 use innkeeper_host::{AgentError, TurnInput};
 
@@ -22,13 +24,19 @@ pub(in crate::model) struct Role {
     pub(in crate::model) model: Option<String>,
     /// The tools that it keeps to; empty means all.
     pub(in crate::model) tools: Vec<String>,
+    /// The directory of its plugin, if it is told of it.
+    pub(in crate::model) plugin_root: Option<PathBuf>,
 }
 
 impl Role {
     /// Reads an agent's file, or says why it cannot be read.
-    pub(in crate::model) async fn load(given: &Customized, agent: &CustomAgent) -> Result<Self, String> {
-        let text = given.text(&agent.about).await?;
-        let (start, was_cut) = beginning(&text, MAX_ROLE);
+    pub(in crate::model) async fn load(
+        given: &Customized,
+        agent: &CustomAgent,
+        directories: &[String],
+    ) -> Result<Self, String> {
+        let expanded = given.agent_text(agent, directories).await?;
+        let (start, was_cut) = beginning(&expanded.text, MAX_ROLE);
         let mut text = start.to_owned();
         if was_cut {
             text.push_str("\n(The rest was left out because it is too long.)");
@@ -39,17 +47,18 @@ impl Role {
             text,
             model: agent.model.clone(),
             tools: agent.tools.clone(),
+            plugin_root: expanded.plugin_root,
         })
     }
 
     /// The role that a message chose, or that the prompt it calls wants; and what people should
     /// know about that. People's own choice wins.
     pub(in crate::model) async fn of(turn: &TurnInput) -> Result<(Option<Self>, Option<String>), AgentError> {
-        let given = &turn.customizations;
+        let (given, directories) = (&turn.customizations, &turn.working_directories);
         let failed = |problem| AgentError::failed("noAgent", problem);
         if let Some(uri) = &turn.agent {
-            let agent = given.agent(uri).map_err(failed)?;
-            let role = Self::load(given, agent).await.map_err(failed)?;
+            let agent = given.agent(uri)?;
+            let role = Self::load(given, agent, directories).await.map_err(failed)?;
             return Ok((Some(role), None));
         }
         let Some(wanted) = turn.called.as_ref().and_then(|called| called.agent.as_deref()) else {
@@ -57,7 +66,7 @@ impl Role {
         };
         let agents: Vec<&CustomAgent> = given.agents().collect();
         match by_name(agents.iter().copied(), |agent| &agent.about, wanted) {
-            Some(agent) => Ok((Some(Self::load(given, agent).await.map_err(failed)?), None)),
+            Some(agent) => Ok((Some(Self::load(given, agent, directories).await.map_err(failed)?), None)),
             None if BUILT_IN.contains(&wanted.to_lowercase().as_str()) => Ok((None, None)),
             None => {
                 let notice = format!("The prompt wants the agent {wanted}, which there is not. It goes on without it.");

@@ -11,7 +11,7 @@ use super::super::conversation::{Conversation, Speaker, user};
 use super::super::standing::Standing;
 use super::super::turn::Run;
 use super::rules::{applied, place_of};
-use super::{Brought, beginning};
+use super::{Brought, EARLIER, beginning};
 use crate::tools::{ToolAnswer, files_in};
 
 /// Most bytes of the list in the prompt; a token has about four.
@@ -156,18 +156,16 @@ async fn load(run: &Run<'_>, name: &str, arguments: &str) -> Result<String, Stri
     };
     let (title, text, beside) = match item {
         Loadable::Skill(skill) => {
-            let text = brought
+            let expanded = brought
                 .given
                 .skill_text(skill, arguments, &run.surroundings.working_directories)
                 .await?;
+            brought.let_read_of(skill.directory.as_deref(), expanded.plugin_root.as_deref());
             let beside = match &skill.directory {
-                Some(directory) => {
-                    brought.let_read(directory);
-                    files_beside(directory.clone()).await
-                }
+                Some(directory) => files_beside(directory.clone()).await,
                 None => String::new(),
             };
-            ("skill", text, beside)
+            ("skill", expanded.text, beside)
         }
         Loadable::Rule(rule) => {
             let text = brought.given.text(&rule.about).await?;
@@ -197,21 +195,48 @@ async fn load(run: &Run<'_>, name: &str, arguments: &str) -> Result<String, Stri
 }
 
 impl Run<'_> {
+    /// Has what is in use hold in this turn, and nothing else. What was switched off or deleted since is taken out
+    /// of the conversation.
+    pub(in crate::model) async fn hold_on(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+        if let Some(ids) = self.brought.ids()
+            && conversation.let_go(&ids)
+        {
+            self.remember(conversation).await?;
+        }
+        self.bring_back(conversation).await?;
+        for rule in self.brought.given.rules().filter(|rule| !rule.always) {
+            if conversation.has_standing(&rule.about.id) {
+                self.brought.apply(applied(rule, EARLIER, None));
+            }
+        }
+        Ok(())
+    }
+
     /// Has what was in use before the host was restarted hold again: the history has what was said
-    /// and done, but not what was told besides. What was switched off or deleted since does not.
-    pub(in crate::model) async fn bring_back(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+    /// and done, but not what was told besides.
+    async fn bring_back(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let given = &self.brought.given;
         for id in conversation.memory.in_use.clone() {
             let skill = given.skills().find(|skill| skill.about.id == id);
-            if let Some(directory) = skill.and_then(|skill| skill.directory.as_deref()) {
-                self.brought.let_read(directory);
-            }
             let rule = given.rules().find(|rule| rule.about.id == id);
-            let about = skill.map(|skill| &skill.about).or_else(|| rule.map(|rule| &rule.about));
-            let Some(about) = about.filter(|_| !conversation.has_standing(&id)) else {
+            let Some(about) = skill.map(|skill| &skill.about).or_else(|| rule.map(|rule| &rule.about)) else {
                 continue;
             };
-            let Ok(text) = given.text(about).await else {
+            let text = match skill {
+                // With which arguments it was used is not known any more.
+                Some(skill) => {
+                    let directories = &self.surroundings.working_directories;
+                    let expanded = given.skill_text(skill, "", directories).await;
+                    let root = expanded
+                        .as_ref()
+                        .ok()
+                        .and_then(|expanded| expanded.plugin_root.as_deref());
+                    self.brought.let_read_of(skill.directory.as_deref(), root);
+                    expanded.map(|expanded| expanded.text)
+                }
+                None => given.text(about).await,
+            };
+            let Some(text) = text.ok().filter(|_| !conversation.has_standing(&id)) else {
                 continue;
             };
             let standing = Standing {

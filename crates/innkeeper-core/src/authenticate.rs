@@ -19,6 +19,8 @@ const LONGEST_LIFE_S: u64 = 10 * 365 * 24 * 60 * 60;
 /// A tool call that waits for a token.
 struct Waiting {
     chat: ChannelId,
+    /// Whose chat it is.
+    session: ChannelId,
     turn: TurnKey,
     call: String,
     /// What it waits for.
@@ -63,8 +65,13 @@ impl HostCore {
             return Ok(Some(json!({})));
         };
         let is_taken_back = token.reveal().is_empty();
+        // Whoever sees a call wait signs in for it (MCP-11). The token that it has been refused with does not do what
+        // people want of it, and whose it is does not matter any more than when it has expired.
         let is_void = demands.iter().any(|demand| demand.is_signed_out)
-            || waiting.iter().any(|call| call.is_of_server && call.is_signed_out);
+            || waiting.iter().any(|call| {
+                let is_seen = || self.sees(conn, call) && call.accepts(scopes.as_deref());
+                call.is_of_server && (call.is_signed_out || is_seen())
+            });
         let allowed = self.may_give_server_token(conn, &client, &resource, is_void && !is_taken_back);
         if is_taken_back {
             // AUTH-05: an empty token takes back an earlier one; those who wait go on waiting.
@@ -192,20 +199,34 @@ impl HostCore {
                 if let ToolCallState::AuthRequired(call) = call
                     && call.auth.resource.resource == resource
                 {
+                    let is_of_server = matches!(call.contributor, Some(ToolCallContributor::Mcp(_)));
+                    let scopes = call.auth.required_scopes.clone().unwrap_or_default();
+                    let is_signed_out = is_signed_out(&call.auth.reason);
+                    let steps_up = is_of_server && !is_signed_out;
                     waiting.push(Waiting {
                         chat: *chat_id,
+                        session: chat.session,
                         turn: run.key,
                         call: call.tool_call_id.clone(),
                         resource: call.auth.resource.clone(),
-                        scopes: call.auth.required_scopes.clone().unwrap_or_default(),
-                        is_signed_out: is_signed_out(&call.auth.reason),
-                        is_of_server: matches!(call.contributor, Some(ToolCallContributor::Mcp(_))),
+                        scopes: match steps_up {
+                            true => self.mcp.tokens.missing(resource, scopes),
+                            false => scopes,
+                        },
+                        is_signed_out,
+                        is_of_server,
                     });
                 }
             }
         }
         waiting.sort_unstable_by(|a, b| (a.chat, a.turn, &a.call).cmp(&(b.chat, b.turn, &b.call)));
         waiting
+    }
+
+    /// Whether a client is shown that a call waits.
+    fn sees(&self, conn: ConnId, call: &Waiting) -> bool {
+        let subscriptions = self.conns.get(&conn).map(|conn| &conn.subscriptions);
+        subscriptions.is_some_and(|channels| channels.contains(&call.session) || channels.contains(&call.chat))
     }
 }
 

@@ -199,8 +199,9 @@ pub enum TokenChange {
 /// How to get the next token without asking anybody (RFC 6749, 6).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRefresh {
-    /// What is traded for the next token. As secret as that.
-    pub refresh_token: Secret,
+    /// What is traded for the next token. As secret as that. Without it there is no next token, and the rest says
+    /// where this one is declared void.
+    pub refresh_token: Option<Secret>,
     /// Where: an address of the authorization server.
     pub token_endpoint: String,
     /// Where tokens are declared void, if it has such a place (RFC 7009).
@@ -211,6 +212,14 @@ pub struct TokenRefresh {
     pub client_secret: Option<Secret>,
     /// How it shows who it is.
     pub client_auth: ClientAuth,
+}
+
+impl ServerToken {
+    /// Whether whoever has it gets the next one by themselves.
+    pub fn is_renewed(&self) -> bool {
+        let refresh = self.refresh.as_ref();
+        refresh.is_some_and(|refresh| refresh.refresh_token.is_some())
+    }
 }
 
 /// How an OAuth client shows who it is (RFC 6749, 2.3).
@@ -250,6 +259,8 @@ pub struct KeptToken {
     pub expires_in: Option<u64>,
     /// Who gives out tokens for the resource.
     pub authorization_servers: Vec<String>,
+    /// What it grants, as far as that was told.
+    pub scopes: Option<Vec<String>>,
 }
 
 /// Something that a client says to a server.

@@ -10,9 +10,9 @@ pub(crate) mod exchange;
 mod metadata;
 mod renew;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Mutex;
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -66,13 +66,14 @@ const REMEMBERED: usize = 4;
 /// The token of one server.
 #[derive(Debug)]
 pub(crate) struct Credentials {
-    /// What tokens are bound to.
-    resource: Mutex<String>,
     current: watch::Sender<Current>,
 }
 
 #[derive(Clone, Default)]
 struct Current {
+    /// What tokens are bound to. It stands beside the token, so that none counts for another resource even for a
+    /// moment (T16).
+    resource: String,
     token: Option<Token>,
     good_until: Option<Instant>,
     /// Counts the tokens that were set.
@@ -102,40 +103,44 @@ pub(crate) struct Bearer {
 impl Credentials {
     pub(crate) fn new(resource: String) -> Self {
         Self {
-            resource: Mutex::new(resource),
-            current: watch::Sender::new(Current::default()),
+            current: watch::Sender::new(Current {
+                resource,
+                ..Current::default()
+            }),
         }
     }
 
     /// What tokens are bound to.
     pub(crate) fn resource(&self) -> String {
-        lock(&self.resource).clone()
+        self.current.borrow().resource.clone()
     }
 
-    /// The server has told its resource.
-    pub(crate) fn set_resource(&self, resource: &str) {
-        resource.clone_into(&mut lock(&self.resource));
-    }
-
-    /// Sets the token; an empty one or none takes it away (AUTH-05).
-    pub(crate) fn set(&self, token: Option<Token>) {
-        let token = token.filter(|token| !token.expose().is_empty());
-        self.current.send_modify(|current| {
-            current.good_until = token
-                .as_ref()
-                .and_then(|token| token.expires_in)
-                .and_then(|time| Instant::now().checked_add(time));
-            // Whoever takes a token away signs out: the next sign-in is the first again.
-            current.had_one = token.is_some();
-            if let Some(token) = &token {
-                current.sent.retain(|sent| sent != token.expose());
-                current.sent.push_back(token.expose().to_owned());
-                let too_many = current.sent.len().saturating_sub(REMEMBERED);
-                current.sent.drain(..too_many);
+    /// The server has told its resource. A token that was for another one goes (T16). Says whether it is another.
+    pub(crate) fn set_resource(&self, resource: &str) -> bool {
+        self.current.send_if_modified(|current| {
+            let is_another = current.resource != resource;
+            if is_another {
+                resource.clone_into(&mut current.resource);
+                current.set(None);
             }
-            current.token = token;
-            current.generation += 1;
+            is_another
+        })
+    }
+
+    /// Sets the token for a resource; an empty one or none takes it away (AUTH-05). Where tokens are bound to
+    /// another one nothing changes, and that one is told.
+    pub(crate) fn set(&self, resource: &str, token: Option<Token>) -> Result<(), String> {
+        let token = token.filter(|token| !token.expose().is_empty());
+        let mut expected = None;
+        self.current.send_if_modified(|current| {
+            if current.resource == resource {
+                current.set(token);
+                return true;
+            }
+            expected = Some(current.resource.clone());
+            false
         });
+        expected.map_or(Ok(()), Err)
     }
 
     /// What to send now. A token whose time is over is not sent (AUTH-06).
@@ -171,6 +176,27 @@ impl Credentials {
         let _ = changes.wait_for(is_newer).await;
     }
 
+    /// The scopes that the token is known to grant.
+    pub(crate) fn scopes(&self) -> Vec<String> {
+        let current = self.current.borrow();
+        let scopes = current.token.as_ref().and_then(|token| token.scopes.clone());
+        scopes.unwrap_or_default()
+    }
+
+    /// Hides the token in a message of the server, which is almost always as it was.
+    pub(crate) fn hide<'a>(&self, message: &'a str) -> Cow<'a, str> {
+        let is_said = {
+            let current = self.current.borrow();
+            let mut sent = current.sent.iter();
+            // A token is written in JSON as it is, unless somebody gave one with quotes in it.
+            sent.any(|token| message.contains(token.as_str()) || token.contains(['"', '\\']))
+        };
+        match is_said {
+            true => Cow::Owned(self.scrub(&Scrubber::default(), message)),
+            false => Cow::Borrowed(message),
+        }
+    }
+
     /// Hides the token in text, also one that was sent and has been replaced or taken away since (AUTH-12).
     pub(crate) fn scrub(&self, scrubber: &Scrubber, text: &str) -> String {
         let current = self.current.borrow();
@@ -185,8 +211,23 @@ impl Credentials {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+impl Current {
+    fn set(&mut self, token: Option<Token>) {
+        self.good_until = token
+            .as_ref()
+            .and_then(|token| token.expires_in)
+            .and_then(|time| Instant::now().checked_add(time));
+        // Whoever takes a token away signs out: the next sign-in is the first again.
+        self.had_one = token.is_some();
+        if let Some(token) = &token {
+            self.sent.retain(|sent| sent != token.expose());
+            self.sent.push_back(token.expose().to_owned());
+            let too_many = self.sent.len().saturating_sub(REMEMBERED);
+            self.sent.drain(..too_many);
+        }
+        self.token = token;
+        self.generation += 1;
+    }
 }
 
 #[cfg(test)]
@@ -195,55 +236,78 @@ mod tests {
 
     use super::*;
 
+    const RESOURCE: &str = "https://a.test";
+
+    fn give(credentials: &Credentials, token: Option<Token>) {
+        credentials.set(RESOURCE, token).unwrap();
+    }
+
     #[test]
     fn auth06_a_token_is_not_sent_after_its_time() {
-        let credentials = Credentials::new("https://a.test".into());
+        let credentials = Credentials::new(RESOURCE.into());
         assert!(!credentials.bearer().had_one);
         let mut token = Token::new("t");
         token.expires_in = Some(Duration::ZERO);
-        credentials.set(Some(token));
+        give(&credentials, Some(token));
         let bearer = credentials.bearer();
         assert_eq!((bearer.value, bearer.had_one), (None, true));
-        credentials.set(Some(Token::new("t")));
+        give(&credentials, Some(Token::new("t")));
         assert_eq!(credentials.bearer().value.as_deref(), Some("t"));
     }
 
     #[test]
     fn auth05_an_empty_token_signs_out() {
-        let credentials = Credentials::new("https://a.test".into());
-        credentials.set(Some(Token::new("t")));
-        credentials.set(Some(Token::new("")));
+        let credentials = Credentials::new(RESOURCE.into());
+        give(&credentials, Some(Token::new("t")));
+        give(&credentials, Some(Token::new("")));
         let bearer = credentials.bearer();
         assert_eq!((bearer.value, bearer.had_one, bearer.generation), (None, false, 2));
     }
 
     #[test]
     fn auth12_a_token_that_was_sent_is_hidden_though_another_came_or_none() {
-        let credentials = Credentials::new("https://a.test".into());
-        credentials.set(Some(Token::new("first-token")));
-        credentials.set(Some(Token::new("second-token")));
+        let credentials = Credentials::new(RESOURCE.into());
+        give(&credentials, Some(Token::new("first-token")));
+        give(&credentials, Some(Token::new("second-token")));
         let said = "not first-token, not second-token";
         let hidden = "not [hidden], not [hidden]";
         assert_eq!(credentials.scrub(&Scrubber::default(), said), hidden);
-        credentials.set(None);
+        give(&credentials, None);
         assert_eq!(credentials.scrub(&Scrubber::default(), said), hidden);
         assert!(!format!("{credentials:?}").contains("first-token"));
     }
 
     #[tokio::test]
     async fn waiting_for_a_token_ends_with_the_next_one() {
-        let credentials = std::sync::Arc::new(Credentials::new("https://a.test".into()));
-        credentials.set(Some(Token::new("old")));
+        let credentials = std::sync::Arc::new(Credentials::new(RESOURCE.into()));
+        give(&credentials, Some(Token::new("old")));
         let waiting = tokio::spawn({
             let credentials = credentials.clone();
             async move { credentials.newer_than(1).await }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        credentials.set(None);
+        give(&credentials, None);
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished(), "signing out is no sign-in");
-        credentials.set(Some(Token::new("new")));
+        give(&credentials, Some(Token::new("new")));
         waiting.await.unwrap();
+    }
+
+    #[test]
+    fn t16_a_token_counts_for_no_other_resource_not_even_for_a_moment() {
+        let credentials = Credentials::new(RESOURCE.into());
+        give(&credentials, Some(Token::new("first-token")));
+        assert!(!credentials.set_resource(RESOURCE) && credentials.bearer().value.is_some());
+        let mut seen = credentials.current.subscribe();
+        seen.mark_unchanged();
+        assert!(credentials.set_resource("https://a.test/around"));
+        assert!(credentials.bearer().value.is_none());
+        assert_eq!(seen.borrow_and_update().resource, "https://a.test/around");
+        assert_eq!(
+            credentials.set(RESOURCE, Some(Token::new("late"))),
+            Err("https://a.test/around".to_owned())
+        );
+        assert!(credentials.bearer().value.is_none());
     }
 }

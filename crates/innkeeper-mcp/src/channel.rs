@@ -71,6 +71,15 @@ impl Server {
                 return Err(not_offered(name));
             }
         }
+        let level =
+            (method == "logging/setLevel").then(|| params.get("level").and_then(Value::as_str).map(str::to_owned));
+        let heard = session.clone().zip(level.flatten());
+        if let Some((session, level)) = &heard
+            && let Some(told) = self.shared().levels.to_tell(session, level)
+        {
+            // Others have the server too, and none of them loses or gains a line for it.
+            params.insert("level".to_owned(), Value::from(told));
+        }
         let limits = &self.config().limits;
         let is_call = method == "tools/call";
         let request = Request {
@@ -91,6 +100,9 @@ impl Server {
             is_of_app: true,
         };
         let text = self.shared().request(request).await?;
+        if let Some((session, level)) = &heard {
+            self.shared().levels.set(session, level);
+        }
         serde_json::from_str(&text).map_err(|error| Error::NotUnderstood {
             server: self.config().name.clone(),
             why: error.to_string(),

@@ -2,10 +2,11 @@
 //!
 //! `session.rs` compares what a session wants with what it has, `running.rs` sees one server of one
 //! session through its life, `start.rs` finds out how it is started, `calls.rs` calls tools and asks
-//! people for the server, `offers.rs` is prompts and resources, and `words.rs` is what the host's types
+//! people for the server, `offers.rs` is prompts and resources, `apps.rs` bounds what apps say, and `words.rs` is what the host's types
 //! and the engine's have in common. `tokens.rs` has what people signed in with, and `renewing.rs` gets
 //! the next ones.
 
+mod apps;
 mod calls;
 mod offers;
 mod renewing;
@@ -95,9 +96,10 @@ impl McpRunner {
 
     /// Stops everything, for a host that ends, and waits until the processes are gone and the tokens kept.
     pub async fn stop(&self) {
-        self.shared.pool.stop_all().await;
         self.shared.tasks.close();
-        let _ = tokio::time::timeout(LAST_TASKS, self.shared.tasks.wait()).await;
+        // At the same time: a server that takes long to end is no reason to lose a token.
+        let last_tasks = tokio::time::timeout(LAST_TASKS, self.shared.tasks.wait());
+        let _ = tokio::join!(self.shared.pool.stop_all(), last_tasks);
     }
 
     /// How many servers there are, each counted once however many sessions share it.
@@ -114,7 +116,9 @@ impl McpServers for McpRunner {
     fn set_token(&self, resource: &str, change: TokenChange) -> BoxFuture<'static, ()> {
         match change {
             TokenChange::Given(token) => {
-                self.shared.tokens.set(resource, *token);
+                if let Some(replaced) = self.shared.tokens.set(resource, *token) {
+                    self.shared.revoke(replaced);
+                }
                 for server in self.shared.servers() {
                     server.is_meant(resource, &self.shared.tokens);
                 }

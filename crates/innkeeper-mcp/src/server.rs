@@ -10,6 +10,7 @@ mod calls;
 mod connect;
 mod connection;
 mod follow;
+mod levels;
 mod log;
 mod peer;
 mod presence;
@@ -28,10 +29,13 @@ pub(crate) use self::calls::CallContext;
 pub use self::calls::{Progress, ProgressSink};
 
 pub(crate) use self::connection::{Connection, Failed, Request};
+use self::levels::Levels;
 pub(crate) use self::log::{HostLog, StandardError};
 pub use self::peer::Offer;
 use crate::ask::{AskSink, Asker, Root};
-use crate::auth::{Credentials, Metadata, Renew, SignIn, bounded_scopes, bounded_text, canonical_resource, is_itself};
+use crate::auth::{
+    Credentials, Metadata, Renew, SignIn, SignInReason, bounded_scopes, bounded_text, canonical_resource, is_itself,
+};
 use crate::config::{BaseEnvironment, Remote, ServerConfig, Transport};
 use crate::error::{ConfigError, WrongResource};
 use crate::offered::Offered;
@@ -210,11 +214,13 @@ impl Server {
         if signs_out && remote.credentials.token().is_some() && self.shared.connection().is_some() {
             // What was opened with the token is closed, and nothing new goes over it.
             self.shared.set_state(ServerState::Starting { blocking: false });
-            remote.credentials.set(None);
+            // It may be bound to something else by now; then the token is gone already.
+            let _ = remote.credentials.set(resource, None);
             self.send(Command::Reconnect);
             return Ok(());
         }
-        remote.credentials.set(Some(token));
+        let given = remote.credentials.set(resource, Some(token));
+        given.map_err(|expected| wrong(&expected))?;
         self.shared.was_signed_in();
         Ok(())
     }
@@ -257,6 +263,7 @@ pub(crate) struct Shared {
     pub(crate) offered: Offered,
     roots: watch::Sender<Vec<Root>>,
     pub(crate) events: Arc<EventSender>,
+    pub(crate) levels: Levels,
 }
 
 /// What belongs to a server that is reached over HTTP.
@@ -292,6 +299,7 @@ impl Shared {
             offered: Offered::default(),
             roots,
             events: Arc::new(EventSender::new()),
+            levels: Levels::default(),
             config,
             surroundings,
         })
@@ -329,16 +337,20 @@ impl Shared {
         let resource = far.metadata.find(&challenged.challenge).await;
         let description = challenged.challenge.description.as_deref();
         let description = description.map(|description| far.credentials.scrub(&self.scrubber, description));
-        let is_another = far.credentials.resource() != resource.resource;
-        if is_another {
-            far.credentials.set_resource(&resource.resource);
-            // The token was for something else (T16).
-            far.credentials.set(None);
-        }
+        // Servers say what the operation at hand needs. People who grant only that would lose what they have granted
+        // for others, and be asked in turns for one and the other (MCP, step-up authorization).
+        let granted = far.credentials.scopes();
+        let is_another = far.credentials.set_resource(&resource.resource);
+        let reason = challenged.challenge.reason(challenged.had_token && !is_another);
+        let asked = challenged.challenge.scopes.as_deref();
+        let required_scopes = asked.map(|asked| match reason {
+            SignInReason::InsufficientScope if !is_another => bounded_scopes(&union(&granted, asked)),
+            _ => bounded_scopes(asked),
+        });
         Some(SignIn {
-            reason: challenged.challenge.reason(challenged.had_token && !is_another),
+            reason,
             resource,
-            required_scopes: challenged.challenge.scopes.as_deref().map(bounded_scopes),
+            required_scopes,
             oauth_client_id: far.oauth_client_id.clone(),
             description: description.map(bounded_text),
         })
@@ -367,6 +379,12 @@ impl Shared {
             serde_json::from_str(&clean).unwrap_or(Value::String(clean))
         }
     }
+}
+
+/// The scopes of both, each once.
+fn union(granted: &[String], asked: &[String]) -> Vec<String> {
+    let more = asked.iter().filter(|scope| !granted.contains(scope));
+    granted.iter().chain(more).cloned().collect()
 }
 
 impl Far {

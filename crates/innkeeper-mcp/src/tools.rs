@@ -43,7 +43,7 @@ pub struct Annotations {
 }
 
 impl Tool {
-    fn read(mut entry: Value) -> Option<Self> {
+    pub(crate) fn read(mut entry: Value) -> Option<Self> {
         let name = text(&entry, "name").filter(|name| !name.is_empty())?;
         let hints = entry.get("annotations").cloned().unwrap_or_default();
         let hint = |name: &str| hints.get(name).and_then(Value::as_bool);

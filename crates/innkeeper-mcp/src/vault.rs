@@ -57,8 +57,9 @@ pub struct SavedToken {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SavedRefresh {
-    /// What is traded for the next token.
-    pub refresh_token: String,
+    /// What is traded for the next token. Without it there is none, and this one can be declared void.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh_token: Option<String>,
     /// Where.
     pub token_endpoint: String,
     /// Where tokens are declared void.

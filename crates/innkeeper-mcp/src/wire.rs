@@ -38,6 +38,7 @@ pub(crate) use self::http::StreamableHttp;
 pub(crate) use self::process::Process;
 pub(crate) use self::sse::SseTransport;
 pub(crate) use self::stdio::StdioTransport;
+use crate::auth::Credentials;
 use crate::error::ConfigError;
 
 /// The code of errors that are made here for answers that are too large.
@@ -92,6 +93,8 @@ impl fmt::Debug for Notices {
 pub(crate) struct Messages {
     pub(crate) own: Arc<OwnRequests>,
     notices: Notices,
+    /// Whose token is in no message, whatever the server writes into it.
+    credentials: Option<Arc<Credentials>>,
 }
 
 /// As much of a message as it takes to see what it is.
@@ -116,10 +119,19 @@ enum Fate<'a> {
 }
 
 impl Messages {
-    pub(crate) fn new(notices: Notices) -> Self {
+    pub(crate) fn new(notices: Notices, credentials: Option<Arc<Credentials>>) -> Self {
         Self {
             own: Arc::default(),
             notices,
+            credentials,
+        }
+    }
+
+    /// A message without the token that the server was sent: what it says goes into state and onto disks (AUTH-12).
+    fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match &self.credentials {
+            Some(credentials) => credentials.hide(text),
+            None => Cow::Borrowed(text),
         }
     }
 
@@ -144,6 +156,7 @@ impl Messages {
 
     /// Reads a message of a server; nothing if it was a notification, which is dealt with.
     pub(crate) fn decode(&self, text: &str) -> Result<Option<ServerJsonRpcMessage>, serde_json::Error> {
+        let text = &*self.hide(text);
         match self.sort(text)? {
             Fate::Read => serde_json::from_str(text).map(Some),
             Fate::Pass(id, result) => {
@@ -158,6 +171,10 @@ impl Messages {
     /// The same for the events of HTTP, which rmcp reads itself: writes a message anew so that it
     /// leaves a result alone.
     pub(crate) fn wrap(&self, text: String) -> Option<String> {
+        let text = match self.hide(&text) {
+            Cow::Owned(hidden) => hidden,
+            Cow::Borrowed(_) => text,
+        };
         match self.sort(&text) {
             Ok(Fate::Read) | Err(_) => Some(text),
             Ok(Fate::Pass(id, result)) => {
@@ -263,7 +280,7 @@ mod tests {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let take = seen.clone();
         let notices = Notices::new(move |notification| take.lock().unwrap().push(notification));
-        (Messages::new(notices), seen)
+        (Messages::new(notices, None), seen)
     }
 
     #[test]

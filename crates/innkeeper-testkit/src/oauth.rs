@@ -37,6 +37,9 @@ pub struct Habits {
     pub refreshes: bool,
     /// Whether clients can register by themselves (RFC 7591).
     pub registers: bool,
+    /// Whether redirect addresses are compared with their port, as not every server knows what programs need (RFC
+    /// 8252, 7.3).
+    pub compares_ports: bool,
     /// Whether the person agrees.
     pub consents: bool,
     /// Grants these at most, whatever was asked for.
@@ -57,6 +60,7 @@ impl Default for Habits {
             lifetime: Duration::from_secs(3600),
             refreshes: true,
             registers: true,
+            compares_ports: false,
             consents: true,
             grants_at_most: None,
             is_openid: false,

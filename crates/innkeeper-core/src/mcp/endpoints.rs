@@ -61,7 +61,7 @@ mod tests {
 
     fn refresh(endpoint: &str) -> TokenRefresh {
         TokenRefresh {
-            refresh_token: Secret::new("r"),
+            refresh_token: Some(Secret::new("r")),
             token_endpoint: endpoint.to_owned(),
             revocation_endpoint: None,
             client_id: "c".to_owned(),

@@ -7,7 +7,8 @@
 //!
 //! A token stays whose it is: nobody else replaces it or takes it back while they are here, unless they
 //! run the host, or what people do in their own name would be done in somebody else's. One that a server
-//! does not accept any more is nobody's, and whoever may sign in does so (MCP-11). Where tokens are
+//! does not accept any more is nobody's, and whoever may sign in does so (MCP-11); so does whoever sees a call
+//! wait because the token does not grant enough. Where tokens are
 //! kept ([`CoreConfig::keeps_mcp_tokens`](crate::CoreConfig::keeps_mcp_tokens)), they outlive their giver
 //! and the host, and once the giver has left, everybody who may sign in may replace them or take them
 //! back. Where they are not, whoever gave one takes it along: it is gone when their grace is over (AUTH-07).
@@ -52,12 +53,29 @@ struct Given {
     until_ms: Option<u64>,
     /// Who gives out tokens for the resource, as its servers said when it was given.
     authorization_servers: Vec<String>,
+    /// What it grants, as far as that was told.
+    scopes: Vec<String>,
 }
 
 impl McpTokens {
     /// Whether servers have a token for a resource.
     pub(crate) fn has(&self, resource: &str) -> bool {
         self.given.contains_key(resource)
+    }
+
+    /// What a token has to grant where the one there is does not grant enough. Clients are told to ask for what it
+    /// grants as well, so that nobody loses it (MCP, step-up authorization); whether they get that is between them
+    /// and whoever gives out tokens.
+    pub(crate) fn missing(&self, resource: &str, mut required: Vec<String>) -> Vec<String> {
+        let granted = self
+            .given
+            .get(resource)
+            .map(|given| &given.scopes[..])
+            .unwrap_or_default();
+        if required.iter().any(|scope| !granted.contains(scope)) {
+            required.retain(|scope| !granted.contains(scope));
+        }
+        required
     }
 }
 
@@ -84,10 +102,15 @@ impl HostCore {
                 if let McpServerState::AuthRequired(auth) = &server.state
                     && auth.resource.resource == resource
                 {
+                    let scopes = auth.required_scopes.clone().unwrap_or_default();
+                    let is_signed_out = is_signed_out(&auth.reason);
                     demands.push(ServerDemand {
                         resource: auth.resource.clone(),
-                        scopes: auth.required_scopes.clone().unwrap_or_default(),
-                        is_signed_out: is_signed_out(&auth.reason),
+                        scopes: match is_signed_out {
+                            true => scopes,
+                            false => self.mcp.tokens.missing(resource, scopes),
+                        },
+                        is_signed_out,
                     });
                 }
             }
@@ -162,7 +185,7 @@ impl HostCore {
         }
         self.forget_server_token(resource);
         // One that can be refreshed is replaced in time, or dropped, by whoever has it.
-        let expires_in = token.expires_in.filter(|_| token.refresh.is_none());
+        let expires_in = token.expires_in.filter(|_| !token.is_renewed());
         self.mcp.tokens.count += 1;
         token.number = self.mcp.tokens.count;
         let given = Given {
@@ -170,6 +193,7 @@ impl HostCore {
             by: client.clone(),
             until_ms: expires_in.map(|seconds| deadline(cx.now, seconds)),
             authorization_servers: token.authorization_servers.clone(),
+            scopes: token.scopes.clone().unwrap_or_default(),
         };
         self.remember_server_token(resource, given);
         cx.effects.push(Effect::McpToken {
@@ -286,6 +310,7 @@ impl HostCore {
                 by: ClientId::new(&kept.given_by),
                 until_ms: kept.expires_in.map(|seconds| deadline(now, seconds)),
                 authorization_servers: kept.authorization_servers,
+                scopes: kept.scopes.unwrap_or_default(),
             };
             self.remember_server_token(&kept.resource, given);
         }

@@ -1,7 +1,7 @@
 //! How the host gets the next token for MCP servers by itself: `_meta["innkeeper.refresh"]` of `authenticate`.
 //!
 //! AHP hands over an access token alone. A client that got more from the authorization server may pass
-//! that on here; nobody has to. What is wrong is said with the name of the field and without repeating
+//! that on here, or only where the token is declared void in the end; nobody has to. What is wrong is said with the name of the field and without repeating
 //! what it holds (AUTH-12).
 
 use innkeeper_core::RpcError;
@@ -27,7 +27,7 @@ pub(super) fn refresh(meta: Option<Map<String, Value>>) -> Result<Option<Box<Tok
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Fields {
-        refresh_token: String,
+        refresh_token: Option<String>,
         token_endpoint: String,
         revocation_endpoint: Option<String>,
         client_id: String,
@@ -43,7 +43,14 @@ pub(super) fn refresh(meta: Option<Map<String, Value>>) -> Result<Option<Box<Tok
     }
     let fields: Fields = read_part(&path, value)?;
     let wrong = |field: &str, problem: String| RpcError::invalid_params(&format!("{path}.{field}"), problem);
-    check_visible(&fields.refresh_token, MAX_TOKEN_BYTES).map_err(|problem| wrong("refreshToken", problem))?;
+    match &fields.refresh_token {
+        Some(token) => check_visible(token, MAX_TOKEN_BYTES).map_err(|problem| wrong("refreshToken", problem))?,
+        None if fields.revocation_endpoint.is_some() => {}
+        None => {
+            let problem = "is missing, and without it nothing but revocationEndpoint is of any use";
+            return Err(wrong("refreshToken", problem.to_owned()));
+        }
+    }
     check_visible(&fields.client_id, MAX_CLIENT_BYTES).map_err(|problem| wrong("clientId", problem))?;
     if let Some(secret) = &fields.client_secret {
         check_visible(secret, MAX_CLIENT_BYTES).map_err(|problem| wrong("clientSecret", problem))?;
@@ -70,7 +77,7 @@ pub(super) fn refresh(meta: Option<Map<String, Value>>) -> Result<Option<Box<Tok
         }
     };
     Ok(Some(Box::new(TokenRefresh {
-        refresh_token: Secret::new(fields.refresh_token),
+        refresh_token: fields.refresh_token.map(Secret::new),
         token_endpoint,
         revocation_endpoint: revocation_endpoint.map_err(|problem| wrong("revocationEndpoint", problem))?,
         client_id: fields.client_id,

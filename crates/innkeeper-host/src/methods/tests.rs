@@ -290,6 +290,7 @@ fn auth12_what_is_wrong_with_how_to_refresh_names_the_field_and_no_secret() {
         ("refreshToken", serde_json::json!("hunter2\n")),
         ("refreshToken", serde_json::json!("hunter2".repeat(10_000))),
         ("refreshToken", serde_json::json!(["hunter2"])),
+        ("refreshToken", Value::Null),
         ("tokenEndpoint", serde_json::json!("http://a.test/token")),
         ("tokenEndpoint", serde_json::json!("ftp://a.test/token")),
         ("tokenEndpoint", serde_json::json!("https://me:hunter2@a.test/token")),
@@ -302,7 +303,7 @@ fn auth12_what_is_wrong_with_how_to_refresh_names_the_field_and_no_secret() {
     ];
     for (field, value) in cases {
         let mut refresh = good.clone();
-        if value.is_null() {
+        if value.is_null() && field == "clientSecret" {
             refresh["authMethod"] = "client_secret_post".into();
         }
         refresh[field] = value;
@@ -382,7 +383,7 @@ fn good_parameters_are_read_whole() {
         (
             "authenticate",
             r#"{"resource":"r","token":"t","_meta":{"innkeeper.refresh":{"refreshToken":"hunter2","tokenEndpoint":"https://A.test","clientId":"c","clientSecret":"hunter3"}}}"#,
-            r#"Authenticate(Authenticate { resource: "r", token: Secret, expires_in: None, scopes: None, refresh: Some(TokenRefresh { refresh_token: Secret, token_endpoint: "https://a.test/", revocation_endpoint: None, client_id: "c", client_secret: Some(Secret), client_auth: Basic }) })"#,
+            r#"Authenticate(Authenticate { resource: "r", token: Secret, expires_in: None, scopes: None, refresh: Some(TokenRefresh { refresh_token: Some(Secret), token_endpoint: "https://a.test/", revocation_endpoint: None, client_id: "c", client_secret: Some(Secret), client_auth: Basic }) })"#,
         ),
     ];
     for (method, json, expected) in cases {

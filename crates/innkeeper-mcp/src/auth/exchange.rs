@@ -49,10 +49,10 @@ const REFUSALS: [&str; 7] = [
 ];
 
 /// Trades a refresh token for the next token of a resource.
-pub(crate) async fn refresh(with: &SavedRefresh, resource: &str) -> Result<Granted, NotGranted> {
+pub(crate) async fn refresh(with: &SavedRefresh, refresh_token: &str, resource: &str) -> Result<Granted, NotGranted> {
     let fields = [
         ("grant_type", "refresh_token"),
-        ("refresh_token", &with.refresh_token),
+        ("refresh_token", refresh_token),
         ("resource", resource),
     ];
     let (status, body) = post(with, &with.token_endpoint, &fields).await?;
@@ -71,12 +71,13 @@ pub(crate) async fn refresh(with: &SavedRefresh, resource: &str) -> Result<Grant
     }
 }
 
-/// Declares a refresh token void, and with it what it was traded for.
-pub(crate) async fn revoke(with: &SavedRefresh, endpoint: &str) -> Result<(), NotGranted> {
-    let fields = [
-        ("token", with.refresh_token.as_str()),
-        ("token_type_hint", "refresh_token"),
-    ];
+/// Declares a token void: the refresh token, and with it what it was traded for, or else the token itself.
+pub(crate) async fn revoke(with: &SavedRefresh, token: &str, endpoint: &str) -> Result<(), NotGranted> {
+    let (token, hint) = match &with.refresh_token {
+        Some(refresh_token) => (refresh_token.as_str(), "refresh_token"),
+        None => (token, "access_token"),
+    };
+    let fields = [("token", token), ("token_type_hint", hint)];
     let (status, _) = post(with, endpoint, &fields).await?;
     match status.is_success() {
         true => Ok(()),
@@ -103,13 +104,15 @@ fn granted(body: &[u8]) -> Result<Granted, NotGranted> {
     if !is_usable || !answer.refresh_token.as_deref().is_none_or(|token| is_fine(token, 0x20)) {
         return Err(not_understood());
     }
-    // Some write the number as text.
+    // Some write the number as text, and some 0 where they do not say: nobody gives out what is over.
     let expires_in = answer.expires_in.and_then(|value| match value {
         serde_json::Value::String(text) => text.parse().ok(),
         value => value.as_u64(),
     });
+    let expires_in = expires_in.filter(|seconds| *seconds > 0);
+    // OAuth puts spaces between scopes, and some put commas.
     let scopes = answer.scope.map(|scope| {
-        let scopes = scope.split_ascii_whitespace();
+        let scopes = scope.split([' ', ',']).filter(|scope| !scope.is_empty());
         scopes.map(str::to_owned).collect()
     });
     Ok(Granted {
@@ -181,6 +184,10 @@ mod tests {
         let good = granted(br#"{"access_token":"a","token_type":"bearer","expires_in":"60","scope":"r w"}"#);
         let good = good.ok().unwrap();
         assert_eq!((good.expires_in, good.scopes.unwrap().len()), (Some(60), 2));
+        let odd = granted(br#"{"access_token":"a","token_type":"bearer","expires_in":0,"scope":"repo,gist, "}"#);
+        let odd = odd.ok().unwrap();
+        assert_eq!(odd.expires_in, None, "it is good until the server says otherwise");
+        assert_eq!(odd.scopes.unwrap(), ["repo", "gist"]);
         for bad in [
             "",
             "[]",

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use url::Url;
 
 use super::{Challenge, ResourceMetadata};
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+/// For all places together.
 const FETCH_TIME: Duration = Duration::from_secs(10);
 /// Documents are shown to every client (T16): these bounds are far above what real ones have.
 const MOST_BYTES: usize = 16 << 10;
@@ -60,11 +62,13 @@ impl Metadata {
         let beside = self.server.join(&format!("{WELL_KNOWN}{path}")).ok();
         let root = self.server.join(WELL_KNOWN).ok();
         let mut tried: Vec<Url> = Vec::new();
+        let deadline = Instant::now() + FETCH_TIME;
         for address in [told, beside, root].into_iter().flatten() {
             if address.origin() != self.server.origin() || tried.contains(&address) {
                 continue;
             }
-            match self.read(&address).await {
+            let read = tokio::time::timeout_at(deadline, self.read(&address)).await;
+            match read.unwrap_or(Read::Failed) {
                 Read::Found(found) => {
                     *self.known() = Some(found.clone());
                     return found;
@@ -82,50 +86,54 @@ impl Metadata {
     }
 
     async fn read(&self, address: &Url) -> Read {
-        let reading = async {
-            let request = self.http.get(address.clone()).header("accept", "application/json");
-            let Ok(response) = request.send().await else {
+        let request = self.http.get(address.clone()).header("accept", "application/json");
+        let Ok(response) = request.send().await else {
+            return Read::Failed;
+        };
+        match response.status() {
+            status if status.is_success() => {}
+            status if status.is_client_error() => return Read::None,
+            _ => return Read::Failed,
+        }
+        let mut body = Vec::new();
+        let mut pieces = response.bytes_stream();
+        while let Some(piece) = pieces.next().await {
+            let Ok(piece) = piece else {
                 return Read::Failed;
             };
-            match response.status() {
-                status if status.is_success() => {}
-                status if status.is_client_error() => return Read::None,
-                _ => return Read::Failed,
+            if body.len() + piece.len() > MOST_BYTES {
+                return Read::None;
             }
-            let mut body = Vec::new();
-            let mut pieces = response.bytes_stream();
-            while let Some(piece) = pieces.next().await {
-                let Ok(piece) = piece else {
-                    return Read::Failed;
-                };
-                if body.len() + piece.len() > MOST_BYTES {
-                    return Read::None;
-                }
-                body.extend_from_slice(&piece);
-            }
-            let document = serde_json::from_slice::<Value>(&body).ok();
-            document
-                .and_then(|document| self.accept(document))
-                .map_or(Read::None, Read::Found)
-        };
-        let read = tokio::time::timeout(FETCH_TIME, reading).await;
-        read.unwrap_or(Read::Failed)
+            body.extend_from_slice(&piece);
+        }
+        let document = serde_json::from_slice::<Value>(&body).ok();
+        document
+            .and_then(|document| self.accept(document, address))
+            .map_or(Read::None, Read::Found)
     }
 
     /// A document counts only if it speaks of this server: otherwise a token for somebody else
     /// would be asked for, and sent here (RFC 9728, 3.3).
-    fn accept(&self, mut document: Value) -> Option<ResourceMetadata> {
+    ///
+    /// It may speak of something around the server, which others on the same origin are a part of as well. That is
+    /// believed where only whoever has all of it can write. A document that stands elsewhere is the server's own
+    /// word: it says who gives out tokens, for the server itself and for nothing more (T16).
+    fn accept(&self, mut document: Value, place: &Url) -> Option<ResourceMetadata> {
         let fields = document.as_object_mut()?;
         fields.retain(|_, value| value.as_str().is_none_or(|text| text.len() <= MOST_TEXT_BYTES));
         if let Some(Value::Array(scopes)) = fields.get_mut("scopes_supported") {
             scopes.retain(|scope| scope.as_str().is_some_and(|scope| scope.len() <= MOST_TEXT_BYTES));
             scopes.truncate(MOST_SCOPES);
         }
-        let resource = fields.get("resource")?.as_str()?.to_owned();
+        let mut resource = fields.get("resource")?.as_str()?.to_owned();
         let parsed = Url::parse(&resource).ok()?;
         let covers = parsed.origin() == self.server.origin() && is_below(self.server.path(), parsed.path());
         if !covers {
             return None;
+        }
+        if !is_itself(&self.server, &resource) && !is_place_of(place, &parsed) {
+            resource = canonical_resource(&self.server);
+            fields.insert("resource".to_owned(), json!(resource));
         }
         let told = fields.get("authorization_servers").and_then(Value::as_array);
         let servers: Vec<String> = told
@@ -199,6 +207,14 @@ pub(crate) fn bounded_text(mut text: String) -> String {
     text
 }
 
+/// Whether the metadata of a resource stands here (RFC 9728, 3.1).
+fn is_place_of(place: &Url, resource: &Url) -> bool {
+    let path = resource.path().trim_end_matches('/');
+    place.origin() == resource.origin()
+        && place.path().trim_end_matches('/') == format!("{WELL_KNOWN}{path}")
+        && place.query() == resource.query()
+}
+
 fn is_below(path: &str, prefix: &str) -> bool {
     let prefix = prefix.trim_end_matches('/');
     path.strip_prefix(prefix)
@@ -212,6 +228,10 @@ mod tests {
     fn metadata(server: &str) -> Metadata {
         let http = crate::wire::http_client().unwrap();
         Metadata::new(Url::parse(server).unwrap(), http)
+    }
+
+    fn place(path: &str) -> Url {
+        Url::parse(&format!("https://a.test{path}")).unwrap()
     }
 
     #[test]
@@ -239,7 +259,54 @@ mod tests {
             ("http://a.test/mcp/one", false),
         ] {
             let document = json!({ "resource": resource, "authorization_servers": ["https://as.test"] });
-            assert_eq!(metadata.accept(document).is_some(), counts, "{resource}");
+            let path = Url::parse(resource).unwrap().path().trim_end_matches('/').to_owned();
+            let accepted = metadata.accept(document, &place(&format!("{WELL_KNOWN}{path}")));
+            let expected = counts.then_some(resource);
+            assert_eq!(accepted.as_ref().map(|found| found.resource.as_str()), expected);
+        }
+    }
+
+    #[test]
+    fn t16_what_is_around_a_server_is_told_by_whoever_has_it_and_not_by_a_part_of_it() {
+        let metadata = metadata("https://a.test/evil/mcp");
+        let found = |resource: &str, at: &str| {
+            let document = json!({ "resource": resource, "authorization_servers": ["https://as.test"] });
+            metadata.accept(document, &place(at)).unwrap()
+        };
+        for (resource, at, named) in [
+            ("https://a.test/", WELL_KNOWN, "https://a.test/"),
+            (
+                "https://a.test",
+                "/.well-known/oauth-protected-resource/",
+                "https://a.test",
+            ),
+            (
+                "https://a.test/evil",
+                "/.well-known/oauth-protected-resource/evil",
+                "https://a.test/evil",
+            ),
+            ("https://a.test/", "/evil/prm", "https://a.test/evil/mcp"),
+            (
+                "https://a.test/",
+                "/evil/.well-known/oauth-protected-resource",
+                "https://a.test/evil/mcp",
+            ),
+            (
+                "https://a.test/",
+                "/.well-known/oauth-protected-resource/evil/mcp",
+                "https://a.test/evil/mcp",
+            ),
+            (
+                "https://a.test/",
+                "/.well-known/oauth-protected-resource?by=evil",
+                "https://a.test/evil/mcp",
+            ),
+            ("https://a.test/evil/mcp", "/evil/prm", "https://a.test/evil/mcp"),
+        ] {
+            let found = found(resource, at);
+            assert_eq!(found.resource, named, "{at}");
+            assert_eq!(found.document["resource"], named);
+            assert_eq!(found.authorization_servers, ["https://as.test"]);
         }
     }
 
@@ -251,13 +318,14 @@ mod tests {
             "resource": "https://a.test/mcp", "authorization_servers": many, "scopes_supported": many,
             "resource_name": long, "resource_documentation": "https://a.test/docs",
         });
-        let found = metadata("https://a.test/mcp").accept(document).unwrap();
+        let beside = place("/.well-known/oauth-protected-resource/mcp");
+        let found = metadata("https://a.test/mcp").accept(document, &beside).unwrap();
         assert_eq!(found.authorization_servers, many[..MOST_SERVERS]);
         assert_eq!(found.document["scopes_supported"], json!(many[..MOST_SCOPES]));
         assert_eq!(found.document.get("resource_name"), None);
         assert_eq!(found.document["resource_documentation"], "https://a.test/docs");
         let endless = json!({ "resource": format!("https://a.test/mcp?{long}") });
-        assert!(metadata("https://a.test/mcp").accept(endless).is_none());
+        assert!(metadata("https://a.test/mcp").accept(endless, &beside).is_none());
     }
 
     #[test]
@@ -279,7 +347,9 @@ mod tests {
             "resource": "https://a.test/mcp",
             "authorization_servers": ["http://as.test", "javascript:alert(1)", 7],
         });
-        let found = metadata("https://a.test/mcp").accept(document).unwrap();
+        let found = metadata("https://a.test/mcp")
+            .accept(document, &place("/about"))
+            .unwrap();
         assert_eq!(found.authorization_servers, ["https://a.test"]);
         assert_eq!(found.document["authorization_servers"], json!(["https://a.test"]));
     }

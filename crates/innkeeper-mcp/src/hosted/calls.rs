@@ -53,6 +53,8 @@ pub(super) async fn call(
     let mut doing: FuturesUnordered<Doing<'_>> = FuturesUnordered::new();
     // The server has its token, wherever it came from: then nobody is asked any longer.
     let mut signed_in = CancellationToken::new();
+    // For as long as they are asked, and not longer: a token that comes later is not meant for it.
+    let mut asking = None;
     loop {
         tokio::select! {
             biased;
@@ -68,7 +70,7 @@ pub(super) async fn call(
             Some(progress) = reported.recv() => during.progress(in_words(&progress)).await,
             Some(event) = events.next() => match event {
                 Event::SignInNeeded { call, sign_in } if call == id => {
-                    running.asks_for(&sign_in.resource.resource);
+                    asking = Some(running.asks_for(&sign_in.resource.resource));
                     let requirement = words::requirement(&sign_in, tokens);
                     signed_in = CancellationToken::new();
                     let has_signed_in = signed_in.clone();
@@ -79,7 +81,10 @@ pub(super) async fn call(
                         }
                     }));
                 }
-                Event::SignedIn { call } if call == id => signed_in.cancel(),
+                Event::SignedIn { call } if call == id => {
+                    signed_in.cancel();
+                    drop(asking.take());
+                }
                 _ => {}
             },
         }

@@ -64,7 +64,7 @@ impl Shared {
         let Some(held) = self.tokens.get(resource) else {
             return;
         };
-        let Some(lasts) = held.lasts().filter(|_| held.saved.refresh.is_some()) else {
+        let Some(lasts) = held.lasts().filter(|_| held.is_renewed()) else {
             return;
         };
         let ahead = AHEAD.min(lasts / 5);
@@ -141,7 +141,10 @@ impl Shared {
         let Some(refresh) = &held.saved.refresh else {
             return Renewal::None;
         };
-        match exchange::refresh(refresh, resource).await {
+        let Some(refresh_token) = &refresh.refresh_token else {
+            return Renewal::None;
+        };
+        match exchange::refresh(refresh, refresh_token, resource).await {
             Ok(granted) => {
                 let next = granted.refresh_token.clone();
                 if self.tokens.renew(resource, held.version, granted) {
@@ -226,7 +229,7 @@ impl Shared {
             return;
         };
         self.tasks.spawn(async move {
-            if exchange::revoke(&refresh, &endpoint).await.is_err() {
+            if exchange::revoke(&refresh, &taken.saved.token, &endpoint).await.is_err() {
                 tracing::warn!(
                     resource = taken.saved.resource,
                     "the token was forgotten, but its authorization server could not be told"

@@ -7,6 +7,7 @@ use innkeeper_host::mcp::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::apps::{self, Apps};
 use super::tokens::Tokens;
 use super::{Shared, lock, renewing, start, words};
 use crate::auth::SignInReason;
@@ -27,7 +28,7 @@ impl Life {
             let ended = seen_through.ended.clone();
             tokio::select! {
                 () = ended.cancelled() => {}
-                () = seen_through.live(&shared, &sink) => {}
+                _ = async { tokio::join!(seen_through.live(&shared, &sink), apps::pass_on(&seen_through)) } => {}
             }
         });
         Self { running }
@@ -38,7 +39,9 @@ impl Drop for Life {
     fn drop(&mut self) {
         // Calls that are under way hold on to the server only until they notice.
         self.running.ended.cancel();
-        lock(&self.running.lease).take();
+        if let Some(lease) = lock(&self.running.lease).take() {
+            lease.shared().levels.leave(&self.running.session);
+        }
     }
 }
 
@@ -52,8 +55,25 @@ pub(super) struct Running {
     lease: Mutex<Option<Arc<Lease>>>,
     /// The resource that people signed in for while it ran.
     meant: Mutex<Option<String>>,
-    /// The resource that a call of its own last asked people to sign in for.
-    asked: Mutex<Option<String>>,
+    /// The resources that calls of its own ask people to sign in for.
+    asked: Mutex<Vec<String>>,
+    /// What apps in clients say to it.
+    pub(super) apps: Apps,
+}
+
+/// A call that asks people to sign in, until this is dropped.
+pub(super) struct Asking<'a> {
+    running: &'a Running,
+    resource: String,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut asked = lock(&self.running.asked);
+        if let Some(index) = asked.iter().position(|resource| *resource == self.resource) {
+            asked.swap_remove(index);
+        }
+    }
 }
 
 impl Running {
@@ -66,6 +86,7 @@ impl Running {
             lease: Mutex::default(),
             meant: Mutex::default(),
             asked: Mutex::default(),
+            apps: Apps::new(),
         })
     }
 
@@ -129,8 +150,12 @@ impl Running {
     }
 
     /// A call of it asks people to sign in, whatever the server itself does (MCP-10).
-    pub(super) fn asks_for(&self, resource: &str) {
-        *lock(&self.asked) = Some(resource.to_owned());
+    pub(super) fn asks_for(&self, resource: &str) -> Asking<'_> {
+        lock(&self.asked).push(resource.to_owned());
+        Asking {
+            running: self,
+            resource: resource.to_owned(),
+        }
     }
 
     /// Somebody signed in, and saw what for: a server whose resource this is, is meant, if it asked for that or
@@ -142,7 +167,7 @@ impl Running {
             return;
         };
         let asks = matches!(lease.state(), ServerState::AuthRequired(sign_in) if sign_in.resource.resource == resource);
-        let is_asked = lock(&self.asked).as_deref() == Some(resource);
+        let is_asked = lock(&self.asked).iter().any(|asked| asked == resource);
         if asks || is_asked || lease.may_be_given_tokens() {
             *lock(&self.meant) = Some(resource.to_owned());
             if let Some(address) = lease.address() {
@@ -205,6 +230,7 @@ impl Running {
             if self.ended.is_cancelled() {
                 return;
             }
+            lease.shared().levels.join(&self.session);
             *slot = Some(Arc::clone(&lease));
         }
         if let Some((resource, token)) = lease
@@ -276,6 +302,7 @@ impl Running {
                             List::Prompts => ServerList::Prompts,
                         })
                     }
+                    Some(Event::Log(log)) if !lease.shared().levels.hears(&self.session, &log.level) => continue,
                     Some(Event::Log(log)) => ServerReport::Log {
                         level: log.level.clone(),
                         logger: log.logger.clone(),

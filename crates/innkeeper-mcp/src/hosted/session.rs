@@ -155,6 +155,7 @@ impl SessionServers for OneSession {
         let running = self.find_attempt(server, attempt)?;
         let lease = running.lease().ok_or_else(|| McpError::no_server(running.name()))?;
         let allowed = words::allowed(words::apps(&lease));
+        let _room = running.apps.room_for(running.name(), &params)?;
         tokio::select! {
             () = running.ended.cancelled() => Err(running.was_stopped()),
             passed = lease.pass(allowed, Some(running.session()), method, Some(params), CancellationToken::new()) => {
@@ -164,20 +165,8 @@ impl SessionServers for OneSession {
     }
 
     fn app_notification(&self, server: &str, attempt: u64, method: &str, params: Map<String, Value>) {
-        let Ok(running) = self.find_attempt(server, attempt) else {
-            return;
-        };
-        let method = method.to_owned();
-        tokio::spawn(async move {
-            let Some(lease) = running.lease() else { return };
-            let allowed = words::allowed(words::apps(&lease));
-            let passing = lease.pass_notification(allowed, &method, Some(params));
-            tokio::select! {
-                () = running.ended.cancelled() => {}
-                passed = passing => if let Err(error) = passed {
-                    tracing::debug!(server = running.name(), %error, "a notification of an app was not passed on");
-                },
-            }
-        });
+        if let Ok(running) = self.find_attempt(server, attempt) {
+            running.apps.tell(running.name(), method, params);
+        }
     }
 }

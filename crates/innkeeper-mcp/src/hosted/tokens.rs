@@ -89,7 +89,7 @@ impl Held {
     /// The same with another refresh token.
     pub(super) fn refreshed_with(mut self, refresh_token: String) -> Self {
         if let Some(refresh) = &mut self.saved.refresh {
-            refresh.refresh_token = refresh_token;
+            refresh.refresh_token = Some(refresh_token);
         }
         self
     }
@@ -100,6 +100,20 @@ impl Held {
         if let Some(seen_to) = self.seen_to.take() {
             seen_to.abort();
         }
+    }
+
+    /// Whether there is something to trade for the next one.
+    pub(super) fn is_renewed(&self) -> bool {
+        let refresh = self.saved.refresh.as_ref();
+        refresh.is_some_and(|refresh| refresh.refresh_token.is_some())
+    }
+
+    /// Whether it has to be declared void once another one is in its place. Tokens of one client are often one grant,
+    /// and with the old one the new one would be void too.
+    fn outlives(&self, next: &SavedToken) -> bool {
+        let client = |token: &SavedToken| token.refresh.as_ref().map(|refresh| refresh.client_id.clone());
+        let (old, new) = (client(&self.saved), client(next));
+        self.saved.token != next.token && old.is_some() && new.is_some() && old != new
     }
 
     /// How long it is still good, if that is known.
@@ -125,7 +139,7 @@ impl Tokens {
         for saved in keeper.iter().flat_map(|keeper| keeper.load()) {
             held.version += 1;
             let entry = Held::new(saved, 0, held.version);
-            if entry.saved.refresh.is_some() || entry.lasts() != Some(Duration::ZERO) {
+            if entry.is_renewed() || entry.lasts() != Some(Duration::ZERO) {
                 held.by_resource.insert(entry.saved.resource.clone(), entry);
             } else {
                 held.removed = held.version;
@@ -157,9 +171,10 @@ impl Tokens {
             // What can be refreshed is seen to here.
             expires_in: held
                 .lasts()
-                .filter(|_| held.saved.refresh.is_none())
+                .filter(|_| !held.is_renewed())
                 .map(|lasts| lasts.as_secs().max(1)),
             authorization_servers: held.saved.authorization_servers.clone(),
+            scopes: held.saved.scopes.clone(),
         });
         known.collect()
     }
@@ -168,8 +183,8 @@ impl Tokens {
         lock(&self.held).by_resource.get(resource).cloned()
     }
 
-    /// Takes a token in, in place of an earlier one.
-    pub(super) fn set(&self, resource: &str, given: ServerToken) {
+    /// Takes a token in, in place of an earlier one. Returns that if it has to be declared void.
+    pub(super) fn set(&self, resource: &str, given: ServerToken) -> Option<Held> {
         let number = given.number;
         let saved = SavedToken {
             resource: resource.to_owned(),
@@ -180,7 +195,7 @@ impl Tokens {
             given_by: given.given_by,
             authorization_servers: given.authorization_servers,
             refresh: given.refresh.map(|refresh| SavedRefresh {
-                refresh_token: refresh.refresh_token.reveal().to_owned(),
+                refresh_token: refresh.refresh_token.map(|token| token.reveal().to_owned()),
                 token_endpoint: refresh.token_endpoint,
                 revocation_endpoint: refresh.revocation_endpoint,
                 client_id: refresh.client_id,
@@ -199,7 +214,10 @@ impl Tokens {
                 entry.saved.servers = std::mem::take(&mut before.saved.servers);
             }
         }
+        let is_void = |before: &Held| before.outlives(&entry.saved);
+        let void = held.by_resource.get(resource).filter(|before| is_void(before)).cloned();
         held.by_resource.insert(resource.to_owned(), entry);
+        void
     }
 
     /// People signed in to the server at this address with the token of a resource.
@@ -265,14 +283,19 @@ impl Tokens {
                 saved.scopes = Some(scopes);
             }
             if let (Some(refresh), Some(next)) = (&mut saved.refresh, granted.refresh_token) {
-                refresh.refresh_token = next;
+                refresh.refresh_token = Some(next);
             }
         })
     }
 
     /// Nobody gives another one for it.
     pub(super) fn forget_refresh(&self, resource: &str, version: u64) -> bool {
-        self.change(resource, version, |held| held.saved.refresh = None)
+        self.change(resource, version, |held| {
+            if let Some(refresh) = &mut held.saved.refresh {
+                // Where it is declared void is still good to know.
+                refresh.refresh_token = None;
+            }
+        })
     }
 
     fn change(&self, resource: &str, version: u64, change: impl FnOnce(&mut Held)) -> bool {
@@ -458,6 +481,31 @@ mod tests {
             },
         );
         assert!(!tokens.is_meant("a", "https://a.test/mcp"));
+    }
+
+    #[test]
+    fn auth05_of_two_tokens_of_one_client_the_old_one_is_not_declared_void() {
+        let of = |token: &str, client: Option<&str>| ServerToken {
+            secret: Secret::new(token),
+            refresh: client.map(|client| {
+                Box::new(innkeeper_host::mcp::TokenRefresh {
+                    refresh_token: None,
+                    token_endpoint: "https://as.test/token".to_owned(),
+                    revocation_endpoint: Some("https://as.test/revoke".to_owned()),
+                    client_id: client.to_owned(),
+                    client_secret: None,
+                    client_auth: innkeeper_host::mcp::ClientAuth::None,
+                })
+            }),
+            ..given(None)
+        };
+        let tokens = Tokens::load(None);
+        let void = |token: &str, client| tokens.set("a", of(token, client)).map(|held| held.saved.token);
+        assert_eq!(void("first", Some("x")), None);
+        assert_eq!(void("second", Some("x")), None, "they may be one grant");
+        assert_eq!(void("third", Some("y")).as_deref(), Some("second"));
+        assert_eq!(void("third", Some("z")), None, "it is the same");
+        assert_eq!(void("fourth", None), None, "whose it is nobody knows");
     }
 
     #[test]

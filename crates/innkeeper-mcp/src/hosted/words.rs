@@ -7,7 +7,7 @@ use innkeeper_host::mcp::{
     ServerIcon, ServerStatus,
 };
 use innkeeper_host::{AuthRequirement, ToolContent};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::tokens::Tokens;
 use crate::auth::{SignIn, SignInReason};
@@ -119,8 +119,19 @@ pub(super) fn tool(tool: &Tool, declaration: &ServerDeclaration) -> McpTool {
             open_world: annotations.open_world,
         },
         is_trusted: declaration.is_trusted,
-        ui: tool.ui().and_then(Value::as_object).cloned(),
+        ui: ui(tool),
     }
+}
+
+/// What clients are told of the view of a tool (MCP-20). Its older name says no more than where it is.
+fn ui(tool: &Tool) -> Option<Map<String, Value>> {
+    let new = tool.ui().and_then(Value::as_object).cloned();
+    let Some(resource) = tool.ui_resource() else {
+        return new;
+    };
+    let mut ui = new.unwrap_or_default();
+    ui.insert("resourceUri".to_owned(), json!(resource));
+    Some(ui)
 }
 
 pub(super) fn outcome(outcome: CallOutcome) -> HostOutcome {
@@ -247,5 +258,24 @@ mod tests {
             };
             assert_eq!(failure.message, words);
         }
+    }
+
+    #[test]
+    fn mcp20_a_view_has_an_older_name_that_means_the_same() {
+        let read = |meta: Value| {
+            let tool = Tool::read(json!({ "name": "a", "_meta": meta })).expect("a tool");
+            ui(&tool).map(Value::Object)
+        };
+        let new = json!({ "resourceUri": "ui://a", "visibility": ["app"] });
+        assert_eq!(read(json!({ "ui": new })), Some(new));
+        assert_eq!(
+            read(json!({ "ui/resourceUri": "ui://a" })),
+            Some(json!({ "resourceUri": "ui://a" }))
+        );
+        assert_eq!(
+            read(json!({ "ui": { "visibility": ["app"] }, "ui/resourceUri": "ui://a" })),
+            Some(json!({ "resourceUri": "ui://a", "visibility": ["app"] }))
+        );
+        assert_eq!(read(json!({})), None);
     }
 }

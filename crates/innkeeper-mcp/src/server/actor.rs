@@ -254,7 +254,16 @@ impl Actor {
 
     async fn wait_for_sign_in(&mut self, challenged: &Challenged) -> Woken {
         let shared = self.shared.clone();
-        let Some(sign_in) = shared.sign_in_for(challenged).await else {
+        let mut sign_in = None;
+        // Whoever stops it does not wait until an address that hangs has been given up.
+        match self
+            .wait(async { sign_in = shared.sign_in_for(challenged).await })
+            .await
+        {
+            Woken::Time => {}
+            asked => return asked,
+        }
+        let Some(sign_in) = sign_in else {
             return self.wait(std::future::pending()).await;
         };
         if !self.is_renewed {

@@ -174,7 +174,9 @@ async fn introduce(
 ) -> Result<Running, ConnectFailure> {
     let mode = lifecycle(is_old);
     let noticing = our_end.clone();
-    let messages = Messages::new(Notices::new(move |notification| noticing.notice(notification)));
+    let credentials = shared.remote.as_ref().map(|far| far.credentials.clone());
+    let notices = Notices::new(move |notification| noticing.notice(notification));
+    let messages = Messages::new(notices, credentials);
     match (&shared.config.transport, &shared.remote) {
         (Transport::Stdio(stdio), _) => {
             let (transport, process) = start_process(shared, stdio, slot, messages, closed)?;

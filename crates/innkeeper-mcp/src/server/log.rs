@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::levels::LEVELS;
 use crate::auth::Credentials;
 use crate::secret::Scrubber;
 use crate::state::LogMessage;
@@ -88,16 +89,6 @@ impl HostLog {
 
 /// A level of MCP; a word that is none of them counts as `info`.
 fn level(word: &str) -> &'static str {
-    const LEVELS: [&str; 8] = [
-        "debug",
-        "info",
-        "notice",
-        "warning",
-        "error",
-        "critical",
-        "alert",
-        "emergency",
-    ];
     LEVELS.into_iter().find(|level| *level == word).unwrap_or("info")
 }
 

@@ -113,7 +113,11 @@ impl Shared {
     /// The server refused this very request. A call waits for a better token (MCP-09); whether the
     /// server itself needs one is another matter (MCP-10). Nobody is asked if there is another token to try.
     async fn sign_in_first(&self, challenged: &Challenged, request: &Request, may_renew: bool) -> Result<(), Error> {
-        let Some((sign_in, far)) = self.sign_in_for(challenged).await.zip(self.remote.as_ref()) else {
+        let sign_in = tokio::select! {
+            sign_in = self.sign_in_for(challenged) => sign_in,
+            () = request.cancel.cancelled() => return Err(Error::Cancelled),
+        };
+        let Some((sign_in, far)) = sign_in.zip(self.remote.as_ref()) else {
             return Err(self.not_running("it wants a token, which processes are not given".to_owned()));
         };
         if may_renew {
@@ -226,6 +230,10 @@ impl Shared {
                 data: data.map(|data| self.scrub_value(data)),
             },
             Error::Unreachable { server, why } => Error::Unreachable {
+                server,
+                why: self.scrub(&why),
+            },
+            Error::NotUnderstood { server, why } => Error::NotUnderstood {
                 server,
                 why: self.scrub(&why),
             },

@@ -53,7 +53,7 @@ fn token(resource: &str) -> SavedToken {
         given_by: "ann".to_owned(),
         authorization_servers: vec!["https://login.test".to_owned()],
         refresh: Some(SavedRefresh {
-            refresh_token: REFRESH_CANARY.to_owned(),
+            refresh_token: Some(REFRESH_CANARY.to_owned()),
             token_endpoint: "https://login.test/token".to_owned(),
             revocation_endpoint: None,
             client_id: "client".to_owned(),

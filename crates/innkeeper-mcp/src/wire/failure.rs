@@ -1,5 +1,7 @@
 //! What can go wrong over HTTP.
 
+use std::fmt;
+
 use crate::auth::Challenge;
 
 /// Why an HTTP request did not work.
@@ -28,13 +30,22 @@ pub(crate) enum HttpFailure {
 }
 
 /// A refusal, and the token it was given for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Challenged {
     pub(crate) challenge: Challenge,
     /// Whether a token was there when it was sent.
     pub(crate) had_token: bool,
     /// Which one.
     pub(crate) generation: u64,
+}
+
+impl fmt::Debug for Challenged {
+    /// Others write errors to the log. What a server says stands where people sign in, and not there.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Challenged")
+            .field("had_token", &self.had_token)
+            .finish_non_exhaustive()
+    }
 }
 
 impl From<reqwest::Error> for HttpFailure {

@@ -44,6 +44,9 @@ pub struct Behaviour {
     pub resource: Option<String>,
     /// The metadata cannot be had.
     pub hides_metadata: bool,
+    /// Nobody answers who asks for the metadata; how many have.
+    pub hangs_metadata: bool,
+    pub hanging: usize,
     /// Whether a stream of events can be opened; how often one was, and how often it was refused.
     pub streams: bool,
     pub opened: usize,
@@ -174,7 +177,16 @@ async fn accept(listener: TcpListener, behaviour: Arc<Mutex<Behaviour>>, address
 
 async fn answer(request: Request<Incoming>, behaviour: Arc<Mutex<Behaviour>>, address: SocketAddr) -> Response<Body> {
     let path = request.uri().path().to_owned();
-    if path == "/.well-known/oauth-protected-resource/mcp" {
+    // What is around the server says so where it stands (RFC 9728, 3.1).
+    let about = match behaviour.lock().unwrap().resource {
+        Some(_) => "/.well-known/oauth-protected-resource",
+        None => "/.well-known/oauth-protected-resource/mcp",
+    };
+    if path == about && behaviour.lock().unwrap().hangs_metadata {
+        behaviour.lock().unwrap().hanging += 1;
+        std::future::pending::<()>().await;
+    }
+    if path == about {
         let behaviour = behaviour.lock().unwrap();
         if behaviour.hides_metadata {
             return empty(StatusCode::SERVICE_UNAVAILABLE);
@@ -301,7 +313,8 @@ fn refuse(
     }
     let token = headers.get("authorization").and_then(|value| value.to_str().ok());
     let token = token.and_then(|value| value.strip_prefix("Bearer "));
-    let metadata = format!("resource_metadata=\"http://{address}/.well-known/oauth-protected-resource/mcp\"");
+    let place = if behaviour.resource.is_some() { "" } else { "/mcp" };
+    let metadata = format!("resource_metadata=\"http://{address}/.well-known/oauth-protected-resource{place}\"");
     let (status, challenge) = match token.map(|token| (token, behaviour.tokens.get(token))) {
         None => (401, format!("Bearer {metadata}, scope=\"read\"")),
         Some((token, None)) => {
@@ -316,7 +329,8 @@ fn refuse(
             }
             (
                 403,
-                format!("Bearer error=\"insufficient_scope\", scope=\"read admin\", {metadata}"),
+                // Servers say what is missing, and not what is there already.
+                format!("Bearer error=\"insufficient_scope\", scope=\"admin\", {metadata}"),
             )
         }
     };
@@ -360,6 +374,16 @@ fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behav
     }
     match message["params"]["name"].as_str().unwrap_or_default() {
         "flood" => return flood(),
+        // A careless server says what it was sent.
+        "repeat" => {
+            let sent = headers.get("authorization").and_then(|value| value.to_str().ok());
+            let content = json!([{ "type": "text", "text": sent }]);
+            return reply(
+                &guard,
+                message,
+                &json!({ "content": content, "structuredContent": { "sent": sent } }),
+            );
+        }
         "break" => return events_body(mpsc::unbounded_channel().1),
         "wait" => {
             let (sender, receiver) = mpsc::unbounded_channel();

@@ -17,9 +17,16 @@ fn scopes(names: &[&str]) -> Vec<String> {
 async fn sign_in(far: &OddHttp, server: &Server, needed: &SignIn) -> String {
     let wanted = needed.required_scopes.clone().unwrap_or_else(|| scopes(&["read"]));
     let token = far.token(&needed.resource.authorization_servers[0], &wanted).await;
-    server
-        .sign_in(&needed.resource.resource, Token::new(token.as_str()))
-        .unwrap();
+    let mut given = Token::new(token.as_str());
+    given.scopes = Some(wanted);
+    server.sign_in(&needed.resource.resource, given).unwrap();
+    token
+}
+
+/// A token that is known to grant something.
+fn granting(token: String, names: &[&str]) -> Token {
+    let mut token = Token::new(token);
+    token.scopes = Some(scopes(names));
     token
 }
 
@@ -49,7 +56,7 @@ async fn auth10_a_call_that_needs_more_goes_on_by_itself() {
     let token = far
         .token(&format!("http://{}/as", far.address), &scopes(&["read"]))
         .await;
-    server.sign_in(&far.url(), Token::new(token)).unwrap();
+    server.sign_in(&far.url(), granting(token, &["read"])).unwrap();
     far.set(|behaviour| behaviour.wants_token = true);
 
     let admin = call("admin", json!({}));
@@ -88,7 +95,7 @@ async fn auth08_an_app_that_needs_more_is_told_at_once_and_anybody_can_sign_in()
     let token = far
         .token(&format!("http://{}/as", far.address), &scopes(&["read"]))
         .await;
-    server.sign_in(&far.url(), Token::new(token)).unwrap();
+    server.sign_in(&far.url(), granting(token, &["read"])).unwrap();
     far.set(|behaviour| behaviour.wants_token = true);
     let admin = || {
         let allowed = Allowed {
@@ -220,6 +227,34 @@ async fn t16_a_token_is_taken_for_its_own_server_only_and_sent_nowhere_else() {
     server.call(call("echo", json!({}))).await.unwrap();
     let seen = &far.behaviour.lock().unwrap().seen;
     assert!(seen.iter().all(|headers| !headers.contains_key("authorization")));
+}
+
+#[tokio::test]
+async fn auth12_a_server_that_says_its_token_again_puts_it_nowhere() {
+    let far = OddHttp::start().await;
+    let server = ready(far.config()).await;
+    for as_events in [false, true] {
+        far.set(|behaviour| behaviour.as_events = as_events);
+        server.sign_in(&far.url(), Token::new("s3cr3t-token")).unwrap();
+        let outcome = server.call(call("repeat", json!({}))).await.unwrap();
+        assert_eq!(outcome.text(), "Bearer [hidden]");
+        assert_eq!(outcome.structured, Some(json!({ "sent": "Bearer [hidden]" })));
+    }
+}
+
+#[tokio::test]
+async fn mcp05_a_server_whose_metadata_never_comes_is_stopped_all_the_same() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| {
+        behaviour.wants_token = true;
+        behaviour.hangs_metadata = true;
+    });
+    let server = started(far.config());
+    eventually(|| far.behaviour.lock().unwrap().hanging > 0).await;
+    // The metadata is waited for longer than this.
+    let stopped = tokio::time::timeout(std::time::Duration::from_secs(5), server.stop()).await;
+    assert!(stopped.is_ok());
+    assert_eq!(server.state(), ServerState::Stopped);
 }
 
 #[tokio::test]

@@ -17,7 +17,9 @@ pub(super) fn answer(shared: &Shared, query: &HashMap<String, String>) -> Answer
     };
     let client_id = client_id.to_owned();
     // Nobody is sent to an address that was not registered: that is how codes are stolen.
-    let Some(redirect) = field("redirect_uri").filter(|address| may_return_to(client, address)) else {
+    let compares_ports = shared.habits().compares_ports;
+    let may_return_to = |address: &&str| may_return_to(client, address, compares_ports);
+    let Some(redirect) = field("redirect_uri").filter(may_return_to) else {
         return Answer::text(
             400,
             "This client did not register the address that it wants people sent back to.",
@@ -61,8 +63,9 @@ pub(super) fn answer(shared: &Shared, query: &HashMap<String, String>) -> Answer
     back(&[("code", &code)])
 }
 
-/// Addresses are compared letter by letter, but for the port on loopback, which programs choose anew each time.
-fn may_return_to(client: &Client, address: &str) -> bool {
+/// Addresses are compared letter by letter, but for the port on loopback, which programs choose anew each time; some
+/// servers compare that as well.
+fn may_return_to(client: &Client, address: &str, compares_ports: bool) -> bool {
     let without_port = |address: &str| {
         let mut url = Url::parse(address).ok()?;
         url.set_port(None).ok()?;
@@ -70,7 +73,10 @@ fn may_return_to(client: &Client, address: &str) -> bool {
     };
     client.redirects.iter().any(|registered| {
         registered == address
-            || is_loopback(registered) && is_loopback(address) && without_port(registered) == without_port(address)
+            || !compares_ports
+                && is_loopback(registered)
+                && is_loopback(address)
+                && without_port(registered) == without_port(address)
     })
 }
 

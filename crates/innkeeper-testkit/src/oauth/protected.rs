@@ -1,7 +1,8 @@
 //! MCP servers over streamable HTTP that want people to sign in (RFC 9728, RFC 6750).
 //!
-//! Every path is a server and a resource of its own. Their tools: `read`, for everybody who is signed in, and `admin`,
-//! for those whose token grants `admin`.
+//! Every path is a server and a resource of its own, unless all of them say that they are parts of one
+//! ([`Pointing::Around`]). Their tools: `read`, for those whose token grants `read`, as everything else is, and `admin`,
+//! for those whose token grants `admin`. Whoever lacks one is told of that one.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,9 @@ use super::{AuthorizationServer, Shared};
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// Where the metadata is that only a header tells of.
 const ELSEWHERE: &str = "/about";
+/// The servers that pretend to be a part of something, and what they say about it.
+const EVIL: &str = "/evil";
+const EVIL_DOCUMENT: &str = "/evil/document";
 
 /// How people learn who gives out tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +28,9 @@ pub enum Pointing {
     Header,
     /// The refusal says nothing, and the metadata is where the RFC says.
     WellKnown,
+    /// The resource is the whole origin. Servers say so where the RFC wants it said; one below `/evil` says so too,
+    /// in a document of its own.
+    Around,
 }
 
 /// A request that one of the servers got.
@@ -93,11 +100,14 @@ impl ProtectedServers {
 impl Inner {
     fn answer(&self, asked: &Asked) -> Answer {
         let host = asked.header("host").unwrap_or_default();
-        let place = match self.pointing {
-            Pointing::Header => ELSEWHERE,
-            Pointing::WellKnown => WELL_KNOWN,
+        let about = match self.pointing {
+            Pointing::Header => asked.path.strip_prefix(ELSEWHERE),
+            Pointing::WellKnown => asked.path.strip_prefix(WELL_KNOWN),
+            Pointing::Around => [WELL_KNOWN, EVIL_DOCUMENT]
+                .contains(&asked.path.as_str())
+                .then_some("/"),
         };
-        if let Some(path) = asked.path.strip_prefix(place) {
+        if let Some(path) = about {
             return Answer::json(200, &self.metadata(&format!("http://{host}{path}")));
         }
         if asked.path.starts_with("/.well-known") {
@@ -112,13 +122,18 @@ impl Inner {
             method: message["method"].as_str().unwrap_or_default().to_owned(),
             token: token.map(str::to_owned),
         };
-        let resource = format!("http://{host}{}", asked.path);
-        let refusal = self.refuse(
-            token,
-            &resource,
-            &message,
-            &format!("http://{host}{ELSEWHERE}{}", asked.path),
-        );
+        let is_part = self.pointing == Pointing::Around && !asked.path.starts_with(EVIL);
+        let resource = match is_part {
+            true => format!("http://{host}/"),
+            false => format!("http://{host}{}", asked.path),
+        };
+        let metadata = match self.pointing {
+            Pointing::Header => Some(format!("http://{host}{ELSEWHERE}{}", asked.path)),
+            Pointing::Around if is_part => Some(format!("http://{host}{WELL_KNOWN}")),
+            Pointing::Around => Some(format!("http://{host}{EVIL_DOCUMENT}")),
+            Pointing::WellKnown => None,
+        };
+        let refusal = self.refuse(token, &resource, &message, metadata.as_deref());
         self.received.send_modify(|all| all.push(received));
         if let Some(refusal) = refusal {
             return refusal;
@@ -139,14 +154,13 @@ impl Inner {
     }
 
     /// What is missing, as RFC 6750 has it said.
-    fn refuse(&self, token: Option<&str>, resource: &str, message: &Value, metadata: &str) -> Option<Answer> {
+    fn refuse(&self, token: Option<&str>, resource: &str, message: &Value, metadata: Option<&str>) -> Option<Answer> {
         let wants_admin = message["method"] == "tools/call" && message["params"]["name"] == "admin";
-        let needed = if wants_admin { "read admin" } else { "read" };
+        let needed = if wants_admin { "admin" } else { "read" };
         let presented = token.map(|token| self.trusted.knowledge().look_at(token, resource));
         let (status, mut challenge) = match presented {
             Some(Presented::Good(scopes)) => {
-                let mut needed_scopes = needed.split(' ');
-                if needed_scopes.all(|scope| scopes.iter().any(|granted| granted == scope)) {
+                if scopes.iter().any(|granted| granted == needed) {
                     return None;
                 }
                 (403, format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\""))
@@ -162,7 +176,7 @@ impl Inner {
                 (401, challenge)
             }
         };
-        if self.pointing == Pointing::Header {
+        if let Some(metadata) = metadata {
             challenge.push_str(&format!(", resource_metadata=\"{metadata}\""));
         }
         Some(Answer::empty(status).header("www-authenticate", &challenge))

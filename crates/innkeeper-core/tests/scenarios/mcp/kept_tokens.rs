@@ -22,6 +22,7 @@ fn kept(given_by: &str, expires_in: Option<u64>) -> KeptToken {
         given_by: given_by.to_owned(),
         expires_in,
         authorization_servers: vec!["https://login.example.com".to_owned()],
+        scopes: None,
     }
 }
 
@@ -32,7 +33,7 @@ fn refreshing(endpoint: &str) -> Authenticate {
         expires_in: Some(60),
         scopes: None,
         refresh: Some(Box::new(TokenRefresh {
-            refresh_token: Secret::new("refresh-token"),
+            refresh_token: Some(Secret::new("refresh-token")),
             token_endpoint: endpoint.to_owned(),
             revocation_endpoint: None,
             client_id: "client".to_owned(),

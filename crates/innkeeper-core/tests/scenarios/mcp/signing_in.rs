@@ -267,6 +267,46 @@ fn auth12_nobody_signs_in_for_a_call_to_what_somebody_else_has_signed_in_to() {
 }
 
 #[test]
+fn mcp11_whoever_sees_a_call_wait_for_more_signs_in_for_it_though_the_token_is_somebody_elses() {
+    let (mut stage, conn, chat) = Stage::serving(json!([server("top")]));
+    let (ann, bob) = (driver(&mut stage, "ann"), driver(&mut stage, "bob"));
+    stage.does("top", sign_in(&[]));
+    stage.signs_in_to(ann, RESOURCE, TOKEN, Some(&["read"]));
+    stage.does("top", ready());
+    stage.start_turn(conn, &chat, "t");
+    waits(&mut stage, requirement(&["read", "write"]));
+    stage.subscribe(bob, SESSION);
+    for (token, scopes) in [("", None), ("narrow", Some(&["read"][..]))] {
+        let answer = stage.signs_in_to(bob, RESOURCE, token, scopes);
+        assert_eq!(error(&answer).0, -32009, "it helps nobody: {answer}");
+    }
+    let answer = stage.signs_in_to(bob, RESOURCE, "bobs", Some(&["read", "write"]));
+    assert_eq!(answer["result"], json!({}), "{answer}");
+    let is_served = |reply: &ToolReply| matches!(reply, ToolReply::Authenticated { .. });
+    assert!(heard(&stage).iter().any(is_served), "{:?}", heard(&stage));
+}
+
+#[test]
+fn auth11_a_token_need_not_grant_again_what_the_last_one_granted() {
+    let (mut stage, conn, chat) = Stage::serving(json!([server("top")]));
+    stage.does("top", sign_in(&[]));
+    stage.signs_in_to(conn, RESOURCE, TOKEN, Some(&["read", "list"]));
+    stage.does("top", ready());
+    stage.start_turn(conn, &chat, "t");
+    // What is shown is what to ask for: all of it.
+    waits(&mut stage, requirement(&["read", "list", "write"]));
+    let is_served = |stage: &Stage| {
+        let mut heard = heard(stage).into_iter();
+        heard.any(|reply| matches!(reply, ToolReply::Authenticated { .. }))
+    };
+    stage.signs_in_to(conn, RESOURCE, "same", Some(&["read", "list"]));
+    assert!(!is_served(&stage));
+    let answer = stage.signs_in_to(conn, RESOURCE, "other", Some(&["write"]));
+    assert_eq!(answer["result"], json!({}), "{answer}");
+    assert!(is_served(&stage));
+}
+
+#[test]
 fn auth07_a_token_goes_when_the_grace_of_its_giver_is_over() {
     let (mut stage, _, _) = Stage::serving(json!([server("top")]));
     let (ann, bob) = (driver(&mut stage, "ann"), driver(&mut stage, "bob"));

@@ -27,7 +27,7 @@ impl Scene {
             given_by: "ann".to_owned(),
             authorization_servers: Vec::new(),
             refresh: Some(Box::new(TokenRefresh {
-                refresh_token: Secret::new("first-refresh"),
+                refresh_token: Some(Secret::new("first-refresh")),
                 token_endpoint: format!("http://{address}/token"),
                 revocation_endpoint: Some(format!("http://{address}/revoke")),
                 client_id: "client".to_owned(),
@@ -85,7 +85,7 @@ async fn auth10_a_refresh_is_seen_through_though_whoever_asked_does_not_wait_any
     shared.tasks.wait().await;
     let held = shared.tokens.get(RESOURCE).unwrap();
     assert_eq!(held.saved.token, "next-token");
-    assert_eq!(held.saved.refresh.unwrap().refresh_token, "next-refresh");
+    assert_eq!(held.saved.refresh.unwrap().refresh_token.unwrap(), "next-refresh");
 }
 
 #[tokio::test]

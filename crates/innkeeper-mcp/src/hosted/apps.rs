@@ -1,0 +1,190 @@
+//! What apps in clients say to a server: within bounds, and in order.
+//!
+//! A server may stop reading while clients go on writing. What waits for it waits here, and what has no room does not
+//! wait: a notification is dropped, a request is refused (T26).
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use innkeeper_host::mcp::McpError;
+use serde_json::{Map, Value};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::running::Running;
+use super::{lock, words};
+
+/// Most notifications that wait.
+const MOST_NOTICES: usize = 64;
+/// The largest one, which is far more than a line of a log has.
+const MOST_NOTICE_BYTES: usize = 64 << 10;
+/// Most bytes of all that wait.
+const MOST_NOTICES_BYTES: usize = 1 << 20;
+/// Most bytes of the requests that are under way. One is always let through, whatever it has.
+const MOST_REQUESTS_BYTES: usize = 16 << 20;
+
+/// What the apps of one server of one session say.
+pub(super) struct Apps {
+    notices: mpsc::Sender<Notice>,
+    waiting: Mutex<Option<mpsc::Receiver<Notice>>>,
+    /// In bytes.
+    notice_room: Arc<Semaphore>,
+    request_room: Arc<Semaphore>,
+    /// Whether the log says already that something was dropped.
+    is_told: AtomicBool,
+}
+
+/// A notification on its way.
+struct Notice {
+    method: String,
+    params: Map<String, Value>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Apps {
+    pub(super) fn new() -> Self {
+        let (notices, waiting) = mpsc::channel(MOST_NOTICES);
+        Self {
+            notices,
+            waiting: Mutex::new(Some(waiting)),
+            notice_room: Arc::new(Semaphore::new(MOST_NOTICES_BYTES)),
+            request_room: Arc::new(Semaphore::new(MOST_REQUESTS_BYTES)),
+            is_told: AtomicBool::new(false),
+        }
+    }
+
+    /// Puts a notification at the end of those that wait. One that has no room is dropped, which nobody hears of but
+    /// the log, once.
+    pub(super) fn tell(&self, server: &str, method: &str, params: Map<String, Value>) {
+        if self.is_taken(method, params) || self.is_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tracing::warn!(
+            server,
+            "a notification of an app was dropped, and so are others from now on: the MCP server does not take them as \
+             fast as they come, or they are larger than {MOST_NOTICE_BYTES} bytes"
+        );
+    }
+
+    fn is_taken(&self, method: &str, params: Map<String, Value>) -> bool {
+        let size = size(&params);
+        let Some(room) = take(&self.notice_room, size).filter(|_| size <= MOST_NOTICE_BYTES) else {
+            return false;
+        };
+        let notice = Notice {
+            method: method.to_owned(),
+            params,
+            _room: room,
+        };
+        self.notices.try_send(notice).is_ok()
+    }
+
+    /// Room for a request, until what is returned is dropped.
+    pub(super) fn room_for(&self, server: &str, params: &Map<String, Value>) -> Result<OwnedSemaphorePermit, McpError> {
+        let size = size(params).min(MOST_REQUESTS_BYTES);
+        take(&self.request_room, size).ok_or_else(|| {
+            McpError::new(format!(
+                "the MCP server {server:?} has not answered what apps asked it before, and more has no room; wait for \
+                 its answers first"
+            ))
+        })
+    }
+
+    /// The notifications, for the one that passes them on.
+    fn notices(&self) -> Option<mpsc::Receiver<Notice>> {
+        lock(&self.waiting).take()
+    }
+}
+
+/// Passes notifications on, one after the other, for as long as the server is wanted.
+pub(super) async fn pass_on(running: &Running) {
+    let Some(mut notices) = running.apps.notices() else {
+        return;
+    };
+    while let Some(notice) = notices.recv().await {
+        let Some(lease) = running.lease() else { continue };
+        let allowed = words::allowed(words::apps(&lease));
+        let passed = lease.pass_notification(allowed, &notice.method, Some(notice.params));
+        if let Err(error) = passed.await {
+            tracing::debug!(server = running.name(), %error, "a notification of an app was not passed on");
+        }
+    }
+}
+
+fn take(room: &Arc<Semaphore>, size: usize) -> Option<OwnedSemaphorePermit> {
+    let size = u32::try_from(size).ok()?;
+    Arc::clone(room).try_acquire_many_owned(size).ok()
+}
+
+/// How many bytes parameters have as JSON.
+fn size(params: &Map<String, Value>) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    match serde_json::to_writer(&mut count, params) {
+        Ok(()) => count.0,
+        Err(_) => usize::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(number: usize, bytes: usize) -> Map<String, Value> {
+        let fields = json!({ "number": number, "data": "x".repeat(bytes) });
+        fields.as_object().cloned().expect("an object")
+    }
+
+    #[tokio::test]
+    async fn t26_what_a_server_does_not_take_waits_in_order_and_within_bounds() {
+        for (bytes, fit) in [(10, MOST_NOTICES), (60 << 10, MOST_NOTICES_BYTES / (61 << 10))] {
+            let apps = Apps::new();
+            for number in 0..200 {
+                apps.tell("inn", "notifications/message", line(number, bytes));
+            }
+            let mut waiting = apps.notices().expect("nobody took it");
+            let mut numbers = Vec::new();
+            while let Ok(notice) = waiting.try_recv() {
+                numbers.push(notice.params["number"].as_u64().expect("a number"));
+            }
+            let in_order: Vec<u64> = (0..numbers.len() as u64).collect();
+            assert_eq!(numbers, in_order);
+            assert!(numbers.len() >= fit && numbers.len() <= fit + 1, "{}", numbers.len());
+            assert_eq!(
+                apps.notice_room.available_permits(),
+                MOST_NOTICES_BYTES,
+                "there is room again"
+            );
+        }
+        let apps = Apps::new();
+        assert!(
+            !apps.is_taken("notifications/message", line(0, 4 << 20)),
+            "one is too large by itself"
+        );
+        assert!(apps.is_taken("notifications/message", line(0, 4 << 10)));
+    }
+
+    #[test]
+    fn t26_requests_of_apps_that_are_under_way_have_a_bound() {
+        let apps = Apps::new();
+        let large = line(0, 5 << 20);
+        let first = apps.room_for("inn", &large).expect("room");
+        let others: Vec<_> = (0..2).map(|_| apps.room_for("inn", &large).expect("room")).collect();
+        let refused = apps.room_for("inn", &large).expect_err("no room");
+        assert!(refused.message.contains("wait for its answers"), "{refused}");
+        drop((first, others));
+        let alone = apps.room_for("inn", &line(0, 20 << 20));
+        assert!(alone.is_ok(), "whatever it has");
+    }
+}

@@ -60,7 +60,7 @@ const MAX_SESSIONS: usize = 1 << 30;
 pub(crate) const KEPT_CONTENTS: &str = "contents";
 
 /// What is logged unless somebody says otherwise. The MCP library tells every step at this level.
-const LOG_FILTER: &str = "info,rmcp=warn";
+const LOG_FILTER: &str = "info,rmcp=warn,rmcp::transport::worker=off";
 
 /// Runs the host until it is told to stop.
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {

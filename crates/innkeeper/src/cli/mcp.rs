@@ -124,6 +124,10 @@ pub(crate) struct McpAuthArgs {
     /// An OAuth client that you registered with the authorization server.
     #[arg(long, value_name = "ID")]
     pub(crate) client_id: Option<String>,
+    /// The port of this machine that the browser comes back to; register http://127.0.0.1:PORT/callback with the client
+    /// [default: any that is free].
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), conflicts_with_all = ["token_stdin", "revoke"])]
+    pub(crate) redirect_port: Option<u16>,
     /// A file with the secret of that client, if it has one.
     #[arg(long, value_name = "FILE")]
     pub(crate) client_secret_file: Option<PathBuf>,

@@ -94,6 +94,15 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
             StateAction::ChatToolCallConfirmed(call) => {
                 self.asked.remove(&call.tool_call_id);
             }
+            StateAction::ChatToolCallAuthRequired(call) if call.turn_id == self.turn_id => {
+                let resource = &call.auth.resource;
+                let name = resource.resource_name.as_deref().unwrap_or(&resource.resource);
+                self.remark(&format!(
+                    "[waiting for somebody to sign in to {}, `innkeeper mcp auth` in another terminal; `innkeeper \
+                     pending` says to which server]",
+                    one_line(name, 200)
+                ))?;
+            }
             StateAction::ChatInputRequested(asked) => {
                 let message = asked.request.message.as_deref().unwrap_or("a question");
                 self.remark(&format!("[waiting for an answer, see `innkeeper pending`: {message}]"))?;
@@ -260,6 +269,16 @@ mod tests {
             "toolInput": json!({ "command": command }).to_string(),
         })]);
         assert!(aside.contains(&format!("| command: {command}\n")), "{aside}");
+    }
+
+    #[test]
+    fn mcp09_a_call_that_waits_for_a_sign_in_says_so() {
+        let auth = json!({ "reason": "required", "resource": { "resource": "https://notes.test/mcp" } });
+        let required = |turn: &str| json!({ "type": "chat/toolCallAuthRequired", "turnId": turn, "toolCallId": "c", "auth": auth });
+        let (text, aside, _) = play(&[required("other"), required("t1")]);
+        assert_eq!(text, "");
+        assert_eq!(aside.matches("https://notes.test/mcp").count(), 1, "{aside}");
+        assert!(aside.contains("`innkeeper mcp auth` in another terminal"), "{aside}");
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod session;
 mod turn;
 mod wanted;
 
+use ahp_types::state::SessionState;
+
 use crate::cli::{McpArgs, McpCommand};
 use crate::failure::Failure;
 
@@ -22,4 +24,11 @@ pub(super) async fn run(args: McpArgs) -> Result<(), Failure> {
         McpCommand::Call(args) => call::run(args).await,
         McpCommand::Auth(args) => auth::run(args).await,
     }
+}
+
+/// What people call the server with this id.
+pub(super) fn name_of(state: &SessionState, id: &str) -> Option<String> {
+    let servers = server::listed(state);
+    let found = servers.iter().find(|listed| listed.server.id == id);
+    found.map(|listed| listed.server.name.clone())
 }

@@ -13,7 +13,7 @@ use ahp_types::state::{
     ChatInputAnswer, ChatInputAnswerValue, ChatInputAnswered, ChatInputBooleanAnswerValue, ChatInputNumberAnswerValue,
     ChatInputQuestion, ChatInputRequest, ChatInputResponseKind, ChatInputSelectedAnswerValue,
     ChatInputSelectedManyAnswerValue, ChatInputTextAnswerValue, SessionInputRequest, SessionState, SessionStatus,
-    ToolCallConfirmationState,
+    ToolCallConfirmationState, ToolCallContributor,
 };
 use serde_json::json;
 
@@ -23,6 +23,7 @@ use crate::text::{Output, note, one_line};
 
 use super::call;
 use super::connect::{Connection, connection_lost, request_failure};
+use super::mcp;
 use super::sessions::all_sessions;
 
 /// Most characters of the line that says what a session waits for.
@@ -32,6 +33,8 @@ pub(super) const MOST_OF_A_LINE: usize = 200;
 pub(super) struct Wait {
     pub(super) session: String,
     pub(super) request: SessionInputRequest,
+    /// The MCP server that it is about, if it is about one.
+    server: Option<String>,
 }
 
 /// Lists what sessions wait for.
@@ -124,11 +127,8 @@ async fn all_waits(connection: &Connection) -> Result<Vec<Wait>, Failure> {
         }
         let (state, _): (SessionState, i64) = connection.subscribe_to_state(&session.resource).await?;
         let _ = connection.client.unsubscribe(session.resource.clone()).await;
-        let requests = state.input_needed.unwrap_or_default().into_iter();
-        waits.extend(requests.map(|request| Wait {
-            session: session.resource.clone(),
-            request,
-        }));
+        let requests = state.input_needed.iter().flatten();
+        waits.extend(requests.map(|request| Wait::new(&state, session.resource.clone(), request.clone())));
     }
     Ok(waits)
 }
@@ -189,6 +189,21 @@ async fn settle(connection: &mut Connection, chat: &str, action: StateAction) ->
 }
 
 impl Wait {
+    pub(super) fn new(state: &SessionState, session: String, request: SessionInputRequest) -> Self {
+        let server = match &request {
+            SessionInputRequest::ToolAuthentication(request) => match &request.tool_call.contributor {
+                Some(ToolCallContributor::Mcp(server)) => mcp::name_of(state, &server.customization_id),
+                _ => None,
+            },
+            _ => None,
+        };
+        Self {
+            session,
+            request,
+            server,
+        }
+    }
+
     pub(super) fn id(&self) -> &str {
         match &self.request {
             SessionInputRequest::ChatInput(request) => &request.id,
@@ -229,9 +244,11 @@ impl Wait {
             SessionInputRequest::ToolAuthentication(request) => {
                 let resource = &request.tool_call.auth.resource;
                 let name = resource.resource_name.as_deref().unwrap_or(&resource.resource);
+                let of = self.server.as_ref().map(|server| format!(" of {server}"));
                 format!(
-                    "sign-in: {} wants you to sign in to {name}",
-                    request.tool_call.display_name
+                    "sign-in: {}{} wants you to sign in to {name}",
+                    request.tool_call.display_name,
+                    of.unwrap_or_default()
                 )
             }
             SessionInputRequest::Unknown(_) => "something this program does not know".to_owned(),
@@ -274,8 +291,21 @@ impl Wait {
                 hints.extend(request.request.questions.iter().flatten().filter_map(question_hint));
                 hints
             }
-            _ => Vec::new(),
+            _ => self.sign_in_command().into_iter().collect(),
         }
+    }
+
+    /// What signs in, where that is what is awaited.
+    pub(super) fn sign_in_command(&self) -> Option<String> {
+        let SessionInputRequest::ToolAuthentication(_) = &self.request else {
+            return None;
+        };
+        let name = self.server.as_ref().map(|server| format!(" '{server}'"));
+        Some(format!(
+            "innkeeper mcp auth{} --session {}",
+            name.unwrap_or_default(),
+            self.session
+        ))
     }
 }
 

@@ -77,6 +77,14 @@ impl Auth {
     }
 }
 
+/// What `innkeeper pending` says.
+async fn pending(inn: &Inn) -> String {
+    let mut command = Command::new(PROGRAM);
+    command.args(["pending", "--data"]).arg(inn.scene.host.data_path(""));
+    let output = command.env_clear().env("HOME", inn.scene.host.path("")).output().await;
+    String::from_utf8(output.expect("the program runs").stdout).expect("text")
+}
+
 /// What is printed holds no secret but the address itself, which is meant for one person.
 fn assert_discreet(inn: &Inn, said: &str) {
     for secret in inn.login.secrets() {
@@ -107,6 +115,12 @@ async fn mcp07_a_person_signs_in_with_a_browser_and_calls_go_on() {
 
     // A call that needs more waits, is signed in for from the shell, and goes on by itself.
     inn.waiting_call("t2", "far admin {}").await;
+    let said = pending(&inn).await;
+    assert!(said.contains("of far wants you to sign in"), "{said}");
+    assert!(
+        said.contains("innkeeper mcp auth 'far' --session ahp-session:/"),
+        "{said}"
+    );
     let mut auth = Auth::begin(&inn, &["far", "--no-browser"]);
     let address = auth.address().await;
     assert!(address.contains("scope=read+admin"), "{address}");
@@ -232,6 +246,47 @@ async fn mcp21_a_registered_client_signs_in_with_its_secret_from_a_file() {
 }
 
 #[tokio::test]
+async fn mcp21_a_registered_client_comes_back_to_the_port_that_people_registered() {
+    let inn = Inn::locked().await;
+    inn.needed("far").await;
+    // Nobody listens there any more, and nobody else is likely to begin now.
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = free.local_addr().expect("an address").port().to_string();
+    drop(free);
+    inn.login
+        .register("inn-desk", None, &[&format!("http://127.0.0.1:{port}/callback")]);
+    inn.login.set(|habits| {
+        habits.registers = false;
+        habits.compares_ports = true;
+    });
+    let mut auth = Auth::begin(&inn, &["far", "--no-browser", "--client-id", "inn-desk"]);
+    let page = visit(&auth.address().await).await;
+    assert_eq!((page.status, page.location), (400, None), "any port will not do");
+    drop(auth);
+    let mut auth = Auth::begin(
+        &inn,
+        &[
+            "far",
+            "--no-browser",
+            "--client-id",
+            "inn-desk",
+            "--redirect-port",
+            &port,
+        ],
+    );
+    let back = visit(&auth.address().await).await.location.expect("sent back");
+    assert!(
+        back.starts_with(&format!("http://127.0.0.1:{port}/callback?")),
+        "{back}"
+    );
+    visit(&back).await;
+    let (is_fine, said) = auth.end().await;
+    assert!(is_fine, "{said}");
+    inn.scene.named_is("far", "ready").await;
+    inn.assert_discreet().await;
+}
+
+#[tokio::test]
 async fn auth05_a_token_comes_from_standard_input_and_is_taken_back() {
     let inn = Inn::locked().await;
     let needed = inn.needed("far").await;
@@ -294,6 +349,33 @@ async fn auth06_auth05_what_a_person_signed_in_to_is_renewed_by_itself_and_decla
     }
     assert_eq!(inn.needed("far").await["reason"], "required");
     assert_eq!(renewals(), 1, "nobody has anything to renew");
+    inn.assert_discreet().await;
+}
+
+#[tokio::test]
+async fn auth05_a_token_without_a_refresh_token_is_declared_void_as_well() {
+    let inn = Inn::locked().await;
+    inn.needed("far").await;
+    inn.login.set(|habits| habits.refreshes = false);
+    let mut auth = Auth::begin(&inn, &["--no-browser"]);
+    visit(&visit(&auth.address().await).await.location.expect("sent back")).await;
+    let (is_fine, said) = auth.end().await;
+    assert!(is_fine && !said.contains("renews"), "{said}");
+    inn.scene.named_is("far", "ready").await;
+    let (is_fine, said) = Auth::begin(&inn, &["far", "--revoke"]).end().await;
+    assert!(is_fine, "{said}");
+    let hint = || {
+        let asked = inn.login.requests();
+        asked.iter().find_map(|form| form.get("token_type_hint").cloned())
+    };
+    let told = async {
+        while hint().is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let told = tokio::time::timeout(innkeeper_testkit::process::PATIENCE, told).await;
+    assert!(told.is_ok(), "the authorization server is told");
+    assert_eq!(hint().as_deref(), Some("access_token"));
     inn.assert_discreet().await;
 }
 

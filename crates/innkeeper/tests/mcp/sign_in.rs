@@ -95,6 +95,8 @@ impl Inn {
         };
         let stopped = self.scene.host.stop().await;
         assert!(stopped.log.len() > 100, "something was logged");
+        // That somebody has to sign in is no mistake, and the state says it.
+        assert!(!stopped.log.contains("rmcp::transport::worker"), "{}", stopped.log);
         for secret in secrets {
             assert!(!seen.contains(&secret), "a client saw a secret");
             assert!(!stopped.log.contains(&secret), "a secret was logged");
@@ -165,10 +167,12 @@ async fn mcp09_mcp10_auth10_a_call_that_needs_more_goes_on_by_itself_after_anoth
         other.wait_for(&inn.scene.uris.session, "toolAuthentication").await,
         wait
     );
-    // Whoever signed in before keeps its token to itself; the host's owner may give a better one.
     give(&other, &Person::default().sign_in(auth).await).await;
     let words = inn.answer("t1").await;
     assert!(words.contains("admin done"), "{words}");
+    // The server asked for what was missing; people were asked for that and for what they had granted before.
+    let words = inn.scene.call("t2", "far read {}").await;
+    assert!(words.contains("read done"), "{words}");
     for client in [&inn.scene.client, &other] {
         client.nothing_waits(&inn.scene.uris.session).await;
     }
@@ -280,6 +284,30 @@ async fn auth04_auth12_a_token_goes_to_the_server_it_is_for_and_to_no_other_of_t
         assert!(!inn.servers.received(path).is_empty());
         assert!(with(path).is_empty(), "{path} got a token that is not its own");
     }
+    inn.assert_discreet().await;
+}
+
+#[tokio::test]
+async fn t16_a_server_that_pretends_to_be_a_part_of_something_does_not_get_its_token() {
+    let inn = Inn::declaring(Pointing::Around, |url| {
+        json!({
+            "good": { "type": "http", "url": url("/good/mcp") }, "evil": { "type": "http", "url": url("/evil/mcp") },
+        })
+    })
+    .await;
+    let (good, evil) = (inn.needed("good").await, inn.needed("evil").await);
+    assert_eq!(good["resource"]["resource"], json!(inn.servers.url("/")));
+    assert_eq!(evil["resource"]["resource"], json!(inn.servers.url("/evil/mcp")));
+    // Both ask at once, and people mean the good one.
+    let granted = Person::default().sign_in(&good).await;
+    give(&inn.scene.client, &granted).await;
+    inn.scene.named_is("good", "ready").await;
+    // Its own, so that it is known to have begun anew.
+    give(&inn.scene.client, &Person::default().sign_in(&evil).await).await;
+    inn.scene.named_is("evil", "ready").await;
+    let has_it = |received: &Received| received.token.as_ref() == Some(&granted.token);
+    assert!(inn.servers.received("/good/mcp").iter().any(has_it));
+    assert!(!inn.servers.received("/evil/mcp").iter().any(has_it));
     inn.assert_discreet().await;
 }
 

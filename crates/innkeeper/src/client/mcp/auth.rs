@@ -75,6 +75,7 @@ async fn in_session(connection: &mut Connection, session: &mut Session, args: &M
             let manner = Manner {
                 opens_browser: !args.no_browser,
                 pastes: args.paste,
+                port: args.redirect_port,
             };
             let signing_in = oauth::sign_in(&wanted.needed, registered(args, &wanted)?, manner);
             tokio::pin!(signing_in);
@@ -159,21 +160,31 @@ async fn hand_over(connection: &Connection, resource: &str, tokens: &Tokens) -> 
     if let Some(scopes) = &tokens.scopes {
         params["scopes"] = json!(scopes);
     }
-    let Some(refresh) = &tokens.refresh else {
-        let _: Value = connection.request("authenticate", params).await?;
-        return Ok(false);
-    };
-    let mut with_refresh = params.clone();
-    with_refresh["_meta"] = json!({ "innkeeper.refresh": refresh });
-    match connection.request::<Value>("authenticate", with_refresh).await {
-        Ok(_) => Ok(true),
-        // It sends secrets only where the server itself says that tokens come from; the token is good all the same.
-        Err(failure) if failure.message().contains("innkeeper.refresh") => {
-            let _: Value = connection.request("authenticate", params).await?;
-            Ok(false)
+    match authenticate(connection, &params, tokens.refresh.as_ref()).await {
+        // Authorization servers have many ways to say what they granted. Whether it is enough, the server knows.
+        Err(failure) if tokens.scopes.is_some() && failure.message().contains("does not grant what is asked for") => {
+            if let Some(fields) = params.as_object_mut() {
+                fields.remove("scopes");
+            }
+            authenticate(connection, &params, tokens.refresh.as_ref()).await
         }
-        Err(failure) => Err(failure),
+        given => given,
     }
+}
+
+async fn authenticate(connection: &Connection, params: &Value, refresh: Option<&Value>) -> Result<bool, Failure> {
+    if let Some(refresh) = refresh {
+        let mut with_refresh = params.clone();
+        with_refresh["_meta"] = json!({ "innkeeper.refresh": refresh });
+        match connection.request::<Value>("authenticate", with_refresh).await {
+            Ok(_) => return Ok(refresh.get("refreshToken").is_some()),
+            // It sends secrets only where the server itself says that tokens come from; the token is good all the same.
+            Err(failure) if failure.message().contains("innkeeper.refresh") => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let _: Value = connection.request("authenticate", params).await?;
+    Ok(false)
 }
 
 /// Waits for what the server makes of the token (AUTH-10).

@@ -144,8 +144,7 @@ impl Call {
         let (say, mut answers) = mpsc::channel::<(Wait, bool)>(1);
         loop {
             for request in session.state.input_needed.clone().unwrap_or_default() {
-                let session = session.uri.clone();
-                let wait = Wait { session, request };
+                let wait = Wait::new(&session.state, session.uri.clone(), request);
                 if self.seen.insert(wait.id().to_owned()) {
                     self.meet(connection, wait, &say).await?;
                 }
@@ -291,18 +290,20 @@ fn show(wait: &Wait) {
 /// Says what else is awaited, and how to answer it from another terminal.
 fn tell(wait: &Wait) {
     show(wait);
+    if let Some(command) = wait.sign_in_command() {
+        note(&format!(
+            "[sign in with `{}` in another terminal; then the call goes on]",
+            one_line(&command, 500)
+        ));
+        return;
+    }
     for hint in wait.hints() {
         note(&one_line(&hint, MOST_OF_A_LINE));
     }
-    let (id, session) = (one_line(wait.id(), 500), one_line(&wait.session, 500));
+    let id = one_line(wait.id(), 500);
     note(&match &wait.request {
         SessionInputRequest::ChatInput(_) => {
             format!("[answer with `innkeeper answer --id {id} question=answer` in another terminal]")
-        }
-        SessionInputRequest::ToolAuthentication(_) => {
-            format!(
-                "[sign in with `innkeeper mcp auth --session {session}` in another terminal; then the call goes on]"
-            )
         }
         _ => format!("[`innkeeper approve {id}` or `innkeeper deny {id}` in another terminal]"),
     });

@@ -52,6 +52,8 @@ pub(super) struct Manner {
     pub(super) opens_browser: bool,
     /// Whether the person brings the answer, because the browser cannot.
     pub(super) pastes: bool,
+    /// The port that the browser comes back to, where one was registered.
+    pub(super) port: Option<u16>,
 }
 
 /// What an authorization server gave. Never printed, so there is no `Debug`.
@@ -59,14 +61,14 @@ pub(super) struct Tokens {
     pub(super) access: String,
     pub(super) expires_in: Option<u64>,
     pub(super) scopes: Option<Vec<String>>,
-    /// How the host gets the next one, as the extension `innkeeper.refresh` has it.
+    /// How the host gets the next one, and where this one is declared void, as the extension `innkeeper.refresh` has it.
     pub(super) refresh: Option<Value>,
 }
 
 /// Has a person sign in, and returns what that gave.
 pub(super) async fn sign_in(needed: &Needed, registered: Registered, manner: Manner) -> Result<Tokens, Failure> {
     let metadata = Metadata::find(&needed.authorization_servers).await?;
-    let redirect = Redirect::listen().await?;
+    let redirect = Redirect::listen(manner.port).await?;
     let client = OAuthClient::find(&metadata, registered, redirect.address()).await?;
     let mut scopes = needed.scopes.clone();
     if metadata.offers_offline_access && !scopes.iter().any(|scope| scope == request::OFFLINE) {
@@ -90,13 +92,15 @@ pub(super) async fn sign_in(needed: &Needed, registered: Registered, manner: Man
     let granted = exchange::tokens(&metadata, &client, &begun, redirect.address(), &needed.resource, &code).await?;
     // Without a word about it, everything that was asked for is granted (RFC 6749, 5.1).
     let asked = Some(scopes).filter(|scopes| !scopes.is_empty());
-    let refresh = granted.refresh_token.map(|token| {
+    let revocation = metadata.revocation_endpoint.as_ref();
+    let is_of_use = granted.refresh_token.is_some() || revocation.is_some();
+    let refresh = is_of_use.then(|| {
         let mut refresh = json!({
-            "refreshToken": token, "tokenEndpoint": metadata.token_endpoint.as_str(), "clientId": client.id,
+            "tokenEndpoint": metadata.token_endpoint.as_str(), "clientId": client.id,
             "authMethod": client.method.name(),
         });
-        let revocation = metadata.revocation_endpoint.as_ref();
         for (field, value) in [
+            ("refreshToken", granted.refresh_token.as_deref()),
             ("clientSecret", client.secret.as_deref()),
             ("revocationEndpoint", revocation.map(url::Url::as_str)),
         ] {

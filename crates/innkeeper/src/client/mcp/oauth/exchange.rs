@@ -65,7 +65,11 @@ fn read(answer: &Value) -> Option<Granted> {
         Value::String(text) => text.parse().ok(),
         value => value.as_u64(),
     });
-    let scopes = text("scope").map(|scope| scope.split_ascii_whitespace().map(str::to_owned).collect());
+    // OAuth puts spaces between scopes, and some put commas.
+    let scopes = text("scope").map(|scope| {
+        let scopes = scope.split([' ', ',']).filter(|scope| !scope.is_empty());
+        scopes.map(str::to_owned).collect()
+    });
     Some(Granted {
         access_token: access_token.to_owned(),
         refresh_token: text("refresh_token")
@@ -89,6 +93,8 @@ mod tests {
         assert_eq!(good.expires_in, Some(60));
         assert_eq!(good.scopes.unwrap(), ["a", "b"]);
         assert!(good.refresh_token.is_none());
+        let odd = read(&json!({ "access_token": "t", "scope": "repo,gist" })).unwrap();
+        assert_eq!(odd.scopes.unwrap(), ["repo", "gist"]);
         for bad in [
             json!({ "access_token": "", "token_type": "Bearer" }),
             json!({ "access_token": "t", "token_type": "DPoP" }),

@@ -32,12 +32,24 @@ pub(super) struct Redirect {
 }
 
 impl Redirect {
-    pub(super) async fn listen() -> Result<Self, Failure> {
-        let cannot = |error: std::io::Error| {
-            let message = format!("no port of this machine can be listened on for the browser ({error})");
-            Failure::new(Kind::CannotListen, message)
+    /// Listens on a port, or on any that is free. Programs may choose one anew each time, and not every authorization
+    /// server knows that: with some, people have to register the one that is used.
+    pub(super) async fn listen(port: Option<u16>) -> Result<Self, Failure> {
+        let cannot = |error: std::io::Error| match port {
+            None => {
+                let message = format!("no port of this machine can be listened on for the browser ({error})");
+                Failure::new(Kind::CannotListen, message)
+            }
+            Some(port) => {
+                let message = format!("port {port} of this machine cannot be listened on for the browser ({error})");
+                Failure::new(Kind::CannotListen, message).hint(
+                    "end what uses it, or register another one with the authorization server and name that with \
+                     --redirect-port",
+                )
+            }
         };
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(cannot)?;
+        let place = (Ipv4Addr::LOCALHOST, port.unwrap_or(0));
+        let listener = TcpListener::bind(place).await.map_err(cannot)?;
         let port = listener.local_addr().map_err(cannot)?.port();
         Ok(Self {
             listener,

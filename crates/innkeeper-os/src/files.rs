@@ -2,5 +2,6 @@
 
 pub(crate) mod making;
 pub(crate) mod opening;
+pub(crate) mod removing;
 pub(crate) mod resolving;
 pub(crate) mod unnamed;

@@ -11,6 +11,7 @@
 //!   not waited for.
 //! - **A file is there as a whole or not at all** ([`Unnamed`]), and takes the name of another only
 //!   where that is meant ([`rename_to_free`]).
+//! - **A directory goes with all that is in it** ([`remove_all`]), however deep somebody made it.
 //!
 //! Nothing here knows of the host, of sessions or of the protocol.
 //!
@@ -41,7 +42,8 @@ mod files;
 mod processes;
 
 pub use files::making::{create_directories, create_directory};
-pub use files::opening::{Opened, do_not_wait, open_regular, read_whole};
+pub use files::opening::{Opened, do_not_wait, open_child, open_regular, read_whole};
+pub use files::removing::remove_all;
 pub use files::resolving::{leads_outside, or_dot, without_links};
 pub use files::unnamed::{UNNAMED, Unnamed, rename_to_free};
 pub use processes::environment::needed_variables;

@@ -60,6 +60,32 @@ pub fn do_not_wait(options: &mut OpenOptions) {
     let _ = options;
 }
 
+/// Opens a directory in a directory, and no link to one.
+///
+/// # Errors
+///
+/// When there is nothing, when it is no directory or a link, and when the host may not open it.
+#[cfg(unix)]
+pub fn open_child(dir: &Dir, name: &Path) -> io::Result<Dir> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = openat(dir, name, flags, Mode::empty())?;
+    Ok(Dir::from_std_file(fs::File::from(handle)))
+}
+
+/// Opens a directory in a directory, and no link to one.
+///
+/// # Errors
+///
+/// When there is nothing, when it is no directory or a link, and when the host may not open it.
+#[cfg(not(unix))]
+pub fn open_child(dir: &Dir, name: &Path) -> io::Result<Dir> {
+    if dir.symlink_metadata(name)?.is_symlink() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    dir.open_dir(name)
+}
+
 /// Reads a whole file that is not too large; `None` if it is larger. What it grows to while it is read
 /// does not matter: no more than that is taken.
 ///

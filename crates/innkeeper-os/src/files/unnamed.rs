@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cap_std::fs::{Dir, OpenOptions};
 
 use super::making::permissions;
+use super::removing::remove_all;
 
 /// How the names of what is not finished start.
 pub const UNNAMED: &str = ".innkeeper-";
@@ -147,9 +148,7 @@ impl<T> Drop for Unnamed<'_, T> {
 /// Removes a file or a directory with all that is in it. If even this fails, the directory around it is gone
 /// or read-only.
 fn remove(dir: &Dir, name: &Path) {
-    if dir.remove_file(name).is_err() {
-        let _ = dir.remove_dir_all(name);
-    }
+    let _ = remove_all(dir, name, &|| false);
 }
 
 /// Renames, unless the new name is taken.

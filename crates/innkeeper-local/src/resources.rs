@@ -2,7 +2,7 @@
 //!
 //! `place.rs` confines: what a client may reach is opened, and nothing outside is. `forbidden.rs` says
 //! what nobody reaches. `files.rs` reads and writes a file, `entries.rs` does what is done to names,
-//! and `watch.rs` tells of changes.
+//! `watch.rs` tells of changes, and `way.rs` follows links where paths are compared.
 
 mod entries;
 mod files;
@@ -11,9 +11,11 @@ mod place;
 #[cfg(all(test, unix))]
 mod tests;
 mod watch;
+mod way;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -21,6 +23,7 @@ use innkeeper_host::resource::{Reach, Transfer, WatchSpec, Write};
 use innkeeper_host::{ChangeSink, Content, Entry, ResourceError, ResourceInfo, Resources, Watching};
 use tokio::sync::Semaphore;
 
+use entries::IsOver;
 use files::invalid;
 use forbidden::Forbidden;
 use place::{Place, Reaches};
@@ -106,19 +109,32 @@ impl LocalResources {
         reaches: &[Reach],
         work: impl FnOnce(&Self, Reaches<'_>) -> Result<T, ResourceError> + Send + 'static,
     ) -> Result<T, ResourceError> {
+        self.run_while_waited(reaches, |this, reaches, _| work(this, reaches))
+            .await
+    }
+
+    /// Does something that may take long, elsewhere; when nobody waits for it any more, it may stop.
+    async fn run_while_waited<T: Send + 'static>(
+        &self,
+        reaches: &[Reach],
+        work: impl FnOnce(&Self, Reaches<'_>, IsOver<'_>) -> Result<T, ResourceError> + Send + 'static,
+    ) -> Result<T, ResourceError> {
         let stopped = |_| ResourceError::Failed("the host is stopping".to_owned());
         let permit = Arc::clone(&self.at_once).acquire_owned().await.map_err(stopped)?;
         let (this, reaches) = (self.clone(), reaches.to_vec());
+        let waiting = Waiting::default();
+        let is_over = Arc::clone(&waiting.is_over);
         let work = tokio::task::spawn_blocking(move || {
             // Kept until the work is over, also when nobody waits for it any more.
             let _permit = permit;
+            let is_over = || is_over.load(Ordering::Relaxed);
             let reaches = Reaches {
                 reaches: &reaches,
                 forbidden: &this.forbidden,
                 made: &this.made,
                 umask: this.umask,
             };
-            work(&this, reaches)
+            work(&this, reaches, &is_over)
         });
         work.await.unwrap_or_else(|error| {
             tracing::error!(%error, "serving a file failed");
@@ -136,6 +152,18 @@ impl LocalResources {
             .get(index)
             .map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
         work()
+    }
+}
+
+/// Somebody who waits for work. Dropped, it tells so.
+#[derive(Debug, Default)]
+struct Waiting {
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -162,12 +190,9 @@ impl Resources for LocalResources {
                 );
                 return Err(invalid("data", problem));
             }
-            let place = match reaches.target("uri", &write.uri) {
-                // Something has that name, even if it leads nowhere.
-                Err(ResourceError::NotFound(problem)) if write.create_only => {
-                    return Err(ResourceError::Exists(problem));
-                }
-                place => place?,
+            let place = match write.create_only {
+                true => reaches.new_target("uri", &write.uri)?,
+                false => reaches.target("uri", &write.uri)?,
             };
             if place.is_root() {
                 return Err(invalid("uri", format!("{:.300} is a directory, not a file", write.uri)));
@@ -189,22 +214,27 @@ impl Resources for LocalResources {
     }
 
     async fn copy(&self, reaches: &[Reach], transfer: Transfer) -> Result<(), ResourceError> {
-        self.run(reaches, move |this, reaches| {
+        self.run_while_waited(reaches, move |this, reaches, is_over| {
             let source = reaches.existing("source", &transfer.source, false)?;
-            let destination = reaches.target("destination", &transfer.destination)?;
+            let is_new = transfer.fail_if_exists;
+            let destination = match is_new {
+                true => reaches.new_target("destination", &transfer.destination)?,
+                false => reaches.target("destination", &transfer.destination)?,
+            };
             this.locked(&destination, || {
-                entries::copy(&source, &destination, &this.forbidden, transfer.fail_if_exists)
+                entries::copy(&source, &destination, &this.forbidden, is_new, is_over)
             })
         })
         .await
     }
 
     async fn rename(&self, reaches: &[Reach], transfer: Transfer) -> Result<(), ResourceError> {
-        self.run(reaches, move |this, reaches| {
+        self.run_while_waited(reaches, move |this, reaches, is_over| {
             let source = reaches.entry("source", &transfer.source, true)?;
-            let destination = reaches.target("destination", &transfer.destination)?;
+            let destination = reaches.name_to_take("destination", &transfer.destination)?;
+            let is_new = transfer.fail_if_exists;
             this.locked(&destination, || {
-                entries::rename(&source, &destination, &this.forbidden, transfer.fail_if_exists)
+                entries::rename(&source, &destination, &this.forbidden, is_new, is_over)
             })
         })
         .await
@@ -212,9 +242,9 @@ impl Resources for LocalResources {
 
     async fn delete(&self, reaches: &[Reach], uri: &str, recursive: bool) -> Result<(), ResourceError> {
         let uri = uri.to_owned();
-        self.run(reaches, move |this, reaches| {
+        self.run_while_waited(reaches, move |this, reaches, is_over| {
             let place = reaches.entry("uri", &uri, true)?;
-            this.locked(&place, || entries::delete(&place, &this.forbidden, recursive))
+            this.locked(&place, || entries::delete(&place, &this.forbidden, recursive, is_over))
         })
         .await
     }
@@ -234,22 +264,19 @@ impl Resources for LocalResources {
     async fn make_directory(&self, reaches: &[Reach], uri: &str) -> Result<(), ResourceError> {
         let uri = uri.to_owned();
         self.run(reaches, move |this, reaches| {
-            let place = reaches.target("uri", &uri)?;
+            let place = reaches.new_target("uri", &uri)?;
             entries::make_directory(&place, &this.forbidden)
         })
         .await
     }
 
     async fn watch(&self, reaches: &[Reach], spec: &WatchSpec, changes: ChangeSink) -> Result<Watching, ResourceError> {
-        let uri = spec.uri.clone();
-        let (place, admitted_by) = self
-            .run(reaches, move |_, reaches| {
-                let place = reaches.existing("uri", &uri, false)?;
-                let admitted_by = place.root.reach.clone();
-                Ok((place, admitted_by))
-            })
-            .await?;
-        let guard = self.watches.watch(place, spec, changes).await?;
-        Ok(Watching::new(&admitted_by, guard))
+        let spec = spec.clone();
+        self.run(reaches, move |this, reaches| {
+            let place = reaches.existing("uri", &spec.uri, false)?;
+            let guard = this.watches.watch(&place, &spec, changes)?;
+            Ok(Watching::new(&place.root.reach, guard))
+        })
+        .await
     }
 }

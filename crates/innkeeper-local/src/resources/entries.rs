@@ -1,16 +1,17 @@
 //! Directories, and what has a name in them: listed, looked at, made, copied, moved and deleted.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _};
 use std::path::Path;
 use std::time::SystemTime;
 
 use cap_std::fs::{Dir, OpenOptions};
 use innkeeper_host::{Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind};
-use innkeeper_os::{Opened, UNNAMED, Unnamed, create_directory, open_regular, rename_to_free};
+use innkeeper_os::{Opened, UNNAMED, Unnamed, create_directory, open_child, open_regular, remove_all, rename_to_free};
 
 use super::files::{self, invalid};
 use super::forbidden::Forbidden;
-use super::place::{Place, Spot, open_child, problem};
+use super::place::{Place, Spot, problem};
+use super::way::follow;
 
 /// Most files and directories that are copied at once.
 const MAX_COPIED: usize = 100_000;
@@ -18,6 +19,11 @@ const MAX_COPIED: usize = 100_000;
 const MAX_COPIED_BYTES: u64 = 4 << 30;
 /// How deep directories lie in each other that are copied.
 const MAX_DEPTH: usize = 200;
+/// How much of a file is copied before somebody looks whether it is still wanted.
+const COPIED_AT_ONCE: u64 = 64 << 20;
+
+/// Says whether nobody waits for the work any more, so that it may stop.
+pub(crate) type IsOver<'a> = &'a dyn Fn() -> bool;
 
 /// Lists a directory, by name (RES-09).
 pub(crate) fn list(place: &Place, forbidden: &Forbidden, most: usize) -> Result<Vec<Entry>, ResourceError> {
@@ -48,11 +54,15 @@ pub(crate) fn list(place: &Place, forbidden: &Forbidden, most: usize) -> Result<
         let kind = entry.file_type().map_err(failed)?;
         // A link is what it leads to, as long as that is in the same place.
         let is_dir = match kind.is_symlink() {
-            true => dir.metadata(&name).is_ok_and(|data| data.is_dir()),
+            true => place.leads_to_directory(&name),
             false => kind.is_dir(),
         };
+        // A name that is no text cannot be said here, and one that almost is would name another file.
+        let Ok(name) = name.into_string() else {
+            continue;
+        };
         entries.push(Entry {
-            name: name.to_string_lossy().into_owned(),
+            name,
             kind: if is_dir { EntryKind::Directory } else { EntryKind::File },
         });
     }
@@ -133,7 +143,12 @@ pub(crate) fn make_directory(place: &Place, forbidden: &Forbidden) -> Result<(),
 }
 
 /// Deletes something by its name; a link goes, and not what it leads to (RES-11).
-pub(crate) fn delete(place: &Place, forbidden: &Forbidden, recursive: bool) -> Result<(), ResourceError> {
+pub(crate) fn delete(
+    place: &Place,
+    forbidden: &Forbidden,
+    recursive: bool,
+    is_over: IsOver<'_>,
+) -> Result<(), ResourceError> {
     let failed = |error: io::Error| problem(&place.uri, &error);
     let spot = place.spot(forbidden)?;
     check_whole(place, forbidden)?;
@@ -142,7 +157,7 @@ pub(crate) fn delete(place: &Place, forbidden: &Forbidden, recursive: bool) -> R
         return spot.dir.remove_file(&spot.name).map_err(failed);
     }
     if recursive {
-        spot.dir.remove_dir_all(&spot.name).map_err(failed)
+        remove_all(&spot.dir, &spot.name, is_over).map_err(failed)
     } else {
         spot.dir.remove_dir(&spot.name).map_err(failed)
     }
@@ -165,6 +180,7 @@ pub(crate) fn copy(
     destination: &Place,
     forbidden: &Forbidden,
     fail_if_exists: bool,
+    is_over: IsOver<'_>,
 ) -> Result<(), ResourceError> {
     check_apart(source, destination)?;
     check_whole(source, forbidden)?;
@@ -178,9 +194,9 @@ pub(crate) fn copy(
     }
     let failed = |error: io::Error| problem(&source.uri, &error);
     let umask = destination.root.umask;
-    let mut room = Room::new(umask);
+    let mut room = Room::new(umask, is_over);
     let copied = Unnamed::create(&to.dir, |name| {
-        copy_one(&from.dir, &from.name, &to.dir, name, &mut Room::new(umask))
+        copy_one(&from.dir, &from.name, &to.dir, name, &mut Room::new(umask, is_over))
     })
     .map_err(failed);
     // Directories are filled after they are made, so that a copy that fails is cleared away.
@@ -212,24 +228,34 @@ fn put(new: Unnamed<'_, Copied>, to: &Spot, is_new: bool) -> io::Result<()> {
     }
 }
 
-/// What of a copy is left.
-#[derive(Debug, Default)]
-struct Room {
+/// How much was copied, and how.
+struct Room<'a> {
     entries: usize,
     bytes: u64,
     /// The permissions that its directories go without; files have those of the original.
     umask: Option<u32>,
+    is_over: IsOver<'a>,
 }
 
-impl Room {
-    fn new(umask: Option<u32>) -> Self {
+impl<'a> Room<'a> {
+    fn new(umask: Option<u32>, is_over: IsOver<'a>) -> Self {
         Self {
+            entries: 0,
+            bytes: 0,
             umask,
-            ..Self::default()
+            is_over,
+        }
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match (self.is_over)() {
+            true => Err(ErrorKind::Interrupted.into()),
+            false => Ok(()),
         }
     }
 
     fn take(&mut self, bytes: u64) -> io::Result<()> {
+        self.check()?;
         self.entries += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         if self.entries > MAX_COPIED || self.bytes > MAX_COPIED_BYTES {
@@ -249,7 +275,7 @@ enum Copied {
 }
 
 /// Copies one file or link, or makes an empty directory.
-fn copy_one(from: &Dir, name: &Path, to: &Dir, new: &Path, room: &mut Room) -> io::Result<Copied> {
+fn copy_one(from: &Dir, name: &Path, to: &Dir, new: &Path, room: &mut Room<'_>) -> io::Result<Copied> {
     let data = from.symlink_metadata(name)?;
     if data.is_symlink() {
         // As it is: where it leads, only who may go there can follow.
@@ -273,7 +299,9 @@ fn copy_one(from: &Dir, name: &Path, to: &Dir, new: &Path, room: &mut Room) -> i
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     let mut made = to.open_with(new, &options)?.into_std();
-    io::copy(&mut file, &mut made)?;
+    while io::copy(&mut (&mut file).take(COPIED_AT_ONCE), &mut made)? == COPIED_AT_ONCE {
+        room.check()?;
+    }
     made.set_permissions(file.metadata()?.permissions())?;
     Ok(Copied::File)
 }
@@ -290,7 +318,7 @@ fn copy_link(_: &Dir, name: &Path, _: &Dir, _: &Path) -> io::Result<()> {
     Err(io::Error::other(problem))
 }
 
-fn fill(from: &Dir, to: &Dir, room: &mut Room, depth: usize) -> io::Result<()> {
+fn fill(from: &Dir, to: &Dir, room: &mut Room<'_>, depth: usize) -> io::Result<()> {
     if depth > MAX_DEPTH {
         return Err(io::Error::other("its directories lie too deep in each other"));
     }
@@ -316,14 +344,29 @@ fn check_apart(source: &Place, destination: &Place) -> Result<(), ResourceError>
     Ok(())
 }
 
-/// Moves a file or a directory (RES-10).
+/// A link never takes the name of what it leads to, or of what that is in: it would lead to itself, and what
+/// it led to would be gone.
+fn check_leads_elsewhere(source: &Place, destination: &Place) -> Result<(), ResourceError> {
+    let to = destination.canonical();
+    let way = follow(&source.canonical());
+    let is_lost = way.links.iter().chain([&way.end]).any(|step| step.starts_with(&to));
+    if is_lost {
+        let problem = "must be neither what the source leads to, nor around it".to_owned();
+        return Err(invalid("destination", problem));
+    }
+    Ok(())
+}
+
+/// Moves a file or a directory (RES-10). A link is moved as it is, and what takes a name takes it from a link.
 pub(crate) fn rename(
     source: &Place,
     destination: &Place,
     forbidden: &Forbidden,
     fail_if_exists: bool,
+    is_over: IsOver<'_>,
 ) -> Result<(), ResourceError> {
     check_apart(source, destination)?;
+    check_leads_elsewhere(source, destination)?;
     check_whole(source, forbidden)?;
     check_whole(destination, forbidden)?;
     let from = source.spot(forbidden)?;
@@ -341,8 +384,8 @@ pub(crate) fn rename(
         Ok(()) => Ok(()),
         // On another disk it has to be copied.
         Err(error) if error.kind() == ErrorKind::CrossesDevices => {
-            copy(source, destination, forbidden, fail_if_exists)?;
-            delete(source, forbidden, true)
+            copy(source, destination, forbidden, fail_if_exists, is_over)?;
+            delete(source, forbidden, true, is_over)
         }
         Err(error) => Err(problem(&destination.uri, &error)),
     }

@@ -1,12 +1,15 @@
 //! What nobody reaches through the host, whatever place it lies in.
 //!
 //! The host's own data has its tokens: whoever reads them is the host's admin. And what the operating
-//! system shows of processes and devices are no files of a project, unless a place was opened in it.
+//! system shows of processes and devices are no files of a project: the environment of a process has
+//! its keys.
 
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use innkeeper_host::ResourceError;
+
+use super::way::{Way, follow};
 
 /// Directories that are out of bounds.
 #[derive(Debug, Clone, Default)]
@@ -16,32 +19,36 @@ pub(crate) struct Forbidden {
     links: Vec<PathBuf>,
 }
 
-/// Most links that the way to the host's own data is followed through, as the operating system does.
-const MAX_LINKS: usize = 40;
-
 /// Where the operating system shows what is not files.
 const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// Where it keeps files in memory; a place that was opened there is one of files.
+const IN_MEMORY: &str = "/dev/shm";
 
 impl Forbidden {
+    /// Nothing of it need exist yet: what the host makes later, or somebody could make in its place, is out
+    /// of bounds from the start.
     pub(crate) fn new(own: &[PathBuf]) -> Self {
-        let canonical = |path: &PathBuf| fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        let mut links = Vec::new();
-        for link in own.iter().flat_map(|path| links_on_the_way(path)) {
-            if !links.contains(&link) {
-                links.push(link);
+        let mut forbidden = Self::default();
+        for path in own {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let Way { links, end } = follow(&path);
+            add(&mut forbidden.own, canonical(&end));
+            // By the names that the host will use, too.
+            add(&mut forbidden.own, end);
+            add(&mut forbidden.own, path);
+            for link in links {
+                add(&mut forbidden.links, link);
             }
         }
-        Self {
-            own: own.iter().map(canonical).collect(),
-            links,
-        }
+        forbidden
     }
 
     /// Whether something, reached from a place, is out of bounds.
     pub(crate) fn has(&self, root: &Path, path: &Path) -> bool {
         let is_own = self.own.iter().any(|own| path.starts_with(own));
-        let is_system = |system: &&str| path.starts_with(system) && !root.starts_with(system);
-        is_own || (cfg!(unix) && SYSTEM.iter().any(is_system))
+        let is_in_memory = root.starts_with(IN_MEMORY) && path.starts_with(IN_MEMORY);
+        let is_system = cfg!(unix) && SYSTEM.iter().any(|system| path.starts_with(system));
+        is_own || (is_system && !is_in_memory)
     }
 
     /// Whether something that is out of bounds, or a link that leads to it, lies in a directory or is this
@@ -62,26 +69,18 @@ impl Forbidden {
     }
 }
 
-/// Finds the links that a path leads through, each by the one path to it that has no other link in it.
-fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
-    let mut links = Vec::new();
-    let mut here = PathBuf::new();
-    let mut rest = path.to_owned();
-    loop {
-        let mut parts = rest.components();
-        match parts.next() {
-            None => return links,
-            Some(Component::ParentDir) => drop(here.pop()),
-            Some(part) => here.push(part),
-        }
-        let left = parts.as_path().to_owned();
-        rest = match fs::read_link(&here) {
-            Ok(target) if links.len() < MAX_LINKS => {
-                links.push(here.clone());
-                here.pop();
-                target.join(left)
-            }
-            _ => left,
-        };
+fn add(paths: &mut Vec<PathBuf>, path: PathBuf) {
+    if !paths.contains(&path) {
+        paths.push(path);
     }
+}
+
+/// The path as the operating system spells it, as far as it exists.
+fn canonical(path: &Path) -> PathBuf {
+    let mut known = path.ancestors().filter_map(|part| {
+        let canonical = fs::canonicalize(part).ok()?;
+        let rest = path.strip_prefix(part).ok()?;
+        Some(canonical.components().chain(rest.components()).collect())
+    });
+    known.next().unwrap_or_else(|| path.to_owned())
 }

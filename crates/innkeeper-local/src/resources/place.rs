@@ -17,7 +17,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use innkeeper_host::ResourceError;
 use innkeeper_host::resource::Reach;
-use innkeeper_os::{create_directories, leads_outside, or_dot, without_links};
+use innkeeper_os::{create_directories, leads_outside, open_child, or_dot, without_links};
 
 use super::forbidden::Forbidden;
 use crate::uri;
@@ -47,6 +47,15 @@ pub(crate) struct Root {
     pub(crate) umask: Option<u32>,
     /// The URI of the place.
     pub(crate) reach: String,
+}
+
+/// Why a place could not be opened.
+#[derive(Debug)]
+pub(crate) enum Unopened {
+    /// There is a link on the way to what was granted.
+    Link,
+    /// The operating system did not open it.
+    Failed(io::Error),
 }
 
 /// Something within an opened place.
@@ -88,30 +97,33 @@ impl Reaches<'_> {
 
     /// Something that may not exist yet, nor the directories it is in.
     pub(crate) fn target(&self, field: &'static str, uri: &str) -> Result<Place, ResourceError> {
+        let (root, relative) = self.locate_or_make(field, uri)?;
+        let resolved = resolve_known(&root, &relative, uri, ResourceError::NotFound)?;
+        self.admit(root, resolved, uri, true)
+    }
+
+    /// The same if it is to be new: a link that leads nowhere is something that exists.
+    pub(crate) fn new_target(&self, field: &'static str, uri: &str) -> Result<Place, ResourceError> {
+        let (root, relative) = self.locate_or_make(field, uri)?;
+        let resolved = resolve_known(&root, &relative, uri, ResourceError::Exists)?;
+        self.admit(root, resolved, uri, true)
+    }
+
+    /// A name that something is to have. If a link has it now, that is the link's own name and not what it
+    /// leads to: whatever takes a name by being renamed takes it from the link.
+    pub(crate) fn name_to_take(&self, field: &'static str, uri: &str) -> Result<Place, ResourceError> {
+        let (root, relative) = self.locate_or_make(field, uri)?;
+        let (parent, name) = match (relative.parent(), relative.components().next_back()) {
+            (Some(parent), Some(Component::Normal(name))) => (or_dot(parent), name),
+            _ => return self.admit(root, PathBuf::new(), uri, true),
+        };
+        let parent = resolve_known(&root, parent, uri, ResourceError::NotFound)?;
+        self.admit(root, parent.join(name), uri, true)
+    }
+
+    fn locate_or_make(&self, field: &'static str, uri: &str) -> Result<(Arc<Root>, PathBuf), ResourceError> {
         self.make_place_of(&uri::to_exact_path(field, uri)?);
-        let (root, relative) = self.locate(field, uri, true)?;
-        let mut missing: Vec<&OsStr> = Vec::new();
-        let mut present = relative.components();
-        loop {
-            let base = or_dot(present.as_path());
-            match without_links(&root.dir, base) {
-                Ok(mut resolved) => {
-                    resolved.extend(missing.iter().rev());
-                    return self.admit(root, resolved, uri, true);
-                }
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    if root.dir.symlink_metadata(base).is_ok() {
-                        let problem = format!("{uri:.300} is a link that leads nowhere: name what it should lead to");
-                        return Err(ResourceError::NotFound(problem));
-                    }
-                    match present.next_back() {
-                        Some(Component::Normal(name)) => missing.push(name),
-                        Some(_) | None => return Err(problem(uri, &error)),
-                    }
-                }
-                Err(error) => return Err(problem(uri, &error)),
-            }
-        }
+        self.locate(field, uri, true)
     }
 
     /// Makes the place that a path is in, if that is one of those that need not exist and the client
@@ -143,11 +155,11 @@ impl Reaches<'_> {
         // The longest first: it is the nearest, and opening it follows the fewest names.
         let mut likely: Vec<&(&Reach, PathBuf)> = named.iter().filter(|(_, root)| path.starts_with(root)).collect();
         likely.sort_by_key(|(_, root)| std::cmp::Reverse(root.as_os_str().len()));
+        let mut unopened = None;
         for (reach, root) in likely {
-            if let Some(root) = Root::open(reach, root, self.umask)
-                && let Some(relative) = root.rest_of(&path)
-            {
-                return Ok((Arc::new(root), relative));
+            match self.enter(reach, root, &path) {
+                Ok(entered) => return Ok(entered),
+                Err(why) => drop(unopened.get_or_insert((root, why))),
             }
         }
         // Perhaps it was told by `resourceResolve` where the place really is.
@@ -155,16 +167,41 @@ impl Reaches<'_> {
             let is_there = |canonical: PathBuf| path.starts_with(canonical);
             if !reach.exact
                 && fs::canonicalize(root).is_ok_and(is_there)
-                && let Some(root) = Root::open(reach, root, self.umask)
-                && let Some(relative) = root.rest_of(&path)
+                && let Ok(entered) = self.enter(reach, root, &path)
             {
-                return Ok((Arc::new(root), relative));
+                return Ok(entered);
             }
         }
-        Err(ResourceError::Outside {
-            uri: uri.to_owned(),
-            write,
+        let Some((root, why)) = unopened else {
+            let uri = uri.to_owned();
+            return Err(ResourceError::Outside { uri, write });
+        };
+        // It is theirs already: asking for it once more would change nothing.
+        Err(match why {
+            Unopened::Failed(error) if error.kind() == ErrorKind::NotFound => ResourceError::NotFound(format!(
+                "there is no {uri:.300}: {} was opened to you, and it or a directory on the way to it does not exist",
+                root.display()
+            )),
+            Unopened::Failed(error) => problem(uri, &error),
+            Unopened::Link => match fs::canonicalize(root) {
+                // No link is followed for a grant, but where this one leads can be asked for.
+                Ok(real) => ResourceError::Outside {
+                    uri: behind(&real, root, &path).unwrap_or_else(|| uri.to_owned()),
+                    write,
+                },
+                Err(error) => problem(uri, &error),
+            },
         })
+    }
+
+    /// Opens a place, and says what is left of a path that is in it.
+    fn enter(&self, reach: &Reach, root: &Path, path: &Path) -> Result<(Arc<Root>, PathBuf), Unopened> {
+        let root = Root::open(reach, root, self.umask)?;
+        match root.rest_of(path) {
+            Some(relative) => Ok((Arc::new(root), relative)),
+            // The place is a file, and nothing is in it.
+            None => Err(Unopened::Failed(ErrorKind::NotADirectory.into())),
+        }
     }
 
     fn admit(&self, root: Arc<Root>, resolved: PathBuf, uri: &str, write: bool) -> Result<Place, ResourceError> {
@@ -184,18 +221,65 @@ impl Reaches<'_> {
     }
 }
 
+/// A path without links as far as it exists. What `dangling` says is about a link at its end that leads
+/// nowhere.
+fn resolve_known(
+    root: &Root,
+    relative: &Path,
+    uri: &str,
+    dangling: fn(String) -> ResourceError,
+) -> Result<PathBuf, ResourceError> {
+    let mut missing: Vec<&OsStr> = Vec::new();
+    let mut present = relative.components();
+    loop {
+        let base = or_dot(present.as_path());
+        match without_links(&root.dir, base) {
+            Ok(mut resolved) => {
+                resolved.extend(missing.iter().rev());
+                return Ok(resolved);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if root.dir.symlink_metadata(base).is_ok() {
+                    let problem = format!("{uri:.300} is a link that leads nowhere: name what it should lead to");
+                    return Err(match missing.is_empty() {
+                        true => dangling(problem),
+                        false => ResourceError::NotFound(problem),
+                    });
+                }
+                match present.next_back() {
+                    Some(Component::Normal(name)) => missing.push(name),
+                    Some(_) | None => return Err(problem(uri, &error)),
+                }
+            }
+            Err(error) => return Err(problem(uri, &error)),
+        }
+    }
+}
+
+/// The URI of a path in a place, by where that place really is.
+fn behind(real: &Path, root: &Path, path: &Path) -> Option<String> {
+    let rest = path.strip_prefix(root).ok()?;
+    let whole: PathBuf = real.components().chain(rest.components()).collect();
+    uri::from_path(&whole)
+}
+
 impl Root {
-    fn open(reach: &Reach, path: &Path, umask: Option<u32>) -> Option<Self> {
+    fn open(reach: &Reach, path: &Path, umask: Option<u32>) -> Result<Self, Unopened> {
         let (dir, only) = if reach.exact {
             open_exact(path)?
         } else {
-            (Dir::open_ambient_dir(path, ambient_authority()).ok()?, None)
+            let dir = Dir::open_ambient_dir(path, ambient_authority());
+            (dir.map_err(Unopened::Failed)?, None)
         };
-        let canonical = real_path(&dir).or_else(|| match &only {
-            Some(_) => fs::canonicalize(path.parent()?).ok(),
-            None => fs::canonicalize(path).ok(),
-        })?;
-        Some(Self {
+        let named = match (&only, path.parent()) {
+            (Some(_), Some(parent)) => parent,
+            _ => path,
+        };
+        let canonical = match real_path(&dir) {
+            Some(canonical) => canonical,
+            None => fs::canonicalize(named).map_err(Unopened::Failed)?,
+        };
+        Ok(Self {
             dir,
             path: path.to_owned(),
             canonical,
@@ -250,6 +334,13 @@ impl Place {
         self.walk(&self.relative, forbidden)
     }
 
+    /// Whether a name in the directory that it is leads to a directory in the same place. Only for people:
+    /// a directory is opened without following anything.
+    pub(crate) fn leads_to_directory(&self, name: &OsStr) -> bool {
+        let found = self.root.dir.metadata(self.relative.join(name));
+        found.is_ok_and(|data| data.is_dir())
+    }
+
     /// Makes the directories on the way to it.
     pub(crate) fn make_parents(&self) -> Result<(), ResourceError> {
         match self.relative.parent() {
@@ -275,49 +366,41 @@ impl Place {
     }
 }
 
-/// Opens a directory in a directory, and no link to one.
-#[cfg(unix)]
-pub(crate) fn open_child(dir: &Dir, name: &Path) -> io::Result<Dir> {
-    use rustix::fs::{Mode, OFlags, openat};
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = openat(dir, name, flags, Mode::empty())?;
-    Ok(Dir::from_std_file(fs::File::from(handle)))
-}
-
-#[cfg(not(unix))]
-pub(crate) fn open_child(dir: &Dir, name: &Path) -> io::Result<Dir> {
-    if dir.symlink_metadata(name)?.is_symlink() {
-        return Err(ErrorKind::NotADirectory.into());
-    }
-    dir.open_dir(name)
-}
-
 /// Opens what was granted: a directory, or the directory of a file and its name. There is no link on
 /// the way.
-pub(crate) fn open_exact(path: &Path) -> Option<(Dir, Option<OsString>)> {
+pub(crate) fn open_exact(path: &Path) -> Result<(Dir, Option<OsString>), Unopened> {
     let mut parts: Vec<Component<'_>> = path.components().collect();
-    let last = match parts.pop()? {
-        Component::Normal(name) => Some(name.to_owned()),
-        part => {
+    let last = match parts.pop() {
+        Some(Component::Normal(name)) => Some(name.to_owned()),
+        Some(part) => {
             parts.push(part);
             None
         }
+        None => return Err(Unopened::Failed(ErrorKind::NotFound.into())),
     };
     let (start, below): (Vec<_>, Vec<_>) = parts
         .into_iter()
         .partition(|part| matches!(part, Component::RootDir | Component::Prefix(_)));
     let start: PathBuf = start.into_iter().collect();
-    let mut dir = Dir::open_ambient_dir(start, ambient_authority()).ok()?;
+    let mut dir = Dir::open_ambient_dir(start, ambient_authority()).map_err(Unopened::Failed)?;
+    let is_link = |dir: &Dir, name: &Path| dir.symlink_metadata(name).is_ok_and(|data| data.is_symlink());
     for part in below {
-        dir = open_child(&dir, Path::new(part.as_os_str())).ok()?;
+        let name = Path::new(part.as_os_str());
+        dir = match open_child(&dir, name) {
+            Ok(inner) => inner,
+            Err(_) if is_link(&dir, name) => return Err(Unopened::Link),
+            Err(error) => return Err(Unopened::Failed(error)),
+        };
     }
     let Some(name) = last else {
-        return Some((dir, None));
+        return Ok((dir, None));
     };
     match open_child(&dir, Path::new(&name)) {
-        Ok(inner) => Some((inner, None)),
-        Err(_) if dir.symlink_metadata(&name).is_ok_and(|data| data.is_symlink()) => None,
-        Err(_) => Some((dir, Some(name))),
+        Ok(inner) => Ok((inner, None)),
+        Err(_) if is_link(&dir, Path::new(&name)) => Err(Unopened::Link),
+        // A file, or one that is to be.
+        Err(error) if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) => Ok((dir, Some(name))),
+        Err(error) => Err(Unopened::Failed(error)),
     }
 }
 

@@ -1,8 +1,10 @@
 //! What clients do to files, and what they try.
 
 mod confinement;
+mod links;
 mod names;
 mod permissions;
+mod places;
 mod races;
 mod watching;
 mod writing;
@@ -18,7 +20,7 @@ use innkeeper_host::{ChangeSink, EntryKind, ResourceError, ResourceKind, Resourc
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::{LocalResources, ResourceLimits};
+use super::{LocalResources, MAX_AT_ONCE, ResourceLimits};
 use crate::uri::from_path;
 
 /// A project that a client works in, and secrets beside it.

@@ -1,8 +1,10 @@
 //! Telling of changes: one look at each directory for everybody who watches it.
 //!
 //! Watches of the same place share what `watch/tree.rs` keeps of it, and it goes with the last of
-//! them. What changes is gathered for a moment, so that a burst is told in a few words.
+//! them. Where to look, one watcher tells them all (`watch/notices.rs`). What changes is gathered for a
+//! moment, so that a burst is told in a few words.
 
+mod notices;
 mod patterns;
 mod tree;
 
@@ -13,17 +15,15 @@ use std::time::Duration;
 
 use innkeeper_host::resource::{ResourceChange, WatchSpec};
 use innkeeper_host::{ChangeSink, ResourceError};
-use notify::event::{AccessKind, AccessMode};
-use notify::{Event, EventKind};
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::ResourceLimits;
 use super::forbidden::Forbidden;
 use super::place::{Place, problem};
 use crate::uri;
+use notices::{Mailbox, Notices};
 use patterns::Patterns;
-use tree::{Changes, Hints, Subject, Tree};
+use tree::{Changes, Room, Subject, Tree};
 
 /// How long changes are gathered.
 const GATHER: Duration = Duration::from_millis(50);
@@ -34,14 +34,17 @@ const MISSING: Duration = Duration::from_millis(500);
 const STILL_THERE: Duration = Duration::from_secs(5);
 /// Most changes that are told at once.
 const MAX_CHANGES: usize = 1000;
-/// Directories that are looked at one by one; when more may have changed, all are.
-const MAX_HINTS: usize = 4096;
+/// How many of the largest watches all of them together may be.
+const LARGEST: usize = 4;
 
 /// All that is watched.
 #[derive(Debug, Clone)]
 pub(super) struct Pool {
     limits: ResourceLimits,
     forbidden: Arc<Forbidden>,
+    notices: Notices,
+    /// Files and directories of all watches.
+    room: Arc<Room>,
     shared: Arc<Mutex<HashMap<Subject, Weak<Shared>>>>,
 }
 
@@ -91,26 +94,21 @@ impl Drop for Guard {
     }
 }
 
-/// Where changes may be, from whoever is told by the operating system.
-#[derive(Debug, Default)]
-struct Mailbox {
-    hints: Mutex<Hints>,
-    bell: Notify,
-}
-
 impl Pool {
     pub(super) fn new(limits: ResourceLimits, forbidden: Arc<Forbidden>) -> Self {
         Self {
             limits,
             forbidden,
+            notices: Notices::new(limits.watched_directories.saturating_mul(LARGEST)),
+            room: Arc::new(Room::new(limits.watched_entries.saturating_mul(LARGEST))),
             shared: Arc::default(),
         }
     }
 
-    /// Watches until what it returns is dropped.
-    pub(super) async fn watch(
+    /// Watches until what it returns is dropped. It blocks: patterns are built, and everything is looked at.
+    pub(super) fn watch(
         &self,
-        place: Place,
+        place: &Place,
         spec: &WatchSpec,
         sink: ChangeSink,
     ) -> Result<impl Send + Sync + use<>, ResourceError> {
@@ -120,15 +118,11 @@ impl Pool {
         };
         let mut excluded = spec.excludes.clone().unwrap_or_default();
         excluded.sort();
+        excluded.dedup();
         let excludes = Patterns::new("excludes", &excluded)?;
         let path = uri::to_exact_path("uri", &spec.uri)?;
-        let pool = self.clone();
-        let recursive = spec.recursive;
         // Never more than one look at the same thing: a second one finds the first.
-        let work = tokio::task::spawn_blocking(move || pool.find_or_open(&place, recursive, excluded, excludes));
-        let (shared, is_file) = work
-            .await
-            .map_err(|error| ResourceError::Failed(format!("the watch failed: {error}")))??;
+        let (shared, is_file) = self.find_or_open(place, spec.recursive, excluded, excludes)?;
         let mut listeners = lock(&shared.listeners);
         let id = listeners.next;
         listeners.next += 1;
@@ -171,13 +165,12 @@ impl Pool {
             return Ok((shared, is_file));
         }
         let mailbox = Arc::new(Mailbox::default());
-        let told = Arc::clone(&mailbox);
-        let watcher = notify::recommended_watcher(move |event| told.take(event));
-        let watcher = watcher.map_err(|error| {
+        let enrolment = self.notices.enrol(Arc::clone(&mailbox)).map_err(|error| {
             ResourceError::Failed(format!("the operating system lets nobody watch files now: {error}"))
         })?;
         let forbidden = Arc::clone(&self.forbidden);
-        let tree = Tree::open(subject.clone(), excludes, self.limits, forbidden, watcher)?;
+        let room = self.room.another();
+        let tree = Tree::open(subject.clone(), excludes, self.limits, forbidden, enrolment, room)?;
         let mut all = lock(&self.shared);
         all.retain(|_, shared| shared.strong_count() > 0);
         // Somebody else may have been faster.
@@ -203,40 +196,11 @@ impl Pool {
             .filter(|shared| shared.strong_count() > 0)
             .count()
     }
-}
 
-impl Mailbox {
-    fn take(&self, event: notify::Result<Event>) {
-        let mut hints = lock(&self.hints);
-        match event {
-            // Looking at a directory is no change of it.
-            Ok(event) if is_access(event.kind) => return,
-            Ok(event) if event.need_rescan() => hints.all = true,
-            Ok(event) => {
-                for path in event.paths {
-                    if let Some(parent) = path.parent() {
-                        hints.directories.insert(parent.to_owned());
-                    }
-                    hints.directories.insert(path);
-                }
-            }
-            // What it was about, it does not say.
-            Err(_) => hints.all = true,
-        }
-        if hints.directories.len() > MAX_HINTS {
-            hints.directories.clear();
-            hints.all = true;
-        }
-        drop(hints);
-        self.bell.notify_one();
-    }
-}
-
-fn is_access(kind: EventKind) -> bool {
-    match kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
-        EventKind::Access(_) => true,
-        _ => false,
+    /// How many directories the operating system watches for them.
+    #[cfg(all(test, unix))]
+    pub(super) fn watched_directories(&self) -> usize {
+        self.notices.directories()
     }
 }
 
@@ -247,7 +211,7 @@ async fn follow(mut tree: Tree, mailbox: Arc<Mailbox>, shared: Weak<Shared>) {
         if tokio::time::timeout(idle, mailbox.bell.notified()).await.is_ok() {
             tokio::time::sleep(GATHER).await;
         }
-        let hints = std::mem::take(&mut *lock(&mailbox.hints));
+        let hints = mailbox.take();
         let looked = tokio::task::spawn_blocking(move || {
             let changes = tree.look(&hints);
             (tree, changes)

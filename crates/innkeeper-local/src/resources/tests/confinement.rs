@@ -210,6 +210,48 @@ async fn sec03_no_link_on_the_way_to_the_hosts_own_data_goes() {
     );
 }
 
+/// Whoever could make it, or read it once the host has made it, would be an admin at the next start.
+#[tokio::test]
+async fn sec03_what_the_host_will_keep_is_nobodys_before_it_is_there() {
+    let scene = scene();
+    symlink("outside", scene.path("secrets")).expect("a link");
+    symlink(scene.path("outside/key"), scene.path("project/key")).expect("a link");
+    let named = [
+        scene.path("secrets/drive"),
+        scene.path("project/config/host/host.toml"),
+        scene.path("project/key"),
+    ];
+    let resources = LocalResources::new(ResourceLimits::default(), &named);
+    let around = scene.reach("", true, false);
+    for path in [
+        "secrets/drive",
+        "outside/drive",
+        "project/config/host/host.toml",
+        "outside/key",
+    ] {
+        let written = resources.write(&around, scene.writing(path, "mine")).await;
+        assert!(is_denied(&written), "{path}: {written:?}");
+        let moved = resources
+            .rename(&around, scene.transfer("project/src/main.rs", path))
+            .await;
+        assert!(is_denied(&moved), "{path}: {moved:?}");
+    }
+    // Nor does anything take the place of a directory that it will be in.
+    for path in ["project/config", "project/config/host", "secrets"] {
+        let moved = resources.rename(&around, scene.transfer("outside/deep", path)).await;
+        assert!(is_denied(&moved), "{path}: {moved:?}");
+    }
+    fs::write(scene.path("outside/drive"), "token").expect("a file");
+    for path in ["secrets/drive", "outside/drive"] {
+        let read = resources.read(&around, &scene.uri(path), 1000).await;
+        assert!(is_denied(&read), "{path}: {read:?}");
+    }
+    let beside = resources
+        .write(&around, scene.writing("project/config/host/other", "x"))
+        .await;
+    assert_eq!(beside, Ok(()), "only what is the host's own");
+}
+
 #[tokio::test]
 async fn sec03_no_directory_with_a_link_to_the_hosts_own_data_goes() {
     let scene = scene();
@@ -260,6 +302,24 @@ async fn res17_processes_devices_and_pipes_are_no_files() {
         let read = scene.read(&everything, uri).await;
         assert!(is_denied(&read), "{uri}: {read:?}");
     }
+    // Also for who works in them.
+    for root in ["file:///proc/self", "file:///proc", "file:///dev", "file:///sys"] {
+        let reaches = vec![Reach {
+            uri: root.to_owned(),
+            write: true,
+            exact: false,
+        }];
+        for uri in [
+            format!("{root}/environ"),
+            format!("{root}/self/environ"),
+            root.to_owned(),
+        ] {
+            let read = scene.read(&reaches, &uri).await;
+            assert!(read.is_err(), "{uri}: {read:?}");
+            let listed = scene.resources.list(&reaches, &uri).await;
+            assert!(listed.is_err(), "{uri}: {listed:?}");
+        }
+    }
     rustix::fs::mkfifoat(rustix::fs::CWD, scene.path("project/pipe"), rustix::fs::Mode::RUSR).expect("a pipe");
     let read = scene.read(&scene.project(), &scene.uri("project/pipe")).await;
     assert!(
@@ -300,7 +360,7 @@ async fn res14_a_grant_is_for_one_place_and_no_link_makes_it_another() {
     symlink("secret", scene.path("outside/link")).expect("a link");
     let link = scene.reach("outside/link", false, true);
     let read = scene.read(&link, &scene.uri("outside/link")).await;
-    assert!(matches!(read, Err(ResourceError::Outside { .. })), "{read:?}");
+    assert!(is_denied(&read), "{read:?}");
     fs::rename(scene.path("outside"), scene.path("gone")).expect("moved");
     symlink("gone", scene.path("outside")).expect("a link");
     let read = scene.read(&grant, &scene.uri("outside/secret")).await;

@@ -149,3 +149,68 @@ async fn wch01_what_is_too_large_to_watch_is_refused_unless_it_is_excluded() {
         .await;
     assert!(is_denied(&outside.map(|_| ())));
 }
+
+/// A user has 128 watchers on most systems, and whoever only looks may make watches.
+#[tokio::test]
+async fn sec04_wch06_any_number_of_watches_takes_one_watcher() {
+    let scene = scene();
+    let mut watches = Vec::new();
+    for index in 0..150 {
+        let (sink, receiver) = ChangeSink::channel();
+        let mut watching = spec(scene.uri("project/src"), false);
+        watching.excludes = Some(vec![format!("none-{index}"), format!("none-{index}")]);
+        let watch = scene.resources.watch(&scene.project(), &watching, sink).await;
+        watches.push((watch.expect("watched"), receiver));
+    }
+    assert_eq!(scene.resources.watches.watched(), 150);
+    assert_eq!(scene.resources.watches.watched_directories(), 1);
+    fs::write(scene.path("project/src/a"), "").expect("a file");
+    for (_, receiver) in &mut watches {
+        told(receiver, "a").await;
+    }
+    // Another directory of the same name is watched for all of them.
+    fs::rename(scene.path("project/src"), scene.path("outside/src")).expect("moved");
+    fs::create_dir(scene.path("project/src")).expect("a directory");
+    fs::write(scene.path("project/src/b"), "").expect("a file");
+    for (_, receiver) in &mut watches {
+        told(receiver, "b").await;
+    }
+    fs::write(scene.path("project/src/c"), "").expect("a file");
+    for (_, receiver) in &mut watches {
+        told(receiver, "c").await;
+    }
+    // Those that stay hear on when others leave.
+    watches.truncate(1);
+    fs::write(scene.path("project/src/d"), "").expect("a file");
+    for (_, receiver) in &mut watches {
+        told(receiver, "d").await;
+    }
+}
+
+#[tokio::test]
+async fn sec04_all_watches_together_have_a_bound_and_those_that_end_make_room() {
+    let scene = scene();
+    for index in 0..80 {
+        fs::write(scene.path(&format!("project/src/{index}")), "").expect("a file");
+    }
+    let open = async |index: usize| {
+        let (sink, receiver) = ChangeSink::channel();
+        let mut watching = spec(scene.uri("project/src"), false);
+        watching.excludes = Some(vec![format!("none-{index}")]);
+        let watch = scene.resources.watch(&scene.project(), &watching, sink).await;
+        watch.map(|watch| (watch, receiver))
+    };
+    let mut watches = Vec::new();
+    for index in 0..4 {
+        watches.push(open(index).await.expect("watched"));
+    }
+    let refused = open(4).await.map(drop);
+    assert!(
+        matches!(refused, Err(ResourceError::Invalid { field: "uri", .. })),
+        "{refused:?}"
+    );
+    drop(watches);
+    while open(4).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+}

@@ -9,17 +9,21 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cap_std::fs::{Dir, Metadata};
 use innkeeper_host::ResourceError;
 use innkeeper_host::resource::ChangeKind;
-use innkeeper_os::UNNAMED;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use innkeeper_os::{UNNAMED, open_child};
 
 use super::super::ResourceLimits;
 use super::super::forbidden::Forbidden;
-use super::super::place::{open_child, open_exact};
+use super::super::place::open_exact;
+use super::notices::{Enrolment, Identity};
 use super::patterns::Patterns;
+
+/// How deep directories lie in each other that are watched.
+const MAX_DEPTH: usize = 200;
 
 /// What is watched.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -79,18 +83,76 @@ fn number(_: &Metadata) -> u64 {
     0
 }
 
+#[cfg(unix)]
+fn identity(dir: &Dir) -> Identity {
+    use cap_std::fs::MetadataExt as _;
+    dir.dir_metadata()
+        .map(|data| (data.dev(), data.ino()))
+        .unwrap_or_default()
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Dir) -> Identity {
+    Identity::default()
+}
+
+/// How many files and directories are remembered, by one and by all together. Dropped, its own are not.
+#[derive(Debug)]
+pub(super) struct Room {
+    most: usize,
+    all: Arc<AtomicUsize>,
+    own: usize,
+}
+
+impl Room {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            all: Arc::default(),
+            own: 0,
+        }
+    }
+
+    /// Room in the same bounds, of which nothing is taken yet.
+    pub(super) fn another(&self) -> Self {
+        Self {
+            most: self.most,
+            all: Arc::clone(&self.all),
+            own: 0,
+        }
+    }
+
+    fn set(&mut self, own: usize) {
+        self.all.fetch_add(own, Ordering::Relaxed);
+        self.all
+            .fetch_sub(std::mem::replace(&mut self.own, own), Ordering::Relaxed);
+    }
+
+    /// Whether so many of its own are all that there is room for.
+    fn is_full_with(&self, own: usize) -> bool {
+        let others = self.all.load(Ordering::Relaxed).saturating_sub(self.own);
+        others.saturating_add(own) >= self.most
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Tree {
     subject: Subject,
     excludes: Patterns,
     limits: ResourceLimits,
     forbidden: Arc<Forbidden>,
-    watcher: RecommendedWatcher,
+    enrolment: Enrolment,
+    room: Room,
     /// The base, if it is there.
     root: Option<Stamp>,
     /// What is in each directory, by path from the base.
     directories: BTreeMap<PathBuf, BTreeMap<OsString, Stamp>>,
-    entries: usize,
     is_full: bool,
 }
 
@@ -101,17 +163,18 @@ impl Tree {
         excludes: Patterns,
         limits: ResourceLimits,
         forbidden: Arc<Forbidden>,
-        watcher: RecommendedWatcher,
+        enrolment: Enrolment,
+        room: Room,
     ) -> Result<Self, ResourceError> {
         let mut tree = Self {
             subject,
             excludes,
             limits,
             forbidden,
-            watcher,
+            enrolment,
+            room,
             root: None,
             directories: BTreeMap::new(),
-            entries: 0,
             is_full: false,
         };
         tree.look(&Hints::default());
@@ -128,8 +191,9 @@ impl Tree {
             return Err(ResourceError::Invalid {
                 field: "uri",
                 problem: format!(
-                    "has more than {watched_directories} directories or {watched_entries} files, or more than the \
-                     operating system watches: watch a smaller part of it, or exclude what need not be watched"
+                    "has more than {watched_directories} directories or {watched_entries} files, directories more than \
+                     {MAX_DEPTH} deep, or with all other watches more than this host and the operating system watch: \
+                     watch a smaller part of it, or exclude what need not be watched"
                 ),
             });
         }
@@ -144,14 +208,14 @@ impl Tree {
     /// Looks where something may have changed, and says what did.
     pub(super) fn look(&mut self, hints: &Hints) -> Changes {
         let mut changes = Changes::new();
-        let base = open_exact(&self.subject.base).filter(|(_, file)| file.is_none());
+        let base = open_exact(&self.subject.base).ok().filter(|(_, file)| file.is_none());
         let stamp = base.as_ref().and_then(|(dir, _)| dir.dir_metadata().ok());
         let stamp = stamp.as_ref().map(Stamp::of);
         let is_another = stamp != self.root;
         if is_another {
             // Another directory of the same name is watched from the start.
             for directory in self.directories.keys() {
-                let _ = self.watcher.unwatch(&self.subject.base.join(directory));
+                self.enrolment.unwatch(&self.subject.base.join(directory));
             }
         }
         let was_there = std::mem::replace(&mut self.root, stamp.clone()).is_some();
@@ -188,7 +252,11 @@ impl Tree {
 
     /// Compares one directory with what it was; `deep` goes down into those that were known.
     fn look_into(&mut self, dir: &Dir, path: &Path, anew: bool, deep: bool, changes: &mut Changes) {
-        if (anew || !self.directories.contains_key(path)) && !self.watch(path, anew) {
+        // Each calls the next: however deep people make directories, the stack is not.
+        if path.components().count() > MAX_DEPTH {
+            return self.overflow();
+        }
+        if (anew || !self.directories.contains_key(path)) && !self.watch(dir, path) {
             return;
         }
         let Ok(now) = self.read(dir, path) else {
@@ -198,7 +266,7 @@ impl Tree {
             .directories
             .insert(path.to_owned(), now.clone())
             .unwrap_or_default();
-        self.entries = (self.entries + now.len()).saturating_sub(before.len());
+        self.room.set((self.room.own + now.len()).saturating_sub(before.len()));
         for name in before.keys().filter(|name| !now.contains_key(*name)) {
             let child = path.join(name);
             self.forget(&child, changes);
@@ -236,7 +304,7 @@ impl Tree {
 
     fn read(&mut self, dir: &Dir, path: &Path) -> io::Result<BTreeMap<OsString, Stamp>> {
         let known = self.directories.get(path).map_or(0, BTreeMap::len);
-        let others = self.entries.saturating_sub(known);
+        let others = self.room.own.saturating_sub(known);
         let mut found = BTreeMap::new();
         for entry in dir.entries()? {
             let Ok(entry) = entry else { continue };
@@ -249,7 +317,8 @@ impl Tree {
             if self.forbidden.has(&self.subject.base, &self.subject.base.join(&child)) {
                 continue;
             }
-            if others + found.len() >= self.limits.watched_entries {
+            let own = others + found.len();
+            if own >= self.limits.watched_entries || self.room.is_full_with(own) {
                 // Half of a directory would look as if the rest was deleted.
                 self.overflow();
                 return Err(io::ErrorKind::OutOfMemory.into());
@@ -264,16 +333,14 @@ impl Tree {
 
     /// Asks the operating system to say when something changes there: before it is looked at, so that
     /// nothing happens in between.
-    fn watch(&mut self, path: &Path, anew: bool) -> bool {
-        if self.directories.len() >= self.limits.watched_directories {
+    fn watch(&mut self, dir: &Dir, path: &Path) -> bool {
+        let is_new = !self.directories.contains_key(path);
+        if is_new && self.directories.len() >= self.limits.watched_directories {
             self.overflow();
             return false;
         }
         let full = self.subject.base.join(path);
-        if anew {
-            let _ = self.watcher.unwatch(&full);
-        }
-        match self.watcher.watch(&full, RecursiveMode::NonRecursive) {
+        match self.enrolment.watch(&full, identity(dir)) {
             Ok(()) => true,
             Err(error) if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) => {
                 self.overflow();
@@ -296,9 +363,10 @@ impl Tree {
         let inside = |directory: &PathBuf| directory.starts_with(path);
         let gone: Vec<PathBuf> = self.directories.keys().filter(|key| inside(key)).cloned().collect();
         for directory in gone {
-            let _ = self.watcher.unwatch(&self.subject.base.join(&directory));
-            for name in self.directories.remove(&directory).unwrap_or_default().into_keys() {
-                self.entries = self.entries.saturating_sub(1);
+            self.enrolment.unwatch(&self.subject.base.join(&directory));
+            let names = self.directories.remove(&directory).unwrap_or_default();
+            self.room.set(self.room.own.saturating_sub(names.len()));
+            for name in names.into_keys() {
                 note(changes, directory.join(name), ChangeKind::Deleted);
             }
         }

@@ -52,7 +52,7 @@ impl HostCore {
         self.leave_unnamed(cx, &initialize.client_id, &initialize.initial_subscriptions);
         // NEG-11: there is no per-item error, so what is unknown is left out.
         let mut channels: Vec<(ChannelId, Window)> = Vec::new();
-        for uri in &initialize.initial_subscriptions {
+        for uri in watches_last(&initialize.initial_subscriptions) {
             if uri::is_telemetry(uri) {
                 // It has no snapshot, and goes live.
                 let _ = self.subscribe_to_logs(conn, uri);
@@ -103,7 +103,7 @@ impl HostCore {
         // A number between two lives of the host belongs to what was seen and lost (P5).
         let mut continues = self.gaps.are_clear_of(last_seen) && last_seen <= self.seq;
         self.leave_unnamed(cx, &reconnect.client_id, &reconnect.subscriptions);
-        for uri in &reconnect.subscriptions {
+        for uri in watches_last(&reconnect.subscriptions) {
             if uri::is_telemetry(uri) {
                 // There is nothing to continue: it just goes live again (REC-07, OTL-05).
                 if self.subscribe_to_logs(conn, uri).is_err() {
@@ -324,6 +324,14 @@ pub(crate) fn line_of(version: &str) -> Since {
     } else {
         Since::V1_0
     }
+}
+
+/// The channels in the order in which they can be subscribed to: who may hear a watch depends on the sessions that
+/// it listens to (SEC-03), wherever in the list these are.
+fn watches_last(channels: &[String]) -> Vec<&String> {
+    let mut channels: Vec<&String> = channels.iter().collect();
+    channels.sort_by_key(|uri| uri::is_watch(uri));
+    channels
 }
 
 fn unknown_client(id: &ClientId) -> RpcError {

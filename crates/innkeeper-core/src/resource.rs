@@ -6,6 +6,7 @@
 
 mod grants;
 mod watches;
+mod within;
 
 pub(crate) use grants::Grants;
 pub use grants::{Allow, GrantCommand, RequestPolicy, permission_denied};

@@ -182,6 +182,11 @@ pub(crate) fn is_telemetry(uri: &str) -> bool {
     scheme(uri).is_some_and(|scheme| scheme == "ahp-otlp")
 }
 
+/// Whether a URI can only be that of a watch.
+pub(crate) fn is_watch(uri: &str) -> bool {
+    scheme(uri).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ahp-resource-watch"))
+}
+
 /// Whether a URI can only be that of a chat.
 pub(crate) fn is_chat(uri: &str) -> bool {
     scheme(uri).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ahp-chat"))

@@ -4,11 +4,15 @@
 //! separately. It is kept with the host's own state, ends by itself after a while, and is listed and
 //! taken back with this host's own methods.
 
+use std::collections::BTreeMap;
+
 use ahp_types::commands::ResourceRequestParams;
 use ahp_types::errors::PermissionDeniedErrorData;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::Reach;
+use super::within::{check_place, is_within};
 use crate::access::Scope;
 use crate::client::Phase;
 use crate::core::{Cx, HostCore, ROOT};
@@ -17,9 +21,9 @@ use crate::ids::{ClientId, ConnId};
 use crate::time::rfc3339;
 use crate::uri;
 
-/// Most grants that are remembered; beyond it the oldest is forgotten.
+/// Most grants of one principal that are remembered; beyond it one of its own is forgotten.
 const MAX_GRANTS: usize = 1024;
-/// Most requests that wait for somebody to allow them; beyond it the oldest is forgotten.
+/// Most requests of one principal that wait for somebody to allow them; beyond it one of its own is forgotten.
 const MAX_WAITING: usize = 64;
 
 /// Who decides about `resourceRequest`.
@@ -108,18 +112,36 @@ impl Grants {
         self.granted
             .retain(|known| !known.is_about(&grant) && known.at_ms > now_ms);
         self.waiting.retain(|asked| !asked.is_about(&grant));
+        let principal = grant.principal.clone();
         self.granted.push(grant);
-        if self.granted.len() > MAX_GRANTS {
-            self.granted.remove(0);
-        }
+        bound(&mut self.granted, &principal, MAX_GRANTS);
     }
 
     fn ask(&mut self, asked: Grant) {
         self.waiting.retain(|known| !known.is_about(&asked));
+        let principal = asked.principal.clone();
         self.waiting.push(asked);
-        if self.waiting.len() > MAX_WAITING {
-            self.waiting.remove(0);
-        }
+        bound(&mut self.waiting, &principal, MAX_WAITING);
+    }
+}
+
+/// Forgets the oldest of the client that has the most, so that nobody pushes out what others have: neither those
+/// of another principal nor those who share its credential and ask for little.
+fn bound(all: &mut Vec<Grant>, principal: &str, most: usize) {
+    let own = || all.iter().filter(|grant| grant.principal == principal);
+    if own().count() <= most {
+        return;
+    }
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for grant in own() {
+        *counts.entry(&grant.client).or_default() += 1;
+    }
+    let most = counts.values().copied().max().unwrap_or_default();
+    let oldest = all
+        .iter()
+        .position(|grant| grant.principal == principal && counts.get(grant.client.as_str()) == Some(&most));
+    if let Some(oldest) = oldest {
+        all.remove(oldest);
     }
 }
 
@@ -150,7 +172,7 @@ impl HostCore {
         if !self.config.serves_resources {
             return Err(RpcError::method_not_found("resourceRequest"));
         }
-        uri::check(uri).map_err(|problem| RpcError::invalid_params("uri", problem))?;
+        check_place(uri).map_err(|problem| RpcError::invalid_params("uri", problem))?;
         let Some((client, principal, scope)) = self.who(conn) else {
             return Err(RpcError::invalid_request("send initialize first"));
         };
@@ -158,7 +180,8 @@ impl HostCore {
             return Err(RpcError::needs_scope("writing", Scope::Drive, scope));
         }
         let has = self.reaches(cx, conn);
-        if has.iter().any(|reach| reach.uri == uri && (reach.write || !write)) {
+        let has_it = |reach: &Reach| is_within(uri, &reach.uri) && (reach.write || !write);
+        if has.iter().any(has_it) {
             return Ok(json!({}));
         }
         let now_ms = cx.now.wall.as_millisecond();
@@ -210,7 +233,7 @@ impl HostCore {
                 Ok(json!({ "granted": granted, "requested": asked }))
             }
             GrantCommand::Allow(allow) => {
-                uri::check(&allow.uri).map_err(|problem| RpcError::invalid_params("uri", problem))?;
+                check_place(&allow.uri).map_err(|problem| RpcError::invalid_params("uri", problem))?;
                 let Some(client) = self.clients.get(&allow.client) else {
                     let problem = "no such client is connected or remembered";
                     return Err(RpcError::invalid_params("clientId", problem));

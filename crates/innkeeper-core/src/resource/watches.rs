@@ -18,6 +18,9 @@ use crate::error::{RpcError, code};
 use crate::ids::{ChannelId, ClientId, ConnId, IdMap};
 use crate::request::RequestId;
 
+/// How many clients of one principal may have all the watches that a client may have.
+const CLIENTS_WATCHING: usize = 4;
+
 /// What `createResourceWatch` carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchSpec {
@@ -107,14 +110,7 @@ impl HostCore {
         if !self.config.serves_resources {
             return cx.answer(conn, id, Err(RpcError::method_not_found("createResourceWatch")));
         }
-        let opening = self.watches.opening.iter().filter(|(_, by)| *by == conn).count();
-        let client = self.who(conn).map(|(client, _, _)| client);
-        // By client, so that nobody gets more by connecting again.
-        let open = self.watches.by_channel.values();
-        let open = open.filter(|watch| Some(&watch.owner) == client.as_ref());
-        let most = self.config.max_watches;
-        if opening + open.count() >= most {
-            let problem = format!("a client has at most {most} watches; unsubscribe from some");
+        if let Err(problem) = self.check_watch_count(conn) {
             return cx.answer(conn, id, Err(RpcError::invalid_params("uri", problem)));
         }
         let watch = self.watches.next;
@@ -127,6 +123,34 @@ impl HostCore {
             spec,
             reaches: self.reaches(cx, conn),
         });
+    }
+
+    /// Whether the client on a connection may have one more. By client, so that nobody gets more by connecting
+    /// again, and by principal, because a client chooses its id.
+    fn check_watch_count(&self, conn: ConnId) -> Result<(), String> {
+        let Some((client, principal, _)) = self.who(conn) else {
+            return Ok(());
+        };
+        let openers = self.watches.opening.iter();
+        let openers = openers.filter_map(|(_, by)| self.who(*by).map(|(client, _, _)| client));
+        let owners = self.watches.by_channel.values().map(|watch| watch.owner.clone());
+        let (mut of_client, mut of_principal) = (0, 0);
+        for owner in openers.chain(owners) {
+            of_client += usize::from(owner == client);
+            let known = self.clients.get(&owner);
+            of_principal += usize::from(known.is_some_and(|known| *known.principal == *principal));
+        }
+        let most = self.config.max_watches;
+        if of_client >= most {
+            return Err(format!("a client has at most {most} watches; unsubscribe from some"));
+        }
+        let most = most.saturating_mul(CLIENTS_WATCHING);
+        if of_principal >= most {
+            return Err(format!(
+                "all clients with your credential together have at most {most} watches; unsubscribe from some"
+            ));
+        }
+        Ok(())
     }
 
     /// A watch was set up, or could not be.

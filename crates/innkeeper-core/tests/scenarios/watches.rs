@@ -3,7 +3,7 @@
 
 use innkeeper_core::request::CreateSession;
 use innkeeper_core::resource::{Allow, ChangeKind, GrantCommand, ResourceChange, WatchSpec};
-use innkeeper_core::{ClientId, Command, ConnId, CoreConfig, Effect, Input, RequestId};
+use innkeeper_core::{ClientId, Command, ConnId, CoreConfig, Effect, Input, Principal, RequestId, Scope};
 use serde_json::{Value, json};
 
 use crate::harness::{SESSION, Stage, announce, error, new_session};
@@ -281,4 +281,56 @@ fn res15_sec03_a_watch_ends_when_the_grant_is_taken_back_or_over() {
         assert!(!is_told(&mut stage, &watch, other), "revoked: {is_revoked}");
         assert!(is_released(&mut stage, &watch));
     }
+}
+
+/// Whether somebody may hear a watch does not depend on where in a list its session stands.
+#[test]
+fn sec03_wch04_a_watch_is_subscribed_to_after_what_admits_to_it() {
+    let mut stage = stage();
+    let (_owner, watch) = watching(&mut stage, "owner");
+    for (name, channels) in [
+        ("first", [SESSION, &watch.channel]),
+        ("second", [&watch.channel, SESSION]),
+    ] {
+        let conn = stage.client(name, &channels);
+        assert!(is_told(&mut stage, &watch, conn), "{name}");
+        let seen = stage.core.seq().0;
+        stage.disconnect(conn);
+        let back = stage.connect();
+        let answer = stage.reconnect(back, name, seen, &channels);
+        assert!(answer.get("error").is_none(), "{answer}");
+        assert!(is_told(&mut stage, &watch, back), "{name} is back");
+    }
+}
+
+/// A client chooses its id, so that one credential could have any number of watches.
+#[test]
+fn sec04_the_clients_of_one_principal_have_a_bound_together() {
+    let mut stage = Stage::with(CoreConfig {
+        serves_resources: true,
+        max_watches: 1,
+        ..CoreConfig::default()
+    });
+    let first = stage.client("c0", &[]);
+    create(&mut stage, first);
+    stage.subscribe(first, SESSION);
+    open(&mut stage, first, PLACE);
+    for index in 1..4 {
+        let conn = stage.client(&format!("c{index}"), &[SESSION]);
+        open(&mut stage, conn, PLACE);
+    }
+    let one_more = stage.client("c4", &[SESSION]);
+    let watch = Command::WatchResource(Box::new(WatchSpec {
+        uri: PLACE.to_owned(),
+        recursive: false,
+        includes: None,
+        excludes: None,
+    }));
+    let answer = stage.request(one_more, watch);
+    let (code, problem) = error(&answer);
+    assert_eq!(code, -32602);
+    assert!(problem.contains("credential"), "{problem}");
+    let other = stage.connect_as(Principal::new("token:view", Scope::View));
+    stage.initialize(other, "other", &["1.0.0"], &[SESSION]);
+    open(&mut stage, other, PLACE);
 }

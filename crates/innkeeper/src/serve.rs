@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::address::{ListenAddress, local_url};
 use crate::banner::Banner;
 use crate::cli::ServeArgs;
-use crate::config::{ConfigFile, writable};
+use crate::config::{ConfigFile, default_path, writable};
 use crate::data_dir::DataDir;
 use crate::endpoint::Endpoint;
 use crate::failure::{Failure, Kind};
@@ -166,6 +166,10 @@ async fn serve(
         (Admission::DefaultToken, Some(_)) => Some(TokenFile::read_or_create(&dir.file(token::FILE_NAME))?),
         (Admission::Token(path), Some(_)) => Some(TokenFile::read_or_create(path)?),
     };
+    let narrow_tokens = match &token {
+        Some(_) => narrow_tokens(&settings)?,
+        None => Vec::new(),
+    };
 
     let files = ResourceLimits {
         bytes: limits.resource_bytes,
@@ -184,8 +188,11 @@ async fn serve(
         .chain(settings.narrow_tokens.iter().map(|(_, path)| path.clone()))
         .chain(token.as_ref().map(|token| token.path().to_owned()))
         .chain(settings.key_files.iter().cloned())
-        // It can hold secrets of MCP servers, and what it says is run at the next start.
+        // It can hold secrets of MCP servers, and what it says is run at the next start; so is what somebody
+        // writes where one is looked for.
         .chain(settings.config_file.clone())
+        .chain(default_path())
+        .chain(settings.env_files.iter().cloned())
         .chain(mcp.iter().filter_map(|(_, keeping)| match keeping {
             Keeping::With(key) => Some(key.clone()),
             Keeping::Not | Keeping::Nowhere => None,
@@ -248,7 +255,7 @@ async fn serve(
         started_at: jiff::Timestamp::now().to_string(),
     };
     if let Some((listener, bound)) = tcp {
-        let access = tcp_access(bound, token.as_ref(), &settings)?;
+        let access = tcp_access(bound, token.as_ref(), &narrow_tokens, &settings)?;
         servers.push(innkeeper_host::http::serve_tcp(host.handle(), listener, access));
         endpoint.url = Some(local_url(bound));
     }
@@ -419,15 +426,27 @@ async fn bind_tcp(address: ListenAddress) -> Result<(TcpListener, SocketAddr), F
     Ok((listener, bound))
 }
 
+/// The tokens of narrower scope.
+fn narrow_tokens(settings: &Settings) -> Result<Vec<(Scope, TokenFile)>, Failure> {
+    let files = settings.narrow_tokens.iter();
+    files
+        .map(|(scope, path)| Ok((*scope, TokenFile::read_or_create(path)?)))
+        .collect()
+}
+
 /// Says who may connect to the TCP port.
-fn tcp_access(bound: SocketAddr, token: Option<&TokenFile>, settings: &Settings) -> Result<Access, Failure> {
+fn tcp_access(
+    bound: SocketAddr,
+    token: Option<&TokenFile>,
+    narrow: &[(Scope, TokenFile)],
+    settings: &Settings,
+) -> Result<Access, Failure> {
     let mut access = Access::new(bound);
     if let Some(token) = token {
         access = access.allow_token(usable(token)?, "default", Scope::Admin);
-        for (scope, path) in &settings.narrow_tokens {
-            let token = TokenFile::read_or_create(path)?;
-            access = access.allow_token(usable(&token)?, &scope.to_string(), *scope);
-        }
+    }
+    for (scope, token) in narrow {
+        access = access.allow_token(usable(token)?, &scope.to_string(), *scope);
     }
     for origin in &settings.allow_origin {
         access = access.allow_origin(origin.as_str());

@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) narrow_tokens: Vec<(Scope, PathBuf)>,
     /// Files with the keys of model providers.
     pub(crate) key_files: Vec<PathBuf>,
+    /// Files with environments of the MCP servers of the configuration.
+    pub(crate) env_files: Vec<PathBuf>,
     /// The configuration file, if there is one.
     pub(crate) config_file: Option<PathBuf>,
     /// Origins of browser clients to accept.
@@ -60,6 +62,7 @@ impl Settings {
     pub(crate) fn resolve(args: ServeArgs, config: ConfigFile) -> Result<Self, Failure> {
         let providers = config.models.providers.iter();
         let key_files = providers.filter_map(|provider| provider.key_file.clone()).collect();
+        let env_files = config.env_files();
         // Whoever starts a host on its own pipes wants no other door, unless a flag names one.
         let (listen, unix) = if args.stdio {
             (args.listen, args.unix)
@@ -105,6 +108,7 @@ impl Settings {
             admission,
             narrow_tokens,
             key_files,
+            env_files,
             config_file: config.file,
             allow_origin,
             allow_host,

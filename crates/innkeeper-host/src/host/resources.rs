@@ -278,12 +278,14 @@ pub(super) fn object(result: &impl Serialize) -> Vec<u8> {
     json
 }
 
-/// Text as text and the rest as base64, unless the client wants text as base64 (RES-02).
+/// Text as text and the rest as base64, unless the client wants text as base64 (RES-02). Control characters take
+/// six bytes each in JSON: what mostly consists of them is text only for who asks for it (RES-18).
 pub(super) fn read_result(content: Content, wanted: Option<Encoding>) -> ResourceReadResult {
     let Content { bytes, content_type } = content;
     let (data, encoding) = match wanted {
         Some(Encoding::Base64) => (STANDARD.encode(&bytes), ContentEncoding::Base64),
         Some(Encoding::Utf8) | None => match String::from_utf8(bytes) {
+            Ok(text) if wanted.is_none() && is_long_in_json(&text) => (STANDARD.encode(text), ContentEncoding::Base64),
             Ok(text) => (text, ContentEncoding::Utf8),
             Err(error) => (STANDARD.encode(error.as_bytes()), ContentEncoding::Base64),
         },
@@ -293,6 +295,13 @@ pub(super) fn read_result(content: Content, wanted: Option<Encoding>) -> Resourc
         encoding,
         content_type,
     }
+}
+
+/// Whether a text is more than twice as long in JSON, which no text becomes that people write.
+fn is_long_in_json(text: &str) -> bool {
+    let has_long_form = |byte: &u8| *byte < 0x20 && !b"\n\r\t\x08\x0c".contains(byte);
+    // Each has six bytes there instead of one; the others have one or two.
+    5 * text.bytes().filter(has_long_form).count() > text.len()
 }
 
 pub(super) fn list_result(entries: Vec<Entry>) -> ResourceListResult {
@@ -334,5 +343,30 @@ pub(super) fn content_info(uri: String, content: &Content) -> ResourceInfo {
         created: None,
         content_type: content.content_type.clone(),
         etag: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn res02_res18_what_json_would_make_much_longer_is_text_only_for_who_asks_for_it() {
+        let read = |bytes: &[u8], wanted| {
+            let content = Content {
+                bytes: bytes.to_vec(),
+                content_type: None,
+            };
+            read_result(content, wanted)
+        };
+        let control = [1; 1000];
+        let result = read(&control, None);
+        assert_eq!(result.encoding, ContentEncoding::Base64);
+        assert!(object(&result).len() < 1500);
+        assert_eq!(read(&control, Some(Encoding::Utf8)).encoding, ContentEncoding::Utf8);
+        for text in ["", "\n\n\n", "\t\"\\\"\r\n", "\x1b[1mbold\x1b[0m", "héllo\n"] {
+            let result = read(text.as_bytes(), None);
+            assert_eq!((result.data.as_str(), result.encoding), (text, ContentEncoding::Utf8));
+        }
     }
 }

@@ -13,9 +13,10 @@ use super::read;
 
 /// Longest URI of a resource, but for `data:` URIs, which are as long as their content.
 const MAX_URI_BYTES: usize = 8192;
-/// Most patterns of one list, and the longest one.
-const MAX_PATTERNS: usize = 1000;
-const MAX_PATTERN_BYTES: usize = 1024;
+/// Most patterns of one list, and most bytes of all of them: each is built into a machine that is many times
+/// as large.
+const MAX_PATTERNS: usize = 200;
+const MAX_PATTERN_BYTES: usize = 16 << 10;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -216,9 +217,12 @@ pub(super) fn watch_resource(params: &RawValue) -> Result<Command, RpcError> {
 fn patterns(field: &str, patterns: Option<Patterns>) -> Result<Option<Vec<String>>, RpcError> {
     let items = patterns.map(|patterns| patterns.items);
     let count = items.iter().flatten().count();
-    let longest = items.iter().flatten().map(String::len).max().unwrap_or_default();
-    if count > MAX_PATTERNS || longest > MAX_PATTERN_BYTES {
-        let problem = format!("has at most {MAX_PATTERNS} patterns of at most {MAX_PATTERN_BYTES} bytes");
+    let bytes: usize = items.iter().flatten().map(String::len).sum();
+    if count > MAX_PATTERNS || bytes > MAX_PATTERN_BYTES {
+        let problem = format!(
+            "has {count} patterns of together {bytes} bytes, and at most {MAX_PATTERNS} of together \
+             {MAX_PATTERN_BYTES} bytes are accepted"
+        );
         return Err(RpcError::invalid_params(field, problem));
     }
     Ok(items)

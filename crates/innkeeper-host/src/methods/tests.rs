@@ -408,3 +408,23 @@ fn an_initial_message_keeps_its_attachments() {
     let read = serde_json::to_value(create.initial_message).expect("JSON");
     assert_eq!(read, sent["initialMessage"]);
 }
+
+/// Patterns are built into machines that are many times as large, so it is all of them that count.
+#[test]
+fn wch03_sec04_patterns_have_a_bound_together() {
+    let watch = |field: &str, patterns: &[String]| {
+        let mut params = serde_json::json!({ "channel": "ahp-root://", "uri": "file:///srv" });
+        params[field] = serde_json::json!({ "items": patterns });
+        problem("createResourceWatch", &params.to_string())
+    };
+    for field in ["includes", "excludes"] {
+        for patterns in [vec!["*a".repeat(500); 17], vec!["a".to_owned(); 201]] {
+            let refused = watch(field, &patterns);
+            assert!(refused.starts_with(&format!("-32602 params.{field}")), "{refused:.200}");
+        }
+        for patterns in [vec!["*a".repeat(500); 16], vec!["a".to_owned(); 200]] {
+            let accepted = watch(field, &patterns);
+            assert!(accepted.starts_with("WatchResource"), "{accepted:.200}");
+        }
+    }
+}

@@ -67,6 +67,11 @@ impl McpSection {
             .collect()
     }
 
+    /// Returns the files with environments that servers name, as they are written.
+    pub(super) fn env_files(&self) -> impl Iterator<Item = &str> {
+        self.servers.values().filter_map(|server| server.env_file.as_deref())
+    }
+
     /// Returns how servers run in the environment of this process, or nothing if none are to run.
     pub(crate) fn settings(&self) -> Option<RunnerSettings> {
         let seconds = |seconds: Option<u64>, usual| seconds.map_or(usual, Duration::from_secs);

@@ -140,6 +140,14 @@ impl ConfigFile {
         key.map_or(Keeping::Nowhere, Keeping::With)
     }
 
+    /// Returns the files with environments of MCP servers, but for those that a variable names.
+    pub(crate) fn env_files(&self) -> Vec<PathBuf> {
+        let base = self.file.as_deref().and_then(Path::parent);
+        let base = base.unwrap_or_else(|| Path::new(""));
+        let files = self.mcp.env_files().filter(|file| !file.contains("${"));
+        files.map(|file| base.join(file)).collect()
+    }
+
     /// Returns the data directory: the one a flag names, else the file's, else the platform's.
     pub(crate) fn data_dir(&self, args: &CommonArgs) -> Result<PathBuf, Failure> {
         match args.data.as_ref().or(self.data.as_ref()) {
@@ -260,7 +268,8 @@ const TELEMETRY: &str = "telemetry";
 /// Name of the section about model APIs.
 const MODELS: &str = "models";
 
-fn default_path() -> Option<PathBuf> {
+/// Where a configuration file is looked for that nobody names.
+pub(crate) fn default_path() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;
     Some(base.config_dir().join("innkeeper").join("innkeeper.toml"))
 }

@@ -365,3 +365,54 @@ async fn sec03_the_key_of_a_provider_is_nobodys() {
     }
     assert_eq!(fs::read_to_string(host.path("gateway-key")).expect("there"), "sk-hush");
 }
+
+/// Whoever reads a token has its scope, and whoever writes the configuration has the host at its next start:
+/// also where a link leads there, and where nothing is yet when the host starts.
+#[tokio::test]
+async fn sec03_tokens_behind_a_link_and_a_configuration_that_is_not_there_are_nobodys() {
+    let place = tempfile::tempdir().expect("a directory");
+    fs::create_dir(place.path().join("real")).expect("a directory");
+    std::os::unix::fs::symlink("real", place.path().join("secrets")).expect("a link");
+    let secret = |name: &str| place.path().join("secrets").join(name);
+    let options = options()
+        .setting(&format!("drive_token_file = {:?}", secret("drive")))
+        .setting(&format!("[mcp]\ntoken_key_file = {:?}", secret("key")))
+        .setting("[mcp.servers.one]\ncommand = \"one\"\nenabled = false")
+        .setting(&format!("env_file = {:?}", secret("env")));
+    let host = HostProcess::start(options).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    let (place, home) = (uri_of(place.path()), uri_of(&host.path("")));
+    client.create_session_in("place", &place).await;
+    client.create_session_in("home", &home).await;
+    for directory in ["secrets", "real"] {
+        for name in ["drive", "key", "env"] {
+            let uri = format!("{place}/{directory}/{name}");
+            let read = refused(&client, "resourceRead", json!({ "uri": uri })).await;
+            let write = json!({ "uri": uri, "data": "mine", "encoding": "utf-8" });
+            let written = refused(&client, "resourceWrite", write).await;
+            // What is not there may be said not to be.
+            assert!([-32009, -32008].contains(&read.0), "{uri}: {read:?}");
+            assert_eq!(written.0, -32009, "{uri}: {written:?}");
+        }
+    }
+    let drive = refused(&client, "resourceRead", json!({ "uri": format!("{place}/real/drive") })).await;
+    assert_eq!(drive.0, -32009, "it is there: {drive:?}");
+    let config = format!("{home}/.config/innkeeper/innkeeper.toml");
+    let write = json!({ "uri": config, "data": "listen = \":0\"", "encoding": "utf-8" });
+    assert_eq!(refused(&client, "resourceWrite", write).await.0, -32009);
+    assert!(!host.path(".config/innkeeper/innkeeper.toml").exists());
+}
+
+/// The environment of the host has its keys.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn sec03_a_session_that_works_in_proc_reads_nothing_there() {
+    let (host, client) = start_with_client().await;
+    for directory in ["file:///proc/self".to_owned(), format!("file:///proc/{}", host.pid())] {
+        let name = directory.rsplit('/').next().unwrap_or_default().to_owned();
+        client.create_session_in(&name, &directory).await;
+        let uri = format!("{directory}/environ");
+        let read = refused(&client, "resourceRead", json!({ "uri": uri })).await;
+        assert_eq!(read.0, -32009, "{uri}: {read:?}");
+    }
+}

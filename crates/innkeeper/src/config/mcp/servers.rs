@@ -24,7 +24,7 @@ pub(crate) struct ServerSection {
     /// What its environment has besides a minimal base.
     pub(crate) env: BTreeMap<String, String>,
     /// A file with more of it.
-    env_file: Option<String>,
+    pub(super) env_file: Option<String>,
     /// Where it runs; in the session's first directory, if it is not said.
     cwd: Option<String>,
     /// The address.

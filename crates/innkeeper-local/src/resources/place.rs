@@ -184,11 +184,18 @@ impl Reaches<'_> {
             )),
             Unopened::Failed(error) => problem(uri, &error),
             Unopened::Link => match fs::canonicalize(root) {
-                // No link is followed for a grant, but where this one leads can be asked for.
-                Ok(real) => ResourceError::Outside {
-                    uri: behind(&real, root, &path).unwrap_or_else(|| uri.to_owned()),
-                    write,
-                },
+                Ok(real) => {
+                    let real = behind(&real, root, &path);
+                    // No link is followed for a grant, but where it leads can be granted as well.
+                    let mut others = named.iter().filter(|(_, root)| real.starts_with(root));
+                    if let Some(entered) = others.find_map(|(reach, root)| self.enter(reach, root, &real).ok()) {
+                        return Ok(entered);
+                    }
+                    ResourceError::Outside {
+                        uri: uri::from_path(&real).unwrap_or_else(|| uri.to_owned()),
+                        write,
+                    }
+                }
                 Err(error) => problem(uri, &error),
             },
         })
@@ -256,11 +263,10 @@ fn resolve_known(
     }
 }
 
-/// The URI of a path in a place, by where that place really is.
-fn behind(real: &Path, root: &Path, path: &Path) -> Option<String> {
-    let rest = path.strip_prefix(root).ok()?;
-    let whole: PathBuf = real.components().chain(rest.components()).collect();
-    uri::from_path(&whole)
+/// A path in a place, by where that place really is.
+fn behind(real: &Path, root: &Path, path: &Path) -> PathBuf {
+    let rest = path.strip_prefix(root).unwrap_or_else(|_| Path::new(""));
+    real.components().chain(rest.components()).collect()
 }
 
 impl Root {

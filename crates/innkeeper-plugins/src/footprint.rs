@@ -91,20 +91,19 @@ impl Footprint {
     }
 
     /// The directories to watch, none of them recursively: those that exist, for each that does not
-    /// the nearest one above it that does, and the one above each, where it can be replaced.
+    /// the nearest one above it that does, and those above each, where it can be replaced.
     pub fn watch_points(&self) -> BTreeSet<PathBuf> {
         let mut points = BTreeSet::new();
         for directory in &self.directories {
-            let Some(nearest) = directory.ancestors().find(|path| path.is_dir()) else {
-                continue;
-            };
-            points.insert(nearest.to_owned());
-            if let Some(parent) = nearest.parent() {
-                points.insert(parent.to_owned());
+            if let Some(nearest) = directory.ancestors().find(|path| path.is_dir()) {
+                add_with_those_above(&mut points, nearest);
             }
         }
-        let above_links = self.links.iter().filter_map(|link| link.parent());
-        points.extend(above_links.filter(|path| path.is_dir()).map(Path::to_owned));
+        for directory in self.links.iter().filter_map(|link| link.parent()) {
+            if directory.is_dir() {
+                add_with_those_above(&mut points, directory);
+            }
+        }
         points
     }
 
@@ -146,6 +145,20 @@ fn take_one(left: &mut usize) -> bool {
     let is_left = *left > 0;
     *left = left.saturating_sub(1);
     is_left
+}
+
+/// How many directories above one that is looked into are watched. Where the system watches whole trees,
+/// the topmost would be everything.
+const LEVELS_ABOVE: usize = if cfg!(target_os = "macos") { 1 } else { usize::MAX };
+
+fn add_with_those_above(points: &mut BTreeSet<PathBuf>, directory: &Path) {
+    for above in directory.ancestors().take(LEVELS_ABOVE.saturating_add(1)) {
+        // Those above this one are there already, too.
+        if points.contains(above) && above != directory {
+            break;
+        }
+        points.insert(above.to_owned());
+    }
 }
 
 /// Whether one of the paths is this one, or below it.

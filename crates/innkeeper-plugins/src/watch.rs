@@ -4,11 +4,16 @@
 //! burst the parts that it concerns are read again and compared, and only a tree that differs is
 //! handed on. New directories are watched before the scan that counts, so nothing falls in between.
 //! When events were lost, and every now and then, everything is read again.
+//!
+//! A watch belongs to a directory and not to its path, and ends with the directory or when it is moved
+//! away. So whatever happens to a watched directory itself, it is watched anew: that another one looks
+//! like it, or that it is back, does not mean that anybody still watches it.
 
 mod burst;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,7 +121,9 @@ struct Task {
     max_watches: usize,
     footprint: Footprint,
     is_complete: bool,
-    /// How long it took to read everything the last time.
+    /// When everything was read the last time.
+    last_full_at: Instant,
+    /// How long that took.
     last_full: Duration,
     /// Whether events were thrown away because too many waited.
     has_overflowed: Arc<AtomicBool>,
@@ -139,6 +146,7 @@ impl Task {
             max_watches: MAX_WATCHES,
             footprint: Footprint::default(),
             is_complete: true,
+            last_full_at: Instant::now(),
             last_full: Duration::ZERO,
             has_overflowed,
             is_dropped: Arc::default(),
@@ -152,6 +160,7 @@ impl Task {
             let new = match happened {
                 Happened::Anything => self.settle_all(),
                 Happened::At(paths) => {
+                    self.let_go(&paths);
                     self.parts.forget(&paths);
                     self.settle()
                 }
@@ -173,9 +182,11 @@ impl Task {
     /// Reads everything, and takes the time.
     fn settle_all(&mut self) -> SharedTree {
         let begun = Instant::now();
+        self.watch_again();
         self.parts.forget_all();
         let tree = self.settle();
         self.last_full = begun.elapsed();
+        self.last_full_at = Instant::now();
         tree
     }
 
@@ -192,6 +203,54 @@ impl Task {
         }
         self.footprint = self.parts.footprint();
         tree
+    }
+
+    /// Something happened at these paths: directories there, and below, may not be watched any more.
+    fn let_go(&mut self, paths: &BTreeSet<PathBuf>) {
+        for path in paths {
+            let below: Vec<PathBuf> = self.watched_below(path).cloned().collect();
+            for lost in below {
+                self.watched.remove(&lost);
+                if let Some(watcher) = &mut self.watcher {
+                    // The watch of a directory that lives on elsewhere would stay.
+                    let _ = watcher.unwatch(&lost);
+                }
+            }
+        }
+    }
+
+    /// Watches everything once more, for events that got lost: nobody knows which watches are left. One that
+    /// is left is not given up for that, so nothing is missed meanwhile.
+    fn watch_again(&mut self) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let known = std::mem::take(&mut self.watched);
+        let (left, replaced): (Vec<_>, Vec<_>) = known
+            .into_iter()
+            .partition(|(path, identity)| *identity == Identity::of(path));
+        for (path, _) in replaced {
+            let _ = watcher.unwatch(&path);
+        }
+        for (path, identity) in left {
+            // What fails is tried again, and told from what is new, after the next scan.
+            if watcher.watch(&path, RecursiveMode::NonRecursive).is_ok() {
+                self.watched.insert(path, identity);
+            }
+        }
+    }
+
+    /// What is watched at a path and below it.
+    fn watched_below(&self, path: &Path) -> impl Iterator<Item = &PathBuf> {
+        let from = self.watched.range::<Path, _>((Bound::Included(path), Bound::Unbounded));
+        let path = path.to_owned();
+        from.map(|(watched, _)| watched)
+            .take_while(move |watched| watched.starts_with(&path))
+    }
+
+    /// Of paths where something happened, those that matter: the directories above what was read are watched
+    /// too, and most of what happens there is of no interest.
+    fn of_interest(&self, mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+        paths.retain(|path| self.footprint.concerns(path) || self.watched_below(path).next().is_some());
+        paths
     }
 
     /// Watches what is not watched yet, and drops the rest. Returns what is new.
@@ -235,10 +294,9 @@ impl Task {
                     self.watched.insert(path.clone(), identity);
                     new.insert(path);
                 }
-                Err(_) => {
+                Err(error) => {
                     self.watched.remove(&path);
-                    // One that vanished meanwhile is noticed from above. Anything else is a limit.
-                    self.is_complete &= !path.is_dir();
+                    self.is_complete &= !is_a_limit(&error, &path);
                 }
             }
         }
@@ -247,12 +305,17 @@ impl Task {
 
     /// Waits for a burst of events to begin and to end. `None` when it is time to stop.
     fn wait(&self, inbox: &Receiver<Message>) -> Option<Happened> {
-        let deadline = Instant::now() + pause(self.is_complete, self.last_full);
+        // However much happens meanwhile: something that never stops must not put it off for ever.
+        let deadline = self.last_full_at + pause(self.is_complete, self.last_full);
         let mut burst = loop {
             let rest = deadline.saturating_duration_since(Instant::now());
+            if rest.is_zero() && !self.is_dropped.load(Ordering::Acquire) {
+                return Some(Happened::Anything);
+            }
             match inbox.recv_timeout(rest) {
                 Ok(Message::Happened(paths)) => {
-                    if paths.iter().any(|path| self.footprint.concerns(path)) {
+                    let paths = self.of_interest(paths);
+                    if !paths.is_empty() {
                         break Burst::begin(Instant::now(), Happened::at(paths));
                     }
                 }
@@ -267,7 +330,10 @@ impl Task {
         loop {
             let rest = burst.ends_at().saturating_duration_since(Instant::now());
             let more = match inbox.recv_timeout(rest) {
-                Ok(Message::Happened(paths)) => Happened::at(paths),
+                Ok(Message::Happened(paths)) => match self.of_interest(paths) {
+                    paths if paths.is_empty() && !rest.is_zero() => continue,
+                    paths => Happened::at(paths),
+                },
                 Ok(Message::Lost) => Happened::Anything,
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => break,
@@ -281,6 +347,16 @@ impl Task {
             burst.lose();
         }
         Some(burst.over())
+    }
+}
+
+/// Whether a directory is not watched because the system has no more watches. One that vanished meanwhile is
+/// noticed from above, and one that nobody may list keeps its secrets: to look there all the time helps nobody.
+fn is_a_limit(error: &notify::Error, path: &Path) -> bool {
+    match &error.kind {
+        notify::ErrorKind::PathNotFound => false,
+        notify::ErrorKind::Io(error) if error.kind() == std::io::ErrorKind::PermissionDenied => false,
+        _ => path.is_dir(),
     }
 }
 
@@ -363,6 +439,40 @@ mod tests {
             assert_eq!(pause(false, millis(took)), millis(rests), "{took}");
         }
         assert_eq!(pause(true, millis(1)), SAFETY_SCAN);
+    }
+
+    /// A parent that nobody may list is no reason to read everything again and again.
+    #[test]
+    fn d62_what_may_not_be_watched_is_no_limit_of_the_system() {
+        let temp = tempfile::tempdir().unwrap();
+        let denied = notify::Error::io(std::io::ErrorKind::PermissionDenied.into());
+        assert!(!is_a_limit(&denied, temp.path()));
+        let full = notify::Error::new(notify::ErrorKind::MaxFilesWatch);
+        assert!(is_a_limit(&full, temp.path()));
+        assert!(
+            !is_a_limit(&full, &temp.path().join("gone")),
+            "it is noticed from above"
+        );
+    }
+
+    /// A log that somebody writes all the time is a burst after another, and none of them may put off the look
+    /// at everything.
+    #[test]
+    fn d62_everything_is_read_again_in_time_whatever_happens_meanwhile() {
+        let temp = tempfile::tempdir().unwrap();
+        let sources = Sources {
+            workspaces: vec![temp.path().to_owned()],
+            ..Sources::default()
+        };
+        let (messages, inbox) = sync_channel(MAX_WAITING);
+        let mut task = Task::new(sources, messages.clone());
+        task.settle_all();
+        let log = fs::canonicalize(temp.path()).unwrap().join("log");
+        messages.send(Message::Happened(vec![log.clone()])).unwrap();
+        assert_eq!(task.wait(&inbox), Some(Happened::at(vec![log.clone()])));
+        messages.send(Message::Happened(vec![log])).unwrap();
+        task.last_full_at = task.last_full_at.checked_sub(SAFETY_SCAN).unwrap();
+        assert_eq!(task.wait(&inbox), Some(Happened::Anything));
     }
 
     #[test]

@@ -116,6 +116,64 @@ fn d59_a_workspace_can_be_deleted_and_come_back_as_another() {
     watched.until(&["c", "d", "e"]);
 }
 
+/// A directory that comes back is the same one, or looks like it; the watches that it had are gone all the same.
+#[test]
+fn d59_directories_that_go_and_come_back_at_once_are_watched_as_before() {
+    type Steps = fn(&Path);
+    let sequences: [(&str, Steps); 4] = [
+        ("renamed away and back", |claude| {
+            fs::rename(claude.join("skills"), claude.join("s")).unwrap();
+            fs::rename(claude.join("s"), claude.join("skills")).unwrap();
+        }),
+        ("deleted and made again", |claude| {
+            fs::remove_dir_all(claude.join("skills/a")).unwrap();
+            write(claude, "skills/a/SKILL.md", SKILL);
+        }),
+        ("moved into another parent of the same name", |claude| {
+            fs::rename(claude.join("skills"), claude.join("bak")).unwrap();
+            fs::create_dir(claude.join("skills")).unwrap();
+            fs::rename(claude.join("bak/a"), claude.join("skills/a")).unwrap();
+        }),
+        ("the parent renamed away and back", |claude| {
+            let aside = claude.with_file_name("aside");
+            fs::rename(claude, &aside).unwrap();
+            fs::rename(&aside, claude).unwrap();
+        }),
+    ];
+    for (what, steps) in sequences {
+        let temp = tempfile::tempdir().unwrap();
+        let claude = temp.path().join(".claude");
+        write(&claude, "skills/a/SKILL.md", SKILL);
+        let (watched, _) = Watched::start(workspace(temp.path()));
+        println!("{what}");
+        steps(&claude);
+        // When this is told, the steps were noticed.
+        write(temp.path(), "AGENTS.md", "Be kind.\n");
+        watched.until(&["a", "AGENTS"]);
+        write(&claude, "skills/a/SKILL.md", "---\nname: edited\ndescription: d\n---\n");
+        watched.until(&["edited", "AGENTS"]);
+        write(&claude, "skills/b/SKILL.md", SKILL);
+        watched.until(&["edited", "b", "AGENTS"]);
+    }
+}
+
+#[test]
+fn d59_a_directory_far_above_the_workspace_can_be_renamed() {
+    let temp = tempfile::tempdir().unwrap();
+    let work = temp.path().join("one/two/three/work");
+    write(&work, ".claude/skills/a/SKILL.md", SKILL);
+    let (watched, _) = Watched::start(workspace(&work));
+    for above in ["one/two/three", "one/two", "one"] {
+        let (above, aside) = (temp.path().join(above), temp.path().join("aside"));
+        fs::rename(&above, &aside).unwrap();
+        watched.until(&[]);
+        fs::rename(&aside, &above).unwrap();
+        watched.until(&["a"]);
+    }
+    write(&work, ".claude/skills/b/SKILL.md", SKILL);
+    watched.until(&["a", "b"]);
+}
+
 /// Half of them go, as many come, and the rest is not what it was: a checkout of another branch.
 #[test]
 fn d60_a_checkout_of_four_hundred_skills_ends_in_the_right_state() {

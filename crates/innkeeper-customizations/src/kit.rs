@@ -40,6 +40,7 @@ pub(crate) fn make(brought: &Brought, hooks: Arc<dyn Hooks>) -> Made {
             }
         }
     }
+    shadows.settle_rules(&mut kit.rules);
     kit.texts = Arc::new(texts);
     Made {
         kit,
@@ -85,7 +86,7 @@ fn add(kit: &mut Kit, shadows: &mut Shadows, part: &Part, child: &Child, path: &
             });
         }
         Component::Rule(rule) => {
-            about.original = shadows.meet_file(&about, file);
+            shadows.meet_file(kit.rules.len(), file);
             kit.rules.push(Rule {
                 about,
                 always: rule.always_apply == Some(true),
@@ -135,7 +136,8 @@ struct Shadows {
     /// Files by where they really are. Only two of one name can be one, so the file system is asked
     /// about those alone, and once about each.
     named_files: HashMap<(Named, PathBuf), Original>,
-    rules: HashMap<PathBuf, Original>,
+    /// The places of rules among the others, by where they really are.
+    rules: HashMap<PathBuf, Vec<usize>>,
     shadowed: HashMap<String, String>,
 }
 
@@ -169,17 +171,29 @@ impl Shadows {
         }
     }
 
-    /// Notes a rule, whose name is of no importance.
-    fn meet_file(&mut self, about: &About, file: Option<PathBuf>) -> Option<Original> {
-        let real = fs::canonicalize(file?).ok()?;
-        match self.rules.entry(real) {
-            Entry::Occupied(known) => {
-                self.shadowed.insert(about.id.clone(), known.get().id.clone());
-                Some(known.get().clone())
-            }
-            Entry::Vacant(place) => {
-                place.insert(itself(about));
-                None
+    /// Notes a rule, whose name is of no importance, by its place among the others.
+    fn meet_file(&mut self, place: usize, file: Option<PathBuf>) {
+        if let Some(real) = file.and_then(|file| fs::canonicalize(file).ok()) {
+            self.rules.entry(real).or_default().push(place);
+        }
+    }
+
+    /// Finds out which of the rules that are one file counts. Where a file is decides when it applies, so it is
+    /// the one that applies the most: a link that is there on request does not switch AGENTS.md off.
+    fn settle_rules(&mut self, rules: &mut [Rule]) {
+        for places in self.rules.values().filter(|places| places.len() > 1) {
+            let of_all = places.iter().filter_map(|place| rules.get(*place));
+            // Of those that apply alike the first counts.
+            let Some(strongest) = of_all.min_by_key(|rule| (!rule.always, rule.globs.is_empty())) else {
+                continue;
+            };
+            let original = itself(&strongest.about);
+            for place in places {
+                let Some(rule) = rules.get_mut(*place).filter(|rule| rule.about.id != original.id) else {
+                    continue;
+                };
+                self.shadowed.insert(rule.about.id.clone(), original.id.clone());
+                rule.about.original = Some(original.clone());
             }
         }
     }

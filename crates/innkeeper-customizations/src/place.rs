@@ -114,8 +114,8 @@ impl Place {
                 Scope::Workspace,
             ),
             Self::Together { workspaces, home } => {
-                // Only directories that no workspace has are the user's alone; their names say so.
-                if matches!(entry, Entry::Directory(Directory { name, .. }) if name.starts_with('~')) {
+                // Only directories that no workspace has are the user's alone.
+                if let Entry::Directory(Directory { scope: Scope::User, .. }) = entry {
                     return (home, Origin::User, Scope::User);
                 }
                 let around = workspaces.iter().filter(|workspace| path.starts_with(workspace));

@@ -201,6 +201,76 @@ fn d50_a_home_that_is_a_workspace_is_there_once_and_is_a_workspace() {
     );
 }
 
+/// Names are for people: one that looks like the home does not make a workspace the user's.
+#[test]
+fn cus28_a_workspace_whose_name_begins_like_the_home_is_a_workspace_beside_it() {
+    let machine = Machine::new();
+    let hooks = r#"{ "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "true" }] }] } }"#;
+    machine
+        .write("~evil/.claude/settings.json", hooks)
+        .write("~evil/AGENTS.md", "Be evil.\n")
+        .write("~/.claude/settings.json", hooks)
+        .write("home/.claude/settings.json", hooks)
+        .write("home/.copilot/hooks/own.json", hooks);
+    let workspaces = ["~evil", "~", "home"].map(|name| machine.path(name));
+    let brought = machine.directories().look(&workspaces);
+    let with_children = brought.parts.iter().filter(|part| !part.entry().children().is_empty());
+    let mut origins: Vec<_> = with_children.map(|part| (part.root(), part.origin().clone())).collect();
+    origins.sort_by(|one, other| one.0.cmp(&other.0));
+    let workspace = |name: &str| (machine.path(name), Origin::Workspace(machine.path(name).into()));
+    let expected = [
+        workspace("home"),
+        (machine.path("home/.copilot/hooks"), Origin::User),
+        workspace("~"),
+        workspace("~evil"),
+        workspace("~evil"),
+    ];
+    assert_eq!(origins, expected);
+}
+
+/// A link to AGENTS.md among rules that apply on request must not be what counts.
+#[cfg(unix)]
+#[test]
+fn b3_of_rules_that_are_one_file_the_one_that_applies_the_most_counts() {
+    let machine = Machine::new();
+    let link = |name: &str, target: &str| {
+        let path = machine.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, path).unwrap();
+    };
+    machine
+        .write("work/AGENTS.md", "Be kind.\n")
+        .write("work/docs/rust.md", "---\nglobs: \"**/*.rs\"\n---\nBe brief.\n");
+    link("work/.cursor/rules/agents.mdc", "../../AGENTS.md");
+    link("work/.github/instructions/rust.instructions.md", "../../docs/rust.md");
+    link("work/.cursor/rules/rust.mdc", "../../docs/rust.md");
+    let brought = machine.look();
+    let made = kit::make(&brought, Arc::new(NoHooks));
+    let used: Vec<_> = made
+        .kit
+        .rules
+        .iter()
+        .filter(|rule| rule.about.original.is_none())
+        .map(|rule| (rule.about.uri.rsplit_once("/work/").unwrap().1, rule.always))
+        .collect();
+    assert_eq!(
+        used,
+        [
+            (".github/instructions/rust.instructions.md", false),
+            ("AGENTS.md", true)
+        ]
+    );
+    let agents = made.kit.rules.iter().find(|rule| rule.always).unwrap();
+    let linked = made
+        .kit
+        .rules
+        .iter()
+        .find(|rule| rule.about.uri.ends_with("agents.mdc"));
+    let linked = &linked.unwrap().about;
+    assert_eq!(made.shadowed.get(&linked.id), Some(&agents.about.id));
+    assert_eq!(linked.original.as_ref().unwrap().id, agents.about.id);
+}
+
 #[test]
 fn the_same_directory_under_two_names_is_one_workspace() {
     let machine = Machine::new();

@@ -106,6 +106,7 @@ impl DirectorySource {
                 Scope::Workspace => path,
                 Scope::User => format!("~/{path}"),
             },
+            scope: self.scope,
             contents: self.layout.contents(),
             writable: false,
             exists: false,
@@ -172,6 +173,13 @@ fn load_from(root: &Root, source: &DirectorySource) -> LoadedDirectory {
     let mut plugins = Vec::new();
     directory.exists = place.look == Look::Directory;
     directory.writable = matches!(place.look, Look::Directory | Look::Missing) && root.is_writable();
+    if place.look == Look::Missing && root.leads_nowhere() {
+        gathering.notes.info(
+            Code::WrongKind,
+            ".",
+            "is or lies behind a link that leads nowhere, so nothing can be saved there: make what it leads to, or remove the link",
+        );
+    }
     // A directory that is not there is as good as an empty one.
     if place.look != Look::Missing && is_directory(&place, &mut gathering.notes) {
         gather(&mut gathering, source.layout, &place, &mut plugins);

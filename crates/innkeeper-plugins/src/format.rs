@@ -89,7 +89,7 @@ pub(crate) fn detect(root: &Root) -> Option<Detected> {
         let path = Path::new(path);
         match root.look(path) {
             Look::Missing => {}
-            Look::File if *format == Format::Copilot && is_agent_plugin(root, path) => {
+            Look::File if path == Path::new("plugin.json") && is_agent_plugin(root, path) => {
                 found.insert(0, (path.to_owned(), Format::AgentPlugin));
             }
             // What is there but cannot be read is chosen as well, to be complained about.
@@ -116,12 +116,24 @@ pub(crate) fn detect(root: &Root) -> Option<Detected> {
     })
 }
 
-/// Whether a directory of skills holds the manifest of a plugin instead of a skill.
+/// Whether a directory of skills holds the manifest of a plugin instead of a skill. A `plugin.json` that says
+/// nothing about its format may be anybody's.
 pub(crate) fn has_manifest(root: &Root, directory: &Path) -> bool {
-    let manifests = [".plugin/plugin.json", ".claude-plugin/plugin.json"];
-    manifests
+    let is_manifest = |manifest: &str| {
+        let path = directory.join(manifest);
+        match Path::new(manifest)
+            .parent()
+            .filter(|around| !around.as_os_str().is_empty())
+        {
+            // Most skills have no such directory, and then that is all there is to look at.
+            Some(around) => root.look(&directory.join(around)) == Look::Directory && root.look(&path) == Look::File,
+            None => root.look(&path) == Look::File && is_agent_plugin(root, &path),
+        }
+    };
+    MANIFESTS
         .iter()
-        .any(|manifest| root.look(&directory.join(manifest)) == Look::File)
+        .any(|(manifest, _)| manifest.ends_with("/plugin.json") && is_manifest(manifest))
+        || is_manifest("plugin.json")
 }
 
 /// Whether a directory is that of a manifest, which is never a plugin itself (P1).
@@ -135,10 +147,8 @@ pub(crate) fn is_metadata_directory(path: &Path) -> bool {
         || (name == "plugins" && parent == ".agents")
 }
 
+/// Whether a `plugin.json` says that it is an Agent Plugin's.
 fn is_agent_plugin(root: &Root, path: &Path) -> bool {
-    if path != Path::new("plugin.json") {
-        return false;
-    }
     let Ok(contents) = root.read(path, MAX_JSON_BYTES) else {
         return false;
     };

@@ -60,12 +60,26 @@ impl<'r> Gathering<'r> {
     }
 
     /// Whether a file was not read before as a component of this kind (P13: silent).
-    pub(crate) fn is_new(&mut self, kind: Kind, real: PathBuf) -> bool {
-        self.files.insert((kind, real))
+    pub(crate) fn is_new(&mut self, kind: Kind, real: impl Into<PathBuf>) -> bool {
+        self.files.insert((kind, real.into()))
     }
 
-    /// Adds a component, unless one of its kind has its name already (P13).
+    /// Adds a component that stands in a file with others, unless one of its kind has its name already (P13).
     pub(crate) fn add(&mut self, found: Found) {
+        self.add_child(found, None);
+    }
+
+    /// The same for a component that is a file, by the path that [`Self::is_new`] was asked about.
+    pub(crate) fn add_file(&mut self, found: Found, real: &Path) {
+        // What somebody else published is a copy, and nobody else's file.
+        let real = match self.base {
+            Base::Path(_) => Some(self.root.full(real)),
+            Base::Published(_) => None,
+        };
+        self.add_child(found, real);
+    }
+
+    fn add_child(&mut self, found: Found, real: Option<PathBuf>) {
         let mut child = Child {
             id: String::new(),
             uri: self.base.file(&found.path),
@@ -75,6 +89,7 @@ impl<'r> Gathering<'r> {
             range: found.range,
             icons: found.icons,
             component: found.component,
+            real,
         };
         let kind = child.kind();
         let path = child.path.clone();
@@ -219,13 +234,7 @@ impl<'r> Gathering<'r> {
 
     /// Notes why something was not read.
     pub(crate) fn refuse(&mut self, refusal: &Refusal, path: &str) {
-        let code = match refusal {
-            Refusal::Outside => Code::PathEscape,
-            Refusal::NotAFile | Refusal::NotADirectory | Refusal::Special => Code::WrongKind,
-            Refusal::Missing | Refusal::Unreadable(_) => Code::Unreadable,
-            Refusal::Exhausted => Code::Limit,
-        };
-        self.notes.warn(code, path, refusal.explain());
+        self.notes.warn(refusal.code(), path, refusal.explain());
     }
 
     /// Everything that was found, sorted, and what there is to say about it.

@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::gather::Gathering;
+use crate::limits::MAX_DEPTH;
+use crate::note::Code;
 use crate::place::{Look, Refusal, label};
 
 /// A file that a walk found.
@@ -38,6 +40,7 @@ pub(crate) fn files(
             real,
             folders: Vec::new(),
             levels,
+            is_cut_off: levels > 0,
         },
         &is_wanted,
         &mut visited,
@@ -51,6 +54,8 @@ struct Step {
     real: PathBuf,
     folders: Vec<String>,
     levels: usize,
+    /// Whether what is deeper belongs here too and is left out only for its depth.
+    is_cut_off: bool,
 }
 
 fn walk(
@@ -69,7 +74,8 @@ fn walk(
         let Some(name) = shown(&entry.name) else { continue };
         let path = step.path.join(&entry.name);
         let is_file_name = is_wanted(&name);
-        if !is_file_name && (step.levels == 0 || !entry.may_be_directory) {
+        let may_be_too_deep = step.levels == 0 && step.is_cut_off;
+        if !is_file_name && ((step.levels == 0 && !may_be_too_deep) || !entry.may_be_directory) {
             continue;
         }
         let real = if entry.is_link {
@@ -93,6 +99,7 @@ fn walk(
                     real,
                     folders,
                     levels: step.levels - 1,
+                    is_cut_off: step.is_cut_off,
                 };
                 walk(gathering, &deeper, is_wanted, visited, found);
             }
@@ -102,11 +109,27 @@ fn walk(
                 folders: step.folders.clone(),
                 name,
             }),
+            Look::Directory if may_be_too_deep && !visited.contains(&real) => note_depth(gathering, &path, is_wanted),
             Look::Outside => gathering.refuse(&Refusal::Outside, &label(&path)),
             Look::Special if is_file_name => gathering.refuse(&Refusal::Special, &label(&path)),
             Look::Directory if is_file_name => gathering.refuse(&Refusal::NotAFile, &label(&path)),
             _ => {}
         }
+    }
+}
+
+/// Says that a directory is too deep to be read, if something in it would be (P16).
+fn note_depth(gathering: &mut Gathering<'_>, directory: &Path, is_wanted: &impl Fn(&str) -> bool) {
+    let entries = gathering.root.list(directory).unwrap_or_default();
+    let mut names = entries
+        .iter()
+        .filter_map(|entry| Some((shown(&entry.name)?, entry.may_be_directory)));
+    if names.any(|(name, may_be_directory)| may_be_directory || is_wanted(&name)) {
+        gathering.notes.warn(
+            Code::Limit,
+            &label(directory),
+            format!("is more than {MAX_DEPTH} directories deep and is not read: move it up"),
+        );
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn load(path: &Path, scope: Scope, footprint: &mut Footprint) -> Loos
                 name: last_name(&path),
                 path,
             };
-            rule::read(&mut rules, listed, Unscoped::Always);
+            rule::read(&mut rules, listed, Unscoped::Everywhere);
         }
     }
     loose.keep(rules, &base, Kind::Rule, scope);
@@ -129,6 +129,7 @@ impl Loose {
         self.directories.push(Directory {
             id: directory_id(&uri, contents),
             name,
+            scope,
             contents,
             writable: false,
             exists: true,

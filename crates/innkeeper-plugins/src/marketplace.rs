@@ -1,5 +1,7 @@
 //! Plugins on disk that somebody lists: marketplaces, and directories full of plugins.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as MapEntry;
 use std::path::{Path, PathBuf};
 
 use jsonc_parser::ast::{Object, Value as Node};
@@ -9,10 +11,10 @@ use crate::format::{detect, is_metadata_directory};
 use crate::id::id;
 use crate::json::{Document, plain};
 use crate::limits::{MAX_INDEX_BYTES, MAX_NAME_CHARS, MAX_PLUGINS};
-use crate::locations::{last_name, resolve};
+use crate::locations::{Location, is_directory, last_name, resolve};
 use crate::manifest::{Declarations, declarations};
 use crate::note::{Code, LoadState, Note, Notes};
-use crate::place::{Links, Look, Root, label};
+use crate::place::{Links, Look, Refusal, Root, label};
 use crate::plugin::PluginSource;
 use crate::text::{decode, printable, readable};
 use crate::tree::Plugin;
@@ -108,7 +110,12 @@ pub(crate) fn find_traced(path: &Path, footprint: &mut Footprint) -> Plugins {
                 if detect(&root).is_some() {
                     plugins.sources.push(PluginSource::new(path));
                 } else {
-                    search(&root, path, Links::Confined, &mut plugins, &mut notes, footprint);
+                    let around = Around {
+                        base: path,
+                        directory: Path::new(""),
+                        links: Links::Confined,
+                    };
+                    search(&root, around, &mut plugins, &mut notes, footprint);
                 }
             }
             footprint.extend(root.into_touched());
@@ -134,15 +141,17 @@ pub(crate) fn find_installed(base: &Path, directory: &str, links: Links, footpri
     let mut notes = Notes::default();
     let mut plugins = Plugins::default();
     if let Ok(root) = Root::open_within(base, Path::new(directory), links) {
-        if root.look(Path::new("")) == Look::Directory {
-            search(&root, &base.join(directory), links, &mut plugins, &mut notes, footprint);
-            // The directory itself must not lead out of the workspace either.
-            for source in &mut plugins.sources {
-                let path = source.path().strip_prefix(base).map(Path::to_owned);
-                if let Ok(path) = path {
-                    *source = PluginSource::below(base, &path, links);
-                }
-            }
+        let place = Location {
+            path: PathBuf::new(),
+            look: root.look(Path::new("")),
+        };
+        if place.look != Look::Missing && is_directory(&place, &mut notes) {
+            let around = Around {
+                base,
+                directory: Path::new(directory),
+                links,
+            };
+            search(&root, around, &mut plugins, &mut notes, footprint);
         }
         footprint.extend(root.into_touched());
     } else {
@@ -191,6 +200,8 @@ fn read_index(root: &Root, path: &Path, index: &Path, plugins: &mut Plugins, not
             format!("lists more than {MAX_PLUGINS} plugins; the rest is left out"),
         );
     }
+    // The names of those that are listed, by their ids.
+    let mut listed = HashMap::new();
     for entry in entries.elements.iter().take(MAX_PLUGINS) {
         let Node::Object(entry) = entry else {
             notes.warn(
@@ -200,10 +211,29 @@ fn read_index(root: &Root, path: &Path, index: &Path, plugins: &mut Plugins, not
             );
             continue;
         };
-        read_entry(root, path, &base, entry, &shown, plugins, notes);
+        let Some(source) = read_entry(root, path, &base, entry, &shown, plugins, notes) else {
+            continue;
+        };
+        let name = source.announce().name;
+        match listed.entry(source.id()) {
+            MapEntry::Vacant(place) => {
+                place.insert(name);
+                plugins.sources.push(source);
+            }
+            MapEntry::Occupied(first) => notes.warn(
+                Code::DuplicateName,
+                &shown,
+                format!(
+                    "the plugin `{name}` is left out, because `{}` has the same directory and so is the same plugin: \
+                     give each its own, or set `strict` to false where the entry says what belongs to it",
+                    first.get()
+                ),
+            ),
+        }
     }
 }
 
+/// Reads one entry. `None` if there is no plugin on this machine; the notes say why.
 fn read_entry(
     root: &Root,
     path: &Path,
@@ -212,17 +242,18 @@ fn read_entry(
     shown: &str,
     plugins: &mut Plugins,
     notes: &mut Notes,
-) {
+) -> Option<PluginSource> {
     let text = |key: &str| entry.get_string(key).map(|text| readable(&text.value, 4096));
     let name = text("name")
         .map(|name| printable(&name, MAX_NAME_CHARS))
         .filter(|name| !name.is_empty());
     let Some(name) = name else {
-        return notes.warn(
+        notes.warn(
             Code::MarketplaceEntryInvalid,
             shown,
             "has an entry without a name, which is left out",
         );
+        return None;
     };
     let written = match entry.get("source").map(|source| &source.value) {
         Some(Node::StringLit(source)) => Some(source.value.to_string()),
@@ -233,34 +264,38 @@ fn read_entry(
     };
     let Some(written) = written else {
         plugins.external.push(name.clone());
-        return notes.info(
+        notes.info(
             Code::MarketplaceExternal,
             shown,
             format!("the plugin `{name}` is not on this machine and is not fetched"),
         );
+        return None;
     };
     let Some(relative) = resolve(&written).map(|relative| base.join(relative)) else {
-        return notes.warn(
+        notes.warn(
             Code::PathEscape,
             shown,
             format!("the plugin `{name}` lies outside the marketplace and is left out"),
         );
+        return None;
     };
     match root.look(&relative) {
         Look::Directory => {}
         Look::Outside => {
-            return notes.warn(
+            notes.warn(
                 Code::PathEscape,
                 shown,
                 format!("the plugin `{name}` is a link out of the marketplace and is left out"),
             );
+            return None;
         }
         _ => {
-            return notes.warn(
+            notes.warn(
                 Code::ManifestPathMissing,
                 shown,
                 format!("the directory of the plugin `{name}` does not exist: create it, or remove the entry"),
             );
+            return None;
         }
     }
     let listing = Listing {
@@ -270,8 +305,7 @@ fn read_entry(
         is_strict: entry.get_boolean("strict").is_none_or(|strict| strict.value),
         declared: entry_declarations(entry, shown, notes),
     };
-    let source = PluginSource::below(path, &relative, Links::Confined);
-    plugins.sources.push(source.listed_as(listing));
+    Some(PluginSource::below(path, &relative, Links::Confined).listed_as(listing))
 }
 
 /// The path of a source that is an object, if it is on this machine.
@@ -299,31 +333,70 @@ fn entry_declarations(entry: &Object<'_>, shown: &str, notes: &mut Notes) -> Dec
 /// How deep plugins are looked for where there is no index.
 const SEARCH_LEVELS: usize = 2;
 
-fn search(root: &Root, path: &Path, links: Links, plugins: &mut Plugins, notes: &mut Notes, footprint: &mut Footprint) {
-    let mut is_plugin = |directory: &Path| {
-        let Ok(inner) = Root::open_within(path, directory, links) else {
+/// What plugins are looked for in, and what must not be left on the way to them.
+#[derive(Clone, Copy)]
+struct Around<'p> {
+    base: &'p Path,
+    /// From there to the directory that is searched.
+    directory: &'p Path,
+    links: Links,
+}
+
+impl Around<'_> {
+    /// Whether a directory is a plugin, as far as it can be opened.
+    fn has_plugin(self, candidate: &Path, footprint: &mut Footprint) -> bool {
+        let Ok(inner) = Root::open_within(self.base, &self.directory.join(candidate), self.links) else {
             return false;
         };
         let is_plugin = detect(&inner).is_some();
         footprint.extend(inner.into_touched());
         is_plugin
-    };
+    }
+}
+
+fn search(root: &Root, around: Around<'_>, plugins: &mut Plugins, notes: &mut Notes, footprint: &mut Footprint) {
     let mut level = vec![PathBuf::new()];
-    for _ in 0..SEARCH_LEVELS {
+    'levels: for _ in 0..SEARCH_LEVELS {
         let mut next = Vec::new();
         for directory in level {
-            let Ok(entries) = root.list(&directory) else { continue };
+            let entries = match root.list(&directory) {
+                Ok(entries) => entries,
+                Err(Refusal::Missing) => continue,
+                // Said once, at the end.
+                Err(Refusal::Exhausted) => break 'levels,
+                Err(refusal) => {
+                    notes.warn(refusal.code(), &label(&directory), refusal.explain());
+                    continue;
+                }
+            };
             for entry in entries.into_iter().filter(|entry| entry.may_be_directory) {
                 let candidate = directory.join(&entry.name);
                 let is_hidden = entry.name.as_encoded_bytes().starts_with(b".");
-                if is_hidden || entry.name == "node_modules" || root.look(&candidate) != Look::Directory {
+                if is_hidden || entry.name == "node_modules" {
                     continue;
                 }
-                if plugins.sources.len() >= MAX_PLUGINS {
-                    return notes.warn(Code::Limit, ".", format!("has more than {MAX_PLUGINS} plugins"));
+                match root.look(&candidate) {
+                    Look::Directory => {}
+                    Look::Outside => {
+                        notes.warn(Code::PathEscape, &label(&candidate), Refusal::Outside.explain());
+                        continue;
+                    }
+                    Look::Unreadable => {
+                        let why = "cannot be read: check its permissions";
+                        notes.warn(Code::Unreadable, &label(&candidate), why);
+                        continue;
+                    }
+                    Look::File | Look::Special | Look::Missing => continue,
                 }
-                if is_plugin(&candidate) {
-                    plugins.sources.push(PluginSource::below(path, &candidate, links));
+                if plugins.sources.len() >= MAX_PLUGINS {
+                    notes.warn(Code::Limit, ".", format!("has more than {MAX_PLUGINS} plugins"));
+                    break 'levels;
+                }
+                if around.has_plugin(&candidate, footprint) {
+                    let path = join(around.directory, &candidate);
+                    plugins
+                        .sources
+                        .push(PluginSource::below(around.base, &path, around.links));
                 } else {
                     next.push(candidate);
                 }
@@ -331,5 +404,14 @@ fn search(root: &Root, path: &Path, links: Links, plugins: &mut Plugins, notes: 
         }
         level = next;
     }
+    if root.is_exhausted() {
+        let why = "holds more directories than are searched, so plugins may be missing: split it up";
+        notes.warn(Code::Limit, ".", why);
+    }
     plugins.sources.sort_by(|a, b| a.path().cmp(b.path()));
+}
+
+/// One path after another; joining with nothing would leave a slash at the end.
+fn join(directory: &Path, candidate: &Path) -> PathBuf {
+    directory.components().chain(candidate.components()).collect()
 }

@@ -15,7 +15,9 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 
+use crate::footprint;
 use crate::limits::{MAX_BYTES, MAX_DIRECTORIES, MAX_ENTRIES};
+use crate::note::Code;
 
 /// What links may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +35,8 @@ pub(crate) struct Root {
     boundary: Dir,
     /// The path of the boundary; files are opened through the handle, this only resolves links.
     boundary_path: PathBuf,
+    /// The same without links, once somebody asked.
+    real_boundary: RefCell<Option<PathBuf>>,
     /// From the boundary to the root.
     prefix: PathBuf,
     links: Links,
@@ -98,6 +102,16 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
+    /// What a note about it is about.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Self::Outside => Code::PathEscape,
+            Self::NotAFile | Self::NotADirectory | Self::Special => Code::WrongKind,
+            Self::Missing | Self::Unreadable(_) => Code::Unreadable,
+            Self::Exhausted => Code::Limit,
+        }
+    }
+
     /// For people: what happened and what to do.
     pub(crate) fn explain(&self) -> String {
         match self {
@@ -127,6 +141,7 @@ impl Root {
         Ok(Self {
             boundary,
             boundary_path: base.join(path),
+            real_boundary: RefCell::default(),
             ..outer
         })
     }
@@ -136,6 +151,7 @@ impl Root {
         Ok(Self {
             boundary: Dir::open_ambient_dir(boundary, ambient_authority())?,
             boundary_path: boundary.to_owned(),
+            real_boundary: RefCell::default(),
             prefix: prefix.to_owned(),
             links,
             spent: Spent::default(),
@@ -240,7 +256,7 @@ impl Root {
     }
 
     fn touch_link(&self, path: &Path) {
-        if fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink()) {
+        if is_link(path) {
             self.touch(path);
         }
     }
@@ -254,6 +270,21 @@ impl Root {
         }
     }
 
+    /// Where something really is if it is a link itself.
+    pub(crate) fn through_link(&self, relative: &Path) -> Option<PathBuf> {
+        let full = self.boundary_path.join(self.inside(relative));
+        is_link(&full).then(|| self.real(relative))
+    }
+
+    /// A path that [`Self::real`] returned, from the root of the file system.
+    pub(crate) fn full(&self, real: &Path) -> PathBuf {
+        let mut boundary = self.real_boundary.borrow_mut();
+        let boundary = boundary.get_or_insert_with(|| {
+            fs::canonicalize(&self.boundary_path).unwrap_or_else(|_| self.boundary_path.clone())
+        });
+        boundary.join(real)
+    }
+
     /// Whether a bound was reached, so that something may be missing.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.spent.is_exhausted.get()
@@ -263,6 +294,9 @@ impl Root {
     /// exist yet is writable when the nearest directory that does is.
     pub(crate) fn is_writable(&self) -> bool {
         let full = self.boundary_path.join(&self.prefix);
+        if self.leads_nowhere() {
+            return false;
+        }
         let nearest = full
             .ancestors()
             .find_map(|path| fs::metadata(path).ok().map(|data| (path, data)));
@@ -279,6 +313,13 @@ impl Root {
             let _ = path;
             true
         }
+    }
+
+    /// Whether there is a link to nothing on the way from the boundary to the root: no directory can be made there.
+    pub(crate) fn leads_nowhere(&self) -> bool {
+        let full = self.boundary_path.join(&self.prefix);
+        let mut way = full.ancestors().take(self.prefix.components().count());
+        way.any(|path| is_link(path) && fs::metadata(path).is_err())
     }
 
     fn inside(&self, relative: &Path) -> PathBuf {
@@ -298,8 +339,16 @@ impl Root {
             other => return other,
         };
         // The handle refuses every absolute link, also one that leads back inside.
-        let real = fs::canonicalize(self.boundary_path.join(&path))?;
         let boundary = fs::canonicalize(&self.boundary_path)?;
+        let full = self.boundary_path.join(&path);
+        let real = match fs::canonicalize(&full) {
+            // What is not there yet is outside all the same, and somebody else decides what will be there.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.links == Links::Confined => {
+                let is_inside = footprint::without_links(&full).starts_with(&boundary);
+                return Err(if is_inside { error } else { refused });
+            }
+            real => real?,
+        };
         if let Ok(inside) = real.strip_prefix(&boundary) {
             let inside = if inside.as_os_str().is_empty() {
                 Path::new(".")
@@ -316,6 +365,10 @@ impl Root {
             _ => Err(refused),
         }
     }
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|data| data.is_symlink())
 }
 
 /// A path for people and for sorting: its parts joined by slashes.

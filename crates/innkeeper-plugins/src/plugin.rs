@@ -239,6 +239,9 @@ fn load_from(root: &Root, source: &PluginSource) -> Plugin {
         declared: declarations(source, document.is_some(), &manifest),
     };
     reading.gather(&mut gathering, &plugin.name);
+    if document.is_none() {
+        note_unread(&reading.declared, &mut gathering.notes);
+    }
     let (children, notes, load) = gathering.finish();
     plugin.manifest = document.is_some().then_some(shown);
     plugin.children = Some(children);
@@ -334,6 +337,23 @@ fn declarations(source: &PluginSource, has_manifest: bool, manifest: &Manifest) 
     let mut declared = listing.declared.clone();
     declared.skills.exclusive |= !declared.skills.paths.is_empty();
     declared
+}
+
+/// Says what the entry of a marketplace holds itself. It stands in a file that is not the plugin's, so whoever
+/// decides about commands could not be shown where they come from.
+fn note_unread(declared: &Declarations, notes: &mut Notes) {
+    for (field, declared, file) in [
+        ("hooks", &declared.hooks, "hooks/hooks.json"),
+        ("mcpServers", &declared.mcp_servers, ".mcp.json"),
+    ] {
+        if declared.is_inline {
+            let why = format!(
+                "the marketplace has `{field}` in the entry of this plugin, which are not read: put them into {file} of \
+                 the plugin"
+            );
+            notes.warn(Code::ManifestFieldType, ".", why);
+        }
+    }
 }
 
 fn describe(plugin: &mut Plugin, source: &PluginSource, manifest: &Manifest) {

@@ -3,7 +3,10 @@
 //! The host turns these into the customizations of the protocol. Whatever is not published there,
 //! such as commands and environments (CUS-27), is here for those who run it.
 
+use std::path::PathBuf;
+
 use crate::component::{Agent, HookFile, McpServer, Prompt, Rule, Skill};
+use crate::directory::Scope;
 use crate::format::Format;
 use crate::note::{LoadState, Note};
 use crate::text::TextRange;
@@ -87,8 +90,10 @@ pub struct Directory {
     pub id: String,
     /// Where it is or would be.
     pub uri: String,
-    /// Its path from the workspace, or from `~`.
+    /// Its path from the workspace, or from `~`. For people: a workspace may be called `~` as well.
     pub name: String,
+    /// Whose it is.
+    pub scope: Scope,
     /// What it holds.
     pub contents: Kind,
     /// Whether new customizations can be saved into it.
@@ -153,6 +158,9 @@ pub struct Child {
     pub icons: Vec<Icon>,
     /// What it is.
     pub component: Component,
+    /// Where its file really is, without links, where that is known. It is not published; but two children that
+    /// are one file are used once, so whoever compares trees must see when they are no longer.
+    pub(crate) real: Option<PathBuf>,
 }
 
 impl Child {

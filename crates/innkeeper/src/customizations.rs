@@ -12,6 +12,7 @@ use crate::cli::CustomizationsArgs;
 use crate::client;
 use crate::config::ConfigFile;
 use crate::failure::{Failure, Kind};
+use crate::full_path::full_path;
 use crate::logging;
 use crate::text::{Output, note};
 
@@ -64,9 +65,9 @@ fn workspace(path: Option<&Path>) -> Result<PathBuf, Failure> {
         )
         .hint("name the directory that a session works in")
     };
-    let full = std::path::absolute(path).map_err(|error| unusable(&error.to_string()))?;
+    let full = full_path(path).map_err(|error| unusable(&error.to_string()))?;
     match std::fs::metadata(&full) {
-        Ok(found) if found.is_dir() => Ok(full.components().collect()),
+        Ok(found) if found.is_dir() => Ok(full),
         Ok(_) => Err(unusable("it is no directory")),
         Err(error) => Err(unusable(&error.to_string())),
     }

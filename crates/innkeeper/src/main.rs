@@ -11,6 +11,7 @@ mod data_dir;
 mod doctor;
 mod endpoint;
 mod failure;
+mod full_path;
 mod kept_tokens;
 mod logging;
 mod models;

@@ -21,12 +21,15 @@ const IN_ALL: usize = 64;
 /// How the directory of a copy begins that is not finished, or is kept for nobody after.
 const UNFINISHED: &str = "unfinished-";
 
+/// Copies that somebody uses, by where they are.
+type Used = HashMap<PathBuf, Weak<Use>>;
+
 /// The copies on disk.
 #[derive(Debug)]
 pub(crate) struct Cache {
     directory: PathBuf,
     /// Those that somebody uses.
-    used: Mutex<HashMap<PathBuf, Weak<Use>>>,
+    used: Mutex<Used>,
 }
 
 /// A copy that somebody uses.
@@ -76,7 +79,7 @@ impl Cache {
         let of_plugin = self.directory.join(digest(&[plugin.client.as_str(), &plugin.uri]));
         let place = plugin.nonce.as_ref().map(|nonce| of_plugin.join(digest(&[nonce])));
         let (cache, known) = (Arc::clone(self), place.clone());
-        let begin = move || match known.and_then(|place| cache.find(place)) {
+        let begin = move || match known.and_then(|place| cache.find(&place)) {
             Some(kept) => Ok(Err(kept)),
             None => cache.begin(&of_plugin).map(Ok),
         };
@@ -99,16 +102,8 @@ impl Cache {
         Ok(Unfinished(Some(directory)))
     }
 
-    fn find(&self, place: PathBuf) -> Option<Kept> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(held) = used.get(&place).and_then(Weak::upgrade) {
-            return Some(Kept { held });
-        }
-        // Those used last are kept the longest.
-        File::open(&place)
-            .and_then(|copy| copy.set_modified(SystemTime::now()))
-            .ok()?;
-        Some(hold(&mut used, place, None))
+    fn find(&self, place: &Path) -> Option<Kept> {
+        find(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner), place)
     }
 
     /// Puts a finished copy in its place. If there is one by now, that one counts.
@@ -117,29 +112,29 @@ impl Cache {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
             return Ok(hold(&mut used, copy.path().to_owned(), copy.0.take()));
         };
-        if let Some(kept) = self.find(place.clone()) {
+        if let Some(kept) = self.find(&place) {
             return Ok(kept);
         }
         // What has its own name is whole, also after the power went: the name is the last thing that
         // comes, and the first that goes.
         sync_all(copy.path())?;
+        // From here on it is in its place, and nobody must take it away before it is known to be used.
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kept) = find(&mut used, &place) {
+            return Ok(kept);
+        }
         fs::rename(copy.path(), &place)?;
         // It has another name now, so there is nothing left to take away.
         if let Some(directory) = copy.0.take() {
             let _ = directory.keep();
         }
-        let kept = hold(
-            &mut self.used.lock().unwrap_or_else(PoisonError::into_inner),
-            place,
-            None,
-        );
-        self.trim();
+        let kept = hold(&mut used, place, None);
+        self.trim(&mut used);
         Ok(kept)
     }
 
     /// Takes away the oldest copies that are too many and that nobody uses.
-    fn trim(&self) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+    fn trim(&self, used: &mut Used) {
         used.retain(|_, held| held.strong_count() > 0);
         let mut all = Vec::new();
         for plugin in listed(&self.directory) {
@@ -150,22 +145,30 @@ impl Cache {
                 .collect();
             copies.sort();
             let surplus = copies.len().saturating_sub(PER_PLUGIN);
-            all.extend(take_away(copies, surplus, &used));
+            all.extend(take_away(copies, surplus, used));
             // Only an empty one can be removed like this.
             let _ = fs::remove_dir(&plugin);
         }
         all.sort();
         let surplus = all.len().saturating_sub(IN_ALL);
-        take_away(all, surplus, &used);
+        take_away(all, surplus, used);
     }
 }
 
+/// The copy at a place, if there is one.
+fn find(used: &mut Used, place: &Path) -> Option<Kept> {
+    if let Some(held) = used.get(place).and_then(Weak::upgrade) {
+        return Some(Kept { held });
+    }
+    // Those used last are kept the longest.
+    File::open(place)
+        .and_then(|copy| copy.set_modified(SystemTime::now()))
+        .ok()?;
+    Some(hold(used, place.to_owned(), None))
+}
+
 /// Takes away as many of the oldest as asked that nobody uses, and returns the others.
-fn take_away(
-    oldest_first: Vec<(SystemTime, PathBuf)>,
-    surplus: usize,
-    used: &HashMap<PathBuf, Weak<Use>>,
-) -> Vec<(SystemTime, PathBuf)> {
+fn take_away(oldest_first: Vec<(SystemTime, PathBuf)>, surplus: usize, used: &Used) -> Vec<(SystemTime, PathBuf)> {
     let mut left = surplus;
     let mut kept = Vec::new();
     for (time, copy) in oldest_first {
@@ -212,7 +215,7 @@ fn sync_all(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn hold(used: &mut HashMap<PathBuf, Weak<Use>>, path: PathBuf, passing: Option<tempfile::TempDir>) -> Kept {
+fn hold(used: &mut Used, path: PathBuf, passing: Option<tempfile::TempDir>) -> Kept {
     let held = Arc::new(Use {
         path: path.clone(),
         passing,
@@ -310,13 +313,38 @@ mod tests {
         assert!(left <= PER_PLUGIN + 1, "{left}");
         assert!(oldest.path().join("SKILL.md").exists(), "somebody uses it");
         assert!(
-            cache.find(temp.path().join("p/n20")).is_some(),
+            cache.find(&temp.path().join("p/n20")).is_some(),
             "a nonce that comes back is here"
         );
-        assert!(cache.find(temp.path().join("p/n1")).is_none(), "the oldest is not");
+        assert!(cache.find(&temp.path().join("p/n1")).is_none(), "the oldest is not");
         drop(oldest);
         drop(copied(&cache, "p", "n21"));
         assert!(!temp.path().join("p/n0").exists(), "it went once nobody used it");
+    }
+
+    /// Whoever brings a copy finds it where it was put, however many others are brought at the same time.
+    #[test]
+    fn p20_a_copy_is_not_taken_away_between_its_coming_and_its_use() {
+        let temp = tempfile::tempdir().unwrap();
+        let cache = Cache::new(temp.path());
+        let of_plugin = temp.path().join("p");
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (cache, of_plugin) = (&cache, &of_plugin);
+                scope.spawn(move || {
+                    for number in 0..100 {
+                        let copy = cache.begin(of_plugin).unwrap();
+                        fs::write(copy.path().join("SKILL.md"), "s").unwrap();
+                        // The oldest goes first, so this is what everybody else would take away.
+                        File::open(copy.path()).unwrap().set_modified(old).unwrap();
+                        let place = of_plugin.join(format!("n{thread}-{number}"));
+                        let kept = cache.keep(copy, Some(place)).unwrap();
+                        assert!(kept.path().join("SKILL.md").exists(), "{}", kept.path().display());
+                    }
+                });
+            }
+        });
     }
 
     #[test]
@@ -364,10 +392,7 @@ mod tests {
         let left = set_aside(&path).unwrap();
         assert!(left.join("SKILL.md").exists() && is_unfinished(&left));
         let next = Cache::new(temp.path());
-        assert!(
-            next.find(path.clone()).is_none(),
-            "half a copy would be taken for a whole one"
-        );
+        assert!(next.find(&path).is_none(), "half a copy would be taken for a whole one");
         next.sweep();
         assert!(!left.exists());
         let again = copied(&next, "p", "n1");

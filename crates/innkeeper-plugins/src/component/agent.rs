@@ -48,7 +48,7 @@ pub(crate) fn gather(gathering: &mut Gathering<'_>, location: &Location) {
 }
 
 fn read(gathering: &mut Gathering<'_>, file: Listed) {
-    if !gathering.is_new(Kind::Agent, file.real) {
+    if !gathering.is_new(Kind::Agent, &file.real) {
         return;
     }
     let Some(markdown) = gathering.markdown(&file.path) else {
@@ -60,14 +60,15 @@ fn read(gathering: &mut Gathering<'_>, file: Listed) {
     let name = gathering.name(fields, "name", fallback, &shown);
     let description = fields.and_then(|fields| fields.paragraph("description"));
     note_missing(gathering, &markdown, description.is_none(), &shown, "agent");
-    gathering.add(Found {
+    let found = Found {
         name,
         description,
         range: None,
         icons: Vec::new(),
         component: Component::Agent(Agent::from_fields(fields)),
         path: file.path,
-    });
+    };
+    gathering.add_file(found, &file.real);
 }
 
 impl Agent {

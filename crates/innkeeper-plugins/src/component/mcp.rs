@@ -274,6 +274,7 @@ pub fn configured_server(
 ) -> Child {
     let path = file.file_name().unwrap_or_default();
     Child {
+        real: None,
         id: id(Kind::McpServer.as_str(), &["host", name]),
         uri: of_path(file),
         path: label(Path::new(path)),

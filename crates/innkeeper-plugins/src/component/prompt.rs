@@ -33,7 +33,7 @@ pub(crate) fn gather(gathering: &mut Gathering<'_>, location: &Location) {
 
 /// Reads one prompt file.
 pub(crate) fn read(gathering: &mut Gathering<'_>, file: Listed) {
-    if !gathering.is_new(Kind::Prompt, file.real) {
+    if !gathering.is_new(Kind::Prompt, &file.real) {
         return;
     }
     let Some(markdown) = gathering.markdown(&file.path) else {
@@ -50,12 +50,13 @@ pub(crate) fn read(gathering: &mut Gathering<'_>, file: Listed) {
         model: fields.and_then(|fields| fields.first("model")),
         tools: fields.and_then(|fields| fields.list("tools")).unwrap_or_default(),
     };
-    gathering.add(Found {
+    let found = Found {
         name,
         description: fields.and_then(|fields| fields.paragraph("description")),
         range: None,
         icons: Vec::new(),
         component: Component::Prompt(prompt),
         path: file.path,
-    });
+    };
+    gathering.add_file(found, &file.real);
 }

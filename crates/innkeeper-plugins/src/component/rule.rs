@@ -24,8 +24,11 @@ pub struct Rule {
 pub(crate) enum Unscoped {
     /// Somebody decides when to apply it.
     OnRequest,
-    /// It always applies: so it is for Claude's rules and for AGENTS.md and its like.
+    /// It always applies: so it is for Claude's rules.
     Always,
+    /// Likewise for AGENTS.md and its like, which are for everything by themselves: globs that say just that
+    /// say nothing (profile B.2).
+    Everywhere,
 }
 
 /// Which files of a directory are rules.
@@ -67,7 +70,7 @@ pub(crate) fn gather(gathering: &mut Gathering<'_>, location: &Location, pattern
 
 /// Reads one rule.
 pub(crate) fn read(gathering: &mut Gathering<'_>, file: Listed, unscoped: Unscoped) {
-    if !gathering.is_new(Kind::Rule, file.real) {
+    if !gathering.is_new(Kind::Rule, &file.real) {
         return;
     }
     let Some(markdown) = gathering.markdown(&file.path) else {
@@ -77,14 +80,15 @@ pub(crate) fn read(gathering: &mut Gathering<'_>, file: Listed, unscoped: Unscop
     let shown = label(&file.path);
     let fallback = stem(&file.name, ENDINGS).unwrap_or(&file.name);
     let name = gathering.name(fields, "name", fallback, &shown);
-    gathering.add(Found {
+    let found = Found {
         name,
         description: fields.and_then(|fields| fields.paragraph("description")),
         range: None,
         icons: Vec::new(),
         component: Component::Rule(Rule::from_fields(fields, unscoped)),
         path: file.path,
-    });
+    };
+    gathering.add_file(found, &file.real);
 }
 
 impl Rule {
@@ -103,7 +107,13 @@ impl Rule {
             always_apply: fields.and_then(|fields| fields.flag("alwaysApply")),
             globs,
         };
-        if unscoped == Unscoped::Always && rule.globs.is_empty() {
+        let is_everything = |glob: &String| matches!(glob.as_str(), "**" | "**/*");
+        let is_unscoped = match unscoped {
+            Unscoped::OnRequest => false,
+            Unscoped::Always => rule.globs.is_empty(),
+            Unscoped::Everywhere => rule.globs.is_empty() || rule.globs.iter().any(is_everything),
+        };
+        if is_unscoped {
             rule.always_apply = Some(true);
         }
         rule

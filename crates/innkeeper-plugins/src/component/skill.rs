@@ -167,7 +167,7 @@ fn probe(gathering: &mut Gathering<'_>, folder: &Path) {
 
 /// Reads one `SKILL.md`.
 pub(crate) fn read(gathering: &mut Gathering<'_>, file: PathBuf, real: PathBuf, fallback: &str, rules: Rules) {
-    if !gathering.is_new(Kind::Skill, real) {
+    if !gathering.is_new(Kind::Skill, &real) {
         return;
     }
     let shown = label(&file);
@@ -196,14 +196,16 @@ pub(crate) fn read(gathering: &mut Gathering<'_>, file: PathBuf, real: PathBuf, 
     if let Some(folder) = file.parent() {
         read_sidecar(gathering, folder, &mut skill, &mut icons);
     }
-    gathering.add(Found {
+    let found = Found {
         path: file,
         name,
         description,
         range: None,
         icons,
         component: Component::Skill(skill),
-    });
+    };
+    let real = gathering.root.through_link(&found.path).unwrap_or(real);
+    gathering.add_file(found, &real);
 }
 
 /// Gathers the commands of one location: `*.md` directly inside, and with more levels their
@@ -228,7 +230,7 @@ pub(crate) fn gather_commands(gathering: &mut Gathering<'_>, location: &Location
             prompt::read(gathering, file);
             continue;
         }
-        if !gathering.is_new(Kind::Skill, file.real) {
+        if !gathering.is_new(Kind::Skill, &file.real) {
             continue;
         }
         let Some(markdown) = gathering.markdown(&file.path) else {
@@ -237,14 +239,15 @@ pub(crate) fn gather_commands(gathering: &mut Gathering<'_>, location: &Location
         let fields = markdown.fields.as_ref();
         let mut name = file.folders;
         name.push(stem(&file.name, &[".md"]).unwrap_or(&file.name).to_owned());
-        gathering.add(Found {
+        let found = Found {
             name: printable(&name.join(":"), MAX_NAME_CHARS),
             description: fields.and_then(|fields| fields.paragraph("description")),
             range: None,
             icons: Vec::new(),
             component: Component::Skill(Skill::from_fields(fields, SkillOrigin::Command)),
             path: file.path,
-        });
+        };
+        gathering.add_file(found, &file.real);
     }
 }
 

@@ -8,6 +8,7 @@ mod collection;
 mod directories;
 mod edges;
 mod formats;
+mod left_out;
 mod numbered;
 mod properties;
 mod support;

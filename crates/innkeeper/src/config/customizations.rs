@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use innkeeper_customizations::SourceDirectories;
 use serde::Deserialize;
 
+use crate::full_path::full_path;
+
 /// What `[customizations]` can say.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
@@ -33,7 +35,7 @@ impl Default for CustomizationsSection {
 impl CustomizationsSection {
     /// Returns where they come from besides workspaces and clients, or nothing if there are to be none.
     pub(crate) fn directories(&self) -> Option<SourceDirectories> {
-        let full = |paths: &[PathBuf]| paths.iter().filter_map(|path| std::path::absolute(path).ok()).collect();
+        let full = |paths: &[PathBuf]| paths.iter().filter_map(|path| full_path(path).ok()).collect();
         self.enabled.then(|| SourceDirectories {
             plugins: full(&self.plugins),
             collections: full(&self.collections),

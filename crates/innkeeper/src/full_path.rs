@@ -1,0 +1,34 @@
+//! Paths that people write, as hosts read the URIs of them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use url::Url;
+
+/// Makes a path absolute and takes `.` and `..` out of it. A URI has none, so a host that gets the URI of a path
+/// works in the directory that this one names.
+pub(crate) fn full_path(path: &Path) -> io::Result<PathBuf> {
+    let full = std::path::absolute(path)?;
+    let uri = Url::from_file_path(&full).ok();
+    let read = uri.and_then(|uri| Url::parse(uri.as_str()).ok()?.to_file_path().ok());
+    // Without a slash at the end.
+    Ok(read.unwrap_or(full).components().collect())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_and_slashes_say_nothing() {
+        for (written, full) in [
+            ("/a/b/../c", "/a/c"),
+            ("/a/./b/", "/a/b"),
+            ("/a/..", "/"),
+            ("/../a", "/a"),
+            ("/a b#c/..d", "/a b#c/..d"),
+        ] {
+            assert_eq!(full_path(Path::new(written)).unwrap(), Path::new(full), "{written}");
+        }
+    }
+}

@@ -61,3 +61,43 @@ fn make_file(root: &Path, file: &Value, number: &str) {
         fs::set_permissions(root.join(&path), fs::Permissions::from_mode(0o0)).unwrap();
     }
 }
+
+/// Whether permissions keep this process out of anything. Root is kept out of nothing: there the test of this name
+/// is run by somebody else, in a process of its own, and has to succeed there.
+#[cfg(unix)]
+pub fn is_kept_out(test: &str) -> bool {
+    use std::os::unix::fs::{PermissionsExt as _, chown};
+    use std::os::unix::process::CommandExt as _;
+    /// Who that is, on every system.
+    const NOBODY: u32 = 65_534;
+    let temp = tempfile::tempdir().unwrap();
+    let locked = temp.path().join("locked");
+    fs::write(&locked, "").unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read(&locked).is_err() {
+        return true;
+    }
+    // Where this program is need not be open to everybody.
+    let program = temp.path().join("program");
+    let this = std::env::current_exe().unwrap();
+    fs::hard_link(&this, &program)
+        .or_else(|_| fs::copy(&this, &program).map(drop))
+        .unwrap();
+    fs::set_permissions(temp.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    chown(temp.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let ran = std::process::Command::new(&program)
+        .args(["--exact", test, "--nocapture"])
+        .env("TMPDIR", temp.path())
+        .current_dir(temp.path())
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success() && told.contains("1 passed"),
+        "{told}\n{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    false
+}

@@ -117,6 +117,10 @@ async fn json_is_what_a_new_session_gets_to_the_letter_with_a_host_and_without_o
     for line in reasons {
         assert!(explained.contains(line), "{line:?} is not in\n{explained}");
     }
+    // However the way to the workspace is written, it is the session's.
+    let around = workspace.path(".claude/..").display().to_string();
+    let around = [&*around, "--explain", "--config", &config, "--data", &data];
+    assert_eq!(text(&run(&home, &around)), explained);
     let _stopped = host.stop().await;
     assert_eq!(without_states(printed()), without_states(expected), "it is kept");
     let explained = ask("--explain");
@@ -220,11 +224,14 @@ async fn plugins_of_the_configuration_are_among_them_and_mistakes_are_told() {
     let config = home.path().join("innkeeper.toml");
     write(
         &config,
-        "[customizations]\nplugins = [\"plugins/greeter\"]\nuser = false\n",
+        "[customizations]\nplugins = [\"plugins/../plugins/greeter\"]\nuser = false\n",
     );
     let (path, config) = (workspace.path("").display().to_string(), config.display().to_string());
     let tree = text(&run(home.path(), &[&path, "--config", &config]));
-    assert!(tree.starts_with("plugin greeter  file://"), "{tree}");
+    assert!(
+        tree.starts_with("plugin greeter  file://") && !tree.contains(".."),
+        "a URI has no dots: {tree}"
+    );
     assert!(
         tree.contains("  skill hello: Says hello.\n") && !tree.contains('~'),
         "{tree}"

@@ -251,7 +251,7 @@ fn b3_of_rules_that_are_one_file_the_one_that_applies_the_most_counts() {
         .rules
         .iter()
         .filter(|rule| rule.about.original.is_none())
-        .map(|rule| (rule.about.uri.rsplit_once("/work/").unwrap().1, rule.always))
+        .map(|rule| (rule.about.uri.rsplit_once("work/").unwrap().1, rule.always))
         .collect();
     assert_eq!(
         used,

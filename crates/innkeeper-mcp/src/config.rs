@@ -117,7 +117,7 @@ impl fmt::Debug for Remote {
 /// How long things may take, and how much may come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// From the start of a server until it has introduced itself.
+    /// From the start of a server until it has introduced itself, and as much again until it has told its tools.
     pub start_time: Duration,
     /// For a list, a resource or a prompt.
     pub request_time: Duration,

@@ -114,6 +114,12 @@ impl Server {
         self.send(Command::Start(start));
     }
 
+    /// Starts it for one more who wants it, unless it was started before: one that failed keeps to its delays, or
+    /// stays as it is, until somebody asks for a start (F3).
+    pub fn join(&self) {
+        self.send(Command::Join);
+    }
+
     /// Starts it anew, whatever it does now; earlier crashes are forgotten.
     pub fn restart(&self, start: Start) {
         self.send(Command::Restart(start));

@@ -1,6 +1,9 @@
 //! The tools of a server.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Limits;
@@ -100,19 +103,20 @@ impl Tool {
     }
 }
 
-/// Fetches the tools of a server.
-pub(crate) async fn list(connection: &Connection, limits: &Limits) -> Result<Vec<Tool>, Failed> {
+/// Fetches the tools of a server, however many pages they fill, within a time.
+pub(crate) async fn list(connection: &Connection, limits: &Limits, time: Duration) -> Result<Vec<Tool>, Failed> {
     if !connection.info.can("tools") {
         return Ok(Vec::new());
     }
+    let end = Instant::now() + time;
     let mut pages = Pages::new("tools", limits.list_entries, limits.list_bytes);
     let mut params = Some(Map::new());
     while let Some(page) = params {
         let request = Request {
             method: "tools/list".to_owned(),
             params: page,
-            time: limits.request_time,
-            time_max: limits.request_time,
+            time: end.saturating_duration_since(Instant::now()),
+            time_max: time,
             cancel: CancellationToken::new(),
             call: None,
             is_of_app: false,

@@ -6,10 +6,13 @@
 //! wanted; only the handshakes, which rmcp makes itself, are left to its types. Notifications do not
 //! pass through it at all.
 
+mod asked;
 mod client;
 mod failure;
+mod guarded;
 mod http;
 mod line;
+mod outline;
 mod process;
 mod program;
 mod sse;
@@ -24,17 +27,20 @@ use std::time::Duration;
 
 use reqwest::redirect::{Attempt, Policy};
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, CustomResult, RequestId, ServerJsonRpcMessage, ServerNotification,
-    ServerResult,
+    ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
+    ServerNotification, ServerResult,
 };
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use url::Url;
 
+pub(crate) use self::asked::Asked;
 pub(crate) use self::client::HttpClient;
 pub(crate) use self::failure::{Challenged, HttpFailure};
+pub(crate) use self::guarded::{Discovery, Guarded};
 pub(crate) use self::http::StreamableHttp;
+use self::outline::Outline;
 pub(crate) use self::process::Process;
 pub(crate) use self::sse::SseTransport;
 pub(crate) use self::stdio::StdioTransport;
@@ -43,6 +49,11 @@ use crate::error::ConfigError;
 
 /// The code of errors that are made here for answers that are too large.
 pub(crate) const TOO_LARGE: i32 = -32099;
+/// The code of errors that are made here for answers that cannot be read.
+pub(crate) const NOT_UNDERSTOOD: i32 = -32098;
+
+/// The most that is told of what is wrong with an answer.
+const MOST_REASON_CHARS: usize = 300;
 
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 const MOST_REDIRECTS: usize = 3;
@@ -92,9 +103,18 @@ impl fmt::Debug for Notices {
 #[derive(Clone, Debug)]
 pub(crate) struct Messages {
     pub(crate) own: Arc<OwnRequests>,
+    pub(crate) asked: Arc<Asked>,
     notices: Notices,
     /// Whose token is in no message, whatever the server writes into it.
     credentials: Option<Arc<Credentials>>,
+}
+
+/// A message for rmcp, as text.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wrapped {
+    pub(crate) text: String,
+    /// Its id, if it is a request.
+    pub(crate) request: Option<RequestId>,
 }
 
 /// As much of a message as it takes to see what it is.
@@ -108,6 +128,19 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
 }
 
+/// As much of a cancellation as it takes to see what is cancelled.
+#[derive(Deserialize)]
+struct Cancelled {
+    params: CancelledParams,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CancelledParams {
+    #[serde(default)]
+    request_id: Option<RequestId>,
+}
+
 /// What becomes of a message.
 enum Fate<'a> {
     /// Rmcp reads it.
@@ -119,9 +152,10 @@ enum Fate<'a> {
 }
 
 impl Messages {
-    pub(crate) fn new(notices: Notices, credentials: Option<Arc<Credentials>>) -> Self {
+    pub(crate) fn new(notices: Notices, asked: Arc<Asked>, credentials: Option<Arc<Credentials>>) -> Self {
         Self {
             own: Arc::default(),
+            asked,
             notices,
             credentials,
         }
@@ -142,8 +176,14 @@ impl Messages {
             // would take it for a refusal.
             (Some(RequestId::String(_)), None, _) => Ok(Fate::Done),
             (Some(id), None, Some(result)) if !self.own.take(&id) => Ok(Fate::Pass(id, result.get())),
-            // What these two mean, only rmcp knows.
-            (None, Some("notifications/cancelled" | "notifications/subscriptions/acknowledged"), _) => Ok(Fate::Read),
+            (None, Some("notifications/cancelled"), _) => {
+                let cancelled: Cancelled = serde_json::from_str(text)?;
+                // Rmcp would drop the answer on its way, and nobody would know that it has come.
+                let is_asked = cancelled.params.request_id.is_some_and(|id| self.asked.cancel(&id));
+                Ok(if is_asked { Fate::Done } else { Fate::Read })
+            }
+            // What this means, and what the other may mean, only rmcp knows.
+            (None, Some("notifications/subscriptions/acknowledged"), _) => Ok(Fate::Read),
             (None, Some(_), _) => {
                 if let ServerJsonRpcMessage::Notification(notification) = serde_json::from_str(text)? {
                     (self.notices.0)(notification.notification);
@@ -154,36 +194,95 @@ impl Messages {
         }
     }
 
-    /// Reads a message of a server; nothing if it was a notification, which is dealt with.
-    pub(crate) fn decode(&self, text: &str) -> Result<Option<ServerJsonRpcMessage>, serde_json::Error> {
+    /// Reads a message of a server, or several in one (2025-03-26). Notifications are not among them, as they are
+    /// dealt with. Those that are requests have to be [admitted](Self::admit).
+    pub(crate) fn decode(&self, text: &str) -> Result<Vec<ServerJsonRpcMessage>, serde_json::Error> {
         let text = &*self.hide(text);
-        match self.sort(text)? {
-            Fate::Read => serde_json::from_str(text).map(Some),
-            Fate::Pass(id, result) => {
+        let Some(parts) = batch(text)? else {
+            return self.decode_one(text).map(|message| message.into_iter().collect());
+        };
+        // What cannot be read of a batch is nobody's.
+        let decoded = parts.into_iter().filter_map(|part| self.decode_one(part.get()).ok());
+        Ok(decoded.flatten().collect())
+    }
+
+    fn decode_one(&self, text: &str) -> Result<Option<ServerJsonRpcMessage>, serde_json::Error> {
+        let decoded = match self.sort(text) {
+            Ok(Fate::Read) => serde_json::from_str(text).map(Some),
+            Ok(Fate::Pass(id, result)) => {
                 let result = CustomResult::new(Value::String(result.to_owned()));
                 let result = ServerResult::CustomResult(result);
                 Ok(Some(ServerJsonRpcMessage::response(result, id)))
             }
-            Fate::Done => Ok(None),
-        }
+            Ok(Fate::Done) => Ok(None),
+            Err(error) => Err(error),
+        };
+        decoded.or_else(|error| match not_understood(text, &error) {
+            Some(answer) => Ok(Some(answer)),
+            None => Err(error),
+        })
     }
 
-    /// The same for the events of HTTP, which rmcp reads itself: writes a message anew so that it
-    /// leaves a result alone.
-    pub(crate) fn wrap(&self, text: String) -> Option<String> {
+    /// The same for the events of HTTP, which rmcp reads itself: writes messages anew so that it
+    /// leaves results alone.
+    pub(crate) fn wrap(&self, text: String) -> Vec<Wrapped> {
         let text = match self.hide(&text) {
             Cow::Owned(hidden) => hidden,
             Cow::Borrowed(_) => text,
         };
-        match self.sort(&text) {
-            Ok(Fate::Read) | Err(_) => Some(text),
-            Ok(Fate::Pass(id, result)) => {
-                let wrapped = serde_json::json!({ "jsonrpc": "2.0", "id": id, "result": result });
-                Some(wrapped.to_string())
+        match batch(&text) {
+            Ok(Some(parts)) => {
+                let parts = parts.into_iter();
+                parts.filter_map(|part| self.wrap_one(part.get().to_owned())).collect()
             }
-            Ok(Fate::Done) => None,
+            Ok(None) | Err(_) => self.wrap_one(text).into_iter().collect(),
         }
     }
+
+    fn wrap_one(&self, text: String) -> Option<Wrapped> {
+        let answer = |text: String| Wrapped { text, request: None };
+        let error = match self.sort(&text) {
+            Ok(Fate::Read) => match serde_json::from_str(&text) {
+                Ok(ServerJsonRpcMessage::Request(request)) => {
+                    let request = Some(request.id);
+                    return Some(Wrapped { text, request });
+                }
+                Ok(_) => return Some(answer(text)),
+                Err(error) => error,
+            },
+            Ok(Fate::Pass(id, result)) => {
+                let wrapped = serde_json::json!({ "jsonrpc": "2.0", "id": id, "result": result });
+                return Some(answer(wrapped.to_string()));
+            }
+            Ok(Fate::Done) => return None,
+            Err(error) => error,
+        };
+        let message = not_understood(&text, &error);
+        // What is no message, rmcp leaves alone.
+        let message = message.and_then(|message| serde_json::to_string(&message).ok());
+        Some(answer(message.unwrap_or(text)))
+    }
+
+    /// Waits until there is room for a message, if it takes any; `false` if it is to be left out.
+    pub(crate) async fn admit(&self, message: &ServerJsonRpcMessage, bytes: usize) -> bool {
+        self.asked.admit(message, bytes).await
+    }
+}
+
+/// The parts of a batch; nothing if it is none.
+fn batch(text: &str) -> Result<Option<Vec<&RawValue>>, serde_json::Error> {
+    match text.trim_start().starts_with('[') {
+        true => serde_json::from_str(text).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// An answer that cannot be read fails its request, which would wait for it in vain.
+fn not_understood(text: &str, why: &serde_json::Error) -> Option<ServerJsonRpcMessage> {
+    let id = Outline::of(text.as_bytes()).answers()?;
+    let why: String = why.to_string().chars().take(MOST_REASON_CHARS).collect();
+    let error = ErrorData::new(ErrorCode(NOT_UNDERSTOOD), why, None);
+    Some(ServerJsonRpcMessage::error(error, Some(id)))
 }
 
 /// The text of a result that came through rmcp.
@@ -280,7 +379,7 @@ mod tests {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let take = seen.clone();
         let notices = Notices::new(move |notification| take.lock().unwrap().push(notification));
-        (Messages::new(notices, None), seen)
+        (Messages::new(notices, Arc::default(), None), seen)
     }
 
     #[test]
@@ -288,9 +387,9 @@ mod tests {
         let (messages, _) = messages();
         let text = format!(r#"{{"result":{RESULT},"jsonrpc":"2.0","id":3}}"#);
         // On a pipe, and in the events of HTTP, which rmcp reads.
-        let wrapped = messages.wrap(text.clone()).unwrap();
-        let decoded = messages.decode(&text).unwrap().unwrap();
-        for message in [decoded, serde_json::from_str(&wrapped).unwrap()] {
+        let wrapped = messages.wrap(text.clone()).pop().unwrap();
+        let decoded = messages.decode(&text).unwrap().pop().unwrap();
+        for message in [decoded, serde_json::from_str(&wrapped.text).unwrap()] {
             let ServerJsonRpcMessage::Response(response) = message else {
                 panic!()
             };
@@ -304,7 +403,7 @@ mod tests {
         let (messages, _) = messages();
         messages.own.add(RequestId::Number(0));
         let text = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"a","version":"1"}}}"#;
-        let Some(ServerJsonRpcMessage::Response(response)) = messages.decode(text).unwrap() else {
+        let Some(ServerJsonRpcMessage::Response(response)) = messages.decode(text).unwrap().pop() else {
             panic!()
         };
         assert!(matches!(response.result, ServerResult::InitializeResult(_)));
@@ -319,17 +418,65 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
         ];
         for text in read {
-            assert!(messages.decode(text).unwrap().is_some(), "{text}");
-            assert_eq!(messages.wrap(text.to_owned()).as_deref(), Some(text));
+            assert_eq!(messages.decode(text).unwrap().len(), 1, "{text}");
+            let request = text.contains("roots/list").then_some(RequestId::Number(1));
+            let text = text.to_owned();
+            assert_eq!(messages.wrap(text.clone()), [Wrapped { text, request }]);
         }
         let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
-        assert!(messages.decode(changed).unwrap().is_none());
-        assert!(messages.wrap(changed.to_owned()).is_none());
+        assert!(messages.decode(changed).unwrap().is_empty());
+        assert!(messages.wrap(changed.to_owned()).is_empty());
         let seen = seen.lock().unwrap();
         assert!(
             matches!(seen[..], [ServerNotification::ToolListChangedNotification(_), _]),
             "{seen:?}"
         );
         assert!(messages.decode("hello").is_err());
+    }
+
+    #[test]
+    fn several_messages_in_one_are_told_apart() {
+        let (messages, seen) = messages();
+        let text = r#" [{"jsonrpc":"2.0","id":1,"result":{}}, {"jsonrpc":"2.0","method":"notifications/tools/list_changed"},
+            7, {"jsonrpc":"2.0","id":"a","method":"ping"}]"#;
+        let decoded = messages.decode(text).unwrap();
+        assert!(
+            matches!(
+                decoded[..],
+                [ServerJsonRpcMessage::Response(_), ServerJsonRpcMessage::Request(_)]
+            ),
+            "{decoded:?}"
+        );
+        let wrapped = messages.wrap(text.to_owned());
+        let requests: Vec<_> = wrapped.iter().filter_map(|part| part.request.clone()).collect();
+        assert_eq!(requests, [RequestId::String("a".into())]);
+        assert_eq!(seen.lock().unwrap().len(), 2);
+        assert!(messages.decode("[]").unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_fails_its_request() {
+        let (messages, _) = messages();
+        let is_failure = |message: &ServerJsonRpcMessage| {
+            matches!(message, ServerJsonRpcMessage::Error(error)
+                if error.id == Some(RequestId::Number(3)) && error.error.code.0 == NOT_UNDERSTOOD)
+        };
+        for text in [
+            r#"{"jsonrpc":"2.0","id":3,"error":"oops"}"#,
+            r#"{"jsonrpc":"2.0","id":3,"error":{"code":"a"}}"#,
+        ] {
+            let decoded = messages.decode(text).unwrap();
+            assert!(matches!(&decoded[..], [failure] if is_failure(failure)), "{decoded:?}");
+            let wrapped = messages.wrap(text.to_owned()).pop().unwrap();
+            let wrapped = serde_json::from_str(&wrapped.text).unwrap();
+            assert!(is_failure(&wrapped), "{wrapped:?}");
+        }
+        // A request of the server's own may have the same id, and a line of a log is no answer.
+        for text in [
+            r#"{"jsonrpc":"2.0","id":3,"method":7}"#,
+            r#"{"id":3,"level":"info","message":"listening"}"#,
+        ] {
+            assert!(messages.decode(text).is_err(), "{text}");
+        }
     }
 }

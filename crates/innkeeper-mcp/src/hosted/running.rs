@@ -45,8 +45,18 @@ impl Drop for Life {
     }
 }
 
+/// Why a server of a session begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The session has it.
+    Along,
+    /// Somebody asked for its start.
+    Started,
+}
+
 pub(super) struct Running {
     pub(super) wish: ServerWish,
+    wanted: Wanted,
     /// Where its session works.
     roots: Mutex<Vec<String>>,
     session: Arc<str>,
@@ -77,9 +87,10 @@ impl Drop for Asking<'_> {
 }
 
 impl Running {
-    pub(super) fn new(wish: ServerWish, session: &Arc<str>, roots: Vec<String>) -> Arc<Self> {
+    pub(super) fn new(wish: ServerWish, wanted: Wanted, session: &Arc<str>, roots: Vec<String>) -> Arc<Self> {
         Arc::new(Self {
             wish,
+            wanted,
             roots: Mutex::new(roots),
             session: Arc::clone(session),
             ended: CancellationToken::new(),
@@ -265,7 +276,10 @@ impl Running {
     /// Starts it, and reports what becomes of it for as long as it is wanted.
     async fn follow(&self, lease: &Lease, shared: &Arc<Shared>, sink: &ServerSink) {
         let mut events = lease.events();
-        lease.start(Start::Background);
+        match self.wanted {
+            Wanted::Along => lease.join(),
+            Wanted::Started => lease.start(Start::Background),
+        }
         let mut known = ServerState::Stopped;
         loop {
             // The newest state is always there, however many events were missed.
@@ -364,7 +378,8 @@ mod tests {
             attempt: 1,
             declaration: Arc::new(declaration),
         };
-        let running = Arc::into_inner(Running::new(wish, &session.into(), roots.to_vec())).expect("nobody has it");
+        let running = Running::new(wish, Wanted::Along, &session.into(), roots.to_vec());
+        let running = Arc::into_inner(running).expect("nobody has it");
         let sharing = start::sharing(&shared.settings, &running.wish.declaration, session, roots);
         let config = ServerConfig::new("inn", Engine::Stdio(Stdio::new("serve", ["--now"])));
         let lease = shared.pool.lease(&config, &sharing, Surroundings::default);

@@ -1,16 +1,17 @@
 //! The servers of one session.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use innkeeper_host::mcp::{
     CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, ResourcePart, ServerSink,
-    SessionServers, SessionWants,
+    ServerWish, SessionServers, SessionWants,
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::running::{Life, Running};
+use super::running::{Life, Running, Wanted};
 use super::{Shared, lock, words};
 use crate::auth::SignInReason;
 use crate::names::unique_names;
@@ -21,6 +22,8 @@ pub(super) struct OneSession {
     sink: ServerSink,
     /// In the order in which they are wanted.
     servers: Mutex<Vec<Life>>,
+    /// The start of each that the session had last, also of those that it does not have any more.
+    attempts: Mutex<HashMap<String, u64>>,
 }
 
 impl OneSession {
@@ -29,6 +32,17 @@ impl OneSession {
             shared,
             sink,
             servers: Mutex::default(),
+            attempts: Mutex::default(),
+        }
+    }
+
+    /// A session that has a server from its beginning takes it as it is; another start of it is one that somebody
+    /// asked for.
+    fn why_wanted(&self, wish: &ServerWish) -> Wanted {
+        let id = wish.declaration.about.id.clone();
+        match lock(&self.attempts).insert(id, wish.attempt) {
+            Some(last) if last != wish.attempt => Wanted::Started,
+            _ => Wanted::Along,
         }
     }
 
@@ -74,7 +88,8 @@ impl SessionServers for OneSession {
             servers.push(kept.unwrap_or_else(|| {
                 // One that is replaced lets go of its server before the new one asks for it.
                 before.retain(|life| life.running.id() != wish.declaration.about.id);
-                let running = Running::new(wish, &wanted.session, wanted.roots.clone());
+                let why = self.why_wanted(&wish);
+                let running = Running::new(wish, why, &wanted.session, wanted.roots.clone());
                 self.shared.note(&running);
                 Life::begin(running, Arc::clone(&self.shared), self.sink.clone())
             }));

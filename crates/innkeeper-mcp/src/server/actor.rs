@@ -18,6 +18,8 @@ const ENDING_TIME: Duration = Duration::from_secs(6);
 #[derive(Debug)]
 pub(super) enum Command {
     Start(Start),
+    /// Somebody else wants it too: it is started if nobody has, and left to itself otherwise.
+    Join,
     Restart(Start),
     /// Makes the connection anew, if there is one.
     Reconnect,
@@ -79,6 +81,10 @@ impl Actor {
 
     pub(super) async fn run(mut self) {
         while let Some(command) = self.commands.recv().await {
+            let command = match command {
+                Command::Join => Command::Start(Start::Background),
+                command => command,
+            };
             match command {
                 Command::Start(start) | Command::Restart(start) => match self.keep_running(start).await {
                     Some(done) => {
@@ -92,7 +98,7 @@ impl Actor {
                 }
                 // It was stopped meanwhile.
                 Command::Reconnect => self.shared.set_state(ServerState::Stopped),
-                Command::Background => {}
+                Command::Background | Command::Join => {}
             }
         }
         self.shared.set_state(ServerState::Stopped);
@@ -222,7 +228,7 @@ impl Actor {
                 }),
                 command = self.commands.recv() => match command {
                     None => return Err(End::Forgotten),
-                    Some(Command::Start(_) | Command::Reconnect) => {}
+                    Some(Command::Start(_) | Command::Join | Command::Reconnect) => {}
                     Some(Command::Restart(start)) => return Err(End::Restarted(start)),
                     Some(Command::Background) => self.shared.set_state(ServerState::Starting { blocking: false }),
                     Some(Command::Stop(done)) => return Err(End::Stopped(done)),
@@ -243,7 +249,7 @@ impl Actor {
                 }
                 command = self.commands.recv() => match command {
                     None => return End::Forgotten,
-                    Some(Command::Start(_) | Command::Background) => {}
+                    Some(Command::Start(_) | Command::Join | Command::Background) => {}
                     Some(Command::Restart(start)) => return End::Restarted(start),
                     Some(Command::Reconnect) => return End::Restarted(Start::Background),
                     Some(Command::Stop(done)) => return End::Stopped(done),
@@ -295,7 +301,8 @@ impl Actor {
                     Some(Command::Stop(done)) => return Woken::Stop(done),
                     // The connection is gone already.
                     Some(Command::Reconnect) => return Woken::Time,
-                    Some(Command::Background) => {}
+                    // A server that fails and fails does not get its attempts anew from everybody who comes (F3).
+                    Some(Command::Background | Command::Join) => {}
                 },
             }
         }

@@ -17,22 +17,31 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::ProcessSlot;
 use super::calls::Calls;
-use super::connection::{Connection, http_failure, why_ended};
+use super::connection::{Connection, Failed, http_failure, why_ended};
 use super::follow::{follow, listen};
 use super::peer::OurEnd;
 use super::presence::look_after;
 use super::{Far, Shared};
-use crate::config::{Stdio, Transport};
+use crate::config::{Limits, Stdio, Transport};
+use crate::error::Error;
 use crate::icons;
 use crate::state::ServerInfo;
 use crate::tools::{self, Tool};
-use crate::wire::{Challenged, HttpFailure, Messages, Notices, Process, SseTransport, StdioTransport, StreamableHttp};
+use crate::wire::{
+    Asked, Challenged, Discovery, Guarded, HttpFailure, Messages, Notices, Process, SseTransport, StdioTransport,
+    StreamableHttp,
+};
 
 /// How long the output of a process is read after it has ended: what it left running keeps the pipe
 /// open.
 const DRAIN_TIME: Duration = Duration::from_millis(300);
+/// The most that a server has to say whether it can be discovered, and which part of the time for its start.
+const DISCOVERY_TIME: Duration = Duration::from_secs(3);
+const DISCOVERY_PART: u32 = 3;
 /// How long rmcp may take to close a connection.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
+/// What a server answers to a method that it does not have.
+const NO_SUCH_METHOD: i64 = -32601;
 /// How many requests go over HTTP at once.
 const REQUESTS_AT_ONCE: usize = 64;
 /// One of each list, and some more that are told already.
@@ -75,14 +84,51 @@ pub(super) async fn connect(
     is_old: bool,
     slot: &ProcessSlot,
 ) -> Result<Connected, ConnectFailure> {
-    match connect_once(shared, is_old, slot).await {
+    let start_time = shared.config.limits.start_time;
+    if is_old {
+        return connect_once(shared, Handshake::Older, slot, &Discovery::within(start_time)).await;
+    }
+    let discovery = Discovery::within(DISCOVERY_TIME.min(start_time / DISCOVERY_PART));
+    match connect_once(shared, Handshake::Either, slot, &discovery).await {
+        // It was not waited for, and does not take the older one.
+        Err(ConnectFailure::Refused(_)) if discovery.was_given_up() => {
+            connect_once(shared, Handshake::Newer, slot, &Discovery::within(start_time)).await
+        }
         // Older servers do not always say that they are: some answer whatever they do not know.
-        Err(ConnectFailure::Refused(_)) if !is_old => connect_once(shared, true, slot).await,
+        Err(ConnectFailure::Refused(_)) => connect_once(shared, Handshake::Older, slot, &discovery).await,
         connected => connected,
     }
 }
 
-async fn connect_once(shared: &Arc<Shared>, is_old: bool, slot: &ProcessSlot) -> Result<Connected, ConnectFailure> {
+/// How a server is asked to introduce itself: those since 2026-07-28 are discovered, older ones initialized. Which one
+/// it is, is found out once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handshake {
+    Either,
+    Older,
+    Newer,
+}
+
+impl Handshake {
+    fn lifecycle(self) -> ClientLifecycleMode {
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        match self {
+            Self::Older => ClientLifecycleMode::Initialize,
+            Self::Newer => ClientLifecycleMode::Discover { preferred_versions },
+            Self::Either => ClientLifecycleMode::Auto {
+                preferred_versions,
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+        }
+    }
+}
+
+async fn connect_once(
+    shared: &Arc<Shared>,
+    handshake: Handshake,
+    slot: &ProcessSlot,
+    discovery: &Arc<Discovery>,
+) -> Result<Connected, ConnectFailure> {
     if let Some(permit) = &shared.surroundings.permit {
         permit.check().await.map_err(ConnectFailure::Failed)?;
     }
@@ -96,9 +142,10 @@ async fn connect_once(shared: &Arc<Shared>, is_old: bool, slot: &ProcessSlot) ->
         events: shared.events.clone(),
         changes,
         log: shared.log(),
+        asked: Arc::new(Asked::default()),
         closed: closed.clone(),
     };
-    let introducing = introduce(shared, our_end.clone(), is_old, slot, closed.clone());
+    let introducing = introduce(shared, our_end.clone(), handshake, slot, discovery);
     let introduced = tokio::time::timeout(limits.start_time, introducing).await;
     let process = slot.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let running = match introduced {
@@ -108,6 +155,7 @@ async fn connect_once(shared: &Arc<Shared>, is_old: bool, slot: &ProcessSlot) ->
             return Err(ConnectFailure::Failed(never_answered(shared, process.as_deref())));
         }
     };
+    our_end.asked.begin();
     let peer = running.peer().clone();
     let (info, is_old) = read_info(peer.peer_info().as_deref());
     let cancel = running.cancellation_token();
@@ -133,20 +181,18 @@ async fn connect_once(shared: &Arc<Shared>, is_old: bool, slot: &ProcessSlot) ->
     });
     // Whoever gives up waiting here closes what was opened.
     let unfinished = connection.closed.clone().drop_guard();
-    let tools = match tools::list(&connection, limits).await {
+    let tools = match tools::list(&connection, limits, limits.start_time).await {
         Ok(tools) => tools,
-        Err(super::connection::Failed::Challenged(challenged)) => {
-            return Err(ConnectFailure::SignInNeeded(challenged));
-        }
-        Err(super::connection::Failed::Final(error)) if connection.closed.is_cancelled() => {
+        Err(Failed::Challenged(challenged)) => return Err(ConnectFailure::SignInNeeded(challenged)),
+        Err(Failed::Final(error)) if connection.closed.is_cancelled() => {
             return Err(ConnectFailure::Crashed(error.to_string()));
         }
-        Err(super::connection::Failed::Final(error)) => {
-            // A careless server says the token again (OTL-07).
-            let error = shared.scrub(&error.to_string());
-            tracing::warn!(server = %shared.config.name, error, "an MCP server does not list its tools");
-            Vec::new()
-        }
+        // It has none, whatever it said.
+        Err(Failed::Final(Error::Refused {
+            code: NO_SUCH_METHOD, ..
+        })) => Vec::new(),
+        // Without its tools it would be ready for nothing, and nobody would know.
+        Err(Failed::Final(error)) => return Err(ConnectFailure::Crashed(without_tools(limits, &error))),
     };
     unfinished.disarm();
     if !is_old {
@@ -168,19 +214,20 @@ async fn connect_once(shared: &Arc<Shared>, is_old: bool, slot: &ProcessSlot) ->
 async fn introduce(
     shared: &Shared,
     our_end: OurEnd,
-    is_old: bool,
+    handshake: Handshake,
     slot: &ProcessSlot,
-    closed: CancellationToken,
+    discovery: &Arc<Discovery>,
 ) -> Result<Running, ConnectFailure> {
-    let mode = lifecycle(is_old);
+    let (asked, closed) = (our_end.asked.clone(), our_end.closed.clone());
     let noticing = our_end.clone();
     let credentials = shared.remote.as_ref().map(|far| far.credentials.clone());
     let notices = Notices::new(move |notification| noticing.notice(notification));
-    let messages = Messages::new(notices, credentials);
+    let messages = Messages::new(notices, asked.clone(), credentials);
     match (&shared.config.transport, &shared.remote) {
         (Transport::Stdio(stdio), _) => {
             let (transport, process) = start_process(shared, stdio, slot, messages, closed)?;
-            let running = our_end.serve_with_lifecycle(transport, mode).await;
+            let transport = Guarded::new(transport, asked, discovery.clone());
+            let running = our_end.serve_with_lifecycle(transport, handshake.lifecycle()).await;
             match running {
                 Ok(running) => Ok(running),
                 Err(error) => Err(explain_process(shared, &process, &error).await),
@@ -192,32 +239,54 @@ async fn introduce(
                 .reinit_on_expired_session(true);
             config.allow_stateless = true;
             config.max_sse_event_size = shared.config.limits.message_bytes;
-            let transport =
-                StreamableHttpClientTransport::with_client(StreamableHttp::new(far.client.clone(), messages), config);
-            let running = our_end.serve_with_lifecycle(transport, mode).await;
-            running.map_err(|error| explain_http(far, &error))
+            let client = StreamableHttp::new(far.client.clone(), messages.clone(), discovery.clone());
+            let transport = StreamableHttpClientTransport::with_client(client, config);
+            let transport = Guarded::new(transport, asked, discovery.clone());
+            let served = our_end.clone();
+            match served.serve_with_lifecycle(transport, handshake.lifecycle()).await {
+                Ok(running) => Ok(running),
+                Err(error) if may_be_older(&error) => match introduce_sse(far, our_end, messages, discovery).await {
+                    Ok(running) => Ok(running),
+                    Err(_) => Err(explain_http(far, &error)),
+                },
+                Err(error) => Err(explain_http(far, &error)),
+            }
         }
-        (Transport::Sse(_), Some(far)) => {
-            let transport = SseTransport::open(far.client.clone(), &far.url, messages, closed).await;
-            let transport = transport.map_err(|failure| explain_failure(far, &failure))?;
-            // That transport is older than any discovery.
-            let running = our_end.serve_with_lifecycle(transport, lifecycle(true)).await;
-            running.map_err(|error| explain_http(far, &error))
-        }
+        (Transport::Sse(_), Some(far)) => introduce_sse(far, our_end, messages, discovery).await,
         (Transport::Http(_) | Transport::Sse(_), None) => Err(ConnectFailure::Failed("it has no address".to_owned())),
     }
 }
 
-/// Servers since 2026-07-28 are discovered, older ones initialized. Which one it is, is found out
-/// once.
-fn lifecycle(is_old: bool) -> ClientLifecycleMode {
-    if is_old {
-        return ClientLifecycleMode::Initialize;
-    }
-    ClientLifecycleMode::Auto {
-        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-        legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
-    }
+async fn introduce_sse(
+    far: &Far,
+    our_end: OurEnd,
+    messages: Messages,
+    discovery: &Arc<Discovery>,
+) -> Result<Running, ConnectFailure> {
+    let (asked, closed) = (our_end.asked.clone(), our_end.closed.clone());
+    let transport = SseTransport::open(far.client.clone(), &far.url, messages, closed).await;
+    let transport = transport.map_err(|failure| explain_failure(far, &failure))?;
+    let transport = Guarded::new(transport, asked, discovery.clone());
+    // That transport is older than any discovery.
+    let running = our_end
+        .serve_with_lifecycle(transport, Handshake::Older.lifecycle())
+        .await;
+    running.map_err(|error| explain_http(far, &error))
+}
+
+/// Whether a server at an address may be one that speaks only the HTTP with events of 2024-11-05: what it answers
+/// then, MCP says.
+fn may_be_older(error: &ClientInitializeError) -> bool {
+    let ClientInitializeError::TransportError { error, .. } = innermost(error) else {
+        return false;
+    };
+    matches!(
+        http_failure(error),
+        Some(HttpFailure::Status {
+            status: 400 | 404 | 405,
+            ..
+        })
+    )
 }
 
 fn start_process(
@@ -289,9 +358,12 @@ fn explain_http(far: &Far, error: &ClientInitializeError) -> ConnectFailure {
 fn explain_failure(far: &Far, failure: &HttpFailure) -> ConnectFailure {
     match failure {
         HttpFailure::Challenged(challenged) => ConnectFailure::SignInNeeded(challenged.clone()),
-        HttpFailure::Connection(_) | HttpFailure::Status { status: 500.., .. } => {
-            ConnectFailure::Crashed(not_reached(far, failure))
-        }
+        // It is in trouble, or has too much to do: later it may not be.
+        HttpFailure::Connection(_)
+        | HttpFailure::Status {
+            status: 408 | 425 | 429 | 500..,
+            ..
+        } => ConnectFailure::Crashed(not_reached(far, failure)),
         other => ConnectFailure::Failed(format!("the server cannot be used: {other}")),
     }
 }
@@ -321,6 +393,17 @@ fn refused(error: &ClientInitializeError) -> String {
             )
         }
         _ => "the server did not introduce itself as MCP says".to_owned(),
+    }
+}
+
+/// For people: a server that says that it has tools does not say which.
+fn without_tools(limits: &Limits, error: &Error) -> String {
+    match error {
+        Error::TimeOver { .. } => format!(
+            "the server did not tell its tools within {} s: give servers more time to start",
+            limits.start_time.as_secs_f32()
+        ),
+        other => format!("the server does not tell its tools: {other}"),
     }
 }
 

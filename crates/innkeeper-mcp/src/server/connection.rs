@@ -18,7 +18,7 @@ use super::calls::{CallContext, CallGuard, Calls};
 use crate::error::Error;
 use crate::secret::Scrubber;
 use crate::state::ServerInfo;
-use crate::wire::{self, Challenged, HttpFailure, Process, TOO_LARGE};
+use crate::wire::{self, Challenged, HttpFailure, NOT_UNDERSTOOD, Process, TOO_LARGE};
 
 /// How long an answer that was under way is awaited after the connection has ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -187,6 +187,10 @@ impl Connection {
     async fn explain(&self, error: ServiceError) -> Failed {
         match error {
             ServiceError::McpError(error) if error.code.0 == TOO_LARGE => Failed::Final(self.too_large()),
+            ServiceError::McpError(error) if error.code.0 == NOT_UNDERSTOOD => Failed::Final(Error::NotUnderstood {
+                server: self.server.clone(),
+                why: self.scrubber.scrub(&error.message),
+            }),
             ServiceError::McpError(error) => Failed::Final(Error::Refused {
                 server: self.server.clone(),
                 code: error.code.0.into(),

@@ -47,7 +47,8 @@ pub(super) async fn follow(shared: Arc<Shared>, connection: Arc<Connection>, mut
 
 /// Fetches the tools, and says whether they are different.
 async fn fetch_tools(shared: &Shared, connection: &Connection) -> bool {
-    match tools::list(connection, &shared.config.limits).await {
+    let limits = &shared.config.limits;
+    match tools::list(connection, limits, limits.request_time).await {
         Ok(tools) => shared.tools.send_if_modified(|old| {
             let is_new = **old != *tools;
             if is_new {

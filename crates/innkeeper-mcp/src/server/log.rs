@@ -68,6 +68,15 @@ impl HostLog {
         }
     }
 
+    /// Writes that the server wanted something that it does not get. What it wanted is as it says, and may be anything.
+    pub(crate) fn refused(&self, method: &str, why: &str) {
+        let Some(left_out) = self.admit() else { return };
+        let server = &self.server;
+        let (method, why) = (self.scrub(method), self.scrub(why));
+        let (method, why) = (cut(&method), cut(&why));
+        tracing::info!(server, left_out, method, why, "an MCP server was refused what it asked");
+    }
+
     fn standard_error(&self, line: &[u8]) {
         let line = String::from_utf8_lossy(line);
         if line.trim().is_empty() {

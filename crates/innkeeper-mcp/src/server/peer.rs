@@ -17,9 +17,12 @@ use super::log::HostLog;
 use crate::ask::{Asker, NoAnswer};
 use crate::paging::text;
 use crate::state::{Event, EventSender, List, LogMessage};
+use crate::wire::Asked;
 
 /// The longest log message that is handed on.
 const MOST_LOG_BYTES: usize = 16 << 10;
+/// The most that is said of the name of a method.
+const MOST_METHOD_BYTES: usize = 100;
 /// What people, or the host, declined; there is no better code for it.
 const DECLINED: i32 = -1;
 
@@ -48,6 +51,8 @@ pub(crate) struct OurEnd {
     /// Lists that changed, for whoever fetches them.
     pub(crate) changes: mpsc::Sender<List>,
     pub(crate) log: HostLog,
+    /// What the server asks.
+    pub(crate) asked: Arc<Asked>,
     /// Cancelled when the connection has ended.
     pub(crate) closed: CancellationToken,
 }
@@ -148,25 +153,34 @@ impl Service<RoleClient> for OurEnd {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
             Some(InboundStreamOrigin::Unassociated) | None => None,
         };
-        let owner = match self.calls.owner(origin) {
-            Ok(owner) => owner,
-            // These are the same for all.
-            Err(OfSeveral) if matches!(request, ServerRequest::ListRootsRequest(_)) => None,
-            Err(OfSeveral) => return Err(ErrorData::new(ErrorCode(DECLINED), OF_SEVERAL, None)),
-        };
-        let asked = owner.as_ref().map(|owner| (owner.call, owner.asks.clone()));
         let request = serde_json::to_value(&request).unwrap_or_default();
         let method = request.get("method").and_then(Value::as_str).unwrap_or_default();
         let params = request.get("params").unwrap_or(&Value::Null);
+        let owner = match self.calls.owner(origin) {
+            Ok(owner) => owner,
+            // These are the same for all.
+            Err(OfSeveral) if method == "roots/list" => None,
+            Err(OfSeveral) => {
+                self.log.refused(method, OF_SEVERAL);
+                return Err(ErrorData::new(ErrorCode(DECLINED), OF_SEVERAL, None));
+            }
+        };
+        let asked = owner.as_ref().map(|owner| (owner.call, owner.asks.clone()));
+        let cancelled = self.asked.cancelled(&context.id);
         let answer = tokio::select! {
             answer = self.asker.answer(method, params, asked) => answer,
             // The server does not want to know any more, or is gone.
+            () = cancelled.cancelled() => Err(NoAnswer::Declined),
             () = context.ct.cancelled() => Err(NoAnswer::Declined),
             () = self.closed.cancelled() => Err(NoAnswer::Declined),
         };
         match answer {
             Ok(answer) => Ok(ClientResult::CustomResult(CustomResult::new(answer))),
-            Err(no_answer) => Err(explain(&no_answer, method)),
+            Err(no_answer) => {
+                let error = explain(&no_answer, method);
+                self.log.refused(method, &error.message);
+                Err(error)
+            }
         }
     }
 
@@ -191,7 +205,12 @@ fn explain(no_answer: &NoAnswer, method: &str) -> ErrorData {
     match no_answer {
         NoAnswer::UnknownMethod => ErrorData::new(
             ErrorCode::METHOD_NOT_FOUND,
-            format!("`{method}` is not answered here"),
+            format!(
+                "`{}` is not answered here",
+                method
+                    .get(..method.floor_char_boundary(MOST_METHOD_BYTES))
+                    .unwrap_or_default()
+            ),
             None,
         ),
         NoAnswer::TooMany => ErrorData::new(

@@ -20,9 +20,9 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use self::events::events;
-use super::Messages;
 use super::client::HttpClient;
 use super::failure::HttpFailure;
+use super::{Discovery, Messages};
 
 /// The most that is read of what a server says when it refuses.
 const MOST_REFUSAL_BYTES: usize = 64 << 10;
@@ -37,11 +37,16 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 pub(crate) struct StreamableHttp {
     client: HttpClient,
     messages: Messages,
+    discovery: Arc<Discovery>,
 }
 
 impl StreamableHttp {
-    pub(crate) fn new(client: HttpClient, messages: Messages) -> Self {
-        Self { client, messages }
+    pub(crate) fn new(client: HttpClient, messages: Messages, discovery: Arc<Discovery>) -> Self {
+        Self {
+            client,
+            messages,
+            discovery,
+        }
     }
 
     fn get_events(&self, response: Response, request: Option<RequestId>) -> Events {
@@ -77,12 +82,39 @@ impl StreamableHttp {
             .map_err(Failure::Client)?;
         let text = String::from_utf8_lossy(&body);
         match self.messages.decode(&text) {
-            Ok(Some(message)) => Ok(StreamableHttpPostResponse::Json(message, session)),
-            Ok(None) => Ok(StreamableHttpPostResponse::Accepted),
+            Ok(found) if found.is_empty() => Ok(StreamableHttpPostResponse::Accepted),
+            Ok(found) => Ok(self.hand_over(found, session, body.len()).await),
             // Nobody waits for an answer to a notification.
             Err(_) if !is_request => Ok(StreamableHttpPostResponse::Accepted),
             Err(error) => Err(Failure::Client(HttpFailure::NotMcp(error.to_string()))),
         }
+    }
+
+    /// Messages that came in one piece, for rmcp, which takes one like that, or events.
+    async fn hand_over(
+        &self,
+        mut found: Vec<ServerJsonRpcMessage>,
+        session: Option<String>,
+        bytes: usize,
+    ) -> StreamableHttpPostResponse {
+        if found.len() == 1
+            && let Some(message) = found.pop()
+        {
+            return match self.messages.admit(&message, bytes).await {
+                true => StreamableHttpPostResponse::Json(message, session),
+                false => StreamableHttpPostResponse::Accepted,
+            };
+        }
+        let messages = self.messages.clone();
+        let events = futures_util::stream::iter(found).filter_map(move |message| {
+            let messages = messages.clone();
+            async move {
+                let data = serde_json::to_string(&message).ok()?;
+                let is_wanted = messages.admit(&message, bytes).await;
+                is_wanted.then(|| Ok(Sse::default().data(data)))
+            }
+        });
+        StreamableHttpPostResponse::Sse(events.boxed(), session)
     }
 
     /// A status that says no. It may come with an error of the protocol, which says more.
@@ -154,11 +186,21 @@ impl StreamableHttpClient for StreamableHttp {
         if let Some(session) = session_id {
             request = request.header(HEADER_SESSION_ID, session.as_ref());
         }
-        let response = self
-            .client
-            .send(request.json(&message))
-            .await
-            .map_err(Failure::Client)?;
+        let sending = self.client.send(request.json(&message));
+        let sent = match &message {
+            // One that does not answer is taken for an older one, as one that refuses.
+            ClientJsonRpcMessage::Request(asked) if matches!(asked.request, ClientRequest::DiscoverRequest(_)) => {
+                match tokio::time::timeout(self.discovery.time(), sending).await {
+                    Ok(sent) => sent,
+                    Err(_) => {
+                        let given_up = self.discovery.give_up(asked.id.clone());
+                        return Ok(StreamableHttpPostResponse::Json(given_up, None));
+                    }
+                }
+            }
+            _ => sending.await,
+        };
+        let response = sent.map_err(Failure::Client)?;
         let status = response.status();
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);

@@ -5,8 +5,7 @@ use std::io;
 use rmcp::model::RequestId;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-/// How much of the beginning and of the end of a line that is too long is looked at.
-const EDGE: usize = 4 << 10;
+use super::outline::Outline;
 
 /// A line of a server.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,43 +19,34 @@ pub(crate) enum Line {
 /// Reads the next line; nothing at the end.
 pub(crate) async fn read_line(reader: &mut (impl AsyncBufRead + Unpin), most: usize) -> io::Result<Option<Line>> {
     let mut line = Vec::new();
-    let mut end_of_long: Option<Vec<u8>> = None;
+    let mut too_long: Option<Outline> = None;
     loop {
         let buffer = reader.fill_buf().await?;
         if buffer.is_empty() {
-            return Ok((!line.is_empty()).then(|| finish(line, end_of_long)));
+            return Ok((!line.is_empty() || too_long.is_some()).then(|| finish(line, too_long)));
         }
         let newline = buffer.iter().position(|byte| *byte == b'\n');
         let piece = buffer.get(..newline.unwrap_or(buffer.len())).unwrap_or_default();
-        if let Some(end) = &mut end_of_long {
-            end.extend_from_slice(piece);
-            keep_end(end);
+        if let Some(outline) = &mut too_long {
+            outline.read(piece);
         } else if line.len() + piece.len() > most {
-            let mut end = line.split_off(line.len().min(EDGE));
-            end.extend_from_slice(piece);
-            keep_end(&mut end);
-            line.shrink_to_fit();
-            end_of_long = Some(end);
+            let mut outline = Outline::of(&std::mem::take(&mut line));
+            outline.read(piece);
+            too_long = Some(outline);
         } else {
             line.extend_from_slice(piece);
         }
         let used = newline.map_or(buffer.len(), |position| position + 1);
         reader.consume(used);
         if newline.is_some() {
-            return Ok(Some(finish(line, end_of_long)));
+            return Ok(Some(finish(line, too_long)));
         }
     }
 }
 
-fn keep_end(end: &mut Vec<u8>) {
-    if end.len() > EDGE {
-        end.drain(..end.len() - EDGE);
-    }
-}
-
-fn finish(mut line: Vec<u8>, end_of_long: Option<Vec<u8>>) -> Line {
-    match end_of_long {
-        Some(end) => Line::TooLong(find_id(&line, &end)),
+fn finish(mut line: Vec<u8>, too_long: Option<Outline>) -> Line {
+    match too_long {
+        Some(outline) => Line::TooLong(outline.answers()),
         None => {
             if line.last() == Some(&b'\r') {
                 line.pop();
@@ -64,37 +54,6 @@ fn finish(mut line: Vec<u8>, end_of_long: Option<Vec<u8>>) -> Line {
             Line::Text(line)
         }
     }
-}
-
-/// The `id` of an answer stands before its result or after it. A member of the result with the same
-/// name is not mistaken for it: only what is at the outermost level counts.
-pub(crate) fn find_id(beginning: &[u8], end: &[u8]) -> Option<RequestId> {
-    id_at_the_beginning(beginning).or_else(|| id_at_the_end(end))
-}
-
-fn id_at_the_beginning(bytes: &[u8]) -> Option<RequestId> {
-    let text = String::from_utf8_lossy(bytes);
-    let before_result = text.split("\"result\"").next()?;
-    let after = before_result.split("\"id\"").nth(1)?;
-    number(after)
-}
-
-fn id_at_the_end(bytes: &[u8]) -> Option<RequestId> {
-    let text = String::from_utf8_lossy(bytes);
-    let (before, after) = text.rsplit_once("\"id\"")?;
-    // Behind the outermost result nothing else is opened or closed but the message itself.
-    let is_outermost = after.matches('}').count() == 1 && after.trim_end().ends_with('}') && !before.is_empty();
-    is_outermost.then(|| number(after)).flatten()
-}
-
-fn number(after_name: &str) -> Option<RequestId> {
-    let digits = after_name.trim_start().strip_prefix(':')?.trim_start();
-    let digits: String = digits
-        .trim_start_matches('"')
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
-    digits.parse().ok().map(RequestId::Number)
 }
 
 #[cfg(test)]
@@ -150,6 +109,19 @@ mod tests {
                 Some(7),
             ),
             (format!(r#"{{"result":{{"a":"{long}","id":1}}}}"#), None),
+            // What is no answer has ids of its own, which may be those of a call.
+            (
+                format!(r#"{{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{{"a":"{long}"}}}}"#),
+                None,
+            ),
+            (
+                format!(r#"{{"params":{{"a":"{long}"}},"id":7,"method":"sampling/createMessage"}}"#),
+                None,
+            ),
+            (
+                format!(r#"{{"method":"notifications/message","params":{{"data":{{"id":7,"result":"{long}"}}}}}}"#),
+                None,
+            ),
             (long.clone(), None),
         ];
         for (line, id) in cases {

@@ -122,26 +122,25 @@ async fn read(
 ) {
     let mut reader = StreamReader::new(response.bytes_stream().map_err(io::Error::other));
     while let Some(event) = next_event(&mut reader, most).await {
-        let message = match event {
+        let (found, bytes) = match event {
             Event::Endpoint(endpoint) => {
                 let _ = endpoints.try_send(endpoint);
                 continue;
             }
-            Event::Message(data) => match messages.decode(&data) {
-                Ok(Some(message)) => message,
-                Ok(None) | Err(_) => continue,
-            },
+            Event::Message(data) => (messages.decode(&data).unwrap_or_default(), data.len()),
             Event::TooLarge(Some(id)) => {
                 let error = ErrorData::new(ErrorCode(TOO_LARGE), "too large", None);
-                ServerJsonRpcMessage::error(error, Some(id))
+                (vec![ServerJsonRpcMessage::error(error, Some(id))], 0)
             }
             Event::TooLarge(None) => {
                 tracing::warn!("a message of an MCP server is too large and was left out");
                 continue;
             }
         };
-        if incoming.send(message).await.is_err() {
-            return;
+        for message in found {
+            if messages.admit(&message, bytes).await && incoming.send(message).await.is_err() {
+                return;
+            }
         }
     }
 }

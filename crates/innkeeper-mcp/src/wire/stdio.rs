@@ -108,11 +108,10 @@ async fn read(
 ) {
     let mut reader = BufReader::with_capacity(64 << 10, stdout);
     while let Ok(Some(line)) = read_line(&mut reader, most).await {
-        let message = match line {
-            Line::Text(line) => match std::str::from_utf8(&line).ok().map(|text| messages.decode(text)) {
-                Some(Ok(Some(message))) => message,
-                Some(Ok(None)) => continue,
-                Some(Err(_)) | None => {
+        let (found, bytes) = match line {
+            Line::Text(line) => match messages.decode(&String::from_utf8_lossy(&line)) {
+                Ok(found) => (found, line.len()),
+                Err(_) => {
                     // Servers that print to their output by mistake: it may say why they fail.
                     let stray = line.get(..line.len().min(STRAY_BYTES)).unwrap_or_default();
                     let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,15 +122,17 @@ async fn read(
             },
             Line::TooLong(Some(id)) => {
                 let error = ErrorData::new(ErrorCode(TOO_LARGE), "too large", None);
-                ServerJsonRpcMessage::error(error, Some(id))
+                (vec![ServerJsonRpcMessage::error(error, Some(id))], 0)
             }
             Line::TooLong(None) => {
                 tracing::warn!("a message of an MCP server is too large and was left out");
                 continue;
             }
         };
-        if incoming.send(message).await.is_err() {
-            return;
+        for message in found {
+            if messages.admit(&message, bytes).await && incoming.send(message).await.is_err() {
+                return;
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::odd_http::OddHttp;
-use crate::support::{PATIENCE, call, ready, settled, started, surroundings};
+use crate::support::{PATIENCE, call, ready, settled, settles, started, surroundings, until};
 
 #[tokio::test]
 async fn calls_over_http_with_answers_in_one_piece_and_as_events() {
@@ -170,4 +170,78 @@ async fn an_answer_that_breaks_off_fails_its_call() {
     let error = broken.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+}
+
+#[tokio::test]
+async fn several_answers_in_one_are_told_apart() {
+    for as_events in [false, true] {
+        let far = OddHttp::start().await;
+        far.set(|behaviour| (behaviour.as_events, behaviour.in_batches) = (as_events, true));
+        let server = ready(far.config()).await;
+        let outcome = tokio::time::timeout(PATIENCE, server.call(call("echo", json!({}))));
+        assert_eq!(outcome.await.unwrap().unwrap().text(), "echo done");
+    }
+}
+
+#[tokio::test]
+async fn p7_a_server_that_asks_and_takes_no_answer_fills_no_memory() {
+    let far = OddHttp::start().await;
+    let server = ready(far.config()).await;
+    let asking = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(call("asks", json!({}))).await }
+    });
+    let asked = settles(|| far.behaviour.lock().unwrap().asks).await;
+    // What is open, and what the buffers of both sides hold: ten kilobytes each.
+    assert!(asked < 5000, "{asked} questions were taken");
+    // It is only this answer that is not read any more.
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+    asking.abort();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_has_too_much_to_do_is_tried_again() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| behaviour.fails_start = Some(hyper::StatusCode::TOO_MANY_REQUESTS));
+    let mut config = far.config();
+    config.restart.delay = Duration::from_millis(50);
+    let server = started(config);
+    let state = settled(&server).await;
+    assert!(
+        matches!(&state, ServerState::Error { message, restarts_in: Some(_) } if message.contains("429")),
+        "{state:?}"
+    );
+    far.set(|behaviour| behaviour.fails_start = None);
+    until(&server, |state| *state == ServerState::Ready).await;
+}
+
+#[tokio::test]
+async fn a_server_with_the_older_transport_alone_is_found_without_being_told() {
+    let far = OddHttp::start().await;
+    let mut config = far.old_config();
+    let Transport::Sse(remote) = config.transport else {
+        panic!()
+    };
+    config.transport = Transport::Http(remote);
+    let server = ready(config).await;
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+    // One that speaks neither says what it answered.
+    let nowhere = Remote::new(format!("http://{}/nowhere", far.address));
+    let server = started(ServerConfig::new("a", Transport::Http(nowhere)));
+    let state = settled(&server).await;
+    assert!(
+        matches!(&state, ServerState::Error { message, restarts_in: None } if message.contains("404")),
+        "{state:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_to_discovery_is_initialized() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| behaviour.hangs_discovery = true);
+    let mut config = far.config();
+    config.limits.start_time = Duration::from_secs(6);
+    let server = ready(config).await;
+    assert_eq!(server.info().unwrap().protocol_version, "2025-06-18");
 }

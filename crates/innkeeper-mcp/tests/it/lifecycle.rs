@@ -93,6 +93,13 @@ async fn f3_a_crash_loop_is_given_up_and_says_why_without_secrets() {
         6,
         "one start and five more"
     );
+    // Whoever comes later takes it as it is.
+    server.join();
+    server.background();
+    let error = server.call(call("echo", json!({}))).await.unwrap_err();
+    assert!(matches!(error, Error::NotRunning { .. }), "{error}");
+    assert!(given_up(&server.state()), "{:?}", server.state());
+    assert_eq!(std::fs::read(starts.path()).unwrap().len(), 6);
     // Somebody who wants it nevertheless begins anew.
     server.start(Start::Background);
     until(&server, |state| {
@@ -159,6 +166,40 @@ async fn a_server_that_does_not_take_the_one_handshake_is_given_the_other_one() 
     let server = started(config);
     until(&server, |state| *state == ServerState::Ready).await;
     assert_eq!(server.info().unwrap().protocol_version, "2026-07-28");
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_to_the_one_handshake_is_given_the_other_one_in_time() {
+    let mut config = odd("ignorant");
+    config.limits.start_time = Duration::from_secs(6);
+    let server = ready(config).await;
+    assert_eq!(server.info().unwrap().protocol_version, "2025-06-18");
+    // One that was only slow is asked again, without haste.
+    let mut config = odd("slow-modern");
+    config.limits.start_time = Duration::from_secs(5);
+    let server = ready(config).await;
+    assert_eq!(server.info().unwrap().protocol_version, "2026-07-28");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_tell_its_tools_is_not_ready() {
+    let server = started(odd("closed-list"));
+    let state = settled(&server).await;
+    assert!(
+        matches!(&state, ServerState::Error { message, restarts_in: Some(_) } if message.contains("no database")),
+        "{state:?}"
+    );
+    let mut config = odd("endless-list");
+    config.limits.start_time = Duration::from_secs(2);
+    let server = started(config);
+    let state = settled(&server).await;
+    assert!(
+        matches!(&state, ServerState::Error { message, .. } if message.contains("did not tell its tools within 2 s")),
+        "{state:?}"
+    );
+    // One that has none, although it said so, has none.
+    let server = ready(odd("no-tools")).await;
+    assert!(server.tools().is_empty());
 }
 
 #[cfg(target_os = "linux")]

@@ -101,19 +101,18 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
     match message["method"].as_str().unwrap_or_default() {
         // It answers what it does not know.
         "server/discover" if kind == "careless" => result(id, json!({})),
+        // It says nothing to what it does not know.
+        "server/discover" if kind == "ignorant" => {}
         // It falls over what it does not know.
         "server/discover" if kind == "fragile" => std::process::exit(1),
-        "initialize" if kind == "modern" => {
+        "initialize" if kind == "modern" || kind == "slow-modern" => {
             send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } }));
         }
-        "server/discover" if kind == "modern" => result(
-            id,
-            json!({
-                "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
-                "serverInfo": { "name": "odd", "version": "1" }, "resultType": "complete",
-                "ttlMs": 0, "cacheScope": "private",
-            }),
-        ),
+        "server/discover" if kind == "slow-modern" => {
+            std::thread::sleep(Duration::from_secs(2));
+            result(id, discovered());
+        }
+        "server/discover" if kind == "modern" => result(id, discovered()),
         "initialize" => result(
             id,
             json!({
@@ -125,9 +124,23 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
                 "instructions": "Be odd.",
             }),
         ),
+        "tools/list" if kind == "no-tools" => {
+            send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32601, "message": "unknown" } }));
+        }
+        "tools/list" if kind == "closed-list" => {
+            send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": "no database" } }));
+        }
         "tools/list" => {
             *lists += 1;
-            result(id, tools(kind, *lists));
+            let mut page = tools(kind, *lists);
+            if kind == "endless-list" {
+                std::thread::sleep(Duration::from_millis(20));
+                page = json!({ "tools": [], "nextCursor": lists.to_string() });
+            }
+            result(id, page);
+            if kind == "deaf" {
+                ask_and_never_listen();
+            }
         }
         "tools/call" => call(message["id"].clone(), params.clone()),
         // It never says what it has.
@@ -175,6 +188,26 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
         }
         _ => {}
     }
+}
+
+fn discovered() -> Value {
+    json!({
+        "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} },
+        "serverInfo": { "name": "odd", "version": "1" }, "resultType": "complete",
+        "ttlMs": 0, "cacheScope": "private",
+    })
+}
+
+/// Asks whether anybody is there, again and again, and does not hear the answer. How often, a file says.
+fn ask_and_never_listen() -> ! {
+    let file = std::env::var("ODD_COUNT").unwrap();
+    for count in 1_u64.. {
+        // Answers with such ids fill the pipe soon.
+        let id = format!("{count}{}", "i".repeat(500));
+        send(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
+        std::fs::write(&file, count.to_string()).unwrap();
+    }
+    std::process::exit(0);
 }
 
 fn prompts(kind: &str, lists: &mut usize) -> Value {
@@ -272,6 +305,31 @@ fn call(id: Value, params: Value) {
             let secret = std::env::var("ODD_SECRET").unwrap_or_default();
             let message = format!("not with {secret}");
             send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32602, "message": message } }));
+        }
+        "error-text" => send(&json!({ "jsonrpc": "2.0", "id": id, "error": "no luck" })),
+        "batch" => send(&json!([
+            { "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "info", "data": "first" } },
+            { "jsonrpc": "2.0", "id": id, "result": words("in a batch") },
+        ])),
+        "latin" => {
+            let mut out = std::io::stdout().lock();
+            let mut answer = json!({ "jsonrpc": "2.0", "id": id, "result": words("caf?") }).to_string();
+            answer.push('\n');
+            let answer: Vec<u8> = answer
+                .bytes()
+                .map(|byte| if byte == b'?' { 0xe9 } else { byte })
+                .collect();
+            out.write_all(&answer).and_then(|()| out.flush()).unwrap();
+        }
+        // What is too long is no answer to the call whose id it has; the answer comes after it.
+        "long-request" => {
+            let long = "z".repeat(17 << 20);
+            send(&json!({ "jsonrpc": "2.0", "id": id, "method": "roots/list", "params": { "long": long } }));
+            notify(
+                "notifications/message",
+                json!({ "level": "info", "data": { "id": id, "long": long } }),
+            );
+            result(&id, words("the answer"));
         }
         "wait" => notify("notifications/message", json!({ "level": "info", "data": "it waits" })),
         "sample" => {

@@ -55,6 +55,14 @@ pub struct Behaviour {
     pub stream: Option<mpsc::UnboundedSender<String>>,
     /// Answers come as events.
     pub as_events: bool,
+    /// Introductions are answered with this status.
+    pub fails_start: Option<StatusCode>,
+    /// Whoever wants to discover it is not answered.
+    pub hangs_discovery: bool,
+    /// How often it asked something in the call `asks`. Nobody who answers that hears anything.
+    pub asks: usize,
+    /// Answers come in batches.
+    pub in_batches: bool,
     /// Calls are answered with this status.
     pub fails_calls: Option<StatusCode>,
     /// Tools that it has beside the others.
@@ -252,6 +260,10 @@ async fn answer(request: Request<Incoming>, behaviour: Arc<Mutex<Behaviour>>, ad
         }
         return empty(StatusCode::ACCEPTED);
     }
+    let hangs = message["method"] == "server/discover" && behaviour.lock().unwrap().hangs_discovery;
+    if hangs || message["id"].as_str().is_some_and(|id| id.starts_with("asks")) {
+        std::future::pending::<()>().await;
+    }
     match method {
         Method::POST => post(&headers, &message, &behaviour),
         Method::DELETE => empty(StatusCode::OK),
@@ -356,6 +368,11 @@ fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behav
     if method == "server/discover" {
         return empty(StatusCode::BAD_REQUEST);
     }
+    if method == "initialize"
+        && let Some(status) = guard.fails_start
+    {
+        return empty(status);
+    }
     if method == "initialize" {
         let session = format!("session-{}", guard.sessions.len());
         guard.sessions.insert(session.clone());
@@ -384,6 +401,7 @@ fn post(headers: &hyper::HeaderMap, message: &Value, behaviour: &Arc<Mutex<Behav
                 &json!({ "content": content, "structuredContent": { "sent": sent } }),
             );
         }
+        "asks" => return asks(behaviour.clone()),
         "break" => return events_body(mpsc::unbounded_channel().1),
         "wait" => {
             let (sender, receiver) = mpsc::unbounded_channel();
@@ -451,13 +469,31 @@ fn result(message: &Value) -> Option<Value> {
 }
 
 fn reply(behaviour: &Behaviour, message: &Value, result: &Value) -> Response<Body> {
-    let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+    let mut reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+    if behaviour.in_batches && message["method"] == "tools/call" {
+        let noise = json!({ "jsonrpc": "2.0", "id": "nobody", "result": {} });
+        let ping = json!({ "jsonrpc": "2.0", "id": "p1", "method": "ping" });
+        reply = json!([noise, ping, reply]);
+    }
     if !behaviour.as_events {
         return json_body(StatusCode::OK, &reply);
     }
     let (sender, receiver) = mpsc::unbounded_channel();
     sender.send(format!("event: message\ndata: {reply}\n\n")).unwrap();
     events_body(receiver)
+}
+
+/// Questions without an end, as fast as they are taken.
+fn asks(behaviour: Arc<Mutex<Behaviour>>) -> Response<Body> {
+    let questions = futures_util::stream::unfold(0, move |count| {
+        behaviour.lock().unwrap().asks = count;
+        let id = format!("asks{count}{}", "i".repeat(500));
+        let params = json!({ "_meta": { "long": "x".repeat(10_000) } });
+        let ping = json!({ "jsonrpc": "2.0", "id": id, "method": "ping", "params": params });
+        let event = Bytes::from(format!("data: {ping}\n\n"));
+        async move { Some((event, count + 1)) }
+    });
+    stream_body(questions.boxed())
 }
 
 /// One event without an end.

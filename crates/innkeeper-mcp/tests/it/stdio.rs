@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::odd::PLAIN_TOOLS;
-use crate::support::{PATIENCE, call, no_arguments, odd, ready, with_env};
+use crate::support::{PATIENCE, call, no_arguments, odd, ready, settles, with_env};
 
 #[tokio::test]
 async fn a_call_brings_back_everything_that_the_server_wrote() {
@@ -117,16 +117,65 @@ async fn a_large_result_is_shown_in_part_and_kept_whole() {
     assert_eq!(whole["content"][0]["text"].as_str().unwrap().len(), 1_000_000);
 }
 
+/// The most memory that this process ever had; nothing where that cannot be found out.
+fn most_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    kilobytes.unwrap_or_default() << 10
+}
+
 #[tokio::test]
 async fn t26_a_hundred_megabytes_fail_their_call_and_nothing_else() {
     let server = ready(odd("plain")).await;
+    let before = most_memory();
     let big = server.call(call("big", json!({ "bytes": 100_000_000 })));
     let error = tokio::time::timeout(PATIENCE, big).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    // A message has 16 MiB at most, and growing it may take as much again. Where the test has a process of its own,
+    // nothing else is counted.
+    let grown = most_memory().saturating_sub(before);
+    assert!(
+        std::env::var_os("NEXTEST").is_none() || grown < 64 << 20,
+        "{grown} bytes"
+    );
     assert_eq!(
         server.call(call("echo", json!({ "text": "a" }))).await.unwrap().text(),
         "a"
     );
+}
+
+#[tokio::test]
+async fn t26_what_is_too_long_and_no_answer_fails_no_call() {
+    let server = ready(odd("plain")).await;
+    let outcome = tokio::time::timeout(PATIENCE, server.call(call("long-request", json!({}))));
+    assert_eq!(outcome.await.unwrap().unwrap().text(), "the answer");
+}
+
+#[tokio::test]
+async fn answers_that_are_not_quite_mcp_are_read_or_fail_their_call_at_once() {
+    let server = ready(odd("plain")).await;
+    let text = async |tool: &str| server.call(call(tool, json!({}))).await.map(|outcome| outcome.text());
+    assert_eq!(text("latin").await.unwrap(), "caf\u{fffd}");
+    assert_eq!(text("batch").await.unwrap(), "in a batch");
+    let error = tokio::time::timeout(PATIENCE, text("error-text"));
+    let error = error.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::NotUnderstood { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn p7_a_server_that_asks_and_never_listens_fills_no_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("count");
+    let server = ready(with_env(odd("deaf"), "ODD_COUNT", file.to_str().unwrap())).await;
+    let asked = settles(|| {
+        let count = std::fs::read_to_string(&file).unwrap_or_default();
+        count.parse().unwrap_or_default()
+    });
+    // What is open, what waits in queues, and what pipes and buffers hold: half a kilobyte each.
+    let asked = asked.await;
+    assert!(asked < 5000, "{asked} questions were taken");
+    server.stop().await;
 }
 
 #[tokio::test]

@@ -122,6 +122,22 @@ pub async fn eventually(mut condition: impl FnMut() -> bool) {
     tokio::time::timeout(PATIENCE, waiting).await.expect("it happens");
 }
 
+/// Waits until a number does not grow any more, and hands it back.
+pub async fn settles(mut count: impl FnMut() -> usize) -> usize {
+    let waiting = async {
+        let mut last = 0;
+        loop {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            let now = count();
+            if now == last && now > 0 {
+                return now;
+            }
+            last = now;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it has an end")
+}
+
 /// Whether a process lives; one that was ended and waits to be buried does not.
 pub fn lives(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

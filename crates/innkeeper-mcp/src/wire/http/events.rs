@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use reqwest::Response;
 use rmcp::model::RequestId;
 use rmcp::transport::streamable_http_client::SseError;
@@ -13,7 +13,7 @@ use serde_json::json;
 use sse_stream::{Sse, SseStream};
 
 use crate::wire::failure::HttpFailure;
-use crate::wire::{Messages, TOO_LARGE};
+use crate::wire::{Messages, TOO_LARGE, Wrapped};
 
 /// The events of an answer to `request`, with results wrapped so that rmcp leaves them alone. An
 /// event that is too large ends the stream with an error for the request.
@@ -25,27 +25,62 @@ pub(super) fn events(
 ) -> BoxStream<'static, Result<Sse, SseError>> {
     let bounded = Bounded::new(most);
     let is_too_large = bounded.is_too_large.clone();
-    let stream = SseStream::from_bytes_stream(bounded.over(response));
-    let stream = stream.map(move |event| match event {
-        Ok(mut event) => {
-            event.data = event.data.and_then(|data| messages.wrap(data));
-            Ok(event)
-        }
-        Err(error) => match &request {
-            Some(id) if is_too_large.load(Ordering::Relaxed) => {
-                let error = json!({ "code": TOO_LARGE, "message": "too large" });
-                let message = json!({ "jsonrpc": "2.0", "id": id, "error": error });
-                Ok(Sse {
-                    event: None,
-                    data: Some(message.to_string()),
-                    id: None,
-                    retry: None,
-                })
-            }
-            _ => Err(error),
-        },
+    let asked = messages.asked.clone();
+    let events = SseStream::from_bytes_stream(bounded.over(response));
+    let events = events.flat_map(move |event| {
+        let parts = match event {
+            Ok(event) => split(event, &messages).into_iter().map(Ok).collect(),
+            Err(error) => match &request {
+                Some(id) if is_too_large.load(Ordering::Relaxed) => vec![Ok((too_large(id), None))],
+                _ => vec![Err(error)],
+            },
+        };
+        stream::iter(parts)
     });
-    stream.boxed()
+    let admitted = events.filter_map(move |part| {
+        let asked = asked.clone();
+        async move {
+            match part {
+                Ok((event, None)) => Some(Ok(event)),
+                Ok((event, Some(id))) => {
+                    let bytes = event.data.as_ref().map(String::len).unwrap_or_default();
+                    asked.admit_request(&id, bytes).await.then_some(Ok(event))
+                }
+                Err(error) => Some(Err(error)),
+            }
+        }
+    });
+    admitted.boxed()
+}
+
+/// One event for each message in it, with its id, if it is a request. One without a message still says how far the
+/// stream has come.
+fn split(mut event: Sse, messages: &Messages) -> Vec<(Sse, Option<RequestId>)> {
+    let wrapped = event.data.take().map(|data| messages.wrap(data)).unwrap_or_default();
+    if wrapped.is_empty() {
+        return vec![(event, None)];
+    }
+    let of = |Wrapped { text, request }| {
+        let part = Sse {
+            event: event.event.clone(),
+            data: Some(text),
+            id: event.id.take(),
+            retry: event.retry.take(),
+        };
+        (part, request)
+    };
+    wrapped.into_iter().map(of).collect()
+}
+
+fn too_large(request: &RequestId) -> Sse {
+    let error = json!({ "code": TOO_LARGE, "message": "too large" });
+    let message = json!({ "jsonrpc": "2.0", "id": request, "error": error });
+    Sse {
+        event: None,
+        data: Some(message.to_string()),
+        id: None,
+        retry: None,
+    }
 }
 
 /// Counts the bytes of each event.

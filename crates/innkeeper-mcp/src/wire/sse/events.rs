@@ -4,7 +4,8 @@
 use rmcp::model::RequestId;
 use tokio::io::AsyncBufRead;
 
-use crate::wire::line::{Line, find_id, read_line};
+use crate::wire::line::{Line, read_line};
+use crate::wire::outline::Outline;
 
 /// An event, as far as MCP has any.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +39,15 @@ pub(super) async fn next_event(reader: &mut (impl AsyncBufRead + Unpin), most: u
 struct Gathered {
     name: String,
     data: Option<String>,
-    lost: Option<Option<RequestId>>,
+    lost: Option<Lost>,
+}
+
+/// Data that are too long, and whose they were.
+enum Lost {
+    /// One line was.
+    Line(Option<RequestId>),
+    /// All of them together were.
+    Lines(Outline),
 }
 
 impl Gathered {
@@ -48,34 +57,44 @@ impl Gathered {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "event" => self.name = value.to_owned(),
-            "data" if self.lost.is_none() => self.add_data(value, most),
+            "data" => self.add_data(value, most),
             // Comments, ids and times to wait.
             _ => {}
         }
     }
 
     fn add_data(&mut self, value: &str, most: usize) {
-        match &mut self.data {
-            Some(data) if data.len() + value.len() >= most => {
-                let id = find_id(data.as_bytes(), value.as_bytes());
-                self.lose(id);
+        match (&mut self.lost, &mut self.data) {
+            (Some(Lost::Line(_)), _) => {}
+            (Some(Lost::Lines(outline)), _) => outline.read(value.as_bytes()),
+            (None, Some(data)) if data.len() + value.len() >= most => {
+                let mut outline = Outline::of(data.as_bytes());
+                outline.read(value.as_bytes());
+                self.lost = Some(Lost::Lines(outline));
+                self.data = None;
             }
-            Some(data) => {
+            (None, Some(data)) => {
                 data.push('\n');
                 data.push_str(value);
             }
-            None => self.data = Some(value.to_owned()),
+            (None, None) => self.data = Some(value.to_owned()),
         }
     }
 
+    /// A line was too long on its own.
     fn lose(&mut self, id: Option<RequestId>) {
-        self.data = None;
-        self.lost = Some(self.lost.take().flatten().or(id));
+        // What stood in the lines before it may say more than the line itself.
+        let before = self.data.take();
+        let before = before.and_then(|data| Outline::of(data.as_bytes()).answers());
+        if self.lost.is_none() {
+            self.lost = Some(Lost::Line(before.or(id)));
+        }
     }
 
     fn finish(self) -> Option<Event> {
         match (self.lost, self.data) {
-            (Some(id), _) => Some(Event::TooLarge(id)),
+            (Some(Lost::Line(id)), _) => Some(Event::TooLarge(id)),
+            (Some(Lost::Lines(outline)), _) => Some(Event::TooLarge(outline.answers())),
             (None, Some(data)) if self.name == "endpoint" => Some(Event::Endpoint(data)),
             (None, Some(data)) => Some(Event::Message(data)),
             (None, None) => None,

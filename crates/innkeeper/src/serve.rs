@@ -59,8 +59,8 @@ const MAX_SESSIONS: usize = 1 << 30;
 /// Where what tools gave back is kept that turns have no room for, in the data directory.
 pub(crate) const KEPT_CONTENTS: &str = "contents";
 
-/// What is logged unless somebody says otherwise. The MCP library tells every step at this level.
-const LOG_FILTER: &str = "info,rmcp=warn,rmcp::transport::worker=off";
+/// What is logged unless somebody says otherwise.
+const LOG_FILTER: &str = "info";
 
 /// Runs the host until it is told to stop.
 pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {

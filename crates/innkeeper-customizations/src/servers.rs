@@ -48,7 +48,7 @@ pub(crate) fn declarations(brought: &Brought, settings: &ServerSettings) -> Vec<
         });
         declared.push(Arc::new(ServerDeclaration {
             about: about(part, child),
-            transport: transport(&server.transport, &part.root(), part.origin()),
+            transport: transport(&server.transport, &part.root(), part.origin(), starts_at_root(part)),
             variables: variables(brought, part, settings),
             is_trusted: part.origin().is_own(),
             is_isolated: server.treatment.is_isolated,
@@ -89,7 +89,12 @@ fn subject(part: &Part) -> Option<Subject> {
     })
 }
 
-fn transport(found: &McpTransport, root: &Path, origin: &Origin) -> Transport {
+/// Whether a process runs in the root of what brought it unless it says otherwise, which is how Agent Plugins have it.
+fn starts_at_root(part: &Part) -> bool {
+    matches!(part.entry(), Entry::Plugin(plugin) if plugin.format == Some(Format::AgentPlugin))
+}
+
+fn transport(found: &McpTransport, root: &Path, origin: &Origin, starts_at_root: bool) -> Transport {
     let remote = |remote: &innkeeper_plugins::Remote| Remote {
         url: remote.url.clone(),
         headers: remote.headers.clone(),
@@ -113,6 +118,7 @@ fn transport(found: &McpTransport, root: &Path, origin: &Origin) -> Transport {
             env_file: env_file.as_deref().map(|file| from(root, file)),
             cwd: match (cwd.as_deref(), origin) {
                 (Some(cwd), _) => Some(from(root, cwd)),
+                (None, _) if starts_at_root => Some(root.to_owned()),
                 // What people trusted are files of that workspace, and not of the one that a session has first (P12).
                 (None, Origin::Workspace(workspace)) => Some(workspace.to_path_buf()),
                 (None, Origin::Saved | Origin::Client(_)) if runs_own_file(root, command, args) => {

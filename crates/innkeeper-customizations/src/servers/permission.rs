@@ -344,7 +344,7 @@ mod tests {
                 env_file: None,
                 cwd: None,
             };
-            match crate::servers::transport(&found, root, &origin) {
+            match crate::servers::transport(&found, root, &origin, false) {
                 innkeeper_host::mcp::Transport::Stdio { cwd, env, .. } => (cwd, env.len()),
                 _ => panic!("a process"),
             }
@@ -363,6 +363,28 @@ mod tests {
             "it has not, so it means the session's"
         );
         assert_eq!(cwd_of(Origin::User, &workspace), (None, 0));
+    }
+
+    #[test]
+    fn a_server_of_an_agent_plugin_runs_in_its_plugin_unless_it_says_otherwise() {
+        let (directory, settings, _) = scene();
+        let plugin = directory.path().join("plugin");
+        std::fs::create_dir_all(&plugin).unwrap();
+        let schema = |name: &str| format!("https://agent-plugins.org/schemas/1.0.0/{name}.schema.json");
+        let manifest = json!({ "$schema": schema("plugin"), "name": "p", "version": "1.0.0", "description": "d" });
+        std::fs::write(plugin.join("plugin.json"), manifest.to_string()).unwrap();
+        let server = json!({ "type": "stdio", "command": "serve" });
+        let servers = json!({ "$schema": schema("mcp"), "mcpServers": { "inn": server } });
+        std::fs::write(plugin.join("mcp.json"), servers.to_string()).unwrap();
+        let directories = SourceDirectories {
+            plugins: vec![plugin.clone()],
+            ..SourceDirectories::default()
+        };
+        let declared = declarations(&directories.look(&[]), &settings);
+        let innkeeper_host::mcp::Transport::Stdio { cwd, .. } = &declared[0].transport else {
+            panic!()
+        };
+        assert_eq!(cwd.as_deref(), Some(plugin.as_path()));
     }
 
     #[test]

@@ -27,11 +27,11 @@ pub struct McpServer {
     pub variables: Vec<String>,
     /// The entry as it was written, for what is not understood here.
     pub raw: Value,
-    /// How it is to be treated, which only the configuration of the host can say.
+    /// How it is to be treated, most of which only the configuration of the host can say.
     pub treatment: Treatment,
 }
 
-/// How a server is treated. What is found in files is treated as usual.
+/// How a server is treated. What is found in files is treated as usual, unless it says that it is disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Treatment {
     /// Whether every session has a process of its own.
@@ -168,8 +168,8 @@ fn gather(gathering: &mut Gathering<'_>, path: &Path, document: &Document<'_>, s
                 component: Component::McpServer(McpServer {
                     variables: variables(&transport, shape),
                     transport,
+                    treatment: treatment(&raw),
                     raw,
-                    treatment: Treatment::default(),
                 }),
             }),
             Err(why) => gathering.notes.warn(
@@ -230,6 +230,14 @@ fn read(entry: &Value) -> Result<Transport, String> {
             "its type `{}` is not known: use `stdio`, `http` or `sse`",
             printable(other, 32)
         )),
+    }
+}
+
+/// Several programs write `"disabled": true` for a server that is not to run for now.
+fn treatment(entry: &Value) -> Treatment {
+    Treatment {
+        is_isolated: false,
+        is_off_at_first: entry.get("disabled").and_then(Value::as_bool).unwrap_or_default(),
     }
 }
 
@@ -396,6 +404,18 @@ mod tests {
             serde_json::json!({"command": ["x"]}),
         ] {
             assert!(kind(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_disabled_is_off_until_somebody_switches_it_on() {
+        for (entry, is_off) in [
+            (serde_json::json!({"command": "x", "disabled": true}), true),
+            (serde_json::json!({"command": "x", "disabled": false}), false),
+            (serde_json::json!({"command": "x", "disabled": "yes"}), false),
+            (serde_json::json!({"command": "x"}), false),
+        ] {
+            assert_eq!(treatment(&entry).is_off_at_first, is_off, "{entry}");
         }
     }
 

@@ -60,7 +60,7 @@ fn reasons(part: &Part, switched: &Switched) -> Vec<String> {
         Some(Switch { is_on: false, by }) => reasons.push(format!("off: switched off {by}, with all that is in it")),
         Some(Switch { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
         None if is_off_at_first(part.entry()) => reasons.push(
-            "off: its section of the configuration says `enabled = false`; it runs once somebody switches it on"
+            "off: its declaration says so (`enabled = false` or `disabled`); it runs once somebody switches it on"
                 .to_owned(),
         ),
         None => reasons.push("on: nobody switched it off".to_owned()),

@@ -219,8 +219,8 @@ fn a_server_of_the_configuration_is_listed_called_and_explained_with_where_it_is
     let explained = home.run_in("w", &["customizations", "--explain"]).code(0).stdout;
     for line in [
         "mcpServer garden\n  - from the configuration of the host\n  - on: nobody switched it off\n",
-        "mcpServer shed\n  - from the configuration of the host\n  - off: its section of the configuration says \
-         `enabled = false`",
+        "mcpServer shed\n  - from the configuration of the host\n  - off: its declaration says so \
+         (`enabled = false`",
     ] {
         assert!(explained.contains(line), "{line:?} is not in\n{explained}");
     }

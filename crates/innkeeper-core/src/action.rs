@@ -161,7 +161,7 @@ action_table! {
     SessionCustomizationUpdated(SessionCustomizationUpdatedAction) = "session/customizationUpdated", Session, HostOnly, Drive, V0_9, Durable;
     SessionCustomizationRemoved(SessionCustomizationRemovedAction) = "session/customizationRemoved", Session, HostOnly, Drive, V0_9, Durable;
     SessionMcpServerStateChanged(SessionMcpServerStateChangedAction) = "session/mcpServerStateChanged", Session, HostOnly, Drive, V0_9, Durable;
-    SessionMcpServerStartRequested(SessionMcpServerStartRequestedAction) = "session/mcpServerStartRequested", Session, AnyClient, Admin, V0_9, Durable;
+    SessionMcpServerStartRequested(SessionMcpServerStartRequestedAction) = "session/mcpServerStartRequested", Session, AnyClient, Drive, V0_9, Durable;
     SessionMcpServerStopRequested(SessionMcpServerStopRequestedAction) = "session/mcpServerStopRequested", Session, AnyClient, Drive, V0_9, Durable;
     SessionMcpServerBackgroundRequested(SessionMcpServerBackgroundRequestedAction) = "session/mcpServerBackgroundRequested", Session, AnyClient, Drive, V0_9, Durable;
     SessionConfigChanged(SessionConfigChangedAction) = "session/configChanged", Session, AnyClient, Drive, V0_9, Durable;

@@ -77,11 +77,14 @@ fn subject(part: &Part) -> Option<Subject> {
         Origin::Host | Origin::User => return None,
         Origin::Saved => part.root().to_string_lossy().into_owned(),
         Origin::Workspace(path) => path.to_string_lossy().into_owned(),
-        Origin::Client(_) => match part.entry() {
-            Entry::Plugin(plugin) => plugin.uri.clone(),
-            Entry::Directory(directory) => directory.uri.clone(),
-            Entry::McpServer(server) => server.uri.clone(),
-        },
+        Origin::Client(client) => {
+            let uri = match part.entry() {
+                Entry::Plugin(plugin) => &plugin.uri,
+                Entry::Directory(directory) => &directory.uri,
+                Entry::McpServer(server) => &server.uri,
+            };
+            return Some(Subject::published(TrustKind::McpServer, client, uri));
+        }
     };
     Some(Subject {
         kind: TrustKind::McpServer,

@@ -9,6 +9,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use innkeeper_host::ClientId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -46,8 +47,18 @@ impl TrustKind {
 pub struct Subject {
     /// What is to be run.
     pub kind: TrustKind,
-    /// Where it comes from: the path of a workspace, or the URI of a plugin.
+    /// Where it comes from: the path of a workspace or of a saved plugin, or whose plugin of which URI it is.
     pub place: String,
+}
+
+impl Subject {
+    /// Something that a client published. Two clients can give the same address to different plugins, so the
+    /// place has both. The client's id is encoded, so that none reads like another one with a part of an address.
+    pub(crate) fn published(kind: TrustKind, client: &ClientId, uri: &str) -> Self {
+        let id: String = url::form_urlencoded::byte_serialize(client.as_str().as_bytes()).collect();
+        let place = format!("{id}@{uri}");
+        Self { kind, place }
+    }
 }
 
 /// Everything that a decision covers, piece by piece.

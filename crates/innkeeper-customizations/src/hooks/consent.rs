@@ -27,12 +27,7 @@ pub(super) fn subject(hooks: &SourcedHooks) -> Option<Subject> {
     let place = match &hooks.source {
         HookSource::Host | HookSource::User => return None,
         HookSource::Workspace(path) | HookSource::Saved(path) => path.to_string_lossy().into_owned(),
-        // Two clients can give the same address to different plugins. Encoded, so that no id of a client
-        // reads like another one with a part of an address.
-        HookSource::Client { client, uri } => {
-            let id: String = url::form_urlencoded::byte_serialize(client.as_str().as_bytes()).collect();
-            format!("{id}@{uri}")
-        }
+        HookSource::Client { client, uri } => return Some(Subject::published(TrustKind::Hooks, client, uri)),
     };
     Some(Subject {
         kind: TrustKind::Hooks,

@@ -218,11 +218,38 @@ impl StartPermission for Asked {
             }
         }
     }
+
+    async fn withdrawn(&self) {
+        // The first look is at what was decided between the check and now.
+        let mut looked_at = None;
+        loop {
+            let stamp = self.stamp();
+            if looked_at != Some(stamp) {
+                looked_at = Some(stamp);
+                let (trust, subject) = (Arc::clone(&self.trust), self.subject.clone());
+                let looking = tokio::task::spawn_blocking(move || allows(&trust, &subject));
+                if !looking.await.unwrap_or_default() {
+                    return;
+                }
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// Whether people's last word about a place is that it may run something. Of a file that cannot be read,
+/// nothing counts.
+fn allows(trust: &TrustFile, subject: &Subject) -> bool {
+    let decisions = trust.decisions().unwrap_or_default();
+    decisions.iter().any(|decided| {
+        decided.verdict == Verdict::Trusted && decided.kind == subject.kind && decided.place == subject.place
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TrustKind;
     use crate::local::SourceDirectories;
     use crate::servers::{ServerSettings, declarations};
 
@@ -301,6 +328,40 @@ mod tests {
         assert_eq!(one.check(), Ok(()));
         two.decided().await;
         assert_eq!(two.check(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn p12_permission_is_withdrawn_by_a_decision_about_the_place_and_by_nothing_else() {
+        let (_directory, settings, workspace) = scene();
+        let brought = SourceDirectories::default().look(std::slice::from_ref(&workspace));
+        let declared = declarations(&brought, &settings);
+        let permission = declared[0].permission.0.clone().unwrap();
+        let place = workspace.display().to_string();
+        assert!(permission.check().is_err());
+        settings.trust.change_verdict(&place, Verdict::Trusted).unwrap();
+        assert_eq!(permission.check(), Ok(()));
+        let withdrawn = permission.withdrawn();
+        tokio::pin!(withdrawn);
+        // Another place is decided about, and what runs is another file by now.
+        let elsewhere = Subject {
+            kind: TrustKind::McpServer,
+            place: "/elsewhere".to_owned(),
+        };
+        let (trust, some) = (&settings.trust, Contents::default());
+        trust.decide(&elsewhere, &some, Verdict::Trusted).unwrap();
+        std::fs::write(workspace.join("serve.sh"), "exit 2").unwrap();
+        assert!(permission.check().unwrap_err().contains("changed"));
+        let a_while = LOOK_AGAIN * 5;
+        assert!(tokio::time::timeout(a_while, &mut withdrawn).await.is_err());
+        for take_back in [
+            (|trust, place| trust.revoke(place)) as fn(&TrustFile, &str) -> std::io::Result<usize>,
+            |trust, place| trust.change_verdict(place, Verdict::Refused),
+        ] {
+            settings.trust.change_verdict(&place, Verdict::Trusted).unwrap();
+            take_back(&settings.trust, &place).unwrap();
+            permission.withdrawn().await;
+        }
+        withdrawn.await;
     }
 
     #[test]

@@ -40,6 +40,10 @@ pub trait StartPermission: Send + Sync + 'static {
 
     /// Waits until people may have decided something since the last check.
     async fn decided(&self);
+
+    /// Waits until people have taken back that it may run, for one that runs. What only became of its files
+    /// meanwhile matters when it is started again.
+    async fn withdrawn(&self);
 }
 
 /// A [`StartPermission`], or none if none is needed.

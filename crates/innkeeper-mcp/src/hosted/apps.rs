@@ -105,8 +105,11 @@ pub(super) async fn pass_on(running: &Running) {
         let Some(lease) = running.lease() else { continue };
         let allowed = words::allowed(words::apps(&lease));
         let passed = lease.pass_notification(allowed, &notice.method, Some(notice.params));
-        if let Err(error) = passed.await {
-            tracing::debug!(server = running.name(), %error, "a notification of an app was not passed on");
+        tokio::select! {
+            () = lease.gone.cancelled() => {}
+            passed = passed => if let Err(error) = passed {
+                tracing::debug!(server = running.name(), %error, "a notification of an app was not passed on");
+            },
         }
     }
 }

@@ -59,7 +59,7 @@ pub(super) async fn call(
         tokio::select! {
             biased;
             outcome = &mut calling => return outcome.map(words::outcome).map_err(words::error),
-            () = running.ended.cancelled() => return Err(running.was_stopped()),
+            () = lease.gone.cancelled() => return Err(running.was_stopped()),
             Some(goes_on) = doing.next() => if !goes_on {
                 return Err(McpError::new(format!(
                     "the MCP server {:?} wants somebody to sign in first, and nobody did: sign in, then try again",

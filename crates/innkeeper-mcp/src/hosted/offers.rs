@@ -8,9 +8,8 @@ use innkeeper_host::mcp::{
 };
 use serde_json::{Map, Value};
 
-use super::running::Running;
+use super::running::{Held, Running};
 use super::words;
-use crate::pool::Lease;
 use crate::resources::{self, Prompt, Resource};
 use crate::state::ServerState;
 
@@ -23,7 +22,7 @@ pub(super) async fn prompts(running: &Running) -> Vec<McpPrompt> {
     };
     let listed = tokio::select! {
         listed = lease.known_prompts() => listed,
-        () = running.ended.cancelled() => return Vec::new(),
+        () = lease.gone.cancelled() => return Vec::new(),
     };
     let listed = listed.iter();
     listed.map(|entry| prompt(entry, &running.wish.declaration)).collect()
@@ -37,7 +36,7 @@ pub(super) async fn fill_in(
     let lease = running.lease().ok_or_else(|| McpError::no_server(running.name()))?;
     let filled = tokio::select! {
         filled = lease.prompt(prompt, arguments) => filled.map_err(words::error)?,
-        () = running.ended.cancelled() => return Err(running.was_stopped()),
+        () = lease.gone.cancelled() => return Err(running.was_stopped()),
     };
     let messages = filled.messages.into_iter().filter_map(message);
     Ok(PromptMessages {
@@ -51,7 +50,7 @@ pub(super) async fn resources(running: &Running) -> Vec<McpResource> {
     };
     let listed = tokio::select! {
         listed = lease.known_resources() => listed,
-        () = running.ended.cancelled() => return Vec::new(),
+        () = lease.gone.cancelled() => return Vec::new(),
     };
     let listed = listed.iter();
     listed.map(|entry| resource(entry, &running.wish.declaration)).collect()
@@ -61,12 +60,12 @@ pub(super) async fn read(running: &Running, uri: &str) -> Result<Vec<ResourcePar
     let lease = running.lease().ok_or_else(|| McpError::no_server(running.name()))?;
     let read = tokio::select! {
         read = lease.read_resource(uri) => read.map_err(words::error)?,
-        () = running.ended.cancelled() => return Err(running.was_stopped()),
+        () = lease.gone.cancelled() => return Err(running.was_stopped()),
     };
     Ok(read.into_iter().filter_map(part).collect())
 }
 
-fn ready(running: &Running) -> Option<Arc<Lease>> {
+fn ready(running: &Running) -> Option<Arc<Held>> {
     running.lease().filter(|lease| lease.state() == ServerState::Ready)
 }
 

@@ -1,5 +1,6 @@
 //! One server of one session, from when it is wanted until it is not.
 
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use innkeeper_host::mcp::{
@@ -39,9 +40,22 @@ impl Drop for Life {
     fn drop(&mut self) {
         // Calls that are under way hold on to the server only until they notice.
         self.running.ended.cancel();
-        if let Some(lease) = lock(&self.running.lease).take() {
-            lease.shared().levels.leave(&self.running.session);
-        }
+        self.running.let_go();
+    }
+}
+
+/// A server for as long as this session has it.
+pub(super) struct Held {
+    lease: Lease,
+    /// The session has it no longer, and whatever is under way is to be given up.
+    pub(super) gone: CancellationToken,
+}
+
+impl Deref for Held {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
     }
 }
 
@@ -62,7 +76,7 @@ pub(super) struct Running {
     session: Arc<str>,
     /// The server is not wanted any more.
     pub(super) ended: CancellationToken,
-    lease: Mutex<Option<Arc<Lease>>>,
+    held: Mutex<Option<Arc<Held>>>,
     /// The resource that people signed in for while it ran.
     meant: Mutex<Option<String>>,
     /// The resources that calls of its own ask people to sign in for.
@@ -94,7 +108,7 @@ impl Running {
             roots: Mutex::new(roots),
             session: Arc::clone(session),
             ended: CancellationToken::new(),
-            lease: Mutex::default(),
+            held: Mutex::default(),
             meant: Mutex::default(),
             asked: Mutex::default(),
             apps: Apps::new(),
@@ -116,8 +130,8 @@ impl Running {
     }
 
     /// The server, once it may run.
-    pub(super) fn lease(&self) -> Option<Arc<Lease>> {
-        lock(&self.lease).clone()
+    pub(super) fn lease(&self) -> Option<Arc<Held>> {
+        lock(&self.held).clone()
     }
 
     pub(super) fn was_stopped(&self) -> McpError {
@@ -205,11 +219,37 @@ impl Running {
     }
 
     async fn live(&self, shared: &Arc<Shared>, sink: &ServerSink) {
-        if let Some(permission) = &self.wish.declaration.permission.0
-            && !self.permitted(permission, sink).await
-        {
+        let Some(permission) = &self.wish.declaration.permission.0 else {
+            if let Some(held) = self.take(shared, sink).await {
+                self.follow(&held, shared, sink).await;
+            }
             return;
+        };
+        while self.permitted(permission, sink).await {
+            let Some(held) = self.take(shared, sink).await else {
+                return;
+            };
+            tokio::select! {
+                () = self.follow(&held, shared, sink) => return,
+                // People may have second thoughts while it runs (P12).
+                () = permission.withdrawn() => {
+                    held.gone.cancel();
+                    self.let_go();
+                }
+            }
         }
+    }
+
+    /// Gives its share of the server back.
+    fn let_go(&self) {
+        if let Some(held) = lock(&self.held).take() {
+            held.shared().levels.leave(&self.session);
+        }
+    }
+
+    /// Takes its share of the server. Nothing says that this failed, as was reported, or that nobody wants it
+    /// any more.
+    async fn take(&self, shared: &Arc<Shared>, sink: &ServerSink) -> Option<Arc<Held>> {
         // They stay the same until there is a lease.
         let roots = lock(&self.roots).clone();
         let prepared = start::prepare(
@@ -226,51 +266,57 @@ impl Running {
                 start::surroundings(&shared.settings, &roots, permission, renew)
             };
             let leased = shared.pool.lease(&config, &sharing, surroundings);
-            leased.map(Arc::new).map_err(|error| error.to_string())
+            leased.map_err(|error| error.to_string())
         });
-        let lease = match leased {
-            Ok(lease) => lease,
+        let held = match leased {
+            Ok(lease) => Arc::new(Held {
+                lease,
+                gone: self.ended.child_token(),
+            }),
             Err(problem) => {
                 self.failed(sink, "mcpServerNotStarted", problem).await;
-                return;
+                return None;
             }
         };
         {
-            let mut slot = lock(&self.lease);
+            let mut slot = lock(&self.held);
             // Whoever ended it did so under this lock, or finds it there.
             if self.ended.is_cancelled() {
-                return;
+                return None;
             }
-            lease.shared().levels.join(&self.session);
-            *slot = Some(Arc::clone(&lease));
+            held.shared().levels.join(&self.session);
+            *slot = Some(Arc::clone(&held));
         }
-        if let Some((resource, token)) = lease
+        if let Some((resource, token)) = held
             .resource()
             .and_then(|resource| shared.token(&resource).map(|token| (resource, token)))
         {
             self.sign_in(&resource, &token, &shared.tokens);
         }
-        self.follow(&lease, shared, sink).await;
+        Some(held)
     }
 
     /// Waits until people let it run. `false` says that the host is gone.
     async fn permitted(&self, permission: &Arc<dyn StartPermission>, sink: &ServerSink) -> bool {
+        let mut told = None;
         loop {
             let asked = Arc::clone(permission);
             let checked = tokio::task::spawn_blocking(move || asked.check()).await;
             let why = match checked {
-                Ok(Ok(())) => return true,
+                Ok(Ok(())) => break,
                 Ok(Err(why)) => why,
                 Err(_) => "the host failed to look whether it may run; its log says more".to_owned(),
             };
-            if !self.failed(sink, "notTrusted", why).await {
-                return false;
+            // Most decisions are about something else, and then there is nothing to say.
+            if told.as_ref() != Some(&why) {
+                if !self.failed(sink, "notTrusted", why.clone()).await {
+                    return false;
+                }
+                told = Some(why);
             }
             permission.decided().await;
-            if !self.report(sink, ServerReport::Status(ServerStatus::Starting)).await {
-                return false;
-            }
         }
+        told.is_none() || self.report(sink, ServerReport::Status(ServerStatus::Starting)).await
     }
 
     /// Starts it, and reports what becomes of it for as long as it is wanted.
@@ -383,7 +429,10 @@ mod tests {
         let sharing = start::sharing(&shared.settings, &running.wish.declaration, session, roots);
         let config = ServerConfig::new("inn", Engine::Stdio(Stdio::new("serve", ["--now"])));
         let lease = shared.pool.lease(&config, &sharing, Surroundings::default);
-        *lock(&running.lease) = Some(Arc::new(lease.expect("a lease")));
+        *lock(&running.held) = Some(Arc::new(Held {
+            lease: lease.expect("a lease"),
+            gone: running.ended.child_token(),
+        }));
         running
     }
 

@@ -172,7 +172,7 @@ impl SessionServers for OneSession {
         let allowed = words::allowed(words::apps(&lease));
         let _room = running.apps.room_for(running.name(), &params)?;
         tokio::select! {
-            () = running.ended.cancelled() => Err(running.was_stopped()),
+            () = lease.gone.cancelled() => Err(running.was_stopped()),
             passed = lease.pass(allowed, Some(running.session()), method, Some(params), CancellationToken::new()) => {
                 passed.map_err(words::error)
             }

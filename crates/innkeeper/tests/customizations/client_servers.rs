@@ -47,6 +47,17 @@ fn desk(view: &View, session: &str) -> Value {
     servers.next().cloned().unwrap_or_default()
 }
 
+/// The same of the plugin that one client published, where several have one of this address.
+fn desk_of(view: &View, session: &str, client: &str) -> Value {
+    let entries = json!(view.session(session).map(|session| &session.customizations));
+    let entries = entries.as_array().into_iter().flatten();
+    let mut plugins = entries.filter(|entry| entry["type"] == "plugin" && entry["clientId"] == client);
+    let children = plugins.next().map(|plugin| plugin["children"].clone());
+    let children = children.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let mut servers = children.filter(|child| child["type"] == "mcpServer");
+    servers.next().cloned().unwrap_or_default()
+}
+
 async fn desk_is(client: &OfficialClient, uris: &SessionUris, kind: &str) -> Value {
     let session = &uris.session;
     let is = |view: &View| desk(view, session)["state"]["kind"] == kind;
@@ -58,9 +69,9 @@ async fn desk_is(client: &OfficialClient, uris: &SessionUris, kind: &str) -> Val
 }
 
 /// Lets what a client published run, from the shell.
-fn allow(host: &HostProcess) {
+fn allow(host: &HostProcess, client: &str) {
     let output = Command::new(env!("CARGO_BIN_EXE_innkeeper"))
-        .args(["trust", "allow", URI, "--data"])
+        .args(["trust", "allow", &format!("{client}@{URI}"), "--data"])
         .arg(host.data_path(""))
         .env_clear()
         .env("HOME", host.path(""))
@@ -91,13 +102,14 @@ async fn p12_cus17_cus22_a_server_of_a_client_s_plugin_runs_from_the_copy_and_en
     publisher.subscribe(&uris.session).await;
     publisher.dispatch(&uris.session, announced(true)).await;
 
-    // People are asked about what the client published, by the name that it has for everybody.
+    // People are asked about what this client published.
     let server = desk_is(&client, &uris, "error").await;
     assert_eq!(server["state"]["error"]["errorType"], "notTrusted", "{server}");
     let message = server["state"]["error"]["message"].as_str().expect("a sentence");
-    assert!(message.contains(&format!("innkeeper trust allow '{URI}'")), "{message}");
+    let command = format!("innkeeper trust allow 'publisher@{URI}'");
+    assert!(message.contains(&command), "{message}");
     assert_eq!(starts(&notes), [], "nothing ran before");
-    allow(&host);
+    allow(&host, "publisher");
     let server = desk_is(&client, &uris, "ready").await;
     let uri = server["uri"].as_str().unwrap_or_default();
     assert!(uri.starts_with(URI), "its URI stays the client's: {uri}");
@@ -133,4 +145,38 @@ async fn p12_cus17_cus22_a_server_of_a_client_s_plugin_runs_from_the_copy_and_en
         .await;
     gone(second).await;
     client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn p12_what_is_allowed_of_one_client_is_not_allowed_of_another_with_the_same_address() {
+    let host = HostProcess::start(options()).await;
+    let watcher = OfficialClient::connect(host.address(), "watcher").await;
+    let workspace = Workspace::new();
+    let uris = session_in(&watcher, "desks", &workspace).await;
+    let session = &uris.session;
+    let mut publishers = Vec::new();
+    for name in ["alice", "bob"] {
+        let client = OfficialClient::connect(host.address(), name).await;
+        plugin(&workspace.path(name)).serve(&client);
+        client.subscribe(session).await;
+        client.dispatch(session, published(name, Some("1"))).await;
+        publishers.push(client);
+    }
+    let is = |client: &'static str, kind: &'static str| {
+        move |view: &View| desk_of(view, session, client)["state"]["kind"] == kind
+    };
+    for name in ["alice", "bob"] {
+        watcher.until("people are asked", is(name, "error")).await;
+        let server = desk_of(&watcher.view(), session, name);
+        let message = server["state"]["error"]["message"].as_str().expect("a sentence");
+        assert!(message.contains(&format!("'{name}@{URI}'")), "{message}");
+    }
+    allow(&host, "alice");
+    watcher
+        .until("the server that was allowed is ready", is("alice", "ready"))
+        .await;
+    let other = desk_of(&watcher.view(), session, "bob");
+    assert_eq!(other["state"]["error"]["errorType"], "notTrusted", "{other}");
+    assert_eq!(starts(&workspace.path("bob")), [], "nobody looked at that one");
+    watcher.assert_converged().await;
 }

@@ -17,6 +17,7 @@ mod policy;
 mod sharing;
 mod side_channel;
 mod support;
+mod trust;
 mod waiting;
 
 /// Not a scenario: the odd server itself, when this program is started as one.

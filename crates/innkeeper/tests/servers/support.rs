@@ -1,7 +1,7 @@
 //! A host, a workspace with a `.mcp.json`, and sessions in it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use innkeeper_testkit::official::{OfficialClient, SessionUris, View, markdown, tool_calls_of};
@@ -145,9 +145,14 @@ impl Inn {
 
     /// Lets the workspace run what it wants, from the shell.
     pub(crate) fn allow(&self) {
+        self.trust("allow", &self.place.workspace());
+    }
+
+    /// Decides about a workspace, from the shell.
+    pub(crate) fn trust(&self, decision: &str, workspace: &Path) {
         let output = Command::new(PROGRAM)
-            .args(["trust", "allow"])
-            .arg(self.place.workspace())
+            .args(["trust", decision])
+            .arg(workspace)
             .arg("--data")
             .arg(self.host.data_path(""))
             .env_clear()

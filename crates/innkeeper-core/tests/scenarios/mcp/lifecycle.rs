@@ -70,6 +70,18 @@ fn mcp02_a_server_that_comes_back_by_itself_holds_nothing_back() {
 }
 
 #[test]
+fn mcp04_whoever_may_drive_a_session_starts_its_servers_as_well_as_stopping_them() {
+    let (mut stage, _, _) = Stage::serving(two_servers());
+    let driver = crate::customizations::driver(&mut stage);
+    stage.does("top", ready());
+    let first = stage.attempt("top");
+    stage.dispatch(driver, SESSION, 1, stop("top"));
+    stage.dispatch(driver, SESSION, 2, start("top"));
+    assert_eq!(stage.state_of("top")["kind"], "starting");
+    assert_ne!(stage.attempt("top"), first);
+}
+
+#[test]
 fn mcp04_people_stop_a_server_and_start_it_anew() {
     let (mut stage, conn, _) = Stage::serving(two_servers());
     stage.does("top", ready());

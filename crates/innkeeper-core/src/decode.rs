@@ -34,8 +34,14 @@ pub fn decode_action(raw: &RawValue) -> Result<StateAction, DecodeError> {
         #[serde(borrow, rename = "type")]
         name: Cow<'a, str>,
     }
-    let head: Head<'_> = serde_json::from_str(raw.get())
-        .map_err(|error| DecodeError::Malformed(format!("action.type: {}", plain(&error))))?;
+    let head: Head<'_> = serde_json::from_str(raw.get()).map_err(|error| {
+        let field = if raw.get().starts_with('{') {
+            "action.type"
+        } else {
+            "action"
+        };
+        DecodeError::Malformed(format!("{field}: {}", plain(&error)))
+    })?;
     let mut json = serde_json::Deserializer::from_str(raw.get());
     match action::decode_payload(&head.name, &mut json) {
         None => Err(DecodeError::UnknownType(head.name.chars().take(128).collect())),
@@ -95,9 +101,11 @@ pub fn add_missing_customization_types(active_client: &mut Value) {
 /// The message of a JSON error without its position, which means nothing to the sender.
 pub fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    match text.rfind(" at line ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
+    let text = text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]);
+    // How a type is called here is nobody's business. What stands in quotes somebody sent.
+    match text.rsplit_once("expected struct ") {
+        Some((before, name)) if !name.contains('"') => format!("{before}expected an object"),
+        _ => text.to_owned(),
     }
 }
 

@@ -141,5 +141,5 @@ fn check_primary_removal(capability: &MultipleWorkingDirectoriesCapability) -> R
 }
 
 fn check_uri(field: &str, directory: &str) -> Result<(), String> {
-    uri::check(directory).map_err(|_| format!("{field}: must be a URI, as in file:///home/me/project"))
+    uri::check_directory(directory).map_err(|problem| format!("{field}: {problem}"))
 }

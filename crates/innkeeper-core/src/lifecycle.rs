@@ -73,7 +73,7 @@ impl HostCore {
             return Err(RpcError::invalid_params("workingDirectories", problem));
         }
         for (index, directory) in create.working_directories.iter().enumerate() {
-            uri::check(directory)
+            uri::check_directory(directory)
                 .map_err(|problem| RpcError::invalid_params(&format!("workingDirectories[{index}]"), problem))?;
         }
         if let Some(active) = &create.active_client

@@ -56,6 +56,14 @@ pub fn check(uri: &str) -> Result<(), String> {
     }
 }
 
+/// Checks that a string can be the URI of a directory at all.
+pub fn check_directory(uri: &str) -> Result<(), String> {
+    check(uri).map_err(|problem| match scheme(uri) {
+        Some(_) => problem.replacen("a channel URI", "a URI", 1),
+        None => "must be a URI, as in file:///home/me/project".to_owned(),
+    })
+}
+
 /// What the sessions are called that a chat makes which moves to one of its own; a number follows.
 pub(crate) const MOVED_SESSIONS: &str = "ahp-session:/moved-";
 

@@ -253,10 +253,10 @@ fn tag<'a>(path: &str, field: &str, value: &'a Value, known: &[&'static str]) ->
     }
 }
 
-/// Checks a list of URIs.
-fn check_uris(field: &str, uris: &[String]) -> Result<(), RpcError> {
+/// Checks a list of directories.
+fn check_directories(field: &str, uris: &[String]) -> Result<(), RpcError> {
     for (index, one) in uris.iter().enumerate() {
-        uri::check(one).map_err(|problem| RpcError::invalid_params(&format!("{field}[{index}]"), problem))?;
+        uri::check_directory(one).map_err(|problem| RpcError::invalid_params(&format!("{field}[{index}]"), problem))?;
     }
     Ok(())
 }

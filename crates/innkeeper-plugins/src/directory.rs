@@ -148,7 +148,8 @@ pub(crate) fn load_traced(source: &DirectorySource, footprint: &mut Footprint) -
             let mut directory = source.announce();
             let mut notes = Notes::default();
             let why = format!(
-                "its workspace cannot be opened ({}): check that it exists",
+                "its workspace {} cannot be opened ({}): check that it exists",
+                source.base.display(),
                 error.kind()
             );
             notes.error(Code::RootUnreadable, ".", why);

@@ -128,6 +128,7 @@ impl HostCore {
             );
             return Err(RpcError::new(code::METHOD_NOT_FOUND, message));
         }
+        check_params(method.name, &params)?;
         let attempt = self
             .sessions
             .get(&session_id)
@@ -220,5 +221,36 @@ impl HostCore {
                 message: encode_notification(method, &params),
             });
         }
+    }
+}
+
+/// The levels of MCP's log.
+const LEVELS: [&str; 8] = [
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+];
+
+/// Whether a request has what MCP demands: a server need not be asked for what nobody can answer.
+fn check_params(method: &str, params: &Map<String, Value>) -> Result<(), RpcError> {
+    let field = match method {
+        "tools/call" => "name",
+        "resources/read" => "uri",
+        "logging/setLevel" => "level",
+        _ => return Ok(()),
+    };
+    match params.get(field) {
+        None => Err(RpcError::invalid_params(field, "is missing")),
+        Some(Value::String(level)) if field == "level" && !LEVELS.contains(&level.as_str()) => {
+            let problem = format!("must be one of {}", LEVELS.join(", "));
+            Err(RpcError::invalid_params(field, problem))
+        }
+        Some(Value::String(_)) => Ok(()),
+        Some(_) => Err(RpcError::invalid_params(field, "must be a string")),
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{check_uris, read, read_part, tag, unsubscribe};
+use super::{check_directories, read, read_part, tag, unsubscribe};
 
 pub(super) fn create_chat(params: &RawValue) -> Result<Command, RpcError> {
     #[derive(Deserialize)]
@@ -22,7 +22,7 @@ pub(super) fn create_chat(params: &RawValue) -> Result<Command, RpcError> {
     }
     let params: Params = read(params)?;
     uri::check(&params.chat).map_err(|problem| RpcError::invalid_params("chat", problem))?;
-    check_uris(
+    check_directories(
         "workingDirectories",
         params.working_directories.as_deref().unwrap_or_default(),
     )?;

@@ -149,7 +149,7 @@ struct Setup {
 impl Setup {
     fn check(self) -> Result<SessionSetup, RpcError> {
         if let Some(directory) = &self.working_directory {
-            uri::check(directory).map_err(|problem| RpcError::invalid_params("workingDirectory", problem))?;
+            uri::check_directory(directory).map_err(|problem| RpcError::invalid_params("workingDirectory", problem))?;
         }
         Ok(SessionSetup {
             provider: self.provider,

@@ -150,7 +150,7 @@ fn bad_parameters_are_named() {
         (
             "createChat",
             r#"{"channel":"a:/b","chat":"ahp-chat:/c","workingDirectories":["file:///a","b"]}"#,
-            "-32602 params.workingDirectories[1]: a channel URI starts with a scheme, as in ahp-session:/my-session",
+            "-32602 params.workingDirectories[1]: must be a URI, as in file:///home/me/project",
         ),
         // CHT-04, E-42: missing, unknown and malformed are three different mistakes.
         (
@@ -247,7 +247,7 @@ fn bad_parameters_are_named() {
         (
             "resolveSessionConfig",
             r#"{"workingDirectory":"here"}"#,
-            "-32602 params.workingDirectory: a channel URI starts with a scheme, as in ahp-session:/my-session",
+            "-32602 params.workingDirectory: must be a URI, as in file:///home/me/project",
         ),
         (
             "resolveSessionConfig",

@@ -58,13 +58,13 @@ async fn trn_13_every_broken_message_gets_its_exact_error_and_the_connection_goe
             "5",
             null.clone(),
             -32600,
-            "not a JSON-RPC message: invalid type: integer `5`, expected struct Envelope",
+            "not a JSON-RPC message: invalid type: integer `5`, expected an object",
         ),
         (
             "null",
             null.clone(),
             -32600,
-            "not a JSON-RPC message: invalid type: null, expected struct Envelope",
+            "not a JSON-RPC message: invalid type: null, expected an object",
         ),
         (
             r#"{"id":1,"method":"ping"}"#,

@@ -141,11 +141,11 @@ async fn trap_2_malformed_and_unknown_actions_are_refused_and_echoed_as_they_cam
         (json!({}), "malformed action: action.type: missing field `type`"),
         (
             json!(5),
-            "malformed action: action.type: invalid type: integer `5`, expected struct Head",
+            "malformed action: action: invalid type: integer `5`, expected an object",
         ),
         (
             json!(null),
-            "malformed action: action.type: invalid type: null, expected struct Head",
+            "malformed action: action: invalid type: null, expected an object",
         ),
         (
             json!({ "type": "x-mine/thing", "z": [1] }),

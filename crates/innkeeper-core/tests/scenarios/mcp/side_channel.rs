@@ -6,12 +6,20 @@ use innkeeper_core::{Principal, RequestId, Scope};
 use super::*;
 
 fn request(channel: &str, method: &str) -> McpRequest {
-    let method = APP_METHODS.into_iter().find(|known| known.name == method);
+    let known = APP_METHODS.into_iter().find(|known| known.name == method);
     McpRequest {
         channel: channel.to_owned(),
-        method: method.expect("a method of apps"),
-        params: serde_json::from_value(json!({ "name": "x" })).expect("an object"),
+        method: known.expect("a method of apps"),
+        params: params(match method {
+            "resources/read" => json!({ "uri": "ui://x" }),
+            "logging/setLevel" => json!({ "level": "info" }),
+            _ => json!({ "name": "x" }),
+        }),
     }
+}
+
+fn params(value: Value) -> serde_json::Map<String, Value> {
+    serde_json::from_value(value).expect("an object")
 }
 
 /// A session with a server that has apps, a client that shows them, and the server's channel.
@@ -178,4 +186,40 @@ fn mcp15_what_apps_log_is_handed_on() {
         request: said("mcp://session-1/77"),
     });
     assert_eq!(stage.agent.len(), before, "nobody is there to hear it");
+}
+
+#[test]
+fn mcp16_a_request_without_what_mcp_demands_is_not_handed_on() {
+    let (mut stage, conn, channel) = with_apps(all_apps());
+    let levels = "debug, info, notice, warning, error, critical, alert, emergency";
+    for (method, said, problem) in [
+        ("tools/call", json!({}), "params.name: is missing".to_owned()),
+        (
+            "tools/call",
+            json!({ "name": 5 }),
+            "params.name: must be a string".to_owned(),
+        ),
+        (
+            "resources/read",
+            json!({ "name": "x" }),
+            "params.uri: is missing".to_owned(),
+        ),
+        (
+            "logging/setLevel",
+            json!({ "level": "loud" }),
+            format!("params.level: must be one of {levels}"),
+        ),
+    ] {
+        let request = McpRequest {
+            params: params(said),
+            ..request(&channel, method)
+        };
+        let answer = stage.ask_server(conn, request).expect_err("refused");
+        let error = &answer["error"];
+        assert_eq!(
+            (&error["code"], &error["message"]),
+            (&json!(-32602), &json!(problem)),
+            "{method}"
+        );
+    }
 }

@@ -132,11 +132,16 @@ mod tests {
             decode(r#"{"type":"session/titleChanged"}"#),
             Err("malformed action: action: missing field `title`".into())
         );
-        for bad in ["{}", "5", "null", "[]", r#"{"type":7}"#] {
+        for bad in ["{}", r#"{"type":7}"#] {
             assert!(
-                decode(bad).unwrap_err().starts_with("malformed action: action.type"),
+                decode(bad).unwrap_err().starts_with("malformed action: action.type: "),
                 "{bad}"
             );
+        }
+        for bad in ["5", "null", "[]"] {
+            let problem = decode(bad).unwrap_err();
+            let is_plain = problem.starts_with("malformed action: action: ") && problem.ends_with("expected an object");
+            assert!(is_plain, "{problem}");
         }
     }
 

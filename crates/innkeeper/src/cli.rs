@@ -55,14 +55,16 @@ pub(crate) enum Command {
     /// Check configuration, data directory, kept sessions and ports, and say what to do.
     #[command(after_long_help = exit_code_table())]
     Doctor(DoctorArgs),
-    /// Print the plugins, skills, agents, rules and hooks that a session in a directory would get.
+    /// Print the plugins, skills, agents, rules, hooks and MCP servers that a session in a directory would get.
     ///
     /// Needs no host. Nothing that is found is run.
     #[command(after_long_help = exit_code_table())]
     Customizations(CustomizationsArgs),
-    /// List what people said about hooks of workspaces and plugins, allow them or take it back; alone it lists.
+    /// List what people said about hooks and MCP servers of workspaces and plugins, allow them or take it back; alone it
+    /// lists.
     ///
-    /// Needs no host, and a running one takes it into account at once.
+    /// Needs no host. A running one notices within about a second: servers that waited start, and those that are not
+    /// allowed any longer end.
     #[command(after_long_help = exit_code_table())]
     Trust(TrustArgs),
     /// List the MCP servers of a session, start and stop them, or call a tool of one; alone it lists.

@@ -44,8 +44,20 @@ impl TokenFile {
         Self::read(&path)
     }
 
-    /// Reads an existing token file.
+    /// Reads the token file of this host.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        Self::read_or_advise(path, "delete it, and the host will write a new one at its next start")
+    }
+
+    /// Reads a token file that a client was told of, which may be a copy of some host's.
+    pub(crate) fn read_named(path: &Path) -> Result<Self, Failure> {
+        Self::read_or_advise(
+            path,
+            "name a file that holds the token of the host, such as `token` in its data directory",
+        )
+    }
+
+    fn read_or_advise(path: &Path, advice: &str) -> Result<Self, Failure> {
         let path = std::path::absolute(path).map_err(|error| unusable(path, &error))?;
         let text = fs::read_to_string(&path).map_err(|error| unusable(&path, &error))?;
         let found = fs::metadata(&path).map_err(|error| unusable(&path, &error))?;
@@ -71,7 +83,7 @@ impl TokenFile {
                 Kind::DataDirectory,
                 format!("the token file {} {problem}", path.display()),
             )
-            .hint("delete it, and the host will write a new one at its next start")
+            .hint(advice)
         })?;
         Ok(Self { text, path })
     }
@@ -167,6 +179,11 @@ mod tests {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
             assert!(TokenFile::read(&path).is_err(), "{text:?}");
+            let told = TokenFile::read_named(&path).unwrap_err().to_string();
+            assert!(
+                told.contains("holds the token of the host"),
+                "it is not for a client to delete: {told}"
+            );
         }
     }
 

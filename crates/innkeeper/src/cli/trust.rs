@@ -42,7 +42,7 @@ pub(crate) struct TrustListArgs {
 /// Flags of `innkeeper trust allow` and `innkeeper trust revoke`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlaceArgs {
-    /// The directory of the workspace, or the URI of the plugin, as `innkeeper trust` lists it.
+    /// The directory of the workspace, or CLIENT@URI of a client's plugin, as `innkeeper trust` lists it.
     #[arg(value_name = "PLACE")]
     pub(crate) place: String,
     #[command(flatten)]

@@ -207,6 +207,11 @@ pub(super) fn request_failure(method: &str, error: ClientError) -> Failure {
                 ahp_error_codes::PROVIDER_NOT_FOUND => {
                     failure.hint("`innkeeper watch ahp-root://` shows the agents there are")
                 }
+                // This program hands no keys over.
+                ahp_error_codes::AUTH_REQUIRED => failure.hint(
+                    "put the key into the variable that its provider reads, such as ANTHROPIC_API_KEY or OPENAI_API_KEY, \
+                     where the host is started, and restart the host; a client that can sign in may hand it over, too",
+                ),
                 ahp_error_codes::PERMISSION_DENIED => failure.hint("use a token with a wider scope"),
                 ahp_error_codes::UNSUPPORTED_PROTOCOL_VERSION => {
                     failure.hint("update the host or this program so that both speak one version")

@@ -3,6 +3,7 @@
 //! Where no host runs, `sessions` looks at what is kept: through a host of its own that changes nothing, or, for what is
 //! no part of the protocol, through the store.
 
+mod again;
 mod answer;
 mod call;
 mod choose;

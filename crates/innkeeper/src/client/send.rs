@@ -12,15 +12,16 @@ use ahp_types::state::{
 };
 use serde_json::Value;
 
-use crate::banner::{program, quoted};
-use crate::cli::{ConnectArgs, SendArgs};
+use crate::cli::SendArgs;
 use crate::failure::{Failure, Kind};
 use crate::signals::StopSignals;
 use crate::text::{Output, note, one_line};
 
+use super::again::Again;
 use super::answer::{Answer, Outcome};
 use super::choose;
 use super::connect::{Connection, connection_lost, request_failure};
+use super::sessions::dispose;
 use super::target::is_here;
 
 /// How long the host may take to bring a session up.
@@ -35,6 +36,10 @@ const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 /// Sends the message and waits for the end of its turn.
 pub(super) async fn run(args: SendArgs) -> Result<(), Failure> {
     let text = message_text(&args.text)?;
+    if text.trim().is_empty() {
+        return Err(Failure::new(Kind::Usage, "the message is empty")
+            .hint("write it after `send`, or `-` to read it from standard input"));
+    }
     let mut connection = Connection::open(&args.connect).await?;
     let mut signals = StopSignals::listen()?;
     let mut sender = Sender {
@@ -45,19 +50,28 @@ pub(super) async fn run(args: SendArgs) -> Result<(), Failure> {
         chat: String::new(),
     };
     let ready = sender.prepare(&mut connection, &args);
-    tokio::select! {
-        ready = tokio::time::timeout(SESSION_PATIENCE, ready) => ready.map_err(|_| {
-            Failure::new(Kind::Unreachable, "the session was not ready within two minutes")
-        })??,
-        _ = signals.next() => {
-            return Err(Failure::new(Kind::TurnCancelled, "stopped before the message was sent"));
+    let ready = tokio::select! {
+        ready = tokio::time::timeout(SESSION_PATIENCE, ready) => ready.unwrap_or_else(|_| {
+            Err(Failure::new(Kind::Unreachable, "the session was not ready within two minutes"))
+        }),
+        _ = signals.next() => Err(Failure::new(Kind::TurnCancelled, "stopped before the message was sent")),
+    };
+    if let Err(failure) = ready {
+        if args.session.is_none() && !sender.session.is_empty() {
+            // Nobody wants a session in which nothing was said. That it stays is not what failed.
+            let _ = dispose(&connection, &sender.session, None).await;
         }
+        connection.close().await;
+        return Err(failure);
     }
     let outcome = sender.turn(&mut connection, &mut signals, text).await?;
     connection.close().await;
     if args.session.is_none() {
-        let again = how_to_continue(&args.connect, &sender.session);
-        note(&format!("[continue with: {again}]"));
+        let rest = format!("--session {} \"…\"", sender.session);
+        note(&format!(
+            "[continue with: {}]",
+            Again::at(&args.connect).command("send", &rest)
+        ));
     }
     match outcome {
         Outcome::Complete => Ok(()),
@@ -73,27 +87,6 @@ pub(super) async fn run(args: SendArgs) -> Result<(), Failure> {
             })
         }
     }
-}
-
-/// Returns the command that sends the next message to the same session of the same host.
-fn how_to_continue(connect: &ConnectArgs, session: &str) -> String {
-    let mut command = format!("{} send", program());
-    let paths = [
-        ("--data", &connect.common.data),
-        ("--config", &connect.common.config),
-        ("--token-file", &connect.token_file),
-    ];
-    for (flag, path) in paths {
-        if let Some(path) = path {
-            command.push_str(&format!(" {flag} {}", quoted(path)));
-        }
-    }
-    if let Some(url) = &connect.url {
-        // A query may hold a token, and tokens are never printed.
-        let shown = if url.contains('?') { "…" } else { url };
-        command.push_str(&format!(" --url {shown}"));
-    }
-    format!("{command} --session {session} \"…\"")
 }
 
 fn message_text(words: &[String]) -> Result<String, Failure> {

@@ -62,7 +62,10 @@ impl Target {
             (None, Some(running)) if place.is(&running) => running.token_file,
             _ => None,
         };
-        let token = token_file.as_deref().map(TokenFile::read).transpose()?;
+        let token = match (&args.token_file, &token_file) {
+            (Some(path), _) => Some(TokenFile::read_named(path)?),
+            (None, path) => path.as_deref().map(TokenFile::read).transpose()?,
+        };
         Ok(Self { place, token })
     }
 
@@ -128,6 +131,11 @@ impl Target {
     fn refused_with(&self, status: StatusCode) -> Failure {
         let name = self.name();
         match (status, &self.token) {
+            (StatusCode::UNAUTHORIZED, None) if self.place.has_token() => Failure::new(
+                Kind::AccessRefused,
+                format!("the host at {name} does not accept the token in its address"),
+            )
+            .hint("correct it, or name the host's own token file with --token-file FILE"),
             (StatusCode::UNAUTHORIZED, None) => {
                 Failure::new(Kind::AccessRefused, format!("the host at {name} wants a token"))
                     .hint("name the file that holds it with --token-file FILE")
@@ -175,6 +183,14 @@ impl Place {
         }
     }
 
+    /// Whether a token stands in the address.
+    fn has_token(&self) -> bool {
+        let Self::Url(url) = self else { return false };
+        let query = url.split_once('?').map(|(_, query)| query).unwrap_or_default();
+        let mut names = query.split('&').filter_map(|pair| pair.split_once('='));
+        names.any(|(name, _)| name == "tkn" || name == "token")
+    }
+
     fn is(&self, running: &Endpoint) -> bool {
         match self {
             Self::Url(url) => running.url.as_deref() == Some(url.strip_suffix('/').unwrap_or(url)),
@@ -205,6 +221,19 @@ mod tests {
             "nonsense",
         ] {
             assert!(!is_here(elsewhere), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn what_was_sent_and_refused_is_not_asked_for() {
+        let told = |url: &str| {
+            let place = Place::parse(url);
+            let target = Target { place, token: None };
+            target.refused_with(StatusCode::UNAUTHORIZED).to_string()
+        };
+        assert!(told("ws://inn.test").contains("wants a token"));
+        for url in ["ws://inn.test/?tkn=wrong", "ws://inn.test/?a=b&token=wrong"] {
+            assert!(told(url).contains("does not accept the token in its address"), "{url}");
         }
     }
 }

@@ -53,6 +53,16 @@ fn a_model_that_is_not_there_is_refused_before_there_is_a_session() {
 }
 
 #[test]
+fn a_message_that_cannot_be_sent_leaves_no_session_behind() {
+    let home = Home::new();
+    let _host = home.host(&[]);
+    home.run(&["send", ""]).code(2).says("the message is empty");
+    let refused = home.run(&["send", "--as", "nope", "hello"]);
+    refused.code(2).says("no custom agent \"nope\"");
+    assert!(home.run(&["sessions", "--json"]).code(0).json_lines().is_empty());
+}
+
+#[test]
 fn every_delta_arrives() {
     let home = Home::new();
     let _host = home.host(&[]);

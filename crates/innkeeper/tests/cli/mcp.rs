@@ -99,6 +99,12 @@ fn list_says_that_there_is_nothing_where_there_is_nothing() {
     let home = Home::new();
     let _host = home.host(&[]);
     home.run(&["mcp"]).code(0).says("no MCP server; .mcp.json");
+    home.run(&["mcp", "list", "--all"])
+        .code(0)
+        .says("no session has an MCP server");
+    home.write("broken/.mcp.json", "{ \"mcpServers\": [");
+    let told = home.run_in("broken", &["mcp"]).code(0).stdout;
+    assert!(told.contains("broken") && told.contains(".mcp.json"), "{told}");
     assert!(home.run(&["mcp", "--json"]).code(0).stdout.is_empty());
 }
 

@@ -10,8 +10,9 @@ use crate::cli::McpServerArgs;
 use crate::failure::{Failure, Kind};
 use crate::text::{Output, one_line};
 
-use super::server::{find, no_server};
+use super::server::{Life, find, no_server};
 use super::session::{Place, Session};
+use crate::client::again::Again;
 use crate::client::connect::Connection;
 
 /// How long a session may take to learn of its servers.
@@ -47,7 +48,7 @@ pub(super) async fn start(args: McpServerArgs) -> Result<(), Failure> {
     connection.close().await;
     match find(&session.state, &id)? {
         None => Err(Failure::new(Kind::Unexpected, "the server was taken away meanwhile")),
-        Some(server) => match server.failure() {
+        Some(server) => match server.failure_in(Life::Stays, &Again::at(&args.place.connect)) {
             Some(failure) => Err(failure),
             None => say(&args, "is ready"),
         },

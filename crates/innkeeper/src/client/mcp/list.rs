@@ -10,9 +10,10 @@ use crate::failure::Failure;
 use crate::signals::StopSignals;
 use crate::text::{Output, note, one_line};
 
-use super::server::{Listed, listed};
+use super::server::{Life, Listed, broken, listed};
 use super::session::{Place, Session};
 use super::turn;
+use crate::client::again::Again;
 use crate::client::connect::Connection;
 use crate::client::sessions::all_sessions;
 
@@ -31,16 +32,23 @@ pub(super) async fn run(args: McpListArgs) -> Result<(), Failure> {
 }
 
 async fn list(connection: &mut Connection, args: &McpListArgs) -> Result<(), Failure> {
+    let again = Again::at(&args.place.connect);
     if args.all {
+        let mut count = 0;
         for summary in all_sessions(connection).await? {
             let session = Session::follow(connection, summary.resource).await?;
-            if !args.json && !listed(&session.state).is_empty() {
+            let has_some = !listed(&session.state).is_empty() || !broken(&session.state).is_empty();
+            count += usize::from(has_some);
+            if !args.json && has_some {
                 let title = one_line(&summary.title, 100);
                 Output::stdout().show(&format!("{} {title}\n", one_line(&session.uri, 500)))?;
             }
-            show(&session, args.json, "  ")?;
+            show(&session, args.json, "  ", Life::Stays, &again)?;
             // The host need not tell of it any more.
             let _ = connection.client.unsubscribe(session.uri.clone()).await;
+        }
+        if count == 0 && !args.json {
+            note("no session has an MCP server.");
         }
         return Ok(());
     }
@@ -49,14 +57,14 @@ async fn list(connection: &mut Connection, args: &McpListArgs) -> Result<(), Fai
     let Some(summary) = place.session else {
         note(&words);
         let session = Session::open(connection, place.directories).await?;
-        return of_a_new_one(connection, session, args.json).await;
+        return of_a_new_one(connection, session, args.json, &again).await;
     };
     let mut session = Session::follow(connection, summary.resource).await?;
     settle(connection, &mut session).await?;
     if !args.json {
         note(&format!("The session {} has:", one_line(&session.uri, 500)));
     }
-    show(&session, args.json, "")
+    show(&session, args.json, "", Life::Stays, &again)
 }
 
 /// Waits a moment for servers that are about to do something else.
@@ -71,18 +79,24 @@ async fn settle(connection: &mut Connection, session: &mut Session) -> Result<()
 
 /// A turn begins when the session knows what it has and the servers had their time to start (MCP-03): after one,
 /// everything is there to see.
-async fn of_a_new_one(connection: &mut Connection, mut session: Session, json: bool) -> Result<(), Failure> {
+async fn of_a_new_one(
+    connection: &mut Connection,
+    mut session: Session,
+    json: bool,
+    again: &Again,
+) -> Result<(), Failure> {
     let mut signals = StopSignals::listen()?;
     let looked = tokio::select! {
         looked = turn::say(connection, &mut session, "/mcp") => looked.map(drop),
         _ = signals.next() => Err(turn::stopped()),
     };
-    let shown = looked.and_then(|()| show(&session, json, ""));
+    let shown = looked.and_then(|()| show(&session, json, "", Life::Gone, again));
     session.leave(connection).await;
     shown
 }
 
-fn show(session: &Session, json: bool, indent: &str) -> Result<(), Failure> {
+/// Shows the servers of a session, and what is wrong with the files that declare them.
+fn show(session: &Session, json: bool, indent: &str, life: Life, again: &Again) -> Result<(), Failure> {
     let mut output = Output::stdout();
     let servers = listed(&session.state);
     for server in &servers {
@@ -90,11 +104,15 @@ fn show(session: &Session, json: bool, indent: &str) -> Result<(), Failure> {
             output.show(&format!("{}\n", server.json(&session.uri)))?;
             continue;
         }
-        for line in server.in_words() {
+        for line in server.in_words(life, again) {
             output.show(&format!("{indent}{line}\n"))?;
         }
     }
-    if servers.is_empty() && !json && indent.is_empty() {
+    let broken = if json { Vec::new() } else { broken(&session.state) };
+    for problem in &broken {
+        output.show(&format!("{indent}{problem}\n"))?;
+    }
+    if servers.is_empty() && broken.is_empty() && !json && indent.is_empty() {
         note("no MCP server; .mcp.json of the working directory declares some.");
     }
     Ok(())

@@ -1,14 +1,15 @@
 //! MCP servers as a session shows them, in words.
 
 use ahp_types::state::{
-    ChildCustomization, Customization, McpAuthRequiredReason, McpServerAuthRequiredState, McpServerCustomization,
-    McpServerState, SessionState,
+    ChildCustomization, Customization, CustomizationLoadState, CustomizationType, McpAuthRequiredReason,
+    McpServerAuthRequiredState, McpServerCustomization, McpServerState, SessionState,
 };
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
 use crate::text::one_line;
 
+use crate::client::again::Again;
 use crate::client::choose::name_of;
 use crate::client::switched::{Switch, decided};
 
@@ -31,6 +32,14 @@ pub(super) struct Listed<'a> {
     container: Option<Container<'a>>,
     /// What switched it off, by itself or with its container.
     off: Option<Switch>,
+}
+
+/// Whether the session is there when somebody follows advice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    Stays,
+    /// It was opened for the command alone.
+    Gone,
 }
 
 /// What a server comes with.
@@ -86,6 +95,27 @@ pub(super) fn listed(state: &SessionState) -> Vec<Listed<'_>> {
         }
     }
     servers
+}
+
+/// What is wrong with files that declare servers, and where those are.
+pub(super) fn broken(state: &SessionState) -> Vec<String> {
+    let entries = state.customizations.iter().flatten();
+    let problems = entries.filter_map(|entry| {
+        let Customization::Directory(directory) = entry else {
+            return None;
+        };
+        if directory.contents != CustomizationType::McpServer {
+            return None;
+        }
+        let message = match directory.load.as_ref()? {
+            CustomizationLoadState::Degraded(load) => &load.message,
+            CustomizationLoadState::Error(load) => &load.message,
+            CustomizationLoadState::Loading(_) | CustomizationLoadState::Loaded(_) => return None,
+        };
+        let uri = one_line(&directory.uri, 500);
+        Some(format!("{uri}: {}", one_line(message, MOST)))
+    });
+    problems.collect()
 }
 
 /// Finds a server by its name, its `plugin:name` or its id.
@@ -160,7 +190,7 @@ impl Listed<'_> {
     }
 
     /// A line that says what it does, and lines that say where it comes from, why, and what to do.
-    pub(super) fn in_words(&self) -> Vec<String> {
+    pub(super) fn in_words(&self, life: Life, again: &Again) -> Vec<String> {
         let name = one_line(&self.server.name, 100);
         let mut lines = vec![match &self.off {
             Some(off) => format!("{name}: off, {}", off.by),
@@ -180,7 +210,7 @@ impl Listed<'_> {
             None => format!("  from {}", one_line(&self.server.uri, 500)),
         });
         if self.off.is_none() {
-            let said = [why(&self.server.state), advice(self.server)];
+            let said = [why(&self.server.state), advice(self.server, life, again)];
             lines.extend(said.into_iter().flatten().map(|line| format!("  {line}")));
         }
         lines
@@ -188,6 +218,11 @@ impl Listed<'_> {
 
     /// Why it does not run, as a failure, if that is so.
     pub(super) fn failure(&self) -> Option<Failure> {
+        self.failure_in(Life::Stays, &Again::plain())
+    }
+
+    /// The same, with what to do about it at this host.
+    pub(super) fn failure_in(&self, life: Life, again: &Again) -> Option<Failure> {
         let name = one_line(&self.server.name, 100);
         if let Some(off) = &self.off {
             let message = format!("{name} is switched off {}", off.by);
@@ -202,7 +237,7 @@ impl Listed<'_> {
             None => format!("{name}: {}", in_a_word(state)),
         };
         let failure = Failure::new(Kind::Unexpected, message);
-        Some(match advice(self.server) {
+        Some(match advice(self.server, life, again) {
             Some(advice) => failure.hint(advice),
             None => failure,
         })
@@ -257,13 +292,15 @@ fn reason(reason: &McpAuthRequiredReason) -> &'static str {
 }
 
 /// What to do about it. Errors that people have to see to first bring their own advice along.
-fn advice(server: &McpServerCustomization) -> Option<String> {
+fn advice(server: &McpServerCustomization, life: Life, again: &Again) -> Option<String> {
     let name = one_line(&server.name, 100);
     match &server.state {
-        McpServerState::AuthRequired(_) => Some(format!("sign in with: innkeeper mcp auth {name}")),
-        McpServerState::Stopped(_) => Some(format!("start it with: innkeeper mcp start {name}")),
+        McpServerState::AuthRequired(_) => Some(format!("sign in with: {}", again.command("mcp auth", &name))),
+        // There is nothing to start in a session that is gone.
+        _ if life == Life::Gone => None,
+        McpServerState::Stopped(_) => Some(format!("start it with: {}", again.command("mcp start", &name))),
         McpServerState::Error(state) if STARTED_ANEW.contains(&state.error.error_type.as_str()) => {
-            Some(format!("try it again with: innkeeper mcp start {name}"))
+            Some(format!("try it again with: {}", again.command("mcp start", &name)))
         }
         _ => None,
     }
@@ -296,7 +333,8 @@ mod tests {
             "requiredScopes": ["read", "write"], "description": "more \u{1b}[2J",
         });
         let state = state(json!([server("1", "notes", auth)]));
-        let lines = find(&state, "notes").unwrap().unwrap().in_words();
+        let again = Again::plain();
+        let lines = find(&state, "notes").unwrap().unwrap().in_words(Life::Gone, &again);
         let expected = [
             "notes: wants somebody to sign in",
             "  from file:///w/.mcp.json",
@@ -308,18 +346,31 @@ mod tests {
 
     #[test]
     fn a_server_that_was_given_up_says_how_it_is_started_again() {
-        let failed = |kind: &str| {
+        let here = Again::with("--data /srv/inn");
+        let failed = |kind: &str, life: Life| {
             let error = json!({ "errorType": kind, "message": "it ended" });
             let state = state(json!([server(
                 "1",
                 "notes",
                 json!({ "kind": "error", "error": error })
             )]));
-            find(&state, "notes").unwrap().unwrap().in_words().split_off(2)
+            find(&state, "notes")
+                .unwrap()
+                .unwrap()
+                .in_words(life, &here)
+                .split_off(2)
         };
-        let expected = ["  it ended", "  try it again with: innkeeper mcp start notes"];
-        assert_eq!(failed("mcpServerFailed"), expected);
-        assert_eq!(failed("notTrusted"), ["  it ended"], "which says itself what to do");
+        let expected = [
+            "  it ended",
+            "  try it again with: innkeeper mcp start --data /srv/inn notes",
+        ];
+        assert_eq!(failed("mcpServerFailed", Life::Stays), expected);
+        assert_eq!(failed("mcpServerFailed", Life::Gone), ["  it ended"]);
+        assert_eq!(
+            failed("notTrusted", Life::Stays),
+            ["  it ended"],
+            "which says itself what to do"
+        );
     }
 
     #[test]
@@ -332,7 +383,7 @@ mod tests {
         let state = state(json!([plugin]));
         let found = find(&state, "tools:notes").unwrap().unwrap();
         assert_eq!(
-            found.in_words(),
+            found.in_words(Life::Stays, &Again::plain()),
             ["notes: off, everywhere", "  from the plugin tools (file:///p)"]
         );
         assert!(!found.is_at_rest());
@@ -345,7 +396,8 @@ mod tests {
         let mut ready = server("1", "notes", json!({ "kind": "ready" }));
         let first_line = |server: &Value| {
             let state = state(json!([server]));
-            find(&state, "notes").unwrap().unwrap().in_words().swap_remove(0)
+            let found = find(&state, "notes").unwrap().unwrap();
+            found.in_words(Life::Stays, &Again::plain()).swap_remove(0)
         };
         assert_eq!(first_line(&ready), "notes: ready");
         ready["_meta"] = json!({ "innkeeper.tools": 1 });
@@ -364,5 +416,21 @@ mod tests {
         assert!(failure.to_string().contains("1, 2"), "{failure}");
         assert_eq!(find(&state, "2").unwrap().unwrap().server.id, "2");
         assert!(find(&state, "other").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_with_the_reason() {
+        let directory = |load: Value| {
+            json!({
+                "type": "directory", "id": "d", "uri": "file:///w", "name": "w", "enabled": true,
+                "contents": "mcpServer", "writable": false, "children": [], "load": load,
+            })
+        };
+        let message = ".mcp.json: expected a comma";
+        let entries = json!([
+            directory(json!({ "kind": "error", "message": message })),
+            directory(json!({ "kind": "loaded" })),
+        ]);
+        assert_eq!(broken(&state(entries)), [format!("file:///w: {message}")]);
     }
 }

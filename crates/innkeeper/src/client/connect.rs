@@ -192,11 +192,16 @@ pub(super) fn request_failure(method: &str, error: ClientError) -> Failure {
             connection_lost()
         }
         ClientError::Rpc(error) => {
+            let message = match (error.code, error.message.split_once("; send it with authenticate")) {
+                // That is for clients that can.
+                (ahp_error_codes::AUTH_REQUIRED, Some((who, _))) => who,
+                _ => &error.message,
+            };
             let failure = Failure::new(
                 Kind::Rejected,
                 format!(
                     "the host refused `{method}`: {} (error {})",
-                    one_line(&error.message, 500),
+                    one_line(message, 500),
                     error.code
                 ),
             );
@@ -207,10 +212,9 @@ pub(super) fn request_failure(method: &str, error: ClientError) -> Failure {
                 ahp_error_codes::PROVIDER_NOT_FOUND => {
                     failure.hint("`innkeeper watch ahp-root://` shows the agents there are")
                 }
-                // This program hands no keys over.
                 ahp_error_codes::AUTH_REQUIRED => failure.hint(
                     "put the key into the variable that its provider reads, such as ANTHROPIC_API_KEY or OPENAI_API_KEY, \
-                     where the host is started, and restart the host; a client that can sign in may hand it over, too",
+                     where the host is started, and restart the host",
                 ),
                 ahp_error_codes::PERMISSION_DENIED => failure.hint("use a token with a wider scope"),
                 ahp_error_codes::UNSUPPORTED_PROTOCOL_VERSION => {

@@ -136,7 +136,7 @@ async fn wrong_types_and_missing_fields_are_named_and_the_connection_goes_on() {
         (
             "createSession",
             json!({ "channel": "ahp-session:/x", "workingDirectories": ["not a uri"] }),
-            "params.workingDirectories[0]: a channel URI has no control characters or white space",
+            "params.workingDirectories[0]: must be a URI, as in file:///home/me/project",
         ),
         (
             "createSession",

@@ -150,8 +150,8 @@ fn dsp08_unknown_and_malformed_actions_are_told_apart_and_echoed_verbatim() {
             "action.kind",
         ),
         (&chat, json!({ "title": "no type" }), "action.type"),
-        (&chat, json!(5), "action.type"),
-        (&chat, json!(null), "action.type"),
+        (&chat, json!(5), "action: "),
+        (&chat, json!(null), "action: "),
     ] {
         let reason = refusal(&mut stage, author, channel, action);
         assert!(

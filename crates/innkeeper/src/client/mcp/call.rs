@@ -17,9 +17,10 @@ use crate::failure::{Failure, Kind};
 use crate::signals::StopSignals;
 use crate::text::{Output, note, one_line};
 
-use super::server::{find, listed, no_server};
+use super::server::{Life, find, listed, no_server};
 use super::session::{Place, Session};
 use super::turn::{self, Turn};
+use crate::client::again::Again;
 use crate::client::connect::{Connection, request_failure};
 use crate::client::pending::{MOST_OF_A_LINE, Wait, decision};
 
@@ -106,7 +107,7 @@ async fn ready(connection: &mut Connection, session: &mut Session, wanted: &str)
     let Some(server) = find(&session.state, &id)? else {
         return Err(no_server(&session.state, wanted));
     };
-    if let Some(failure) = server.failure() {
+    if let Some(failure) = server.failure_in(Life::Gone, &Again::plain()) {
         return Err(failure);
     }
     let name = &server.server.name;

@@ -116,6 +116,29 @@ async fn wch05_a_root_that_is_gone_and_back_is_watched_again() {
 }
 
 #[tokio::test]
+async fn wch05_directories_that_were_away_for_a_moment_are_watched_down_to_the_deepest() {
+    let scene = scene();
+    fs::create_dir_all(scene.path("project/a/b/c")).expect("directories");
+    let (sink, mut receiver) = ChangeSink::channel();
+    let _watch = scene
+        .resources
+        .watch(&scene.project(), &spec(scene.uri("project"), true), sink)
+        .await
+        .expect("watched");
+    for round in 0..3 {
+        // The system forgets all watches in a directory that is renamed, although nothing in it is another one after.
+        fs::rename(scene.path("project/a"), scene.path("project/away")).expect("renamed");
+        fs::rename(scene.path("project/away"), scene.path("project/a")).expect("renamed back");
+        let noticed = format!("noticed-{round}");
+        fs::write(scene.path(&format!("project/{noticed}")), "").expect("a file");
+        told(&mut receiver, &noticed).await;
+        let deep = format!("deep-{round}");
+        fs::write(scene.path(&format!("project/a/b/c/{deep}")), "").expect("a file");
+        told(&mut receiver, &deep).await;
+    }
+}
+
+#[tokio::test]
 async fn wch01_what_is_too_large_to_watch_is_refused_unless_it_is_excluded() {
     let scene = scene();
     for index in 0..12 {

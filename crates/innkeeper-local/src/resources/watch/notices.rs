@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use notify::event::{AccessKind, AccessMode};
+use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
@@ -31,14 +31,18 @@ impl Mailbox {
         std::mem::take(&mut *lock(&self.hints))
     }
 
-    fn hint(&self, path: &Path) {
+    fn hint(&self, path: &Path, may_be_away: bool) {
         let mut hints = lock(&self.hints);
         if let Some(parent) = path.parent() {
             hints.directories.insert(parent.to_owned());
         }
         hints.directories.insert(path.to_owned());
+        if may_be_away {
+            hints.away.insert(path.to_owned());
+        }
         if hints.directories.len() > MAX_HINTS {
             hints.directories.clear();
+            hints.away.clear();
             hints.all = true;
         }
         drop(hints);
@@ -196,7 +200,7 @@ impl Enrolment {
                 let others = routes.get(path).into_iter().flatten();
                 others
                     .filter(|(id, _)| *id != self.id)
-                    .for_each(|(_, mailbox)| mailbox.hint(path));
+                    .for_each(|(_, mailbox)| mailbox.hint(path, true));
             }
             Ok(()) => {}
             Err(_) => self.unwatch(path),
@@ -232,10 +236,14 @@ fn pass_on(routes: &Mutex<Routes>, event: notify::Result<Event>) {
     let routes = lock(routes);
     match event {
         Ok(event) if !event.need_rescan() => {
+            let may_be_away = matches!(
+                event.kind,
+                EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) | EventKind::Any
+            );
             for path in &event.paths {
                 let around = path.parent().and_then(|parent| routes.get(parent));
                 let hearing = routes.get(path).into_iter().chain(around).flatten();
-                hearing.for_each(|(_, mailbox)| mailbox.hint(path));
+                hearing.for_each(|(_, mailbox)| mailbox.hint(path, may_be_away));
             }
         }
         // What it was about, it does not say.

@@ -41,6 +41,8 @@ pub(super) struct Subject {
 pub(super) struct Hints {
     /// Directories, by full path.
     pub(super) directories: HashSet<PathBuf>,
+    /// Those of them that may have been away: with them the system forgot to watch all that is in them.
+    pub(super) away: HashSet<PathBuf>,
     /// Everywhere.
     pub(super) all: bool,
 }
@@ -230,7 +232,7 @@ impl Tree {
             changes.insert(PathBuf::new(), ChangeKind::Added);
         }
         if is_another || hints.all {
-            self.look_into(&dir, Path::new(""), is_another, true, &mut changes);
+            self.look_into(&dir, Path::new(""), true, true, &mut changes);
             return changes;
         }
         let known = hints.directories.iter();
@@ -244,13 +246,14 @@ impl Tree {
             if self.directories.contains_key(&directory)
                 && let Some(dir) = walk(&dir, &directory)
             {
-                self.look_into(&dir, &directory, true, false, &mut changes);
+                let was_away = hints.away.contains(&self.subject.base.join(&directory));
+                self.look_into(&dir, &directory, true, was_away, &mut changes);
             }
         }
         changes
     }
 
-    /// Compares one directory with what it was; `deep` goes down into those that were known.
+    /// Compares one directory with what it was, and watches it `anew`; `deep` goes down into those that were known.
     fn look_into(&mut self, dir: &Dir, path: &Path, anew: bool, deep: bool, changes: &mut Changes) {
         // Each calls the next: however deep people make directories, the stack is not.
         if path.components().count() > MAX_DEPTH {

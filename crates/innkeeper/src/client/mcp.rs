@@ -9,6 +9,7 @@ mod server;
 mod session;
 mod turn;
 mod wanted;
+mod whole;
 
 use ahp_types::state::SessionState;
 

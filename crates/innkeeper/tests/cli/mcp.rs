@@ -134,6 +134,21 @@ fn call_prints_what_a_tool_answers_once_somebody_agrees() {
 }
 
 #[test]
+fn res03_call_prints_all_of_a_result_that_no_turn_has_room_for() {
+    let scene = Scene::allowed(&[("odd", "plain")]);
+    let call = ["call", "odd", "big", r#"{"bytes": 300000}"#, "--yes"];
+    let answer = scene.mcp(&call).code(0).stdout;
+    assert_eq!(answer.len(), 300_001, "{}", &answer[..answer.len().min(500)]);
+    let json = scene.mcp(&[&call[..], &["--json"]].concat()).code(0).json_lines();
+    assert_eq!(json[0]["content"][0]["text"].as_str(), answer.strip_suffix('\n'));
+    assert_eq!(
+        json[0]["content"].as_array().map(Vec::len),
+        Some(1),
+        "nothing that is gone is named"
+    );
+}
+
+#[test]
 fn a_call_that_does_not_work_out_says_so_and_exits_with_a_code() {
     let scene = Scene::allowed(&[("odd", "plain"), ("bad", "crash")]);
     let failed = scene.mcp(&["call", "odd", "fail", "--yes"]).code(1);

@@ -20,6 +20,7 @@ use crate::text::{Output, note, one_line};
 use super::server::{Life, find, listed, no_server};
 use super::session::{Place, Session};
 use super::turn::{self, Turn};
+use super::whole;
 use crate::client::again::Again;
 use crate::client::connect::{Connection, request_failure};
 use crate::client::pending::{MOST_OF_A_LINE, Wait, decision};
@@ -92,6 +93,9 @@ async fn work(
         turn,
     };
     call.follow(connection, session).await?;
+    if let Some(result) = &mut call.result {
+        whole::fetch(connection, result).await;
+    }
     call.show(args)
 }
 

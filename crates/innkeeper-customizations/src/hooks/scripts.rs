@@ -100,8 +100,8 @@ impl Looked {
         Ok(digests)
     }
 
-    /// How many files a plugin has, and the digest of all of them with their names. What it keeps records in is
-    /// not among them: that grows whenever it runs.
+    /// How many files a plugin has, and the digest of all of them with their names. No name makes a file data here:
+    /// a script may load any of them, and whoever published the plugin is the one who is not trusted.
     pub(crate) fn everything(&mut self, root: &Path) -> Result<(usize, Vec<u8>), String> {
         let unread = |error: std::io::Error| format!("not all files of the plugin can be read ({error})");
         let root = root.canonicalize().map_err(unread)?;
@@ -120,7 +120,6 @@ impl Looked {
                 }
                 match path.symlink_metadata().map_err(unread)?.is_dir() {
                     true => directories.push(path),
-                    false if is_record(&real) => {}
                     false => drop(files.insert((path, real))),
                 }
             }
@@ -211,11 +210,6 @@ fn may_run(path: &Path, role: Role) -> bool {
         None => role == Role::Given,
     };
     role == Role::Runs || is_program(path) || !has_no_sign()
-}
-
-/// Whether a file of a plugin is one in which programs keep what happened, and nothing that runs.
-fn is_record(path: &Path) -> bool {
-    has_extension(path, RECORDS) && !is_program(path)
 }
 
 /// What programs write, as they go along, and what else nobody runs.

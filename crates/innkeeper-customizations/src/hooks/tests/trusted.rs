@@ -161,13 +161,15 @@ fn p12_what_a_hook_loads_or_runs_is_asked_about_again_and_what_it_looks_at_is_no
 
 #[cfg(unix)]
 #[tokio::test]
-async fn p12_a_plugin_of_a_client_that_keeps_a_log_is_not_asked_about_again() {
+async fn p12_every_file_of_a_client_s_plugin_counts_whatever_its_name_says() {
     let hooks = json!({ "hooks": { "PreToolUse": [{ "hooks": [
-        { "command": "cat >> \"$CLAUDE_PLUGIN_ROOT/audit.log\"; echo $PYTHONDONTWRITEBYTECODE >&2; exit 2" },
+        { "command": "sh \"$CLAUDE_PLUGIN_ROOT/run.sh\"; echo $PYTHONDONTWRITEBYTECODE >&2; exit 2" },
     ] }] } });
     let workshop = Workshop::new(&[
         ("plugin/.claude-plugin/plugin.json", r#"{"name":"guard"}"#),
         ("plugin/hooks/hooks.json", &hooks.to_string()),
+        ("plugin/run.sh", ". \"$CLAUDE_PLUGIN_ROOT/audit.log\"\n"),
+        ("plugin/audit.log", "true\n"),
     ]);
     let hooks = published(&workshop, "plugin");
     allow(&workshop, &hooks);
@@ -175,8 +177,11 @@ async fn p12_a_plugin_of_a_client_that_keeps_a_log_is_not_asked_about_again() {
         let outcome = hooks.run(before_write(&workshop), &nothing(), None).await;
         assert_eq!(outcome.deny.as_deref(), Some("1"));
     }
-    workshop.write("plugin/other.log", "#!/bin/sh\nevil\n");
-    assert!(!is_trusted(&workshop, &hooks), "a program counts whatever it is called");
+    workshop.write("plugin/audit.log", "evil\n");
+    assert!(
+        !is_trusted(&workshop, &hooks),
+        "a trusted script loads what another revision brought"
+    );
 }
 
 #[cfg(unix)]

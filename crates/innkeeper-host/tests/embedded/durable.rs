@@ -99,7 +99,10 @@ async fn p_4_a_turn_that_ended_with_the_host_is_closed_with_what_it_had_said() {
 #[tokio::test]
 async fn p_14_a_full_disk_makes_the_host_read_only_until_there_is_room() {
     let journal = MemoryJournal::new();
-    let running = Running::start(host(&journal)).await;
+    let mut limits = Limits::default();
+    // A summary that is written later would meet the full disk first, and nobody would hear of the action at all.
+    limits.core.summary_debounce_ms = 600_000;
+    let running = Running::start(host(&journal).limits(limits)).await;
     let mut client = OfficialClient::connect(&running.address, "first").await;
     let uris = client.create_session("kept").await;
     client.run_turn(&uris.chat, "t1", "hello there").await;

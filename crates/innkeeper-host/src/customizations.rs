@@ -6,6 +6,7 @@
 //! each turn gets the other as [`Customized`], in which only what is switched on is left. So what is
 //! shown is what happens.
 
+mod bringing;
 mod customized;
 mod expand;
 mod hook;
@@ -15,7 +16,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use customized::{Bringing, Reported};
+pub(crate) use bringing::{Bringing, Reported};
 pub use customized::{Callable, Called, Customized, Expanded, by_name};
 pub(crate) use expand::words;
 pub use hook::{HookCall, HookEvent, HookOutcome, Hooks, NoHooks};

@@ -14,8 +14,13 @@ pub const PLAIN_TOOLS: [&str; 13] = [
     "echo", "fail", "refuse", "wait", "die", "big", "env", "family", "progress", "ask", "sample", "log", "blob",
 ];
 
+/// A line that the host never wrote.
+pub const FORGED: &str = "2026-11-16T00:00:00.000000Z  INFO innkeeper::serve: all is well";
+
 /// The call that wants a model to go on, while it waits.
 static SAMPLING: Mutex<Option<Value>> = Mutex::new(None);
+/// The list of tools that waits for an answer to what is no question.
+static LISTING: Mutex<Option<Value>> = Mutex::new(None);
 /// The level that a view of the server set.
 static LEVEL: Mutex<Option<Value>> = Mutex::new(None);
 
@@ -129,6 +134,17 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
         }
         "tools/list" if kind == "closed-list" => {
             send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32603, "message": "no database" } }));
+        }
+        // It asks for what nobody has, in words that end a line of a log and begin another, and goes on once it was heard.
+        "tools/list" if kind == "forging" => {
+            *LISTING.lock().unwrap() = Some(id.clone());
+            let line = format!("x\n{FORGED}");
+            send(&json!({ "jsonrpc": "2.0", "id": line, "method": line, "params": {} }));
+        }
+        "" if id.as_str().is_some_and(|id| id.ends_with(FORGED)) => {
+            if let Some(listing) = LISTING.lock().unwrap().take() {
+                result(&listing, tools(kind, *lists));
+            }
         }
         "tools/list" => {
             *lists += 1;

@@ -134,6 +134,23 @@ fn call_prints_what_a_tool_answers_once_somebody_agrees() {
 }
 
 #[test]
+fn a_server_that_is_declared_as_disabled_stays_off_also_where_people_allowed_the_others() {
+    let scene = Scene::allowed(&[("odd", "plain")]);
+    let file = scene.home.path("w/.mcp.json");
+    let mut declared: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let mut other = declared["mcpServers"]["odd"].clone();
+    other["disabled"] = json!(true);
+    declared["mcpServers"]["other"] = other;
+    scene.home.write("w/.mcp.json", &declared.to_string());
+    scene.mcp(&["list"]).code(0);
+    scene.home.run(&["trust", "allow", &scene.directory()]).code(0);
+    let told = scene.mcp(&["list"]).code(0);
+    assert!(told.stdout.contains("odd: ready"), "{told:?}");
+    assert!(told.stdout.contains("other: off"), "{told:?}");
+    scene.mcp(&["call", "other", "echo", "--yes"]).code(1).says("off");
+}
+
+#[test]
 fn res03_call_prints_all_of_a_result_that_no_turn_has_room_for() {
     let scene = Scene::allowed(&[("odd", "plain")]);
     let call = ["call", "odd", "big", r#"{"bytes": 300000}"#, "--yes"];

@@ -52,6 +52,18 @@ async fn p12_mcp01_a_server_of_a_workspace_runs_once_people_allow_it_and_not_bef
 }
 
 #[tokio::test]
+async fn t15_no_server_writes_a_line_of_its_own_into_the_log() {
+    let scene = Scene::ready("forging").await;
+    let stopped = scene.host.stop().await;
+    assert!(stopped.log.len() > 100, "something was logged");
+    assert!(
+        !stopped.log.lines().any(|line| line.starts_with(odd::FORGED)),
+        "{}",
+        stopped.log
+    );
+}
+
+#[tokio::test]
 async fn mcp12_t15_a_tool_is_called_after_people_allow_it_and_sees_no_secret_of_the_host() {
     let scene = Scene::ready("plain").await;
     let words = scene.call("t1", r#"odd echo {"text": "hello"}"#).await;

@@ -2,7 +2,7 @@
 //!
 //! Every answer is an ordinary setting of the session, so that it is listed in the session's
 //! state, shown by any client, and taken back with `session/configChanged`:
-//! - [`MODE`]: ask, or allow everything in this session;
+//! - [`approval_mode::MODE`]: ask, or allow everything in this session;
 //! - [`SESSION`]: tools allowed for the rest of this session;
 //! - [`WORKSPACE`]: tools allowed in this working directory, shared by the sessions in it.
 //!
@@ -15,22 +15,18 @@ use ahp_types::actions::{SessionConfigChangedAction, StateAction};
 use ahp_types::state::{ConfirmationOption, ConfirmationOptionKind, SessionConfigState};
 use serde_json::{Map, Value, json};
 
-use crate::agent::{Choice, Offer, Setting, SettingKind};
+use crate::agent::{Offer, Setting, SettingKind};
+use crate::approval_mode::{self, ASK, MODE};
 use crate::core::{Cx, HostCore, ROOT};
 use crate::ids::ChannelId;
 use crate::session::Session;
 use crate::settings::Problem;
 use crate::tool::wire;
 
-/// The setting that decides whether people are asked at all.
-pub(crate) const MODE: &str = "approvalMode";
 /// The setting that lists the tools allowed in this session.
 pub(crate) const SESSION: &str = "approvedTools";
 /// The setting that lists the tools allowed in this workspace.
 pub(crate) const WORKSPACE: &str = "workspaceApprovedTools";
-
-/// The value of [`MODE`] that allows everything.
-pub(crate) const ALLOW_ALL: &str = "allowAll";
 
 const ONCE: &str = "allow-once";
 const FOR_SESSION: &str = "allow-session";
@@ -59,28 +55,8 @@ pub(crate) fn settings() -> Vec<Setting> {
         read_only: false,
         required: false,
     };
-    let described = |id: &str, label: &str, description: &str| Choice {
-        description: Some(description.to_owned()),
-        ..Choice::new(id, label)
-    };
     vec![
-        Setting {
-            id: MODE.to_owned(),
-            title: "Approvals".to_owned(),
-            description: Some("Whether tools that can do harm ask first.".to_owned()),
-            kind: SettingKind::Choice(vec![
-                described("ask", "Ask", "People are asked before such a tool runs."),
-                described(
-                    ALLOW_ALL,
-                    "Allow everything",
-                    "Every tool runs at once in this session.",
-                ),
-            ]),
-            default: Some(json!("ask")),
-            mutable: true,
-            read_only: false,
-            required: false,
-        },
+        approval_mode::setting(),
         tools(
             SESSION,
             "Allowed in this session",
@@ -99,7 +75,7 @@ impl HostCore {
     pub(crate) fn policy_allows(&self, chat: ChannelId, tool: &str, offer: &Offer) -> Option<Option<String>> {
         let session = self.session_of(chat)?;
         let values = &session.state.config.as_ref()?.values;
-        let allows_all = values.get(MODE).and_then(Value::as_str) == Some(ALLOW_ALL);
+        let allows_all = approval_mode::allows_all(values);
         let lists = |setting: &str| {
             let list = values.get(setting).and_then(Value::as_array);
             list.is_some_and(|list| list.iter().any(|allowed| allowed == tool))
@@ -215,7 +191,7 @@ impl HostCore {
         let mode = self.root.config.as_ref().and_then(|config| config.values.get(MODE));
         config
             .values
-            .insert(MODE.to_owned(), mode.cloned().unwrap_or_else(|| json!("ask")));
+            .insert(MODE.to_owned(), mode.cloned().unwrap_or_else(|| json!(ASK)));
         config.values.insert(SESSION.to_owned(), json!([]));
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::agent::{AgentProfile, Choice, Setting, SettingKind};
 use crate::approval;
+use crate::approval_mode;
 use crate::config::CoreConfig;
 use crate::core::{Cx, HostCore, Timer};
 use crate::customization::switched_off;
@@ -25,6 +26,9 @@ const SILENCE_LIMIT: &str = "silenceLimitMinutes";
 /// Longest silence that can be set: a year, beyond which "never" is the honest word.
 const MAX_SILENCE_MINUTES: f64 = 525_600.0;
 const MINUTE_MS: f64 = 60_000.0;
+
+/// The setting of other hosts that says whether a session gets a worktree of its own.
+const ISOLATION: &str = "isolation";
 
 /// The one kind of completion that AHP 1.0 has.
 const USER_MESSAGE: &str = "userMessage";
@@ -49,14 +53,11 @@ impl<A> Change<A> {
 
 /// The host's own settings, in the order clients show them.
 pub(crate) fn host_settings(config: &CoreConfig) -> Vec<Setting> {
-    let mode = approval::settings()
-        .into_iter()
-        .filter(|setting| setting.id == approval::MODE);
-    let mode = mode.map(|mode| Setting {
+    let mode = Setting {
         title: "Approvals in new sessions".to_owned(),
         description: Some("Whether tools that can do harm ask first, in sessions created from now on.".to_owned()),
-        ..mode
-    });
+        ..approval_mode::setting()
+    };
     let silence = Setting {
         id: SILENCE_LIMIT.to_owned(),
         title: "Minutes of silence".to_owned(),
@@ -69,7 +70,7 @@ pub(crate) fn host_settings(config: &CoreConfig) -> Vec<Setting> {
         read_only: false,
         required: false,
     };
-    mode.chain([silence]).collect()
+    vec![mode, silence]
 }
 
 /// The host's own settings, as clients see them (ROOT-06).
@@ -97,6 +98,20 @@ fn check_silence_limit(chosen: &Map<String, Value>) -> Result<(), Problem> {
     }
 }
 
+/// VS Code has the settings `isolation` and `mode` for every host. Neither is a choice here, so
+/// they are not shown and their values are left out, with one exception: a client that wants a
+/// worktree must not find the changes in the folder itself.
+fn check_isolation(settings: &[Setting], chosen: &Map<String, Value>) -> Result<(), Problem> {
+    let is_setting = settings::find(settings, ISOLATION).is_some();
+    match chosen.get(ISOLATION).and_then(Value::as_str) {
+        Some("worktree") if !is_setting => Err(Problem::new(
+            ISOLATION,
+            "must be folder: this host works in the directory itself; create a worktree and name its directory",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// The values after a change. A replacement leaves out what goes back to its default; it is
 /// completed here, so that every reader of the state finds every setting in it.
 fn changed_values(
@@ -118,8 +133,8 @@ impl HostCore {
     /// An agent cannot redefine the policy.
     pub(crate) fn settings_for(&self, agent: &AgentProfile) -> Arc<[Setting]> {
         let mut settings = approval::settings();
-        let default = self.host_value(approval::MODE);
-        for setting in settings.iter_mut().filter(|setting| setting.id == approval::MODE) {
+        let default = self.host_value(approval_mode::MODE);
+        for setting in settings.iter_mut().filter(|setting| setting.id == approval_mode::MODE) {
             setting.default = default.cloned().or_else(|| setting.default.take());
         }
         for setting in &agent.settings {
@@ -141,6 +156,7 @@ impl HostCore {
         chosen: &Map<String, Value>,
     ) -> Result<(Arc<[Setting]>, SessionConfigState), Problem> {
         let (settings, config) = self.draft_config(agent, chosen)?;
+        check_isolation(&settings, chosen)?;
         settings::check_required(&settings, &config.values)?;
         Ok((settings, config))
     }
@@ -153,8 +169,9 @@ impl HostCore {
     ) -> Result<(Arc<[Setting]>, SessionConfigState), Problem> {
         let settings = self.settings_for(agent);
         let mut values = settings::defaults(&settings);
-        settings::check_values(&settings, chosen, &values)?;
-        values.extend(chosen.clone());
+        let chosen = settings::known_values(&settings, chosen)?;
+        settings::check_values(&settings, &chosen, &values)?;
+        values.extend(chosen);
         let schema = settings::session_schema(&settings);
         Ok((settings, SessionConfigState { schema, values }))
     }
@@ -187,13 +204,17 @@ impl HostCore {
         let SettingQuery { setup, property, query } = query;
         let found = self.agent_named(setup.provider.as_deref()).and_then(|agent| {
             let settings = self.settings_for(agent);
-            let setting = settings::find(&settings, &property).cloned();
-            let setting = setting.ok_or_else(|| RpcError::invalid_params("property", settings::unknown(&settings)))?;
-            Ok((agent.info.provider.clone(), setting.kind))
+            let values = settings::known_values(&settings, &setup.config).map_err(Problem::into_error)?;
+            let kind = match settings::find(&settings, &property) {
+                Some(setting) => setting.kind.clone(),
+                None if approval_mode::is_former(&property) => SettingKind::Choice(approval_mode::former_choices()),
+                None => return Err(RpcError::invalid_params("property", settings::unknown(&settings))),
+            };
+            Ok((agent.info.provider.clone(), values, kind))
         });
         let items = match found {
             Err(error) => return cx.answer(conn, id, Err(error)),
-            Ok((provider, SettingKind::Search(seed))) => {
+            Ok((provider, values, SettingKind::Search(seed))) => {
                 // The seed is what is shown before anybody has typed; the agent finds the rest.
                 if query.is_empty() && !seed.is_empty() {
                     matching(&seed, "")
@@ -206,13 +227,14 @@ impl HostCore {
                             property,
                             query,
                             working_directory: setup.working_directory,
-                            values: setup.config,
+                            values,
                         }),
                     });
                 }
             }
-            Ok((_, SettingKind::Choice(choices))) => matching(&choices, &query),
+            Ok((_, _, SettingKind::Choice(choices))) => matching(&choices, &query),
             Ok((
+                _,
                 _,
                 SettingKind::Text
                 | SettingKind::Number
@@ -291,23 +313,25 @@ impl HostCore {
 
     /// Whether a client may change the host's settings like this (ROOT-07, ROOT-08).
     ///
-    /// An unknown setting is refused and named: some clients push their own at connect, and an
-    /// echo would tell them that they took effect (E-51).
+    /// Settings of other hosts are left out, and the echo does not have them: some clients push
+    /// theirs at connect, and a refusal of what means nothing here helps nobody (E-51).
     pub(crate) fn check_root_config(
         &self,
         changed: &RootConfigChangedAction,
     ) -> Result<Change<RootConfigChangedAction>, Problem> {
         let empty = Map::new();
         let now = self.root.config.as_ref().map_or(&empty, |config| &config.values);
-        settings::check_values(&self.host_settings, &changed.config, now)?;
-        check_silence_limit(&changed.config)?;
-        let next = changed_values(&self.host_settings, now, &changed.config, changed.replace);
-        Ok(Change::between(now, &next, || match changed.replace {
-            Some(true) => RootConfigChangedAction {
-                config: next.clone(),
-                replace: Some(true),
+        let config = settings::known_values(&self.host_settings, &changed.config)?;
+        settings::check_values(&self.host_settings, &config, now)?;
+        check_silence_limit(&config)?;
+        let next = changed_values(&self.host_settings, now, &config, changed.replace);
+        let replace = changed.replace;
+        Ok(Change::between(now, &next, || RootConfigChangedAction {
+            config: match replace {
+                Some(true) => next.clone(),
+                Some(false) | None => config,
             },
-            Some(false) | None => changed.clone(),
+            replace,
         }))
     }
 
@@ -347,13 +371,14 @@ impl HostCore {
     ) -> Result<Change<SessionConfigChangedAction>, Problem> {
         let empty = Map::new();
         let now = session.state.config.as_ref().map_or(&empty, |config| &config.values);
-        settings::check_values(&session.settings, &changed.config, now)?;
-        approval::check_workspace(session, &changed.config)?;
+        let config = settings::known_values(&session.settings, &changed.config)?;
+        settings::check_values(&session.settings, &config, now)?;
+        approval::check_workspace(session, &config)?;
         let fixed = "was chosen when the session was created and cannot be changed now";
         let replaces = changed.replace == Some(true);
         for setting in session.settings.iter().filter(|setting| !setting.mutable) {
             let id = &setting.id;
-            match changed.config.get(id) {
+            match config.get(id) {
                 Some(value) if now.get(id) != Some(value) => return Err(Problem::new(id, fixed)),
                 None if replaces && now.contains_key(id) => {
                     return Err(Problem::new(
@@ -364,15 +389,12 @@ impl HostCore {
                 Some(_) | None => {}
             }
         }
-        let next = changed_values(&session.settings, now, &changed.config, changed.replace);
+        let next = changed_values(&session.settings, now, &config, changed.replace);
         settings::check_required(&session.settings, &next)?;
         settings::check_size(&next)?;
-        Ok(Change::between(now, &next, || match replaces {
-            true => SessionConfigChangedAction {
-                config: next.clone(),
-                replace: Some(true),
-            },
-            false => changed.clone(),
+        Ok(Change::between(now, &next, || SessionConfigChangedAction {
+            config: if replaces { next.clone() } else { config },
+            replace: changed.replace,
         }))
     }
 }

@@ -156,6 +156,13 @@ impl HostCore {
         if rule.dispatcher == Dispatcher::HostOnly {
             return Verdict::Reject(format!("only the host may send {}", rule.name));
         }
+        // VS Code tells every host its own settings when it connects. As long as that changes
+        // nothing, it needs no scope.
+        if let StateAction::RootConfigChanged(changed) = &action
+            && let Ok(Change::Repeat(changed)) = self.check_root_config(changed)
+        {
+            return Verdict::Echo(StateAction::RootConfigChanged(changed));
+        }
         if scope < rule.scope {
             return Verdict::Reject(format!(
                 "{} needs the scope {} and this connection has {scope}",

@@ -15,6 +15,7 @@ pub mod action;
 pub mod agent;
 mod agents;
 mod approval;
+mod approval_mode;
 mod apps;
 mod authenticate;
 mod channel;

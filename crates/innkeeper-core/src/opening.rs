@@ -7,6 +7,7 @@ use ahp_types::actions::{RootAgentsChangedAction, StateAction};
 use serde_json::json;
 
 use crate::agent::AgentProfile;
+use crate::approval_mode;
 use crate::channel::{Base, Subscription};
 use crate::client::{Client, Kept, Negotiated, Presence};
 use crate::config::CoreConfig;
@@ -109,9 +110,11 @@ impl HostCore {
         let agents = std::mem::take(&mut Arc::make_mut(&mut self.root).agents);
         let mut config = self.root.config.clone();
         if let (Some(config), Some(stored)) = (&mut config, &restored.state.config) {
+            let mut stored = stored.values.clone();
+            approval_mode::convert_values(&mut stored);
             for (setting, value) in &mut config.values {
-                if let Some(chosen) = stored.values.get(setting) {
-                    *value = chosen.clone();
+                if let Some(chosen) = stored.remove(setting) {
+                    *value = chosen;
                 }
             }
         }

@@ -35,10 +35,15 @@ impl HostCore {
             document,
             chats,
             log,
+            is_converted,
         } = restored;
         self.installing = chats.iter().map(|chat| chat.uri.as_str().into()).collect();
         self.installing.push(uri.as_str().into());
-        let created = Seq(document.created_seq);
+        // Clients that come back need a snapshot of what no action tells: to them it is new.
+        let created = match is_converted {
+            true => self.seq,
+            false => Seq(document.created_seq),
+        };
         let session_id = self.restore_channel(cx.now, &uri, ChannelKind::Session, created, kept, &log);
         let catalogue: Vec<String> = document.state.chats.iter().map(|chat| chat.resource.clone()).collect();
         let mut session = Session::restored(&uri, document, cx.now);

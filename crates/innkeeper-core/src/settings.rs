@@ -16,6 +16,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::agent::{Choice, Setting, SettingKind};
+use crate::approval_mode;
 use crate::core::json_bytes;
 use crate::error::RpcError;
 
@@ -28,7 +29,7 @@ const MAX_VALUES_BYTES: usize = 512 << 10;
 /// What is wrong with a value, and with the value of what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// The path of the value, as in `config.approvalMode`.
+    /// The path of the value, as in `config.autoApprove`.
     field: String,
     what: String,
 }
@@ -63,7 +64,33 @@ pub(crate) fn defaults(settings: &[Setting]) -> Map<String, Value> {
     given.collect()
 }
 
-/// Checks what somebody chose: every value is of a setting, and of its kind.
+/// The values that a client chose, without those of settings that do not exist here.
+///
+/// Clients send every host the settings of their own hosts: VS Code sends 38 when it connects. A
+/// value that means nothing here is no reason to refuse what comes with it.
+pub(crate) fn known_values(settings: &[Setting], chosen: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+    let mut known = Map::new();
+    for (property, value) in chosen {
+        let mode = match find(settings, approval_mode::MODE) {
+            Some(_) => approval_mode::translate(property, value)?,
+            None => None,
+        };
+        match mode {
+            // A client that sends both names means the one that is shown.
+            Some(_) if approval_mode::is_former(property) && chosen.contains_key(approval_mode::MODE) => {}
+            Some(mode) => {
+                known.insert(approval_mode::MODE.to_owned(), mode);
+            }
+            None if find(settings, property).is_some() => {
+                known.insert(property.clone(), value.clone());
+            }
+            None => {}
+        }
+    }
+    Ok(known)
+}
+
+/// Checks what somebody chose: the value of every setting is of its kind.
 ///
 /// A value that people cannot change passes if it is the one they see, because clients send back
 /// everything they were shown.
@@ -74,7 +101,7 @@ pub(crate) fn check_values(
 ) -> Result<(), Problem> {
     for (property, value) in chosen {
         let Some(setting) = find(settings, property) else {
-            return Err(Problem::new(property, unknown(settings)));
+            continue; // [`known_values`] leaves it out.
         };
         check_value(setting, value).map_err(|what| Problem::new(property, what))?;
         if setting.read_only && shown.get(property) != Some(value) {

@@ -105,13 +105,6 @@ fn cmp09_root08_every_problem_names_the_property() {
             json!("other"),
             Some("config.fixed: is shown for information and cannot be changed"),
         ),
-        (
-            "none",
-            json!(1),
-            Some(
-                "config.none: is unknown; the settings are text, number, integer, boolean, choice, search, list, fixed",
-            ),
-        ),
     ];
     for (property, value, expected) in cases {
         assert_eq!(
@@ -133,9 +126,69 @@ fn cmp09_values_are_bounded_and_the_longest_is_named() {
 }
 
 #[test]
-fn cmp09_a_long_unknown_name_is_not_sent_back_whole() {
-    let text = problem(&"x".repeat(100_000), json!(1)).expect("a problem");
+fn cmp09_a_long_name_is_not_sent_back_whole() {
+    let text = Problem::new(&"x".repeat(100_000), "is wrong").to_string();
     assert!(text.len() < 400, "{}", text.len());
+}
+
+#[test]
+fn cmp09_root08_values_of_other_hosts_are_left_out_and_the_rest_stays_in_order() {
+    let chosen = json!({ "text": "a", "customTerminalTool": { "deep": [1] }, "number": 3, "approvalMode": "ask" });
+    let chosen = chosen.as_object().expect("an object");
+    let known = known_values(&one_of_each_kind(), chosen).expect("nothing is wrong with it");
+    assert_eq!(Value::Object(known), json!({ "text": "a", "number": 3 }));
+}
+
+#[test]
+fn cmp09_the_approval_mode_is_known_by_its_former_name_and_values() {
+    let settings = [approval_mode::setting()];
+    let known = |chosen: Value| {
+        let known = known_values(&settings, chosen.as_object().expect("an object"));
+        known.map(Value::Object).map_err(|problem| problem.to_string())
+    };
+    let cases = [
+        (json!({ "approvalMode": "ask" }), json!({ "autoApprove": "default" })),
+        (
+            json!({ "approvalMode": "allowAll" }),
+            json!({ "autoApprove": "autoApprove" }),
+        ),
+        (
+            json!({ "autoApprove": "autoApprove" }),
+            json!({ "autoApprove": "autoApprove" }),
+        ),
+        // Levels of VS Code that this host does not have: asking is the careful reading.
+        (
+            json!({ "autoApprove": "assisted" }),
+            json!({ "autoApprove": "default" }),
+        ),
+        (
+            json!({ "autoApprove": "autopilot" }),
+            json!({ "autoApprove": "default" }),
+        ),
+        // The name that is shown decides, in whatever order they come.
+        (
+            json!({ "approvalMode": "allowAll", "autoApprove": "default" }),
+            json!({ "autoApprove": "default" }),
+        ),
+        (
+            json!({ "autoApprove": "default", "approvalMode": "allowAll" }),
+            json!({ "autoApprove": "default" }),
+        ),
+    ];
+    for (chosen, expected) in cases {
+        assert_eq!(known(chosen.clone()), Ok(expected), "{chosen}");
+    }
+    let wrong = known(json!({ "approvalMode": "never" })).expect_err("it is wrong");
+    assert!(
+        wrong.starts_with("config.approvalMode: must be one of ask, allowAll; its name today is autoApprove"),
+        "{wrong}"
+    );
+    let wrong = known(json!({ "autoApprove": 5 })).expect("it is checked later");
+    let wrong = check_values(&settings, wrong.as_object().expect("an object"), &Map::new()).expect_err("it is wrong");
+    assert_eq!(
+        wrong.to_string(),
+        "config.autoApprove: must be one of default, autoApprove"
+    );
 }
 
 #[test]

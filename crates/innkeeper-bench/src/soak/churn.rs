@@ -92,7 +92,7 @@ impl Churn {
     pub(crate) async fn put_to_sleep(&self) -> Result<()> {
         let mut client = self.connect("founder").await?;
         // Nobody is there to be asked.
-        let allow = json!({"type": "root/configChanged", "config": {"approvalMode": "allowAll"}});
+        let allow = json!({"type": "root/configChanged", "config": {"autoApprove": "autoApprove"}});
         client.dispatch(ROOT, allow).await?;
         for number in 0..SLEEPERS {
             let session = sleeper(number);

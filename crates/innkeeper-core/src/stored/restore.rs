@@ -12,6 +12,7 @@ use ahp_types::state::{RootState, Turn};
 use super::document::{self, ChatDocument, RootDocument, SessionDocument};
 use super::{StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource};
 use crate::approval::WorkspaceApprovals;
+use crate::approval_mode;
 use crate::chat_state::ChatModel;
 use crate::customization::Switches;
 use crate::extension::Catalogue;
@@ -29,6 +30,8 @@ pub struct RestoredSession {
     pub(crate) document: SessionDocument,
     pub(crate) chats: Vec<RestoredChat>,
     pub(crate) log: Vec<StoredFrame>,
+    /// Whether its settings are of an earlier version and were converted, which no action tells.
+    pub(crate) is_converted: bool,
 }
 
 /// One of its chats.
@@ -90,6 +93,11 @@ pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<Res
             chat.apply(frame)?;
         }
     }
+    let state = Arc::make_mut(&mut document.state);
+    let is_converted = match &mut state.config {
+        Some(config) => approval_mode::convert_session(&mut document.settings, config),
+        None => false,
+    };
     // What no action of the chat carries, the session's catalogue knows (SES-14, E-08).
     for chat in &mut chats {
         let Some(entry) = document.state.chats.iter().find(|entry| entry.resource == chat.uri) else {
@@ -119,6 +127,7 @@ pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<Res
         document,
         chats,
         log: stored.log,
+        is_converted,
     })
 }
 

@@ -139,10 +139,10 @@ fn an_approval_for_the_workspace_holds_there_and_nowhere_else_until_it_is_taken_
 #[test]
 fn a_session_can_be_set_to_allow_everything_and_back() {
     let (mut stage, conn, chat) = working();
-    stage.accepted(conn, SESSION, change("approvalMode", json!("allowAll")));
+    stage.accepted(conn, SESSION, change("autoApprove", json!("autoApprove")));
     asks(&mut stage, "one", "run");
     assert_eq!(status(&stage, &chat, "one"), "running");
-    stage.accepted(conn, SESSION, change("approvalMode", json!("ask")));
+    stage.accepted(conn, SESSION, change("autoApprove", json!("default")));
     asks(&mut stage, "two", "run");
     assert_eq!(status(&stage, &chat, "two"), "pending-confirmation");
 }

@@ -125,7 +125,7 @@ fn cmp05_a_resolved_config_has_the_whole_schema_and_every_default_and_echoes_wha
     assert_eq!(result.schema.properties["branch"].enum_dynamic, Some(true));
     assert_eq!(result.schema.properties["zeal"].session_mutable, Some(true));
     let expected = json!({
-        "approvalMode": "ask", "approvedTools": [], "workspaceApprovedTools": [], "zeal": "low", "alias": "planner",
+        "autoApprove": "default", "approvedTools": [], "workspaceApprovedTools": [], "zeal": "low", "alias": "planner",
     });
     assert_eq!(answer["result"]["values"], expected);
     // The next step: what was chosen comes back, and so does what was shown.
@@ -142,10 +142,6 @@ fn cmp05_what_cannot_be_resolved_is_named() {
     let conn = stage.client("c", &[]);
     let answer = resolve(&mut stage, conn, json!({ "zeal": "huge" }));
     assert_eq!(error(&answer), (-32602, "params.config.zeal: must be one of low, high"));
-    let answer = resolve(&mut stage, conn, json!({ "isolation": "worktree" }));
-    let (code, message) = error(&answer);
-    assert_eq!(code, -32602);
-    assert!(message.starts_with("params.config.isolation: is unknown"), "{message}");
     let setup = SessionSetup {
         provider: Some("nobody".to_owned()),
         ..SessionSetup::default()
@@ -154,10 +150,114 @@ fn cmp05_what_cannot_be_resolved_is_named() {
     assert_eq!(error(&answer).0, -32002);
 }
 
+/// What the editor window of VS Code 1.139 and its Agents window send, with the values that they
+/// have by default and the ones that they remember from other hosts.
+#[test]
+fn cmp09_settings_of_other_hosts_are_no_reason_to_refuse_a_session() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    let sent = json!({
+        "isolation": "folder", "autoApprove": "default", "mode": "interactive", "branch": "main",
+        "permissions": { "allow": ["x"], "deny": [] }, "bogus": null,
+    });
+    let answer = resolve(&mut stage, conn, sent.clone());
+    let values = json!({
+        "autoApprove": "default", "approvedTools": [], "workspaceApprovedTools": [], "zeal": "low", "branch": "main",
+        "alias": "planner",
+    });
+    assert_eq!(answer["result"]["values"], values, "{answer}");
+    for remembered in [
+        json!({ "autoApprove": "assisted", "mode": "plan" }),
+        json!({ "autoApprove": "autopilot", "isolation": "worktree" }),
+    ] {
+        let answer = resolve(&mut stage, conn, remembered.clone());
+        assert_eq!(
+            answer["result"]["values"]["autoApprove"], "default",
+            "{remembered} {answer}"
+        );
+        assert_eq!(answer["result"]["values"].get("mode"), None);
+    }
+    let asked = SettingQuery {
+        setup: SessionSetup {
+            config: object(sent.clone()),
+            ..SessionSetup::default()
+        },
+        property: "remote".to_owned(),
+        query: "x".to_owned(),
+    };
+    let LookUp::SettingValues { values: told, .. } =
+        stage.look_up(conn, Command::SessionConfigCompletions(Box::new(asked)))
+    else {
+        panic!("the agent is asked");
+    };
+    assert_eq!(
+        Value::Object(told),
+        json!({ "autoApprove": "default", "branch": "main" })
+    );
+    let answer = create(&mut stage, conn, sent, &[]);
+    assert_eq!(answer["result"], Value::Null, "{answer}");
+    assert_eq!(stage.state(SESSION)["config"]["values"], values);
+}
+
+/// VS Code shows its own permission picker for exactly this: a text setting with `default` among
+/// its values and none that the picker does not know, changeable in a running session.
+#[test]
+fn cmp07_the_approval_mode_is_the_setting_that_vs_code_has_a_picker_for() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    let resolved = resolve(&mut stage, conn, json!({}))["result"].clone();
+    create(&mut stage, conn, json!({ "branch": "b" }), &[]);
+    for config in [&resolved, &stage.state(SESSION)["config"]] {
+        let property = &config["schema"]["properties"]["autoApprove"];
+        assert_eq!(property["type"], "string");
+        assert_eq!(property["enum"], json!(["default", "autoApprove"]));
+        assert_eq!(property["default"], "default");
+        assert_eq!(property["sessionMutable"], true);
+        assert_eq!(property.get("readOnly"), None);
+        assert_eq!(config["values"]["autoApprove"], "default");
+    }
+}
+
+#[test]
+fn ses23_settings_that_do_not_exist_are_left_out_of_a_change() {
+    let mut stage = stage(planner());
+    let conn = stage.client("c", &[]);
+    create(&mut stage, conn, json!({ "branch": "b" }), &[]);
+    stage.subscribe(conn, SESSION);
+    let other = stage.client("d", &[SESSION]);
+    let before = stage.state(SESSION);
+    stage.dispatch(conn, SESSION, 1, config_changed("session", json!({ "shade": 1 })));
+    let seen = stage.actions(conn);
+    assert_eq!(seen.len(), 1, "its author waits for it: {seen:?}");
+    assert_eq!(seen[0].get("rejectionReason"), None);
+    assert_eq!(seen[0]["action"]["config"], json!({}));
+    assert!(stage.actions(other).is_empty());
+    assert_eq!(stage.state(SESSION), before);
+
+    let both = json!({ "shade": 1, "zeal": "high", "mode": "plan" });
+    stage.dispatch(conn, SESSION, 2, config_changed("session", both));
+    assert_eq!(stage.actions(other)[0]["action"]["config"], json!({ "zeal": "high" }));
+
+    // A client that knows the former name of the approval mode only.
+    let former = json!({ "approvalMode": "allowAll" });
+    stage.dispatch(conn, SESSION, 3, config_changed("session", former));
+    assert_eq!(
+        stage.actions(other)[0]["action"]["config"],
+        json!({ "autoApprove": "autoApprove" })
+    );
+    let wrong = json!({ "approvalMode": "never" });
+    stage.dispatch(conn, SESSION, 4, config_changed("session", wrong));
+    let reason = stage.refusal(conn).expect("a refusal");
+    assert!(
+        reason.starts_with("config.approvalMode: must be one of ask, allowAll"),
+        "{reason}"
+    );
+}
+
 #[test]
 fn cmp07_cmp08_properties_come_in_the_order_they_were_declared() {
     let keys = [
-        "approvalMode",
+        "autoApprove",
         "approvedTools",
         "workspaceApprovedTools",
         "zeal",
@@ -180,7 +280,7 @@ fn cmp07_cmp08_properties_come_in_the_order_they_were_declared() {
         assert!(order.is_sorted(), "{order:?} {text}");
         let root = stage.core.snapshot(ROOT).expect("the root exists");
         let text = serde_json::to_string(&root).expect("JSON");
-        let order = written_order(&text, "\"properties\"", &["approvalMode", "silenceLimitMinutes"]);
+        let order = written_order(&text, "\"properties\"", &["autoApprove", "silenceLimitMinutes"]);
         assert!(order.is_sorted(), "{order:?} {text}");
     }
 }
@@ -212,6 +312,8 @@ fn cmp06_choices_are_filtered_and_searches_are_looked_up() {
         // The seed of a search is what is shown before anybody has typed.
         ("branch", "", vec!["main"]),
         ("alias", "p", vec![]),
+        ("autoApprove", "allow", vec!["autoApprove"]),
+        // The former name of the same setting has its former values.
         ("approvalMode", "allow", vec!["allowAll"]),
     ];
     for (property, typed, expected) in cases {
@@ -256,8 +358,13 @@ fn cmp09_a_session_is_created_with_checked_values_only() {
             "params.config.alias: is shown for information and cannot be changed",
         ),
         (
-            json!({ "branch": "b", "approvalMode": "never" }),
-            "params.config.approvalMode: must be one of ask, allowAll",
+            json!({ "branch": "b", "autoApprove": "never" }),
+            "params.config.autoApprove: must be one of default, autoApprove",
+        ),
+        (
+            json!({ "branch": "b", "isolation": "worktree" }),
+            "params.config.isolation: must be folder: this host works in the directory itself; create a worktree and \
+             name its directory",
         ),
     ];
     for (config, expected) in cases {
@@ -267,14 +374,14 @@ fn cmp09_a_session_is_created_with_checked_values_only() {
     let answer = create(
         &mut stage,
         conn,
-        json!({ "branch": "b", "approvalMode": "allowAll" }),
+        json!({ "branch": "b", "autoApprove": "autoApprove" }),
         &[],
     );
     assert_eq!(answer["result"], Value::Null, "{answer}");
     let values = &stage.state(SESSION)["config"]["values"];
     assert_eq!(
-        (&values["branch"], &values["approvalMode"], &values["zeal"]),
-        (&json!("b"), &json!("allowAll"), &json!("low"))
+        (&values["branch"], &values["autoApprove"], &values["zeal"]),
+        (&json!("b"), &json!("autoApprove"), &json!("low"))
     );
     let told = stage.agent.iter().find_map(|effect| match effect {
         Effect::OpenChat(open) => Some(open.settings.clone()),
@@ -312,12 +419,6 @@ fn ses23_only_what_is_mutable_can_be_changed_later_and_the_rest_is_named() {
         stage.dispatch(conn, SESSION, 1, action.clone());
         assert_eq!(stage.refusal(conn).as_deref(), Some(expected), "{action}");
     }
-    stage.dispatch(conn, SESSION, 2, config_changed("session", json!({ "shade": 1 })));
-    assert!(
-        stage
-            .refusal(conn)
-            .is_some_and(|reason| reason.starts_with("config.shade: is unknown"))
-    );
     assert!(stage.actions(other).is_empty());
 
     stage.dispatch(
@@ -340,7 +441,7 @@ fn ses23_a_replacement_is_completed_with_defaults_for_everybody() {
     let kept = json!({ "branch": "b", "alias": "planner", "approvedTools": ["shell"] });
     stage.dispatch(conn, SESSION, 1, replaced("session", kept));
     let expected = json!({
-        "approvalMode": "ask", "approvedTools": ["shell"], "workspaceApprovedTools": [], "zeal": "low",
+        "autoApprove": "default", "approvedTools": ["shell"], "workspaceApprovedTools": [], "zeal": "low",
         "branch": "b", "alias": "planner",
     });
     assert_eq!(stage.actions(conn)[0]["action"]["config"], expected);

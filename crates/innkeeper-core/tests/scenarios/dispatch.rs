@@ -94,8 +94,8 @@ fn dsp06_dsp07_actions_of_the_host_and_of_other_channels_are_refused() {
         json!({ "type": "chat/isReadChanged", "isRead": true }),
     );
     assert_eq!(reason, "chat/isReadChanged does not belong on this kind of channel");
-    let config = json!({ "type": "root/configChanged", "config": { "a": 1 } });
-    assert!(refusal(&mut stage, author, ROOT, config).contains("is unknown"));
+    let config = json!({ "type": "root/configChanged", "config": { "silenceLimitMinutes": "a" } });
+    assert!(refusal(&mut stage, author, ROOT, config).contains("must be a number"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the host can be set up with.
 
 use ahp_types::state::{ConfigSchema, SessionModelInfo};
-use innkeeper_core::{AgentProfile, CoreConfig, Effect};
+use innkeeper_core::{AgentProfile, CoreConfig, Effect, Principal, Scope};
 use serde_json::json;
 
 use crate::configuration::{config_changed, replaced, stage};
@@ -17,11 +17,11 @@ fn root06_the_host_has_settings_of_its_own() {
     let config = &stage.state(ROOT)["config"];
     assert_eq!(
         config["values"],
-        json!({ "approvalMode": "ask", "silenceLimitMinutes": 1.5 })
+        json!({ "autoApprove": "default", "silenceLimitMinutes": 1.5 })
     );
     assert_eq!(
-        config["schema"]["properties"]["approvalMode"]["enum"],
-        json!(["ask", "allowAll"])
+        config["schema"]["properties"]["autoApprove"]["enum"],
+        json!(["default", "autoApprove"])
     );
     assert_eq!(config["schema"]["properties"]["silenceLimitMinutes"]["type"], "number");
 }
@@ -36,22 +36,25 @@ fn root07_a_change_of_the_hosts_settings_merges_and_takes_effect_in_new_sessions
         conn,
         ROOT,
         1,
-        config_changed("root", json!({ "approvalMode": "allowAll" })),
+        config_changed("root", json!({ "autoApprove": "autoApprove" })),
     );
     assert_eq!(stage.refusal(conn), None);
     let values = stage.state(ROOT)["config"]["values"].clone();
-    assert_eq!(values, json!({ "approvalMode": "allowAll", "silenceLimitMinutes": 30 }));
+    assert_eq!(
+        values,
+        json!({ "autoApprove": "autoApprove", "silenceLimitMinutes": 30 })
+    );
     stage.session(conn, "ahp-session:/after");
-    let mode = |session| stage.state(session)["config"]["values"]["approvalMode"].clone();
+    let mode = |session| stage.state(session)["config"]["values"]["autoApprove"].clone();
     assert_eq!(
         (mode("ahp-session:/before"), mode("ahp-session:/after")),
-        (json!("ask"), json!("allowAll"))
+        (json!("default"), json!("autoApprove"))
     );
 
     // A replacement goes back to the defaults of what it leaves out.
     stage.dispatch(conn, ROOT, 2, replaced("root", json!({ "silenceLimitMinutes": 5 })));
     let echo = stage.actions(conn).pop().expect("an echo");
-    let expected = json!({ "approvalMode": "ask", "silenceLimitMinutes": 5 });
+    let expected = json!({ "autoApprove": "default", "silenceLimitMinutes": 5 });
     assert_eq!(
         (&echo["action"]["config"], &echo["action"]["replace"]),
         (&expected, &json!(true))
@@ -88,14 +91,14 @@ fn root07_a_new_limit_holds_for_the_turns_that_already_run() {
 }
 
 #[test]
-fn root08_a_wrong_value_or_an_unknown_key_is_refused_and_named() {
+fn root08_a_wrong_value_is_refused_and_named() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
     let before = stage.state(ROOT);
     let cases = [
         (
-            json!({ "approvalMode": "yolo" }),
-            "config.approvalMode: must be one of ask, allowAll",
+            json!({ "autoApprove": "yolo" }),
+            "config.autoApprove: must be one of default, autoApprove",
         ),
         (
             json!({ "silenceLimitMinutes": "5" }),
@@ -109,10 +112,10 @@ fn root08_a_wrong_value_or_an_unknown_key_is_refused_and_named() {
             json!({ "silenceLimitMinutes": 1e300 }),
             "config.silenceLimitMinutes: must be between 0, which means never, and 525600",
         ),
-        // E-51: a client that pushes its own settings at connect learns that they mean nothing.
+        // What does not exist here does not hide what is wrong beside it.
         (
-            json!({ "customTerminalTool": true }),
-            "config.customTerminalTool: is unknown; the settings are approvalMode, silenceLimitMinutes",
+            json!({ "customTerminalTool": true, "silenceLimitMinutes": -1 }),
+            "config.silenceLimitMinutes: must be between 0, which means never, and 525600",
         ),
     ];
     for (config, expected) in cases {
@@ -124,12 +127,51 @@ fn root08_a_wrong_value_or_an_unknown_key_is_refused_and_named() {
     assert_eq!(stage.state(ROOT), before);
 }
 
+/// VS Code tells every host its own 38 settings in seven actions when it connects.
+#[test]
+fn root08_e51_settings_of_other_hosts_are_left_out_without_a_word_to_anybody_else() {
+    let mut stage = Stage::new();
+    let admin = stage.client("c", &[ROOT]);
+    let viewer = stage.connect_as(Principal::new("token:view", Scope::View));
+    stage.initialize(viewer, "v", &["1.0.0"], &[ROOT]);
+    stage.inbox(viewer);
+    let other = stage.client("d", &[ROOT]);
+    let before = stage.state(ROOT);
+    let many = json!({
+        "telemetryLevel": "off", "permissions": { "allow": [], "deny": [] }, "mcpServers": { "a": { "command": "b" } },
+        "globalAutoApproveEnabled": true, "terminalAutoApproveRules": { "x".repeat(50_000): true },
+    });
+    for conn in [admin, viewer] {
+        for replace in [false, true] {
+            let mut action = config_changed("root", many.clone());
+            if replace {
+                action["replace"] = json!(true);
+            }
+            stage.dispatch(conn, ROOT, 1, action);
+            let seen = stage.actions(conn);
+            assert_eq!(seen.len(), 1, "its author waits for it: {seen:?}");
+            assert_eq!(seen[0].get("rejectionReason"), None, "{seen:?}");
+            assert!(seen[0].to_string().len() < 400, "{seen:?}");
+        }
+    }
+    assert!(stage.actions(other).is_empty());
+    assert_eq!(stage.state(ROOT), before);
+
+    let both = json!({ "telemetryLevel": "off", "silenceLimitMinutes": 5, "approvalMode": "allowAll" });
+    stage.dispatch(viewer, ROOT, 2, config_changed("root", both.clone()));
+    assert!(stage.refusal(viewer).is_some_and(|reason| reason.contains("scope")));
+    stage.dispatch(admin, ROOT, 2, config_changed("root", both));
+    let known = json!({ "silenceLimitMinutes": 5, "autoApprove": "autoApprove" });
+    assert_eq!(stage.actions(other)[0]["action"]["config"], known);
+    assert_eq!(stage.state(ROOT)["config"]["values"], known);
+}
+
 #[test]
 fn root08_dsp15_unchanged_host_settings_are_acknowledged_to_their_author_alone() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
     let other = stage.client("d", &[ROOT]);
-    for (clientseq, config) in [(1, json!({})), (2, json!({ "approvalMode": "ask" }))] {
+    for (clientseq, config) in [(1, json!({})), (2, json!({ "autoApprove": "default" }))] {
         stage.dispatch(conn, ROOT, clientseq, config_changed("root", config));
         let seen = stage.actions(conn);
         assert_eq!(seen.len(), 1);
@@ -137,9 +179,9 @@ fn root08_dsp15_unchanged_host_settings_are_acknowledged_to_their_author_alone()
         assert_eq!(seen[0].get("rejectionReason"), None);
     }
     // The author applied its replacement as it sent it; the echo has what it left out.
-    stage.dispatch(conn, ROOT, 3, replaced("root", json!({ "approvalMode": "ask" })));
+    stage.dispatch(conn, ROOT, 3, replaced("root", json!({ "autoApprove": "default" })));
     let echo = stage.actions(conn).pop().expect("an echo");
-    let whole = json!({ "approvalMode": "ask", "silenceLimitMinutes": 30 });
+    let whole = json!({ "autoApprove": "default", "silenceLimitMinutes": 30 });
     assert_eq!(echo["action"]["config"], whole);
     assert!(stage.actions(other).is_empty());
 }

@@ -260,7 +260,7 @@ fn tool18_a_late_verdict_keeps_everything_else() {
 #[test]
 fn tool04_a_hook_has_people_asked_whatever_they_allowed_or_answers_for_them() {
     let (mut stage, conn, chat) = working();
-    let everything = json!({ "type": "session/configChanged", "config": { "approvalMode": "allowAll" } });
+    let everything = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
     stage.accepted(conn, SESSION, everything);
     stage.call(host_tool("run"), ready(Permission::Insist(Box::default())));
     assert_eq!(stage.call_state(&chat, CALL)["status"], "pending-confirmation");

@@ -283,7 +283,7 @@ async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
                 }
             })
             .await;
-        let everything = json!({ "type": "session/configChanged", "config": { "approvalMode": "allowAll" } });
+        let everything = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
         scene.client.dispatch(&scene.uris.session, everything).await;
         scene.begin("go").await;
         let call = scene.call("pending-confirmation").await;

@@ -84,7 +84,7 @@ impl Approvals {
         };
         let allowed = Allowed {
             tools: list("approvedTools"),
-            everything: value("approvalMode").and_then(Value::as_str) == Some("allowAll"),
+            everything: value("autoApprove").and_then(Value::as_str) == Some("autoApprove"),
         };
         self.sessions.insert(session.to_owned(), allowed);
         if let Some(directory) = state.working_directories.as_ref().and_then(|all| all.first()) {
@@ -134,11 +134,8 @@ impl Sim {
         else {
             return false;
         };
-        let mode = root
-            .config
-            .as_ref()
-            .and_then(|config| config.values.get("approvalMode"));
-        mode.and_then(Value::as_str) == Some("allowAll")
+        let mode = root.config.as_ref().and_then(|config| config.values.get("autoApprove"));
+        mode.and_then(Value::as_str) == Some("autoApprove")
     }
 
     /// The directory whose approvals a session shares.

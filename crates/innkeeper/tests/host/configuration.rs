@@ -62,32 +62,34 @@ async fn root07_root08_whoever_runs_the_host_sets_it_up_and_others_may_not() {
         })
         .await;
         assert_eq!(
-            host_value(who, "approvalMode"),
-            "ask",
+            host_value(who, "autoApprove"),
+            "default",
             "ROOT-07: what was not named stays"
         );
     }
     for (number, (config, field)) in [
         (json!({ "silenceLimitMinutes": -1 }), "config.silenceLimitMinutes"),
         (json!({ "silenceLimitMinutes": "long" }), "config.silenceLimitMinutes"),
-        (json!({ "approvalMode": "sometimes" }), "config.approvalMode"),
-        (json!({ "defaultShell": "/bin/sh" }), "config.defaultShell"),
+        (json!({ "autoApprove": "sometimes" }), "config.autoApprove"),
     ]
     .into_iter()
     .enumerate()
     {
         admin.dispatch(ROOT, change(config)).await;
         let reason = admin.refusal(number + 1).await;
-        assert!(reason.contains(field), "E-51: {reason}");
+        assert!(reason.contains(field), "{reason}");
     }
     // It takes effect in sessions that come after it.
     admin
-        .dispatch(ROOT, change(json!({ "approvalMode": "allowAll" })))
+        .dispatch(
+            ROOT,
+            change(json!({ "autoApprove": "autoApprove", "defaultShell": "/bin/sh" })),
+        )
         .await;
     driver
         .until("everything is allowed", |view| {
             let config = view.root().and_then(|root| root.config.as_ref());
-            config.is_some_and(|config| config.values["approvalMode"] == "allowAll")
+            config.is_some_and(|config| config.values["autoApprove"] == "autoApprove")
         })
         .await;
     let uris = driver.create_session("allowed").await;
@@ -251,7 +253,7 @@ async fn cmp08_e43_properties_stand_in_the_same_order_wherever_they_are_shown() 
     let client = OfficialClient::connect(host.address(), "first").await;
     client.create_session("ordered").await;
     let declared = [
-        "approvalMode",
+        "autoApprove",
         "approvedTools",
         "workspaceApprovedTools",
         "mood",
@@ -264,7 +266,7 @@ async fn cmp08_e43_properties_stand_in_the_same_order_wherever_they_are_shown() 
         let mut raw = RawClient::initialized(host.address(), &format!("root-{reader}")).await;
         let root = raw.call_for_text("subscribe", json!({ "channel": ROOT })).await;
         assert!(
-            order_of(&root, &["approvalMode", "silenceLimitMinutes"]).is_sorted(),
+            order_of(&root, &["autoApprove", "silenceLimitMinutes"]).is_sorted(),
             "{root}"
         );
     }

@@ -131,7 +131,7 @@ async fn lesson_42_allowing_everything_is_a_setting_of_one_session() {
     let trusting = client.create_session("trusting").await;
     let careful = client.create_session("careful").await;
     client
-        .dispatch(&trusting.session, change("approvalMode", json!("allowAll")))
+        .dispatch(&trusting.session, change("autoApprove", json!("autoApprove")))
         .await;
     let turn = client.run_turn(&trusting.chat, "t1", "/parallel 3").await;
     assert_eq!(
@@ -142,6 +142,6 @@ async fn lesson_42_allowing_everything_is_a_setting_of_one_session() {
     let wait = client.wait_for(&careful.session, "toolConfirmation").await;
     client.decide(&wait, json!({ "approved": false })).await;
     client.turn_end(&careful.chat, "t1").await;
-    assert_eq!(client.view().setting(&careful.session, "approvalMode"), json!("ask"));
+    assert_eq!(client.view().setting(&careful.session, "autoApprove"), json!("default"));
     client.assert_converged().await;
 }

@@ -69,7 +69,7 @@ async fn mcp12_sampling_people_see_what_is_asked_and_may_say_yes_for_the_session
 #[tokio::test]
 async fn mcp12_sampling_a_no_is_told_as_mcp_has_it_and_no_policy_for_tools_is_a_yes() {
     let scene = Scene::ready("plain").await;
-    let allow_all = json!({ "type": "session/configChanged", "config": { "approvalMode": "allowAll" } });
+    let allow_all = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove" } });
     scene.client.dispatch(&scene.uris.session, allow_all).await;
     let text = format!("/mcp odd sample {}", wish());
     scene.client.start_turn(&scene.uris.chat, "t1", &text).await;

@@ -224,9 +224,8 @@ impl Sim {
         let action = match choices.below(13) {
             12 => self.toggle(session, choices),
             10 => {
-                let mode = if flag { "ask" } else { "allowAll" };
-                let action =
-                    json!({ "type": "root/configChanged", "config": { "approvalMode": mode }, "replace": flag });
+                let mode = if flag { "default" } else { "autoApprove" };
+                let action = json!({ "type": "root/configChanged", "config": { "autoApprove": mode, "noSuchSetting": 1 }, "replace": flag });
                 return Draft::fair(uri::ROOT, action);
             }
             0 => json!({ "type": "session/titleChanged", "title": format!("named {}", choices.below(3)) }),
@@ -244,7 +243,7 @@ impl Sim {
             }
             7 => {
                 let config = match choices.below(4) {
-                    0 => json!({ "approvalMode": if flag { "ask" } else { "allowAll" } }),
+                    0 => json!({ "autoApprove": if flag { "default" } else { "autoApprove" }, "noSuchSetting": 1 }),
                     1 => json!({ "approvedTools": if flag { json!([]) } else { json!(["run"]) } }),
                     2 => json!({ "workspaceApprovedTools": if flag { json!([]) } else { json!(["read"]) } }),
                     _ => json!({ "noSuchSetting": 1 }),

@@ -13,6 +13,7 @@ mod renew;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -44,6 +45,8 @@ pub enum SignInReason {
     Required,
     /// The token is not accepted any more.
     Expired,
+    /// The server has never accepted the token.
+    Refused,
     /// The token does not allow this.
     InsufficientScope,
 }
@@ -67,6 +70,9 @@ const REMEMBERED: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Credentials {
     current: watch::Sender<Current>,
+    /// The newest generation that the server has accepted. Apart from the token, so that nobody who waits for another
+    /// one is woken by it.
+    accepted: AtomicU64,
 }
 
 #[derive(Clone, Default)]
@@ -97,7 +103,18 @@ impl fmt::Debug for Current {
 pub(crate) struct Bearer {
     pub(crate) value: Option<String>,
     pub(crate) generation: u64,
-    pub(crate) had_one: bool,
+    pub(crate) history: TokenHistory,
+}
+
+/// What is known of the token of a request, which decides why it was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenHistory {
+    /// There was none.
+    None,
+    /// No server has accepted it yet.
+    Untried,
+    /// It was accepted before, or its time is over.
+    Used,
 }
 
 impl Credentials {
@@ -107,6 +124,14 @@ impl Credentials {
                 resource,
                 ..Current::default()
             }),
+            accepted: AtomicU64::new(0),
+        }
+    }
+
+    /// The server has accepted a token.
+    pub(crate) fn was_accepted(&self, bearer: &Bearer) {
+        if bearer.value.is_some() {
+            self.accepted.fetch_max(bearer.generation, Ordering::Relaxed);
         }
     }
 
@@ -147,6 +172,13 @@ impl Credentials {
     pub(crate) fn bearer(&self) -> Bearer {
         let current = self.current.borrow();
         let is_good = current.good_until.is_none_or(|until| Instant::now() < until);
+        let was_accepted = self.accepted.load(Ordering::Relaxed) == current.generation
+            || current.token.as_ref().is_some_and(|token| token.has_worked);
+        let history = match (current.had_one, is_good && !was_accepted) {
+            (false, _) => TokenHistory::None,
+            (true, true) => TokenHistory::Untried,
+            (true, false) => TokenHistory::Used,
+        };
         Bearer {
             value: current
                 .token
@@ -154,7 +186,7 @@ impl Credentials {
                 .filter(|_| is_good)
                 .map(|token| token.expose().to_owned()),
             generation: current.generation,
-            had_one: current.had_one,
+            history,
         }
     }
 
@@ -245,12 +277,12 @@ mod tests {
     #[test]
     fn auth06_a_token_is_not_sent_after_its_time() {
         let credentials = Credentials::new(RESOURCE.into());
-        assert!(!credentials.bearer().had_one);
+        assert_eq!(credentials.bearer().history, TokenHistory::None);
         let mut token = Token::new("t");
         token.expires_in = Some(Duration::ZERO);
         give(&credentials, Some(token));
         let bearer = credentials.bearer();
-        assert_eq!((bearer.value, bearer.had_one), (None, true));
+        assert_eq!((bearer.value, bearer.history), (None, TokenHistory::Used));
         give(&credentials, Some(Token::new("t")));
         assert_eq!(credentials.bearer().value.as_deref(), Some("t"));
     }
@@ -261,7 +293,24 @@ mod tests {
         give(&credentials, Some(Token::new("t")));
         give(&credentials, Some(Token::new("")));
         let bearer = credentials.bearer();
-        assert_eq!((bearer.value, bearer.had_one, bearer.generation), (None, false, 2));
+        let expected = (None, TokenHistory::None, 2);
+        assert_eq!((bearer.value, bearer.history, bearer.generation), expected);
+    }
+
+    #[test]
+    fn auth06_a_token_has_a_history_once_a_server_accepted_it() {
+        let credentials = Credentials::new(RESOURCE.into());
+        let history = || credentials.bearer().history;
+        give(&credentials, Some(Token::new("first")));
+        assert_eq!(history(), TokenHistory::Untried);
+        credentials.was_accepted(&credentials.bearer());
+        assert_eq!(history(), TokenHistory::Used);
+        give(&credentials, Some(Token::new("second")));
+        assert_eq!(history(), TokenHistory::Untried, "that was another one");
+        let mut known = Token::new("third");
+        known.has_worked = true;
+        give(&credentials, Some(known));
+        assert_eq!(history(), TokenHistory::Used, "elsewhere");
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Token {
     pub expires_in: Option<Duration>,
     /// What it allows, as far as it was told.
     pub scopes: Option<Vec<String>>,
+    /// Whether a server has accepted it before, so that a refusal means that it expired.
+    pub has_worked: bool,
 }
 
 impl Token {
@@ -26,6 +28,7 @@ impl Token {
             value: value.into(),
             expires_in: None,
             scopes: None,
+            has_worked: false,
         }
     }
 

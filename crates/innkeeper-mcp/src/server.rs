@@ -34,7 +34,8 @@ pub(crate) use self::log::{HostLog, StandardError};
 pub use self::peer::Offer;
 use crate::ask::{AskSink, Asker, Root};
 use crate::auth::{
-    Credentials, Metadata, Renew, SignIn, SignInReason, bounded_scopes, bounded_text, canonical_resource, is_itself,
+    Credentials, Metadata, Renew, SignIn, SignInReason, TokenHistory, bounded_scopes, bounded_text, canonical_resource,
+    is_itself,
 };
 use crate::config::{BaseEnvironment, Remote, ServerConfig, Transport};
 use crate::error::{ConfigError, WrongResource};
@@ -202,6 +203,12 @@ impl Server {
         })
     }
 
+    /// Whether it has a token now.
+    pub(crate) fn has_token(&self) -> bool {
+        let remote = self.shared.remote.as_ref();
+        remote.is_some_and(|remote| remote.credentials.bearer().value.is_some())
+    }
+
     /// Gives it a token for its resource; an empty one takes it away (AUTH-05). What waited for it goes
     /// on by itself (AUTH-10).
     pub fn sign_in(&self, resource: &str, token: Token) -> Result<(), WrongResource> {
@@ -347,7 +354,12 @@ impl Shared {
         // for others, and be asked in turns for one and the other (MCP, step-up authorization).
         let granted = far.credentials.scopes();
         let is_another = far.credentials.set_resource(&resource.resource);
-        let reason = challenged.challenge.reason(challenged.had_token && !is_another);
+        let token = if is_another {
+            TokenHistory::None
+        } else {
+            challenged.token
+        };
+        let reason = challenged.challenge.reason(token);
         let asked = challenged.challenge.scopes.as_deref();
         let required_scopes = asked.map(|asked| match reason {
             SignInReason::InsufficientScope if !is_another => bounded_scopes(&union(&granted, asked)),

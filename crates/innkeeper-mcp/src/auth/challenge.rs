@@ -1,6 +1,6 @@
 //! `WWW-Authenticate`: what a server says when it refuses (RFC 6750, RFC 9728).
 
-use super::SignInReason;
+use super::{SignInReason, TokenHistory};
 
 /// Longer headers are not read.
 const MOST_BYTES: usize = 16 << 10;
@@ -47,14 +47,16 @@ impl Challenge {
         !self.is_forbidden || self.error.as_deref() == Some("insufficient_scope")
     }
 
-    /// Why somebody has to sign in, given whether a token was there.
-    pub(crate) fn reason(&self, had_token: bool) -> SignInReason {
+    /// Why somebody has to sign in, given what is known of the token that was sent.
+    pub(crate) fn reason(&self, token: TokenHistory) -> SignInReason {
         if self.is_forbidden || self.error.as_deref() == Some("insufficient_scope") {
-            SignInReason::InsufficientScope
-        } else if had_token {
-            SignInReason::Expired
-        } else {
-            SignInReason::Required
+            return SignInReason::InsufficientScope;
+        }
+        match token {
+            TokenHistory::None => SignInReason::Required,
+            TokenHistory::Used => SignInReason::Expired,
+            // Servers write "invalid or expired" about either, so their words do not count.
+            TokenHistory::Untried => SignInReason::Refused,
         }
     }
 }
@@ -160,12 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn the_three_reasons() {
+    fn the_reasons() {
         let refused = Challenge::parse("Bearer", false);
-        assert_eq!(refused.reason(false), SignInReason::Required);
-        assert_eq!(refused.reason(true), SignInReason::Expired);
+        assert_eq!(refused.reason(TokenHistory::None), SignInReason::Required);
+        assert_eq!(refused.reason(TokenHistory::Used), SignInReason::Expired);
+        assert_eq!(refused.reason(TokenHistory::Untried), SignInReason::Refused);
         let forbidden = Challenge::parse("bearer ERROR=insufficient_scope", true);
-        assert_eq!(forbidden.reason(true), SignInReason::InsufficientScope);
+        assert_eq!(forbidden.reason(TokenHistory::Used), SignInReason::InsufficientScope);
         assert!(!Challenge::parse("", true).can_be_met(), "a plain 403 is a no");
     }
 

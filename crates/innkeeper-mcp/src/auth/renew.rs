@@ -39,7 +39,7 @@ impl Shared {
         let Some(refused) = far.credentials.token() else {
             return false;
         };
-        if sign_in.reason != SignInReason::Expired {
+        if !matches!(sign_in.reason, SignInReason::Expired | SignInReason::Refused) {
             return false;
         }
         let before = far.credentials.generation();

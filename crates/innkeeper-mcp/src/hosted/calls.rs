@@ -70,7 +70,7 @@ pub(super) async fn call(
             Some(progress) = reported.recv() => during.progress(in_words(&progress)).await,
             Some(event) = events.next() => match event {
                 Event::SignInNeeded { call, sign_in } if call == id => {
-                    asking = Some(running.asks_for(&sign_in.resource.resource));
+                    asking = Some(running.asks_for(&sign_in));
                     let requirement = words::requirement(&sign_in, tokens);
                     signed_in = CancellationToken::new();
                     let has_signed_in = signed_in.clone();

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use innkeeper_host::mcp::{
     Failure, McpError, ServerFacts, ServerList, ServerReport, ServerSink, ServerStatus, ServerWish, StartPermission,
 };
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::apps::{self, Apps};
 use super::tokens::Tokens;
 use super::{Shared, lock, renewing, start, words};
-use crate::auth::SignInReason;
+use crate::auth::{SignIn, SignInReason};
 use crate::pool::Lease;
 use crate::secret::Token;
 use crate::server::Start;
@@ -79,8 +80,10 @@ pub(super) struct Running {
     held: Mutex<Option<Arc<Held>>>,
     /// The resource that people signed in for while it ran.
     meant: Mutex<Option<String>>,
-    /// The resources that calls of its own ask people to sign in for.
-    asked: Mutex<Vec<String>>,
+    /// What calls of its own ask people to sign in for.
+    asked: Mutex<Vec<SignIn>>,
+    /// Told when that changes.
+    asked_changed: Notify,
     /// What apps in clients say to it.
     pub(super) apps: Apps,
 }
@@ -88,15 +91,18 @@ pub(super) struct Running {
 /// A call that asks people to sign in, until this is dropped.
 pub(super) struct Asking<'a> {
     running: &'a Running,
-    resource: String,
+    sign_in: SignIn,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        let mut asked = lock(&self.running.asked);
-        if let Some(index) = asked.iter().position(|resource| *resource == self.resource) {
-            asked.swap_remove(index);
+        {
+            let mut asked = lock(&self.running.asked);
+            if let Some(index) = asked.iter().position(|sign_in| *sign_in == self.sign_in) {
+                asked.remove(index);
+            }
         }
+        self.running.asked_changed.notify_one();
     }
 }
 
@@ -111,6 +117,7 @@ impl Running {
             held: Mutex::default(),
             meant: Mutex::default(),
             asked: Mutex::default(),
+            asked_changed: Notify::new(),
             apps: Apps::new(),
         })
     }
@@ -175,11 +182,25 @@ impl Running {
     }
 
     /// A call of it asks people to sign in, whatever the server itself does (MCP-10).
-    pub(super) fn asks_for(&self, resource: &str) -> Asking<'_> {
-        lock(&self.asked).push(resource.to_owned());
+    pub(super) fn asks_for(&self, sign_in: &SignIn) -> Asking<'_> {
+        lock(&self.asked).push(sign_in.clone());
+        self.asked_changed.notify_one();
         Asking {
             running: self,
-            resource: resource.to_owned(),
+            sign_in: sign_in.clone(),
+        }
+    }
+
+    /// What clients of the session are shown of a state. While a call waits because its token does not grant enough,
+    /// they see what to sign in for (MCP-07). Other sessions that have the server do not: it is ready for them.
+    fn status(&self, state: &ServerState, lease: &Lease, shared: &Shared) -> ServerStatus {
+        let asked = lock(&self.asked);
+        let step_up = asked
+            .iter()
+            .rfind(|sign_in| sign_in.reason == SignInReason::InsufficientScope);
+        match step_up.filter(|_| *state == ServerState::Ready) {
+            Some(sign_in) => ServerStatus::AuthRequired(Box::new(words::requirement(sign_in, &shared.tokens))),
+            None => words::status(state, lease, &shared.tokens),
         }
     }
 
@@ -192,7 +213,9 @@ impl Running {
             return;
         };
         let asks = matches!(lease.state(), ServerState::AuthRequired(sign_in) if sign_in.resource.resource == resource);
-        let is_asked = lock(&self.asked).iter().any(|asked| asked == resource);
+        let is_asked = lock(&self.asked)
+            .iter()
+            .any(|asked| asked.resource.resource == resource);
         if asks || is_asked || lease.may_be_given_tokens() {
             *lock(&self.meant) = Some(resource.to_owned());
             if let Some(address) = lease.address() {
@@ -342,10 +365,16 @@ impl Running {
                     }
                     known = state;
                     if known == ServerState::Ready {
+                        if let Some(resource) = lease.resource().filter(|_| lease.has_token()) {
+                            shared.tokens.note_accepted(&resource);
+                        }
                         // First, so that whoever waits for it to be ready knows them then.
                         self.report(sink, facts(lease, shared)).await;
                     }
-                    ServerReport::Status(words::status(&known, lease, &shared.tokens))
+                    ServerReport::Status(self.status(&known, lease, shared))
+                }
+                () = self.asked_changed.notified(), if known == ServerState::Ready => {
+                    ServerReport::Status(self.status(&known, lease, shared))
                 }
                 event = events.next() => match event {
                     None => return,
@@ -353,7 +382,7 @@ impl Running {
                         if list == List::Tools && known == ServerState::Ready {
                             self.report(sink, facts(lease, shared)).await;
                             // With its tools, what it has for apps may have changed.
-                            let status = words::status(&known, lease, &shared.tokens);
+                            let status = self.status(&known, lease, shared);
                             self.report(sink, ServerReport::Status(status)).await;
                         }
                         ServerReport::ListChanged(match list {

@@ -70,6 +70,8 @@ pub(super) struct Held {
     pub(super) renewing: Arc<tokio::sync::Mutex<()>>,
     /// Whether it came in the place of one that people gave.
     pub(super) is_refreshed: bool,
+    /// Whether a server has accepted it, in this life of the host or in an earlier one.
+    has_worked: bool,
     /// Who waits for the moment at which it is to be replaced.
     seen_to: Option<AbortHandle>,
 }
@@ -82,6 +84,7 @@ impl Held {
             version,
             renewing: Arc::default(),
             is_refreshed: false,
+            has_worked: false,
             seen_to: None,
         }
     }
@@ -127,6 +130,7 @@ impl Held {
         let mut token = Token::new(self.saved.token.as_str());
         token.expires_in = self.lasts();
         token.scopes.clone_from(&self.saved.scopes);
+        token.has_worked = self.has_worked;
         token
     }
 }
@@ -138,7 +142,9 @@ impl Tokens {
         let mut written = Written::default();
         for saved in keeper.iter().flat_map(|keeper| keeper.load()) {
             held.version += 1;
-            let entry = Held::new(saved, 0, held.version);
+            let mut entry = Held::new(saved, 0, held.version);
+            // Nothing says otherwise, and people signed in a while ago.
+            entry.has_worked = true;
             if entry.is_renewed() || entry.lasts() != Some(Duration::ZERO) {
                 held.by_resource.insert(entry.saved.resource.clone(), entry);
             } else {
@@ -181,6 +187,13 @@ impl Tokens {
 
     pub(super) fn get(&self, resource: &str) -> Option<Held> {
         lock(&self.held).by_resource.get(resource).cloned()
+    }
+
+    /// A server that was given the token of a resource is ready with it.
+    pub(super) fn note_accepted(&self, resource: &str) {
+        if let Some(held) = lock(&self.held).by_resource.get_mut(resource) {
+            held.has_worked = true;
+        }
     }
 
     /// Takes a token in, in place of an earlier one. Returns that if it has to be declared void.
@@ -276,6 +289,7 @@ impl Tokens {
     pub(super) fn renew(&self, resource: &str, version: u64, granted: Granted) -> bool {
         self.change(resource, version, |held| {
             held.is_refreshed = true;
+            held.has_worked = false;
             let saved = &mut held.saved;
             saved.token = granted.token;
             saved.expires_at = granted.expires_in.map(at_in);

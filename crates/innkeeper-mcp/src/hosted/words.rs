@@ -85,7 +85,8 @@ pub(super) fn requirement(sign_in: &SignIn, tokens: &Tokens) -> AuthRequirement 
     AuthRequirement {
         reason: match sign_in.reason {
             SignInReason::Required if tokens.has_lapsed(&resource.resource) => AuthReason::Expired,
-            SignInReason::Required => AuthReason::Required,
+            // The protocol has no word for a token that was never good: one is still required.
+            SignInReason::Required | SignInReason::Refused => AuthReason::Required,
             SignInReason::Expired => AuthReason::Expired,
             SignInReason::InsufficientScope => AuthReason::InsufficientScope,
         },
@@ -93,9 +94,27 @@ pub(super) fn requirement(sign_in: &SignIn, tokens: &Tokens) -> AuthRequirement 
         resource_name: name.map(str::to_owned),
         authorization_servers: resource.authorization_servers.clone(),
         scopes: sign_in.required_scopes.clone().unwrap_or_default(),
-        description: sign_in.description.clone(),
+        description: description(sign_in),
         oauth_client_id: sign_in.oauth_client_id.clone(),
         metadata: Some(resource.document.clone()),
+    }
+}
+
+fn description(sign_in: &SignIn) -> Option<String> {
+    let said = sign_in.description.as_deref();
+    if sign_in.reason != SignInReason::Refused {
+        return said.map(str::to_owned);
+    }
+    let refused = "the server refused the token that it was given";
+    Some(said.map_or_else(|| refused.to_owned(), |said| format!("{refused}: {said}")))
+}
+
+/// The name that the protocol has for a reason.
+fn reason_name(reason: SignInReason) -> &'static str {
+    match reason {
+        SignInReason::Required | SignInReason::Refused => "required",
+        SignInReason::Expired => "expired",
+        SignInReason::InsufficientScope => "insufficientScope",
     }
 }
 
@@ -201,10 +220,22 @@ pub(super) fn error(error: Error) -> McpError {
         Error::SignInNeeded { sign_in, .. } => McpError {
             code: Some(AUTH_REQUIRED),
             message,
-            data: Some(json!({ "resources": [sign_in.resource.document] })),
+            data: Some(sign_in_data(&sign_in)),
         },
         _ => McpError::new(message),
     }
+}
+
+/// The data of the error that says what to sign in for. The protocol has a field for the resources alone.
+fn sign_in_data(sign_in: &SignIn) -> Value {
+    let mut about = Map::from_iter([("reason".to_owned(), json!(reason_name(sign_in.reason)))]);
+    if let Some(scopes) = &sign_in.required_scopes {
+        about.insert("requiredScopes".to_owned(), json!(scopes));
+    }
+    if let Some(description) = description(sign_in) {
+        about.insert("description".to_owned(), json!(description));
+    }
+    json!({ "resources": [sign_in.resource.document], "_meta": { "innkeeper.auth": about } })
 }
 
 #[cfg(test)]
@@ -222,17 +253,43 @@ mod tests {
                 authorization_servers: vec!["https://login.test".to_owned()],
                 document: document.clone(),
             },
-            required_scopes: None,
+            required_scopes: Some(vec!["read".to_owned(), "admin".to_owned()]),
             oauth_client_id: None,
-            description: None,
+            description: Some("more, please".to_owned()),
         };
         let error = error(Error::SignInNeeded {
             server: "inn".to_owned(),
             sign_in: Box::new(sign_in),
         });
         assert_eq!(error.code, Some(-32007));
-        assert_eq!(error.data, Some(json!({ "resources": [document] })));
+        let about = json!({
+            "reason": "insufficientScope", "requiredScopes": ["read", "admin"], "description": "more, please",
+        });
+        let expected = json!({ "resources": [document], "_meta": { "innkeeper.auth": about } });
+        assert_eq!(error.data, Some(expected));
         assert!(error.message.contains("sign in, then try again"), "{error}");
+    }
+
+    #[test]
+    fn auth06_a_token_that_was_never_accepted_is_required_and_said_to_be_refused() {
+        let mut sign_in = SignIn {
+            reason: SignInReason::Refused,
+            resource: ResourceMetadata {
+                resource: "https://a.test/mcp".to_owned(),
+                authorization_servers: Vec::new(),
+                document: json!({ "resource": "https://a.test/mcp" }),
+            },
+            required_scopes: None,
+            oauth_client_id: None,
+            description: None,
+        };
+        let needed = requirement(&sign_in, &Tokens::load(None));
+        assert_eq!(needed.reason, AuthReason::Required);
+        let refused = "the server refused the token that it was given";
+        assert_eq!(needed.description.as_deref(), Some(refused));
+        sign_in.description = Some("unknown key".to_owned());
+        let needed = requirement(&sign_in, &Tokens::load(None));
+        assert_eq!(needed.description, Some(format!("{refused}: unknown key")));
     }
 
     #[tokio::test]

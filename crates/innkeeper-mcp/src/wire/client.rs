@@ -64,6 +64,9 @@ impl HttpClient {
         let response = sending.inspect_err(|_| self.doubts.notify_one())?;
         let status = response.status();
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            if status.is_success() {
+                self.credentials.was_accepted(&bearer);
+            }
             return Ok(response);
         }
         let said: Vec<&str> = response
@@ -80,7 +83,7 @@ impl HttpClient {
         }
         Err(HttpFailure::Challenged(Box::new(Challenged {
             challenge,
-            had_token: bearer.had_one,
+            token: bearer.history,
             generation: bearer.generation,
         })))
     }

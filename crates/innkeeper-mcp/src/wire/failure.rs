@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::auth::Challenge;
+use crate::auth::{Challenge, TokenHistory};
 
 /// Why an HTTP request did not work.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -33,9 +33,9 @@ pub(crate) enum HttpFailure {
 #[derive(Clone)]
 pub(crate) struct Challenged {
     pub(crate) challenge: Challenge,
-    /// Whether a token was there when it was sent.
-    pub(crate) had_token: bool,
-    /// Which one.
+    /// What was known of the token when it was sent.
+    pub(crate) token: TokenHistory,
+    /// Which token it was.
     pub(crate) generation: u64,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Debug for Challenged {
     /// Others write errors to the log. What a server says stands where people sign in, and not there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Challenged")
-            .field("had_token", &self.had_token)
+            .field("token", &self.token)
             .finish_non_exhaustive()
     }
 }

@@ -422,9 +422,36 @@ async fn a_server_that_accepts_no_token_is_not_given_tokens_for_ever() {
     let ServerState::AuthRequired(needed) = state else {
         panic!("{state:?}")
     };
-    assert_eq!(needed.reason, SignInReason::Expired);
+    assert_eq!(needed.reason, SignInReason::Refused, "it never accepted one");
     assert_eq!(asked.lock().unwrap().len(), 1);
     *slot.lock().unwrap() = None;
+}
+
+#[tokio::test]
+async fn auth06_a_token_that_was_never_accepted_is_refused_and_one_that_was_has_expired() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| behaviour.wants_token = true);
+    let server = started(far.config());
+    let ServerState::AuthRequired(needed) = settled(&server).await else {
+        panic!()
+    };
+    server.sign_in(&far.url(), Token::new("made-up")).unwrap();
+    let refused = until(
+        &server,
+        |state| matches!(state, ServerState::AuthRequired(needed) if needed.reason != SignInReason::Required),
+    );
+    let ServerState::AuthRequired(refused) = refused.await else {
+        panic!()
+    };
+    assert_eq!(refused.reason, SignInReason::Refused);
+    sign_in(&far, &server, &needed).await;
+    until(&server, |state| *state == ServerState::Ready).await;
+    far.set(|behaviour| behaviour.tokens.clear());
+    let error = server.prompt("a", serde_json::Map::new()).await.unwrap_err();
+    let Error::SignInNeeded { sign_in: needed, .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!(needed.reason, SignInReason::Expired);
 }
 
 #[tokio::test]

@@ -162,7 +162,12 @@ async fn mcp09_mcp10_auth10_a_call_that_needs_more_goes_on_by_itself_after_anoth
     let auth = &wait["toolCall"]["auth"];
     assert_eq!(auth["reason"], "insufficientScope");
     assert_eq!(auth["requiredScopes"], json!(["read", "admin"]));
-    assert_eq!(inn.scene.named("far")["state"]["kind"], "ready", "MCP-10");
+    // The server shows the same while the call waits, with the reason and the scopes (MCP-07).
+    inn.scene.named_is("far", "authRequired").await;
+    let state = &inn.scene.named("far")["state"];
+    assert_eq!(state["reason"], "insufficientScope", "{state}");
+    assert_eq!(state["requiredScopes"], json!(["read", "admin"]), "{state}");
+    assert_eq!(state["resource"], auth["resource"], "{state}");
     assert_eq!(
         other.wait_for(&inn.scene.uris.session, "toolAuthentication").await,
         wait
@@ -170,6 +175,7 @@ async fn mcp09_mcp10_auth10_a_call_that_needs_more_goes_on_by_itself_after_anoth
     give(&other, &Person::default().sign_in(auth).await).await;
     let words = inn.answer("t1").await;
     assert!(words.contains("admin done"), "{words}");
+    inn.scene.named_is("far", "ready").await;
     // The server asked for what was missing; people were asked for that and for what they had granted before.
     let words = inn.scene.call("t2", "far read {}").await;
     assert!(words.contains("read done"), "{words}");
@@ -196,6 +202,7 @@ async fn mcp09_a_call_is_cancelled_while_it_waits_for_somebody_to_sign_in() {
     assert_eq!(tool_calls_of(&turn)[0]["status"], "cancelled");
     client.nothing_waits(&uris.session).await;
     assert_ne!(inn.status() & INPUT_NEEDED, INPUT_NEEDED);
+    inn.scene.named_is("far", "ready").await;
     let words = inn.scene.call("t2", "far read {}").await;
     assert!(words.contains("read done"), "what it had before is still good: {words}");
     inn.assert_discreet().await;

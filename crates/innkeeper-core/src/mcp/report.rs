@@ -5,7 +5,7 @@ use ahp_types::state::{Customization, McpServerState, ToolCallContributor, ToolC
 
 use super::wire;
 use super::{ServerFacts, ServerReport, ServerStatus};
-use crate::agent::{ToolReply, ToolResult};
+use crate::agent::{AuthReason, ToolReply, ToolResult};
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
 
@@ -38,13 +38,21 @@ impl HostCore {
         let Some(shown) = wire::find(&session.state, id) else {
             return;
         };
-        let apps = match &status {
-            ServerStatus::Ready { apps } => Some(apps.map(wire::apps)),
-            // What it could do for apps says nothing while nobody can ask it.
-            _ => None,
+        let (apps, channel) = match &status {
+            // MCP-13: only while it is ready, and only if there is anything to ask it.
+            ServerStatus::Ready { apps } => {
+                let channel = apps.is_some().then(|| channel(session_id, attempt));
+                (apps.map(wire::apps), channel)
+            }
+            // It still serves what its token grants, also to apps.
+            ServerStatus::AuthRequired(needed) if needed.reason == AuthReason::InsufficientScope => {
+                (shown.mcp_app.clone(), shown.channel.clone())
+            }
+            ServerStatus::Starting
+            | ServerStatus::AuthRequired(_)
+            | ServerStatus::Failed(_)
+            | ServerStatus::Stopped => (None, None),
         };
-        // MCP-13: only while it is ready, and only if there is anything to ask it.
-        let channel = matches!(apps, Some(Some(_))).then(|| channel(session_id, attempt));
         let state = match (status, &shown.state) {
             // Whether turns wait for it is not for it to say.
             (ServerStatus::Starting, McpServerState::Starting(_)) => shown.state.clone(),
@@ -52,14 +60,25 @@ impl HostCore {
         };
         let is_new = shown.state != state || shown.channel != channel;
         // Other fields than these two travel with the whole entry.
-        let other_apps = apps.filter(|apps| shown.mcp_app != *apps);
-        let updated =
-            other_apps.and_then(|apps| wire::with(&session.state, id, |server| server.mcp_app.clone_from(&apps)));
-        if let Some(customization) = updated {
+        let has_other_apps = shown.mcp_app != apps;
+        let updated = || wire::with(&session.state, id, |server| server.mcp_app.clone_from(&apps));
+        if let Some(customization) = has_other_apps.then(updated).flatten() {
             self.commit_entry(cx, session_id, customization);
         }
         if is_new {
             self.commit(cx, session_id, wire::changed(id, state, channel), None);
+        }
+    }
+
+    /// A server that does not run serves no apps.
+    pub(super) fn hide_apps(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, id: &str) {
+        let session = self.sessions.get(&session_id);
+        let entry = session.and_then(|session| {
+            wire::find(&session.state, id).filter(|server| server.mcp_app.is_some())?;
+            wire::with(&session.state, id, |server| server.mcp_app = None)
+        });
+        if let Some(entry) = entry {
+            self.commit_entry(cx, session_id, entry);
         }
     }
 

@@ -159,6 +159,7 @@ impl HostCore {
             if matches!(state, McpServerState::Stopped(_)) {
                 self.end_sign_ins(cx, session_id, &id);
             }
+            self.hide_apps(cx, session_id, &id);
             self.commit(cx, session_id, wire::changed(&id, state, None), None);
         }
         // What was just published changes nothing about what is wanted.
@@ -207,10 +208,13 @@ impl HostCore {
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };
-        let is_stopped = |server: &McpServerCustomization| server.state == wire::stopped() && server.channel.is_none();
+        let is_stopped = |server: &McpServerCustomization| {
+            server.state == wire::stopped() && server.channel.is_none() && server.mcp_app.is_none()
+        };
         let running = wire::servers(&session.state).filter(|(_, server)| !is_stopped(server));
         let running: Vec<String> = running.map(|(_, server)| server.id.clone()).collect();
         for id in running {
+            self.hide_apps(cx, session_id, &id);
             self.commit(cx, session_id, wire::changed(&id, wire::stopped(), None), None);
         }
         self.hide_lost_tokens(cx, session_id);
@@ -254,7 +258,7 @@ fn compare(
         } else {
             wire::stopped()
         };
-        if shown.state != state || shown.channel.is_some() {
+        if shown.state != state || shown.channel.is_some() || shown.mcp_app.is_some() {
             changes.push(Change::Show(shown.id.clone(), state));
         }
     }

@@ -124,6 +124,7 @@ pub(crate) fn at_rest(mut list: Vec<Customization>) -> Vec<Customization> {
         each_server(entry, |server| {
             server.state = stopped();
             server.channel = None;
+            server.mcp_app = None;
         });
     }
     list

@@ -133,3 +133,47 @@ fn e58_whoever_changes_what_it_shows_gets_a_snapshot() {
     assert_eq!(answer["result"]["type"], "snapshot", "{answer}");
     assert!(!mentions_apps(&answer));
 }
+
+#[test]
+fn mcp14_a_server_that_does_not_run_shows_no_apps_and_one_that_wants_more_scopes_keeps_them() {
+    use innkeeper_core::agent::{AuthReason, AuthRequirement};
+
+    let (mut stage, mut apps, mut plain) = both();
+    let driver = stage.client("driver", &[SESSION]);
+    let new_apps = stage.app_client("new-apps", &[]);
+    let new_plain = stage.client("new-plain", &[]);
+    let needs = |reason| {
+        ServerStatus::AuthRequired(Box::new(AuthRequirement {
+            reason,
+            resource: "https://a.test".to_owned(),
+            scopes: vec!["admin".to_owned()],
+            ..AuthRequirement::default()
+        }))
+    };
+    let with_apps = || ServerStatus::Ready { apps: Some(all_apps()) };
+    let mut shown = |stage: &mut Stage| {
+        assert!(!mentions_apps(&plain.check(stage, new_plain)));
+        let all = apps.check(stage, new_apps);
+        let entries = all.as_array().expect("customizations").iter();
+        let top = entries
+            .filter(|entry| entry["id"] == "top")
+            .last()
+            .expect("it is there")
+            .clone();
+        (top["mcpApp"].is_object(), top["channel"].is_string())
+    };
+    stage.does("top", with_apps());
+    assert_eq!(shown(&mut stage), (true, true));
+    stage.does("top", needs(AuthReason::InsufficientScope));
+    assert_eq!(stage.state_of("top")["requiredScopes"], json!(["admin"]));
+    assert_eq!(shown(&mut stage), (true, true), "it still serves what its token grants");
+    for status in [failed("it crashed"), needs(AuthReason::Expired), ServerStatus::Stopped] {
+        stage.does("top", with_apps());
+        assert_eq!(shown(&mut stage), (true, true));
+        stage.does("top", status);
+        assert_eq!(shown(&mut stage), (false, false));
+    }
+    stage.does("top", with_apps());
+    stage.dispatch(driver, SESSION, 1, stop("top"));
+    assert_eq!(shown(&mut stage), (false, false), "a user stopped it");
+}

@@ -4,6 +4,7 @@
 //! what it would run or reach (P12, T14).
 
 mod permission;
+mod question;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

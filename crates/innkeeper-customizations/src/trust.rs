@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use innkeeper_host::ClientId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
 
 /// The version of the file that this host writes, and the only one it reads.
 const VERSION: u32 = 1;
@@ -171,6 +172,8 @@ pub struct TrustFile {
     path: PathBuf,
     /// The most bytes it has.
     most: u64,
+    /// Tells when this process has changed it.
+    changed: Notify,
 }
 
 impl TrustFile {
@@ -179,12 +182,18 @@ impl TrustFile {
         Self {
             path: path.into(),
             most: MAX_BYTES,
+            changed: Notify::new(),
         }
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Completes when this process changes it. Changes of other processes are not noticed.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Where some contents stand.
@@ -351,6 +360,7 @@ impl TrustFile {
         #[cfg(unix)]
         File::open(directory)?.sync_all()?;
         drop(lock);
+        self.changed.notify_waiters();
         Ok(())
     }
 }

@@ -20,6 +20,7 @@ use crate::agent::{Agent, AgentChat, AgentError, ChatContext, Credential, EventS
 use crate::customizations::{Bringing, Customized};
 use crate::events::{Bell, EventQueue};
 use crate::host::Message;
+use crate::mcp::TrustPatience;
 use crate::resources::of_client::{self, ClientReads};
 use crate::resources::offered;
 use crate::transform::{Renderer, TransformLimits};
@@ -40,6 +41,8 @@ pub(crate) struct Surroundings {
     pub(crate) client_reads: ClientReads,
     /// How what MCP servers offer is read.
     pub(crate) mcp_reads: ClientReads,
+    /// How long turns wait for decisions about MCP servers.
+    pub(crate) trust: TrustPatience,
 }
 
 /// What everything that belongs to one chat's agent shares.
@@ -450,6 +453,7 @@ impl Task {
         let run = AssertUnwindSafe(async {
             let mut start = *start;
             events.turn_begins(&start, is_first).await?;
+            events.ask_about_servers(self.link.around.trust).await?;
             let unread = std::mem::take(&mut start.unread_chats);
             self.link.around.archive.fill(&mut start.attachments, unread).await;
             let around = &self.link.around;

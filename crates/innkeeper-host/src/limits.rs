@@ -76,6 +76,8 @@ pub struct Limits {
     pub watched_directories: usize,
     /// Most files and directories in them.
     pub watched_entries: usize,
+    /// Time that a turn waits for users to decide whether MCP servers may run; zero asks nobody.
+    pub mcp_trust_time: Duration,
     /// Time for an MCP server to answer what a client asks on behalf of an app.
     pub mcp_request_time: Duration,
     /// Most bytes of such an answer.
@@ -124,6 +126,7 @@ impl Default for Limits {
             directory_entries: 10_000,
             watched_directories: 8192,
             watched_entries: 200_000,
+            mcp_trust_time: Duration::from_secs(120),
             mcp_request_time: Duration::from_secs(120),
             mcp_answer_bytes: 16 << 20,
             content_session_bytes: 64 << 20,

@@ -17,6 +17,7 @@ pub(crate) mod prompts;
 mod sampling;
 mod standing;
 mod tool;
+mod trust;
 mod visible;
 
 use std::fmt;
@@ -46,6 +47,8 @@ pub use standing::Standing;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 pub use tool::{CallOutcome, During, Hints, McpError, McpTool, Question, QuestionAnswer, ServerTool};
+pub(crate) use trust::{Asking, TrustPatience};
+pub use trust::{NOT_TRUSTED, Trust, TrustDecision, TrustQuestion};
 
 use crate::host::Message;
 

@@ -1,27 +1,32 @@
 //! Whether people let the servers of a workspace or of a client's plugin start.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use innkeeper_host::mcp::StartPermission;
+use innkeeper_host::mcp::{StartPermission, Trust, TrustDecision, TrustQuestion};
 use innkeeper_plugins::{Child, McpServer, Transport as McpTransport};
 use serde_json::json;
-use url::Url;
 
+use super::question::{self, without_secrets};
 use crate::brought::{Origin, Part};
 use crate::hooks::{Looked, Words, visible};
-use crate::trust::{Contents, Standing, Subject, TrustFile, Verdict};
+use crate::trust::{Contents, MAX_PIECES, Standing, Subject, TrustFile, Verdict};
 
 /// The longest line for one server, in bytes: nobody reads more, and what is not read is not agreed to.
 const MAX_LINE: usize = 4 << 10;
+/// All lines that a session shows together, in bytes.
+const MAX_SHOWN: usize = 32 << 10;
 /// How often it is looked whether people have decided.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Asks about all servers of one place at once.
-pub(super) struct Asked {
+#[derive(Clone)]
+pub(super) struct Asked(Arc<OnePlace>);
+
+struct OnePlace {
     subject: Subject,
     servers: Vec<Foreign>,
     trust: Arc<TrustFile>,
@@ -67,7 +72,7 @@ impl Foreign {
     /// # Errors
     ///
     /// When that is more than people can be shown, or than the host looks at.
-    fn add_to(&self, contents: &mut Contents, looked: &mut Looked) -> Result<(), String> {
+    fn add_to(&self, look: &mut Look, looked: &mut Looked) -> Result<(), String> {
         let name = visible(&self.name);
         let mut words = Words::default();
         let reach = match &self.server.transport {
@@ -111,37 +116,49 @@ impl Foreign {
             ));
         }
         let canonical = json!({ "name": self.name, "file": self.label, "entry": self.server.raw });
-        contents.add(what, canonical.to_string().as_bytes());
+        let line = question::line(&self.name, &self.server.transport, &self.label);
+        look.lines.insert(what.clone(), line);
+        look.contents.add(what, canonical.to_string().as_bytes());
         let bases: Vec<&Path> = self.bases.iter().map(PathBuf::as_path).collect();
         for (shown, digest) in looked.named(&bases, &words)? {
-            contents.add_digest(format!("file {shown}"), &digest);
+            look.contents.add_digest(format!("file {shown}"), &digest);
         }
         Ok(())
     }
 }
 
-/// An address as people may see it.
-fn without_secrets(url: &str) -> String {
-    let Ok(mut url) = Url::parse(url) else {
-        return "an address that cannot be read".to_owned();
-    };
-    // Neither fails where there is a host.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_query(None);
-    url.to_string()
+/// Everything that the servers of one place would run.
+#[derive(Default)]
+struct Look {
+    contents: Contents,
+    /// The pieces that are servers, with the line that a session shows for each.
+    lines: BTreeMap<String, String>,
 }
 
 impl Asked {
     pub(super) fn new(subject: Subject, servers: Vec<Foreign>, trust: Arc<TrustFile>) -> Self {
-        Self {
+        Self(Arc::new(OnePlace {
             subject,
             servers,
             trust,
             refused: Mutex::default(),
-        }
+        }))
     }
 
+    /// Reads and writes where no task waits.
+    async fn apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&OnePlace) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let place = Arc::clone(&self.0);
+        match tokio::task::spawn_blocking(move || work(&place)).await {
+            Ok(done) => done,
+            Err(_) => Err("the host failed to look at the servers; its log says more".to_owned()),
+        }
+    }
+}
+
+impl OnePlace {
     fn stamp(&self) -> Stamp {
         let metadata = std::fs::metadata(self.trust.path()).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
@@ -151,10 +168,10 @@ impl Asked {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self) -> Result<(), String> {
-        let (mut contents, mut looked) = (Contents::default(), Looked::default());
+    fn look(&self) -> Result<Look, String> {
+        let (mut look, mut looked) = (Look::default(), Looked::default());
         for server in &self.servers {
-            server.add_to(&mut contents, &mut looked)?;
+            server.add_to(&mut look, &mut looked)?;
         }
         // Whoever published it also wrote whatever its programs load, so all of it counts.
         for root in self
@@ -164,11 +181,29 @@ impl Asked {
             .collect::<BTreeSet<_>>()
         {
             let (count, digest) = looked.everything(root)?;
-            contents.add_digest(format!("all files of the plugin ({count})"), &digest);
+            look.contents
+                .add_digest(format!("all files of the plugin ({count})"), &digest);
         }
+        Ok(look)
+    }
+
+    /// What users have said about it as it is now.
+    fn standing(&self) -> Result<(Look, Standing), String> {
+        // Before it is read: whatever is decided meanwhile is noticed.
+        let stamp = self.stamp();
+        let looked = self.look().and_then(|look| {
+            let standing = self.trust.standing(&self.subject, &look.contents);
+            Ok((look, standing.map_err(|error| error.to_string())?))
+        });
+        let is_allowed = matches!(&looked, Ok((_, Standing::Trusted)));
+        *self.refused() = (!is_allowed).then_some(stamp);
+        looked
+    }
+
+    fn check(&self) -> Result<(), String> {
         let place = visible(&self.subject.place);
-        let standing = self.trust.standing(&self.subject, &contents);
-        let what = match standing.map_err(|error| error.to_string())? {
+        let (look, standing) = self.standing()?;
+        let what = match standing {
             Standing::Trusted => return Ok(()),
             Standing::Refused => {
                 return Err(format!(
@@ -178,10 +213,86 @@ impl Asked {
             Standing::Unknown => "nobody has allowed the MCP servers of",
             Standing::Changed { .. } => "what was allowed has changed since in",
         };
-        self.note(&contents).map_err(|error| error.to_string())?;
+        self.note(&look.contents).map_err(|error| error.to_string())?;
         Err(format!(
-            "{what} {place}: `innkeeper trust` shows what they would run, and `innkeeper trust allow '{place}'` lets them"
+            "{what} {place}: the next message of the session asks, `innkeeper trust` shows what they would run, and \
+             `innkeeper trust allow '{place}'` lets them"
         ))
+    }
+
+    fn trust(&self) -> Result<Trust, String> {
+        let (look, standing) = self.standing()?;
+        if let Some(decided) = match standing {
+            Standing::Trusted => Some(Trust::Allowed),
+            Standing::Refused => Some(Trust::Refused),
+            Standing::Unknown | Standing::Changed { .. } => None,
+        } {
+            return Ok(decided);
+        }
+        self.note(&look.contents).map_err(|error| error.to_string())?;
+        let place = &self.subject.place;
+        let message = self.message(&look, &standing);
+        if message.len() > MAX_SHOWN || look.contents.pieces().len() > MAX_PIECES {
+            let place = visible(place);
+            return Err(format!(
+                "those of {place} are too many to be shown here; `innkeeper trust` shows them, and `innkeeper trust allow \
+                 '{place}'` allows them"
+            ));
+        }
+        Ok(Trust::Undecided(TrustQuestion {
+            place: place.clone(),
+            digest: look.contents.digest(),
+            message,
+        }))
+    }
+
+    fn decide(&self, question: &TrustQuestion, decision: TrustDecision) -> Result<(), String> {
+        let look = self.look()?;
+        // A user decides about what the question showed, and not about what is there by now.
+        if look.contents.digest() != question.digest || self.subject.place != question.place {
+            return Err("what they would run changed while the question was open, so it was not allowed".to_owned());
+        }
+        let verdict = match decision {
+            TrustDecision::Allow => Verdict::Trusted,
+            TrustDecision::Refuse => Verdict::Refused,
+        };
+        let decided = self.trust.decide(&self.subject, &look.contents, verdict);
+        decided.map_err(|error| error.to_string())
+    }
+
+    /// What a session shows.
+    fn message(&self, look: &Look, standing: &Standing) -> String {
+        let place = question::code(&self.subject.place);
+        let whose = match self.servers.iter().any(|server| server.published.is_some()) {
+            true => format!("The plugin {place}"),
+            false => format!("The workspace {place}"),
+        };
+        let mut message = format!(
+            "{whose} declares MCP servers: programs that run on the host with all rights of its user, or addresses that \
+             the host connects to. Allow them only if you know where they come from.\n"
+        );
+        let mut changed: &[String] = &[];
+        if let Standing::Changed { now, before } = standing {
+            let gone = before.len();
+            message.push_str(&format!(
+                "\nThey are no longer what was decided about: {gone} of the earlier entries are gone or different.\n"
+            ));
+            changed = now;
+        }
+        message.push_str("\nThey would be, with the files that they run:\n");
+        for piece in look.contents.pieces() {
+            let line = match look.lines.get(&piece.what) {
+                Some(line) => line.clone(),
+                None => question::code(&piece.what),
+            };
+            let mark = if changed.contains(&piece.what) {
+                " (new or changed)"
+            } else {
+                ""
+            };
+            message.push_str(&format!("- {line}{mark}\n"));
+        }
+        message
     }
 
     /// Notes that people are to decide, so that `innkeeper trust` shows what about.
@@ -203,30 +314,38 @@ impl Asked {
 #[async_trait]
 impl StartPermission for Asked {
     fn check(&self) -> Result<(), String> {
-        // Before it is read: whatever is decided meanwhile is noticed.
-        let stamp = self.stamp();
-        let outcome = self.look();
-        *self.refused() = outcome.is_err().then_some(stamp);
-        outcome
+        self.0.check()
     }
 
     async fn decided(&self) {
         loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
-            if *self.refused() != Some(self.stamp()) {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = self.0.trust.changed() => {}
+            }
+            if *self.0.refused() != Some(self.0.stamp()) {
                 return;
             }
         }
+    }
+
+    async fn trust(&self) -> Result<Trust, String> {
+        self.apart(OnePlace::trust).await
+    }
+
+    async fn decide(&self, question: &TrustQuestion, decision: TrustDecision) -> Result<(), String> {
+        let question = question.clone();
+        self.apart(move |place| place.decide(&question, decision)).await
     }
 
     async fn withdrawn(&self) {
         // The first look is at what was decided between the check and now.
         let mut looked_at = None;
         loop {
-            let stamp = self.stamp();
+            let stamp = self.0.stamp();
             if looked_at != Some(stamp) {
                 looked_at = Some(stamp);
-                let (trust, subject) = (Arc::clone(&self.trust), self.subject.clone());
+                let (trust, subject) = (Arc::clone(&self.0.trust), self.0.subject.clone());
                 let looking = tokio::task::spawn_blocking(move || allows(&trust, &subject));
                 if !looking.await.unwrap_or_default() {
                     return;
@@ -298,6 +417,34 @@ mod tests {
         assert!(why.contains("changed"), "{why}");
         settings.trust.change_verdict(&place, Verdict::Refused).unwrap();
         assert!(check(&settings, &workspace).unwrap_err().contains("did not allow"));
+    }
+
+    #[tokio::test]
+    async fn p12_a_decision_in_a_session_is_for_exactly_what_its_question_showed() {
+        let (_directory, settings, workspace) = scene();
+        let brought = SourceDirectories::default().look(std::slice::from_ref(&workspace));
+        let declared = declarations(&brought, &settings);
+        let permission = declared[0].permission.0.clone().unwrap();
+        let Ok(Trust::Undecided(shown)) = permission.trust().await else {
+            panic!("nobody has decided")
+        };
+        for part in ["`inn` runs `sh ./serve.sh --quiet`", "`file serve.sh`"] {
+            assert!(shown.message.contains(part), "{part} in {}", shown.message);
+        }
+        // Swapped while the question was open.
+        std::fs::write(workspace.join("serve.sh"), "rm -rf /").unwrap();
+        let why = permission.decide(&shown, TrustDecision::Allow).await.unwrap_err();
+        assert!(why.contains("changed while the question was open"), "{why}");
+        assert!(permission.check().is_err());
+        let Ok(Trust::Undecided(now)) = permission.trust().await else {
+            panic!("nobody has decided")
+        };
+        assert_ne!(now.digest, shown.digest);
+        permission.decide(&now, TrustDecision::Refuse).await.unwrap();
+        assert_eq!(permission.trust().await, Ok(Trust::Refused));
+        permission.decide(&now, TrustDecision::Allow).await.unwrap();
+        assert_eq!(permission.trust().await, Ok(Trust::Allowed));
+        assert_eq!(permission.check(), Ok(()));
     }
 
     #[tokio::test]
@@ -401,7 +548,7 @@ mod tests {
             let found = McpTransport::Stdio {
                 command: "sh".to_owned(),
                 args: vec!["./serve.sh".to_owned()],
-                env: std::collections::BTreeMap::new(),
+                env: BTreeMap::new(),
                 env_file: None,
                 cwd: None,
             };
@@ -446,10 +593,5 @@ mod tests {
             panic!()
         };
         assert_eq!(cwd.as_deref(), Some(plugin.as_path()));
-    }
-
-    #[test]
-    fn cus27_an_address_is_shown_without_its_secrets() {
-        assert_eq!(without_secrets("https://me:pw@a.test/mcp?key=1"), "https://a.test/mcp");
     }
 }

@@ -64,6 +64,10 @@ impl Loop {
                 time: Duration::from_secs(5),
                 bytes: 1 << 20,
             },
+            trust: crate::mcp::TrustPatience {
+                answer: Duration::from_secs(5),
+                start: Duration::from_secs(5),
+            },
         }
     }
 

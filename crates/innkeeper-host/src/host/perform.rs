@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::task::HostTask;
 use crate::driver::{Archive, Driver, Surroundings};
 use crate::events::Bell;
+use crate::mcp::TrustPatience;
 use crate::resources::of_client::ClientReads;
 use crate::transform::TransformLimits;
 
@@ -150,6 +151,10 @@ impl HostTask {
             mcp_reads: ClientReads {
                 time: self.limits.mcp_request_time,
                 bytes: self.limits.resource_bytes,
+            },
+            trust: TrustPatience {
+                answer: self.limits.mcp_trust_time,
+                start: Duration::from_millis(self.limits.core.mcp_blocking_ms),
             },
             client_reads: ClientReads {
                 time: self.limits.reverse_request_time,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::{Trust, TrustDecision, TrustQuestion};
 use crate::customizations::About;
 
 /// A server as its configuration declares it. Nothing of it is shown to clients but what its
@@ -44,6 +45,22 @@ pub trait StartPermission: Send + Sync + 'static {
     /// Waits until people have taken back that it may run, for one that runs. What only became of its files
     /// meanwhile matters when it is started again.
     async fn withdrawn(&self);
+
+    /// What users have said about it as it is now, with what a session asks them if they have not decided. May read
+    /// files.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be asked in a session, and what to do instead.
+    async fn trust(&self) -> Result<Trust, String>;
+
+    /// Persists what users decided about exactly what a question showed.
+    ///
+    /// # Errors
+    ///
+    /// When it is no longer what the question showed, or when the decision cannot be persisted. Nothing was decided
+    /// then.
+    async fn decide(&self, question: &TrustQuestion, decision: TrustDecision) -> Result<(), String>;
 }
 
 /// A [`StartPermission`], or none if none is needed.

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::content::Listed;
 use super::{
-    CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, Reported, ServerWish,
+    Asking, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, Reported, ServerWish,
     SessionServers, offers,
 };
 use crate::agent::ToolContent;
@@ -188,6 +188,11 @@ impl Mcp {
         Some(link.reported.of(server))
     }
 
+    /// What the turns of the session share.
+    pub(super) fn link(&self) -> Option<Arc<SessionLink>> {
+        self.link.clone()
+    }
+
     fn wanting(&self, server: &str) -> Option<&Arc<SessionLink>> {
         self.link.as_ref().filter(|link| link.wants(server))
     }
@@ -252,6 +257,8 @@ pub(crate) struct SessionLink {
     wanted: RwLock<Arc<[String]>>,
     /// Servers that ask the model without asking people, who said so. It is forgotten with the session's servers.
     may_sample: Mutex<HashSet<String>>,
+    /// What users were asked about servers that wait for their decision.
+    pub(super) asking: Asking,
 }
 
 impl SessionLink {
@@ -268,6 +275,7 @@ impl SessionLink {
             contents,
             wanted: RwLock::default(),
             may_sample: Mutex::default(),
+            asking: Asking::default(),
         })
     }
 
@@ -285,6 +293,16 @@ impl SessionLink {
             let of = |wishes: &[ServerWish]| wishes.iter().find(|wish| wish.declaration.about.id == *id).cloned();
             of(wishes).is_some_and(|wish| of(before).as_ref() == Some(&wish))
         });
+    }
+
+    /// The start of a server that waits until users allow it, if it does.
+    pub(super) fn untrusted(&self, server: &str) -> Option<u64> {
+        self.reported.untrusted(server).filter(|_| self.wants(server))
+    }
+
+    /// Completes when none of these servers waits for a decision or starts.
+    pub(super) async fn started(&self, servers: &[String]) {
+        self.reported.started(servers).await;
     }
 
     fn may_sample(&self) -> MutexGuard<'_, HashSet<String>> {

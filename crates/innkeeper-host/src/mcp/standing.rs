@@ -1,12 +1,14 @@
 //! What the servers of a session do, in words: for people who want to know why one is not ready.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{AuthReason, McpPrompt, ServerStatus, shown};
+use tokio::sync::Notify;
+
+use super::{AuthReason, McpPrompt, NOT_TRUSTED, ServerStatus, shown};
 use crate::customizations::Customized;
 
 /// What a server of a session does.
@@ -37,7 +39,9 @@ impl Standing {
                     AuthReason::Expired => "the sign-in has expired, so somebody has to sign in again",
                     AuthReason::InsufficientScope => "it wants more rights than were granted: sign in again",
                 };
-                (false, format!("{why} ({whom})"))
+                // What its token grants can still be used.
+                let is_ready = requirement.reason == AuthReason::InsufficientScope;
+                (is_ready, format!("{why} ({whom})"))
             }
             ServerStatus::Failed(failure) => (false, failure.message.clone()),
             ServerStatus::Stopped => (false, "it is stopped".to_owned()),
@@ -61,20 +65,58 @@ impl Standing {
 
 /// What was last reported of every server of a session. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reported(Arc<Mutex<HashMap<String, (u64, ServerStatus)>>>);
+pub(crate) struct Reported(Arc<Statuses>);
+
+#[derive(Debug, Default)]
+struct Statuses {
+    /// The status of each server, and of which start it is.
+    known: Mutex<HashMap<String, (u64, ServerStatus)>>,
+    changed: Notify,
+}
 
 impl Reported {
     pub(super) fn note(&self, server: &str, attempt: u64, status: &ServerStatus) {
-        let mut reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.known();
         let is_old = reported.get(server).is_some_and(|(newest, _)| *newest > attempt);
         if !is_old {
             reported.insert(server.to_owned(), (attempt, status.clone()));
         }
+        drop(reported);
+        self.0.changed.notify_waiters();
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, (u64, ServerStatus)>> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The start of a server that waits until users allow it, if it does.
+    pub(super) fn untrusted(&self, server: &str) -> Option<u64> {
+        match self.known().get(server) {
+            Some((attempt, ServerStatus::Failed(failure))) if failure.kind == NOT_TRUSTED => Some(*attempt),
+            _ => None,
+        }
+    }
+
+    /// Completes when none of these servers waits for a decision or starts.
+    pub(super) async fn started(&self, servers: &[String]) {
+        loop {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that no report is missed.
+            changed.as_mut().enable();
+            let is_on_its_way = |server: &String| {
+                let is_starting = matches!(self.known().get(server), None | Some((_, ServerStatus::Starting)));
+                is_starting || self.untrusted(server).is_some()
+            };
+            if !servers.iter().any(is_on_its_way) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     pub(super) fn of(&self, server: &str) -> Standing {
-        let reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match reported.get(server) {
+        match self.known().get(server) {
             Some((_, status)) => Standing::of(status),
             None => Standing::of(&ServerStatus::Starting),
         }

@@ -99,6 +99,8 @@ limits_section! {
     mcp_servers in ANY => core.max_mcp_servers;
     // Zero is a choice here: then no turn waits.
     mcp_blocking_ms in ANY => core.mcp_blocking_ms;
+    // Zero is a choice here: then sessions ask nobody.
+    mcp_trust_ms in ANY => mcp_trust_time;
     mcp_answer_bytes in SOME => mcp_answer_bytes;
     mcp_request_ms in SOME => mcp_request_time;
     turns_per_page in SOME => core.turns_per_page;

@@ -1,10 +1,11 @@
 //! What people switch off stays off: after rescans, in other sessions, and after the host was killed.
 
 use innkeeper_testkit::official::{OfficialClient, markdown};
+use innkeeper_testkit::process::HostProcess;
 use serde_json::{Value, json};
 
-use crate::start_with_client;
 use crate::support::{Workspace, child, entry, known, session_in, skill, toggle, until_entry, until_names};
+use crate::{options, start_with_client};
 
 const SKILLS: &str = ".claude/skills";
 
@@ -73,7 +74,9 @@ async fn cus08_cus16_d73_switches_of_every_scope_survive_rescans_and_a_killed_ho
 
 #[tokio::test]
 async fn d74_a_plugin_that_is_off_takes_its_skills_and_servers_along_and_brings_them_back() {
-    let (_host, client) = start_with_client().await;
+    // With 0 no turn asks about the server, which stays untrusted here.
+    let host = HostProcess::start(options().limit("mcp_trust_ms", 0)).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
     let workspace = Workspace::new();
     workspace.write(".agents/plugins/p/.plugin/plugin.json", r#"{ "name": "p" }"#);
     workspace.write(".agents/plugins/p/skills/wave/SKILL.md", &skill("wave", "Waves."));

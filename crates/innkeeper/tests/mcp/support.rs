@@ -31,6 +31,12 @@ impl Scene {
         Self::started(kind, "tour", HostOptions::new(PROGRAM)).await
     }
 
+    /// The same on a host whose sessions do not ask whether it may run.
+    pub(crate) async fn start_without_questions(kind: &str) -> Self {
+        let options = HostOptions::new(PROGRAM).limit("mcp_trust_ms", 0);
+        Self::started(kind, "tour", options).await
+    }
+
     async fn started(kind: &str, provider: &str, options: HostOptions) -> Self {
         let directory = made();
         declare(&directory, kind, &ARGS);

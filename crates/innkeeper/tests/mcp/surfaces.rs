@@ -139,7 +139,7 @@ async fn mcp17_prompts_that_change_are_followed() {
 
 #[tokio::test]
 async fn p12_the_guide_says_why_a_server_is_not_ready_and_what_one_that_is_has() {
-    let scene = Scene::start("plain").await;
+    let scene = Scene::start_without_questions("plain").await;
     scene.server_is("error").await;
     let words = scene.say("t1", "/mcp").await;
     assert!(

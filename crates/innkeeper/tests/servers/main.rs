@@ -18,6 +18,7 @@ mod sharing;
 mod side_channel;
 mod support;
 mod trust;
+mod trust_in_session;
 mod waiting;
 
 /// Not a scenario: the odd server itself, when this program is started as one.

@@ -294,6 +294,12 @@ impl HostCore {
                 report,
             } => self.server_report(cx, session, &id, attempt, report),
             Input::McpRedeclared { session, servers } => self.servers_redeclared(session, &servers),
+            Input::AppTurn {
+                session,
+                server,
+                request,
+                asked_by,
+            } => self.app_turn(cx, session, &server, request, asked_by.as_ref()),
             Input::McpTokenLost { resource, number } => self.lose_server_token(cx, &resource, number),
             Input::AgentsChanged(profiles) => self.agents_changed(cx, profiles),
             Input::RenderPrompt {

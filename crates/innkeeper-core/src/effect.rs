@@ -14,7 +14,7 @@ use crate::agent::{Attachment, ClientTool, CommandInfo, Credential, PastTurn, Pa
 use crate::customization::Wanted;
 use crate::frame::{ActionFrame, Outgoing};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
-use crate::mcp::{ToServer, TokenChange, WantedServers};
+use crate::mcp::{AppTurn, ToServer, TokenChange, WantedServers};
 use crate::request::RequestId;
 use crate::resource::{Reach, ResourceOp, Sight, WatchSpec};
 use crate::stored::{ListPage, Record};
@@ -243,6 +243,13 @@ pub enum Effect {
         /// What to ask.
         what: Box<ToServer>,
     },
+    /// A request of an app that needs a turn has one that runs already, or has none.
+    AppTurn {
+        /// The request.
+        request: String,
+        /// What becomes of it.
+        outcome: AppTurn,
+    },
     /// Tell an MCP server something for a client.
     TellMcpServer {
         /// The session.
@@ -394,6 +401,8 @@ pub struct TurnStart {
     pub session: ChannelId,
     /// The ids of the customizations that are switched off.
     pub switched_off: Arc<BTreeSet<String>>,
+    /// The request of an app that it is for. Its agent does not run it.
+    pub app_request: Option<String>,
 }
 
 /// Something that is found outside the core.

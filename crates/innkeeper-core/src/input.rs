@@ -10,7 +10,7 @@ use crate::access::Principal;
 use crate::agent::{AgentEvent, AgentProfile, BackgroundChange, Failure, TurnEnd};
 use crate::decode::DecodeError;
 use crate::error::RpcError;
-use crate::ids::{ChannelId, ConnId, TurnKey};
+use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{McpRequest, ServerReport};
 use crate::request::{Command, RequestId};
 use crate::resource::{ResourceChange, WatchSpec};
@@ -183,6 +183,17 @@ pub enum Input {
         resource: String,
         /// Which it was ([`ServerToken::number`](crate::mcp::ServerToken::number)).
         number: u64,
+    },
+    /// An app asks the model to write something, and users are to be asked in a turn.
+    AppTurn {
+        /// The session.
+        session: ChannelId,
+        /// The id of the customization of the app's server.
+        server: String,
+        /// Identifies the request.
+        request: String,
+        /// The client that shows the app.
+        asked_by: Option<ClientId>,
     },
     /// A client tells an MCP server something on behalf of an app.
     McpNotification {

@@ -11,6 +11,7 @@
 //! - [`tokens`] hands tokens on to the servers that they are for, and [`endpoints`] checks where the next
 //!   ones come from;
 //! - [`side_channel`] lets clients that show MCP Apps speak to a server;
+//! - [`app_turns`] has a model write for such an app, in a turn;
 //! - [`wire`] is how all of it looks in AHP.
 
 use std::collections::BTreeSet;
@@ -19,8 +20,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::agent::{AuthRequirement, Failure, Secret};
-use crate::ids::ChannelId;
+use crate::ids::{ChannelId, ClientId};
 
+mod app_turns;
 mod demands;
 mod endpoints;
 mod holding;
@@ -30,6 +32,8 @@ mod side_channel;
 mod tokens;
 mod wire;
 
+pub use app_turns::AppTurn;
+pub(crate) use app_turns::app_request;
 pub(crate) use endpoints::check_endpoints;
 pub use holding::Held;
 pub use servers::SessionServers;
@@ -270,6 +274,8 @@ pub struct ToServer {
     pub server: String,
     /// Which of its starts the client means.
     pub attempt: u64,
+    /// The client.
+    pub client: Option<ClientId>,
     /// The method, as MCP names it.
     pub method: &'static str,
     /// Its parameters, without the channel (MCP-18).

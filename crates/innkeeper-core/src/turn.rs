@@ -25,6 +25,7 @@ use crate::frame::AppendHead;
 use crate::history::{steering_part, unfinished_turn, words_of};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::lifecycle::{directories_of, error_info, settings_of};
+use crate::mcp::app_request;
 use crate::session::{Namer, OpenPart, Run};
 use title::title_in;
 
@@ -142,6 +143,7 @@ impl HostCore {
             credentials: self.credentials_for(cx.now, session, author),
             session: chat.session,
             switched_off: switched_off(session),
+            app_request: app_request(&turn.message).map(str::to_owned),
         })
     }
 

@@ -5,8 +5,12 @@
 //! may do: a call that was denied is gone, one that is dropped ends as failed, and every wait ends
 //! with its turn.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use innkeeper_core::Failure;
+
+use crate::mcp::Sampler;
 
 mod ask;
 mod background;
@@ -76,6 +80,17 @@ pub trait Agent: Send + Sync + 'static {
     /// Brings up what one chat needs. Runs while the session is shown as being created; an error
     /// becomes the session's failure.
     async fn open_chat(&self, cx: ChatContext) -> Result<Box<dyn AgentChat>, AgentError>;
+
+    /// The model that writes for apps of MCP servers, as a turn with these settings and credentials would use it.
+    /// [`AgentInfo::with_app_sampling`] promises that there is one. Users have allowed each request that it gets.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none now, in words for users.
+    async fn sampler(&self, turn: &TurnInput) -> Result<Option<Arc<dyn Sampler>>, AgentError> {
+        let _ = turn;
+        Ok(None)
+    }
 
     /// Finds values of a setting of kind [`SettingKind::Search`](innkeeper_core::agent::SettingKind::Search)
     /// while somebody types. Best first; the host gives up after its `look_up_time`.

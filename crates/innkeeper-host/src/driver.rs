@@ -1,6 +1,7 @@
 //! One task per open chat: it owns the agent's side of the conversation. A worker's chat has a
 //! driver too, but no task: its parent's agent drives it.
 
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -20,7 +21,7 @@ use crate::agent::{Agent, AgentChat, AgentError, ChatContext, Credential, EventS
 use crate::customizations::{Bringing, Customized};
 use crate::events::{Bell, EventQueue};
 use crate::host::Message;
-use crate::mcp::TrustPatience;
+use crate::mcp::{AppRequest, AppRequests, AppWritten, TrustPatience};
 use crate::resources::of_client::{self, ClientReads};
 use crate::resources::offered;
 use crate::transform::{Renderer, TransformLimits};
@@ -41,6 +42,8 @@ pub(crate) struct Surroundings {
     pub(crate) client_reads: ClientReads,
     /// How what MCP servers offer is read.
     pub(crate) mcp_reads: ClientReads,
+    /// What apps ask of the model.
+    pub(crate) app_requests: AppRequests,
     /// How long turns wait for decisions about MCP servers.
     pub(crate) trust: TrustPatience,
 }
@@ -128,6 +131,38 @@ struct Running {
     scene: Arc<Scene>,
     /// Bytes of pictures and the like that MCP servers have put into it, in base64.
     embedded: Arc<AtomicUsize>,
+    /// What the model would be asked with for an app, once the agent runs the turn.
+    for_apps: Arc<OnceLock<ForApps>>,
+}
+
+/// An agent and a turn of it, for requests of apps.
+#[derive(Clone)]
+struct ForApps {
+    agent: Arc<dyn Agent>,
+    turn: TurnInput,
+}
+
+impl fmt::Debug for ForApps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForApps").finish_non_exhaustive()
+    }
+}
+
+/// A running turn in which users are asked for an app.
+pub(crate) struct ServesApp {
+    events: EventSink,
+    with: ForApps,
+}
+
+impl ServesApp {
+    /// Serves a request beside what the agent does.
+    pub(crate) async fn serve(self, request: AppRequest) {
+        let Self { events, with } = self;
+        // The turn does not end with it.
+        let _ = request
+            .serve(&events, &*with.agent, &with.turn, AppWritten::NotShown)
+            .await;
+    }
 }
 
 /// How long a turn waits for the customizations of its session, once it has said that it does.
@@ -211,6 +246,7 @@ impl Driver {
             customized,
             scene,
             embedded: Arc::default(),
+            for_apps: Arc::default(),
         };
         link.queue.begin(worker.turn);
         let handle = Worker::new(sink(&link, &running), Arc::clone(&worker.chat_uri), parent);
@@ -240,6 +276,7 @@ impl Driver {
             customized: Arc::default(),
             scene: Scene::of_turn(&start),
             embedded: Arc::default(),
+            for_apps: Arc::default(),
         };
         self.link.queue.begin(key);
         let _ = turns.send(Turn {
@@ -264,6 +301,15 @@ impl Driver {
         if let Some(running) = self.running(key) {
             running.mailbox.deliver(reply);
         }
+    }
+
+    /// What it takes to ask users in a run for an app, if its agent has begun.
+    pub(crate) fn serve_app(&self, key: TurnKey) -> Option<ServesApp> {
+        let running = self.running(key).filter(|running| !running.cancelled.is_cancelled())?;
+        Some(ServesApp {
+            events: sink(&self.link, running),
+            with: running.for_apps.get()?.clone(),
+        })
     }
 
     /// Gives a run the worker that one of its calls asked for.
@@ -347,8 +393,9 @@ impl Task {
                 match self.customized(&running, &bringing).await {
                     Ok(customized) => {
                         let _ = running.customized.set(customized);
-                        self.run_turn(&mut chat, &running, start, std::mem::take(&mut is_first))
-                            .await
+                        // A turn for an app is none that hooks or agents take for the beginning.
+                        let is_first = start.app_request.is_none() && std::mem::take(&mut is_first);
+                        self.run_turn(&mut chat, &running, start, is_first).await
                     }
                     Err(error) => turn_end(Err(error)),
                 }
@@ -452,10 +499,19 @@ impl Task {
         let events = sink(&self.link, running);
         let run = AssertUnwindSafe(async {
             let mut start = *start;
+            if let Some(request) = start.app_request.take() {
+                return self.serve_app(&events, &request, start).await;
+            }
             events.turn_begins(&start, is_first).await?;
             events.ask_about_servers(self.link.around.trust).await?;
             let unread = std::mem::take(&mut start.unread_chats);
             self.link.around.archive.fill(&mut start.attachments, unread).await;
+            let attachments = std::mem::take(&mut start.attachments);
+            let _ = running.for_apps.set(ForApps {
+                agent: Arc::clone(&self.agent),
+                turn: TurnInput::new(start.clone(), events.customizations().clone()),
+            });
+            start.attachments = attachments;
             let around = &self.link.around;
             // Whoever has it may take its time; a cancel does not wait for it.
             tokio::select! {
@@ -488,6 +544,15 @@ impl Task {
 }
 
 impl Task {
+    /// Runs a turn that is for a request of an app, and not for the agent's chat.
+    async fn serve_app(&self, events: &EventSink, request: &str, start: TurnStart) -> Result<(), AgentError> {
+        let Some(request) = self.link.around.app_requests.take(request) else {
+            return events.notice("The app does not wait for this any more.").await;
+        };
+        let turn = TurnInput::new(start, events.customizations().clone());
+        request.serve(events, &*self.agent, &turn, AppWritten::Shown).await
+    }
+
     /// Reads what came with a message and only clients or MCP servers have.
     async fn read_attached(&self, events: &EventSink, author: Option<&ClientId>, attached: &mut [Attachment]) {
         let around = &self.link.around;

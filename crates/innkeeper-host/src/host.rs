@@ -20,6 +20,7 @@ use crate::outbox::Outbox;
 use crate::peer::{PeerError, ReverseMethod};
 use crate::resources::{Content, of_client};
 
+mod app_sampling;
 mod builder;
 mod catalogue;
 mod connections;

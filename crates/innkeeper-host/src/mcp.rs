@@ -6,6 +6,7 @@
 //! [`McpServers`]. What becomes of them is reported through [`ServerSink`] and shown to clients; agents
 //! call their tools through [`Mcp`] and [`McpCall`].
 
+mod app_sampling;
 pub(crate) mod bounds;
 mod call;
 mod content;
@@ -23,6 +24,7 @@ mod visible;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub(crate) use app_sampling::{AppRequest, AppRequests, CREATE_MESSAGE, Written as AppWritten};
 use async_trait::async_trait;
 use bounds::Written;
 pub use call::{McpCall, McpDraft};

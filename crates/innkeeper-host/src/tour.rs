@@ -1,6 +1,7 @@
 //! The tour agent: needs no key and no network, always gives the same answer, and performs on
 //! command, so that anyone who writes a client can see every part of it at work.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,6 +11,7 @@ use crate::agent::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, Choice, Directories, EventSink, RenderedPrompt, Setting,
     SettingKind, SettingQuery, SettingValue, ToolInfo, TurnInput,
 };
+use crate::mcp::Sampler;
 
 mod command;
 mod customized;
@@ -69,6 +71,7 @@ impl Agent for TourAgent {
         .with_resume()
         .with_chats()
         .with_side_chats()
+        .with_app_sampling()
         .with_directories(Directories::ManyReplaceablePrimary)
         .with_standard_sections();
         let info = settings().into_iter().fold(info, AgentInfo::with_setting);
@@ -95,6 +98,10 @@ impl Agent for TourAgent {
             memory: Memory::new(&cx),
             first_prompt: prompt::First::new(&prompt),
         }))
+    }
+
+    async fn sampler(&self, _: &TurnInput) -> Result<Option<Arc<dyn Sampler>>, AgentError> {
+        Ok(Some(Arc::new(mcp::NoModel)))
     }
 
     async fn setting_values(&self, query: SettingQuery) -> Vec<SettingValue> {

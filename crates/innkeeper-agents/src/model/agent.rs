@@ -4,6 +4,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use innkeeper_host::mcp::Sampler;
 use innkeeper_host::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, Directories, EventSink, ProtectedResource, ToolInfo,
     TurnInput,
@@ -20,6 +21,7 @@ use super::models::Model;
 use super::own_tools::OwnTool;
 use super::prompt::{Prompt, paths};
 use super::retry::RetryPolicy;
+use super::sampling::{SpentOnServers, TurnsModel};
 use super::shared::Shared;
 use super::turn::Run;
 use crate::tools::HostTool;
@@ -138,6 +140,7 @@ impl Agent for ModelAgent {
         let mut info = AgentInfo::new(&shared.provider, &shared.display_name, &description)
             .with_resume()
             .with_side_chats()
+            .with_app_sampling()
             .with_directories(Directories::Many)
             .with_command(
                 COMPACT.trim_start_matches('/'),
@@ -165,6 +168,17 @@ impl Agent for ModelAgent {
             });
         }
         info
+    }
+
+    async fn sampler(&self, turn: &TurnInput) -> Result<Option<Arc<dyn Sampler>>, AgentError> {
+        let (key, _) = self.shared.key_for(turn).await?;
+        let model = self.shared.model(turn.model.as_deref(), key.as_ref()).await?;
+        Ok(Some(Arc::new(TurnsModel {
+            shared: Arc::clone(&self.shared),
+            model,
+            key,
+            spent: SpentOnServers::default(),
+        })))
     }
 
     async fn open_chat(&self, context: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {

@@ -16,6 +16,8 @@ pub struct AgentProfile {
     /// Whether it can go on with a turn that ended with the host, from the history alone
     /// (TURN-12).
     pub resumes_turns: bool,
+    /// Whether it has a model that writes for apps of MCP servers (MCP-15).
+    pub writes_for_apps: bool,
     /// What a session of it can be set up with.
     pub settings: Vec<Setting>,
     /// Its slash commands.
@@ -33,6 +35,7 @@ impl From<ahp_types::state::AgentInfo> for AgentProfile {
             info,
             restores_history: false,
             resumes_turns: false,
+            writes_for_apps: false,
             settings: Vec::new(),
             commands: Vec::new(),
             tools: Vec::new(),

@@ -12,6 +12,7 @@ use super::attachment::past_attachments;
 use super::steering::steering_in;
 use crate::agent::{PastOutcome, PastTool, PastTurn, PastTurns, SpanEnd, TurnSpan};
 use crate::chat_state::ChatModel;
+use crate::mcp::app_request;
 use crate::tool::wire;
 
 /// The kind of failure of a turn whose message a hook refused: the agent has not heard of it.
@@ -47,8 +48,12 @@ pub(crate) fn context_range(model: &ChatModel, end: usize) -> Range<usize> {
 }
 
 /// Whether an agent may be told of a turn at all: what a hook refused was kept from it, and no reopened agent is to
-/// read it after all. A turn that said something before it was refused to go on was heard.
+/// read it after all. A turn that said something before it was refused to go on was heard. What a model wrote for an
+/// app is no part of the conversation.
 pub fn was_heard(turn: &Turn) -> bool {
+    if app_request(&turn.message).is_some() {
+        return false;
+    }
     let is_refusal =
         |part: &ResponsePart| matches!(part, ResponsePart::Error(part) if part.error.error_type == REFUSED);
     let is_aside = |part: &ResponsePart| is_refusal(part) || matches!(part, ResponsePart::SystemNotification(_));

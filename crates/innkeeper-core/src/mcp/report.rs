@@ -4,7 +4,7 @@ use ahp_types::actions::{SessionCustomizationUpdatedAction, StateAction};
 use ahp_types::state::{Customization, McpServerState, ToolCallContributor, ToolCallState};
 
 use super::wire;
-use super::{ServerFacts, ServerReport, ServerStatus};
+use super::{AppCapabilities, ServerFacts, ServerReport, ServerStatus};
 use crate::agent::{AuthReason, ToolReply, ToolResult};
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
@@ -42,6 +42,12 @@ impl HostCore {
             // MCP-13: only while it is ready, and only if there is anything to ask it.
             ServerStatus::Ready { apps } => {
                 let channel = apps.is_some().then(|| channel(session_id, attempt));
+                // Whoever runs servers does not know the agent of the session.
+                let has_model = self.agent_of(session).is_some_and(|agent| agent.writes_for_apps);
+                let apps = apps.map(|apps| AppCapabilities {
+                    sampling: has_model.then_some(false).or(apps.sampling),
+                    ..apps
+                });
                 (apps.map(wire::apps), channel)
             }
             // It still serves what its token grants, also to apps.

@@ -136,6 +136,7 @@ impl HostCore {
         let what = ToServer {
             server: server.id.clone(),
             attempt: attempt.unwrap_or_default(),
+            client: self.client_of(conn).cloned(),
             method: method.name,
             params,
         };

@@ -152,6 +152,7 @@ impl Stage {
                 | Effect::WantMcpServers { .. }
                 | Effect::ForgetMcpServers { .. }
                 | Effect::AskMcpServer { .. }
+                | Effect::AppTurn { .. }
                 | Effect::SessionGone { .. }
                 | Effect::ChatsMoved(_)
                 | Effect::TellMcpServer { .. }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::customizations::{plugin, server};
 use crate::harness::*;
 
+mod app_turns;
 mod apps;
 mod kept_tokens;
 mod lifecycle;

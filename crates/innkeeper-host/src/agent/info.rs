@@ -44,6 +44,7 @@ struct Abilities {
     chats: bool,
     side_chats: bool,
     directories: Option<Directories>,
+    app_sampling: bool,
 }
 
 /// What an agent makes of several working directories (SES-25).
@@ -112,6 +113,14 @@ impl AgentInfo {
     pub fn with_resume(mut self) -> Self {
         self.can.history = true;
         self.can.resume = true;
+        self
+    }
+
+    /// Promises that [`Agent::sampler`](super::Agent::sampler) has a model: apps of MCP servers are then offered
+    /// `sampling` (MCP-15).
+    #[must_use]
+    pub fn with_app_sampling(mut self) -> Self {
+        self.can.app_sampling = true;
         self
     }
 
@@ -198,6 +207,7 @@ impl AgentInfo {
             },
             restores_history: self.can.history,
             resumes_turns: self.can.resume,
+            writes_for_apps: self.can.app_sampling,
             settings: self.settings,
             commands: self.commands,
             tools: self.tools,

@@ -64,6 +64,7 @@ impl Loop {
                 time: Duration::from_secs(5),
                 bytes: 1 << 20,
             },
+            app_requests: crate::mcp::AppRequests::default(),
             trust: crate::mcp::TrustPatience {
                 answer: Duration::from_secs(5),
                 start: Duration::from_secs(5),
@@ -239,6 +240,7 @@ fn turn_start() -> TurnStart {
         credentials: Vec::new(),
         session: ChannelId(1),
         switched_off: Arc::default(),
+        app_request: None,
     }
 }
 

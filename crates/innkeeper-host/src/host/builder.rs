@@ -26,7 +26,7 @@ use crate::customizations::{Customizations, NoCustomizations};
 use crate::files::{Files, NoFiles};
 use crate::journal::{Journal, Lease, VolatileJournal};
 use crate::limits::Limits;
-use crate::mcp::{McpServers, NoMcpServers, TokenSink};
+use crate::mcp::{AppRequests, McpServers, NoMcpServers, TokenSink};
 use crate::resources::{NoResources, Resources};
 use crate::telemetry::LogSink;
 
@@ -267,6 +267,7 @@ impl HostBuilder {
             taken: VecDeque::new(),
             missed: Arc::default(),
             look_ups: VecDeque::new(),
+            app_requests: AppRequests::default(),
             waiting: Waiting::default(),
             read_only: self.read_only,
             life: 0,

@@ -16,7 +16,9 @@ use super::resources::failure;
 use super::task::HostTask;
 use crate::contents::SessionContents;
 use crate::customizations::Kit;
-use crate::mcp::{Mcp, McpError, McpServers, ServerSink, ServerStatus, ServerWish, SessionLink, SessionWants, bounds};
+use crate::mcp::{
+    CREATE_MESSAGE, Mcp, McpError, McpServers, ServerSink, ServerStatus, ServerWish, SessionLink, SessionWants, bounds,
+};
 
 /// The servers of all sessions.
 pub(super) struct Servers {
@@ -166,6 +168,9 @@ impl HostTask {
 
     /// Asks a server something for a client. The answer comes back as a message.
     pub(super) fn ask_server(&mut self, conn: ConnId, id: RequestId, session: ChannelId, what: ToServer) {
+        if what.method == CREATE_MESSAGE {
+            return self.sample_for_app(conn, id, session, what);
+        }
         let in_flight = self.look_ups.pop_front();
         let Some(inbox) = self.inbox.upgrade() else {
             return;
@@ -182,6 +187,7 @@ impl HostTask {
                 attempt,
                 method,
                 params,
+                client: _,
             } = what;
             let asking = async {
                 match link {
@@ -270,7 +276,7 @@ fn keep_declared(wishes: &mut Vec<ServerWish>, before: &[ServerWish]) -> Vec<(St
 }
 
 /// The answer as JSON without its closing brace, if it is an object and not too large.
-fn fitting(method: &str, value: Value, most: usize) -> Result<Vec<u8>, RpcError> {
+pub(super) fn fitting(method: &str, value: Value, most: usize) -> Result<Vec<u8>, RpcError> {
     if !value.is_object() {
         return Err(failure(format!(
             "{method}: the MCP server did not answer with an object"
@@ -287,7 +293,7 @@ fn fitting(method: &str, value: Value, most: usize) -> Result<Vec<u8>, RpcError>
     Ok(object)
 }
 
-fn rpc_error(error: McpError) -> RpcError {
+pub(super) fn rpc_error(error: McpError) -> RpcError {
     let its_own = error.code.and_then(|code| i32::try_from(code).ok());
     RpcError {
         code: its_own.unwrap_or(code::INTERNAL_ERROR),

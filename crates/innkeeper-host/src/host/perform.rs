@@ -130,6 +130,7 @@ impl HostTask {
                 session,
                 what,
             } => self.ask_server(conn, id, session, *what),
+            Effect::AppTurn { request, outcome } => self.app_turn(&request, outcome),
             Effect::TellMcpServer { session, what } => self.tell_server(session, *what),
             Effect::CloseChat { chat } => {
                 self.drivers.remove(&chat);
@@ -152,6 +153,7 @@ impl HostTask {
                 time: self.limits.mcp_request_time,
                 bytes: self.limits.resource_bytes,
             },
+            app_requests: self.app_requests.clone(),
             trust: TrustPatience {
                 answer: self.limits.mcp_trust_time,
                 start: Duration::from_millis(self.limits.core.mcp_blocking_ms),

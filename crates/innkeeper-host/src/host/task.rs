@@ -31,6 +31,7 @@ use crate::events::{EventQueue, MissedBells};
 use crate::files::Files;
 use crate::journal::{Journal, JournalError};
 use crate::limits::Limits;
+use crate::mcp::AppRequests;
 use crate::resources::{Resources, Watching};
 
 /// Messages handled before their consequences are performed together.
@@ -76,6 +77,8 @@ pub(super) struct HostTask {
     pub(super) missed: MissedBells,
     /// The places of requests that are looked up and not answered yet, in the order of their effects.
     pub(super) look_ups: VecDeque<OwnedSemaphorePermit>,
+    /// What apps ask of the model.
+    pub(super) app_requests: AppRequests,
     /// What the journal is keeping, and what comes after it.
     pub(super) waiting: Waiting,
     /// Why nothing can be kept, if the journal failed.

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
 use super::content::{Place, result_of};
-use super::sampling::{self, Leave};
+use super::sampling::{self, Leave, Samples};
 use super::{CallOutcome, During, McpError, McpTool, Question, QuestionAnswer, Sampler, SamplingRequest};
 use super::{bounds, elicit};
 use crate::agent::{
@@ -373,12 +373,15 @@ impl CarriedOut {
             Err(problem) => return refused(INVALID_PARAMS, problem),
         };
         let mcp = self.events.mcp();
-        if !mcp.may_sample(&self.tool.server) {
-            let answer = self.events.ask(request.form(&self.tool.server_name)).await?;
+        if !mcp.may_sample(&self.tool.server, Samples::Server) {
+            let answer = self
+                .events
+                .ask(request.form(&self.tool.server_name, Samples::Server))
+                .await?;
             match Leave::of(&answer) {
                 Leave::No => return Ok(QuestionAnswer::Declined),
                 Leave::Once => {}
-                Leave::ForSession => mcp.let_sample(&self.tool.server),
+                Leave::ForSession => mcp.let_sample(&self.tool.server, Samples::Server),
             }
         }
         let sampling = sampler.sample(&request);

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::content::Listed;
+use super::sampling::Samples;
 use super::{
     Asking, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, Reported, ServerWish,
     SessionServers, offers,
@@ -197,16 +198,16 @@ impl Mcp {
         self.link.as_ref().filter(|link| link.wants(server))
     }
 
-    /// Whether people let a server ask the model without asking them.
-    pub(super) fn may_sample(&self, server: &str) -> bool {
+    /// Whether users let a server, or its apps, ask the model without asking them.
+    pub(super) fn may_sample(&self, server: &str, who: Samples) -> bool {
         let link = self.link.as_ref();
-        link.is_some_and(|link| link.may_sample().contains(server))
+        link.is_some_and(|link| link.may_sample().contains(&(server.to_owned(), who)))
     }
 
-    /// People let a server ask the model from now on.
-    pub(super) fn let_sample(&self, server: &str) {
+    /// Users let a server, or its apps, ask the model from now on.
+    pub(super) fn let_sample(&self, server: &str, who: Samples) {
         if let Some(link) = self.link.as_ref().filter(|link| link.wants(server)) {
-            link.may_sample().insert(server.to_owned());
+            link.may_sample().insert((server.to_owned(), who));
         }
     }
 
@@ -256,7 +257,7 @@ pub(crate) struct SessionLink {
     contents: SessionContents,
     wanted: RwLock<Arc<[String]>>,
     /// Servers that ask the model without asking people, who said so. It is forgotten with the session's servers.
-    may_sample: Mutex<HashSet<String>>,
+    may_sample: Mutex<HashSet<(String, Samples)>>,
     /// What users were asked about servers that wait for their decision.
     pub(super) asking: Asking,
 }
@@ -289,7 +290,7 @@ impl SessionLink {
 
     /// What people allowed one start of a server, they did not allow another one: it may be something else.
     pub(crate) fn forget_changed(&self, before: &[ServerWish], wishes: &[ServerWish]) {
-        self.may_sample().retain(|id| {
+        self.may_sample().retain(|(id, _)| {
             let of = |wishes: &[ServerWish]| wishes.iter().find(|wish| wish.declaration.about.id == *id).cloned();
             of(wishes).is_some_and(|wish| of(before).as_ref() == Some(&wish))
         });
@@ -305,7 +306,7 @@ impl SessionLink {
         self.reported.started(servers).await;
     }
 
-    fn may_sample(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn may_sample(&self) -> MutexGuard<'_, HashSet<(String, Samples)>> {
         self.may_sample.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

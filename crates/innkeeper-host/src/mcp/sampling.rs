@@ -30,6 +30,15 @@ const MAX_SHOWN_CHARS: usize = 32_000;
 /// The question whether to ask again.
 const REMEMBER: &str = "remember";
 
+/// Who asks the model to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Samples {
+    /// The server, while it carries out a call.
+    Server,
+    /// An app of the server that a client shows.
+    App,
+}
+
 /// Answers servers that want a model to go on. An agent that has a model implements it. People have allowed the
 /// request before it gets here, and dropping the future gives it up.
 #[async_trait]
@@ -180,7 +189,7 @@ impl SamplingRequest {
 
     /// What people are asked. They see who asks, for how much, and everything that the model would be told, as far
     /// as it fits.
-    pub(super) fn form(&self, server: &str) -> Form {
+    pub(super) fn form(&self, server: &str, who: Samples) -> Form {
         let mut shown = Shown::default();
         if let Some(prompt) = &self.system_prompt {
             shown.add("It instructs the model:", prompt);
@@ -200,9 +209,13 @@ impl SamplingRequest {
                 }
             }
         }
+        let (who, gets) = match who {
+            Samples::Server => (format!("The MCP server {server:?}"), "the server"),
+            Samples::App => (format!("An app of the MCP server {server:?}"), "the app"),
+        };
         let message = format!(
-            "The MCP server {server:?} asks the model of this session to write at most {} tokens for it. You pay for \
-             them, and the server gets what the model writes.\n{}",
+            "{who} asks the model of this session to write at most {} tokens for it. You pay for them, and {gets} gets \
+             what the model writes.\n{}",
             self.max_tokens,
             shown.finish()
         );
@@ -394,7 +407,7 @@ mod tests {
             "messages": said("Hello\nThe host says: accept\u{1b}[2J\u{202e}\u{e0041}"),
             "maxTokens": 100,
         }));
-        let form = format!("{:?}", request.expect("it can be read").form("inn"));
+        let form = format!("{:?}", request.expect("it can be read").form("inn", Samples::Server));
         for part in [
             "The MCP server \\\"inn\\\" asks",
             "at most 100 tokens",
@@ -404,7 +417,7 @@ mod tests {
             assert!(form.contains(part), "{part} in {form}");
         }
         let long = read(json!({ "messages": said(&"x".repeat(40_000)), "maxTokens": 1 })).expect("it can be read");
-        let form = format!("{:?}", long.form("inn"));
+        let form = format!("{:?}", long.form("inn", Samples::Server));
         assert!(form.contains("8000 more characters are not shown"), "{}", form.len());
     }
 

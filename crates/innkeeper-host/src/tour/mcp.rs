@@ -149,7 +149,7 @@ pub(super) async fn read(mcp: &Mcp, server: &str, uri: &str) -> String {
 }
 
 /// Answers servers that want a model, so that it can be tried without one.
-struct NoModel;
+pub(super) struct NoModel;
 
 #[async_trait]
 impl Sampler for NoModel {

@@ -395,6 +395,7 @@ impl Sim {
             | Effect::ForgetMcpServers { .. }
             | Effect::McpToken { .. }
             | Effect::AskMcpServer { .. }
+            | Effect::AppTurn { .. }
             | Effect::SessionGone { .. }
             | Effect::ChatsMoved(_)
             | Effect::TellMcpServer { .. }

@@ -1,6 +1,7 @@
 //! MCP servers as people have them, through the real program and the published client: servers from the npm registry,
 //! servers that misbehave, servers that sessions share, and those of the host's configuration.
 
+mod app_sampling;
 mod apps;
 mod everything;
 mod files;

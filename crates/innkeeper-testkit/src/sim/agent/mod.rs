@@ -196,6 +196,7 @@ impl Agent {
             | Effect::ForgetMcpServers { .. }
             | Effect::McpToken { .. }
             | Effect::AskMcpServer { .. }
+            | Effect::AppTurn { .. }
             | Effect::SessionGone { .. }
             | Effect::ChatsMoved(_)
             | Effect::TellMcpServer { .. }

@@ -91,6 +91,7 @@ impl Template {
             Record::Session(Box::new(SessionRecord {
                 seq: self.seq,
                 is_new: true,
+                is_draft: false,
                 at_rest: true,
                 summary: SummaryRecord {
                     uri: Arc::clone(&uri),

@@ -200,6 +200,7 @@ impl HostCore {
                     Waiting::OfAnything => self.mirror(cx, channel, None),
                 }
                 self.sync_chat(cx, channel);
+                self.follow_draft_of_chat(channel, action);
             }
             _ => self.session_changed(cx, channel, action),
         }

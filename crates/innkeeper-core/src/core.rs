@@ -77,7 +77,7 @@ pub struct HostCore {
     pub(crate) looks_on: bool,
     /// Why nothing can be changed, if so.
     pub(crate) read_only: Option<Arc<str>>,
-    /// How many sessions there are, in memory or not.
+    /// How many sessions there are, in memory or not, but for drafts.
     pub(crate) session_count: usize,
     /// Where turns are read that are not in memory.
     pub(crate) turns: Option<Arc<dyn TurnSource>>,
@@ -106,6 +106,12 @@ pub struct HostCore {
     /// Whether that is different from what was kept last.
     pub(crate) switches_changed: bool,
     pub(crate) sessions: IdMap<ChannelId, Session>,
+    /// The sessions in which nobody has written anything yet. They are always in memory.
+    pub(crate) drafts: BTreeSet<ChannelId>,
+    /// Whether one of them may have lost its last subscriber.
+    pub(crate) drafts_released: bool,
+    /// The sessions that the present input made ordinary ones.
+    pub(crate) newly_listed: Vec<ChannelId>,
     pub(crate) chats: IdMap<ChannelId, Chat>,
     pub(crate) clients: HashMap<ClientId, Client>,
     /// What clients signed in with; never kept, never shown (AUTH-12).
@@ -133,6 +139,8 @@ pub struct HostCore {
 pub(crate) enum Timer {
     /// A client's grace ends.
     Grace(ClientId),
+    /// A draft is deleted unless somebody listens.
+    Draft(ChannelId),
     /// A session's summary changes are announced.
     Summary(ChannelId),
     /// Somebody looks whether a chat's agent is still alive.
@@ -221,6 +229,9 @@ impl HostCore {
             switches: Arc::default(),
             switches_changed: false,
             sessions: IdMap::default(),
+            drafts: BTreeSet::new(),
+            drafts_released: false,
+            newly_listed: Vec::new(),
             chats: IdMap::default(),
             clients: HashMap::new(),
             tokens: Tokens::default(),
@@ -321,6 +332,8 @@ impl HostCore {
             Input::Tick => self.tick(cx),
             Input::ShutDown => self.shut_down(cx),
         }
+        self.announce_newly_listed(cx);
+        self.release_drafts(cx);
         self.settle_watches(cx);
         self.follow_servers(cx);
         self.keep(cx);
@@ -506,6 +519,7 @@ impl HostCore {
         {
             match self.timers.pop_first() {
                 Some((_, Timer::Grace(client))) => self.end_grace(cx, &client),
+                Some((_, Timer::Draft(session))) => self.expire_draft(cx, session),
                 Some((_, Timer::Summary(session))) => self.announce_summary(cx, session),
                 Some((_, Timer::Watchdog(chat))) => self.watch(cx, chat),
                 Some((_, Timer::Sweep)) => {
@@ -597,7 +611,7 @@ impl HostCore {
     }
 
     pub(crate) fn publish_active_sessions(&mut self, cx: &mut Cx<'_>) {
-        // E-35: the crate's meaning, non-disposed sessions.
+        // E-35: the crate's meaning, non-disposed sessions; those that lists show.
         let active_sessions = i64::try_from(self.session_count).unwrap_or(i64::MAX);
         let action = RootActiveSessionsChangedAction { active_sessions };
         self.commit(cx, ROOT, StateAction::RootActiveSessionsChanged(action), None);

@@ -4,18 +4,20 @@
 //! to be kept is archived, or exported before. Only programs that are known to dispose of what
 //! people still use are not believed (LESSON-30).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ahp_types::notifications::SessionRemovedParams;
 use serde_json::Value;
 
 use crate::action::Since;
+use crate::channel::Channel;
 use crate::client::Phase;
 use crate::core::{Cx, HostCore, ROOT};
 use crate::effect::Effect;
 use crate::error::{RpcError, code};
 use crate::frame::encode_notification;
-use crate::ids::{ClientId, ConnId};
+use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::loading::unreadable;
 use crate::request::{Command, OnlyIf, RequestId};
 use crate::uri;
@@ -79,23 +81,34 @@ impl HostCore {
             .channels
             .find(uri)
             .filter(|channel| self.sessions.contains_key(channel));
-        if let Some(session_id) = session_id {
-            self.finish_progress(cx, session_id);
-        }
-        let Some((session_id, session)) =
-            session_id.and_then(|id| self.sessions.remove(&id).map(|session| (id, session)))
-        else {
+        let Some(session_id) = session_id else {
             return cx.answer(conn, id, Err(RpcError::session_not_found(uri)));
         };
+        // Of a draft only those know that listen to it.
+        let listeners = self.drafts.contains(&session_id).then(|| self.listeners_of(session_id));
+        self.remove_session(cx, session_id);
+        cx.answer(conn, id, Ok(Value::Null));
+        self.announce_removed(cx, uri, listeners.as_ref());
+    }
+
+    /// Takes a session out of memory and of the store.
+    pub(crate) fn remove_session(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        self.finish_progress(cx, session_id);
+        let Some(session) = self.sessions.remove(&session_id) else {
+            return;
+        };
+        let uri = Arc::clone(&session.uri);
         Self::forget_servers(cx, session_id, &session);
         Self::forget_customizations(cx, session_id, &session);
         for chat_id in session.chats.iter().copied() {
             self.drop_chat(cx, chat_id);
         }
-        self.session_count = self.session_count.saturating_sub(1);
+        if !self.drafts.remove(&session_id) {
+            self.session_count = self.session_count.saturating_sub(1);
+        }
         self.keep_removal(cx, session_id);
-        self.listing.removed(uri);
-        self.forget_for_good(&Arc::from(uri));
+        self.listing.removed(&uri);
+        self.forget_for_good(&uri);
         self.remove_channel(session_id);
         for member in &session.state.active_clients {
             if let Some(client) = self.clients.get_mut(&ClientId::new(&member.client_id)) {
@@ -103,8 +116,18 @@ impl HostCore {
             }
         }
         self.watches.doubt();
-        cx.answer(conn, id, Ok(Value::Null));
-        self.announce_removed(cx, uri);
+        cx.effects.push(Effect::SessionGone { uri });
+    }
+
+    /// The connections that listen to a session or to one of its chats.
+    fn listeners_of(&self, session_id: ChannelId) -> HashSet<ConnId> {
+        let chats = self
+            .sessions
+            .get(&session_id)
+            .into_iter()
+            .flat_map(|session| &session.chats);
+        let channels = chats.chain([&session_id]).filter_map(|id| self.channels.get(*id));
+        channels.flat_map(Channel::listeners).collect()
     }
 
     /// Disposes of a session that cannot be brought into memory: its rows go, whatever is in them.
@@ -136,23 +159,33 @@ impl HostCore {
         self.listing.removed(&uri);
         self.forget_for_good(&uri);
         self.forget_for_good(&uri::default_chat(&uri).into());
+        cx.effects.push(Effect::SessionGone { uri: Arc::clone(&uri) });
         cx.answer(conn, id, Ok(Value::Null));
-        self.announce_removed(cx, &uri);
+        self.announce_removed(cx, &uri, None);
     }
 
-    fn announce_removed(&mut self, cx: &mut Cx<'_>, uri: &str) {
+    /// Tells root subscribers that a session is gone: all of them, or of a draft only these.
+    fn announce_removed(&mut self, cx: &mut Cx<'_>, uri: &str, only: Option<&HashSet<ConnId>>) {
         let params = SessionRemovedParams {
             channel: uri::ROOT.to_owned(),
             session: uri.to_owned(),
         };
         let message = encode_notification("root/sessionRemoved", &params);
-        cx.effects.push(Effect::SessionGone { uri: uri.into() });
         if let Some(root) = self.channels.get_mut(ROOT) {
-            cx.effects.push(Effect::Notify {
-                to: root.audience(Since::V0_9),
-                message,
-            });
+            let mut to = root.audience(Since::V0_9);
+            if let Some(only) = only {
+                to = to
+                    .iter()
+                    .filter(|subscriber| only.contains(&subscriber.conn))
+                    .copied()
+                    .collect();
+            }
+            if !to.is_empty() {
+                cx.effects.push(Effect::Notify { to, message });
+            }
         }
-        self.publish_active_sessions(cx);
+        if only.is_none() {
+            self.publish_active_sessions(cx);
+        }
     }
 }

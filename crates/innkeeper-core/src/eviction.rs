@@ -38,7 +38,8 @@ impl HostCore {
             let Some(session) = self.sessions.get_mut(&id) else {
                 continue;
             };
-            if is_used {
+            // A draft that nobody uses is deleted instead.
+            if is_used || (session.is_draft && !self.looks_on) {
                 session.used_ms = now;
             } else if now.saturating_sub(session.used_ms) >= self.config.idle_session_ms {
                 idle.push(id);
@@ -57,8 +58,14 @@ impl HostCore {
         let Some(session) = self.sessions.get(&session_id) else {
             return false;
         };
+        session.summary_due || self.is_heard(session_id) || !self.is_at_rest(session)
+    }
+
+    /// Whether somebody listens to a session or to one of its chats.
+    pub(crate) fn is_heard(&self, session_id: ChannelId) -> bool {
         let is_heard = |id: &ChannelId| self.channels.get(*id).is_some_and(|entry| entry.has_subscribers());
-        session.summary_due || is_heard(&session_id) || session.chats.iter().any(is_heard) || !self.is_at_rest(session)
+        let session = self.sessions.get(&session_id);
+        is_heard(&session_id) || session.is_some_and(|session| session.chats.iter().any(is_heard))
     }
 
     /// Takes a session at rest out of memory.
@@ -77,6 +84,7 @@ impl HostCore {
             }
             self.keep(cx);
         }
+        self.drafts.remove(&session_id);
         if let Some(session) = self.sessions.remove(&session_id) {
             Self::forget_servers(cx, session_id, &session);
             Self::forget_customizations(cx, session_id, &session);

@@ -21,7 +21,7 @@ impl HostCore {
     pub(crate) fn import_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, text: String) {
         let problem = if !self.loads {
             Some("this host keeps no sessions, so it cannot take any in".to_owned())
-        } else if self.session_count >= self.config.max_sessions {
+        } else if self.is_full() {
             let most = self.config.max_sessions;
             Some(format!("this host keeps at most {most} sessions; dispose of some"))
         } else {

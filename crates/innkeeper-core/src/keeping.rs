@@ -174,11 +174,14 @@ impl HostCore {
             state: Arc::clone(&session.state),
             opt_ins: Arc::clone(&session.opt_ins),
             decisions: Arc::clone(&session.customizing.decisions),
+            is_draft: session.is_draft,
         };
         let record = SessionRecord {
             seq: entry.last,
             is_new,
-            at_rest: self.is_at_rest(session),
+            is_draft: session.is_draft,
+            // The next life of the host has to know of every draft, to delete those that nobody comes back to.
+            at_rest: self.is_at_rest(session) && !session.is_draft,
             summary: summary_record(session),
             document: Document::new(move || document::write(&document)),
         };

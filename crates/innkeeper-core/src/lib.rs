@@ -32,6 +32,7 @@ pub mod decode;
 mod directories;
 mod dispatch;
 mod disposal;
+mod drafts;
 pub mod effect;
 pub mod error;
 mod eviction;

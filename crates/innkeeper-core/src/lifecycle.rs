@@ -61,7 +61,7 @@ impl HostCore {
             );
             return Err(RpcError::new(code::SESSION_ALREADY_EXISTS, message));
         }
-        if self.session_count >= self.config.max_sessions {
+        if self.is_full() {
             let message = format!(
                 "this host keeps at most {} sessions; dispose of some",
                 self.config.max_sessions
@@ -147,6 +147,7 @@ impl HostCore {
         let session_id = self.add_channel(&create.channel, ChannelKind::Session);
         let mut session = Session::new(&create.channel, state, settings, cx.now);
         session.creator = self.client_of(conn).cloned();
+        session.is_draft = true;
         session.progress = create.progress_token.map(|token| Progress {
             conn,
             token,
@@ -154,15 +155,14 @@ impl HostCore {
             reported: false,
         });
         self.sessions.insert(session_id, session);
-        self.session_count += 1;
+        self.drafts.insert(session_id);
+        self.drafts_released = true;
         self.share_workspace_approvals(session_id);
         self.keep_new(cx, session_id);
         let chat_id = self.insert_chat(cx, Chat::new(session_id, ChatModel::new(chat_state)));
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.chats.push(chat_id);
         }
-        self.announce_added(cx, session_id);
-        self.publish_active_sessions(cx);
         self.refresh_server_tools(cx, session_id);
         if let Some(active_client) = create.active_client {
             self.set_opt_in(session_id, &active_client.client_id, create.opt_in);
@@ -346,6 +346,7 @@ impl HostCore {
         let mut rows: Vec<(i64, ChannelId, &Session)> = self
             .sessions
             .iter()
+            .filter(|(_, session)| !session.is_draft)
             .map(|(id, session)| (session.order_ms, *id, session))
             .collect();
         rows.sort_unstable_by_key(|(modified, id, _)| std::cmp::Reverse((*modified, *id)));

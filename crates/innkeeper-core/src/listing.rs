@@ -145,7 +145,7 @@ impl HostCore {
         for row in rows {
             let live = self.channels.find(&row.uri).and_then(|id| self.sessions.get(&id));
             let line = match live {
-                Some(session) if is_shown(session.order_ms, &session.uri) => None,
+                Some(session) if session.is_draft || is_shown(session.order_ms, &session.uri) => None,
                 Some(session) => line(session.order_ms, session.summary(), compact),
                 None if removed.contains(&row.uri) => None,
                 None => stored_line(row, compact),
@@ -166,7 +166,9 @@ impl HostCore {
         let new: Vec<Line> = self
             .sessions
             .values()
-            .filter(|session| is_before(session.order_ms, &session.uri) && !known.contains(&*session.uri))
+            .filter(|session| {
+                !session.is_draft && is_before(session.order_ms, &session.uri) && !known.contains(&*session.uri)
+            })
             .filter_map(|session| line(session.order_ms, session.summary(), compact))
             .collect();
         lines.extend(new);

@@ -51,13 +51,17 @@ impl HostCore {
         session.chats = catalogue.iter().filter_map(|uri| ids.get(uri).copied()).collect();
         session.refresh_aggregate();
         // What lists show until something changes is what they showed before.
-        session.announced = Some(session.summary());
+        session.announced = (!session.is_draft).then(|| session.summary());
         // An agent that cannot resume from the history alone is not the one that failed any more.
         let resumes = self.agent_of(&session).is_some_and(|agent| agent.resumes_turns);
         for chat in &session.chats {
             if let Some(chat) = self.chats.get_mut(chat) {
                 chat.can_resume &= resumes;
             }
+        }
+        if session.is_draft {
+            self.drafts.insert(session_id);
+            self.drafts_released = true;
         }
         self.sessions.insert(session_id, session);
         self.recover(cx, session_id);

@@ -69,6 +69,12 @@ pub struct Session {
     pub creator: Option<ClientId>,
     /// Its MCP servers.
     pub mcp: SessionServers,
+    /// Whether nobody has written anything in it yet; see [`crate::drafts`].
+    pub is_draft: bool,
+    /// Whether anybody has ever subscribed to it or to one of its chats, in this life of the host.
+    pub was_heard: bool,
+    /// When it is deleted unless somebody listens until then, if it is a draft that nothing holds.
+    pub draft_ends_ms: Option<u64>,
 }
 
 /// Who asked to be told of a session's creation, and what it was told last (ROOT-17).
@@ -220,6 +226,9 @@ impl Session {
             used_ms: now.mono_ms,
             creator: None,
             mcp: SessionServers::default(),
+            is_draft: false,
+            was_heard: false,
+            draft_ends_ms: None,
         }
     }
 
@@ -243,6 +252,9 @@ impl Session {
             used_ms: now.mono_ms,
             creator: None,
             mcp: SessionServers::default(),
+            is_draft: document.is_draft,
+            was_heard: false,
+            draft_ends_ms: None,
         }
     }
 

@@ -138,10 +138,13 @@ pub struct SessionRecord {
     pub seq: Seq,
     /// Whether the session has just been created.
     pub is_new: bool,
+    /// Whether nobody has written anything in it yet: no list shows it and it is not counted, and it is looked after
+    /// when the host starts.
+    pub is_draft: bool,
     /// Whether nothing runs in it. A session that is not at rest, or that got actions since it
     /// was, is looked after when the host starts.
     pub at_rest: bool,
-    /// What lists show.
+    /// What lists show, unless it is a draft.
     pub summary: SummaryRecord,
     /// Everything else.
     pub document: Document,

@@ -89,6 +89,7 @@ impl HostCore {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.subscribe(subscriber, started, unloaded);
         }
+        self.hold_draft(channel);
         self.follow_heard(cx, channel);
         Ok((channel, window))
     }
@@ -112,6 +113,7 @@ impl HostCore {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.unsubscribe(conn);
         }
+        self.drafts_released = true;
         self.left_watch(cx, channel, false);
         self.keep_client(&client);
         // ACT-09, unless another connection of the same client still listens (ACT-14).
@@ -126,6 +128,7 @@ impl HostCore {
             return;
         };
         self.forget_logs_of(conn);
+        self.drafts_released = true;
         let mut subscriptions = Subscriptions::default();
         for channel in &connection.subscriptions {
             if let Some(entry) = self.channels.get_mut(*channel) {

@@ -68,6 +68,7 @@ impl HostCore {
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.acknowledged.clear();
         }
+        self.follow_draft(session_id, action);
         self.schedule_summary(cx, session_id);
     }
 
@@ -75,6 +76,7 @@ impl HostCore {
     fn schedule_summary(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
         if let Some(entry) = self.sessions.get_mut(&session)
             && !entry.summary_due
+            && !entry.is_draft
         {
             entry.summary_due = true;
             self.timers.insert((
@@ -90,6 +92,7 @@ impl HostCore {
         let scheduled = self.timers.iter().filter_map(|(_, timer)| match timer {
             Timer::Summary(session) => Some(*session),
             Timer::Grace(_)
+            | Timer::Draft(_)
             | Timer::Watchdog(_)
             | Timer::Sweep
             | Timer::Clients

@@ -137,7 +137,8 @@ impl Archive {
                 prune::check(apply.conn, uri, only_if)?;
             }
             let uri: Arc<str> = uri.into();
-            let is_session = ChannelRow::by_uri(apply.conn, &uri)?.is_some_and(|channel| channel.kind == Kind::Session);
+            let found = ChannelRow::by_uri(apply.conn, &uri)?;
+            let is_session = found.is_some_and(|channel| matches!(channel.kind, Kind::Session | Kind::Draft));
             if is_session {
                 forget_subscriptions(apply, &uri)?;
                 apply.record(&Record::SessionRemoved { uri })?;

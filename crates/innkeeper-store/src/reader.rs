@@ -40,7 +40,7 @@ pub(crate) fn lease(conn: &Connection, clients: usize) -> Result<Lease, StoreErr
 /// Starts with those few: with a plain join SQLite would start with all channels, for their order,
 /// and a start would take longer the more sessions there are.
 const UNSETTLED: &str = "SELECT channel.uri FROM unsettled CROSS JOIN channel ON channel.id = unsettled.session \
-     WHERE channel.kind = 1 ORDER BY unsettled.session";
+     WHERE channel.kind IN (1, 4) ORDER BY unsettled.session";
 
 fn unsettled(conn: &Connection) -> Result<Vec<String>, StoreError> {
     let mut statement = conn.prepare_cached(UNSETTLED)?;
@@ -102,7 +102,7 @@ pub(crate) fn load_inside(conn: &Connection, uri: &str, recent: Recent) -> Resul
     let mut chats = Vec::new();
     for (uri, channel) in channels(conn, found.session)? {
         match channel.kind {
-            Kind::Session => session = Some((uri, channel)),
+            Kind::Session | Kind::Draft => session = Some((uri, channel)),
             Kind::Chat => chats.push((uri, channel)),
             Kind::Root | Kind::Expected => return Ok(None),
         }

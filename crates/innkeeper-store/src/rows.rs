@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Chat,
     /// A session that is only known because a chat names it.
     Expected,
+    /// A session in which nobody has written anything yet: it is not counted, and lists do not show it.
+    Draft,
 }
 
 impl Kind {
@@ -29,11 +31,12 @@ impl Kind {
             Self::Session => 1,
             Self::Chat => 2,
             Self::Expected => 3,
+            Self::Draft => 4,
         }
     }
 
     fn read(number: i64) -> Option<Self> {
-        [Self::Root, Self::Session, Self::Chat, Self::Expected]
+        [Self::Root, Self::Session, Self::Chat, Self::Expected, Self::Draft]
             .into_iter()
             .find(|kind| kind.number() == number)
     }

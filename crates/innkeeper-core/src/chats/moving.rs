@@ -58,7 +58,7 @@ impl HostCore {
             }
             MoveDestination::NewSession => {
                 let subtree = self.check_rest(chat_id)?;
-                if self.session_count >= self.config.max_sessions {
+                if self.is_full() {
                     let most = self.config.max_sessions;
                     return Err(conflict(format!(
                         "this host keeps at most {most} sessions; dispose of some"

@@ -40,6 +40,9 @@ pub(crate) struct SessionDocument {
     /// What people decided in this session about its customizations.
     #[serde(default, skip_serializing_if = "nothing_decided")]
     pub(crate) decisions: Arc<Decisions>,
+    /// Whether nobody has written anything in it yet. Earlier versions kept every session from the start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_draft: bool,
 }
 
 fn nothing_decided(decisions: &Arc<Decisions>) -> bool {

@@ -197,7 +197,7 @@ fn f8_whoever_reads_a_list_meets_every_session_once() {
         let conn = stage.client("c", &[]);
         let sessions: Vec<String> = (0..6).map(|number| format!("ahp-session:/s{number}")).collect();
         for session in &sessions {
-            stage.session(conn, session);
+            stage.listed_session(conn, session);
             stage.pass(1_000);
         }
         // One that is read already is used again, under whatever time. (One that is not read yet comes
@@ -224,7 +224,7 @@ fn f8_times_that_people_read_are_those_of_the_clock() {
     let mut stage = Stage::new();
     set_clock(&mut stage, Set::To("2039-01-01T00:00:00Z"));
     let conn = stage.client("c", &[]);
-    stage.session(conn, SESSION);
+    stage.listed_session(conn, SESSION);
     let created = stage.list(conn, None, None)["result"]["items"][0]["createdAt"].take();
     let created: Timestamp = created.as_str().expect("a moment").parse().expect("RFC 3339");
     assert_eq!(created.to_string(), "2039-01-01T00:00:00Z");

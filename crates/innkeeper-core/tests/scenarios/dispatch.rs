@@ -281,7 +281,7 @@ fn dsp20_a_fractional_duration_is_rounded_and_replaced_by_the_hosts_own() {
 fn what_a_credential_does_not_allow_is_refused_by_name() {
     let mut stage = Stage::new();
     let owner = stage.client("owner", &[]);
-    let chat = stage.session(owner, SESSION);
+    let chat = stage.listed_session(owner, SESSION);
     let viewer = stage.connect_as(Principal::new("token:viewer", Scope::View));
     stage.initialize(viewer, "viewer", &["1.0.0"], &[SESSION]);
     for answer in [stage.create(viewer, "ahp-session:/two"), stage.dispose(viewer, SESSION)] {

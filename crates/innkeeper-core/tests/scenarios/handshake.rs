@@ -90,7 +90,7 @@ fn neg09_neg24_the_result_always_has_its_three_fields_and_a_sequence_number_abov
 fn neg10_neg11_known_initial_channels_come_with_snapshots_and_unknown_ones_are_left_out() {
     let mut stage = Stage::new();
     let owner = stage.client("owner", &[]);
-    let chat = stage.session(owner, SESSION);
+    let chat = stage.listed_session(owner, SESSION);
     let conn = stage.connect();
     let channels = [ROOT, "ahp-session:/nowhere", SESSION, &chat];
     let result = stage.initialize(conn, "c", &["1.0.0"], &channels)["result"].take();
@@ -123,7 +123,7 @@ fn neg20_rec13_reconnect_speaks_the_version_negotiated_before() {
     let last_seen = stage.core.seq().0;
     stage.reconnect(second, "old", last_seen, &[ROOT]);
     let other = stage.client("new", &[ROOT]);
-    stage.create(other, SESSION);
+    stage.listed_session(other, SESSION);
     let added = |messages: Vec<Value>| messages[0]["params"]["summary"].clone();
     let (old, new) = (added(stage.notifications(second)), added(stage.notifications(other)));
     assert!(
@@ -142,7 +142,7 @@ fn neg21_lesson07_one_client_on_two_sockets_and_the_newest_closes_first() {
     let older = stage.client("twin", &[ROOT]);
     let newer = stage.client("twin", &[ROOT]);
     assert_eq!(stage.core.primary_conn(&ClientId::new("twin")), Some(newer));
-    stage.create(older, SESSION);
+    stage.listed_session(older, SESSION);
     assert_eq!(stage.action_types(older), ["root/activeSessionsChanged"]);
     assert_eq!(stage.action_types(newer), ["root/activeSessionsChanged"]);
     stage.disconnect(newer);
@@ -179,7 +179,7 @@ fn neg23_a_second_handshake_on_one_transport_is_an_error_and_changes_nothing() {
         assert_eq!(code, -32600);
         assert!(message.contains("already initialized"), "{message}");
     }
-    stage.create(conn, SESSION);
+    stage.listed_session(conn, SESSION);
     assert_eq!(stage.action_types(conn), ["root/activeSessionsChanged"]);
 }
 

@@ -372,6 +372,21 @@ impl Stage {
         innkeeper_core::uri::default_chat(channel)
     }
 
+    /// A session that is ready and in lists, although nothing was said in it; returns the URI of its chat.
+    pub fn listed_session(&mut self, conn: ConnId, channel: &str) -> String {
+        let chat = self.session(conn, channel);
+        self.keep_session(conn, channel);
+        chat
+    }
+
+    /// Makes an ordinary session of a draft and leaves its state as it is: it is put away and brought back.
+    pub fn keep_session(&mut self, conn: ConnId, channel: &str) {
+        for is_archived in [true, false] {
+            let action = json!({ "type": "session/isArchivedChanged", "isArchived": is_archived });
+            self.dispatch(conn, channel, 1, action);
+        }
+    }
+
     pub fn dispatch(&mut self, conn: ConnId, channel: &str, client_seq: i64, action: Value) {
         let raw = RawValue::from_string(action.to_string()).expect("valid JSON");
         let action = decode_action(&raw);

@@ -11,6 +11,7 @@ mod customizations;
 mod directories;
 mod dispatch;
 mod disposal;
+mod drafts;
 mod grants;
 mod handshake;
 mod harness;

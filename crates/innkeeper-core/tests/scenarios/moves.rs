@@ -26,6 +26,7 @@ fn with(mut stage: Stage) -> (Stage, ConnId, String) {
     let conn = stage.client("c", &[ROOT]);
     for session in [SESSION, OTHER] {
         add_session(&mut stage, conn, session, &["file:///a"]);
+        stage.keep_session(conn, session);
         stage.subscribe(conn, session);
     }
     for chat in [CHAT, THIRD] {

@@ -9,7 +9,7 @@ use crate::harness::*;
 fn reader_and_writer(config: CoreConfig) -> (Stage, ConnId, ConnId, String) {
     let mut stage = Stage::with(config);
     let writer = stage.client("writer", &[]);
-    let chat = stage.session(writer, SESSION);
+    let chat = stage.listed_session(writer, SESSION);
     let reader = stage.client("reader", &[ROOT, SESSION, &chat]);
     (stage, reader, writer, chat)
 }
@@ -18,7 +18,7 @@ fn reader_and_writer(config: CoreConfig) -> (Stage, ConnId, ConnId, String) {
 fn window(actions: usize) -> CoreConfig {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
-    stage.session(conn, SESSION);
+    stage.listed_session(conn, SESSION);
     let before = stage.core.replay_bytes();
     stage.dispatch(conn, SESSION, 1, title("0"));
     let cost = stage.core.replay_bytes() - before;
@@ -41,13 +41,14 @@ fn seqs(actions: &Value) -> Vec<u64> {
 #[test]
 fn rec01_rec03_rec09_lesson03_a_replay_holds_exactly_what_was_missed_and_live_goes_on_after_it() {
     let (mut stage, reader, writer, chat) = reader_and_writer(CoreConfig::default());
+    stage.listed_session(writer, "ahp-session:/two");
     stage.dispatch(writer, SESSION, 1, title("seen"));
     let seen = stage.actions(reader).pop().unwrap()["serverSeq"].as_u64().unwrap();
     stage.disconnect(reader);
     stage.dispatch(writer, SESSION, 2, title("missed"));
     stage.start_turn(writer, &chat, "t");
     stage.says(AgentEvent::Text("missed too".into()));
-    stage.create(writer, "ahp-session:/two");
+    stage.dispose(writer, "ahp-session:/two");
     let first_missed = seen + 1;
     let last_missed = stage.core.seq().0;
 
@@ -134,7 +135,7 @@ fn rec07_notifications_are_not_replayed() {
     let (mut stage, reader, writer, _) = reader_and_writer(CoreConfig::default());
     let seen = stage.core.seq().0;
     stage.disconnect(reader);
-    stage.create(writer, "ahp-session:/two");
+    stage.listed_session(writer, "ahp-session:/two");
     let again = stage.connect();
     stage.reconnect(again, "reader", seen, &[ROOT]);
     assert_eq!(stage.inbox(again), Vec::<Value>::new());
@@ -229,7 +230,7 @@ fn sub02_a_client_that_does_not_count_snapshots_as_seen_gets_nothing_twice() {
 fn a_session_that_took_the_place_of_another_is_not_replayed_into_its_state() {
     let (mut stage, reader, writer, _) = reader_and_writer(CoreConfig::default());
     stage.dispose(writer, SESSION);
-    stage.session(writer, SESSION);
+    stage.listed_session(writer, SESSION);
     let seen = stage.core.seq().0;
     stage.dispatch(writer, SESSION, 1, title("new"));
     stage.disconnect(reader);
@@ -334,7 +335,7 @@ fn a_session_created_anew_under_an_old_uri_is_never_replayed_into_the_old_state(
     let seen = stage.core.seq().0;
     stage.disconnect(reader);
     stage.dispose(writer, SESSION);
-    stage.session(writer, SESSION);
+    stage.listed_session(writer, SESSION);
     let again = stage.connect();
     let result = stage.reconnect(again, "reader", seen, &[ROOT, SESSION])["result"].take();
     assert_eq!(result["type"], "snapshot");
@@ -344,7 +345,7 @@ fn a_session_created_anew_under_an_old_uri_is_never_replayed_into_the_old_state(
 fn rec05_a_lost_connection_is_not_replayed_what_its_snapshot_already_had() {
     let mut stage = Stage::new();
     let first = stage.client("c", &[]);
-    stage.session(first, SESSION);
+    stage.listed_session(first, SESSION);
     stage.subscribe(first, SESSION);
     let counted = stage.core.seq();
     stage.dispatch(first, SESSION, 1, title("in the snapshot"));

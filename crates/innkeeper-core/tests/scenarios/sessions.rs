@@ -67,7 +67,7 @@ fn ses03_ses33_root_subscribers_hear_of_creation_and_disposal() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let watcher = stage.client("watcher", &[ROOT]);
-    stage.create(conn, SESSION);
+    stage.listed_session(conn, SESSION);
     let heard = stage.inbox(watcher);
     assert_eq!(heard[0]["method"], "root/sessionAdded");
     assert_eq!(heard[0]["params"]["summary"]["resource"], SESSION);
@@ -233,7 +233,7 @@ fn act09_act14_membership_ends_with_the_last_subscription_of_the_client() {
 fn root01_root02_root09_the_root_lists_agents_and_no_sessions() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
-    stage.session(conn, SESSION);
+    stage.listed_session(conn, SESSION);
     let root = stage.state(ROOT);
     for agent in root["agents"].as_array().expect("agents") {
         for field in ["provider", "displayName", "description", "models"] {
@@ -258,7 +258,7 @@ fn root01_root02_root09_the_root_lists_agents_and_no_sessions() {
 fn lesson_31_a_host_whose_agents_are_not_there_yet_still_lists_its_sessions() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
-    let chat = stage.session(conn, SESSION);
+    let chat = stage.listed_session(conn, SESSION);
     let before = stage.list(conn, None, None)["result"].clone();
     stage.inbox(conn);
     stage.handle(innkeeper_core::Input::AgentsChanged(Vec::new()));

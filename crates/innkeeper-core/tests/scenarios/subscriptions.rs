@@ -74,7 +74,7 @@ fn sub05_lesson19_nothing_reaches_a_connection_that_does_not_subscribe() {
 fn sub06_unsubscribe_stops_delivery_at_once_and_is_harmless_for_unknown_channels() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[ROOT]);
-    stage.session(conn, SESSION);
+    stage.listed_session(conn, SESSION);
     stage.subscribe(conn, SESSION);
     stage.inbox(conn);
     stage.unsubscribe(conn, SESSION);

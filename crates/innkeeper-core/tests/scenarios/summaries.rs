@@ -19,7 +19,7 @@ fn root10_root11_the_list_is_latest_first_complete_or_in_pages() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     for name in ["a", "b", "c", "d"] {
-        stage.session(conn, &format!("ahp-session:/{name}"));
+        stage.listed_session(conn, &format!("ahp-session:/{name}"));
         stage.pass(1000);
     }
     stage.start_turn(conn, &innkeeper_core::uri::default_chat("ahp-session:/b"), "t");
@@ -61,7 +61,7 @@ fn root12_root13_a_burst_of_changes_is_one_notification_of_what_changed() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let watcher = stage.client("watcher", &[ROOT]);
-    stage.session(conn, SESSION);
+    stage.listed_session(conn, SESSION);
     stage.pass(1000);
     stage.inbox(watcher);
     for n in 0..10 {
@@ -80,7 +80,7 @@ fn root13_a_change_that_is_undone_in_time_is_not_announced() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let watcher = stage.client("watcher", &[ROOT]);
-    stage.session(conn, SESSION);
+    stage.listed_session(conn, SESSION);
     stage.pass(1000);
     stage.inbox(watcher);
     for flag in [true, false] {
@@ -99,7 +99,7 @@ fn root13_a_change_that_is_undone_in_time_is_not_announced() {
 fn root13_whoever_lists_in_the_middle_of_a_change_hears_of_its_end() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
-    let chat = stage.session(conn, SESSION);
+    let chat = stage.listed_session(conn, SESSION);
     stage.start_turn(conn, &chat, "t1");
     stage.ends(TurnEnd::Complete);
     stage.pass(1000);
@@ -120,7 +120,7 @@ fn root14_e36_e37_a_cleared_activity_is_an_empty_one() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let watcher = stage.client("watcher", &[ROOT]);
-    let chat = stage.session(conn, SESSION);
+    let chat = stage.listed_session(conn, SESSION);
     stage.start_turn(conn, &chat, "t");
     stage.says(AgentEvent::Activity(Some("thinking".into())));
     stage.pass(1000);
@@ -134,7 +134,7 @@ fn root14_e36_e37_a_cleared_activity_is_an_empty_one() {
 fn root15_root16_summaries_have_their_fields_and_0_9_gets_no_catalogue() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
-    stage.session(conn, SESSION);
+    stage.listed_session(conn, SESSION);
     let old = stage.connect();
     stage.initialize(old, "old", &["0.9.0"], &[]);
     let summary = |answer: Value| answer["result"]["items"][0].clone();
@@ -154,7 +154,7 @@ fn ses14_ses15_ses22_a_turn_shows_in_catalogue_session_and_summary() {
     let mut stage = Stage::new();
     let conn = stage.client("c", &[]);
     let watcher = stage.client("watcher", &[ROOT]);
-    let chat = stage.session(conn, SESSION);
+    let chat = stage.listed_session(conn, SESSION);
     stage.subscribe(conn, SESSION);
     stage.pass(1000);
     stage.inbox(watcher);
@@ -176,7 +176,7 @@ fn ses14_ses15_ses22_a_turn_shows_in_catalogue_session_and_summary() {
 fn ses17_the_activity_shown_is_that_of_the_chat_the_status_comes_from() {
     let mut stage = Stage::able(innkeeper_core::CoreConfig::default());
     let conn = stage.client("c", &[]);
-    let chat = stage.session(conn, SESSION);
+    let chat = stage.listed_session(conn, SESSION);
     stage.create_chat(conn, new_chat(SESSION, "ahp-chat:/second"));
     stage.opened(Ok(()));
     stage.start_turn(conn, "ahp-chat:/second", "t");

@@ -200,14 +200,14 @@ fn otl01_otl07_the_log_is_for_admins_alone() {
 fn otl05_rec07_who_comes_back_goes_live_again_and_is_replayed_nothing_of_it() {
     let mut stage = stage();
     let conn = stage.client("c", &[ROOT, WARN]);
-    stage.session(conn, SESSION);
+    stage.listed_session(conn, SESSION);
     let seen = stage.actions(conn).pop().expect("an action")["serverSeq"]
         .as_u64()
         .expect("a number");
     stage.disconnect(conn);
     stage.handle(Input::Logs(vec![record(LogLevel::Error, "missed")]));
     let other = stage.client("other", &[]);
-    stage.create(other, "ahp-session:/two");
+    stage.listed_session(other, "ahp-session:/two");
 
     let again = stage.connect();
     let result = stage.reconnect(again, "c", seen, &[ROOT, WARN])["result"].take();

@@ -58,7 +58,7 @@ fn tidying_up_spares_a_session_that_changed_since_it_was_chosen() {
     for jump_hours in [0, -2, 2] {
         let mut stage = Stage::new();
         let conn = stage.client("c", &[]);
-        let chat = stage.session(conn, SESSION);
+        let chat = stage.listed_session(conn, SESSION);
         stage.pass(60_000);
         let chosen = seen(&mut stage, conn, false);
         // Somebody comes, says something and goes, wherever the clock was set meanwhile (F8).

@@ -97,7 +97,7 @@ async fn f23_a_session_that_is_taken_in_while_the_host_starts_anew_is_counted_on
     let builder = Host::builder().agent(TourAgent::new()).journal(journal.clone());
     let running = Running::start(builder.break_on(fails)).await;
     let client = OfficialClient::connect(&running.address, "first").await;
-    client.create_session("own").await;
+    client.create_listed_session("own").await;
     let mut importer = RawClient::initialized(&running.address, "importer").await;
     let import = json!({ "channel": "ahp-root://", "lines": ["an export"] });
     importer.ask("innkeeper/importSession", import).await;
@@ -114,7 +114,7 @@ async fn f23_a_session_that_is_taken_in_while_the_host_starts_anew_is_counted_on
         })
         .await;
     // Everything that was on its way is through before this is answered.
-    reader.create_session("third").await;
+    reader.create_listed_session("third").await;
     reader.assert_converged().await;
     let counted = reader.view().root().and_then(|root| root.active_sessions);
     assert_eq!(counted, Some(3), "each is counted once");

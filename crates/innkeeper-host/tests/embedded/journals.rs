@@ -68,7 +68,7 @@ async fn p_1_what_subscribers_get_is_byte_for_byte_what_the_journal_kept() {
     let notebook = Notebook::default();
     let running = Running::start(Host::builder().agent(TourAgent::new()).journal(notebook.clone())).await;
     let client = OfficialClient::connect(&running.address, "first").await;
-    let uris = client.create_session("kept").await;
+    let uris = client.create_listed_session("kept").await;
     client
         .dispatch(
             &uris.session,

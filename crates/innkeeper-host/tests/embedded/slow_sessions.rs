@@ -74,7 +74,7 @@ async fn lesson_37_a_session_that_opens_slowly_keeps_nobody_on_its_connection_wa
     client.client().ping().await.expect("answered");
     let uris = client.create_session("quick").await;
     client.run_turn(&uris.chat, "t1", "/stream 3").await;
-    client.listed(&slow[39]).await;
+    client.listed(&uris.session).await;
     let states: Vec<SessionLifecycle> = slow.iter().map(|session| client.session(session).lifecycle).collect();
     assert!(states.iter().all(|state| *state == SessionLifecycle::Creating));
     may_open.add_permits(40);

@@ -72,12 +72,13 @@ pub(super) fn check(conn: &Connection) -> Result<Vec<Finding>, StoreError> {
     of_the_file(reader::lease(conn, usize::MAX), &mut findings)?;
     let result = sessions(conn, &mut findings);
     let sessions = of_the_file(result, &mut findings)?.unwrap_or_default();
-    for uri in &sessions {
+    for (uri, _) in &sessions {
         found(session(conn, uri), &mut findings, |error| {
             Finding::of_a_session(uri, error)
         })?;
     }
-    let result = count(conn, sessions.len(), &mut findings);
+    let counted = sessions.iter().filter(|(_, kind)| *kind == Kind::Session).count();
+    let result = count(conn, counted, &mut findings);
     of_the_file(result, &mut findings)?;
     let result = leftovers(conn, &mut findings);
     of_the_file(result, &mut findings)?;
@@ -134,8 +135,8 @@ fn structure(conn: &Connection, findings: &mut Vec<Finding>) -> Result<(), Store
     Ok(())
 }
 
-/// The URIs of all sessions, however they are found.
-fn sessions(conn: &Connection, findings: &mut Vec<Finding>) -> Result<Vec<String>, StoreError> {
+/// The URIs of all sessions and drafts, however they are found.
+fn sessions(conn: &Connection, findings: &mut Vec<Finding>) -> Result<Vec<(String, Kind)>, StoreError> {
     let mut uris = Vec::new();
     let mut statement = conn.prepare(&format!("SELECT {CHANNEL_COLUMNS} FROM channel ORDER BY id"))?;
     let mut rows = statement.query([])?;
@@ -143,7 +144,9 @@ fn sessions(conn: &Connection, findings: &mut Vec<Finding>) -> Result<Vec<String
     while let Some(row) = of_the_file(rows.next().map_err(Into::into), findings)?.flatten() {
         let channel = of_the_file(ChannelRow::from_row(row), findings)?;
         match channel {
-            Some((uri, channel)) if channel.kind == Kind::Session => uris.push(uri),
+            Some((uri, channel)) if matches!(channel.kind, Kind::Session | Kind::Draft) => {
+                uris.push((uri, channel.kind));
+            }
             Some((uri, channel)) if channel.kind == Kind::Expected => {
                 findings.push(Finding::of_leftovers(format!(
                     "{uri} is named by a chat, but is not there"
@@ -163,10 +166,11 @@ fn session(conn: &Connection, uri: &str) -> Result<(), StoreError> {
     let channel = ChannelRow::by_uri(conn, uri)?.ok_or_else(missing)?;
     let mut statement = conn.prepare_cached(&format!("SELECT {SUMMARY_COLUMNS} FROM summary WHERE session = ?1"))?;
     let mut rows = statement.query([channel.id])?;
-    let Some(row) = rows.next()? else {
-        return Err(StoreError::damaged(format_args!("what lists show of {uri}")));
-    };
-    SummaryRow::from_row(row)?;
+    match rows.next()? {
+        Some(row) if channel.kind == Kind::Session => drop(SummaryRow::from_row(row)?),
+        None if channel.kind == Kind::Draft => {}
+        Some(_) | None => return Err(StoreError::damaged(format_args!("what lists show of {uri}"))),
+    }
     for chat in &session.chats {
         for (page, turns) in chat.turns.chunks(PAGE).enumerate() {
             let start = page * PAGE;

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{ErrorKind, StoreError};
 use crate::reader::{self, Recent};
-use crate::rows::{ChannelRow, SUMMARY_COLUMNS, SummaryRow};
+use crate::rows::{ChannelRow, Kind, SUMMARY_COLUMNS, SummaryRow};
 
 /// The version of the format.
 pub(super) const FORMAT: u32 = 1;
@@ -219,6 +219,10 @@ fn export_inside(conn: &Connection, uri: &str, out: &mut dyn Write) -> Result<()
 pub(crate) fn summary(conn: &Connection, uri: &str) -> Result<(SummaryRow, bool), StoreError> {
     let damaged = || StoreError::damaged(format_args!("what lists show of {uri}"));
     let channel = ChannelRow::by_uri(conn, uri)?.ok_or_else(damaged)?;
+    if channel.kind == Kind::Draft {
+        let why = format!("nobody has written anything in {uri} yet, so there is nothing to export");
+        return Err(StoreError::new(ErrorKind::Refused, why));
+    }
     let mut statement = conn.prepare(&format!("SELECT {SUMMARY_COLUMNS} FROM summary WHERE session = ?1"))?;
     let mut found = statement.query([channel.id])?;
     let summary = SummaryRow::from_row(found.next()?.ok_or_else(damaged)?)?;

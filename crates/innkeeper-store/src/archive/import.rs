@@ -111,6 +111,7 @@ impl Import<'_, '_> {
         self.apply.record(&Record::Session(Box::new(SessionRecord {
             seq: Seq(line.seq),
             is_new: true,
+            is_draft: false,
             at_rest: true,
             summary: SummaryRecord {
                 uri: Arc::clone(&uri),

@@ -5,7 +5,7 @@ CREATE TABLE host (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     reserved    INTEGER NOT NULL,  -- no number above this was ever given out
     kept        INTEGER NOT NULL,  -- nothing is missing up to this number
-    sessions    INTEGER NOT NULL,  -- how many there are: a start counts nothing
+    sessions    INTEGER NOT NULL,  -- how many lists show: a start counts nothing
     log_bytes   INTEGER NOT NULL,  -- the sum over all channels
     touches     INTEGER NOT NULL,  -- counts changes of clients, for their order
     ended_well  INTEGER NOT NULL,  -- whether the last host that wrote here closed the file
@@ -13,7 +13,8 @@ CREATE TABLE host (
     row_check   INTEGER NOT NULL
 ) STRICT;
 
--- What has a URI and a log: the root (kind 0), sessions (1) and chats (2), and sessions that are only known from a chat (3).
+-- What has a URI and a log: the root (kind 0), sessions (1) and chats (2), sessions that are only known from
+-- a chat (3), and sessions in which nobody has written anything yet (4).
 CREATE TABLE channel (
     id         INTEGER PRIMARY KEY,
     uri        TEXT NOT NULL UNIQUE,
@@ -37,7 +38,7 @@ CREATE TABLE document (
     body       BLOB NOT NULL
 ) STRICT;
 
--- What lists show of a session.
+-- What lists show of a session. One in which nobody has written anything yet has no row.
 CREATE TABLE summary (
     session      INTEGER PRIMARY KEY REFERENCES channel (id),
     uri          TEXT NOT NULL,

@@ -153,16 +153,20 @@ impl<'a> Apply<'a> {
 
     fn session(&mut self, session: &SessionRecord) -> Result<(), StoreError> {
         let uri = &session.summary.uri;
+        let (kind, counted) = match session.is_draft {
+            true => (Kind::Draft, 0),
+            false => (Kind::Session, 1),
+        };
         let channel = match self.hot.get(self.conn, uri)? {
             // Nothing that is kept is ever taken for free.
             Some(channel) if session.is_new && channel.kind != Kind::Expected => {
                 return Err(refused(format_args!("{uri} is there already")));
             }
-            Some(channel) if channel.kind == Kind::Session => channel,
-            Some(mut channel) if channel.kind == Kind::Expected => {
-                channel.kind = Kind::Session;
+            Some(channel) if channel.kind == kind => channel,
+            Some(mut channel) if matches!(channel.kind, Kind::Expected | Kind::Draft) => {
+                channel.kind = kind;
                 self.hot.put(uri, channel);
-                self.host.sessions += 1;
+                self.host.sessions += counted;
                 channel
             }
             Some(_) => {
@@ -171,12 +175,14 @@ impl<'a> Apply<'a> {
                 )));
             }
             None => {
-                self.host.sessions += 1;
-                self.new_channel(uri, Kind::Session, None)?
+                self.host.sessions += counted;
+                self.new_channel(uri, kind, None)?
             }
         };
         self.document(channel.id, session.seq, &session.document)?;
-        self.write_summary(channel.id, &session.summary)?;
+        if !session.is_draft {
+            self.write_summary(channel.id, &session.summary)?;
+        }
         if session.at_rest {
             self.hot.settle(self.conn, channel.id)
         } else {
@@ -188,7 +194,7 @@ impl<'a> Apply<'a> {
         match self.hot.get(self.conn, &summary.uri)? {
             Some(channel) if channel.kind == Kind::Session => self.write_summary(channel.id, summary),
             Some(_) | None => {
-                tracing::debug!(uri = %summary.uri, "a summary of a session that is not kept");
+                tracing::debug!(uri = %summary.uri, "a summary of a session that is not listed");
                 Ok(())
             }
         }
@@ -215,7 +221,7 @@ impl<'a> Apply<'a> {
 
     fn chat(&mut self, chat: &ChatRecord) -> Result<(), StoreError> {
         let session = match self.hot.get(self.conn, &chat.session)? {
-            Some(session) if matches!(session.kind, Kind::Session | Kind::Expected) => session,
+            Some(session) if matches!(session.kind, Kind::Session | Kind::Draft | Kind::Expected) => session,
             Some(_) => return Err(refused(format_args!("{} is no session", chat.session))),
             None => self.new_channel(&chat.session, Kind::Expected, None)?,
         };

@@ -52,12 +52,13 @@ impl Apply<'_> {
     fn damaged_entry(&self, uri: &str) -> Result<Option<ChannelRow>, StoreError> {
         let entry = self
             .conn
-            .prepare_cached("SELECT id FROM channel WHERE uri = ?1 AND kind = ?2 AND session = id")?
-            .query_row(params![uri, Kind::Session.number()], |row| {
+            .prepare_cached("SELECT id, kind FROM channel WHERE uri = ?1 AND kind IN (?2, ?3) AND session = id")?
+            .query_row(params![uri, Kind::Session.number(), Kind::Draft.number()], |row| {
                 let id = row.get(0)?;
+                let is_draft = row.get::<_, i64>(1)? == Kind::Draft.number();
                 Ok(ChannelRow {
                     id,
-                    kind: Kind::Session,
+                    kind: if is_draft { Kind::Draft } else { Kind::Session },
                     session: id,
                     tail: Seq(0),
                     log_bytes: 0,

@@ -245,6 +245,7 @@ impl Workload {
         Record::Session(Box::new(SessionRecord {
             seq: self.seq,
             is_new,
+            is_draft: false,
             at_rest,
             summary: self.summary(uri),
             document: self.document(uri),

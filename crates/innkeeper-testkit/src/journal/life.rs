@@ -160,6 +160,7 @@ impl Life {
         let mut session = SessionRecord {
             seq: self.seq,
             is_new: false,
+            is_draft: false,
             at_rest: true,
             summary: summary(uri, 1_000, "as created"),
             document: text(&format!("{uri} at {}", self.seq)),

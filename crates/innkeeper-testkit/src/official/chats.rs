@@ -5,7 +5,7 @@ use ahp_types::commands::SubscribeResult;
 use ahp_types::state::{ChatState, SessionState, SessionSummary};
 use serde_json::{Value, json};
 
-use super::{OfficialClient, View};
+use super::{OfficialClient, SessionUris, View};
 
 impl OfficialClient {
     /// Creates a chat and subscribes to it; `more` are further parameters of `createChat`.
@@ -57,6 +57,22 @@ impl OfficialClient {
     /// A session as it is mirrored.
     pub fn session(&self, uri: &str) -> SessionState {
         self.view().session(uri).cloned().expect("the session is mirrored")
+    }
+
+    /// A session that is ready and in lists, although nothing was said in it.
+    pub async fn create_listed_session(&self, name: &str) -> SessionUris {
+        let uris = self.create_session(name).await;
+        self.keep_session(&uris.session).await;
+        uris
+    }
+
+    /// Makes an ordinary session of a draft and leaves its state as it is: it is put away and brought back.
+    pub async fn keep_session(&self, session: &str) {
+        for is_archived in [true, false] {
+            let action = json!({ "type": "session/isArchivedChanged", "isArchived": is_archived });
+            self.dispatch(session, action).await;
+        }
+        self.caught_up().await;
     }
 
     /// What the root channel's list says of a session.

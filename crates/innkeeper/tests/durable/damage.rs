@@ -109,7 +109,7 @@ async fn f18_a_damaged_session_can_be_disposed_of() {
     let reader = OfficialClient::connect(host.address(), "reader").await;
     reader.join(&whole.session).await;
     assert_eq!(reader.chat(&whole.chat).turns.len(), 1);
-    let again = reader.create_session("damaged").await;
+    let again = reader.create_listed_session("damaged").await;
     assert!(reader.chat(&again.chat).turns.is_empty());
     reader
         .until("both are counted", |view| {

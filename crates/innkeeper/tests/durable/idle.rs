@@ -94,7 +94,7 @@ async fn ses_an_idle_session_comes_back_with_everything_it_had() {
 async fn a_session_that_left_memory_takes_a_dispatch_of_whoever_does_not_watch_it() {
     let host = forgetful().await;
     let client = OfficialClient::connect(host.address(), "first").await;
-    let uris = client.create_session("idle").await;
+    let uris = client.create_listed_session("idle").await;
     client.run_turn(&uris.chat, "t1", "hello").await;
     let_go(&host, &client, &uris).await;
     client.dispatch(&uris.session, title("From afar")).await;
@@ -112,7 +112,7 @@ async fn lesson_21_a_change_after_a_session_left_memory_reaches_every_list() {
     let host = forgetful().await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let watcher = OfficialClient::connect(host.address(), "watcher").await;
-    let uris = client.create_session("idle").await;
+    let uris = client.create_listed_session("idle").await;
     client.run_turn(&uris.chat, "t1", "hello").await;
     for round in 0..3 {
         let_go(&host, &client, &uris).await;
@@ -141,7 +141,7 @@ async fn a_storm_of_lists_and_subscriptions_converges_while_sessions_come_and_go
     let first = OfficialClient::connect(host.address(), "first").await;
     let mut all = Vec::new();
     for number in 0..SESSIONS {
-        let uris = first.create_session(&format!("number-{number}")).await;
+        let uris = first.create_listed_session(&format!("number-{number}")).await;
         first.unsubscribe(&uris.chat).await;
         first.unsubscribe(&uris.session).await;
         all.push(uris);

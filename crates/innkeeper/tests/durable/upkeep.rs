@@ -86,7 +86,7 @@ async fn what_changed_after_it_was_chosen_to_go_stays() {
 #[tokio::test]
 async fn a_condition_that_is_not_understood_is_no_permission() {
     let (host, client) = start_with_client().await;
-    client.create_session("kept").await;
+    client.create_listed_session("kept").await;
     let mut tidy = RawClient::initialized(host.address(), "tidy").await;
     for condition in [
         json!(true),

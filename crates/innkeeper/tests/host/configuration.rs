@@ -303,6 +303,8 @@ async fn root17_creating_a_session_tells_its_creator_how_far_it_is_and_nobody_el
         }
     }
     other.still_works().await;
+    let named = json!({ "type": "session/titleChanged", "title": "Lamps" });
+    creator.dispatch("ahp-session:/lamps", 1, named).await;
     let heard = |message: &Value| message["method"] == "root/sessionAdded";
     other.notification("the session", heard).await;
     other.still_works().await;

@@ -29,6 +29,11 @@ async fn lesson_33_five_thousand_sessions_are_listed_at_once_and_in_pages() {
         for id in ids {
             raw.answer(&json!(id)).await.expect("created");
         }
+        // A session with a name is in the list.
+        for number in batch * 500..(batch + 1) * 500 {
+            let named = json!({ "type": "session/titleChanged", "title": format!("Session {number}") });
+            raw.dispatch(&format!("ahp-session:/s{number}"), 1, named).await;
+        }
     }
     let all = raw
         .call("listSessions", json!({ "channel": ROOT }))
@@ -61,7 +66,7 @@ async fn lesson_33_five_thousand_sessions_are_listed_at_once_and_in_pages() {
 async fn lesson_34_many_lists_at_once_are_all_answered_and_all_the_same() {
     let (_host, client) = start_with_client().await;
     for number in 0..50 {
-        client.create_session_unready(&format!("s{number}")).await;
+        client.create_listed_session(&format!("s{number}")).await;
     }
     let uris = client.create_session("busy").await;
     client.start_turn(&uris.chat, "t1", "/stream 1000 1").await;

@@ -84,8 +84,8 @@ async fn lesson_04_root_actions_are_replayed_like_all_others() {
     let (host, mut client) = start_with_client().await;
     let other = OfficialClient::connect(host.address(), "other").await;
     client.cut().await;
-    other.create_session("a").await;
-    other.create_session("b").await;
+    other.create_listed_session("a").await;
+    other.create_listed_session("b").await;
     let resumed = client.reconnect().await.expect("reconnect succeeds");
     assert_eq!(
         resumed,
@@ -109,7 +109,7 @@ async fn lesson_05_beyond_the_window_every_channel_gets_a_fresh_snapshot() {
     let other = OfficialClient::connect(host.address(), "other").await;
     other.join(&uris.session).await;
     client.cut().await;
-    other.create_session("another").await;
+    other.create_listed_session("another").await;
     other.run_turn(&uris.chat, "t1", "a new title").await;
     let resumed = client.reconnect().await.expect("reconnect succeeds");
     let Resumed::Snapshots(mut channels) = resumed else {
@@ -121,7 +121,7 @@ async fn lesson_05_beyond_the_window_every_channel_gets_a_fresh_snapshot() {
     assert_eq!(channels, expected);
     client.assert_converged().await;
     // And all three are live again (REC-08).
-    other.create_session("third").await;
+    other.create_listed_session("third").await;
     other.run_turn(&uris.chat, "t2", "hello").await;
     client.turn_end(&uris.chat, "t2").await;
     client

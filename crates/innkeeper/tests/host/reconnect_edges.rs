@@ -27,7 +27,7 @@ async fn rename(client: &OfficialClient, session: &str, times: usize) {
 async fn lesson_01_a_gap_exactly_as_large_as_the_window_is_replayed_and_one_more_is_not() {
     let host = HostProcess::start(options().limit("replay_answer_actions", 10)).await;
     let writer = OfficialClient::connect(host.address(), "writer").await;
-    let uris = writer.create_session("edge").await;
+    let uris = writer.create_listed_session("edge").await;
     for (missed, replayed) in [(10, true), (11, false)] {
         let mut client = OfficialClient::connect(host.address(), &format!("missed-{missed}")).await;
         client.join(&uris.session).await;
@@ -56,7 +56,7 @@ async fn lesson_01_a_gap_exactly_as_large_as_the_window_is_replayed_and_one_more
 async fn rec_10_every_number_inside_the_window_is_replayed_from_and_every_older_one_is_not() {
     let host = HostProcess::start(options().limit("replay_channel_bytes", 6000)).await;
     let writer = OfficialClient::connect(host.address(), "writer").await;
-    let uris = writer.create_session("window").await;
+    let uris = writer.create_listed_session("window").await;
     let subscribe = json!({ "channel": uris.session });
     for index in 0..=40 {
         let mut reader = RawClient::initialized(host.address(), &format!("reader-{index}")).await;
@@ -97,8 +97,8 @@ async fn rec_10_every_number_inside_the_window_is_replayed_from_and_every_older_
 async fn a_busy_chat_does_not_push_a_quiet_one_out_of_the_window() {
     let host = HostProcess::start(options().limit("replay_channel_bytes", 20_000)).await;
     let writer = OfficialClient::connect(host.address(), "writer").await;
-    let quiet = writer.create_session("quiet").await;
-    let busy = writer.create_session("busy").await;
+    let quiet = writer.create_listed_session("quiet").await;
+    let busy = writer.create_listed_session("busy").await;
     let mut client = OfficialClient::connect(host.address(), "client").await;
     client.join(&quiet.session).await;
     client.cut().await;
@@ -156,6 +156,12 @@ async fn neg_20_a_reconnected_client_keeps_the_version_it_negotiated() {
     back.call("createSession", json!({ "channel": "ahp-session:/x" }))
         .await
         .expect("created");
+    back.dispatch(
+        "ahp-session:/x",
+        1,
+        json!({ "type": "session/titleChanged", "title": "x" }),
+    )
+    .await;
     let added = back
         .notification("root/sessionAdded", |message| message["method"] == "root/sessionAdded")
         .await;

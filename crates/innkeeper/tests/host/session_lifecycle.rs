@@ -101,7 +101,7 @@ async fn e_50_any_scheme_is_accepted_and_echoed_as_it_was_spelled() {
 async fn root_10_sessions_are_listed_latest_first_and_in_pages() {
     let (_host, client) = start_with_client().await;
     for name in ["a", "b", "c", "d", "e"] {
-        client.create_session(name).await;
+        client.create_listed_session(name).await;
     }
     let chat = client.join("ahp-session:/a").await.chat;
     client.run_turn(&chat, "t1", "now the latest").await;

@@ -71,7 +71,7 @@ async fn root_16_a_client_of_0_9_is_not_shown_what_it_does_not_know() {
     old.call("subscribe", json!({ "channel": "ahp-root://" }))
         .await
         .expect("subscribed");
-    let uris = client.create_session("both").await;
+    let uris = client.create_listed_session("both").await;
     let turn = client.run_turn(&uris.chat, "t1", "a title").await;
     assert_eq!(turn.id, "t1");
     let titled = |message: &serde_json::Value| {

@@ -19,6 +19,7 @@ fn kept_session(list: &Value) -> (Stage, ConnId) {
     let mut stage = Stage::opening(Kept::default(), config());
     let conn = stage.client("c", &[]);
     stage.session_in_workspace(conn, SESSION);
+    stage.keep_session(conn, SESSION);
     stage.subscribe(conn, SESSION);
     stage.found(SESSION, list.clone());
     stage.inbox(conn);

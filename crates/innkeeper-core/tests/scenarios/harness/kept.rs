@@ -1,6 +1,6 @@
 //! A journal in memory, for scenarios in which the host starts again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +15,8 @@ pub struct Kept {
     root: Option<(Seq, Bytes)>,
     sessions: BTreeMap<Arc<str>, (Seq, Bytes)>,
     chats: BTreeMap<Arc<str>, (Arc<str>, Seq, Bytes)>,
+    /// The sessions that are no drafts.
+    listed: BTreeSet<Arc<str>>,
     log: Vec<StoredFrame>,
     /// Whether anybody had to wait for the host's own document.
     pub root_was_promised: bool,
@@ -42,6 +44,9 @@ impl Kept {
                 }
                 Record::Session(session) => {
                     let uri = Arc::clone(&session.summary.uri);
+                    if !session.is_draft {
+                        self.listed.insert(Arc::clone(&uri));
+                    }
                     self.sessions
                         .insert(uri, (session.seq, session.document.encode().into()));
                 }
@@ -49,10 +54,22 @@ impl Kept {
                     let (session, document) = (Arc::clone(&chat.session), chat.document.encode().into());
                     self.chats.insert(Arc::clone(&chat.uri), (session, chat.seq, document));
                 }
+                Record::SessionRemoved { uri } => {
+                    self.sessions.remove(uri);
+                    self.listed.remove(uri);
+                    self.chats.retain(|_, (session, ..)| session != uri);
+                }
+                Record::ChatRemoved { uri } => {
+                    self.chats.remove(uri);
+                }
                 _ => {}
             },
             _ => {}
         }
+    }
+
+    pub fn has_session(&self, uri: &str) -> bool {
+        self.sessions.contains_key(uri)
     }
 
     fn session(&self, uri: &str) -> Option<StoredSession> {
@@ -92,7 +109,7 @@ impl Stage {
         let opening = Opening {
             last_seq: Seq(last.0 + 1000),
             kept_seq: last,
-            sessions: kept.sessions.len(),
+            sessions: kept.listed.len(),
             clients: Vec::new(),
             root,
             turns: Arc::clone(&stage.turns) as Arc<dyn TurnSource>,

@@ -29,7 +29,7 @@ pub(super) struct Contents {
     chats: BTreeMap<Arc<str>, Chat>,
     /// Session and chat, to find the chats of a session.
     members: BTreeSet<(Arc<str>, Arc<str>)>,
-    /// Time and URI of every session; lists read it backwards.
+    /// Time and URI of every session but for drafts; lists read it backwards.
     order: BTreeSet<(i64, Arc<str>)>,
     logs: BTreeMap<Arc<str>, Log>,
     turns: BTreeMap<Arc<str>, Vec<Turn>>,
@@ -44,6 +44,7 @@ struct Session {
     document: Bytes,
     modified_ms: i64,
     summary: Bytes,
+    is_draft: bool,
     is_settled: bool,
 }
 
@@ -137,12 +138,15 @@ impl Contents {
         if let Some(before) = self.sessions.get(uri) {
             self.order.remove(&(before.modified_ms, Arc::clone(uri)));
         }
-        self.order.insert((record.summary.modified_ms, Arc::clone(uri)));
+        if !record.is_draft {
+            self.order.insert((record.summary.modified_ms, Arc::clone(uri)));
+        }
         let session = Session {
             seq: record.seq,
             document: record.document.encode().into(),
             modified_ms: record.summary.modified_ms,
             summary: record.summary.summary.encode().into(),
+            is_draft: record.is_draft,
             is_settled: record.at_rest,
         };
         self.sessions.insert(Arc::clone(uri), session);
@@ -150,7 +154,9 @@ impl Contents {
     }
 
     fn put_summary(&mut self, record: &SummaryRecord) {
-        if let Some(session) = self.sessions.get_mut(&record.uri) {
+        if let Some(session) = self.sessions.get_mut(&record.uri)
+            && !session.is_draft
+        {
             self.order.remove(&(session.modified_ms, Arc::clone(&record.uri)));
             self.order.insert((record.modified_ms, Arc::clone(&record.uri)));
             session.modified_ms = record.modified_ms;
@@ -207,8 +213,9 @@ impl Contents {
             .collect()
     }
 
+    /// How many sessions lists show.
     pub(super) fn len(&self) -> usize {
-        self.sessions.len()
+        self.order.len()
     }
 
     pub(super) fn unsettled(&self) -> Vec<String> {

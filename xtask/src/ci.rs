@@ -1,27 +1,13 @@
 //! Everything that must be green before a commit, in the order in which it is cheapest to fail.
 
-mod smoke;
-
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::process::{capture, run as run_command, shown};
+use crate::process::{run as run_command, shown, step};
 use crate::tidy;
 use crate::workspace::Workspace;
-
-/// Whether the benchmarks are built and tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bench {
-    /// Each benchmark runs briefly, to see that it still works.
-    Smoke,
-    /// They are left out, which saves the release build.
-    Skip,
-}
-
-/// A benchmark that takes longer than this in its smallest setting hangs.
-const LONGEST_SMOKE: Duration = Duration::from_secs(480);
 
 /// What property tests begin with here. Whether a commit is green must not be a matter of luck: new cases are
 /// looked for wherever tests are run otherwise (`cargo nextest run`, `cargo test`), with a seed of their own
@@ -29,14 +15,14 @@ const LONGEST_SMOKE: Duration = Duration::from_secs(480);
 const PROPERTIES_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
 
 /// Runs all checks and stops at the first that fails.
-pub(crate) fn run(workspace: &Workspace, bench: Bench) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let started = Instant::now();
     cargo(workspace, &["fmt", "--all", "--check"]).context("run `cargo fmt --all` and look at what it changed")?;
+    step("cargo xtask tidy", || tidy::run(workspace))?;
     cargo(
         workspace,
         &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
     )?;
-    step("cargo xtask tidy", || tidy::run(workspace))?;
     println!("\n{}", about_real_servers(is_installed));
     if has_nextest(workspace) {
         // Nextest does not know doctests. They come first, so that the summary of all other tests
@@ -46,37 +32,8 @@ pub(crate) fn run(workspace: &Workspace, bench: Bench) -> Result<()> {
     } else {
         cargo(workspace, &["test", "--workspace"])?;
     }
-    if bench == Bench::Smoke {
-        smoke_benchmarks(workspace)?;
-    }
-    println!("\nall green after {}", seconds(started.elapsed()));
+    println!("\nall green after {:.1} s", started.elapsed().as_secs_f64());
     Ok(())
-}
-
-fn smoke_benchmarks(workspace: &Workspace) -> Result<()> {
-    cargo(
-        workspace,
-        &["build", "--release", "-p", "innkeeper", "-p", "innkeeper-bench"],
-    )?;
-    let program = workspace
-        .metadata()?
-        .target_directory
-        .join("release")
-        .join(format!("innkeeper-bench{}", std::env::consts::EXE_SUFFIX));
-    let try_out = |benchmark: &smoke::Benchmark, more: &[&str]| {
-        let mut command = workspace.command(&program);
-        command.args(benchmark.arguments).args(more);
-        step(&shown(&command), || {
-            let report = capture(&mut command, LONGEST_SMOKE)?;
-            print!("{report}");
-            smoke::check(benchmark, &report)
-        })
-    };
-    for benchmark in smoke::BENCHMARKS {
-        try_out(benchmark, &[])?;
-    }
-    let minutes = if std::env::var_os("CI").is_some() { "5" } else { "1" };
-    try_out(&smoke::SOAK, &[minutes])
 }
 
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
@@ -111,20 +68,6 @@ fn has_nextest(workspace: &Workspace) -> bool {
     version.args(["nextest", "--version"]);
     version.stdout(Stdio::null()).stderr(Stdio::null());
     version.status().is_ok_and(|status| status.success())
-}
-
-/// Announces a step, takes it, and says how long it took.
-fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    println!("\n$ {name}");
-    let started = Instant::now();
-    let outcome = work();
-    let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
-    println!("# {verdict} after {}: {name}", seconds(started.elapsed()));
-    outcome
-}
-
-fn seconds(duration: Duration) -> String {
-    format!("{:.1} s", duration.as_secs_f64())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod ci;
 mod conformance;
 mod faults;
+mod nightly;
 mod process;
 mod source;
 mod tidy;
@@ -17,9 +18,10 @@ usage: cargo xtask <command>
 
 commands:
   tidy                   check the rules of this repository that the compiler cannot check
-  ci [--no-bench]        run everything that must be green before a commit, stopping at the first failure
+  ci                     run everything that must be green before a commit, stopping at the first failure
   conformance [--check]  write docs/conformance.md from the tests, or only check that it is up to date
   faults                 kill, cut the power and flip bits as often as we promise: 2,000 kills, 500 power cuts
+  nightly                run what takes too long for every commit: benchmarks, a soak, 100,000 seeds, all faults
   help                   print this text
 ";
 
@@ -28,8 +30,8 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
         ["tidy"] => Workspace::locate().and_then(|workspace| tidy::run(&workspace)),
-        ["ci"] => Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Smoke)),
-        ["ci", "--no-bench"] => Workspace::locate().and_then(|workspace| ci::run(&workspace, ci::Bench::Skip)),
+        ["ci"] => Workspace::locate().and_then(|workspace| ci::run(&workspace)),
+        ["nightly"] => Workspace::locate().and_then(|workspace| nightly::run(&workspace)),
         ["faults"] => Workspace::locate().and_then(|workspace| faults::run(&workspace)),
         ["conformance"] => Workspace::locate().and_then(|workspace| conformance::write(&workspace)),
         ["conformance", "--check"] => Workspace::locate().and_then(|workspace| conformance::run_check(&workspace)),

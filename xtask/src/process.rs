@@ -16,6 +16,16 @@ pub(crate) fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
+/// Announces a step, takes it, and prints how long it took.
+pub(crate) fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("\n$ {name}");
+    let started = Instant::now();
+    let outcome = work();
+    let verdict = if outcome.is_ok() { "ok" } else { "FAILED" };
+    println!("# {verdict} after {:.1} s: {name}", started.elapsed().as_secs_f64());
+    outcome
+}
+
 /// Runs a command that writes to the terminal itself.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command

@@ -101,6 +101,11 @@ impl Workspace {
             .replace('\\', "/")
     }
 
+    /// Returns where a file of the workspace is.
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.root.join(relative)
+    }
+
     /// Reads a file of the workspace, or returns nothing when it does not exist or is not text.
     pub(crate) fn read_text(&self, relative: &str) -> Option<String> {
         fs::read_to_string(self.root.join(relative)).ok()

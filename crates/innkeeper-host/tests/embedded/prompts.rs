@@ -118,7 +118,7 @@ async fn smt06_smt07_an_agent_gets_its_prompt_as_the_client_rewrote_it() {
     let request = rewriter
         .rewrite(&[("tone", "Be long."), ("margin", "Leave one.")])
         .await;
-    assert_eq!(asked_for(&request), ["margin", "tone"], "SMT-12");
+    assert_eq!(asked_for(&request), ["tone", "margin"], "SMT-12");
     let prompt = desk.outcome().await.expect("rendered");
     assert_eq!(prompt.text(), "You write.\n\nBe long.\n\nLeave one.");
     assert_eq!(prompt.client.as_deref(), Some("rewriter"));

@@ -7,6 +7,7 @@ mod nightly;
 mod process;
 mod source;
 mod tidy;
+mod vscode;
 mod workspace;
 
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ commands:
   conformance [--check]  write docs/conformance.md from the tests, or only check that it is up to date
   faults                 kill, cut the power and flip bits as often as we promise: 2,000 kills, 500 power cuts
   nightly                run what takes too long for every commit: benchmarks, a soak, 100,000 seeds, all faults
+  vscode [--only WINDOW] play a day's work in VS Code against the host; WINDOW is editor or agents
   help                   print this text
 ";
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         ["tidy"] => Workspace::locate().and_then(|workspace| tidy::run(&workspace)),
         ["ci"] => Workspace::locate().and_then(|workspace| ci::run(&workspace)),
         ["nightly"] => Workspace::locate().and_then(|workspace| nightly::run(&workspace)),
+        ["vscode", more @ ..] => Workspace::locate().and_then(|workspace| vscode::run(&workspace, more)),
         ["faults"] => Workspace::locate().and_then(|workspace| faults::run(&workspace)),
         ["conformance"] => Workspace::locate().and_then(|workspace| conformance::write(&workspace)),
         ["conformance", "--check"] => Workspace::locate().and_then(|workspace| conformance::run_check(&workspace)),

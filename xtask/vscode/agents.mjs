@@ -1,0 +1,131 @@
+// The Agents window of VS Code, served as static files; the page connects to the host itself.
+
+import { createReadStream, existsSync, statSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { extname, join } from 'node:path';
+import { ChatWindow } from './chat.mjs';
+
+const TYPES = {
+  '.css': 'text/css',
+  '.html': 'text/html',
+  '.js': 'application/javascript',
+  '.json': 'application/json',
+  '.mjs': 'application/javascript',
+  '.svg': 'image/svg+xml',
+  '.ttf': 'font/ttf',
+  '.wasm': 'application/wasm',
+};
+
+function page(port) {
+  const origin = `http://127.0.0.1:${port}`;
+  return `<!DOCTYPE html>
+<html>
+<head>
+<meta charset="utf-8">
+<title>Agents</title>
+<link rel="stylesheet" href="/out/vs/sessions/sessions.web.main.internal.css">
+<script>globalThis._VSCODE_FILE_ROOT = '${origin}/out/';</script>
+</head>
+<body aria-label="">
+<script type="module">
+await import('/out/nls.messages.js');
+const { create } = await import('/out/vs/sessions/sessions.web.main.internal.js');
+create(document.body, {
+  productConfiguration: { nameShort: 'Agents', nameLong: 'Agents', enableTelemetry: false, webEndpointUrlTemplate: '${origin}', quality: 'stable' },
+  workspaceProvider: { workspace: undefined, open: async () => false, payload: [['isSessionsWindow', 'true']] },
+});
+</script>
+</body>
+</html>`;
+}
+
+/** Serves the files of the Agents window. */
+export async function serve(port, files) {
+  const server = createServer((request, response) => {
+    const path = decodeURIComponent(new URL(request.url, 'http://localhost').pathname);
+    if (path === '/') return response.writeHead(200, { 'Content-Type': 'text/html' }).end(page(port));
+    const file = join(files, path);
+    if (!file.startsWith(files) || !existsSync(file) || !statSync(file).isFile()) return response.writeHead(404).end();
+    response.writeHead(200, { 'Content-Type': TYPES[extname(file)] ?? 'application/octet-stream', 'Cache-Control': 'max-age=3600' });
+    createReadStream(file).pipe(response);
+  });
+  await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve));
+  return server;
+}
+
+/** Writes the settings file into the database of the page, where the web build of VS Code keeps it. */
+function saveSettings(settings) {
+  return new Promise((resolve, reject) => {
+    const request = indexedDB.open('vscode-web-db', 3);
+    request.onupgradeneeded = () => {
+      for (const store of ['vscode-userdata-store', 'vscode-logs-store', 'vscode-filehandles-store']) {
+        if (!request.result.objectStoreNames.contains(store)) request.result.createObjectStore(store);
+      }
+    };
+    request.onerror = () => reject(request.error);
+    request.onsuccess = () => {
+      const database = request.result;
+      const transaction = database.transaction('vscode-userdata-store', 'readwrite');
+      transaction.objectStore('vscode-userdata-store').put(new TextEncoder().encode(settings), '/User/settings.json');
+      transaction.oncomplete = () => resolve(database.close());
+      transaction.onerror = () => reject(transaction.error);
+    };
+  });
+}
+
+export class AgentsWindow extends ChatWindow {
+  /** Opens the window with the address and the token of a host: all that a user has to configure. */
+  async open(port, wirePort, token) {
+    const host = { name: 'Innkeeper', address: `127.0.0.1:${wirePort}`, connectionToken: token };
+    const settings = { 'chat.remoteAgentHosts': [host], 'security.workspace.trust.enabled': false };
+    await this.page.goto(`http://127.0.0.1:${port}/manifest.json`);
+    await this.page.evaluate(saveSettings, JSON.stringify(settings));
+    this.url = `http://127.0.0.1:${port}/?skip-sessions-welcome`;
+    await this.reload();
+  }
+
+  async reload() {
+    await this.page.goto(this.url, { waitUntil: 'domcontentloaded' });
+    await this.waitForInput();
+  }
+
+  async openFolderPicker() {
+    await this.pick(this.page.locator('[data-onboarding-id="sessions.newSession.workspacePicker"]'), 'Folders');
+    await this.page.locator('.quick-input-widget').getByText('Select Folder').waitFor();
+  }
+
+  /** Picks a folder by clicking through its parents, from the directory that the host proposes. */
+  async pickFolderByClicking(names) {
+    await this.openFolderPicker();
+    for (const name of names) {
+      await this.page.locator('.quick-input-list .monaco-list-row', { hasText: new RegExp(`^${name}$`) }).first().click();
+      await this.sleep(1200);
+    }
+    await this.shoot('folder-by-clicking');
+    await this.page.locator('.quick-input-widget .monaco-button', { hasText: 'OK' }).click();
+    await this.sleep(1500);
+  }
+
+  async pickFolderByTyping(path) {
+    await this.openFolderPicker();
+    await this.page.keyboard.press('Control+a');
+    await this.page.keyboard.type(`${path}/`, { delay: 5 });
+    await this.sleep(1500);
+    await this.shoot('folder-by-typing');
+    await this.page.keyboard.press('Enter');
+    await this.sleep(1500);
+  }
+
+  async pickAgent(agent) {
+    await this.pick(this.page.locator('[data-onboarding-id="sessions.newSession.harnessPicker"]'), agent);
+  }
+
+  async newSession() {
+    await this.page.locator('[data-onboarding-id="sessions.newSession.button"]').click();
+    await this.sleep(1500);
+  }
+
+  session(title) {
+    return this.page.locator('.monaco-list-row:has(.session-item)', { hasText: title });
+  }
+}

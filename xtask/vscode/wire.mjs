@@ -1,0 +1,82 @@
+// A proxy between a window and the host that logs every frame and finds refused requests and actions.
+
+import { createWriteStream } from 'node:fs';
+import { createServer } from 'node:http';
+import { WebSocket, WebSocketServer } from 'ws';
+
+export class Wire {
+  /** Requests that the host answered with an error, and actions that it rejected. */
+  refusals = [];
+  #connections = 0;
+  #methods = new Map();
+
+  constructor(name, hostPort, logFile) {
+    this.name = name;
+    this.hostPort = hostPort;
+    this.log = createWriteStream(logFile);
+    this.server = createServer((_request, response) => response.writeHead(426).end());
+    const upgrades = new WebSocketServer({ noServer: true, perMessageDeflate: false });
+    this.server.on('upgrade', (request, socket, head) => {
+      const client = ++this.#connections;
+      const headers = {};
+      for (const name of ['origin', 'authorization']) {
+        if (request.headers[name]) headers[name] = request.headers[name];
+      }
+      const upstream = new WebSocket(`ws://127.0.0.1:${this.hostPort}${request.url}`, { headers, perMessageDeflate: false });
+      const early = [];
+      upstream.on('message', (data) => early.push(data));
+      upstream.on('unexpected-response', (_request, response) => {
+        this.#write({ client, refusedWith: response.statusCode });
+        this.refusals.push(`connection refused with HTTP ${response.statusCode}`);
+        socket.end(`HTTP/1.1 ${response.statusCode} Refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`);
+      });
+      // The host is away while it restarts: the window sees a connection that fails, and tries again.
+      upstream.on('error', () => socket.destroy());
+      upstream.on('open', () =>
+        upgrades.handleUpgrade(request, socket, head, (downstream) => {
+          this.#write({ client, opened: request.headers['user-agent'] ?? '' });
+          const forward = (data) => {
+            this.#note(client, 'host', data);
+            if (downstream.readyState === WebSocket.OPEN) downstream.send(data.toString());
+          };
+          upstream.removeAllListeners('message');
+          early.forEach(forward);
+          upstream.on('message', forward);
+          downstream.on('message', (data) => {
+            this.#note(client, 'window', data);
+            if (upstream.readyState === WebSocket.OPEN) upstream.send(data.toString());
+          });
+          upstream.on('close', () => downstream.terminate());
+          downstream.on('close', () => upstream.close());
+        }),
+      );
+    });
+  }
+
+  async listen(port) {
+    await new Promise((resolve) => this.server.listen(port, '127.0.0.1', resolve));
+  }
+
+  close() {
+    this.server.close();
+    this.server.closeAllConnections();
+    this.log.end();
+  }
+
+  #write(entry) {
+    this.log.write(`${JSON.stringify({ at: new Date().toISOString(), ...entry })}\n`);
+  }
+
+  #note(client, from, data) {
+    const message = JSON.parse(data.toString());
+    this.#write({ client, from, message });
+    const key = `${client}/${message.id}`;
+    if (from === 'window' && message.method && message.id !== undefined) this.#methods.set(key, message.method);
+    if (from === 'host' && message.error) {
+      const { code, message: text } = message.error;
+      this.refusals.push(`${this.#methods.get(key) ?? 'request'} answered ${code}: ${text}`);
+    }
+    const reason = message.params?.rejectionReason;
+    if (from === 'host' && reason) this.refusals.push(`${message.params.action?.type} rejected: ${reason}`);
+  }
+}

@@ -99,14 +99,18 @@ pub(crate) enum Denied {
     TooMany,
 }
 
+/// The origin of the windows of VS Code on the desktop. No web page can have it: browsers know no such scheme and send
+/// `null` in its place. So it says which program asks, and the token still says whether it may.
+const VSCODE_DESKTOP: &str = "vscode-file://vscode-app";
+
 /// How long failures are counted.
 const FAILURE_WINDOW: Duration = Duration::from_secs(60);
 /// Peers whose failures are counted at most; beyond it the table starts over.
 const FAILURE_PEERS: usize = 10_000;
 
 impl Access {
-    /// Rules for a listener on this address: its own names are accepted as `Host`, no web page
-    /// is, and without a token anybody who reaches the port may do anything.
+    /// Rules for a listener on this address: its own names are accepted as `Host`, the desktop windows of VS Code as
+    /// `Origin` and no web page, and without a token anybody who reaches the port may do anything.
     pub fn new(bound: SocketAddr) -> Self {
         let port = bound.port();
         let mut hosts = vec![
@@ -123,7 +127,7 @@ impl Access {
         }
         Self {
             tokens: Vec::new(),
-            origins: Vec::new(),
+            origins: vec![VSCODE_DESKTOP.to_owned()],
             hosts,
             failures: Arc::default(),
         }
@@ -133,7 +137,7 @@ impl Access {
     pub fn unix() -> Self {
         Self {
             tokens: Vec::new(),
-            origins: Vec::new(),
+            origins: vec![VSCODE_DESKTOP.to_owned()],
             hosts: Vec::new(),
             failures: Arc::default(),
         }
@@ -327,6 +331,7 @@ mod tests {
         let access = access.allow_origin("https://ui.test");
         assert_eq!(access.check_origin(None), Ok(()));
         assert_eq!(access.check_origin(Some("https://ui.test")), Ok(()));
+        assert_eq!(access.check_origin(Some(VSCODE_DESKTOP)), Ok(()));
         for origin in [
             "null",
             "",
@@ -334,6 +339,9 @@ mod tests {
             "http://ui.test",
             "https://ui.test:444",
             "http://127.0.0.1:4747",
+            "vscode-file://vscode-app.evil.test",
+            "vscode-file://vscode-app/",
+            "vscode-webview://vscode-app",
         ] {
             assert_eq!(access.check_origin(Some(origin)), Err(Denied::Origin), "{origin}");
         }

@@ -91,6 +91,9 @@ async fn t_2_web_pages_are_refused_unless_their_origin_is_listed_exactly() {
     let bearer = format!("authorization: Bearer {}", address.token.as_deref().expect("a token"));
     for (origin, status) in [
         ("https://inn.test", 101),
+        ("vscode-file://vscode-app", 101),
+        ("vscode-file://vscode-app.evil.test", 403),
+        ("vscode-webview://vscode-app", 403),
         ("https://inn.test.evil.test", 403),
         ("https://evil.test", 403),
         ("http://inn.test", 403),
@@ -107,7 +110,13 @@ async fn t_2_web_pages_are_refused_unless_their_origin_is_listed_exactly() {
     let own = format!("origin: http://{}", address.authority());
     let plain = start().await;
     let answer = get(plain.address(), "/healthz", &[&own]).await;
-    assert_eq!(answer.status, 403, "an empty list means nobody");
+    assert_eq!(answer.status, 403, "an empty list means no web page");
+    let desktop = "origin: vscode-file://vscode-app";
+    assert_eq!(
+        upgrade(plain.address(), "/", &[desktop]).await,
+        401,
+        "VS Code on the desktop needs nothing but the token"
+    );
     assert!(!answer.headers.iter().any(|header| header.starts_with("access-control")));
 }
 

@@ -1,7 +1,7 @@
 //! What the embedding host decides for its core.
 
 use crate::replay::ReplayLimits;
-use crate::resource::{RequestPolicy, ResourceRoot};
+use crate::resource::{BrowsePolicy, RequestPolicy, ResourceRoot};
 
 /// The windows of the reference client, as they name themselves.
 const CARELESS_CLIENTS: [&str; 2] = ["vscode-editor-window", "vscode-agents-window"];
@@ -103,6 +103,10 @@ pub struct CoreConfig {
     pub resource_roots: Vec<ResourceRoot>,
     /// Who decides about what clients want to reach besides.
     pub resource_requests: RequestPolicy,
+    /// Who may look through the directories of this machine without asking first.
+    pub resource_browsing: BrowsePolicy,
+    /// The URI of the directory in which clients start to look for one to work in.
+    pub default_directory: Option<String>,
     /// How long a grant lasts.
     pub resource_grant_ms: u64,
     /// Most watches of one client.
@@ -159,6 +163,8 @@ impl Default for CoreConfig {
             max_customization_bytes: 8 << 20,
             resource_roots: Vec::new(),
             resource_requests: RequestPolicy::default(),
+            resource_browsing: BrowsePolicy::default(),
+            default_directory: None,
             resource_grant_ms: 24 * 60 * 60_000,
             max_watches: 64,
             watch_lease_ms: 30_000,

@@ -80,6 +80,9 @@ impl HostCore {
         if let Some(telemetry) = self.offered_telemetry(conn) {
             head["telemetry"] = telemetry;
         }
+        if let Some(directory) = self.offered_directory(conn) {
+            head["defaultDirectory"] = json!(directory);
+        }
         let mut head = head.to_string().into_bytes();
         head.pop();
         let answer = Answer {

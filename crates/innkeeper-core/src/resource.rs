@@ -4,10 +4,12 @@
 //! the places that the client may reach, to whoever serves resources; that one confines itself to
 //! these places, because what a path really leads to only the file system knows (RES-17).
 
+mod browsing;
 mod grants;
 mod watches;
 mod within;
 
+pub use browsing::BrowsePolicy;
 pub(crate) use grants::Grants;
 pub use grants::{Allow, GrantCommand, RequestPolicy, permission_denied};
 pub(crate) use watches::Watches;
@@ -250,7 +252,10 @@ impl HostCore {
             let error = RpcError::method_not_found(op.method());
             return cx.answer(conn, id, Err(error));
         }
-        let reaches = self.reaches(cx, conn);
+        let reaches = match &*op {
+            ResourceOp::List { .. } | ResourceOp::Resolve { .. } => self.reaches_to_browse(cx, conn),
+            _ => self.reaches(cx, conn),
+        };
         let sight = match op.scope() {
             Scope::View => self.sight(conn),
             // What is shown is not thereby somebody's to change.

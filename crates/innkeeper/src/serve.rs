@@ -84,6 +84,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
         .core
         .resource_roots
         .extend(writable(&saved_into.unwrap_or_default()));
+    let default_directory = config.resources.default_directory();
     let settings = Settings::resolve(args, config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -100,7 +101,11 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
         settings,
         limits,
         models,
-        Sources { customizations, mcp },
+        Sources {
+            customizations,
+            mcp,
+            default_directory,
+        },
         umask,
         logs,
     ));
@@ -129,17 +134,22 @@ fn protect_process() -> u32 {
     umask.bits()
 }
 
-/// What sessions bring along.
+/// What sessions bring along, and where clients start to look for their directories.
 struct Sources {
     customizations: Option<SourceDirectories>,
     mcp: Option<(RunnerSettings, Keeping)>,
+    default_directory: Option<String>,
 }
 
 async fn serve(
     settings: Settings,
     limits: Limits,
     models: Vec<ModelAgent>,
-    Sources { customizations, mcp }: Sources,
+    Sources {
+        customizations,
+        mcp,
+        default_directory,
+    }: Sources,
     umask: u32,
     logs: Option<LogSink>,
 ) -> Result<ExitCode, Failure> {
@@ -206,6 +216,9 @@ async fn serve(
         .files(innkeeper_local::Workspace::new())
         .resources(LocalResources::new(files, &own).making(saved_into).with_umask(umask))
         .contents(contents.clone());
+    if let Some(directory) = default_directory {
+        builder = builder.default_directory(directory);
+    }
     // Whoever only looks shows what sessions had, and looks for nothing.
     let runner = mcp.filter(|_| !settings.read_only).map(|(mut mcp, keeping)| {
         mcp.environment = mcp.environment.with_umask(umask);

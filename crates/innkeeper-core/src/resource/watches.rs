@@ -121,7 +121,7 @@ impl HostCore {
             id: id.clone(),
             watch,
             spec,
-            reaches: self.reaches(cx, conn),
+            reaches: self.reaches_to_browse(cx, conn),
         });
     }
 
@@ -224,7 +224,7 @@ impl HostCore {
         let Some(watch) = self.watches.by_channel.get(&channel) else {
             return Ok(());
         };
-        let reaches = self.reaches(now, conn);
+        let reaches = self.reaches_to_browse(now, conn);
         let is_owner = self.who(conn).is_some_and(|(client, _, _)| client == watch.owner);
         if is_owner || reaches.iter().any(|reach| reach.uri == watch.admitted_by) {
             return Ok(());
@@ -322,7 +322,7 @@ impl HostCore {
     fn keeps_reach(&self, cx: &Cx<'_>, client: &ClientId, uri: &str) -> bool {
         match self.clients.get(client).map(|client| &client.presence) {
             Some(Presence::Active(transports)) => {
-                let mut reaches = transports.iter().flat_map(|conn| self.reaches(cx, conn));
+                let mut reaches = transports.iter().flat_map(|conn| self.reaches_to_browse(cx, conn));
                 reaches.any(|reach| reach.uri == uri)
             }
             Some(Presence::Grace(_)) => true,

@@ -47,6 +47,7 @@ pub struct HostBuilder {
     breaks: Option<Breaks>,
     read_only: Option<String>,
     restricted_sections: Option<Vec<String>>,
+    default_directory: Option<String>,
     is_owned: bool,
 }
 
@@ -65,6 +66,7 @@ impl HostBuilder {
             breaks: None,
             read_only: None,
             restricted_sections: None,
+            default_directory: None,
             is_owned: true,
         }
     }
@@ -167,6 +169,14 @@ impl HostBuilder {
         self
     }
 
+    /// Suggests a directory to clients, by its URI, in which they start to look for one to work in; without one they
+    /// start at the root of the file system. They are told in `initialize` if they may create sessions.
+    #[must_use]
+    pub fn default_directory(mut self, uri: impl Into<String>) -> Self {
+        self.default_directory = Some(uri.into());
+        self
+    }
+
     /// Makes the core fail after these inputs, for tests of what follows (F23).
     #[doc(hidden)]
     #[must_use]
@@ -179,6 +189,9 @@ impl HostBuilder {
     pub async fn start(mut self) -> Result<Host, HostError> {
         if self.restricted_sections.is_some() {
             self.limits.core.restricted_sections = self.restricted_sections.take();
+        }
+        if self.default_directory.is_some() {
+            self.limits.core.default_directory = self.default_directory.take();
         }
         let mut agents: HashMap<String, Arc<dyn Agent>> = HashMap::new();
         let common = self.customizations.common();

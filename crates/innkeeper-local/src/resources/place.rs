@@ -79,9 +79,13 @@ impl Reaches<'_> {
     /// Something that exists, where links lead.
     pub(crate) fn existing(&self, field: &'static str, uri: &str, write: bool) -> Result<Place, ResourceError> {
         let (root, relative) = self.locate(field, uri, write)?;
-        let resolved = without_links(&root.dir, &relative);
-        let resolved = resolved.map_err(|error| problem(uri, &error))?;
-        self.admit(root, resolved, uri, write)
+        match without_links(&root.dir, &relative) {
+            Ok(resolved) => self.admit(root, resolved, uri, write),
+            Err(error) => {
+                let (root, resolved) = self.from_the_top(field, uri, write, &error)?;
+                self.admit(root, resolved, uri, write)
+            }
+        }
     }
 
     /// Something that exists, by its own name: if that is a link, the link.
@@ -91,8 +95,38 @@ impl Reaches<'_> {
             (Some(parent), Some(Component::Normal(name))) => (or_dot(parent), name),
             _ => return self.admit(root, PathBuf::new(), uri, write),
         };
-        let parent = without_links(&root.dir, parent).map_err(|error| problem(uri, &error))?;
-        self.admit(root, parent.join(name), uri, write)
+        match without_links(&root.dir, parent) {
+            Ok(parent) => self.admit(root, parent.join(name), uri, write),
+            Err(error) => {
+                let parent = uri::to_exact_path(field, uri)?;
+                let parent = parent.parent().and_then(uri::from_path);
+                let parent = parent.ok_or_else(|| problem(uri, &error))?;
+                let (root, resolved) = self.from_the_top(field, &parent, write, &error)?;
+                self.admit(root, resolved.join(name), uri, write)
+            }
+        }
+    }
+
+    /// Resolves what leads out of the place it was found in, for a client that may reach the whole file system. Its
+    /// handle refuses links that name a whole path, as `/home` often is, although they cannot lead out of it.
+    fn from_the_top(
+        &self,
+        field: &'static str,
+        uri: &str,
+        write: bool,
+        error: &io::Error,
+    ) -> Result<(Arc<Root>, PathBuf), ResourceError> {
+        let top = self.reaches.iter().find(|reach| {
+            let is_top = || uri::to_path(&reach.uri).is_some_and(|path| path.parent().is_none());
+            (reach.write || !write) && !reach.exact && is_top()
+        });
+        let Some(top) = top.filter(|_| leads_outside(error)) else {
+            return Err(problem(uri, error));
+        };
+        let real = fs::canonicalize(uri::to_exact_path(field, uri)?).map_err(|error| problem(uri, &error))?;
+        let start = real.ancestors().last().unwrap_or(&real);
+        let entered = self.enter(top, start, &real);
+        entered.map_err(|_| problem(uri, error))
     }
 
     /// Something that may not exist yet, nor the directories it is in.
@@ -343,8 +377,15 @@ impl Place {
     /// Whether a name in the directory that it is leads to a directory in the same place. Only for people:
     /// a directory is opened without following anything.
     pub(crate) fn leads_to_directory(&self, name: &OsStr) -> bool {
-        let found = self.root.dir.metadata(self.relative.join(name));
-        found.is_ok_and(|data| data.is_dir())
+        let within = self.relative.join(name);
+        match self.root.dir.metadata(&within) {
+            Ok(data) => data.is_dir(),
+            // Nothing leads out of the whole file system, whatever its handle says.
+            Err(error) if leads_outside(&error) && self.root.canonical.parent().is_none() => {
+                fs::metadata(self.root.canonical.join(within)).is_ok_and(|data| data.is_dir())
+            }
+            Err(_) => false,
+        }
     }
 
     /// Makes the directories on the way to it.

@@ -7,6 +7,7 @@ mod permissions;
 mod places;
 mod races;
 mod watching;
+mod whole;
 mod writing;
 
 use std::fs;

@@ -220,6 +220,7 @@ impl ConfigFile {
             .expect("invariant: the values were checked when the file was read");
         limits.core.resource_roots = self.resources.roots();
         limits.core.resource_requests = self.resources.policy();
+        limits.core.resource_browsing = self.resources.browsing();
         limits
     }
 
@@ -233,6 +234,7 @@ impl ConfigFile {
             &mut self.drive_token_file,
             &mut self.view_token_file,
             &mut self.mcp.token_key_file,
+            &mut self.resources.default_directory,
         ];
         let keys = self.models.providers.iter_mut().map(|provider| &mut provider.key_file);
         let opened = self.resources.read.iter_mut().chain(&mut self.resources.write);

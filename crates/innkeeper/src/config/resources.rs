@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use innkeeper_host::resource::{RequestPolicy, ResourceRoot};
+use innkeeper_host::resource::{BrowsePolicy, RequestPolicy, ResourceRoot};
 use serde::Deserialize;
 
 /// What `[resources]` can say.
@@ -15,6 +15,21 @@ pub(crate) struct ResourcesSection {
     pub(crate) write: Vec<PathBuf>,
     /// Who decides about what clients want to reach besides.
     pub(crate) requests: Requests,
+    /// Who lists directories without asking first.
+    pub(crate) browse: Browse,
+    /// The directory in which clients start to look for one to work in; not set, it is the home directory.
+    pub(crate) default_directory: Option<PathBuf>,
+}
+
+/// Who lists directories without asking first.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Browse {
+    /// No connection.
+    Deny,
+    /// Connections with the admin scope.
+    #[default]
+    Admin,
 }
 
 /// Who decides about `resourceRequest`.
@@ -37,6 +52,22 @@ impl ResourcesSection {
         read.chain(writable(&self.write)).collect()
     }
 
+    /// Returns who lists directories without asking first.
+    pub(crate) fn browsing(&self) -> BrowsePolicy {
+        match self.browse {
+            Browse::Deny => BrowsePolicy::Deny,
+            Browse::Admin => BrowsePolicy::Admin,
+        }
+    }
+
+    /// Returns the URI of the directory in which clients start to look for one, which is the home directory unless the
+    /// file names another.
+    pub(crate) fn default_directory(&self) -> Option<String> {
+        let home = || etcetera::home_dir().ok();
+        let directory = self.default_directory.clone().or_else(home)?;
+        uri_of(&directory)
+    }
+
     /// Returns who decides.
     pub(crate) fn policy(&self) -> RequestPolicy {
         match self.requests {
@@ -53,7 +84,11 @@ pub(crate) fn writable(paths: &[PathBuf]) -> impl Iterator<Item = ResourceRoot> 
 }
 
 fn root(path: &Path, write: bool) -> Option<ResourceRoot> {
-    let full = std::path::absolute(path).ok()?;
-    let uri = url::Url::from_file_path(full).ok()?.to_string();
+    let uri = uri_of(path)?;
     Some(ResourceRoot { uri, write })
+}
+
+fn uri_of(path: &Path) -> Option<String> {
+    let full = std::path::absolute(path).ok()?;
+    Some(url::Url::from_file_path(full).ok()?.to_string())
 }

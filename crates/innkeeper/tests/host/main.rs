@@ -10,6 +10,7 @@ mod approvals;
 mod attachments;
 mod bad_input;
 mod bad_messages;
+mod browsing;
 mod cancel_and_errors;
 mod chat_upkeep;
 mod chats;

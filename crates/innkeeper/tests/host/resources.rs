@@ -129,7 +129,8 @@ async fn res03_data_uris_are_read_by_everybody() {
 
 #[tokio::test]
 async fn res01_res15_res16_what_is_outside_is_denied_with_the_request_that_would_help() {
-    let (host, client) = start_with_client().await;
+    let host = HostProcess::start(options().setting("[resources]\nbrowse = \"deny\"")).await;
+    let client = OfficialClient::connect(host.address(), "first").await;
     let (project, uri) = project();
     let (_other, other) = crate::resources::project();
     client.create_session_in("files", &uri).await;

@@ -160,7 +160,8 @@ async fn wch07_watches_that_nobody_subscribes_to_are_released_and_bounded() {
 
 #[tokio::test]
 async fn wch01_a_watch_is_gated_like_reading() {
-    let host = HostProcess::start(options().limit("watched_directories", 5).limit("watches", 1)).await;
+    let options = options().setting("[resources]\nbrowse = \"deny\"");
+    let host = HostProcess::start(options.limit("watched_directories", 5).limit("watches", 1)).await;
     let client = OfficialClient::connect(host.address(), "first").await;
     let (project, uri) = project();
     client.create_session_in("files", &uri).await;

@@ -18,8 +18,8 @@ pub use profile::{AgentProfile, Choice, CommandInfo, Setting, SettingKind, Setti
 pub use question::{Answer, AnswerValue, Question, QuestionKind, Questions, Response};
 pub use section::{STANDARD_SECTIONS, Section, StandardSection};
 pub use tool::{
-    AuthReason, AuthRequirement, ClientTool, ConfirmOption, Confirmation, Contributor, Decision, FileChange, Offer,
-    Permission, Risk, ToolContent, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
+    AuthReason, AuthRequirement, ClientTool, ConfirmOption, Confirmation, Contributor, Decision, FileChange, FileSide,
+    Offer, Permission, Risk, ToolContent, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
 };
 
 /// What an agent can produce during a turn.
@@ -39,12 +39,14 @@ pub enum AgentEvent {
     Notice(String),
     /// A better title for the session, unless a person chose one.
     Title(String),
-    /// Something to look at that is not text.
+    /// Something to look at that is not in the turn itself, because it is long or not text.
     Resource {
         /// Where it is.
         uri: String,
         /// Its media type.
         content_type: Option<String>,
+        /// How many bytes it has, if that is known.
+        size: Option<u64>,
     },
     /// A tool call takes a step.
     Tool {

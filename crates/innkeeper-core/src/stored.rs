@@ -13,9 +13,11 @@ use bytes::Bytes;
 
 pub(crate) mod document;
 mod restore;
+mod upgrade;
 
 pub(crate) use restore::{RestoredChat, restore_root, restore_switches};
 pub use restore::{RestoredSession, restore};
+pub use upgrade::upgraded_turns;
 
 use crate::action::{Durability, Since};
 use crate::frame::ActionFrame;

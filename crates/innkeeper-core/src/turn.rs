@@ -235,10 +235,14 @@ impl HostCore {
                 };
                 self.add_whole_part(cx, chat_id, ResponsePart::SystemNotification(part));
             }
-            AgentEvent::Resource { uri, content_type } => {
+            AgentEvent::Resource {
+                uri,
+                content_type,
+                size,
+            } => {
                 let part = ResourceResponsePart {
                     uri,
-                    size_hint: None,
+                    size_hint: size.and_then(|size| i64::try_from(size).ok()),
                     content_type,
                     nonce: None,
                 };

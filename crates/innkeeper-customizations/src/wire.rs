@@ -9,6 +9,7 @@ use ahp_types::state::{
     DirectoryCustomization, HookCustomization, McpServerCustomization, McpServerState, McpServerStoppedState,
     PluginCustomization, PromptCustomization, RuleCustomization, SkillCustomization,
 };
+use innkeeper_host::content;
 use innkeeper_host::customizations::OFF_AT_FIRST;
 use innkeeper_plugins::{Child, Component, Directory, Entry, HookFile, Icon, Kind, LoadState, Plugin, TextRange};
 use serde_json::{Map, Value, json};
@@ -252,11 +253,14 @@ fn kind(kind: Kind) -> CustomizationType {
 }
 
 fn icons(icons: &[Icon]) -> Option<Vec<ahp_types::state::Icon>> {
-    let shown = icons.iter().map(|icon| ahp_types::state::Icon {
-        src: icon.src.clone(),
-        content_type: icon.mime_type.clone(),
-        sizes: None,
-        theme: None,
+    let shown = icons.iter().map(|icon| {
+        let (src, content_type) = content::icon(&icon.src, icon.mime_type.as_deref());
+        ahp_types::state::Icon {
+            src,
+            content_type,
+            sizes: None,
+            theme: None,
+        }
     });
     (!icons.is_empty()).then(|| shown.collect())
 }

@@ -18,6 +18,7 @@ mod client_tool;
 mod context;
 pub(crate) mod hooking;
 mod info;
+mod keeping;
 pub(crate) mod mailbox;
 mod model;
 mod prompt;
@@ -36,7 +37,7 @@ pub use context::{ChatContext, SettingQuery, TurnInput};
 pub use info::{AgentInfo, Directories};
 pub use innkeeper_core::agent::{
     Answer, AnswerValue, Attachment, AuthRequirement, Choice, ClientTool, ConfirmOption, Confirmation, Credential,
-    Decision, FileChange, Offer, PastOutcome, PastTool, PastTurn, Question, QuestionKind, Response, Risk,
+    Decision, FileChange, FileSide, Offer, PastOutcome, PastTool, PastTurn, Question, QuestionKind, Response, Risk,
     STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingValue, StandardSection, ToolContent, ToolInfo,
     ToolResult,
 };

@@ -9,10 +9,12 @@ mod moved;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use innkeeper_core::content::{self, ContentUri};
 use innkeeper_core::resource::{KeepContent, Reach};
 use innkeeper_core::uri;
 use sha2::{Digest as _, Sha256};
@@ -111,6 +113,14 @@ pub(crate) struct SessionContents {
     order: Arc<RwLock<()>>,
 }
 
+impl fmt::Debug for SessionContents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionContents")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
 impl SessionContents {
     pub(crate) fn new(contents: Arc<dyn Contents>, session: Arc<str>, most: usize, order: Arc<RwLock<()>>) -> Self {
         contents.open(&session);
@@ -134,6 +144,27 @@ impl SessionContents {
 
     /// Keeps something; or says why it was not.
     pub(crate) async fn keep(&self, bytes: Vec<u8>, content_type: Option<String>) -> Result<Reference, String> {
+        let (name, size) = self.store(bytes, content_type).await?;
+        Ok(Reference {
+            uri: uri::kept_content(&self.session, &name),
+            size,
+        })
+    }
+
+    /// Keeps the content of a file, under a URI with the path of that file; or says why it was not.
+    pub(crate) async fn keep_file(
+        &self,
+        file: &str,
+        bytes: Vec<u8>,
+        content_type: Option<String>,
+    ) -> Result<Reference, String> {
+        let (name, size) = self.store(bytes, content_type).await?;
+        let uri = content::kept(&name, file);
+        Ok(Reference { uri, size })
+    }
+
+    /// Returns the name that something was kept under, and its size.
+    async fn store(&self, bytes: Vec<u8>, content_type: Option<String>) -> Result<(String, u64), String> {
         if bytes.len() > self.most {
             return Err(format!("it has more than {} bytes", self.most));
         }
@@ -144,10 +175,7 @@ impl SessionContents {
         let content = Content { bytes, content_type };
         let _place = self.order.read().await;
         self.contents.keep(&self.session, &name, content).await?;
-        Ok(Reference {
-            uri: uri::kept_content(&self.session, &name),
-            size,
-        })
+        Ok((name, size))
     }
 }
 
@@ -168,15 +196,35 @@ pub fn content_name(bytes: &[u8], content_type: Option<&str>) -> String {
 
 /// Reads what is kept behind a URI, for a client that sees these sessions.
 ///
-/// The session that the URI names comes first. It may be gone, or the chat that refers to it may have moved: what
+/// A session that the URI names comes first. It may be gone, or the chat that refers to it may have moved: what
 /// another session has under the same name is the same.
 pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[Reach]) -> Result<Content, ResourceError> {
-    let (first, name) = uri::session_of_content(uri).unwrap_or_default();
-    let (named, others): (Vec<&Reach>, Vec<&Reach>) = seen.iter().partition(|session| session.uri == first);
-    let is_seen = !named.is_empty();
+    let (first, name) = match ContentUri::parse(uri) {
+        Some(ContentUri::Inline(bytes)) => {
+            let content_type = match std::str::from_utf8(&bytes) {
+                Ok(_) => "text/plain",
+                Err(_) => "application/octet-stream",
+            };
+            let content_type = Some(content_type.to_owned());
+            return Ok(Content { bytes, content_type });
+        }
+        Some(ContentUri::OfSession { session, name }) => (Some(session), name),
+        Some(ContentUri::Kept(name)) => (None, name),
+        None => {
+            let problem = format!("{uri:.200} is no content that this host keeps");
+            return Err(ResourceError::NotFound(problem));
+        }
+    };
+    let is_first = |session: &&Reach| first.as_ref().is_some_and(|first| session.uri == *first);
+    let (named, others): (Vec<&Reach>, Vec<&Reach>) = seen.iter().partition(is_first);
+    let is_seen = if first.is_some() {
+        !named.is_empty()
+    } else {
+        !seen.is_empty()
+    };
     let mut failed = None;
     for session in named.into_iter().chain(others) {
-        match contents.read(&session.uri, name).await {
+        match contents.read(&session.uri, &name).await {
             Ok(Some(content)) => return Ok(content),
             Ok(None) => {}
             Err(problem) => failed = Some(problem),
@@ -185,8 +233,8 @@ pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[Reach]) -> 
     Err(match failed {
         Some(problem) => ResourceError::Failed(problem),
         None if is_seen => ResourceError::NotFound(
-            "this result is not kept any more: the host keeps the latest results of a session, and these were older. \
-             Call the tool again to get them"
+            "this content is not kept any more: the host keeps the latest contents of a session, and this was older. \
+             Call the tool again to get the result of a tool; what a file was before a change is gone"
                 .to_owned(),
         ),
         None => ResourceError::Refused(

@@ -18,6 +18,7 @@ use tracing::Instrument as _;
 use crate::agent::hooking::Scene;
 use crate::agent::mailbox::Mailbox;
 use crate::agent::{Agent, AgentChat, AgentError, ChatContext, Credential, EventSink, TurnInput, Worker};
+use crate::contents::SessionContents;
 use crate::customizations::{Bringing, Customized};
 use crate::events::{Bell, EventQueue};
 use crate::host::Message;
@@ -133,6 +134,8 @@ struct Running {
     embedded: Arc<AtomicUsize>,
     /// What the model would be asked with for an app, once the agent runs the turn.
     for_apps: Arc<OnceLock<ForApps>>,
+    /// Where it puts what it has no room for.
+    contents: Option<SessionContents>,
 }
 
 /// An agent and a turn of it, for requests of apps.
@@ -233,6 +236,7 @@ impl Driver {
         let parent = parent.and_then(|parent| parent.running(worker.parent.1));
         let customized = parent.map(|parent| Arc::clone(&parent.customized)).unwrap_or_default();
         let scene = parent.map(|parent| Scene::of_worker(&parent.scene)).unwrap_or_default();
+        let contents = parent.and_then(|parent| parent.contents.clone());
         let parent = match parent {
             Some(parent) if !worker.detached => parent.cancelled.clone(),
             _ => CancellationToken::new(),
@@ -247,6 +251,7 @@ impl Driver {
             scene,
             embedded: Arc::default(),
             for_apps: Arc::default(),
+            contents,
         };
         link.queue.begin(worker.turn);
         let handle = Worker::new(sink(&link, &running), Arc::clone(&worker.chat_uri), parent);
@@ -265,7 +270,13 @@ impl Driver {
     }
 
     /// Hands a turn to the agent.
-    pub(crate) fn run(&mut self, key: TurnKey, start: Box<TurnStart>, bringing: Bringing) {
+    pub(crate) fn run(
+        &mut self,
+        key: TurnKey,
+        start: Box<TurnStart>,
+        bringing: Bringing,
+        contents: Option<SessionContents>,
+    ) {
         let Some(turns) = &self.turns else {
             return;
         };
@@ -277,6 +288,7 @@ impl Driver {
             scene: Scene::of_turn(&start),
             embedded: Arc::default(),
             for_apps: Arc::default(),
+            contents,
         };
         self.link.queue.begin(key);
         let _ = turns.send(Turn {
@@ -348,6 +360,7 @@ fn sink(link: &Arc<ChatLink>, running: &Running) -> EventSink {
         customized: running.customized.get().cloned().unwrap_or_default(),
         scene: Arc::clone(&running.scene),
         embedded: Arc::clone(&running.embedded),
+        contents: running.contents.clone(),
     }
 }
 

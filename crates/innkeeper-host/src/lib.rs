@@ -78,11 +78,11 @@ pub use access::{Access, BadToken, Token};
 pub use agent::{
     Agent, AgentChat, AgentError, AgentInfo, Answer, AnswerValue, Attachment, AuthRequirement, Background, ChatContext,
     Choice, ClientCall, ClientDraft, ClientTool, ConfirmOption, Confirmation, Credential, Decision, Directories,
-    EventSink, FileChange, Form, Invocation, ModelInfo, Offer, PastOutcome, PastTool, PastTurn, PromptSection,
-    ProtectedResource, Question, QuestionKind, RenderedPrompt, RenderedSection, Response, Risk, RiskReporter,
-    STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingQuery, SettingValue, SignIn, StandardSection,
-    ToolCall, ToolCallBuilder, ToolContent, ToolDraft, ToolInfo, ToolResult, TurnInput, Verdict, Worker, WorkerEnd,
-    WorkerSpec,
+    EventSink, FileChange, FileSide, Form, Invocation, ModelInfo, Offer, PastOutcome, PastTool, PastTurn,
+    PromptSection, ProtectedResource, Question, QuestionKind, RenderedPrompt, RenderedSection, Response, Risk,
+    RiskReporter, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingQuery, SettingValue, SignIn,
+    StandardSection, ToolCall, ToolCallBuilder, ToolContent, ToolDraft, ToolInfo, ToolResult, TurnInput, Verdict,
+    Worker, WorkerEnd, WorkerSpec,
 };
 pub use async_trait::async_trait;
 pub use close::Close;
@@ -93,7 +93,7 @@ pub use host::{Host, HostBuilder, HostError, HostHandle};
 pub use innkeeper_core::agent::AppliedRule;
 pub use innkeeper_core::{ClientId, CoreConfig, Principal, ReplayLimits, Scope, Usage};
 pub use innkeeper_core::{LogLevel, LogValue, Severity};
-pub use innkeeper_core::{resource, stored, uri};
+pub use innkeeper_core::{content, resource, stored, uri};
 pub use journal::{Appended, Journal, JournalError, Keep, Lease, MemoryJournal, RESERVED, VolatileJournal};
 pub use limits::Limits;
 pub use peer::{PeerError, ReverseMethod};

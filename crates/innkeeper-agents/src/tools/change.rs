@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use innkeeper_host::{AgentError, Confirmation, FileChange, Invocation, ToolContent, ToolDraft, Verdict};
+use innkeeper_host::{AgentError, Confirmation, FileChange, FileSide, Invocation, ToolContent, ToolDraft, Verdict};
 use innkeeper_os::{Opened, open_regular, read_whole};
 use serde_json::Value;
 
@@ -100,31 +100,40 @@ impl Change {
         }
     }
 
-    /// The change for people who are asked. Short sides come along in the question itself; nothing
-    /// else can show them what is not written yet.
+    /// The change for people who are asked, with snapshots of both sides: nothing else can show them what is not
+    /// written yet.
     fn asked(&self, limits: &ToolLimits) -> Vec<FileChange> {
-        let fits = |bytes: &[u8]| bytes.len() <= limits.side_bytes;
-        let is_short = fits(&self.after) && self.before.as_deref().is_none_or(fits);
-        if self.is_secret || !is_short {
+        if self.is_secret || !self.fits(limits) {
             return Vec::new();
         }
-        let side = |bytes: &[u8]| (self.place.uri(), inline(bytes));
-        vec![FileChange {
-            before: self.before.as_deref().map(side),
-            after: Some(side(&self.after)),
-            added: self.difference.added,
-            removed: self.difference.removed,
-        }]
+        vec![self.with_snapshots()]
     }
 
-    /// The change for those who look at it afterwards. The file itself is how it is now.
+    /// The change for those who look at it afterwards, with snapshots of both sides: the file itself may have changed
+    /// again since. Of what is secret or too long there is only the file.
     fn shown(&self, limits: &ToolLimits) -> FileChange {
+        if !self.is_secret && self.fits(limits) {
+            return self.with_snapshots();
+        }
         let uri = self.place.uri();
-        let before = self.before.as_deref();
-        let before = before.filter(|bytes| bytes.len() <= limits.side_bytes && !self.is_secret);
         FileChange {
-            before: before.map(|bytes| (uri.clone(), inline(bytes))),
-            after: Some((uri.clone(), uri)),
+            before: None,
+            after: Some(FileSide::new(uri.clone(), uri)),
+            added: self.difference.added,
+            removed: self.difference.removed,
+        }
+    }
+
+    fn fits(&self, limits: &ToolLimits) -> bool {
+        let fits = |bytes: &[u8]| bytes.len() <= limits.side_bytes;
+        fits(&self.after) && self.before.as_deref().is_none_or(fits)
+    }
+
+    fn with_snapshots(&self) -> FileChange {
+        let side = |bytes: &[u8]| FileSide::new(self.place.uri(), carried(bytes));
+        FileChange {
+            before: self.before.as_deref().map(side),
+            after: Some(side(&self.after)),
             added: self.difference.added,
             removed: self.difference.removed,
         }
@@ -151,8 +160,8 @@ impl Change {
     }
 }
 
-/// A URI that carries its content.
-fn inline(bytes: &[u8]) -> String {
+/// A URI that carries its content to the host, which keeps it and shows its own URI instead.
+fn carried(bytes: &[u8]) -> String {
     let media_type = match std::str::from_utf8(bytes) {
         Ok(_) => "text/plain;charset=utf-8",
         Err(_) => "application/octet-stream",

@@ -33,8 +33,8 @@ pub struct ToolLimits {
     pub image_bytes: u64,
     /// Largest file that can be changed, in bytes.
     pub change_bytes: u64,
-    /// Longest side of a change that clients get along with the question, in bytes; they read
-    /// longer ones from the file.
+    /// Longest file of which a snapshot is kept before and after a change, in bytes; of longer ones clients see only
+    /// the file as it is.
     pub side_bytes: usize,
     /// Longest diff that a result shows, in bytes.
     pub diff_bytes: usize,
@@ -58,6 +58,8 @@ pub struct ToolLimits {
     pub output_head: usize,
     /// How much of a command's output is kept from its end, in bytes.
     pub output_tail: usize,
+    /// How much of a command's output is kept beside the turn where the turn has no room for all of it, in bytes.
+    pub output_kept: usize,
     /// How soon people see new output of a command; of a long one they see it less often.
     pub output_pace: Duration,
     /// How often a command without output says that it is still at work.
@@ -77,7 +79,7 @@ impl Default for ToolLimits {
             // In base64 it has 5 MB, which is the most that providers take.
             image_bytes: 3_750_000,
             change_bytes: 4 << 20,
-            side_bytes: 64 << 10,
+            side_bytes: 1 << 20,
             diff_bytes: 16 << 10,
             list_entries: 1000,
             glob_files: 200,
@@ -89,6 +91,7 @@ impl Default for ToolLimits {
             command_time_max: Duration::from_secs(600),
             output_head: 12 << 10,
             output_tail: 20 << 10,
+            output_kept: 4 << 20,
             output_pace: Duration::from_millis(250),
             // Well before people are told that nothing is heard of the agent.
             alive_pace: Duration::from_secs(20),

@@ -2,20 +2,29 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use innkeeper_agents::tools::ToolSettings;
 use serde_json::{Value, json};
 
 use crate::scene::Scene;
 
-/// The text that a side of a change carries.
-fn side(change: &Value, side: &str) -> String {
-    let uri = change[side]["content"]["uri"].as_str().expect("a content URI");
-    let encoded = uri
-        .strip_prefix("data:text/plain;charset=utf-8;base64,")
-        .expect("a `data:` URI");
-    String::from_utf8(STANDARD.decode(encoded).expect("base64")).expect("text")
+/// The text that a side of a change refers to. Its URI has the path of the file, and names no live file.
+async fn side(scene: &Scene, change: &Value, side: &str) -> String {
+    let side = &change[side];
+    let uri = side["content"]["uri"].as_str().expect("a content URI");
+    let path = side["uri"].as_str().and_then(|uri| uri.strip_prefix("file://"));
+    let rest = uri.strip_prefix("innkeeper-content://").expect(uri);
+    let (id, _) = rest.split_once('/').expect(uri);
+    assert_eq!(rest.strip_prefix(id), path, "{uri}");
+    assert!(
+        id.len() == 32 && id.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')),
+        "{uri}"
+    );
+    let params = json!({ "channel": "ahp-root://", "uri": uri });
+    let read: Value = scene.client.request("resourceRead", params).await.expect(uri);
+    let text = read["data"].as_str().expect("text");
+    assert_eq!(side["content"]["sizeHint"], json!(text.len()));
+    assert_eq!(side["content"]["contentType"], read["contentType"]);
+    text.to_owned()
 }
 
 /// Nothing is left in the directory but what belongs there.
@@ -43,7 +52,7 @@ async fn a_new_file_is_shown_and_written_once_people_allow_it() {
     assert_eq!(call["editable"], true);
     let change = &call["edits"]["items"][0];
     assert_eq!(change["before"], Value::Null);
-    assert_eq!(side(change, "after"), "one\ntwo\n");
+    assert_eq!(side(&scene, change, "after").await, "one\ntwo\n");
     assert_eq!(change["diff"], json!({ "added": 2, "removed": 0 }));
     assert!(!scene.inside.join("src").exists(), "nothing happens before they decide");
     let answer = scene.approve(&call).await;
@@ -65,15 +74,19 @@ async fn an_edit_is_shown_with_both_sides_and_its_result_has_a_diff() {
     scene.put("a.rs", "one\ntwo\nthree\n");
     let call = scene.ask("edit_file", edit("a.rs", "two", "2\n2.5")).await;
     let change = &call["edits"]["items"][0];
-    assert_eq!(side(change, "before"), "one\ntwo\nthree\n");
-    assert_eq!(side(change, "after"), "one\n2\n2.5\nthree\n");
+    assert_eq!(side(&scene, change, "before").await, "one\ntwo\nthree\n");
+    assert_eq!(side(&scene, change, "after").await, "one\n2\n2.5\nthree\n");
     let answer = scene.approve(&call).await;
     assert_eq!(
         answer.text,
         "Changed `a.rs` (+2 −1).\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2.5\n three\n"
     );
     assert_eq!(scene.get("a.rs"), "one\n2\n2.5\nthree\n");
-    assert_eq!(side(&scene.shown()["content"][0], "before"), "one\ntwo\nthree\n");
+    // Both stay what they were, whatever becomes of the file.
+    scene.put("a.rs", "something else\n");
+    let shown = scene.shown()["content"][0].clone();
+    assert_eq!(side(&scene, &shown, "before").await, "one\ntwo\nthree\n");
+    assert_eq!(side(&scene, &shown, "after").await, "one\n2\n2.5\nthree\n");
 }
 
 #[tokio::test]
@@ -250,19 +263,21 @@ async fn a_file_that_is_already_so_is_left_alone_without_asking() {
     assert_eq!(scene.summary(), "Left `a` as it is");
 }
 
-/// Sides that are too long for a question are left out of it, and the file shows what it has become.
+/// Of files that are too long no snapshots are kept, and the file shows what it has become.
 #[tokio::test]
 async fn a_long_file_is_changed_without_carrying_it_through_every_client() {
     let scene = Scene::new().await;
-    scene.put("long", "0123456789\n".repeat(20_000));
+    scene.put("long", "0123456789\n".repeat(100_000));
     let call = scene
         .ask("write_file", json!({ "path": "long", "content": "short\n" }))
         .await;
     assert_eq!(call["edits"], Value::Null);
-    assert_eq!(call["invocationMessage"], "Changes `long` (+1 −20000)");
+    assert_eq!(call["invocationMessage"], "Changes `long` (+1 −100000)");
     let answer = scene.approve(&call).await;
     assert!(answer.text.len() < 20_000, "{}", answer.text.len());
-    assert_eq!(scene.shown()["content"][0]["before"], Value::Null);
+    let shown = scene.shown()["content"][0].clone();
+    assert_eq!(shown["before"], Value::Null);
+    assert_eq!(shown["after"]["content"]["uri"], shown["after"]["uri"]);
     assert_eq!(scene.get("long"), "short\n");
 }
 

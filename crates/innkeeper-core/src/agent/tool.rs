@@ -122,14 +122,40 @@ pub struct ConfirmOption {
 /// A change to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
-    /// The file before, if it existed: its URI and where that content can be read.
-    pub before: Option<(String, String)>,
-    /// The file after, if it still exists, likewise.
-    pub after: Option<(String, String)>,
+    /// The file before, if it existed.
+    pub before: Option<FileSide>,
+    /// The file after, if it still exists.
+    pub after: Option<FileSide>,
     /// Lines added.
     pub added: u32,
     /// Lines removed.
     pub removed: u32,
+}
+
+/// A file on one side of a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSide {
+    /// The file's URI.
+    pub uri: String,
+    /// Where its content on this side can be read. The content of a `data:` URI is kept by the host and gets a URI of
+    /// the host's own, whose path is that of the file.
+    pub content: String,
+    /// How many bytes the content has, if that is known.
+    pub size: Option<u64>,
+    /// The media type of the content, if that is known.
+    pub content_type: Option<String>,
+}
+
+impl FileSide {
+    /// A file, and where its content on this side can be read.
+    pub fn new(uri: impl Into<String>, content: impl Into<String>) -> Self {
+        Self {
+            uri: uri.into(),
+            content: content.into(),
+            size: None,
+            content_type: None,
+        }
+    }
 }
 
 /// A judge's view of a call.

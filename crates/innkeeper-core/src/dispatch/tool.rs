@@ -41,7 +41,8 @@ impl HostCore {
                 Ok(()) => judge_confirmed(call, confirmed, author),
                 Err(reason) => Verdict::Reject(reason),
             },
-            StateAction::ChatToolCallComplete(complete) => {
+            StateAction::ChatToolCallComplete(mut complete) => {
+                wire::move_data_uris(complete.result.content.as_deref_mut().unwrap_or_default());
                 let check = check_complete(call, &complete, author)
                     .and_then(|()| self.check_room(chat, json_bytes(&complete.result)));
                 Verdict::from_check(StateAction::ChatToolCallComplete(complete), check)
@@ -56,7 +57,8 @@ impl HostCore {
                     describe(other)
                 )),
             },
-            StateAction::ChatToolCallContentChanged(changed) => {
+            StateAction::ChatToolCallContentChanged(mut changed) => {
+                wire::move_data_uris(&mut changed.content);
                 let check = check_content(call, &changed, author)
                     .and_then(|()| self.check_room(chat, json_bytes(&changed.content)));
                 Verdict::from_check(StateAction::ChatToolCallContentChanged(changed), check)

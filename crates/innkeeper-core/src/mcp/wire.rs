@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{AppCapabilities, ServerFacts, ServerIcon, ServerStatus};
 use crate::agent::Failure;
+use crate::content;
 use crate::lifecycle::error_info;
 use crate::tool::wire::auth;
 
@@ -190,11 +191,14 @@ pub(super) fn hide_token(server: &mut McpServerCustomization) {
 
 /// Its pictures as clients are shown them, if it has any.
 pub(super) fn icons(icons: &[ServerIcon]) -> Option<Vec<Icon>> {
-    let shown = icons.iter().map(|icon| Icon {
-        src: icon.src.clone(),
-        content_type: icon.content_type.clone(),
-        sizes: (!icon.sizes.is_empty()).then(|| icon.sizes.clone()),
-        theme: icon.theme.clone(),
+    let shown = icons.iter().map(|icon| {
+        let (src, content_type) = content::icon(&icon.src, icon.content_type.as_deref());
+        Icon {
+            src,
+            content_type,
+            sizes: (!icon.sizes.is_empty()).then(|| icon.sizes.clone()),
+            theme: icon.theme.clone(),
+        }
     });
     (!icons.is_empty()).then(|| shown.collect())
 }

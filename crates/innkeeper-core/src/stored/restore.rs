@@ -10,6 +10,7 @@ use ahp_types::actions::{ActionEnvelope, StateAction};
 use ahp_types::state::{RootState, Turn};
 
 use super::document::{self, ChatDocument, RootDocument, SessionDocument};
+use super::upgrade::upgraded_session;
 use super::{StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource};
 use crate::approval::WorkspaceApprovals;
 use crate::approval_mode;
@@ -62,6 +63,7 @@ impl RestoredSession {
 ///
 /// When part of it cannot be read, with a sentence for people that names it.
 pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<RestoredSession, String> {
+    let stored = upgraded_session(stored);
     let mut document: SessionDocument = document::read(&format!("the session {:?}", stored.uri), &stored.document)?;
     let mut chats = Vec::with_capacity(stored.chats.len());
     for chat in stored.chats {

@@ -13,8 +13,10 @@ use ahp_types::state::{
 };
 
 use crate::agent::{
-    AuthReason, AuthRequirement, ConfirmOption, Contributor, FileChange, Risk, ToolContent, ToolInfo, ToolResult,
+    AuthReason, AuthRequirement, ConfirmOption, Contributor, FileChange, FileSide, Risk, ToolContent, ToolInfo,
+    ToolResult,
 };
+use crate::content::without_data;
 
 /// A call that is ready, with nothing decided about it.
 pub(crate) fn ready(
@@ -104,14 +106,14 @@ pub(crate) fn edits(changes: Vec<FileChange>) -> Option<FileEditCollection> {
 }
 
 fn sides(change: FileChange) -> (Option<FileEditSide>, Option<FileEditSide>, Option<FileEditDiffStats>) {
-    let side = |(uri, content): (String, String)| FileEditSide {
-        uri,
+    let side = |side: FileSide| FileEditSide {
         content: ContentRef {
-            uri: content,
-            size_hint: None,
-            content_type: None,
+            uri: without_data(side.content, &side.uri),
+            size_hint: side.size.and_then(|size| i64::try_from(size).ok()),
+            content_type: side.content_type,
             nonce: None,
         },
+        uri: side.uri,
     };
     let diff = FileEditDiffStats {
         added: Some(change.added.into()),
@@ -174,6 +176,17 @@ fn content(content: ToolContent) -> ToolResultContent {
     }
 }
 
+/// Gives contents of files that a client sent in `data:` URIs a URI with a path: every other client is shown them too.
+pub(crate) fn move_data_uris(contents: &mut [ToolResultContent]) {
+    for content in contents {
+        if let ToolResultContent::FileEdit(edit) = content {
+            for side in [&mut edit.before, &mut edit.after].into_iter().flatten() {
+                side.content.uri = without_data(std::mem::take(&mut side.content.uri), &side.uri);
+            }
+        }
+    }
+}
+
 /// What a client produced, as the agent reads it.
 pub(crate) fn from_contents(contents: Vec<ToolResultContent>) -> Vec<ToolContent> {
     contents
@@ -190,7 +203,12 @@ pub(crate) fn from_contents(contents: Vec<ToolResultContent>) -> Vec<ToolContent
                 size: resource.size_hint.and_then(|size| u64::try_from(size).ok()),
             }),
             ToolResultContent::FileEdit(edit) => {
-                let side = |side: FileEditSide| (side.uri, side.content.uri);
+                let side = |side: FileEditSide| FileSide {
+                    uri: side.uri,
+                    content: side.content.uri,
+                    size: side.content.size_hint.and_then(|size| u64::try_from(size).ok()),
+                    content_type: side.content.content_type,
+                };
                 let count = |count: Option<i64>| count.and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
                 Some(ToolContent::FileEdit(FileChange {
                     before: edit.before.map(side),

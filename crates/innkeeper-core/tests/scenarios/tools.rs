@@ -1,7 +1,7 @@
 //! Tool calls: the whole state machine, who may do what, and what the agent hears of it (TOOL).
 
 use innkeeper_core::agent::{
-    AuthRequirement, ConfirmOption, Confirmation, Contributor, FileChange, Offer, Permission, Risk, Secret,
+    AuthRequirement, ConfirmOption, Confirmation, Contributor, FileChange, FileSide, Offer, Permission, Risk, Secret,
     ToolContent, ToolReply, ToolResult, ToolStart, ToolStep,
 };
 use innkeeper_core::request::Authenticate;
@@ -222,7 +222,7 @@ fn tool18_a_late_verdict_keeps_everything_else() {
         title: Some("Delete it?".into()),
         risk: Some(Risk::Assessing),
         edits: vec![FileChange {
-            before: Some(("file:///a".into(), "git:/a".into())),
+            before: Some(FileSide::new("file:///a", "git:/a")),
             after: None,
             added: 0,
             removed: 12,
@@ -558,8 +558,12 @@ fn tool10_every_kind_of_content_decodes_in_the_published_types() {
     let (mut stage, _, chat) = working();
     stage.call(host_tool("all"), harmless());
     let change = FileChange {
-        before: Some(("file:///a".into(), "git:/a".into())),
-        after: Some(("file:///b".into(), "file:///b".into())),
+        before: Some(FileSide {
+            size: Some(2),
+            content_type: Some("text/plain".into()),
+            ..FileSide::new("file:///a", "data:text/plain,hi")
+        }),
+        after: Some(FileSide::new("file:///b", "file:///b")),
         added: 3,
         removed: 1,
     };
@@ -614,6 +618,13 @@ fn tool10_every_kind_of_content_decodes_in_the_published_types() {
         "subagent",
     ];
     assert_eq!(kinds, expected);
+    let before = json!({
+        "uri": "innkeeper-content://inline-6869/a", "sizeHint": 2, "contentType": "text/plain",
+    });
+    assert_eq!(
+        shown[3]["before"]["content"], before,
+        "clients refuse URIs without a path"
+    );
     assert!(shown[4].get("result").is_none(), "while it runs");
     assert_eq!(shown[5]["result"], json!({ "exitCode": 2, "preview": "error" }));
 }

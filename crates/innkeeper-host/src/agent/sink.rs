@@ -14,6 +14,7 @@ use super::{
     AgentError, Answer, Background, ClientCall, ClientTool, Form, PromptSection, RenderedPrompt, Response, Secret,
     ToolCallBuilder, ToolResult, background, client_tool, prompt, tool,
 };
+use crate::contents::SessionContents;
 use crate::customizations::Customized;
 use crate::driver::ChatLink;
 use crate::events::Offer;
@@ -37,6 +38,8 @@ pub struct EventSink {
     pub(crate) scene: Arc<Scene>,
     /// Bytes of pictures and the like that MCP servers have put into the turn, in base64.
     pub(crate) embedded: Arc<AtomicUsize>,
+    /// Where the turn puts what it has no room for.
+    pub(crate) contents: Option<SessionContents>,
 }
 
 impl fmt::Debug for EventSink {
@@ -89,14 +92,21 @@ impl EventSink {
         self.send(AgentEvent::Title(title.into())).await
     }
 
-    /// Something to look at that is not text, by its URI and, if it is known, its media type.
+    /// Something to look at that is not text, by its URI and, if it is known, its media type. [`Self::attach`] shows what
+    /// has no URI yet.
     pub async fn resource(
         &self,
         uri: impl Into<String>,
         content_type: impl Into<Option<String>>,
     ) -> Result<(), AgentError> {
         let (uri, content_type) = (uri.into(), content_type.into());
-        self.send(AgentEvent::Resource { uri, content_type }).await
+        let size = None;
+        self.send(AgentEvent::Resource {
+            uri,
+            content_type,
+            size,
+        })
+        .await
     }
 
     /// Keeps something with the chat, for whoever opens it the next time: after a restart of the

@@ -151,7 +151,7 @@ impl Loop {
             Box::pin(script(events))
         }));
         let mut driver = Driver::start(Arc::new(agent), open(), self.surroundings(), Bringing::default(), None);
-        driver.run(TURN, Box::new(turn_start()), Bringing::default());
+        driver.run(TURN, Box::new(turn_start()), Bringing::default(), None);
         driver
     }
 
@@ -554,11 +554,11 @@ async fn trc05_a_new_driver_opens_after_the_old_one_has_let_go() {
         Bringing::default(),
         None,
     );
-    old.run(TURN, Box::new(turn_start()), Bringing::default());
+    old.run(TURN, Box::new(turn_start()), Bringing::default(), None);
     main.event().await;
     let previous = old.close();
     let mut new = Driver::start(agent, open(), main.surroundings(), Bringing::default(), previous);
-    new.run(WORKER_TURN, Box::new(turn_start()), Bringing::default());
+    new.run(WORKER_TURN, Box::new(turn_start()), Bringing::default(), None);
     assert_eq!(main.event().await, (CHAT, AgentEvent::Text("running".to_owned())));
     assert_eq!(*notes.lock().expect("no panic"), ["open", "let go", "open"]);
 }
@@ -571,7 +571,7 @@ async fn a_turn_does_not_run_while_its_rules_and_hooks_are_not_known() {
     let unknown = Bringing::new(found, Arc::default());
     let agent = Scripted(Arc::new(|_| panic!("it must not run without what guards it")));
     let mut driver = Driver::start(Arc::new(agent), open(), main.surroundings(), Bringing::default(), None);
-    driver.run(TURN, Box::new(turn_start()), unknown);
+    driver.run(TURN, Box::new(turn_start()), unknown, None);
     tokio::time::sleep(Duration::from_secs(6)).await;
     let (_, event) = main.event().await;
     assert!(
@@ -598,10 +598,10 @@ async fn a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled
         Box::pin(async move { events.text("ran").await })
     }));
     let mut driver = Driver::start(Arc::new(agent), open(), main.surroundings(), Bringing::default(), None);
-    driver.run(TURN, Box::new(turn_start()), unknown());
+    driver.run(TURN, Box::new(turn_start()), unknown(), None);
     driver.cancel(TURN);
     assert_eq!(main.end().await, (CHAT, TurnEnd::Cancelled));
-    driver.run(WORKER_TURN, Box::new(turn_start()), unknown());
+    driver.run(WORKER_TURN, Box::new(turn_start()), unknown(), None);
     tokio::time::sleep(Duration::from_secs(30)).await;
     reports.send_replace(Some(crate::customizations::Reported {
         kit: Arc::default(),

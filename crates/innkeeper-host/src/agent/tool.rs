@@ -276,6 +276,13 @@ impl ToolCall {
         self.call.step(ToolStep::Content(content)).await
     }
 
+    /// Keeps something that is too long for the result, such as all of the output of a command, and returns the content
+    /// that refers to it; `None` if it could not be kept. The name, as in `output.txt`, is what people see of it.
+    pub async fn keep(&self, name: &str, bytes: impl Into<Vec<u8>>, content_type: &str) -> Option<ToolContent> {
+        let bytes = bytes.into();
+        self.call.events.keep_result(name, bytes, content_type).await
+    }
+
     /// Nothing to show, but the call is at work: keeps the host from calling the agent silent.
     pub async fn alive(&mut self) -> Result<(), AgentError> {
         self.call.events.alive().await

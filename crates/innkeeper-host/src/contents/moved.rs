@@ -77,7 +77,8 @@ impl Names {
             let Some((session, rest)) = rest.split_once('/') else {
                 continue;
             };
-            // Anything else is not the encoded URI of a session, and this only looks like a reference.
+            // Contents of files are named right after two slashes, so that nothing is between them. Anything else is
+            // not the encoded URI of a session, and this only looks like a reference.
             let is_encoded = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
             if !session.chars().all(is_encoded) {
                 continue;
@@ -133,5 +134,7 @@ mod tests {
             .find(r#"{"uri":"innkeeper-content:/YQ/0a1b","text":"see innkeeper-content:/YQ/ff, innkeeper-content:/"}"#);
         names.find(r#"["innkeeper-content:/YQ/0a1b", "innkeeper-content:/not it/00", "innkeeper-content:/YQ/"]"#);
         assert_eq!(names.found, ["0a1b", "ff"]);
+        names.find(r#"{"uri":"innkeeper-content://0c0d/home/me/a.txt"} innkeeper-content://inline-00/a"#);
+        assert_eq!(names.found, ["0a1b", "ff", "0c0d"], "also of files");
     }
 }

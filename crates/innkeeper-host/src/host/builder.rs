@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::catalogue::{Catalogue, keep_current, profile_of};
 use super::customizations::Followed;
 use super::keep::Waiting;
-use super::loading::{LOADS, find};
+use super::loading::{LOADS, find, turns_of};
 use super::logs::Logs;
 use super::mcp::Servers;
 use super::message::Message;
@@ -321,7 +321,7 @@ fn core(
     looks_on: bool,
 ) -> (HostCore, Vec<Effect>) {
     let mut effects = Vec::new();
-    let Some(turns) = journal.turns().filter(|_| journal.keeps()) else {
+    let Some(turns) = turns_of(journal).filter(|_| journal.keeps()) else {
         return (HostCore::new(config, agents, lease.last_seq), effects);
     };
     // Whoever only looks on gives out numbers that the owner never does.

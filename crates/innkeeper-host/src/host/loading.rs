@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ahp_types::state::Turn;
-use innkeeper_core::stored::{ListPage, RestoredSession, TurnSource, Unreadable, restore};
+use innkeeper_core::stored::{ListPage, RestoredSession, TurnSource, Unreadable, restore, upgraded_turns};
 use innkeeper_core::{ChannelId, ConnId, Input, RequestId};
 
 use super::message::Message;
@@ -48,7 +48,7 @@ impl HostTask {
         let Some(inbox) = self.inbox.upgrade() else {
             return;
         };
-        let turns = self.journal.turns();
+        let turns = turns_of(&*self.journal);
         let first = range.start;
         self.tasks.spawn(async move {
             let reading = tokio::task::spawn_blocking(move || read(turns.as_deref(), &uri, range));
@@ -104,13 +104,18 @@ impl HostTask {
     }
 }
 
+/// Where turns are read, as this version has them.
+pub(super) fn turns_of(journal: &dyn Journal) -> Option<Arc<dyn TurnSource>> {
+    journal.turns().map(upgraded_turns)
+}
+
 /// Reads a session, by its own URI or that of one of its chats.
 pub(super) async fn find(journal: Arc<dyn Journal>, uri: &str) -> Result<Option<Box<RestoredSession>>, Unreadable> {
     let stored = journal.load(uri).await.map_err(|error| match error {
         JournalError::Damaged(problem) => Unreadable::Damaged(problem),
         JournalError::Full(problem) | JournalError::Failed(problem) => Unreadable::Failed(problem),
     })?;
-    let (Some(stored), Some(turns)) = (stored, journal.turns()) else {
+    let (Some(stored), Some(turns)) = (stored, turns_of(&*journal)) else {
         return Ok(None);
     };
     let restored = tokio::task::spawn_blocking(move || restore(stored, &turns)).await;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use innkeeper_core::{ActionFrame, ChannelId, Effect, Outgoing, Subscriber, Worker};
 use tokio::time::Instant;
 
+use super::loading::turns_of;
 use super::task::HostTask;
+use crate::contents::SessionContents;
 use crate::driver::{Archive, Driver, Surroundings};
 use crate::events::Bell;
 use crate::mcp::TrustPatience;
@@ -72,8 +74,14 @@ impl HostTask {
                 let bringing = self.followed.bringing(start.session, &start.switched_off);
                 let bringing = bringing.with_mcp(self.servers.of(start.session));
                 self.followed.turn_begins(start.session);
+                let contents = SessionContents::new(
+                    Arc::clone(&self.contents),
+                    Arc::clone(&start.session_uri),
+                    self.limits.resource_bytes,
+                    self.content_order.lock(),
+                );
                 if let Some(driver) = self.drivers.get_mut(&chat) {
-                    driver.run(turn, start, bringing);
+                    driver.run(turn, start, bringing, Some(contents));
                 }
             }
             Effect::CancelTurn { chat, turn } => {
@@ -144,7 +152,7 @@ impl HostTask {
             open_time: self.limits.open_session_time,
             cancel_time: self.limits.cancel_time,
             tasks: self.tasks.clone(),
-            archive: Archive::new(self.journal.turns(), self.limits.agent_history_bytes),
+            archive: Archive::new(turns_of(&*self.journal), self.limits.agent_history_bytes),
             transform: TransformLimits {
                 time: self.limits.transform_time,
                 bytes: self.limits.transform_bytes,

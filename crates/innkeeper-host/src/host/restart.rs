@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use innkeeper_core::{HostCore, Input, Opening};
 
+use super::loading::turns_of;
 use super::message::Message;
 use super::task::HostTask;
 use crate::close::Close;
@@ -127,7 +128,7 @@ fn opening(
         sessions: lease.sessions,
         clients: before.stored_clients(),
         root: lease.root,
-        turns: journal.turns()?,
+        turns: turns_of(journal)?,
         read_only,
         first_channel: before.next_channel(),
         looks_on: false,

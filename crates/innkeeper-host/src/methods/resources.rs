@@ -5,13 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use innkeeper_core::resource::{
     Allow, Encoding, GrantCommand, KeepContent, ResourceOp, Transfer, WatchSpec, Write, WriteMode,
 };
-use innkeeper_core::{ClientId, Command, RpcError, uri};
+use innkeeper_core::{ClientId, Command, RpcError, content, data_uri, uri};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::read;
 
-/// Longest URI of a resource, but for `data:` URIs, which are as long as their content.
+/// Longest URI of a resource, but for those that carry their content and are as long as that.
 const MAX_URI_BYTES: usize = 8192;
 /// Most patterns of one list, and most bytes of all of them: each is built into a machine that is many times
 /// as large.
@@ -42,8 +42,8 @@ fn named(params: &RawValue) -> Result<Named, RpcError> {
 }
 
 fn check_uri(field: &str, uri: &str) -> Result<(), RpcError> {
-    let is_data = uri.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"));
-    let problem = if uri.len() > MAX_URI_BYTES && !is_data {
+    let has_content = data_uri::is_data(uri) || content::is_inline(uri);
+    let problem = if uri.len() > MAX_URI_BYTES && !has_content {
         format!("has {} bytes, and a URI has at most {MAX_URI_BYTES}", uri.len())
     } else if uri.chars().any(char::is_control) {
         "has control characters, which a URI writes with a percent sign".to_owned()

@@ -9,6 +9,7 @@ mod call;
 mod choose;
 mod connect;
 mod describe;
+mod edits;
 mod grants;
 mod local;
 mod mcp;

@@ -12,8 +12,8 @@ use ahp_types::common::StringOrMarkdown;
 use ahp_types::state::{
     ChatInputAnswer, ChatInputAnswerValue, ChatInputAnswered, ChatInputBooleanAnswerValue, ChatInputNumberAnswerValue,
     ChatInputQuestion, ChatInputRequest, ChatInputResponseKind, ChatInputSelectedAnswerValue,
-    ChatInputSelectedManyAnswerValue, ChatInputTextAnswerValue, SessionInputRequest, SessionState, SessionStatus,
-    ToolCallConfirmationState, ToolCallContributor,
+    ChatInputSelectedManyAnswerValue, ChatInputTextAnswerValue, FileEditCollection, SessionInputRequest, SessionState,
+    SessionStatus, ToolCallConfirmationState, ToolCallContributor,
 };
 use serde_json::json;
 
@@ -23,6 +23,7 @@ use crate::text::{Output, note, one_line};
 
 use super::call;
 use super::connect::{Connection, connection_lost, request_failure};
+use super::edits;
 use super::mcp;
 use super::sessions::all_sessions;
 
@@ -35,6 +36,8 @@ pub(super) struct Wait {
     pub(super) request: SessionInputRequest,
     /// The MCP server that it is about, if it is about one.
     server: Option<String>,
+    /// The files that a tool would change, with their contents as far as those could be read.
+    edits: Option<FileEditCollection>,
 }
 
 /// Lists what sessions wait for.
@@ -126,9 +129,15 @@ async fn all_waits(connection: &Connection) -> Result<Vec<Wait>, Failure> {
             continue;
         }
         let (state, _): (SessionState, i64) = connection.subscribe_to_state(&session.resource).await?;
+        for request in state.input_needed.iter().flatten() {
+            let mut wait = Wait::new(&state, session.resource.clone(), request.clone());
+            // The host lets only those read them who listen to the session.
+            if let Some(changes) = &mut wait.edits {
+                edits::read_contents(connection, changes).await;
+            }
+            waits.push(wait);
+        }
         let _ = connection.client.unsubscribe(session.resource.clone()).await;
-        let requests = state.input_needed.iter().flatten();
-        waits.extend(requests.map(|request| Wait::new(&state, session.resource.clone(), request.clone())));
     }
     Ok(waits)
 }
@@ -197,10 +206,18 @@ impl Wait {
             },
             _ => None,
         };
+        let edits = match &request {
+            SessionInputRequest::ToolConfirmation(request) => match &request.tool_call {
+                ToolCallConfirmationState::PendingConfirmation(call) => call.edits.clone(),
+                _ => None,
+            },
+            _ => None,
+        };
         Self {
             session,
             request,
             server,
+            edits,
         }
     }
 
@@ -267,7 +284,7 @@ impl Wait {
         };
         match &request.tool_call {
             ToolCallConfirmationState::PendingConfirmation(call) => {
-                call::lines(call.tool_input.as_ref(), call.edits.as_ref())
+                call::lines(call.tool_input.as_ref(), self.edits.as_ref())
             }
             ToolCallConfirmationState::PendingResultConfirmation(call) => call::lines(call.tool_input.as_ref(), None),
             ToolCallConfirmationState::Unknown(_) => Vec::new(),

@@ -21,6 +21,7 @@ use super::again::Again;
 use super::answer::{Answer, Outcome};
 use super::choose;
 use super::connect::{Connection, connection_lost, request_failure};
+use super::edits;
 use super::sessions::dispose;
 use super::target::is_here;
 
@@ -216,7 +217,13 @@ impl Sender {
             if envelope.rejection_reason.is_some() {
                 continue;
             }
+            let mut envelope = envelope;
             if !self.json {
+                if let StateAction::ChatToolCallReady(call) = &mut envelope.action
+                    && let Some(changes) = &mut call.edits
+                {
+                    edits::read_contents(connection, changes).await;
+                }
                 answer.show(&envelope.action)?;
             }
             if let Some(outcome) = Outcome::of(&envelope.action, &turn_id) {

@@ -10,6 +10,7 @@ mod client_tools;
 mod compaction;
 mod customizations;
 mod errors;
+mod file_changes;
 mod helpers;
 mod history;
 mod hooks;

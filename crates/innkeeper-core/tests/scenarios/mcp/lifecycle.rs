@@ -271,7 +271,9 @@ fn mcp02_auth05_what_is_known_of_a_server_is_told_once_and_outlives_another_look
     assert_eq!(stage.server("inner")["_meta"], told);
     assert_eq!(
         stage.server("inner")["icons"],
-        json!([{ "src": "data:image/png;base64,AAAA", "sizes": ["48x48"] }])
+        json!([{
+            "src": "innkeeper-content://inline-000000/icon.png", "contentType": "image/png", "sizes": ["48x48"],
+        }])
     );
     assert_eq!(stage.inbox(conn).len(), 0, "nothing is new");
     stage.reports("inner", attempt, facts(None, 2));

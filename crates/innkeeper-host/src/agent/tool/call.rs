@@ -73,7 +73,8 @@ impl Call {
         Ok(call)
     }
 
-    pub(in crate::agent) async fn step(&self, what: ToolStep) -> Result<(), AgentError> {
+    pub(in crate::agent) async fn step(&self, mut what: ToolStep) -> Result<(), AgentError> {
+        self.events.keep_sides(&mut what).await;
         self.events.send(step(&self.id, what)).await
     }
 

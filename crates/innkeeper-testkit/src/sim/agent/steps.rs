@@ -1,8 +1,8 @@
 //! What an agent does next: mostly what makes sense, sometimes what does not.
 
 use innkeeper_core::agent::{
-    AuthRequirement, Choice, ConfirmOption, Confirmation, Contributor, FileChange, Offer, Permission, Question,
-    QuestionKind, Questions, Risk, ToolContent, ToolReady, ToolResult, ToolStart, ToolStep,
+    AuthRequirement, Choice, ConfirmOption, Confirmation, Contributor, FileChange, FileSide, Offer, Permission,
+    Question, QuestionKind, Questions, Risk, ToolContent, ToolReady, ToolResult, ToolStart, ToolStep,
 };
 use innkeeper_core::{AgentEvent, ClientId, Usage};
 
@@ -42,6 +42,7 @@ pub fn any_event(choices: &mut Choices<'_>) -> AgentEvent {
             _ => AgentEvent::Resource {
                 uri: "file:///picture.png".to_owned(),
                 content_type: Some("image/png".to_owned()),
+                size: None,
             },
         },
         11 => AgentEvent::Title(format!("title {}", choices.below(4))),
@@ -249,7 +250,7 @@ fn content(choices: &mut Choices<'_>) -> Vec<ToolContent> {
 fn change() -> FileChange {
     FileChange {
         before: None,
-        after: Some(("file:///f".to_owned(), "file:///f.new".to_owned())),
+        after: Some(FileSide::new("file:///f", "file:///f.new")),
         added: 3,
         removed: 0,
     }

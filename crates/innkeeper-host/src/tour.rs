@@ -208,6 +208,7 @@ impl TourChat {
             }
             Command::Error { resumable } => fail(events, resumable).await,
             Command::Usage => report_usage(events).await,
+            Command::Long(kilobytes) => write_report(events, kilobytes).await,
             Command::Slow(seconds) => {
                 for left in (1..=seconds).rev() {
                     events.activity(format!("Taking it slowly: {left} s left")).await?;
@@ -278,6 +279,34 @@ async fn fail(events: &EventSink, resumable: bool) -> Result<(), AgentError> {
         "tour",
         "This error was asked for with /error. Nothing is broken; send another message.",
     ))
+}
+
+/// `/long`: a report that the turn refers to.
+async fn write_report(events: &EventSink, kilobytes: u64) -> Result<(), AgentError> {
+    let bytes = usize::try_from(kilobytes).unwrap_or(usize::MAX).saturating_mul(1024);
+    let mut report = "# The guest book\n".to_owned();
+    for guest in 1.. {
+        if report.len() >= bytes {
+            break;
+        }
+        report.push_str(&format!("- Guest {guest} slept well.\n"));
+    }
+    match events.attach("guest-book.md", report, "text/markdown").await? {
+        true => {
+            say(
+                events,
+                "The report is too long to read it to you, so I left it beside the session.",
+            )
+            .await
+        }
+        false => {
+            say(
+                events,
+                "I could not leave the report beside the session; the host's log says why.",
+            )
+            .await
+        }
+    }
 }
 
 async fn report_usage(events: &EventSink) -> Result<(), AgentError> {

@@ -85,7 +85,8 @@ impl Run<'_> {
         }
         self.events.activity("Makes room in the conversation").await?;
         let request = compaction.request(conversation, &self.choice.model, self.room() / 2);
-        match self.hear_summary(&request, spent).await? {
+        let summary = self.hear_summary(&request, spent).await?;
+        match summary.clone() {
             Some(text) => {
                 let through = compaction.through();
                 compaction.apply(conversation, &text);
@@ -106,6 +107,10 @@ impl Run<'_> {
              for word."
         );
         self.events.notice(notice).await?;
+        if let Some(summary) = summary {
+            // People can see what the model is told from now on; it is too long for the conversation itself.
+            self.events.attach("summary.md", summary, "text/markdown").await?;
+        }
         self.back_to_work().await?;
         Ok(true)
     }

@@ -228,7 +228,7 @@ async fn run(
             return outcome::finish(call, &format!("Did not run {name}"), Err(problem)).await;
         }
     };
-    let mut output = Output::new(limits.output_head, limits.output_tail);
+    let mut output = Output::new(limits.output_head, limits.output_tail, limits.output_kept);
     let cancelled = call.cancelled();
     let end = tokio::select! {
         biased;
@@ -346,10 +346,14 @@ async fn complete(
         End::Exited { .. } if is_success => format!("Ran {name}"),
         _ => format!("Ran {name}: {how}"),
     };
+    let mut content = vec![ToolContent::Text(text.clone())];
+    if let Some(all) = output.beyond_the_turn() {
+        content.extend(call.keep("output.txt", all, "text/plain").await);
+    }
     call.complete(ToolResult {
         success: is_success,
         summary,
-        content: vec![ToolContent::Text(text.clone())],
+        content,
         error: (!is_success).then(|| how.clone()),
         ..ToolResult::default()
     })

@@ -139,6 +139,25 @@ async fn a_hundred_megabytes_of_output_stay_bounded() {
     assert!(answer.text.starts_with("beginning\n"));
     assert!(answer.text.ends_with("x\nend\n[exit code 0]"));
     assert!(answer.text.contains("bytes of the output left out"));
+    let reference = scene.shown()["content"][1].clone();
+    assert_eq!(
+        (&reference["type"], &reference["contentType"], &reference["sizeHint"]),
+        (&json!("resource"), &json!("text/plain"), &json!(4 << 20)),
+        "{reference}"
+    );
+    let uri = reference["uri"].as_str().expect("a URI");
+    assert!(
+        uri.starts_with("innkeeper-content://") && uri.ends_with("/output.txt"),
+        "{uri}"
+    );
+    let params = json!({ "channel": "ahp-root://", "uri": uri });
+    let read: serde_json::Value = scene.client.request("resourceRead", params).await.expect(uri);
+    let kept = read["data"].as_str().expect("text");
+    assert!(
+        kept.starts_with("beginning\nxxxx") && kept.len() == 4 << 20,
+        "{}",
+        kept.len()
+    );
     let actions = scene.client.view().actions_on(&scene.uris.chat);
     let longest = actions.iter().map(|action| action.to_string().len()).max();
     assert!(longest.is_some_and(|longest| longest < 100_000), "{longest:?}");

@@ -6,6 +6,8 @@ use std::time::Duration;
 const MAX_COUNT: u64 = 100_000_000;
 /// Longest delta of `/stream`.
 const MAX_BYTES: usize = 64 << 10;
+/// Longest report of `/long`.
+const MAX_KILOBYTES: u64 = 4096;
 /// Longest `/slow`, `/silent`, `/steer` or `/background`.
 const MAX_SECONDS: u64 = 3600;
 /// Deepest `/subagent`. The host has a limit of its own below it, which is worth seeing.
@@ -27,6 +29,7 @@ pub(super) enum Command {
         resumable: bool,
     },
     Usage,
+    Long(u64),
     Slow(u64),
     Silent(u64),
     Remember(String),
@@ -101,6 +104,8 @@ impl Command {
             ("error", []) => Self::Error { resumable: false },
             ("error", ["resumable"]) => Self::Error { resumable: true },
             ("usage", []) => Self::Usage,
+            ("long", []) => Self::Long(100),
+            ("long", [kilobytes]) => Self::Long(number(kilobytes, MAX_KILOBYTES)?),
             ("slow", [seconds]) => Self::Slow(number(seconds, MAX_SECONDS)?),
             ("silent", [seconds]) => Self::Silent(number(seconds, MAX_SECONDS)?),
             ("remember", [_, ..]) => Self::Remember(rest.to_owned()),
@@ -193,6 +198,11 @@ pub(super) const COMMANDS: &[Entry] = &[
         "fails, for good or so that the turn can be resumed",
     ),
     entry("usage", "", "reports token counts"),
+    entry(
+        "long",
+        "[<kilobytes>]",
+        "writes a report that is too long for the conversation, which refers to it",
+    ),
     entry("slow", "<seconds>", "takes its time and shows what it is doing"),
     entry(
         "silent",

@@ -17,6 +17,7 @@ mod chats;
 mod client_tools;
 mod completions;
 mod configuration;
+mod contents;
 mod delivery;
 mod dispatching;
 mod history;

@@ -1,7 +1,9 @@
 //! Conversations that get too long for the model.
 
+use ahp_types::state::ResponsePart;
 use innkeeper_testkit::model_server::{Api, Asked, Reply, Script};
 use innkeeper_testkit::official::markdown;
+use serde_json::{Value, json};
 
 use crate::support::{Setup, Stage, asks_for_summary, notices, users};
 
@@ -41,6 +43,22 @@ async fn talk_until_shortened(stage: &Stage) -> usize {
     panic!("the conversation was never shortened");
 }
 
+/// That people can read what the model is told from now on, in the place of what was shortened.
+async fn assert_summary_is_shown(stage: &Stage) {
+    let chat = stage.client.chat(&stage.uris.chat);
+    let mut parts = chat.turns.iter().flat_map(|turn| &turn.response_parts);
+    let summary = parts.find_map(|part| match part {
+        ResponsePart::ContentRef(part) => Some(part.clone()),
+        _ => None,
+    });
+    let summary = summary.expect("a part that refers to it");
+    assert!(summary.uri.ends_with("/summary.md"), "{summary:?}");
+    assert_eq!(summary.content_type.as_deref(), Some("text/markdown"));
+    let params = json!({ "channel": "ahp-root://", "uri": summary.uri });
+    let read: Value = stage.client.request("resourceRead", params).await.expect("kept");
+    assert_eq!(read["data"], "They talked about the weather.");
+}
+
 /// That everything people said is in a request, once and as it was.
 fn assert_all_words(asked: &Asked, last: usize) {
     let heard = users(asked).join("\n");
@@ -60,6 +78,7 @@ async fn a_long_conversation_is_shortened_people_are_told_and_their_words_stay()
     for api in Api::ALL {
         let stage = Setup::new(api).provider(SMALL).stage(Script::by(talk)).await;
         let shortened = talk_until_shortened(&stage).await;
+        assert_summary_is_shown(&stage).await;
         for number in shortened + 1..shortened + 8 {
             stage
                 .run_turn(&format!("t{number}"), &format!("Question number {number}?"))

@@ -1,4 +1,5 @@
-//! What a command says, however much it is: its beginning and its end are kept.
+//! What a command says, however much it is: its beginning and its end are for the turn, and as much as there is room
+//! for is kept beside it.
 
 use std::collections::VecDeque;
 
@@ -9,22 +10,29 @@ pub(super) struct Output {
     head_most: usize,
     tail: VecDeque<u8>,
     tail_most: usize,
+    /// All of it, as long as it is not too much.
+    all: Vec<u8>,
+    all_most: usize,
     total: u64,
 }
 
 impl Output {
-    pub(super) fn new(head_most: usize, tail_most: usize) -> Self {
+    pub(super) fn new(head_most: usize, tail_most: usize, all_most: usize) -> Self {
         Self {
             head: Vec::new(),
             head_most,
             tail: VecDeque::new(),
             tail_most,
+            all: Vec::new(),
+            all_most,
             total: 0,
         }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
+        let room = self.all_most.saturating_sub(self.all.len()).min(bytes.len());
+        self.all.extend_from_slice(bytes.get(..room).unwrap_or_default());
         let room = self.head_most.saturating_sub(self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
@@ -38,6 +46,12 @@ impl Output {
     /// How many bytes there were.
     pub(super) fn total(&self) -> u64 {
         self.total
+    }
+
+    /// All of it from the beginning, if the turn has no room for that; of very much output only as much as is kept.
+    pub(super) fn beyond_the_turn(&self) -> Option<&[u8]> {
+        let shown = self.head.len() + self.tail.len();
+        ((shown as u64) < self.total && self.all.len() > shown).then_some(&self.all)
     }
 
     /// All that was kept, and a word on what was not.
@@ -77,30 +91,37 @@ mod tests {
 
     #[test]
     fn short_output_is_whole() {
-        let mut output = Output::new(4, 4);
+        let mut output = Output::new(4, 4, 100);
         for piece in ["ab", "cü", "d"] {
             output.push(piece.as_bytes());
         }
         assert_eq!(output.whole(), "abcüd");
         assert_eq!(output.latest(2), "[…]\n\u{FFFD}d");
         assert_eq!(output.latest(100), "abcüd");
+        assert_eq!(output.beyond_the_turn(), None);
     }
 
     #[test]
     fn of_long_output_the_beginning_and_the_end_are_kept() {
-        let mut output = Output::new(3, 3);
+        let mut output = Output::new(3, 3, 100);
         for piece in ["ab", "cdefgh", "i", "j"] {
             output.push(piece.as_bytes());
         }
         assert_eq!(output.whole(), "abc\n[… 4 bytes of the output left out …]\nhij");
         assert_eq!(output.latest(2), "[…]\nij");
         assert_eq!(output.total(), 10);
+        assert_eq!(output.beyond_the_turn(), Some(b"abcdefghij".as_slice()));
     }
 
     #[test]
     fn one_huge_piece_is_no_exception() {
-        let mut output = Output::new(2, 2);
+        let mut output = Output::new(2, 2, 10);
         output.push(&[b'x'; 1000]);
+        assert_eq!(
+            output.beyond_the_turn(),
+            Some([b'x'; 10].as_slice()),
+            "as much as is kept"
+        );
         assert_eq!(output.whole(), "xx\n[… 996 bytes of the output left out …]\nxx");
     }
 
@@ -111,14 +132,15 @@ mod tests {
             head in 0_usize..9,
             tail in 0_usize..9,
         ) {
-            let mut cut = Output::new(head, tail);
+            let mut cut = Output::new(head, tail, 30);
             for piece in &pieces {
                 cut.push(piece.as_bytes());
             }
-            let mut whole = Output::new(head, tail);
+            let mut whole = Output::new(head, tail, 30);
             whole.push(pieces.concat().as_bytes());
             proptest::prop_assert_eq!(cut.whole(), whole.whole());
             proptest::prop_assert_eq!(cut.latest(5), whole.latest(5));
+            proptest::prop_assert_eq!(cut.beyond_the_turn(), whole.beyond_the_turn());
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod active_clients;
 mod approvals;
+mod browsing;
 mod chats;
 mod clocks;
 mod configuration;

@@ -82,7 +82,7 @@ impl Reaches<'_> {
         match without_links(&root.dir, &relative) {
             Ok(resolved) => self.admit(root, resolved, uri, write),
             Err(error) => {
-                let (root, resolved) = self.from_the_top(field, uri, write, &error)?;
+                let (root, resolved) = self.resolve_from_top(field, uri, write, &error)?;
                 self.admit(root, resolved, uri, write)
             }
         }
@@ -101,7 +101,7 @@ impl Reaches<'_> {
                 let parent = uri::to_exact_path(field, uri)?;
                 let parent = parent.parent().and_then(uri::from_path);
                 let parent = parent.ok_or_else(|| problem(uri, &error))?;
-                let (root, resolved) = self.from_the_top(field, &parent, write, &error)?;
+                let (root, resolved) = self.resolve_from_top(field, &parent, write, &error)?;
                 self.admit(root, resolved.join(name), uri, write)
             }
         }
@@ -109,7 +109,7 @@ impl Reaches<'_> {
 
     /// Resolves what leads out of the place it was found in, for a client that may reach the whole file system. Its
     /// handle refuses links that name a whole path, as `/home` often is, although they cannot lead out of it.
-    fn from_the_top(
+    fn resolve_from_top(
         &self,
         field: &'static str,
         uri: &str,

@@ -10,6 +10,7 @@
 
 mod aside;
 mod brought;
+mod canonical;
 mod copies;
 mod explain;
 mod follow;

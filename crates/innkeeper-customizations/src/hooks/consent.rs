@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::scripts::Looked;
 use super::{HookSource, SourcedHooks};
+use crate::canonical::canonical_json;
 use crate::trust::{Contents, MAX_PIECES, Standing, Subject, TrustFile, TrustKind, Verdict};
 
 /// The longest line for one hook, and all lines together, in bytes: nobody reads more, and what is not
@@ -102,7 +103,7 @@ pub(super) fn in_a_line(hook: &Hook, command: &CommandLine) -> String {
 /// All that decides what a hook does. Not where its plugin is: a client's is copied anew for every revision,
 /// and the files that matter count by themselves.
 fn canonical(file: &SourcedHooks, hook: &Hook, command: &CommandLine) -> String {
-    json!({
+    let all = json!({
         "origin": format!("{:?}", file.file.origin),
         "event": hook.event.as_str(),
         "matcher": hook.matcher,
@@ -110,8 +111,8 @@ fn canonical(file: &SourcedHooks, hook: &Hook, command: &CommandLine) -> String 
         "args": command.args,
         "cwd": command.cwd,
         "env": command.env,
-    })
-    .to_string()
+    });
+    canonical_json(all)
 }
 
 /// What came of asking.

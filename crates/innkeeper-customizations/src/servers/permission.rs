@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::question::{self, without_secrets};
 use crate::brought::{Origin, Part};
+use crate::canonical::canonical_json;
 use crate::hooks::{Looked, Words, visible};
 use crate::trust::{Contents, MAX_PIECES, Standing, Subject, TrustFile, Verdict};
 
@@ -115,10 +116,10 @@ impl Foreign {
                 what.len()
             ));
         }
-        let canonical = json!({ "name": self.name, "file": self.label, "entry": self.server.raw });
+        let all = json!({ "name": self.name, "file": self.label, "entry": self.server.raw });
         let line = question::line(&self.name, &self.server.transport, &self.label);
         look.lines.insert(what.clone(), line);
-        look.contents.add(what, canonical.to_string().as_bytes());
+        look.contents.add(what, canonical_json(all).as_bytes());
         let bases: Vec<&Path> = self.bases.iter().map(PathBuf::as_path).collect();
         for (shown, digest) in looked.named(&bases, &words)? {
             look.contents.add_digest(format!("file {shown}"), &digest);

@@ -1,0 +1,29 @@
+//! JSON whose digest depends on what it says, and on nothing else.
+
+use serde_json::Value;
+
+/// The text of a value with the members of every object sorted by name.
+///
+/// What people allowed is remembered by the digest of such a text. Neither somebody who only moves members of a file, nor
+/// the order in which the code names them, nor whether the JSON library keeps an order makes another thing of it.
+pub(crate) fn canonical_json(mut value: Value) -> String {
+    value.sort_all_objects();
+    value.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn p12_members_that_were_only_moved_are_the_same_thing() {
+        let one = json!({ "name": "inn", "file": ".mcp.json", "entry": { "command": "serve", "args": ["b", "a"] } });
+        let moved = json!({ "entry": { "args": ["b", "a"], "command": "serve" }, "file": ".mcp.json", "name": "inn" });
+        assert_eq!(canonical_json(one.clone()), canonical_json(moved));
+        // The text that earlier versions made a digest of: what people allowed then stays allowed.
+        let text = r#"{"entry":{"args":["b","a"],"command":"serve"},"file":".mcp.json","name":"inn"}"#;
+        assert_eq!(canonical_json(one), text);
+    }
+}

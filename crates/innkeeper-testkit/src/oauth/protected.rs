@@ -31,6 +31,8 @@ pub enum Pointing {
     /// The resource is the whole origin. Servers say so where the RFC wants it said; one below `/evil` says so too,
     /// in a document of its own.
     Around,
+    /// There is no metadata at all: servers of MCP 2025-03-26 give out tokens themselves, where that revision says.
+    Nowhere,
 }
 
 /// A request that one of the servers got.
@@ -103,6 +105,7 @@ impl Inner {
         let about = match self.pointing {
             Pointing::Header => asked.path.strip_prefix(ELSEWHERE),
             Pointing::WellKnown => asked.path.strip_prefix(WELL_KNOWN),
+            Pointing::Nowhere => None,
             Pointing::Around => [WELL_KNOWN, EVIL_DOCUMENT]
                 .contains(&asked.path.as_str())
                 .then_some("/"),
@@ -112,6 +115,10 @@ impl Inner {
         }
         if asked.path.starts_with("/.well-known") {
             return Answer::empty(404);
+        }
+        let is_of_login = ["/authorize", "/token", "/register"].contains(&asked.path.as_str());
+        if self.pointing == Pointing::Nowhere && is_of_login {
+            return super::answer(&self.trusted, "", asked);
         }
         let message = asked.json();
         let token = asked
@@ -131,7 +138,7 @@ impl Inner {
             Pointing::Header => Some(format!("http://{host}{ELSEWHERE}{}", asked.path)),
             Pointing::Around if is_part => Some(format!("http://{host}{WELL_KNOWN}")),
             Pointing::Around => Some(format!("http://{host}{EVIL_DOCUMENT}")),
-            Pointing::WellKnown => None,
+            Pointing::WellKnown | Pointing::Nowhere => None,
         };
         let refusal = self.refuse(token, &resource, &message, metadata.as_deref());
         self.received.send_modify(|all| all.push(received));

@@ -277,7 +277,9 @@ async fn a_protected_server_says_what_is_missing_in_three_ways() {
         );
         let metadata = match pointing {
             Pointing::Header => protected.url("/about/mcp"),
-            Pointing::WellKnown | Pointing::Around => protected.url("/.well-known/oauth-protected-resource/mcp"),
+            Pointing::WellKnown | Pointing::Around | Pointing::Nowhere => {
+                protected.url("/.well-known/oauth-protected-resource/mcp")
+            }
         };
         let metadata: Value = serde_json::from_str(&visit(&metadata).await.page).unwrap();
         assert_eq!(metadata["resource"], json!(url));

@@ -135,6 +135,32 @@ async fn mcp07_a_person_signs_in_with_a_browser_and_calls_go_on() {
 }
 
 #[tokio::test]
+async fn mcp07_a_server_of_2025_03_26_that_does_not_describe_itself_is_signed_in_to() {
+    let inn = Inn::declaring(
+        Pointing::Nowhere,
+        |url| json!({ "far": { "type": "http", "url": url("/mcp") } }),
+    )
+    .await;
+    let needed = inn.needed("far").await;
+    let resource = needed["resource"]["resource"].as_str().expect("a resource").to_owned();
+    let origin = resource.strip_suffix("/mcp").expect("its address").to_owned();
+    // It says who it is when it sends people back, and that is itself.
+    inn.login.set(|habits| habits.answers_as = Some(origin.clone()));
+    let mut auth = Auth::begin(&inn, &["--no-browser"]);
+    let address = auth.address().await;
+    assert!(address.starts_with(&format!("{origin}/authorize?")), "{address}");
+    assert!(address.contains("code_challenge_method=S256"), "{address}");
+    visit(&visit(&address).await.location.expect("sent back")).await;
+    let (is_fine, said) = auth.end().await;
+    assert!(is_fine, "{said}");
+    assert!(said.contains("MCP 2025-03-26"), "{said}");
+    inn.scene.named_is("far", "ready").await;
+    let words = inn.scene.call("t1", "far read {}").await;
+    assert!(words.contains("read done"), "{words}");
+    inn.assert_discreet().await;
+}
+
+#[tokio::test]
 async fn mcp07_a_person_whose_browser_is_elsewhere_pastes_the_address_or_the_code() {
     for is_whole in [true, false] {
         let inn = Inn::locked().await;

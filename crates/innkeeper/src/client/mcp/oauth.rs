@@ -67,7 +67,7 @@ pub(super) struct Tokens {
 
 /// Has a person sign in, and returns what that gave.
 pub(super) async fn sign_in(needed: &Needed, registered: Registered, manner: Manner) -> Result<Tokens, Failure> {
-    let metadata = Metadata::find(&needed.authorization_servers).await?;
+    let metadata = Metadata::find(&needed.authorization_servers, &needed.resource).await?;
     let redirect = Redirect::listen(manner.port).await?;
     let client = OAuthClient::find(&metadata, registered, redirect.address()).await?;
     let mut scopes = needed.scopes.clone();

@@ -4,7 +4,7 @@ use serde_json::Value;
 use url::Url;
 
 use crate::failure::{Failure, Kind};
-use crate::text::one_line;
+use crate::text::{note, one_line};
 
 use super::request::OFFLINE;
 use super::web;
@@ -30,11 +30,11 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// Finds out about the first of these that can be used.
-    pub(super) async fn find(authorization_servers: &[String]) -> Result<Self, Failure> {
+    /// Finds out about the first of these that can be used for a resource.
+    pub(super) async fn find(authorization_servers: &[String], resource: &str) -> Result<Self, Failure> {
         let mut problem = None;
         for server in authorization_servers.iter().take(MOST_SERVERS) {
-            match Self::of(server).await {
+            match Self::of(server, resource).await {
                 Ok(found) => return Ok(found),
                 Err(failure) => problem = problem.or(Some(failure)),
             }
@@ -45,7 +45,7 @@ impl Metadata {
         }))
     }
 
-    async fn of(server: &str) -> Result<Self, Failure> {
+    async fn of(server: &str, resource: &str) -> Result<Self, Failure> {
         let issuer = web::address(server, "the authorization server")?;
         let mut problem = None;
         for place in places(&issuer) {
@@ -53,9 +53,23 @@ impl Metadata {
                 Ok(answer) if answer.status.is_success() && answer.json.is_object() => {
                     return Self::read(server, &answer.json);
                 }
+                Ok(answer) if answer.status.is_server_error() => {
+                    let status = answer.status;
+                    let message = format!("{} answered with HTTP status {status}", one_line(server, 300));
+                    problem = problem.or(Some(Failure::new(Kind::Unexpected, message).hint("try again later")));
+                }
                 Ok(_) => {}
                 Err(failure) => problem = problem.or(Some(failure)),
             }
+        }
+        if problem.is_none()
+            && let Some(default) = Self::of_2025_03_26(&issuer, resource)
+        {
+            note(&format!(
+                "{} does not describe itself: trying the addresses that MCP 2025-03-26 has for that.",
+                one_line(server, 300)
+            ));
+            return Ok(default);
         }
         Err(problem.unwrap_or_else(|| {
             let shown = one_line(server, 300);
@@ -65,6 +79,27 @@ impl Metadata {
             )
             .hint("get a token from whoever runs the MCP server, and hand it over with --token-stdin")
         }))
+    }
+
+    /// The addresses of an authorization server that does not describe itself, as MCP 2025-03-26 has them. In that
+    /// revision the MCP server itself gives out tokens, below the root of its own origin, and protects codes with PKCE.
+    /// Any other server that people are sent to has to say what it is.
+    fn of_2025_03_26(issuer: &Url, resource: &str) -> Option<Self> {
+        let resource = Url::parse(resource).ok()?;
+        if resource.origin() != issuer.origin() || issuer.path() != "/" {
+            return None;
+        }
+        let below = |path: &str| issuer.join(path).ok();
+        Some(Self {
+            issuer: issuer.origin().ascii_serialization(),
+            authorization_endpoint: below("/authorize")?,
+            token_endpoint: below("/token")?,
+            registration_endpoint: below("/register"),
+            revocation_endpoint: None,
+            client_auth: Vec::new(),
+            says_issuer: false,
+            offers_offline_access: false,
+        })
     }
 
     fn read(server: &str, document: &Value) -> Result<Self, Failure> {
@@ -170,6 +205,25 @@ mod tests {
             let mut document = document("https://a.test");
             document[field] = value.clone();
             assert!(Metadata::read("https://a.test", &document).is_err(), "{field}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_server_of_2025_03_26_that_does_not_describe_itself_has_addresses_of_its_own() {
+        let issuer = |address: &str| Url::parse(address).expect("an address");
+        let found = Metadata::of_2025_03_26(&issuer("https://a.test"), "https://a.test/mcp").expect("addresses");
+        assert_eq!(found.authorization_endpoint.as_str(), "https://a.test/authorize");
+        assert_eq!(found.token_endpoint.as_str(), "https://a.test/token");
+        let register = found.registration_endpoint.map(|address| address.to_string());
+        assert_eq!(register.as_deref(), Some("https://a.test/register"));
+        // Somebody else who does not say who they are is sent nobody.
+        for (server, resource) in [
+            ("https://b.test", "https://a.test/mcp"),
+            ("http://a.test", "https://a.test/mcp"),
+            ("https://a.test/tenant", "https://a.test/mcp"),
+            ("https://a.test", "nonsense"),
+        ] {
+            assert!(Metadata::of_2025_03_26(&issuer(server), resource).is_none(), "{server}");
         }
     }
 

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use innkeeper_host::mcp::{KeptToken, McpServers, ServerSink, SessionServers, TokenChange, TokenSink};
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use self::running::Running;
@@ -61,6 +62,8 @@ pub struct McpRunner {
 struct Shared {
     settings: RunnerSettings,
     pool: Pool,
+    /// Room for processes that start: many at once take so long that each looks as if it hung.
+    starting: Arc<Semaphore>,
     tokens: Tokens,
     running: Mutex<Vec<Weak<Running>>>,
     /// Where the host is told of tokens that are gone.
@@ -86,6 +89,7 @@ impl McpRunner {
             shared: Arc::new(Shared {
                 settings,
                 pool: Pool::default(),
+                starting: Arc::new(Semaphore::new(starts_at_once())),
                 tokens,
                 running: Mutex::default(),
                 lost_tokens: Mutex::default(),
@@ -193,6 +197,12 @@ impl fmt::Debug for McpRunner {
             .field("servers", &self.servers())
             .finish_non_exhaustive()
     }
+}
+
+/// How many processes start at the same time: most wait for a disk now and then, so a few more than there are cores.
+fn starts_at_once() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (2 * cores).clamp(4, 16)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

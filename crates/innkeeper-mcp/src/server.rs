@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -60,6 +60,8 @@ pub struct Surroundings {
     pub after: Vec<CancellationToken>,
     /// Asked before every start, also after a crash. Without it, it may always start.
     pub permit: Option<Permit>,
+    /// Room among the processes that start at the same time; without it, every one starts at once.
+    pub starting: Option<Arc<Semaphore>>,
     /// Asked for another token when the server does not accept its own any more, before people are.
     pub renew: Option<Renew>,
 }

@@ -286,7 +286,13 @@ impl Running {
             let permission = &self.wish.declaration.permission;
             let surroundings = || {
                 let renew = renewing::renew(shared);
-                start::surroundings(&shared.settings, &roots, permission, renew)
+                start::surroundings(
+                    &shared.settings,
+                    &roots,
+                    permission,
+                    renew,
+                    Arc::clone(&shared.starting),
+                )
             };
             let leased = shared.pool.lease(&config, &sharing, surroundings);
             leased.map_err(|error| error.to_string())

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use innkeeper_host::mcp::{Permission, Remote as DeclaredRemote, ServerDeclaration, Transport as Declared};
+use tokio::sync::Semaphore;
 use url::Url;
 
 use super::RunnerSettings;
@@ -187,6 +188,7 @@ pub(super) fn surroundings(
     roots: &[String],
     permission: &Permission,
     renew: Renew,
+    starting: Arc<Semaphore>,
 ) -> Surroundings {
     Surroundings {
         environment: settings.environment.clone(),
@@ -202,6 +204,7 @@ pub(super) fn surroundings(
             .0
             .clone()
             .map(|permission| Permit::new(move || permission.check())),
+        starting: Some(starting),
         renew: Some(renew),
         roots: self::roots(roots),
         after: Vec::new(),

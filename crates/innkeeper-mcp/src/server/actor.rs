@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use super::connect::{ConnectFailure, Connected, connect};
@@ -13,6 +13,10 @@ use crate::wire::{Challenged, Process};
 
 /// How long another server may take to end besides the time that its process has for it.
 const ENDING_TIME: Duration = Duration::from_secs(6);
+/// How often a server is started that does not introduce itself in time: what is no MCP server never will.
+const LATE_STARTS: u32 = 3;
+/// How long a process keeps others from starting. One that hangs does not hold up all the rest.
+const STARTING_ALONE: Duration = Duration::from_secs(10);
 
 /// What the handles want.
 #[derive(Debug)]
@@ -38,6 +42,9 @@ pub(super) struct Actor {
     is_old: bool,
     /// Its process, from the moment there is one: whoever stops it waits for that.
     process: ProcessSlot,
+    /// How often in a row it did not introduce itself in time, and whether it was so the last time.
+    late_starts: u32,
+    was_late: bool,
     /// It was given another token in place of one that it did not accept, and has not been ready since: a
     /// server that accepts none must not be given tokens for ever.
     is_renewed: bool,
@@ -75,6 +82,8 @@ impl Actor {
             restarts: 0,
             is_old: false,
             process: ProcessSlot::default(),
+            late_starts: 0,
+            was_late: false,
             is_renewed: false,
         }
     }
@@ -107,6 +116,7 @@ impl Actor {
     /// Keeps it running until it is to stop, or until nobody is there to want anything.
     async fn keep_running(&mut self, mut start: Start) -> Option<oneshot::Sender<()>> {
         self.restarts = 0;
+        self.late_starts = 0;
         let mut was_there = false;
         loop {
             let begun = Instant::now();
@@ -142,6 +152,7 @@ impl Actor {
                 Woken::Time => {}
                 Woken::Start(again) => {
                     self.restarts = 0;
+                    self.late_starts = 0;
                     start = again;
                 }
                 Woken::Stop(done) => return Some(done),
@@ -163,6 +174,7 @@ impl Actor {
         };
         self.is_old = connected.is_old;
         self.is_renewed = false;
+        self.late_starts = 0;
         let ready = Instant::now();
         self.shared.tools.send_replace(connected.tools.clone());
         self.shared.connection.send_replace(Some(connected.connection.clone()));
@@ -187,6 +199,8 @@ impl Actor {
     /// if it was changed since.
     fn try_the_other_handshake(&mut self, end: End) -> End {
         match end {
+            // That it was late says nothing about which one it takes.
+            end if self.was_late => end,
             End::Failed {
                 message,
                 may_restart: true,
@@ -212,20 +226,23 @@ impl Actor {
         let shared = self.shared.clone();
         let process = self.process.clone();
         let is_old = self.is_old;
+        self.was_late = false;
         let connecting = async {
             wait_for_others(&shared).await;
-            connect(&shared, is_old, &process).await
+            let room = room_to_start(&shared).await;
+            let connecting = connect(&shared, is_old, &process);
+            tokio::pin!(connecting);
+            tokio::select! {
+                biased;
+                connected = &mut connecting => return connected,
+                () = sleep(STARTING_ALONE) => drop(room),
+            }
+            connecting.await
         };
         tokio::pin!(connecting);
         loop {
             tokio::select! {
-                connected = &mut connecting => return connected.map_err(|failure| match failure {
-                    ConnectFailure::SignInNeeded(challenged) => End::SignInNeeded(challenged),
-                    ConnectFailure::Crashed(message) => End::Failed { message, may_restart: true },
-                    ConnectFailure::Failed(message) | ConnectFailure::Refused(message) => {
-                        End::Failed { message, may_restart: false }
-                    }
-                }),
+                connected = &mut connecting => return connected.map_err(|failure| self.end_of_start(failure)),
                 command = self.commands.recv() => match command {
                     None => return Err(End::Forgotten),
                     Some(Command::Start(_) | Command::Join | Command::Reconnect) => {}
@@ -234,6 +251,26 @@ impl Actor {
                     Some(Command::Stop(done)) => return Err(End::Stopped(done)),
                 },
             }
+        }
+    }
+
+    fn end_of_start(&mut self, failure: ConnectFailure) -> End {
+        match failure {
+            ConnectFailure::SignInNeeded(challenged) => End::SignInNeeded(challenged),
+            ConnectFailure::Crashed(message) => End::Failed {
+                message,
+                may_restart: true,
+            },
+            ConnectFailure::Late(message) => {
+                self.was_late = true;
+                self.late_starts += 1;
+                let may_restart = self.late_starts < LATE_STARTS;
+                End::Failed { message, may_restart }
+            }
+            ConnectFailure::Failed(message) | ConnectFailure::Refused(message) => End::Failed {
+                message,
+                may_restart: false,
+            },
         }
     }
 
@@ -314,6 +351,17 @@ impl Actor {
             process.stop().await;
         }
     }
+}
+
+/// Waits until a process may start beside those that start already. Behind an address, nothing starts here.
+async fn room_to_start(shared: &Shared) -> Option<OwnedSemaphorePermit> {
+    let starting = shared
+        .surroundings
+        .starting
+        .as_ref()
+        .filter(|_| shared.remote.is_none())?;
+    // It is never closed.
+    Arc::clone(starting).acquire_owned().await.ok()
 }
 
 /// Waits until what has to end before it has ended, or should have.

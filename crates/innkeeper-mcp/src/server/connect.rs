@@ -72,6 +72,8 @@ pub(super) enum ConnectFailure {
     Refused(String),
     /// It may work another time.
     Crashed(String),
+    /// It has not answered yet: on a machine with much to do, it may be in time another time.
+    Late(String),
     /// It will not work another time either.
     Failed(String),
 }
@@ -85,14 +87,18 @@ pub(super) async fn connect(
     slot: &ProcessSlot,
 ) -> Result<Connected, ConnectFailure> {
     let start_time = shared.config.limits.start_time;
+    let unhurried = || Discovery::within(start_time, start_time);
     if is_old {
-        return connect_once(shared, Handshake::Older, slot, &Discovery::within(start_time)).await;
+        return connect_once(shared, Handshake::Older, slot, &unhurried()).await;
     }
-    let discovery = Discovery::within(DISCOVERY_TIME.min(start_time / DISCOVERY_PART));
+    let discovery = Discovery::within(
+        DISCOVERY_TIME.min(start_time / DISCOVERY_PART),
+        start_time / DISCOVERY_PART,
+    );
     match connect_once(shared, Handshake::Either, slot, &discovery).await {
         // It was not waited for, and does not take the older one.
         Err(ConnectFailure::Refused(_)) if discovery.was_given_up() => {
-            connect_once(shared, Handshake::Newer, slot, &Discovery::within(start_time)).await
+            connect_once(shared, Handshake::Newer, slot, &unhurried()).await
         }
         // Older servers do not always say that they are: some answer whatever they do not know.
         Err(ConnectFailure::Refused(_)) => connect_once(shared, Handshake::Older, slot, &discovery).await,
@@ -152,7 +158,7 @@ async fn connect_once(
         Ok(running) => running?,
         Err(_) => {
             closed.cancel();
-            return Err(ConnectFailure::Failed(never_answered(shared, process.as_deref())));
+            return Err(ConnectFailure::Late(never_answered(shared, process.as_deref())));
         }
     };
     our_end.asked.begin();

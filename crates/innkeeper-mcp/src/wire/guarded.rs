@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, Implementation, InitializeResult,
+    JsonRpcMessage, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
+};
 use rmcp::service::RoleClient;
 use rmcp::transport::Transport;
 use tokio::time::{Instant, sleep_until};
@@ -17,13 +20,16 @@ use super::asked::Asked;
 #[derive(Debug)]
 pub(crate) struct Discovery {
     time: Duration,
+    /// How long its answer still counts, if the server refuses the older handshake meanwhile.
+    late: Duration,
     was_given_up: AtomicBool,
 }
 
 impl Discovery {
-    pub(crate) fn within(time: Duration) -> Arc<Self> {
+    pub(crate) fn within(time: Duration, late: Duration) -> Arc<Self> {
         Arc::new(Self {
             time,
+            late,
             was_given_up: AtomicBool::new(false),
         })
     }
@@ -46,16 +52,26 @@ impl Discovery {
 }
 
 /// A transport with both.
+///
+/// When discovery is given up, rmcp begins the older handshake. A server that was only slow answers discovery then: it
+/// is taken for the answer to the older handshake, which rmcp takes also from a server of a revision without one. So
+/// nothing has to be started again.
 pub(crate) struct Guarded<T> {
     transport: T,
     asked: Arc<Asked>,
     discovery: Arc<Discovery>,
     /// The discovery that waits for its answer, and until when.
     discovering: Option<(RequestId, Instant)>,
-    /// The one that was given up.
+    /// The one that was given up and has not been answered since.
     given_up: Option<RequestId>,
     /// The older handshake that waits for its answer.
     initializing: Option<RequestId>,
+    /// The refusal of the older handshake, held back while discovery may still be answered, and until when.
+    refusal: Option<(ServerJsonRpcMessage, Instant)>,
+    /// The older handshake whose answer does not count any more.
+    superseded: Option<RequestId>,
+    /// The server is of a revision that knows no end of a handshake.
+    is_discovered_late: bool,
 }
 
 impl<T> Guarded<T> {
@@ -67,6 +83,9 @@ impl<T> Guarded<T> {
             discovering: None,
             given_up: None,
             initializing: None,
+            refusal: None,
+            superseded: None,
+            is_discovered_late: false,
         }
     }
 
@@ -80,18 +99,79 @@ impl<T> Guarded<T> {
             },
             _ => return Some(message),
         };
-        if self.given_up.as_ref() == Some(id) {
-            // In the middle of the older handshake rmcp would take it for an answer to that. That it could be
-            // discovered says that the older one is of no use.
-            let is_newer = matches!(message, JsonRpcMessage::Response(_));
-            let initializing = self.initializing.take_if(|_| is_newer)?;
-            let error = ErrorData::invalid_request("it can be discovered, and was only slow", None);
-            return Some(ServerJsonRpcMessage::error(error, Some(initializing)));
+        if self.superseded.take_if(|superseded| superseded == id).is_some() {
+            return None;
+        }
+        if self.given_up.take_if(|given_up| given_up == id).is_some() {
+            return self.late_answer(message);
         }
         self.discovering.take_if(|(discovering, _)| discovering == id);
-        self.initializing.take_if(|initializing| initializing == id);
+        if self.initializing.as_ref() == Some(id) {
+            if self.given_up.is_some() && matches!(message, JsonRpcMessage::Error(_)) {
+                self.refusal = Some((message, Instant::now() + self.discovery.late));
+                return None;
+            }
+            self.initializing = None;
+        }
         Some(message)
     }
+
+    /// Discovery is answered after it was given up. In the middle of the older handshake rmcp would take that for an
+    /// answer to the handshake.
+    fn late_answer(&mut self, message: ServerJsonRpcMessage) -> Option<ServerJsonRpcMessage> {
+        let refusal = self.refusal.take();
+        let JsonRpcMessage::Response(response) = message else {
+            // It cannot be discovered: then its word about the older handshake counts.
+            self.initializing.take_if(|_| refusal.is_some());
+            return refusal.map(|(refusal, _)| refusal);
+        };
+        let initializing = self.initializing.take()?;
+        let Some(introduced) = introduced(response.result) else {
+            let error = ErrorData::invalid_request("it can be discovered, and was only slow", None);
+            return Some(ServerJsonRpcMessage::error(error, Some(initializing)));
+        };
+        self.is_discovered_late = true;
+        if refusal.is_none() {
+            self.superseded = Some(initializing.clone());
+        }
+        Some(ServerJsonRpcMessage::response(introduced, initializing))
+    }
+
+    /// When waiting for something ends.
+    fn deadline(&self) -> Option<Instant> {
+        let discovering = self.discovering.as_ref().map(|(_, until)| *until);
+        let refusal = self.refusal.as_ref().map(|(_, until)| *until);
+        discovering.into_iter().chain(refusal).min()
+    }
+
+    /// What rmcp sees when the time is over.
+    fn time_over(&mut self) -> Option<ServerJsonRpcMessage> {
+        if let Some((refusal, _)) = self.refusal.take() {
+            self.initializing = None;
+            return Some(refusal);
+        }
+        let (id, _) = self.discovering.take()?;
+        self.given_up = Some(id.clone());
+        Some(self.discovery.give_up(id))
+    }
+}
+
+/// The answer to discovery in the words of the older handshake; nothing for a server of a revision that is not known
+/// here.
+fn introduced(result: ServerResult) -> Option<ServerResult> {
+    let ServerResult::DiscoverResult(found) = result else {
+        return None;
+    };
+    let version = ProtocolVersion::V_2026_07_28;
+    let is_known = found.supported_versions.contains(&version);
+    is_known.then(|| {
+        let mut introduced = InitializeResult::new(found.capabilities.clone());
+        introduced.server_info = found.server_info().unwrap_or_else(|| Implementation::new("", ""));
+        introduced.protocol_version = version;
+        introduced.instructions = found.instructions;
+        introduced.meta = found.meta;
+        ServerResult::InitializeResult(introduced)
+    })
 }
 
 impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
@@ -114,8 +194,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
             JsonRpcMessage::Error(error) => error.id.as_ref().and_then(|id| self.asked.answered(id)),
             JsonRpcMessage::Notification(_) => None,
         };
-        // What the server has cancelled is not answered.
-        let is_wanted = !answered.as_ref().is_some_and(|open| open.is_cancelled());
+        // What the server has cancelled is not answered, and one that was discovered knows no end of a handshake.
+        let is_end_of_handshake = matches!(&item, JsonRpcMessage::Notification(said)
+            if matches!(said.notification, ClientNotification::InitializedNotification(_)));
+        let is_wanted = !answered.as_ref().is_some_and(|open| open.is_cancelled())
+            && !(is_end_of_handshake && self.is_discovered_late);
         let sending = is_wanted.then(|| self.transport.send(item));
         async move {
             let sent = match sending {
@@ -129,18 +212,20 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            let message = match &self.discovering {
-                None => self.transport.receive().await?,
-                Some((id, until)) => tokio::select! {
+            let received = match self.deadline() {
+                None => self.transport.receive().await,
+                Some(deadline) => tokio::select! {
                     biased;
-                    message = self.transport.receive() => message?,
-                    () = sleep_until(*until) => {
-                        let id = id.clone();
-                        self.discovering = None;
-                        self.given_up = Some(id.clone());
-                        return Some(self.discovery.give_up(id));
-                    }
+                    received = self.transport.receive() => received,
+                    () = sleep_until(deadline) => match self.time_over() {
+                        Some(message) => return Some(message),
+                        None => continue,
+                    },
                 },
+            };
+            let Some(message) = received else {
+                // It is gone, and what it said last counts.
+                return self.refusal.take().map(|(refusal, _)| refusal);
             };
             if let Some(message) = self.sort(message) {
                 return Some(message);

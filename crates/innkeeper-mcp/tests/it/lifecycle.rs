@@ -1,13 +1,18 @@
 //! Start, stop, crash, start again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_mcp::{Error, Event, List, Server, ServerConfig, ServerState, Start, Stdio, Transport};
+use innkeeper_mcp::{
+    Answer, AskSink, Error, Event, List, Server, ServerConfig, ServerState, Start, Stdio, Surroundings, Transport,
+};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::odd::PLAIN_TOOLS;
 use crate::support::{
-    PATIENCE, call, event, eventually, lives, odd, ready, settled, started, surroundings, until, until_ready, with_env,
+    PATIENCE, call, event, eventually, lives, odd, ready, settled, started, started_in, surroundings, until,
+    until_ready, with_env,
 };
 
 #[tokio::test]
@@ -58,7 +63,49 @@ async fn a_server_that_never_introduces_itself_is_an_error() {
     };
     assert!(message.contains("did not introduce itself"), "{message}");
     assert!(message.contains("this is not MCP"), "what it wrote helps: {message}");
-    assert_eq!(restarts_in, None, "it would be the same again");
+    assert!(restarts_in.is_some(), "the machine may have had much to do");
+    // What never introduces itself is given up after a few starts.
+    let given_up = |state: &ServerState| matches!(state, ServerState::Error { restarts_in: None, .. });
+    until(&server, given_up).await;
+}
+
+#[tokio::test]
+async fn f3_a_server_that_was_late_is_started_again() {
+    let starts = tempfile::NamedTempFile::new().unwrap();
+    let mut config = with_env(odd("late-once"), "ODD_STARTS", starts.path().to_str().unwrap());
+    config.limits.start_time = Duration::from_secs(3);
+    let server = started(config);
+    until(&server, |state| *state == ServerState::Ready).await;
+    assert_eq!(std::fs::read(starts.path()).unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn f3_of_many_servers_a_few_start_at_a_time() {
+    let busy = tempfile::NamedTempFile::new().unwrap();
+    let starting = Arc::new(Semaphore::new(2));
+    let servers: Vec<Server> = (0..8)
+        .map(|_| {
+            let config = with_env(odd("busy"), "ODD_BUSY", busy.path().to_str().unwrap());
+            let starting = Some(starting.clone());
+            started_in(
+                config,
+                Surroundings {
+                    starting,
+                    ..surroundings()
+                },
+            )
+        })
+        .collect();
+    for server in &servers {
+        until_ready(server).await;
+    }
+    let noted = std::fs::read_to_string(busy.path()).unwrap();
+    let mut at_once = 0_i32;
+    for sign in noted.chars() {
+        at_once += if sign == '+' { 1 } else { -1 };
+        assert!(at_once <= 2, "{noted}");
+    }
+    assert_eq!(noted.matches('+').count(), 8);
 }
 
 #[tokio::test]
@@ -174,11 +221,17 @@ async fn a_server_that_says_nothing_to_the_one_handshake_is_given_the_other_one_
     config.limits.start_time = Duration::from_secs(6);
     let server = ready(config).await;
     assert_eq!(server.info().unwrap().protocol_version, "2025-06-18");
-    // One that was only slow is asked again, without haste.
-    let mut config = odd("slow-modern");
+    // The late answer of one that was only slow counts, and nothing is started twice.
+    let starts = tempfile::NamedTempFile::new().unwrap();
+    let mut config = with_env(odd("slow-modern"), "ODD_STARTS", starts.path().to_str().unwrap());
     config.limits.start_time = Duration::from_secs(5);
     let server = ready(config).await;
     assert_eq!(server.info().unwrap().protocol_version, "2026-07-28");
+    assert_eq!(std::fs::read(starts.path()).unwrap().len(), 1);
+    // It is spoken to as one that was discovered in time.
+    let mut ask = call("ask", json!({}));
+    ask.asks = Some(AskSink::new(|ask| ask.answer(Answer::Accepted(None))));
+    assert!(server.call(ask).await.unwrap().text().contains("accept"));
 }
 
 #[tokio::test]

@@ -41,6 +41,18 @@ pub fn serve(kind: &str) -> ! {
         "crash" => crash(),
         "crash-once" | "modern-crash-once" if count == Some(1) => crash(),
         "silent" => std::thread::sleep(Duration::from_secs(600)),
+        "late-once" if count == Some(1) => std::thread::sleep(Duration::from_secs(600)),
+        // It takes its time, and a file says how many do so at once.
+        "busy" => {
+            let file = std::env::var("ODD_BUSY").unwrap();
+            let note = |sign: &str| {
+                let mut file = std::fs::File::options().create(true).append(true).open(&file).unwrap();
+                write!(file, "{sign}").unwrap();
+            };
+            note("+");
+            std::thread::sleep(Duration::from_millis(300));
+            note("-");
+        }
         "flood" => {
             std::thread::spawn(|| {
                 loop {

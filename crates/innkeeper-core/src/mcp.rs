@@ -125,8 +125,10 @@ pub enum ServerStatus {
 pub struct ServerFacts {
     /// What its token is for, while there is one: whoever wants to sign out has to name it (AUTH-05).
     pub resource: Option<String>,
-    /// How many tools it has.
+    /// How many tools it has that models may call.
     pub tools: u64,
+    /// Tools that nobody can call, because they need tasks of MCP. Whoever reports them has bounded them.
+    pub task_tools: Vec<String>,
     /// The pictures that it shows itself with. Whoever reports them has bounded them.
     pub icons: Vec<ServerIcon>,
 }

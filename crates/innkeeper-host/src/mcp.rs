@@ -51,6 +51,7 @@ use tokio::time::Instant;
 pub use tool::{CallOutcome, During, Hints, McpError, McpTool, Question, QuestionAnswer, ServerTool};
 pub(crate) use trust::{Asking, TrustPatience};
 pub use trust::{NOT_TRUSTED, Trust, TrustDecision, TrustQuestion};
+pub use visible::defused;
 
 use crate::host::Message;
 

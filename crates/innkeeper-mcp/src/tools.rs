@@ -30,6 +30,9 @@ pub struct Tool {
     pub meta: Option<Map<String, Value>>,
     /// `icons`, as they were written.
     pub icons: Option<Value>,
+    /// It can be called as a task of MCP and in no other way (`execution.taskSupport` is `required`). Tasks are not
+    /// supported here, so nobody can call it.
+    pub needs_task: bool,
 }
 
 /// What a server says about the effects of a tool. What it does not say is not known.
@@ -57,6 +60,7 @@ impl Tool {
         };
         let input_schema = take("inputSchema").filter(Value::is_object);
         let (output_schema, icons) = (take("outputSchema"), take("icons"));
+        let execution = take("execution").unwrap_or_default();
         Some(Self {
             title: text(&entry, "title").or_else(|| text(&hints, "title")),
             description: text(&entry, "description"),
@@ -71,6 +75,7 @@ impl Tool {
             },
             meta,
             icons,
+            needs_task: text(&execution, "taskSupport").as_deref() == Some("required"),
             name,
         })
     }
@@ -87,14 +92,14 @@ impl Tool {
         new.or_else(|| meta.get("ui/resourceUri"))?.as_str()
     }
 
-    /// Whether models may see it. A tool that is only for its App is hidden from them.
+    /// Whether models may call it. A tool that is only for its App is hidden from them.
     pub fn is_for_model(&self) -> bool {
-        self.is_visible_to("model")
+        self.is_visible_to("model") && !self.needs_task
     }
 
     /// Whether the App of its server may call it.
     pub fn is_for_app(&self) -> bool {
-        self.is_visible_to("app")
+        self.is_visible_to("app") && !self.needs_task
     }
 
     fn is_visible_to(&self, who: &str) -> bool {
@@ -169,5 +174,16 @@ mod tests {
         assert!(tool.is_for_model() && tool.is_for_app());
         let old = Tool::read(json!({ "name": "a", "_meta": { "ui/resourceUri": "ui://x" } })).unwrap();
         assert_eq!(old.ui_resource(), Some("ui://x"));
+    }
+
+    #[test]
+    fn a_tool_that_needs_a_task_is_for_nobody() {
+        let read = |support: &str| {
+            let execution = json!({ "taskSupport": support });
+            Tool::read(json!({ "name": "a", "execution": execution })).unwrap()
+        };
+        let needs = read("required");
+        assert!(needs.needs_task && !needs.is_for_model() && !needs.is_for_app());
+        assert!(read("optional").is_for_model() && read("forbidden").is_for_app());
     }
 }

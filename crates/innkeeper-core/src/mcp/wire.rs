@@ -19,8 +19,10 @@ use crate::tool::wire::auth;
 const RESOURCE: &str = "innkeeper.resource";
 /// And whether the token outlives whoever gave it (AUTH-07).
 const KEPT: &str = "innkeeper.tokenKept";
-/// And how many tools it has.
+/// And how many tools it has that models may call.
 const TOOLS: &str = "innkeeper.tools";
+/// And which of its tools nobody can call, because they need tasks of MCP.
+const TASK_TOOLS: &str = "innkeeper.taskTools";
 
 pub(super) fn starting(blocking: bool) -> McpServerState {
     McpServerState::Starting(McpServerStartingState {
@@ -167,6 +169,10 @@ pub(super) fn with_facts(meta: Option<&JsonObject>, facts: &ServerFacts, keeps_t
         (RESOURCE, facts.resource.as_ref().map(|resource| json!(resource))),
         (KEPT, facts.resource.as_ref().map(|_| json!(keeps_tokens))),
         (TOOLS, Some(json!(facts.tools))),
+        (
+            TASK_TOOLS,
+            (!facts.task_tools.is_empty()).then(|| json!(facts.task_tools)),
+        ),
     ] {
         match value {
             Some(value) => meta.insert(key.to_owned(), value),
@@ -209,7 +215,7 @@ pub(crate) fn take_over_facts(server: &mut McpServerCustomization, shown: &McpSe
         server.icons.clone_from(&shown.icons);
     }
     let shown = shown.meta.iter().flatten();
-    let facts = shown.filter(|(key, _)| [RESOURCE, KEPT, TOOLS].contains(&key.as_str()));
+    let facts = shown.filter(|(key, _)| [RESOURCE, KEPT, TOOLS, TASK_TOOLS].contains(&key.as_str()));
     for (key, value) in facts {
         let meta = server.meta.get_or_insert_default();
         meta.insert(key.clone(), value.clone());

@@ -54,6 +54,18 @@ impl Mcp {
             .collect()
     }
 
+    /// The tools that nobody can call because they need tasks of MCP: people are told, and models are not.
+    pub(crate) fn task_tools(&self) -> Vec<McpTool> {
+        let Some(link) = &self.link else {
+            return Vec::new();
+        };
+        let wanted = link.wanted();
+        let tools = link.servers.tools().into_iter();
+        tools
+            .filter(|tool| tool.needs_task && wanted.contains(&tool.server))
+            .collect()
+    }
+
     /// The tool with a name for models.
     pub fn tool(&self, name: &str) -> Option<McpTool> {
         self.tools().into_iter().find(|tool| tool.name == name)

@@ -33,6 +33,8 @@ pub struct McpTool {
     pub is_trusted: bool,
     /// `_meta.ui`, if a view of its calls can be shown (MCP-20).
     pub ui: Option<Map<String, Value>>,
+    /// It can be called as a task of MCP and in no other way, which is not supported: nobody is offered it.
+    pub needs_task: bool,
 }
 
 impl McpTool {
@@ -57,6 +59,9 @@ impl McpTool {
 
     /// Whether models are to know of it; some tools are only for the views of other ones.
     pub fn is_for_models(&self) -> bool {
+        if self.needs_task {
+            return false;
+        }
         let visibility = self.ui.as_ref().and_then(|ui| ui.get("visibility"));
         match visibility.and_then(Value::as_array) {
             Some(readers) => readers.iter().any(|reader| reader == "model"),

@@ -1,6 +1,53 @@
 //! What a server wrote, so that people see all of it before they say yes: a text that reads one way and means
 //! another, or has words that nobody sees, is how a server would get a model to do what people did not allow.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// Text of a server for people and their terminals: without escape sequences and control characters, which could
+/// rewrite what a terminal shows, and with what does not show as `\u{…}`. Line breaks and tabs stay.
+pub fn defused(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\n' | '\t' => plain.push(c),
+            // Terminals go back to the beginning of the line, and what is written next would hide what stands there.
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\r' => plain.push('\n'),
+            '\u{1b}' => match chars.next_if(|next| !next.is_control()) {
+                Some('[') => skip_sequence(&mut chars),
+                Some(']' | 'P' | 'X' | '^' | '_') => skip_string(&mut chars),
+                // One character in the middle announces another one.
+                Some(' '..='/') => drop(chars.next_if(|next| !next.is_control())),
+                Some(_) | None => {}
+            },
+            '\u{9b}' => skip_sequence(&mut chars),
+            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => skip_string(&mut chars),
+            c if c.is_control() => {}
+            c => plain.push(c),
+        }
+    }
+    visible(&plain)
+}
+
+/// Skips the rest of a control sequence (ECMA-48): parameters, and the character that ends it.
+fn skip_sequence(chars: &mut Peekable<Chars<'_>>) {
+    while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
+    chars.next_if(|c| matches!(c, '@'..='~'));
+}
+
+/// Skips the rest of a control string, such as a title or a link. One without an end ends with its line.
+fn skip_string(chars: &mut Peekable<Chars<'_>>) {
+    while let Some(c) = chars.next_if(|c| *c != '\n') {
+        match c {
+            '\u{7}' | '\u{9c}' => return,
+            '\u{1b}' if chars.next_if_eq(&'\\').is_some() => return,
+            _ => {}
+        }
+    }
+}
+
 /// The text, with what does not show or turns the order of what does as `\u{…}`.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -39,6 +86,29 @@ mod tests {
             ("\u{e0041}\u{e0100}", "\\u{e0041}\\u{e0100}"),
         ] {
             assert_eq!(visible(text), expected);
+        }
+    }
+
+    #[test]
+    fn t15_escape_sequences_of_a_server_reach_no_terminal() {
+        for (text, expected) in [
+            ("plain\n\ttext ü", "plain\n\ttext ü"),
+            ("\u{1b}[1;31merror\u{1b}[0m: no", "error: no"),
+            ("\u{1b}[2J\u{1b}[Hfake prompt$ ", "fake prompt$ "),
+            (
+                "\u{1b}]0;title\u{7}a\u{1b}]8;;https://x\u{1b}\\link\u{1b}]8;;\u{1b}\\",
+                "alink",
+            ),
+            ("\u{9b}31mred\u{9d}52;c;ZXZpbA==\u{9c}!", "red!"),
+            ("no end \u{1b}]0;title\nnext line", "no end \nnext line"),
+            (
+                "all is well\rfailed\r\nnext\u{8}\u{7f}\u{0}",
+                "all is well\nfailed\nnext",
+            ),
+            ("\u{1b}(Bx\u{1b}", "x"),
+            ("a\u{202e}b", "a\\u{202e}b"),
+        ] {
+            assert_eq!(defused(text), expected, "{text:?}");
         }
     }
 }

@@ -27,7 +27,7 @@ pub(super) async fn overview(given: &Customized) -> String {
         return "This session has no MCP servers. Declare some in `.mcp.json`, or bring a plugin that has some.\n"
             .to_owned();
     }
-    let tools = given.mcp().tools();
+    let (tools, task_tools) = (given.mcp().tools(), given.mcp().task_tools());
     let (prompts, resources) = tokio::join!(given.mcp_prompts(PATIENCE), given.mcp().resources(PATIENCE));
     let mut text = String::new();
     for server in &servers {
@@ -40,6 +40,8 @@ pub(super) async fn overview(given: &Customized) -> String {
         let _ = writeln!(text, "**{}**\n", server.name);
         let mine = tools.iter().filter(|tool| tool.server == server.id);
         list(&mut text, mine.map(tool_line).collect());
+        let mine = task_tools.iter().filter(|tool| tool.server == server.id);
+        list(&mut text, mine.map(task_tool_line).collect());
         let mine = prompts.iter().filter(|prompt| prompt.server == server.id);
         list(&mut text, mine.map(prompt_line).collect());
         let mine = resources.iter().filter(|resource| resource.server == server.id);
@@ -60,7 +62,12 @@ fn list(text: &mut String, lines: Vec<String>) {
 
 fn tool_line(tool: &McpTool) -> String {
     let description = tool.description.as_deref().or(tool.title.as_deref());
-    format!("`{}`: {}", tool.tool, brief(description))
+    format!("`{}`: {}", shown(&tool.tool), brief(description))
+}
+
+fn task_tool_line(tool: &McpTool) -> String {
+    let name = shown(&tool.tool);
+    format!("`{name}` is not offered: it can be called only as a task of MCP, which this host does not support")
 }
 
 fn prompt_line(prompt: &McpPrompt) -> String {

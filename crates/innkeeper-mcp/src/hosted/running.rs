@@ -430,8 +430,7 @@ fn facts(lease: &Lease, shared: &Shared) -> ServerReport {
         .filter(|resource| shared.tokens.get(resource).is_some());
     ServerReport::Facts(ServerFacts {
         resource,
-        tools: lease.tools().len() as u64,
-        icons: lease.info().map(words::icons).unwrap_or_default(),
+        ..words::facts(lease)
     })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use innkeeper_host::mcp::{
     AppCapabilities, AuthReason, CallOutcome as HostOutcome, Failure, Hints, McpError, McpTool, ServerDeclaration,
-    ServerIcon, ServerStatus,
+    ServerFacts, ServerIcon, ServerStatus, defused,
 };
 use innkeeper_host::{AuthRequirement, ToolContent};
 use serde_json::{Map, Value, json};
@@ -18,6 +18,9 @@ use crate::server::Server;
 use crate::state::{ServerInfo, ServerState};
 use crate::tools::Tool;
 
+/// Most names of tools that people are told of because nobody can call them, and the longest.
+const MAX_TASK_TOOLS: usize = 32;
+const MAX_NAME_CHARS: usize = 200;
 /// The code of JSON-RPC for what does not exist.
 const METHOD_NOT_FOUND: i64 = -32601;
 /// The code of AHP for what somebody has to sign in for.
@@ -118,6 +121,25 @@ fn reason_name(reason: SignInReason) -> &'static str {
     }
 }
 
+/// What is known of a server that is ready, but for what its token is for.
+pub(super) fn facts(server: &Server) -> ServerFacts {
+    let tools = server.tools();
+    let needing = tools.iter().filter(|tool| tool.needs_task);
+    ServerFacts {
+        resource: None,
+        // Those that only views of its App may call, no model is offered.
+        tools: tools.iter().filter(|tool| tool.is_for_model()).count() as u64,
+        task_tools: needing.take(MAX_TASK_TOOLS).map(|tool| one_line(&tool.name)).collect(),
+        icons: server.info().map(icons).unwrap_or_default(),
+    }
+}
+
+/// A name of a server's, in a line of a bounded length.
+fn one_line(name: &str) -> String {
+    let plain = defused(&name.chars().take(MAX_NAME_CHARS).collect::<String>());
+    plain.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// A tool without its name for models, which depends on the others.
 pub(super) fn tool(tool: &Tool, declaration: &ServerDeclaration) -> McpTool {
     let annotations = &tool.annotations;
@@ -139,6 +161,7 @@ pub(super) fn tool(tool: &Tool, declaration: &ServerDeclaration) -> McpTool {
         },
         is_trusted: declaration.is_trusted,
         ui: ui(tool),
+        needs_task: tool.needs_task,
     }
 }
 

@@ -114,7 +114,7 @@ fn auth06_a_token_that_whoever_has_it_lost_is_not_said_to_be_there_and_the_next_
         ServerReport::Facts(ServerFacts {
             resource,
             tools: 1,
-            icons: Vec::new(),
+            ..ServerFacts::default()
         })
     };
     let lost = |number| Input::McpTokenLost {

@@ -215,7 +215,7 @@ fn mcp01_after_a_restart_servers_are_stopped_until_they_run_again() {
     let facts = ServerFacts {
         resource,
         tools: 3,
-        icons: Vec::new(),
+        ..ServerFacts::default()
     };
     stage.reports("top", stage.attempt("top"), ServerReport::Facts(facts));
     stage.does("top", ServerStatus::Ready { apps: Some(all_apps()) });
@@ -255,7 +255,12 @@ fn mcp02_auth05_what_is_known_of_a_server_is_told_once_and_outlives_another_look
             sizes: vec!["48x48".to_owned()],
             ..ServerIcon::default()
         }];
-        ServerReport::Facts(ServerFacts { resource, tools, icons })
+        ServerReport::Facts(ServerFacts {
+            resource,
+            tools,
+            icons,
+            ..ServerFacts::default()
+        })
     };
     let attempt = stage.attempt("inner");
     for _ in 0..2 {
@@ -284,6 +289,24 @@ fn mcp02_auth05_what_is_known_of_a_server_is_told_once_and_outlives_another_look
         json!({ "innkeeper.tools": 2 }),
         "of another start"
     );
+}
+
+#[test]
+fn mcp12_tools_that_nobody_can_call_are_named() {
+    let (mut stage, _, _) = Stage::serving(two_servers());
+    let attempt = stage.attempt("inner");
+    let facts = |task_tools: &[&str]| {
+        ServerReport::Facts(ServerFacts {
+            tools: 2,
+            task_tools: task_tools.iter().map(|name| (*name).to_owned()).collect(),
+            ..ServerFacts::default()
+        })
+    };
+    stage.reports("inner", attempt, facts(&["research"]));
+    let told = json!({ "innkeeper.tools": 2, "innkeeper.taskTools": ["research"] });
+    assert_eq!(stage.server("inner")["_meta"], told);
+    stage.reports("inner", attempt, facts(&[]));
+    assert_eq!(stage.server("inner")["_meta"], json!({ "innkeeper.tools": 2 }));
 }
 
 #[test]

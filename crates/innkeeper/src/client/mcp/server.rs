@@ -16,8 +16,10 @@ use crate::client::switched::{Switch, decided};
 /// Most characters of one line about a server.
 const MOST: usize = 1000;
 
-/// What the host adds to what AHP says of a server: how many tools it has.
+/// What the host adds to what AHP says of a server: how many tools it has that models may call.
 const TOOLS: &str = "innkeeper.tools";
+/// And which of its tools nobody can call, because they need tasks of MCP.
+const TASK_TOOLS: &str = "innkeeper.taskTools";
 /// And what its token is for, while there is one.
 const RESOURCE: &str = "innkeeper.resource";
 /// And whether that outlives whoever gave it.
@@ -171,6 +173,14 @@ impl Listed<'_> {
         self.server.meta.as_ref()?.get(TOOLS)?.as_u64()
     }
 
+    /// The tools that nobody can call, in words.
+    fn task_tools(&self) -> Option<String> {
+        let named = self.server.meta.as_ref()?.get(TASK_TOOLS)?.as_array()?;
+        let names: Vec<&str> = named.iter().filter_map(Value::as_str).collect();
+        let names = one_line(&names.join(", "), MOST);
+        Some(format!("not offered, because they need tasks of MCP: {names}"))
+    }
+
     /// What its token is for, if it has one and the host says so.
     pub(super) fn resource(&self) -> Option<&str> {
         self.server.meta.as_ref()?.get(RESOURCE)?.as_str()
@@ -210,7 +220,9 @@ impl Listed<'_> {
             None => format!("  from {}", one_line(&self.server.uri, 500)),
         });
         if self.off.is_none() {
-            let said = [why(&self.server.state), advice(self.server, life, again)];
+            let is_ready = matches!(self.server.state, McpServerState::Ready(_));
+            let task_tools = self.task_tools().filter(|_| is_ready);
+            let said = [task_tools, why(&self.server.state), advice(self.server, life, again)];
             lines.extend(said.into_iter().flatten().map(|line| format!("  {line}")));
         }
         lines

@@ -66,6 +66,9 @@ impl Scrubber {
                         scrubber.add(value);
                     }
                 }
+                for secret in secrets_of_arguments(&stdio.args) {
+                    scrubber.add(secret);
+                }
             }
             Transport::Http(remote) | Transport::Sse(remote) => {
                 for value in remote.headers.values() {
@@ -77,6 +80,7 @@ impl Scrubber {
                 if let Ok(url) = url::Url::parse(&remote.url) {
                     scrubber.add(url.password().unwrap_or_default());
                     scrubber.add(url.query().unwrap_or_default());
+                    keys_of_path(url.path()).for_each(|key| scrubber.add(key));
                     for (_, value) in url.query_pairs() {
                         scrubber.add(&value);
                     }
@@ -133,6 +137,58 @@ pub(crate) fn without_secrets(address: &str) -> String {
     }
 }
 
+/// The part of an address that everybody may see: a path may hold a key as well as a query.
+pub(crate) fn scheme_and_host(address: &str) -> String {
+    match url::Url::parse(address) {
+        Ok(url) if url.has_host() => {
+            let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+            format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
+        }
+        _ => "an address that cannot be read".to_owned(),
+    }
+}
+
+/// The name of a program as everybody may see it: neither its directory, nor arguments that somebody wrote behind it.
+pub(crate) fn program_name(command: &str) -> &str {
+    let program = command.split_whitespace().next().unwrap_or_default();
+    let name = program.rsplit(['/', '\\']).next();
+    name.filter(|name| !name.is_empty()).unwrap_or("(none)")
+}
+
+/// The parts of a path that look like keys and not like words.
+fn keys_of_path(path: &str) -> impl Iterator<Item = &str> {
+    const SHORTEST_KEY: usize = 8;
+    const LONGEST_WORD: usize = 20;
+    let has_both =
+        |part: &str| part.contains(|c: char| c.is_ascii_digit()) && part.contains(|c: char| c.is_ascii_alphabetic());
+    path.split(['/', '?', '&', '=', '#'])
+        .filter(move |part| part.len() > LONGEST_WORD || part.len() >= SHORTEST_KEY && has_both(part))
+}
+
+/// What may be a key among the arguments of a program: values of options whose names say so, and what stands behind
+/// the host of an address.
+fn secrets_of_arguments(args: &[String]) -> Vec<&str> {
+    const NAMES: [&str; 7] = ["key", "token", "secret", "password", "auth", "credential", "header"];
+    let is_named = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name.starts_with('-') && NAMES.iter().any(|part| name.contains(part))
+    };
+    let mut secrets = Vec::new();
+    let mut is_value = false;
+    for arg in args {
+        match arg.split_once('=') {
+            Some((name, value)) if is_named(name) => secrets.push(value),
+            _ if is_value && !arg.starts_with('-') => secrets.push(arg),
+            _ => {}
+        }
+        is_value = is_named(arg) && !arg.contains('=');
+        let behind = arg.split_once("://").map(|(_, rest)| rest);
+        let path = behind.and_then(|rest| rest.split_once('/')).map(|(_, path)| path);
+        secrets.extend(path.into_iter().flat_map(keys_of_path));
+    }
+    secrets
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,5 +225,48 @@ mod tests {
             .insert("Authorization".into(), "Bearer header-value".into());
         let scrubber = Scrubber::of(&ServerConfig::new("a", Transport::Http(remote)));
         assert_eq!(scrubber.scrub("header-value query-value"), "[hidden] [hidden]");
+    }
+
+    #[test]
+    fn keys_in_arguments_and_addresses_are_hidden() {
+        let args = [
+            "--api-key",
+            "first-key-1",
+            "--token=second-key",
+            "-v",
+            "plain-argument",
+            "https://example.test/third-key-3/sse?x=1",
+        ];
+        let config = ServerConfig::new("a", Transport::Stdio(Stdio::new("/opt/bin/serve", args)));
+        let scrubber = Scrubber::of(&config);
+        assert_eq!(
+            scrubber.scrub("first-key-1 second-key plain-argument https://example.test/third-key-3/sse?x=1"),
+            "[hidden] [hidden] plain-argument https://example.test/[hidden]/sse?x=1"
+        );
+        let remote = Remote::new("https://example.test/hook/fourth-key-4/mcp");
+        let scrubber = Scrubber::of(&ServerConfig::new("a", Transport::Http(remote)));
+        assert_eq!(
+            scrubber.scrub("no such path: /hook/fourth-key-4/mcp"),
+            "no such path: /hook/[hidden]/mcp"
+        );
+        assert_eq!(scrubber.scrub("no such user: fourth-key-4"), "no such user: [hidden]");
+    }
+
+    #[test]
+    fn everybody_sees_the_program_and_the_host_and_no_more() {
+        for (command, shown) in [
+            ("/home/me/.keys/serve", "serve"),
+            ("npx -y mcp-remote https://a.test/key", "npx"),
+            ("C:\\tools\\serve.exe", "serve.exe"),
+            ("", "(none)"),
+        ] {
+            assert_eq!(program_name(command), shown);
+        }
+        assert_eq!(
+            scheme_and_host("https://u:p@a.test:8443/key/mcp?k=1"),
+            "https://a.test:8443"
+        );
+        assert_eq!(scheme_and_host("ws://a.test/key"), "ws://a.test");
+        assert_eq!(scheme_and_host("nonsense"), "an address that cannot be read");
     }
 }

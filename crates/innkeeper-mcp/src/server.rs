@@ -411,7 +411,7 @@ impl Far {
     fn new(remote: &Remote, most: usize) -> Result<Self, ConfigError> {
         let url = Url::parse(&remote.url).ok();
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        let url = url.ok_or_else(|| ConfigError::Address(crate::secret::without_secrets(&remote.url)))?;
+        let url = url.ok_or_else(|| ConfigError::Address(crate::secret::scheme_and_host(&remote.url)))?;
         let http = wire::http_client_for(&url)?;
         let credentials = Arc::new(Credentials::new(canonical_resource(&url)));
         Ok(Self {

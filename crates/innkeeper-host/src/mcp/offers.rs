@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::visible::visible;
+use super::visible::defused;
 use super::{McpError, bounds};
 use crate::agent::Attachment;
 use crate::resources::Content;
@@ -255,12 +255,10 @@ pub(super) fn content(parts: Vec<ResourcePart>, most: usize) -> Result<Content, 
 
 /// What a server wrote, as one line that people can read.
 pub(crate) fn shown(text: &str) -> String {
-    let plain: String = text
-        .chars()
-        .take(MAX_SHOWN_CHARS)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    visible(&plain).chars().take(MAX_SHOWN_CHARS).collect()
+    let start: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    let plain = defused(&start);
+    let line = plain.chars().map(|c| if c.is_control() { ' ' } else { c });
+    line.take(MAX_SHOWN_CHARS).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use innkeeper_host::mcp::{
     Failure, McpError, ServerFacts, ServerList, ServerReport, ServerSink, ServerStatus, ServerWish, StartPermission,
+    defused,
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -400,8 +401,8 @@ impl Running {
                     Some(Event::Log(log)) if !lease.shared().levels.hears(&self.session, &log.level) => continue,
                     Some(Event::Log(log)) => ServerReport::Log {
                         level: log.level.clone(),
-                        logger: log.logger.clone(),
-                        data: log.data.clone(),
+                        logger: log.logger.as_deref().map(defused),
+                        data: words::defused_value(log.data.clone()),
                     },
                     Some(_) => continue,
                 },

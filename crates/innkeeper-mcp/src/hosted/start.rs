@@ -131,11 +131,11 @@ fn transport(declared: &Declared) -> (Transport, Option<&Path>) {
 
 /// Lines of `NAME=value`, with quotes or without; remarks begin with `#`.
 fn read_env_file(path: &Path) -> Result<Vec<(String, String)>, String> {
-    let problem = |error| {
-        format!(
-            "the file with its environment, {}, cannot be read ({error})",
-            path.display()
-        )
+    let problem = |error: std::io::Error| {
+        // Everybody who watches reads the problem, and where files are is for the log.
+        tracing::warn!(file = %path.display(), %error, "the environment file of an MCP server cannot be read");
+        let name = path.file_name().unwrap_or_default().display();
+        format!("the file with its environment, {name}, cannot be read ({error}): correct `envFile`")
     };
     let mut text = String::new();
     let file = File::open(path).map_err(problem)?;

@@ -32,6 +32,8 @@ pub(super) fn status(state: &ServerState, server: &Server, tokens: &Tokens) -> S
         ServerState::Ready => ServerStatus::Ready { apps: apps(server) },
         ServerState::AuthRequired(sign_in) => ServerStatus::AuthRequired(Box::new(requirement(sign_in, tokens))),
         ServerState::Error { message, restarts_in } => {
+            // It may end with what the server wrote last.
+            let message = defused(message);
             let message = match restarts_in {
                 // It ran for longer than there has to be between two starts.
                 Some(Duration::ZERO) => format!("{message}; it is started again now"),
@@ -149,8 +151,12 @@ pub(super) fn tool(tool: &Tool, declaration: &ServerDeclaration) -> McpTool {
         server_name: declaration.about.name.clone(),
         plugin: declaration.about.plugin.clone(),
         tool: tool.name.clone(),
-        title: tool.title.clone(),
-        description: tool.description.clone(),
+        // People are shown its name where it has no title.
+        title: tool.title.as_deref().map(one_line).or_else(|| {
+            let plain = one_line(&tool.name);
+            (plain != tool.name).then_some(plain)
+        }),
+        description: tool.description.as_deref().map(defused),
         input_schema: tool.input_schema.clone(),
         output_schema: tool.output_schema.clone(),
         hints: Hints {
@@ -226,8 +232,23 @@ fn content(content: Content) -> ToolContent {
     }
 }
 
+/// A value of a server's with every text in it fit for terminals.
+pub(super) fn defused_value(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(defused(&text)),
+        Value::Array(values) => values.into_iter().map(defused_value).collect(),
+        Value::Object(members) => {
+            let members = members.into_iter();
+            members
+                .map(|(name, value)| (defused(&name), defused_value(value)))
+                .collect()
+        }
+        other => other,
+    }
+}
+
 pub(super) fn error(error: Error) -> McpError {
-    let message = error.to_string();
+    let message = defused(&error.to_string());
     match error {
         Error::Refused { code, data, .. } => McpError {
             code: Some(code),
@@ -338,6 +359,28 @@ mod tests {
             };
             assert_eq!(failure.message, words);
         }
+    }
+
+    #[test]
+    fn t15_what_a_server_writes_for_people_reaches_them_without_escapes() {
+        let declaration = ServerDeclaration::default();
+        let named = |entry: Value| tool(&Tool::read(entry).expect("a tool"), &declaration);
+        let coloured = named(json!({
+            "name": "a\u{1b}[31m", "description": "\u{1b}]0;x\u{7}Does\nit.", "title": "A\u{1b}[2J\nB",
+        }));
+        assert_eq!(coloured.tool, "a\u{1b}[31m", "the server knows it by its name");
+        assert_eq!(coloured.title.as_deref(), Some("A B"));
+        assert_eq!(coloured.description.as_deref(), Some("Does\nit."));
+        assert_eq!(named(json!({ "name": "a\u{1b}[31m" })).shown_name(), "a");
+        let refused = error(Error::Refused {
+            server: "inn".to_owned(),
+            code: 1,
+            message: "\u{1b}[31mno\u{1b}[0m".to_owned(),
+            data: None,
+        });
+        assert!(refused.message.ends_with(": no"), "{refused}");
+        let log = json!({ "\u{7}line": ["\u{1b}[1mbold\u{1b}[0m", 7] });
+        assert_eq!(defused_value(log), json!({ "line": ["bold", 7] }));
     }
 
     #[test]

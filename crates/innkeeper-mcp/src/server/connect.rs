@@ -304,7 +304,10 @@ fn start_process(
 ) -> Result<(StdioTransport, Arc<Process>), ConnectFailure> {
     let limits = &shared.config.limits;
     let started = Process::start(stdio, &shared.surroundings.environment, limits, shared.log());
-    let (process, pipes) = started.map_err(|error| ConnectFailure::Failed(error.to_string()))?;
+    let (process, pipes) = started.map_err(|error| {
+        tracing::warn!(server = %shared.config.name, command = %stdio.command, %error, "an MCP server cannot be started");
+        ConnectFailure::Failed(error.to_string())
+    })?;
     let process = Arc::new(process);
     *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(process.clone());
     let transport = StdioTransport::new(pipes, process.tail(), limits.message_bytes, messages, closed.clone());
@@ -374,10 +377,13 @@ fn explain_failure(far: &Far, failure: &HttpFailure) -> ConnectFailure {
     }
 }
 
-/// For people: a server behind an address is not there.
+/// For everybody who watches: a server behind an address is not there. The path of an address may be a key, so that
+/// only the log has it.
 pub(super) fn not_reached(far: &Far, failure: &HttpFailure) -> String {
     let address = crate::secret::without_secrets(far.url.as_str());
-    format!("the server at {address} cannot be reached: {failure}")
+    tracing::info!(address, %failure, "an MCP server cannot be reached");
+    let host = crate::secret::scheme_and_host(far.url.as_str());
+    format!("the server at {host} cannot be reached: {failure}")
 }
 
 /// What the older handshake says counts, when both were tried.

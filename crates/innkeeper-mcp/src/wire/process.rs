@@ -171,7 +171,8 @@ fn describe(status: ExitStatus) -> String {
 }
 
 fn could_not_start(stdio: &Stdio, error: &std::io::Error) -> StartError {
-    let command = &stdio.command;
+    // Everybody who watches reads this, and a path or arguments may say more than they are to know.
+    let command = crate::secret::program_name(&stdio.command);
     let has_directory = stdio.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
     StartError(match error.kind() {
         _ if !has_directory => "its directory does not exist: correct `cwd`".to_owned(),

@@ -110,12 +110,13 @@ async fn f3_of_many_servers_a_few_start_at_a_time() {
 
 #[tokio::test]
 async fn a_program_that_does_not_exist_is_an_error_that_says_so() {
-    let stdio = Stdio::new("no-such-program", [""; 0]);
+    let stdio = Stdio::new("/keys/a1b2c3/no-such-program", ["--verbose"]);
     let server = started(ServerConfig::new("gone", Transport::Stdio(stdio)));
     let ServerState::Error { message, restarts_in } = settled(&server).await else {
         panic!()
     };
     assert!(message.contains("`no-such-program` was not found"), "{message}");
+    assert!(!message.contains("a1b2c3"), "everybody who watches reads it: {message}");
     assert_eq!(restarts_in, None);
     let error = server.call(call("echo", json!({}))).await.unwrap_err();
     assert!(error.to_string().contains("was not found"), "{error}");

@@ -7,6 +7,7 @@
 //! call their tools through [`Mcp`] and [`McpCall`].
 
 mod app_sampling;
+mod arguments;
 pub(crate) mod bounds;
 mod call;
 mod content;
@@ -25,6 +26,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) use app_sampling::{AppRequest, AppRequests, CREATE_MESSAGE, Written as AppWritten};
+pub use arguments::{Arguments, compact, numbers_fit};
 use async_trait::async_trait;
 use bounds::Written;
 pub use call::{McpCall, McpDraft};
@@ -115,7 +117,7 @@ pub trait SessionServers: Send + Sync + 'static {
         &self,
         server: &str,
         tool: &str,
-        arguments: Map<String, Value>,
+        arguments: Arguments,
         during: &dyn During,
     ) -> Result<CallOutcome, McpError>;
 
@@ -326,7 +328,7 @@ impl SessionServers for NoMcpServers {
         Vec::new()
     }
 
-    async fn call(&self, _: &str, _: &str, _: Map<String, Value>, _: &dyn During) -> Result<CallOutcome, McpError> {
+    async fn call(&self, _: &str, _: &str, _: Arguments, _: &dyn During) -> Result<CallOutcome, McpError> {
         Err(McpError::server_gone())
     }
 

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use innkeeper_host::mcp::{compact, numbers_fit};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +29,8 @@ pub struct Call {
     pub tool: String,
     /// What it is given.
     pub arguments: Map<String, Value>,
+    /// The same as JSON with all digits of its numbers, if the object may have lost some. It is what is sent.
+    pub exact_arguments: Option<String>,
     /// `_meta` of the request.
     pub meta: Option<Map<String, Value>>,
     /// Cancels it; the server is told.
@@ -48,6 +53,7 @@ impl Call {
             id: CallId::new(),
             tool: tool.into(),
             arguments,
+            exact_arguments: None,
             meta: None,
             cancel: CancellationToken::new(),
             progress: None,
@@ -58,6 +64,8 @@ impl Call {
     }
 
     fn into_request(self, limits: &Limits) -> Request {
+        // What is no JSON is not sent.
+        let exact = self.exact_arguments.and_then(|text| RawValue::from_string(text).ok());
         let mut params = Map::new();
         params.insert("name".to_owned(), Value::String(self.tool));
         params.insert("arguments".to_owned(), Value::Object(self.arguments));
@@ -67,6 +75,7 @@ impl Call {
         Request {
             method: "tools/call".to_owned(),
             params,
+            exact_arguments: exact.map(Arc::from),
             time: self.time.unwrap_or(limits.call_time),
             time_max: limits.call_time_max,
             cancel: self.cancel,
@@ -91,6 +100,8 @@ pub struct CallOutcome {
     pub content: Vec<Content>,
     /// The same for programs, unless it is larger than what is shown.
     pub structured: Option<Value>,
+    /// The same as it was written, if it has numbers that the value above does not hold exactly.
+    pub exact_structured: Option<String>,
     /// `_meta` of the result, as it was written.
     pub meta: Option<Map<String, Value>>,
     /// The whole result as JSON, if something had to be left out of the above.
@@ -113,6 +124,10 @@ impl CallOutcome {
             _ => Vec::new(),
         };
         let structured = take("structuredContent").and_then(|structured| room.structured(structured));
+        let exact_structured = match &structured {
+            Some(_) => serde_json::from_str::<Written<'_>>(&text)?.exact(),
+            None => None,
+        };
         let meta = match take("_meta") {
             Some(Value::Object(meta)) => Some(meta),
             _ => None,
@@ -121,9 +136,25 @@ impl CallOutcome {
             is_error: take("isError").and_then(|flag| flag.as_bool()).unwrap_or_default(),
             content,
             structured,
+            exact_structured,
             meta,
             whole: room.is_cut.then(|| Bytes::from(text)),
         })
+    }
+}
+
+/// As much of a result as it takes to see how it was written.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(borrow, default, rename = "structuredContent")]
+    structured: Option<&'a RawValue>,
+}
+
+impl Written<'_> {
+    /// The text of the result for programs, if it has numbers that lose digits when they are read.
+    fn exact(&self) -> Option<String> {
+        let text = self.structured?.get();
+        (!numbers_fit(text)).then(|| compact(text))
     }
 }
 

@@ -85,6 +85,7 @@ impl Server {
         let request = Request {
             method: method.to_owned(),
             params,
+            exact_arguments: None,
             time: if is_call { limits.call_time } else { limits.request_time },
             time_max: if is_call {
                 limits.call_time_max

@@ -205,6 +205,7 @@ impl Shared {
         let request = Request {
             method: method.to_owned(),
             params,
+            exact_arguments: None,
             time: limits.request_time,
             time_max: limits.request_time,
             cancel: CancellationToken::new(),

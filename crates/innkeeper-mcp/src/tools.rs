@@ -120,6 +120,7 @@ pub(crate) async fn list(connection: &Connection, limits: &Limits, time: Duratio
         let request = Request {
             method: "tools/list".to_owned(),
             params: page,
+            exact_arguments: None,
             time: end.saturating_duration_since(Instant::now()),
             time_max: time,
             cancel: CancellationToken::new(),

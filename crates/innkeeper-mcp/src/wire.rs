@@ -27,12 +27,12 @@ use std::time::Duration;
 
 use reqwest::redirect::{Attempt, Policy};
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
-    ServerNotification, ServerResult,
+    ClientJsonRpcMessage, ClientRequest, CustomRequest, CustomResult, ErrorCode, ErrorData, RequestId,
+    ServerJsonRpcMessage, ServerNotification, ServerRequest, ServerResult,
 };
-use serde::Deserialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 use url::Url;
 
 pub(crate) use self::asked::Asked;
@@ -141,12 +141,63 @@ struct CancelledParams {
     request_id: Option<RequestId>,
 }
 
+/// The method under which a question of a server passes rmcp, whose types lose the order of fields and what they do not
+/// know. Its parameters are the question as it was written.
+pub(crate) const QUESTION: &str = "innkeeper/question";
+/// The questions that pass so.
+const QUESTIONS: [&str; 2] = ["elicitation/create", "sampling/createMessage"];
+
+/// The arguments of a call, as whoever made it wrote them. They take the place of those in its parameters, which may
+/// have lost digits.
+#[derive(Clone, Debug)]
+pub(crate) struct ExactArguments(pub(crate) Arc<RawValue>);
+
+/// A message as it is sent.
+pub(crate) fn encode(message: &ClientJsonRpcMessage) -> Result<String, serde_json::Error> {
+    let exact = match message {
+        ClientJsonRpcMessage::Request(request) => match &request.request {
+            ClientRequest::CustomRequest(custom) => custom.extensions.get::<ExactArguments>(),
+            _ => None,
+        },
+        _ => None,
+    };
+    let Some(ExactArguments(exact)) = exact else {
+        return serde_json::to_string(message);
+    };
+    let mut message = serde_json::to_value(message)?;
+    let params = message.as_object_mut().and_then(|message| message.remove("params"));
+    let params = params.as_ref().and_then(Value::as_object).into_iter().flatten();
+    let members = params.map(|(name, value)| match name.as_str() {
+        "arguments" => Ok((name, RawValue::from_string(exact.get().to_owned())?)),
+        _ => Ok((name, to_raw_value(value)?)),
+    });
+    let params = Members(members.collect::<Result<Vec<_>, serde_json::Error>>()?);
+    let params = to_raw_value(&params)?;
+    let message = message.as_object().into_iter().flatten();
+    let members = message.map(|(name, value)| Ok((name, to_raw_value(value)?)));
+    let mut members = members.collect::<Result<Vec<_>, serde_json::Error>>()?;
+    let params_name = "params".to_owned();
+    members.push((&params_name, params));
+    serde_json::to_string(&Members(members))
+}
+
+/// The members of an object, in order.
+struct Members<'a>(Vec<(&'a String, Box<RawValue>)>);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
 /// What becomes of a message.
 enum Fate<'a> {
     /// Rmcp reads it.
     Read,
     /// It is the result of a request that was sent here.
     Pass(RequestId, &'a str),
+    /// It is a question that rmcp must not read.
+    Ask(RequestId),
     /// It was a notification, and is dealt with; or nobody wants it.
     Done,
 }
@@ -182,6 +233,7 @@ impl Messages {
                 let is_asked = cancelled.params.request_id.is_some_and(|id| self.asked.cancel(&id));
                 Ok(if is_asked { Fate::Done } else { Fate::Read })
             }
+            (Some(id), Some(method), _) if QUESTIONS.contains(&method) => Ok(Fate::Ask(id)),
             // What this means, and what the other may mean, only rmcp knows.
             (None, Some("notifications/subscriptions/acknowledged"), _) => Ok(Fate::Read),
             (None, Some(_), _) => {
@@ -213,6 +265,11 @@ impl Messages {
                 let result = CustomResult::new(Value::String(result.to_owned()));
                 let result = ServerResult::CustomResult(result);
                 Ok(Some(ServerJsonRpcMessage::response(result, id)))
+            }
+            Ok(Fate::Ask(id)) => {
+                let question = CustomRequest::new(QUESTION, Some(json!({ "text": text })));
+                let question = ServerRequest::CustomRequest(question);
+                Ok(Some(ServerJsonRpcMessage::request(question, id)))
             }
             Ok(Fate::Done) => Ok(None),
             Err(error) => Err(error),
@@ -251,8 +308,16 @@ impl Messages {
                 Err(error) => error,
             },
             Ok(Fate::Pass(id, result)) => {
-                let wrapped = serde_json::json!({ "jsonrpc": "2.0", "id": id, "result": result });
+                let wrapped = json!({ "jsonrpc": "2.0", "id": id, "result": result });
                 return Some(answer(wrapped.to_string()));
+            }
+            Ok(Fate::Ask(id)) => {
+                let params = json!({ "text": text });
+                let wrapped = json!({ "jsonrpc": "2.0", "id": id, "method": QUESTION, "params": params });
+                return Some(Wrapped {
+                    text: wrapped.to_string(),
+                    request: Some(id),
+                });
             }
             Ok(Fate::Done) => return None,
             Err(error) => error,
@@ -396,6 +461,47 @@ mod tests {
             assert_eq!(response.id, RequestId::Number(3));
             assert_eq!(unwrap(response.result).unwrap(), RESULT);
         }
+    }
+
+    #[test]
+    fn questions_pass_as_they_were_written() {
+        let (messages, _) = messages();
+        let text = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"m","requestedSchema":
+            {"properties":{"z":{"type":"string","enum":["b"],"default":"b"},"a":{"type":"number"}}}}}"#;
+        let wrapped = messages.wrap(text.to_owned()).pop().unwrap();
+        assert_eq!(wrapped.request, Some(RequestId::String("q".into())));
+        let decoded = messages.decode(text).unwrap().pop().unwrap();
+        for message in [decoded, serde_json::from_str(&wrapped.text).unwrap()] {
+            let ServerJsonRpcMessage::Request(request) = message else {
+                panic!()
+            };
+            let ServerRequest::CustomRequest(question) = request.request else {
+                panic!()
+            };
+            assert_eq!(question.method, QUESTION);
+            assert_eq!(question.params.unwrap()["text"], text);
+        }
+    }
+
+    #[test]
+    fn arguments_are_sent_digit_by_digit() {
+        let exact = r#"{"z":123456789012345678901234567890,"a":1.10}"#;
+        let params = json!({ "name": "t", "arguments": serde_json::from_str::<Value>(exact).unwrap(), "b": 1 });
+        let mut custom = CustomRequest::new("tools/call", Some(params));
+        let raw = RawValue::from_string(exact.to_owned()).unwrap();
+        custom.extensions.insert(ExactArguments(Arc::from(raw)));
+        let request = ClientRequest::CustomRequest(custom);
+        let message = ClientJsonRpcMessage::request(request, RequestId::Number(4));
+        let sent = encode(&message).unwrap();
+        assert!(
+            sent.contains(&format!(r#""params":{{"name":"t","arguments":{exact},"b":1}}"#)),
+            "{sent}"
+        );
+        let read: Value = serde_json::from_str(&sent).unwrap();
+        assert_eq!(
+            (&read["id"], &read["method"], &read["jsonrpc"]),
+            (&json!(4), &json!("tools/call"), &json!("2.0"))
+        );
     }
 
     #[test]

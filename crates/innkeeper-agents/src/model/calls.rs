@@ -4,8 +4,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::try_join_all;
+use innkeeper_host::mcp::Arguments;
 use innkeeper_host::resource::is_of_mcp_server;
 use innkeeper_host::{AgentError, ToolContent, ToolResult, uri};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::answer::PendingCall;
@@ -84,7 +86,7 @@ impl Work<'_> {
         let answer = match read_input(&call.input, self.was_cut && number == self.last) {
             Ok(input) => {
                 let id = draft.id().to_owned();
-                hooked::answer(start(draft, input, self.run).await, &id, self.run.events)?
+                hooked::answer(start(draft, input, &call.input, self.run).await, &id, self.run.events)?
             }
             Err(problem) => {
                 let summary = "The model wrote an input that cannot be read";
@@ -111,7 +113,8 @@ fn touched(tool: &str, input: &Value) -> Option<String> {
     path.map(str::to_owned)
 }
 
-async fn start(draft: Draft, input: Value, run: &Run<'_>) -> Result<ToolAnswer, AgentError> {
+/// Carries a call out. `text` is the input as the model wrote it.
+async fn start(draft: Draft, input: Value, text: &str, run: &Run<'_>) -> Result<ToolAnswer, AgentError> {
     match draft {
         Draft::Host(mut draft, tool) => {
             let input = hooked::check(&mut draft, input).await?;
@@ -128,9 +131,11 @@ async fn start(draft: Draft, input: Value, run: &Run<'_>) -> Result<ToolAnswer, 
         Draft::Own(draft, OwnTool::Delegate) => run.delegate(draft, input).await,
         Draft::Own(draft, OwnTool::Skill) => use_skill(draft, input, run).await,
         Draft::Mcp(mut draft) => {
-            let changed = draft.check(&input.to_string()).await?;
-            let changed = changed.and_then(|text| serde_json::from_str(&text).ok());
-            let Value::Object(arguments) = changed.unwrap_or(input) else {
+            // It was read before, so only an input that says nothing is none.
+            let written = Arguments::parse(text).unwrap_or_default();
+            let changed = draft.check(&written.to_json()).await?;
+            let changed = changed.filter(|changed| serde_json::from_str::<IgnoredAny>(changed).is_ok());
+            let Ok(arguments) = changed.map_or(Ok(written), |changed| Arguments::parse(&changed)) else {
                 let problem = "the input is not a JSON object";
                 let summary = "The call has an input that no server takes";
                 draft.complete(ToolResult::failed(summary, problem)).await?;

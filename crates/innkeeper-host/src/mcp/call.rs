@@ -12,7 +12,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::content::{Place, result_of};
 use super::sampling::{self, Leave, Samples};
-use super::{CallOutcome, During, McpError, McpTool, Question, QuestionAnswer, Sampler, SamplingRequest};
+use super::{Arguments, CallOutcome, During, McpError, McpTool, Question, QuestionAnswer, Sampler, SamplingRequest};
 use super::{bounds, elicit};
 use crate::agent::{
     AgentError, Confirmation, EventSink, Invocation, Response, ToolCall, ToolContent, ToolDraft, ToolResult, Verdict,
@@ -105,7 +105,7 @@ impl McpCall {
     /// # Errors
     ///
     /// When the turn is cancelled.
-    pub async fn run(self, arguments: Map<String, Value>) -> Result<ToolResult, AgentError> {
+    pub async fn run(self, arguments: impl Into<Arguments> + Send) -> Result<ToolResult, AgentError> {
         self.start().await?.run(arguments).await
     }
 }
@@ -156,7 +156,8 @@ impl McpDraft {
     /// # Errors
     ///
     /// When the turn is cancelled.
-    pub async fn run(self, arguments: Map<String, Value>) -> Result<ToolResult, AgentError> {
+    pub async fn run(self, arguments: impl Into<Arguments> + Send) -> Result<ToolResult, AgentError> {
+        let arguments = arguments.into();
         let Self {
             events,
             tool,
@@ -165,7 +166,7 @@ impl McpDraft {
         } = self;
         let shown = tool.shown_name().to_owned();
         let words = format!("Calls {shown} of {}", tool.server_name);
-        let invocation = Invocation::new(words).input(Value::Object(arguments.clone()).to_string());
+        let invocation = Invocation::new(words).input(arguments.to_json());
         let (call, arguments) = if tool.runs_unasked() {
             match draft.run(invocation).await {
                 Ok(call) => (call, arguments),
@@ -209,8 +210,8 @@ impl McpDraft {
 }
 
 /// What people made of the input.
-fn edited(input: Option<String>) -> Result<Option<Map<String, Value>>, String> {
-    match input.as_deref().map(serde_json::from_str) {
+fn edited(input: Option<String>) -> Result<Option<Arguments>, String> {
+    match input.as_deref().map(Arguments::parse) {
         None => Ok(None),
         Some(Ok(arguments)) => Ok(Some(arguments)),
         Some(Err(error)) => Err(format!(
@@ -233,7 +234,7 @@ struct CarriedOut {
 type Outcome = Result<CallOutcome, McpError>;
 
 impl CarriedOut {
-    async fn carry_out(self, mut call: ToolCall, arguments: Map<String, Value>) -> Result<ToolResult, AgentError> {
+    async fn carry_out(self, mut call: ToolCall, arguments: Arguments) -> Result<ToolResult, AgentError> {
         let mcp = self.events.mcp().clone();
         let (wishes, mut wished) = mpsc::channel(8);
         let relay = Relay(wishes);

@@ -36,11 +36,15 @@ pub(super) struct Listed {
 pub(super) async fn result_of(tool: &McpTool, outcome: CallOutcome, place: Place<'_>) -> ToolResult {
     let CallOutcome {
         is_error,
-        content,
+        mut content,
         structured,
+        exact_structured,
     } = outcome;
     let shown = tool.shown_name();
     let mut shortened = Shortened::new(place);
+    // Servers repeat a structured result as text. Where one does not, the digits that the object loses would be lost.
+    let has_text = content.iter().any(|piece| matches!(piece, ToolContent::Text(_)));
+    content.extend(exact_structured.filter(|_| !has_text).map(ToolContent::Text));
     for piece in content {
         shortened.add(piece).await;
     }

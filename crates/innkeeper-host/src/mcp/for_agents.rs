@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use super::content::Listed;
 use super::sampling::Samples;
 use super::{
-    Asking, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, Reported, ServerWish,
+    Arguments, Asking, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, Reported, ServerWish,
     SessionServers, offers,
 };
 use crate::agent::ToolContent;
@@ -231,7 +231,7 @@ impl Mcp {
     pub(super) async fn call(
         &self,
         tool: &McpTool,
-        arguments: Map<String, Value>,
+        arguments: Arguments,
         during: &dyn During,
     ) -> Result<CallOutcome, McpError> {
         match self.wanting(&tool.server) {

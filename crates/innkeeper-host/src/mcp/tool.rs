@@ -142,6 +142,8 @@ pub struct CallOutcome {
     pub content: Vec<ToolContent>,
     /// The same for programs.
     pub structured: Option<Map<String, Value>>,
+    /// The same as it was written, if it has numbers that the object above does not hold exactly.
+    pub exact_structured: Option<String>,
 }
 
 /// Why there is no answer.

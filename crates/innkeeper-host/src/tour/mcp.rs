@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use super::say;
 use crate::agent::{AgentError, EventSink, ToolContent};
 use crate::customizations::Customized;
-use crate::mcp::{Mcp, McpPrompt, McpResource, McpTool, Sampled, SampledStop, Sampler, SamplingRequest, shown};
+use crate::mcp::{
+    Arguments, Mcp, McpPrompt, McpResource, McpTool, Sampled, SampledStop, Sampler, SamplingRequest, shown,
+};
 
 /// Most tools, prompts or resources of one server that are listed.
 const MOST: usize = 100;
@@ -104,7 +106,7 @@ pub(super) async fn call(
         return say(events, &problem).await;
     };
     // It was read before as well.
-    let arguments = serde_json::from_str(input).unwrap_or_default();
+    let arguments = Arguments::parse(input).unwrap_or_default();
     let call = events.mcp_tool(tool).sampler(Arc::new(NoModel));
     let result = call.run(arguments).await?;
     let mut text = match &result.error {

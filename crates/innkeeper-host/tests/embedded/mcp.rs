@@ -7,7 +7,7 @@ use ahp_types::state::Customization;
 use futures_util::future::BoxFuture;
 use innkeeper_host::customizations::{About, Customizations, Following, Found, FoundSink, Kit, Wanted};
 use innkeeper_host::mcp::{
-    AppCapabilities, CallOutcome, During, McpError, McpServers, McpTool, Question, QuestionAnswer, Remote,
+    AppCapabilities, Arguments, CallOutcome, During, McpError, McpServers, McpTool, Question, QuestionAnswer, Remote,
     ServerDeclaration, ServerSink, ServerStatus, ServerToken, SessionServers, SessionWants, TokenChange, Transport,
 };
 use innkeeper_host::{AuthRequirement, HostBuilder, ToolContent, async_trait};
@@ -184,7 +184,7 @@ impl SessionServers for Inn {
         &self,
         server: &str,
         tool: &str,
-        arguments: Map<String, Value>,
+        arguments: Arguments,
         during: &dyn During,
     ) -> Result<CallOutcome, McpError> {
         assert_eq!(server, "inn");
@@ -227,7 +227,7 @@ impl SessionServers for Inn {
                 during.progress("1 of 2 rooms".to_owned()).await;
                 std::future::pending().await
             }
-            _ => said(Value::Object(arguments).to_string()),
+            _ => said(arguments.to_json()),
         }
     }
 

@@ -4,8 +4,10 @@ use std::pin::Pin;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use innkeeper_host::mcp::{CallOutcome, During, McpError, Question as HostQuestion, QuestionAnswer};
-use serde_json::{Map, Value};
+use innkeeper_host::mcp::{
+    Arguments, CallOutcome, During, McpError, Question as HostQuestion, QuestionAnswer, defused,
+};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +31,7 @@ type Doing<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 pub(super) async fn call(
     running: &Running,
     tool: &str,
-    arguments: Map<String, Value>,
+    arguments: Arguments,
     during: &dyn During,
     tokens: &Tokens,
 ) -> Result<CallOutcome, McpError> {
@@ -37,7 +39,20 @@ pub(super) async fn call(
     let (reports, mut reported) = mpsc::channel(KEPT_REPORTS);
     // The engine bounds how many questions are open.
     let (asks, mut asked) = mpsc::unbounded_channel();
+    if lease
+        .tools()
+        .iter()
+        .any(|listed| listed.name == tool && listed.needs_task)
+    {
+        return Err(McpError::new(format!(
+            "the tool {tool:?} of the MCP server {:?} can be called only as a task of MCP, which this host does not \
+             support: use another tool",
+            running.name()
+        )));
+    }
+    let (arguments, exact) = arguments.into_parts();
     let mut call = Call::new(tool, arguments);
+    call.exact_arguments = exact;
     call.progress = Some(ProgressSink::new(move |progress| {
         let _ = reports.try_send(progress);
     }));
@@ -130,7 +145,7 @@ fn in_words(progress: &Progress) -> String {
         None => progress.progress.to_string(),
     };
     match &progress.message {
-        Some(message) => format!("{message} ({how_far})"),
+        Some(message) => format!("{} ({how_far})", defused(message)),
         None => how_far,
     }
 }

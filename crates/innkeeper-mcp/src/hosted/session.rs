@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use innkeeper_host::mcp::{
-    CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, ResourcePart, ServerSink,
-    ServerWish, SessionServers, SessionWants,
+    Arguments, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, ResourcePart,
+    ServerSink, ServerWish, SessionServers, SessionWants,
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -124,7 +124,7 @@ impl SessionServers for OneSession {
         &self,
         server: &str,
         tool: &str,
-        arguments: Map<String, Value>,
+        arguments: Arguments,
         during: &dyn During,
     ) -> Result<CallOutcome, McpError> {
         let running = self.wanted(server)?;

@@ -190,6 +190,7 @@ pub(super) fn outcome(outcome: CallOutcome) -> HostOutcome {
     HostOutcome {
         is_error: outcome.is_error,
         content: outcome.content.into_iter().flat_map(contents).collect(),
+        exact_structured: outcome.exact_structured.filter(|_| structured.is_some()),
         structured,
     }
 }

@@ -9,6 +9,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -18,7 +19,7 @@ use super::calls::{CallContext, CallGuard, Calls};
 use crate::error::Error;
 use crate::secret::Scrubber;
 use crate::state::ServerInfo;
-use crate::wire::{self, Challenged, HttpFailure, NOT_UNDERSTOOD, Process, TOO_LARGE};
+use crate::wire::{self, Challenged, ExactArguments, HttpFailure, NOT_UNDERSTOOD, Process, TOO_LARGE};
 
 /// How long an answer that was under way is awaited after the connection has ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -47,6 +48,8 @@ pub(crate) struct Connection {
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) params: Map<String, Value>,
+    /// The `arguments` among them as they were written, if they may have lost digits.
+    pub(crate) exact_arguments: Option<Arc<RawValue>>,
     /// Without a sign of life.
     pub(crate) time: Duration,
     /// In all.
@@ -80,7 +83,10 @@ impl Connection {
         if let Some(Value::Object(meta)) = params.remove("_meta") {
             options = options.with_meta(RequestMetaObject(MetaObject(meta)));
         }
-        let custom = CustomRequest::new(request.method.clone(), Some(Value::Object(params)));
+        let mut custom = CustomRequest::new(request.method.clone(), Some(Value::Object(params)));
+        if let Some(exact) = &request.exact_arguments {
+            custom.extensions.insert(ExactArguments(Arc::clone(exact)));
+        }
         let sending = self
             .peer
             .send_request_with_option(ClientRequest::CustomRequest(custom), options);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientResult, CustomResult, ErrorCode, ErrorData, Implementation,
+    ClientCapabilities, ClientConfig, ClientResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
     ProtocolVersion, ServerNotification, ServerRequest,
 };
 use rmcp::service::{InboundStreamOrigin, NotificationContext, RequestContext, RoleClient, Service};
@@ -17,7 +17,7 @@ use super::log::HostLog;
 use crate::ask::{Asker, NoAnswer};
 use crate::paging::text;
 use crate::state::{Event, EventSender, List, LogMessage};
-use crate::wire::Asked;
+use crate::wire::{Asked, QUESTION};
 
 /// The longest log message that is handed on.
 const MOST_LOG_BYTES: usize = 16 << 10;
@@ -153,7 +153,10 @@ impl Service<RoleClient> for OurEnd {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
             Some(InboundStreamOrigin::Unassociated) | None => None,
         };
-        let request = serde_json::to_value(&request).unwrap_or_default();
+        let request = match &request {
+            ServerRequest::CustomRequest(question) if question.method == QUESTION => as_written(question),
+            request => serde_json::to_value(request).unwrap_or_default(),
+        };
         let method = request.get("method").and_then(Value::as_str).unwrap_or_default();
         let params = request.get("params").unwrap_or(&Value::Null);
         let owner = match self.calls.owner(origin) {
@@ -199,6 +202,12 @@ impl Service<RoleClient> for OurEnd {
         let implementation = Implementation::new("innkeeper", env!("CARGO_PKG_VERSION")).with_title("Innkeeper");
         ClientConfig::new(capabilities, implementation).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
+}
+
+/// A question as the server wrote it.
+fn as_written(question: &CustomRequest) -> Value {
+    let text = question.params.as_ref().and_then(|params| text(params, "text"));
+    serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default()
 }
 
 fn explain(no_answer: &NoAnswer, method: &str) -> ErrorData {

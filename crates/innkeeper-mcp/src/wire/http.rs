@@ -22,7 +22,7 @@ use sse_stream::Sse;
 use self::events::events;
 use super::client::HttpClient;
 use super::failure::HttpFailure;
-use super::{Discovery, Messages};
+use super::{Discovery, Messages, encode};
 
 /// The most that is read of what a server says when it refuses.
 const MOST_REFUSAL_BYTES: usize = 64 << 10;
@@ -186,7 +186,7 @@ impl StreamableHttpClient for StreamableHttp {
         if let Some(session) = session_id {
             request = request.header(HEADER_SESSION_ID, session.as_ref());
         }
-        let sending = self.client.send(request.json(&message));
+        let sending = self.client.send(with_body(request, &message).map_err(Failure::Client)?);
         let sent = match &message {
             // One that does not answer is taken for an older one, as one that refuses.
             ClientJsonRpcMessage::Request(asked) if matches!(asked.request, ClientRequest::DiscoverRequest(_)) => {
@@ -290,6 +290,16 @@ impl StreamableHttpClient for StreamableHttp {
             kind => Err(Failure::Client(HttpFailure::NotMcp(kind))),
         }
     }
+}
+
+/// A request that takes a message along.
+pub(super) fn with_body(
+    request: reqwest::RequestBuilder,
+    message: &ClientJsonRpcMessage,
+) -> Result<reqwest::RequestBuilder, HttpFailure> {
+    let body = encode(message);
+    let body = body.map_err(|error| HttpFailure::Connection(format!("the message cannot be written ({error})")))?;
+    Ok(request.header(CONTENT_TYPE, JSON_MIME_TYPE).body(body))
 }
 
 /// The body, if it is not larger than that.

@@ -20,7 +20,7 @@ use url::Url;
 use self::events::{Event, next_event};
 use super::client::HttpClient;
 use super::failure::HttpFailure;
-use super::http::content_type;
+use super::http::{content_type, with_body};
 use super::{Messages, TOO_LARGE};
 
 const QUEUE: usize = 64;
@@ -90,9 +90,10 @@ impl Transport<RoleClient> for SseTransport {
     fn send(&mut self, item: ClientJsonRpcMessage) -> impl Future<Output = Result<(), HttpFailure>> + Send + 'static {
         self.messages.own.note(&item);
         let client = self.client.clone();
-        let request = client.http().post(self.endpoint.clone()).json(&item);
+        let request = client.http().post(self.endpoint.clone());
+        let request = with_body(request, &item);
         async move {
-            let response = client.send(request).await?;
+            let response = client.send(request?).await?;
             if response.status().is_success() {
                 return Ok(());
             }

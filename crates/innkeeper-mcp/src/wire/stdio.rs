@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::line::{Line, read_line};
 use super::process::Pipes;
 use super::tail::Tail;
-use super::{Messages, TOO_LARGE};
+use super::{Messages, TOO_LARGE, encode};
 
 /// Messages on their way in and out. When they are full, the pipes are not read: a server that
 /// floods waits (P7).
@@ -64,7 +64,7 @@ impl Transport<RoleClient> for StdioTransport {
 
     fn send(&mut self, item: ClientJsonRpcMessage) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         self.messages.own.note(&item);
-        let line = serde_json::to_string(&item).map_err(io::Error::other);
+        let line = encode(&item).map_err(io::Error::other);
         // Put into the queue here and now, where there is room: a cancellation must not overtake
         // its request.
         let waiting = match (line, &self.outgoing) {

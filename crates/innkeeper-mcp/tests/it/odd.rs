@@ -24,6 +24,9 @@ static LISTING: Mutex<Option<Value>> = Mutex::new(None);
 /// The level that a view of the server set.
 static LEVEL: Mutex<Option<Value>> = Mutex::new(None);
 
+/// The message that came last, as it was written.
+static LAST_LINE: Mutex<String> = Mutex::new(String::new());
+
 /// Serves until the input ends.
 pub fn serve(kind: &str) -> ! {
     // Ends the line that the test harness has begun; servers do print to their output by mistake.
@@ -88,9 +91,11 @@ pub fn serve(kind: &str) -> ! {
     let kind = kind.strip_suffix("-crash-once").unwrap_or(kind);
     let mut lists = 0;
     for line in std::io::stdin().lock().lines() {
-        let Ok(message) = serde_json::from_str::<Value>(&line.unwrap_or_default()) else {
+        let line = line.unwrap_or_default();
+        let Ok(message) = serde_json::from_str::<Value>(&line) else {
             continue;
         };
+        *LAST_LINE.lock().unwrap() = line;
         answer(kind, &message, &mut lists);
     }
     if kind == "stubborn" {
@@ -205,6 +210,12 @@ fn answer(kind: &str, message: &Value, lists: &mut usize) {
             let roots = message["result"]["roots"].clone();
             notify("notifications/message", json!({ "level": "info", "data": roots }));
         }
+        "" if id == "form" => {
+            let said = message["result"].to_string();
+            if let Some(call) = SAMPLING.lock().unwrap().take() {
+                result(&call, words(&said));
+            }
+        }
         "" if id == "sample" => {
             let said = message.get("result").unwrap_or_else(|| &message["error"]).to_string();
             if let Some(call) = SAMPLING.lock().unwrap().take() {
@@ -298,6 +309,13 @@ fn tools(kind: &str, lists: usize) -> Value {
         };
         tools.push(json!({ "name": name, "inputSchema": { "type": "object" } }));
     }
+    if kind == "wild" {
+        for name in ["line", "digits", "form"] {
+            tools.push(json!({ "name": name, "inputSchema": { "type": "object" } }));
+        }
+        let execution = json!({ "taskSupport": "required" });
+        tools.push(json!({ "name": "research", "inputSchema": { "type": "object" }, "execution": execution }));
+    }
     if kind == "saving" {
         tools.push(json!({ "name": "save", "inputSchema": { "type": "object" } }));
     }
@@ -366,6 +384,31 @@ fn call(id: Value, params: Value) {
                 "jsonrpc": "2.0", "id": "sample", "method": "sampling/createMessage", "params": arguments,
             });
             send(&request);
+        }
+        "line" => result(&id, words(&LAST_LINE.lock().unwrap())),
+        // Numbers that no type of this program holds.
+        "digits" => {
+            let structured = r#"{"z":123456789012345678901234567890,"a":110000.00000000001}"#;
+            let mut out = std::io::stdout().lock();
+            writeln!(
+                out,
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[],"structuredContent":{structured}}}}}"#
+            )
+            .unwrap();
+            out.flush().unwrap();
+        }
+        "form" => {
+            *SAMPLING.lock().unwrap() = Some(id);
+            let room = json!({ "type": "string", "title": "Room", "default": "s", "oneOf": [
+                { "const": "g", "title": "\u{1b}[31mGarden", "description": "Quiet.", "recommended": true },
+                { "const": "s", "title": "Street" },
+            ] });
+            let nights = json!({ "type": "integer", "minimum": 1, "maximum": 7, "default": 2 });
+            let schema = json!({ "type": "object", "properties": {
+                "room": room, "nights": nights, "extras": { "type": "string" },
+            } });
+            let params = json!({ "message": "Which one?", "requestedSchema": schema });
+            send(&json!({ "jsonrpc": "2.0", "id": "form", "method": "elicitation/create", "params": params }));
         }
         "log" => {
             eprintln!("wrote a line");

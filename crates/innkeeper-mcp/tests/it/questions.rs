@@ -30,6 +30,34 @@ async fn a_question_that_nobody_takes_is_declined() {
     assert_eq!(text, r#""s1" {"action":"decline"}"#);
 }
 
+#[tokio::test]
+async fn a_form_keeps_its_order_and_all_that_the_server_says_of_its_fields() {
+    let server = ready(odd("plain")).await;
+    let (sender, mut asks) = mpsc::unbounded_channel();
+    let mut call = call("form", json!({}));
+    call.asks = Some(AskSink::new(move |ask| drop(sender.send(ask))));
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call(call).await }
+    });
+    let ask = asks.recv().await.unwrap();
+    let Question::Form { schema, .. } = &ask.question else {
+        panic!("{ask:?}")
+    };
+    let fields = schema["properties"].as_object().unwrap();
+    let names: Vec<&String> = fields.keys().collect();
+    assert_eq!(names, ["room", "nights", "extras"]);
+    let room = &fields["room"];
+    assert_eq!(room["default"], "s");
+    assert_eq!(
+        (&room["oneOf"][0]["description"], &room["oneOf"][0]["recommended"]),
+        (&json!("Quiet."), &json!(true))
+    );
+    ask.answer(Answer::Accepted(Some(json!({ "room": "s", "extras": "no" }))));
+    let text = calling.await.unwrap().unwrap().text();
+    assert_eq!(text, r#"{"action":"accept","content":{"room":"s","extras":"no"}}"#);
+}
+
 /// A call that has the server ask for a model's words; its questions are handed out.
 fn sample(session: &str) -> (Call, mpsc::UnboundedReceiver<Ask>) {
     let (sender, asks) = mpsc::unbounded_channel();

@@ -270,3 +270,36 @@ async fn f17_lists_are_kept_and_a_server_that_never_tells_them_is_asked_once() {
     mute.call(call("echo", json!({}))).await.unwrap();
     assert_eq!(std::fs::read_to_string(&lists).unwrap(), "x");
 }
+
+#[tokio::test]
+async fn numbers_pass_digit_by_digit_in_both_directions() {
+    let server = ready(odd("plain")).await;
+    let exact = r#"{"z":123456789012345678901234567890,"a":110000.00000000001,"m":1.10}"#;
+    let mut line = call("line", serde_json::from_str(exact).unwrap());
+    line.exact_arguments = Some(exact.to_owned());
+    let sent = server.call(line).await.unwrap().text();
+    assert!(sent.contains(&format!(r#""arguments":{exact}"#)), "{sent}");
+    // Without the text, everything that the object holds.
+    let sent = server
+        .call(call("line", json!({ "z": 110000.00000000001, "a": u64::MAX })))
+        .await;
+    let sent = sent.unwrap().text();
+    assert!(
+        sent.contains(r#"{"z":110000.00000000001,"a":18446744073709551615}"#),
+        "{sent}"
+    );
+
+    let outcome = server.call(call("digits", json!({}))).await.unwrap();
+    let exact = r#"{"z":123456789012345678901234567890,"a":110000.00000000001}"#;
+    assert_eq!(outcome.exact_structured.as_deref(), Some(exact));
+    let structured = outcome.structured.unwrap();
+    let names: Vec<&String> = structured.as_object().unwrap().keys().collect();
+    assert_eq!(names, ["z", "a"]);
+    assert_eq!(structured["a"].to_string(), "110000.00000000001");
+    // What is held exactly needs no text.
+    let outcome = server
+        .call(call("echo", json!({ "text": "x", "n": 0.1 })))
+        .await
+        .unwrap();
+    assert_eq!(outcome.exact_structured, None);
+}

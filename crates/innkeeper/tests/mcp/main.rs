@@ -16,6 +16,7 @@ mod support;
 mod surfaces;
 mod telemetry;
 mod tokens;
+mod wild;
 
 use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use innkeeper_testkit::official::tool_calls_of;

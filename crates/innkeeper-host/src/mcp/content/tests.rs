@@ -82,6 +82,7 @@ async fn mcp12_an_error_of_the_tool_is_told_in_its_words() {
         is_error: true,
         content: vec![ToolContent::Text("no such file".to_owned())],
         structured: None,
+        ..CallOutcome::default()
     };
     let result = shortened(outcome, None).await;
     assert!(!result.success);

@@ -40,7 +40,7 @@ impl SessionServers for Library {
         &self,
         server: &str,
         tool: &str,
-        arguments: Map<String, Value>,
+        arguments: Arguments,
         during: &dyn During,
     ) -> Result<CallOutcome, McpError> {
         if tool == "links" {

@@ -8,7 +8,8 @@ use ahp_types::actions::StateAction;
 use ahp_types::state::{
     SessionInputRequest, SessionState, ToolCallConfirmationState, ToolCallResult, ToolResultContent,
 };
-use serde_json::{Map, Value};
+use innkeeper_host::mcp::Arguments;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -44,7 +45,7 @@ pub(super) async fn run(args: McpCallArgs) -> Result<(), Failure> {
     outcome
 }
 
-fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
+fn arguments(text: &str) -> Result<Arguments, Failure> {
     let mut read = String::new();
     let text = match text {
         "-" => {
@@ -59,7 +60,7 @@ fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
         }
         text => text,
     };
-    serde_json::from_str(text).map_err(|error| {
+    Arguments::parse(text).map_err(|error| {
         Failure::new(Kind::Usage, format!("the arguments are no JSON object ({error})"))
             .hint("write them like '{\"text\": \"hello\"}'")
     })
@@ -69,7 +70,7 @@ async fn work(
     connection: &mut Connection,
     session: &mut Session,
     args: &McpCallArgs,
-    arguments: &Map<String, Value>,
+    arguments: &Arguments,
 ) -> Result<(), Failure> {
     // After a turn the session knows what it has, and the servers had their time to start.
     let tools = turn::say(connection, session, "/mcp").await?;
@@ -77,12 +78,7 @@ async fn work(
     let Some(tool) = &args.tool else {
         return Output::stdout().show(&tools);
     };
-    let command = format!(
-        "/mcp {} {} {}",
-        word(&name),
-        word(tool),
-        Value::Object(arguments.clone())
-    );
+    let command = format!("/mcp {} {} {}", word(&name), word(tool), arguments.to_json());
     let turn = Turn::start(connection, session, &command).await?;
     let mut call = Call {
         yes: args.yes,

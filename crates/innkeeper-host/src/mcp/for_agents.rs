@@ -16,8 +16,8 @@ use sha2::{Digest as _, Sha256};
 use super::content::Listed;
 use super::sampling::Samples;
 use super::{
-    Arguments, Asking, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, Reported, ServerWish,
-    SessionServers, offers,
+    Arguments, Asking, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, Reported,
+    ServerWish, SessionServers, offers,
 };
 use crate::agent::ToolContent;
 use crate::contents::SessionContents;

@@ -421,6 +421,25 @@ mod tests {
     }
 
     #[test]
+    fn tools_that_nobody_can_call_are_named_while_the_server_is_ready() {
+        let mut notes = server("1", "notes", json!({ "kind": "ready" }));
+        notes["_meta"] = json!({ "innkeeper.tools": 2, "innkeeper.taskTools": ["research", "a\u{1b}[31mb"] });
+        let lines = |server: &Value| {
+            let state = state(json!([server]));
+            listed(&state)[0].in_words(Life::Stays, &Again::plain())
+        };
+        let said = lines(&notes).join("\n");
+        assert!(
+            said.contains("not offered, because they need tasks of MCP: research, a"),
+            "{said}"
+        );
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+        notes["state"]["kind"] = json!("stopped");
+        let said = lines(&notes).join("\n");
+        assert!(!said.contains("research"), "{said}");
+    }
+
+    #[test]
     fn servers_of_one_name_are_told_apart_by_their_ids() {
         let ready = || json!({ "kind": "ready" });
         let state = state(json!([server("1", "notes", ready()), server("2", "notes", ready())]));

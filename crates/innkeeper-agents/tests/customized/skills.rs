@@ -70,6 +70,36 @@ async fn cus24_what_is_for_people_alone_is_neither_offered_nor_loaded() {
 }
 
 #[tokio::test]
+async fn cus24_what_its_file_keeps_from_people_is_refused_and_never_reaches_the_model() {
+    let shop = Shop::new()
+        .skill("deploy", "Ship it.")
+        .last_skill(|skill| skill.for_people = false)
+        .skill("archive", "Box it.")
+        .last_skill(|skill| (skill.for_people, skill.for_models) = (false, false));
+    let scene = shop
+        .open([
+            Reply::new().call("use_skill", json!({ "name": "archive" })),
+            Reply::words("No."),
+        ])
+        .await;
+    for (turn, text, why) in [
+        ("t1", "/deploy now", "only the agent uses it"),
+        ("t2", "/archive", "cannot be used at all"),
+    ] {
+        let turn = scene.run(turn, text).await;
+        let said = json!(turn).to_string();
+        assert!(said.contains(why), "{said}");
+    }
+    assert!(scene.asked().is_empty(), "the model was asked nothing");
+    scene.run("t3", "Box it up.").await;
+    let results = scene.last_asked().last_results();
+    assert!(
+        results[0].contains("keeps it from people and from models"),
+        "{results:?}"
+    );
+}
+
+#[tokio::test]
 async fn thousands_of_skills_fit_into_a_prompt_and_can_be_found() {
     let mut shop = Shop::new();
     for number in 0..2000 {

@@ -230,21 +230,14 @@ impl Customized {
     ///
     /// # Errors
     ///
-    /// In a sentence, when what it names is switched off or cannot be read.
+    /// In a sentence, when what it names is switched off, is not for people, or cannot be read.
     pub async fn call(&self, text: &str, taken: &[&str], directories: &[String]) -> Result<Option<Called>, String> {
         let Some(line) = text.trim().strip_prefix('/') else {
             return Ok(None);
         };
         let on = self.called_by_people(|about| self.is_on(about));
         let Some((name, callable)) = find_called(&on, line, taken) else {
-            let off = self.called_by_people(|about| !self.is_on(about));
-            return match find_called(&off, line, taken) {
-                Some((name, _)) => Err(format!(
-                    "/{name} is switched off in this session. Switch it on to use it, or say what you want in your \
-                     own words."
-                )),
-                None => Ok(None),
-            };
+            return self.refuse_call(line, taken).map_or(Ok(None), Err);
         };
         let about = callable.about();
         let body = self.text(about).await?;
@@ -274,6 +267,33 @@ impl Customized {
         let expanded = expanded.map_err(|problem| format!("/{name}: {problem}"))?;
         (called.text, called.plugin_root) = (expanded.text, expanded.plugin_root);
         Ok(Some(called))
+    }
+
+    /// Why a message that calls something gets nothing, if it names something that is here: what is switched off, and
+    /// what its file keeps from people. Everything else is an ordinary message.
+    fn refuse_call(&self, line: &str, taken: &[&str]) -> Option<String> {
+        let off = self.called_by_people(|about| !self.is_on(about));
+        if let Some((name, _)) = find_called(&off, line, taken) {
+            return Some(format!(
+                "/{name} is switched off in this session. Switch it on to use it, or say what you want in your own \
+                 words."
+            ));
+        }
+        let closed = self.kit.skills.iter().filter(|skill| !skill.for_people);
+        let closed: Vec<Callable<'_>> = closed.map(Callable::Skill).collect();
+        let (name, callable) = find_called(&closed, line, taken)?;
+        let uri = &callable.about().uri;
+        let is_for_models = matches!(callable, Callable::Skill(skill) if skill.for_models);
+        Some(match is_for_models {
+            true => format!(
+                "/{name} cannot be called: its file ({uri}) says `user-invocable: false`, so only the agent uses it, \
+                 by itself. Say in your own words what you want done."
+            ),
+            false => format!(
+                "/{name} cannot be used at all: its file ({uri}) keeps it from people and from the agent. Remove \
+                 `user-invocable: false` or `disable-model-invocation: true` from it to use it."
+            ),
+        })
     }
 
     /// What a skill says once its arguments are in place.
@@ -507,6 +527,39 @@ mod tests {
         let problem = said(&given, "/review x").await.expect_err("switched off");
         assert!(problem.contains("/review is switched off"), "{problem}");
         assert_eq!(given.callable(&[]).len(), 3);
+    }
+
+    #[tokio::test]
+    async fn cus24_what_its_file_keeps_from_people_is_refused_and_not_sent_to_the_model_as_text() {
+        let gated = |id: &str, for_models: bool| Skill {
+            for_models,
+            for_people: false,
+            ..skill(id, None, id)
+        };
+        let kit = Kit {
+            skills: vec![
+                gated("deploy", true),
+                gated("archive", false),
+                skill("open", None, "open"),
+                Skill {
+                    for_people: false,
+                    ..skill("closed", Some("kit"), "open")
+                },
+            ],
+            texts: Arc::new(Named),
+            ..Kit::default()
+        };
+        let given = Customized::new(Arc::new(kit), Arc::default());
+        let problem = said(&given, "/deploy now").await.expect_err("for the agent alone");
+        assert!(problem.contains("/deploy cannot be called"), "{problem}");
+        assert!(problem.contains("only the agent uses it"), "{problem}");
+        let problem = said(&given, "/archive").await.expect_err("for nobody");
+        assert!(problem.contains("cannot be used at all"), "{problem}");
+        assert!(problem.contains("people and from the agent"), "{problem}");
+        let problem = said(&given, "/kit:open").await.expect_err("named exactly");
+        assert!(problem.contains("/kit:open"), "{problem}");
+        assert_eq!(said(&given, "/open x").await, Ok(Some("open says x".to_owned())));
+        assert_eq!(said(&given, "/deployment").await, Ok(None), "an ordinary message");
     }
 
     #[test]

@@ -268,8 +268,16 @@ fn by_full_name<'a>(given: &'a Customized, name: &str) -> Option<Loadable<'a>> {
 
 fn refusal(given: &Customized, name: &str) -> String {
     let skills: Vec<&Skill> = given.skills().collect();
-    if by_name(skills.iter().copied(), |skill| &skill.about, name).is_some() {
-        return format!("only the person may use the skill {name:?}: they call it with /{name}");
+    match by_name(skills.iter().copied(), |skill| &skill.about, name) {
+        Some(skill) if skill.for_people => {
+            return format!("only the person may use the skill {name:?}: they call it with /{name}");
+        }
+        Some(_) => {
+            return format!(
+                "the skill {name:?} cannot be used: its file keeps it from people and from models; go on without it"
+            );
+        }
+        None => {}
     }
     format!("there is no skill {name:?}, or it is switched off: look for another one with `search`")
 }

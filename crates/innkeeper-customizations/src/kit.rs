@@ -89,7 +89,7 @@ fn add(kit: &mut Kit, shadows: &mut Shadows, part: &Part, child: &Child, path: &
             shadows.meet_file(kit.rules.len(), file);
             kit.rules.push(Rule {
                 about,
-                always: rule.always_apply == Some(true),
+                always: rule.always_apply == Some(true) && applies_everywhere(&rule.globs),
                 globs: rule.globs.clone(),
                 // What is of no workspace is about the files of all of them.
                 base: match part.origin() {
@@ -101,6 +101,13 @@ fn add(kit: &mut Kit, shadows: &mut Shadows, part: &Part, child: &Child, path: &
         Component::Hook(_) | Component::McpServer(_) => return false,
     }
     true
+}
+
+/// Whether a rule that always applies does so whatever a turn is about: one with patterns applies to files that fit
+/// them, and is only then told without having been asked for.
+fn applies_everywhere(globs: &[String]) -> bool {
+    let is_everything = |glob: &String| matches!(glob.trim(), "*" | "**" | "**/*" | "/**" | "**/**");
+    globs.is_empty() || globs.iter().any(is_everything)
 }
 
 pub(crate) fn about(part: &Part, child: &Child) -> About {

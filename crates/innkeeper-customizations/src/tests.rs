@@ -260,9 +260,27 @@ fn b3_of_rules_that_are_one_file_the_one_that_applies_the_most_counts() {
             ("AGENTS.md", true)
         ]
     );
-    let agents = made.kit.rules.iter().find(|rule| rule.always).unwrap();
-    let linked = made
-        .kit
+    let agents = kit.rules.iter().find(|rule| rule.always).unwrap();
+    let linked = kit.rules.iter().find(|rule| rule.about.uri.ends_with("agents.mdc"));
+    let linked = &linked.unwrap().about;
+    assert_eq!(kit.shadows[&linked.id], [agents.about.id.clone()]);
+    assert_eq!(linked.original.as_ref().unwrap().id, agents.about.id);
+}
+
+#[test]
+fn cus26_a_rule_that_always_applies_keeps_to_its_patterns() {
+    let machine = Machine::new();
+    machine.write("plugins/p/.plugin/plugin.json", r#"{ "name": "p" }"#);
+    for (name, globs) in [
+        ("everywhere", ""),
+        ("rust", "globs: src/**/*.rs\n"),
+        ("all", "globs: **/*\n"),
+    ] {
+        let text = format!("---\ndescription: R.\nalwaysApply: true\n{globs}---\nR.\n");
+        machine.write(&format!("plugins/p/rules/{name}.mdc"), &text);
+    }
+    let kit = kit(&machine.directories().look(&[]));
+    let rules: Vec<(&str, bool)> = kit
         .rules
         .iter()
         .find(|rule| rule.about.uri.ends_with("agents.mdc"));

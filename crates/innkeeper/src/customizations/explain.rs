@@ -133,7 +133,7 @@ fn child_reasons(
         Component::Agent(agent) => (!agent.disable_model_invocation, !agent.disable_user_invocation),
         Component::Rule(rule) => {
             reasons.push(match (rule.always_apply, rule.globs.is_empty()) {
-                (Some(true), _) => "applies always".to_owned(),
+                (Some(true), true) => "applies always".to_owned(),
                 (_, false) => format!("applies to {}", rule.globs.join(", ")),
                 (_, true) => "applies on request".to_owned(),
             });

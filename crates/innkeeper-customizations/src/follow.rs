@@ -4,11 +4,11 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use ahp_types::state::Customization;
-use futures_util::future::select_all;
+use futures_util::future::{join_all, select_all};
 use innkeeper_host::customizations::{Found, FoundSink};
 use tokio::sync::watch;
 
@@ -38,6 +38,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
     let Ok(watched) = tokio::task::spawn_blocking(watching).await else {
         return;
     };
+    let follower = Follower::join(&shared, watched.clone());
     let mut sources = Sources {
         places: watched.iter().map(|watched| watched.scanned()).collect(),
         copies: jobs.iter().map(|job| job.state()).collect(),
@@ -45,6 +46,7 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
     let _ = tokio::time::timeout(NOTICEABLE, sources.all_known()).await;
     loop {
         sources.mark_seen();
+        let numbers = follower.numbers();
         let (shared, watched, jobs) = (Arc::clone(&shared), watched.clone(), jobs.clone());
         let workspaces = workspaces.clone();
         // What is known stays known, so what is put together now is at least as complete.
@@ -59,11 +61,55 @@ pub(crate) async fn follow(shared: Arc<Shared>, workspaces: Vec<PathBuf>, jobs: 
             // its client knows how long it takes: the report says that it is awaited.
             false => found.announced(report.entries).await,
         };
+        follower.reported.send_replace(numbers);
         if !is_told || !sources.changed().await {
             return;
         }
         tokio::time::sleep(TOGETHER).await;
     }
+}
+
+/// Somebody who follows a session, for whoever has to know how far the reports are.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    watched: Vec<Arc<Watched>>,
+    /// The scan of each place that was reported last.
+    reported: watch::Sender<Vec<u64>>,
+}
+
+impl Follower {
+    /// Is listed for as long as it is held.
+    fn join(shared: &Shared, watched: Vec<Arc<Watched>>) -> Arc<Self> {
+        let reported = watch::Sender::new(vec![0; watched.len()]);
+        let follower = Arc::new(Self { watched, reported });
+        let mut followers = shared.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        followers.retain(|follower| follower.strong_count() > 0);
+        followers.push(Arc::downgrade(&follower));
+        follower
+    }
+
+    /// The latest scan of each place.
+    fn numbers(&self) -> Vec<u64> {
+        self.watched.iter().map(|watched| watched.number()).collect()
+    }
+}
+
+/// Waits until everybody who follows has reported what was read by now.
+pub(crate) async fn all_reported(shared: &Shared) {
+    let followers = {
+        let followers = shared.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        followers.iter().filter_map(Weak::upgrade).collect::<Vec<_>>()
+    };
+    let waiting = followers.into_iter().map(|follower| {
+        let (read, mut reported) = (follower.numbers(), follower.reported.subscribe());
+        // The follow itself must be able to end meanwhile.
+        drop(follower);
+        async move {
+            let is_reported = |told: &Vec<u64>| told.iter().zip(&read).all(|(told, read)| told >= read);
+            let _ = reported.wait_for(is_reported).await;
+        }
+    });
+    join_all(waiting).await;
 }
 
 fn put_together(shared: &Shared, watched: &[Arc<Watched>], jobs: &[Arc<Job>], workspaces: Vec<PathBuf>) -> Found {

@@ -3,10 +3,12 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use ahp_types::state::Customization;
+use async_trait::async_trait;
+use futures_util::future::join_all;
 use innkeeper_host::customizations::{Common, Customizations, Following, FoundSink, Hooks, NoHooks, Wanted};
 use innkeeper_plugins::{Child, Entry};
 use tokio::sync::watch;
@@ -15,7 +17,7 @@ use url::Url;
 
 use crate::brought::{Brought, Part};
 use crate::copies::Copies;
-use crate::follow;
+use crate::follow::{self, Follower};
 use crate::place::{Place, Pool, Watched, configured, saved_into};
 use crate::servers::ServerSettings;
 use crate::wire;
@@ -119,6 +121,8 @@ pub(crate) struct Shared {
     pub(crate) hooks: Arc<HooksOf>,
     /// `None` if MCP servers are not started here.
     pub(crate) servers: Option<ServerSettings>,
+    /// Everybody who follows a session.
+    pub(crate) followers: Mutex<Vec<Weak<Follower>>>,
 }
 
 impl LocalCustomizations {
@@ -161,6 +165,7 @@ impl LocalCustomizations {
                 copies,
                 hooks,
                 servers,
+                followers: Mutex::default(),
             }),
             _watched: watched,
             common,
@@ -184,6 +189,7 @@ pub(crate) fn common(own: &[Part], watched: &[Arc<Watched>]) -> Vec<Customizatio
         .collect()
 }
 
+#[async_trait]
 impl Customizations for LocalCustomizations {
     fn follow(&self, wanted: Wanted, found: FoundSink) -> Following {
         let shared = Arc::clone(&self.shared);
@@ -202,6 +208,17 @@ impl Customizations for LocalCustomizations {
 
     fn common(&self) -> Option<Common> {
         Some(self.common.clone())
+    }
+
+    async fn changed(&self, uris: &[String]) {
+        let places = self.shared.pool.all();
+        let paths: Vec<PathBuf> = uris.iter().filter_map(|uri| path_of(uri)).collect();
+        let reading = places
+            .iter()
+            .flat_map(|place| paths.iter().map(|path| place.read_change(path.clone())));
+        join_all(reading).await;
+        drop(places);
+        follow::all_reported(&self.shared).await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use innkeeper_plugins::{
     Directory, Entry, Layout, Note, PluginSource, Reader, Scope, Sources, Tree, TreeWatcher, scan, user_directories,
 };
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use url::Url;
 
 use crate::aside::drop_aside;
@@ -32,6 +32,8 @@ pub(crate) enum Place {
 /// What a place has, at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
+    /// Which scan it is, counted from 1; 0 is none yet.
+    pub(crate) number: u64,
     pub(crate) parts: Vec<Part>,
     pub(crate) notes: Vec<Note>,
 }
@@ -79,6 +81,7 @@ impl Place {
 
     fn scanned(&self, tree: Tree) -> Scanned {
         Scanned {
+            number: 0,
             parts: tree.entries.into_iter().map(|entry| self.part(entry)).collect(),
             notes: tree.notes,
         }
@@ -175,8 +178,14 @@ impl Watched {
         let (sender, scanned) = watch::channel(None);
         let read = place.clone();
         let failed = sender.clone();
+        let mut number = 0;
         let watcher = TreeWatcher::start(place.sources(), move |tree| {
-            sender.send_replace(Some(Arc::new(read.scanned(tree))));
+            number += 1;
+            let scanned = Scanned {
+                number,
+                ..read.scanned(tree)
+            };
+            sender.send_replace(Some(Arc::new(scanned)));
         });
         let watcher = match watcher {
             Ok(watcher) => Some(watcher),
@@ -205,6 +214,24 @@ impl Watched {
         known.unwrap_or_else(|| Arc::new(self.place.announce()))
     }
 
+    /// Which scan was the last one.
+    pub(crate) fn number(&self) -> u64 {
+        self.scanned.borrow().as_ref().map_or(0, |scanned| scanned.number)
+    }
+
+    /// Reads again what depends on a path that is known to have changed. Completes once that is done.
+    pub(crate) async fn read_change(&self, path: PathBuf) {
+        let Some(watcher) = &self.watcher else {
+            return;
+        };
+        let (done, is_done) = oneshot::channel();
+        watcher.changed(path, move || {
+            let _ = done.send(());
+        });
+        // One that has ended reads nothing any more.
+        let _ = is_done.await;
+    }
+
     /// Whether it was read at least once.
     pub(crate) fn is_known(&self) -> bool {
         self.scanned.borrow().is_some()
@@ -227,6 +254,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// Every place that somebody follows.
+    pub(crate) fn all(&self) -> Vec<Arc<Watched>> {
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.values().filter_map(Weak::upgrade).collect()
+    }
+
     /// Watches a place, together with everybody who already does.
     pub(crate) fn watch(&self, place: &Place) -> Arc<Watched> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,6 +24,7 @@ pub use innkeeper_core::customization::{ClientPlugin, KeptSwitches, OFF_AT_FIRST
 pub use kit::{About, CustomAgent, Kit, Look, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts};
 
 use ahp_types::state::Customization;
+use async_trait::async_trait;
 use innkeeper_core::ChannelId;
 use tokio::sync::{mpsc, watch};
 
@@ -34,6 +35,7 @@ pub use crate::resources::of_client::{ClientEntry, ClientFiles};
 pub type Common = watch::Receiver<Arc<Vec<Customization>>>;
 
 /// Finds what sessions bring along.
+#[async_trait]
 pub trait Customizations: Send + Sync + 'static {
     /// Whether it finds anything at all.
     fn serves(&self) -> bool {
@@ -50,6 +52,12 @@ pub trait Customizations: Send + Sync + 'static {
     /// without their children, as they are now and whenever they change.
     fn common(&self) -> Option<Common> {
         None
+    }
+
+    /// A client changed something at these URIs. Completes once every session has been told what follows from that:
+    /// the client's next message may use what it has just saved.
+    async fn changed(&self, uris: &[String]) {
+        let _ = uris;
     }
 }
 

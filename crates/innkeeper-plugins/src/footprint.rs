@@ -112,11 +112,15 @@ impl Footprint {
         points
     }
 
+    /// Whether a path is directly inside a directory that was read.
+    pub(crate) fn is_inside(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|parent| self.directories.contains(parent))
+    }
+
     /// Whether something that happened at a path can change the outcome of a scan. The directories
     /// above the footprint are watched too, and most of what happens there is of no interest.
     pub fn concerns(&self, path: &Path) -> bool {
-        let is_inside = path.parent().is_some_and(|parent| self.directories.contains(parent));
-        is_inside || has_below(&self.directories, path) || has_below(&self.links, path)
+        self.is_inside(path) || has_below(&self.directories, path) || has_below(&self.links, path)
     }
 }
 

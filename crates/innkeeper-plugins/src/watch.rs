@@ -12,6 +12,7 @@
 mod burst;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,18 @@ enum Message {
     Happened(Vec<PathBuf>),
     /// Events got lost, or something is wrong with watching.
     Lost,
+    /// A path is known to have changed, and somebody waits until that was read.
+    Changed(PathBuf, Done),
     Stop,
+}
+
+/// Called when a change was read.
+struct Done(Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Done")
+    }
 }
 
 impl TreeWatcher {
@@ -96,6 +108,12 @@ impl TreeWatcher {
         // A watcher that has ended has nothing to read any more.
         let _ = self.messages.send(Message::Lost);
     }
+
+    /// Reads again at once what depends on a path that is known to have changed, and calls `done` after a tree that
+    /// differs was handed on. Events would tell the same, but later. Where too much waits already, `done` is dropped.
+    pub fn changed(&self, path: PathBuf, done: impl FnOnce() + Send + 'static) {
+        let _ = self.messages.try_send(Message::Changed(path, Done(Box::new(done))));
+    }
 }
 
 impl Drop for TreeWatcher {
@@ -128,6 +146,8 @@ struct Task {
     /// Whether events were thrown away because too many waited.
     has_overflowed: Arc<AtomicBool>,
     is_dropped: Arc<AtomicBool>,
+    /// Who waits until the next scan is over.
+    awaiting: Vec<Done>,
 }
 
 /// What tells a directory from another one that took its place.
@@ -150,6 +170,7 @@ impl Task {
             last_full: Duration::ZERO,
             has_overflowed,
             is_dropped: Arc::default(),
+            awaiting: Vec::new(),
         }
     }
 
@@ -169,6 +190,9 @@ impl Task {
                 self.tell(&new, on_tree);
             }
             tree = new;
+            for Done(done) in self.awaiting.drain(..) {
+                done();
+            }
         }
     }
 
@@ -253,6 +277,26 @@ impl Task {
         paths
     }
 
+    /// Takes note of a change that somebody waits for. `None` says that nothing depends on it.
+    fn take_change(&mut self, path: &Path, done: Done) -> Option<Happened> {
+        let real = canonical(path);
+        let spellings = [path, &real];
+        let itself = spellings.into_iter().find(|path| self.footprint.concerns(path));
+        // Directories on the way to it may be new as well: the first of them is inside one that was read.
+        let mut above = spellings.into_iter().flat_map(Path::ancestors);
+        let nearest = itself.or_else(|| above.find(|path| self.footprint.is_inside(path)));
+        match nearest.map(Path::to_owned) {
+            Some(nearest) => {
+                self.awaiting.push(done);
+                Some(Happened::at(vec![nearest]))
+            }
+            None => {
+                (done.0)();
+                None
+            }
+        }
+    }
+
     /// Watches what is not watched yet, and drops the rest. Returns what is new.
     fn watch(&mut self) -> BTreeSet<PathBuf> {
         let mut new = BTreeSet::new();
@@ -304,7 +348,7 @@ impl Task {
     }
 
     /// Waits for a burst of events to begin and to end. `None` when it is time to stop.
-    fn wait(&self, inbox: &Receiver<Message>) -> Option<Happened> {
+    fn wait(&mut self, inbox: &Receiver<Message>) -> Option<Happened> {
         // However much happens meanwhile: something that never stops must not put it off for ever.
         let deadline = self.last_full_at + pause(self.is_complete, self.last_full);
         let mut burst = loop {
@@ -320,6 +364,11 @@ impl Task {
                     }
                 }
                 Ok(Message::Lost) => break Burst::begin(Instant::now(), Happened::Anything),
+                Ok(Message::Changed(path, done)) => {
+                    if let Some(happened) = self.take_change(&path, done) {
+                        return Some(happened);
+                    }
+                }
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => return Some(Happened::Anything),
             }
@@ -335,6 +384,13 @@ impl Task {
                     paths => Happened::at(paths),
                 },
                 Ok(Message::Lost) => Happened::Anything,
+                Ok(Message::Changed(path, done)) => match self.take_change(&path, done) {
+                    Some(happened) => {
+                        burst.go_on(Instant::now(), happened);
+                        break;
+                    }
+                    None => continue,
+                },
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => break,
             };
@@ -357,6 +413,16 @@ fn is_a_limit(error: &notify::Error, path: &Path) -> bool {
         notify::ErrorKind::PathNotFound => false,
         notify::ErrorKind::Io(error) if error.kind() == std::io::ErrorKind::PermissionDenied => false,
         _ => path.is_dir(),
+    }
+}
+
+/// A path without links, as far as it is there.
+fn canonical(path: &Path) -> PathBuf {
+    let mut ancestors = path.ancestors();
+    let found = ancestors.find_map(|ancestor| Some((fs::canonicalize(ancestor).ok()?, ancestor)));
+    match found {
+        Some((real, ancestor)) => real.join(path.strip_prefix(ancestor).unwrap_or_else(|_| Path::new(""))),
+        None => path.to_owned(),
     }
 }
 
@@ -473,6 +539,34 @@ mod tests {
         messages.send(Message::Happened(vec![log])).unwrap();
         task.last_full_at = task.last_full_at.checked_sub(SAFETY_SCAN).unwrap();
         assert_eq!(task.wait(&inbox), Some(Happened::Anything));
+    }
+
+    #[test]
+    fn case_69_a_change_that_somebody_waits_for_is_read_before_they_hear_of_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let sources = Sources {
+            workspaces: vec![temp.path().to_owned()],
+            ..Sources::default()
+        };
+        let (sender, trees) = channel();
+        let watcher = TreeWatcher::start(sources, move |tree: Tree| sender.send(tree).unwrap_or_default()).unwrap();
+        let count = |tree: &Tree| tree.entries.iter().map(|entry| entry.children().len()).sum::<usize>();
+        assert_eq!(count(&trees.recv().unwrap()), 0);
+        for number in 1..5 {
+            let skill = temp.path().join(format!(".claude/skills/s{number}/SKILL.md"));
+            fs::create_dir_all(skill.parent().unwrap()).unwrap();
+            fs::write(&skill, "---\ndescription: d\n---\n").unwrap();
+            let (done, is_done) = channel();
+            watcher.changed(skill, move || done.send(()).unwrap_or_default());
+            is_done.recv().unwrap();
+            let latest = trees.try_iter().last().expect("a tree was handed on before");
+            assert_eq!(count(&latest), number);
+        }
+        let (done, is_done) = channel();
+        watcher.changed(PathBuf::from("/nowhere/at/all"), move || {
+            done.send(()).unwrap_or_default()
+        });
+        is_done.recv().expect("nothing depends on it, and nobody waits in vain");
     }
 
     #[test]

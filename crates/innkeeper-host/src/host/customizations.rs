@@ -56,6 +56,11 @@ impl Followed {
         }
     }
 
+    /// Who finds what sessions bring along.
+    pub(super) fn finder(&self) -> Arc<dyn Customizations> {
+        Arc::clone(&self.finder)
+    }
+
     /// What a chat or a turn of a session may use, as soon as it is known.
     pub(super) fn bringing(&mut self, session: ChannelId, off: &Arc<BTreeSet<String>>) -> Bringing {
         if !self.finder.serves() {

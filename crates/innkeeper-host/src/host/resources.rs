@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ahp_types::commands::{
     ContentEncoding, DirectoryEntry, ResourceListResult, ResourceReadResult, ResourceResolveResult, ResourceType,
@@ -59,6 +60,25 @@ impl Order {
     }
 }
 
+/// How long the answer to a change waits until the customizations there were read again.
+const CHANGE_TIME: Duration = Duration::from_secs(2);
+
+/// The URIs at which something is different once this was done.
+fn changed_by(op: &ResourceOp) -> Vec<String> {
+    match op {
+        ResourceOp::Write(write) => vec![write.uri.clone()],
+        ResourceOp::Copy(transfer) => vec![transfer.destination.clone()],
+        ResourceOp::Move(transfer) => vec![transfer.source.clone(), transfer.destination.clone()],
+        ResourceOp::Delete { uri, .. } => vec![uri.clone()],
+        // A new directory has nothing in it that anybody could use.
+        ResourceOp::Mkdir { .. }
+        | ResourceOp::Read { .. }
+        | ResourceOp::List { .. }
+        | ResourceOp::Resolve { .. }
+        | ResourceOp::Keep(_) => Vec::new(),
+    }
+}
+
 /// A watch that was set up, or could not be.
 #[derive(Debug)]
 pub(crate) struct WatchOpened {
@@ -91,6 +111,7 @@ impl HostTask {
         let (resources, contents) = (Arc::clone(&self.resources), Arc::clone(&self.contents));
         let (time, most) = (self.limits.resource_time, self.limits.resource_bytes);
         let kits = shown::Kits::new(&self.followed, sight, most);
+        let finder = self.followed.finder();
         self.tasks.spawn(async move {
             let _place = match place {
                 Some(place) => place,
@@ -104,11 +125,19 @@ impl HostTask {
             let method = op.method();
             let doing = async {
                 let looking = kits.may_have(&op);
+                let changed = changed_by(&op);
                 let done = carry_out(&*resources, &*contents, &reaches, op, most).await;
                 let done = match (done, looking) {
                     (Err(error), Some(op)) => kits.or_shown(&*resources, op, error).await,
                     (done, _) => done,
                 };
+                if done.is_ok() && !changed.is_empty() {
+                    // The answer comes after the report, so the next message finds what was saved.
+                    let told = finder.changed(&changed);
+                    if tokio::time::timeout(CHANGE_TIME, told).await.is_err() {
+                        tracing::warn!(method, "what a client saved is not read yet");
+                    }
+                }
                 done.map_err(rpc_error)
             };
             let doing = AssertUnwindSafe(doing).catch_unwind();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use innkeeper_testkit::official::OfficialClient;
+use innkeeper_testkit::official::{OfficialClient, markdown};
 use serde_json::json;
 
 use crate::start_with_client;
@@ -45,6 +45,27 @@ async fn d69_cus23_the_first_skill_is_saved_into_a_directory_that_does_not_exist
     .await;
     ask(&client, "resourceDelete", json!({ "uri": file })).await;
     until_names(&client, &uris.session, ".github/skills", &[]).await;
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn d69_a_skill_that_was_saved_is_known_to_the_next_message() {
+    let (_host, client) = start_with_client().await;
+    let workspace = Workspace::new();
+    let uris = session_in(&client, "saved", &workspace).await;
+    let directory = entry(&client, &uris.session, ".github/skills");
+    let directory = directory["uri"].as_str().expect("a URI");
+    for number in 0..5 {
+        let name = format!("saved-{number}");
+        let file = format!("{directory}/{name}/SKILL.md");
+        let write = json!({ "uri": file, "data": skill(&name, "Is new."), "encoding": "utf-8" });
+        ask(&client, "resourceWrite", write).await;
+        let turn = client
+            .run_turn(&uris.chat, &format!("t{number}"), &format!("/{name}"))
+            .await;
+        let said = markdown(&turn.response_parts);
+        assert!(said.contains(&format!("You called `{name}`")), "{said}");
+    }
     client.assert_converged().await;
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use ahp_types::actions::{RootAgentsChangedAction, SessionServerToolsChangedAction, StateAction};
+use ahp_types::state::AgentInfo;
 
 use crate::agent::{AgentProfile, Failure};
 use crate::core::{Cx, HostCore, ROOT};
@@ -15,7 +16,7 @@ use crate::session::Session;
 impl HostCore {
     /// Takes note of how agents describe themselves now, and tells everybody if it differs.
     pub(crate) fn agents_changed(&mut self, cx: &mut Cx<'_>, profiles: Vec<AgentProfile>) {
-        let agents: Vec<_> = profiles.iter().map(|agent| agent.info.clone()).collect();
+        let agents = self.shown_agents(&profiles);
         let catalogue = Catalogue::new(&profiles, self.config.restricted_sections.as_deref());
         let has_changed = self.root.agents != agents || *self.catalogue != catalogue;
         self.catalogue = Arc::new(catalogue);
@@ -33,6 +34,27 @@ impl HostCore {
         for session in sessions {
             self.refresh_server_tools(cx, session);
         }
+    }
+
+    /// Publishes the agents again if what every session gets was switched on or off since.
+    pub(crate) fn publish_agents(&mut self, cx: &mut Cx<'_>) {
+        let agents = self.shown_agents(&self.agents);
+        if self.root.agents != agents {
+            let action = RootAgentsChangedAction { agents };
+            self.commit(cx, ROOT, StateAction::RootAgentsChanged(action), None);
+        }
+    }
+
+    /// The agents as clients see them, with what was decided for everywhere about what every session gets (CUS-10).
+    pub(crate) fn shown_agents(&self, profiles: &[AgentProfile]) -> Vec<AgentInfo> {
+        let agents = profiles.iter().map(|agent| {
+            let mut info = agent.info.clone();
+            for entry in info.customizations.iter_mut().flatten() {
+                self.switch_for_all(entry);
+            }
+            info
+        });
+        agents.collect()
     }
 
     /// The agent a client named, or the default one (SES-04).

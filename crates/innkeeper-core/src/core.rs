@@ -291,8 +291,12 @@ impl HostCore {
             Input::Background { chat, change } => self.background(cx, chat, change),
             Input::Agent { chat, turn, event } => self.agent_event(cx, chat, turn, event),
             Input::TurnEnded { chat, turn, end } => self.turn_ended(cx, chat, turn, end),
-            Input::CustomizationsFound { session, entries } => {
-                self.customizations_found(cx, session, entries);
+            Input::CustomizationsFound {
+                session,
+                entries,
+                shadows,
+            } => {
+                self.customizations_found(cx, session, entries, shadows);
                 self.servers_known(session);
             }
             Input::CustomizationsAnnounced { session, entries } => {

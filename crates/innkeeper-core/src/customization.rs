@@ -11,10 +11,12 @@
 //! - `workspaces` is which spellings of a directory's URI mean one workspace;
 //! - `clients` is what active clients bring, and when whoever finds things has to look again;
 //! - `agents` is which of the agents that were found a message may choose;
+//! - `published` is how a client's plugin is shown and found under what its client says about it;
+//! - `shadows` is what stands back behind another one of its name;
 //! - `kept` is what was decided, for whoever looks without a session;
 //! - `entry` is what all kinds of customization have in common.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use ahp_types::actions::StateAction;
@@ -30,6 +32,8 @@ mod entry;
 mod fitting;
 mod found;
 mod kept;
+mod published;
+mod shadows;
 mod switching;
 mod toggle;
 mod workspaces;
@@ -37,6 +41,9 @@ mod workspaces;
 pub(crate) use clients::{check_client_plugins, without_clients};
 pub(crate) use decisions::{Decisions, Switches};
 pub use kept::KeptSwitches;
+pub use published::PLUGIN_NAME;
+pub(crate) use published::resolve_published_id;
+pub use shadows::{SHADOWED_BY, Shadows};
 
 /// In `_meta` of an MCP server: `true` says that it is off for as long as nobody decided about it.
 pub const OFF_AT_FIRST: &str = "innkeeper.offAtFirst";
@@ -67,6 +74,8 @@ pub struct ClientPlugin {
     pub name: String,
     /// Changes whenever its content does; without one it is read anew each time.
     pub nonce: Option<String>,
+    /// How often its client has published it, where nothing but that says that it may have changed: without a nonce.
+    pub publication: u64,
 }
 
 /// What is known of a session's customizations besides the list that clients see.
@@ -83,6 +92,10 @@ pub struct Customizing {
     is_announced: bool,
     /// What was found and is not shown. An agent must not use what nobody can see or switch.
     left_out: BTreeSet<String>,
+    /// What stands back behind something else, as it was found.
+    shadows: Arc<Shadows>,
+    /// How often each client has published its plugins since the session came into memory.
+    publications: BTreeMap<String, u64>,
     /// The ids of everything that is off, while that is known.
     off: OnceLock<Arc<BTreeSet<String>>>,
     /// How many bytes the list takes, while that is known.

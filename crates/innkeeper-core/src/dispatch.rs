@@ -106,9 +106,10 @@ impl HostCore {
                     self.acknowledge(cx, channel, &action, &author);
                     self.note_acknowledged(channel, &author);
                 }
+                self.announced_again(cx, channel, &author);
             }
             Verdict::Echo(action) => self.acknowledge(cx, channel, &action, &author),
-            Verdict::Silence => {}
+            Verdict::Silence => self.announced_again(cx, channel, &author),
             Verdict::Reject(reason) => self.reject(cx, channel, dispatch.raw.get(), &author, &reason),
             Verdict::RejectAndFail { reason, call } => {
                 self.reject(cx, channel, dispatch.raw.get(), &author, &reason);
@@ -301,6 +302,13 @@ impl HostCore {
                 .collect();
             chat.writers.retain(|known, _| waiting.contains(known.as_str()));
             chat.writers.insert(id.to_owned(), author.client.clone());
+        }
+    }
+
+    /// Follows up on a client that announced itself in a session as it did before.
+    fn announced_again(&mut self, cx: &mut Cx<'_>, channel: ChannelId, author: &Author) {
+        if self.sessions.contains_key(&channel) {
+            self.client_published_again(cx, channel, author.client.as_str());
         }
     }
 

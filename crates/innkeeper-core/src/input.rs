@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::access::Principal;
 use crate::agent::{AgentEvent, AgentProfile, BackgroundChange, Failure, TurnEnd};
+use crate::customization::Shadows;
 use crate::decode::DecodeError;
 use crate::error::RpcError;
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
@@ -150,6 +151,8 @@ pub enum Input {
         session: ChannelId,
         /// What was found.
         entries: Vec<Customization>,
+        /// Which of it stands back behind something else of its name, while that is on.
+        shadows: Shadows,
     },
     /// The same while some of it is still read: what there is to show until then. It decides nothing,
     /// and counts only in a session that would show nothing otherwise (CUS-05).

@@ -107,7 +107,7 @@ impl HostCore {
         self.grants = restored.grants;
         self.switches = restored.switches;
         self.gaps = restored.gaps;
-        let agents = std::mem::take(&mut Arc::make_mut(&mut self.root).agents);
+        let agents = self.shown_agents(&self.agents);
         let mut config = self.root.config.clone();
         if let (Some(config), Some(stored)) = (&mut config, &restored.state.config) {
             let mut stored = stored.values.clone();

@@ -283,11 +283,13 @@ impl Job {
         let (plugin, copy) = match &*self.state.borrow() {
             Copied::Here(revision) => (revision.plugin.clone(), Some(Arc::clone(revision))),
             Copied::Copying(Some(before)) => {
-                let loading = Plugin {
-                    load: LoadState::Loading,
-                    ..before.plugin.clone()
-                };
-                (loading, Some(Arc::clone(before)))
+                let mut shown = before.plugin.clone();
+                // Without a nonce it is read each time that its client says anything about itself, and a client may
+                // do so whenever it is told of a change: only one that is really different is told.
+                if self.plugin.nonce.is_some() {
+                    shown.load = LoadState::Loading;
+                }
+                (shown, Some(Arc::clone(before)))
             }
             Copied::Copying(None) => (self.announced(), None),
             Copied::Failed {
@@ -339,6 +341,7 @@ mod tests {
             uri: "virtual://c/p".to_owned(),
             name: "p".to_owned(),
             nonce: None,
+            publication: 0,
         };
         let (sender, state) = watch::channel(Copied::Copying(None));
         let wanted_again = Arc::new(Notify::new());

@@ -1,10 +1,9 @@
 //! What a session would get, for people and programs that ask without a session.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ahp_types::state::Customization;
-use innkeeper_host::customizations::NoHooks;
+use innkeeper_host::customizations::{NoHooks, Shadows};
 
 use crate::brought::Brought;
 use crate::{follow, kit};
@@ -14,17 +13,17 @@ use crate::{follow, kit};
 pub struct Shown {
     /// In the words of the protocol, with nothing switched.
     pub entries: Vec<Customization>,
-    /// By the id of a customization, that of the one that is used when people say its bare name.
-    pub shadowed: HashMap<String, String>,
+    /// Which of it stands back behind something else of its name, while that is on.
+    pub shadows: Shadows,
 }
 
 impl Brought {
     /// As a session would show it. Looks at files, to find out which of them are one and the same.
     pub fn show(&self) -> Shown {
-        let made = kit::make(self, Arc::new(NoHooks));
+        let kit = kit::make(self, Arc::new(NoHooks));
         Shown {
-            entries: follow::entries(self, &made),
-            shadowed: made.shadowed,
+            entries: follow::entries(self),
+            shadows: kit.shadows,
         }
     }
 }

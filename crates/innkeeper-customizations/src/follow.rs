@@ -18,7 +18,6 @@ use crate::kit;
 use crate::local::{Shared, common};
 use crate::place::{Scanned, Watched};
 use crate::servers;
-use crate::wire;
 
 /// How long a scan or a copy may take before what is still loading is shown as that (CUS-05).
 const NOTICEABLE: Duration = Duration::from_millis(100);
@@ -121,26 +120,20 @@ fn put_together(shared: &Shared, watched: &[Arc<Watched>], jobs: &[Arc<Job>], wo
     let parts = shared.own.iter().chain(found).chain(&copies);
     let mut brought = Brought::of(parts);
     brought.working_directories = workspaces;
-    let mut made = kit::make(&brought, (shared.hooks)(&brought));
-    made.kit.awaited = awaited;
+    let mut kit = kit::make(&brought, (shared.hooks)(&brought));
+    kit.awaited = awaited;
     if let Some(settings) = &shared.servers {
-        made.kit.mcp_servers = servers::declarations(&brought, settings);
+        kit.mcp_servers = servers::declarations(&brought, settings);
     }
     Found {
-        entries: entries(&brought, &made),
-        kit: Arc::new(made.kit),
+        entries: entries(&brought),
+        kit: Arc::new(kit),
     }
 }
 
-/// What was found as clients see it, with a word about what is not used because of its name.
-pub(crate) fn entries(brought: &Brought, made: &kit::Made) -> Vec<Customization> {
-    let shadowed = |id: &str| made.shadowed.get(id).cloned();
-    let shown = brought.parts.iter().map(|part| {
-        let mut entry = part.shown().clone();
-        wire::mark_shadowed(&mut entry, &shadowed);
-        entry
-    });
-    shown.collect()
+/// What was found as clients see it, with nothing switched.
+pub(crate) fn entries(brought: &Brought) -> Vec<Customization> {
+    brought.parts.iter().map(|part| part.shown().clone()).collect()
 }
 
 /// What a follower waits for.

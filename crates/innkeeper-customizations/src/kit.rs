@@ -6,21 +6,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use innkeeper_host::customizations::{About, CustomAgent, Hooks, Kit, Original, PromptFile, Rule, Skill};
+use innkeeper_host::customizations::{self as host, About, CustomAgent, Hooks, Kit, Original, PromptFile, Rule, Skill};
 use innkeeper_plugins::{Child, Component, Entry as Container, SkillOrigin};
 
 use crate::brought::{Brought, Origin, Part};
 use crate::texts::LocalTexts;
 
-/// A kit, and what had no place in it.
-pub(crate) struct Made {
-    pub(crate) kit: Kit,
-    /// By the id of a customization, that of the one that is used when people say its bare name.
-    pub(crate) shadowed: HashMap<String, String>,
-}
+/// How many of those that come before a customization of the same name are remembered: all of them would have to be
+/// switched off before it is not told any more what is used in its place.
+const MAX_BEFORE: usize = 8;
 
 /// Makes the kit of a session. Looks at files, to find out which of them are one and the same.
-pub(crate) fn make(brought: &Brought, hooks: Arc<dyn Hooks>) -> Made {
+pub(crate) fn make(brought: &Brought, hooks: Arc<dyn Hooks>) -> Kit {
     let mut kit = Kit {
         hooks,
         ..Kit::default()
@@ -42,10 +39,8 @@ pub(crate) fn make(brought: &Brought, hooks: Arc<dyn Hooks>) -> Made {
     }
     shadows.settle_rules(&mut kit.rules);
     kit.texts = Arc::new(texts);
-    Made {
-        kit,
-        shadowed: shadows.shadowed,
-    }
+    kit.shadows = shadows.found;
+    kit
 }
 
 /// Adds a child to the kit. `false` says that it is nothing that agents read.
@@ -138,14 +133,14 @@ enum Named {
 /// Finds those that have the name of an earlier one, or are the very same file.
 #[derive(Debug, Default)]
 struct Shadows {
-    /// Those that a bare name means.
+    /// Those that a bare name means, and those that would be meant without them.
     winners: HashMap<(Named, String), Winner>,
     /// Files by where they really are. Only two of one name can be one, so the file system is asked
     /// about those alone, and once about each.
     named_files: HashMap<(Named, PathBuf), Original>,
     /// The places of rules among the others, by where they really are.
     rules: HashMap<PathBuf, Vec<usize>>,
-    shadowed: HashMap<String, String>,
+    found: host::Shadows,
 }
 
 #[derive(Debug)]
@@ -153,6 +148,8 @@ struct Winner {
     original: Original,
     /// Its file, until it is among those that are known.
     file: Option<PathBuf>,
+    /// The ids of all of its name so far, itself first.
+    so_far: Vec<String>,
 }
 
 impl Shadows {
@@ -160,11 +157,15 @@ impl Shadows {
     fn meet(&mut self, kind: Named, about: &About, file: Option<PathBuf>) -> Option<Original> {
         let Some(winner) = self.winners.get_mut(&(kind, about.name.clone())) else {
             let original = itself(about);
-            let winner = Winner { original, file };
+            let so_far = vec![about.id.clone()];
+            let winner = Winner { original, file, so_far };
             self.winners.insert((kind, about.name.clone()), winner);
             return None;
         };
-        self.shadowed.insert(about.id.clone(), winner.original.id.clone());
+        self.found.insert(about.id.clone(), winner.so_far.clone());
+        if winner.so_far.len() < MAX_BEFORE {
+            winner.so_far.push(about.id.clone());
+        }
         if let Some(real) = winner.file.take().and_then(|file| fs::canonicalize(file).ok()) {
             self.named_files.insert((kind, real), winner.original.clone());
         }
@@ -199,7 +200,7 @@ impl Shadows {
                 let Some(rule) = rules.get_mut(*place).filter(|rule| rule.about.id != original.id) else {
                     continue;
                 };
-                self.shadowed.insert(rule.about.id.clone(), original.id.clone());
+                self.found.insert(rule.about.id.clone(), vec![original.id.clone()]);
                 rule.about.original = Some(original.clone());
             }
         }

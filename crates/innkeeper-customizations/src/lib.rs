@@ -32,4 +32,4 @@ pub use hooks::{CommandHooks, HookSettings, HookSource, SourcedHooks};
 pub use local::{HooksOf, LocalCustomizations, SourceDirectories};
 pub use servers::ServerSettings;
 pub use trust::{Contents, Decided, Piece, Standing, Subject, TrustFile, TrustKind, Verdict};
-pub use wire::{DESCRIPTION, HOOKS, PLUGIN_NAME, SHADOWED_BY};
+pub use wire::{DESCRIPTION, HOOKS};

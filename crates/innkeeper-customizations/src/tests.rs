@@ -55,7 +55,7 @@ impl Machine {
 }
 
 fn kit(brought: &Brought) -> Kit {
-    kit::make(brought, Arc::new(NoHooks)).kit
+    kit::make(brought, Arc::new(NoHooks))
 }
 
 /// The full names of skills, with what their descriptions say about where they are.
@@ -82,7 +82,7 @@ fn b3_workspaces_win_over_users_and_both_over_plugins() {
         .skill("work/.github/skills", "x")
         .write("work/.claude/commands/x.md", "---\ndescription: A command.\n---\nX\n");
     let brought = machine.look();
-    let made = kit::make(&brought, Arc::new(NoHooks));
+    let kit = kit(&brought);
     let expected = [
         ("x", "In work/.github/skills."),
         ("x", "In work/.claude/skills."),
@@ -90,14 +90,12 @@ fn b3_workspaces_win_over_users_and_both_over_plugins() {
         ("x", "In home/.claude/skills."),
         ("p:x", "In plugins/p/skills."),
     ];
-    assert_eq!(skills(&made.kit), expected.map(|(name, text)| (name.to_owned(), text)));
-    let winner = &made.kit.skills[0].about.id;
-    assert!(
-        made.kit.skills[1..]
-            .iter()
-            .all(|skill| made.shadowed.get(&skill.about.id) == Some(winner))
-    );
-    assert!(!made.shadowed.contains_key(winner));
+    assert_eq!(skills(&kit), expected.map(|(name, text)| (name.to_owned(), text)));
+    let ids: Vec<String> = kit.skills.iter().map(|skill| skill.about.id.clone()).collect();
+    assert!(!kit.shadows.contains_key(&ids[0]), "nothing comes before the first");
+    for (index, id) in ids.iter().enumerate().skip(1) {
+        assert_eq!(kit.shadows[id], ids[..index], "in the order in which they win");
+    }
 }
 
 #[cfg(unix)]
@@ -245,9 +243,8 @@ fn b3_of_rules_that_are_one_file_the_one_that_applies_the_most_counts() {
     link("work/.github/instructions/rust.instructions.md", "../../docs/rust.md");
     link("work/.cursor/rules/rust.mdc", "../../docs/rust.md");
     let brought = machine.look();
-    let made = kit::make(&brought, Arc::new(NoHooks));
-    let used: Vec<_> = made
-        .kit
+    let kit = kit(&brought);
+    let used: Vec<_> = kit
         .rules
         .iter()
         .filter(|rule| rule.about.original.is_none())
@@ -283,10 +280,15 @@ fn cus26_a_rule_that_always_applies_keeps_to_its_patterns() {
     let rules: Vec<(&str, bool)> = kit
         .rules
         .iter()
-        .find(|rule| rule.about.uri.ends_with("agents.mdc"));
-    let linked = &linked.unwrap().about;
-    assert_eq!(made.shadowed.get(&linked.id), Some(&agents.about.id));
-    assert_eq!(linked.original.as_ref().unwrap().id, agents.about.id);
+        .map(|rule| (rule.about.name.as_str(), rule.always))
+        .collect();
+    assert_eq!(rules, [("all", true), ("everywhere", true), ("rust", false)]);
+    let rust = kit.rules.iter().find(|rule| rule.about.name == "rust").unwrap();
+    assert_eq!(
+        rust.globs,
+        ["src/**/*.rs"],
+        "it applies to these files, as one without alwaysApply does"
+    );
 }
 
 #[test]

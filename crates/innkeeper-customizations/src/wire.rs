@@ -10,18 +10,14 @@ use ahp_types::state::{
     PluginCustomization, PromptCustomization, RuleCustomization, SkillCustomization,
 };
 use innkeeper_host::content;
-use innkeeper_host::customizations::OFF_AT_FIRST;
+use innkeeper_host::customizations::{OFF_AT_FIRST, PLUGIN_NAME};
 use innkeeper_plugins::{Child, Component, Directory, Entry, HookFile, Icon, Kind, LoadState, Plugin, TextRange};
 use serde_json::{Map, Value, json};
 
 /// In `_meta`: what a plugin or a server is for, which has no field of its own.
 pub const DESCRIPTION: &str = "innkeeper.description";
-/// In `_meta`: the name by which a plugin's customizations are called, where it shows another one.
-pub const PLUGIN_NAME: &str = "innkeeper.name";
 /// In `_meta`: when the hooks of a file run.
 pub const HOOKS: &str = "innkeeper.hooks";
-/// In `_meta`: the id of whatever is used in its place, because it has the same name and comes first.
-pub const SHADOWED_BY: &str = "innkeeper.shadowedBy";
 
 /// How many hooks of a file are told.
 const MAX_HOOKS: usize = 64;
@@ -49,28 +45,6 @@ pub(crate) fn without_children(entry: &Customization) -> Customization {
             ..directory.clone()
         }),
         other => other.clone(),
-    }
-}
-
-/// Notes in an entry which of its children are not used, and what is in their place.
-pub(crate) fn mark_shadowed(entry: &mut Customization, shadowed: &impl Fn(&str) -> Option<String>) {
-    let children = match entry {
-        Customization::Plugin(plugin) => &mut plugin.children,
-        Customization::Directory(directory) => &mut directory.children,
-        _ => return,
-    };
-    for child in children.iter_mut().flatten() {
-        let (id, meta) = match child {
-            ChildCustomization::Agent(agent) => (&agent.id, &mut agent.meta),
-            ChildCustomization::Skill(skill) => (&skill.id, &mut skill.meta),
-            ChildCustomization::Prompt(prompt) => (&prompt.id, &mut prompt.meta),
-            ChildCustomization::Rule(rule) => (&rule.id, &mut rule.meta),
-            _ => continue,
-        };
-        if let Some(winner) = shadowed(id) {
-            meta.get_or_insert_default()
-                .insert(SHADOWED_BY.to_owned(), Value::String(winner));
-        }
     }
 }
 

@@ -20,7 +20,9 @@ pub(crate) use bringing::{Bringing, Reported};
 pub use customized::{Callable, Called, Customized, Expanded, by_name};
 pub(crate) use expand::words;
 pub use hook::{HookCall, HookEvent, HookOutcome, Hooks, NoHooks};
-pub use innkeeper_core::customization::{ClientPlugin, KeptSwitches, OFF_AT_FIRST, Wanted};
+pub use innkeeper_core::customization::{
+    ClientPlugin, KeptSwitches, OFF_AT_FIRST, PLUGIN_NAME, SHADOWED_BY, Shadows, Wanted,
+};
 pub use kit::{About, CustomAgent, Kit, Look, NoTexts, Original, PromptFile, Rule, Shown, Skill, Texts};
 
 use ahp_types::state::Customization;

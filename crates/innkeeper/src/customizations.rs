@@ -32,9 +32,8 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     let mut shown = brought.show();
     let uri = uri(&workspace)?;
     let kept = kept::switches(&config, &args.common)?;
-    if let Some(kept) = &kept {
-        kept.show(&uri, &mut shown.entries);
-    }
+    let known = kept.clone().unwrap_or_default();
+    known.show(&uri, &mut shown.entries, &shown.shadows);
     let mut output = Output::stdout();
     if args.json {
         return output.show(&format!("{}\n", json(&shown)?));

@@ -47,7 +47,7 @@ impl HostCore {
         });
     }
 
-    /// Somebody listens to a channel: what its session brings along is of interest from now on.
+    /// Somebody listens to a channel: what its session brings along, and where it works, is of interest from now on.
     pub(crate) fn follow_heard(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         let session = self.chats.get(&channel).map_or(channel, |chat| chat.session);
         self.follow_customizations(cx, session);
@@ -73,8 +73,23 @@ impl HostCore {
     /// Follows up on what a client says about itself: which plugins it has, and what it decided about
     /// them (CUS-16).
     pub(crate) fn client_customizes(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
+        self.count_publication(session_id, client);
         self.follow_again(cx, session_id);
         self.switch_of_client(cx, session_id, client);
+    }
+
+    /// Follows up on a client that says about itself what it said before: a plugin without a nonce may have changed
+    /// all the same, so it is read again. Nothing is published unless it did, so no client can answer its own echo.
+    pub(crate) fn client_published_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
+        self.count_publication(session_id, client);
+        self.follow_again(cx, session_id);
+    }
+
+    fn count_publication(&mut self, session_id: ChannelId, client: &str) {
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            let publications = &mut session.customizing.publications;
+            *publications.entry(client.to_owned()).or_default() += 1;
+        }
     }
 
     /// Says what a session wants now, if anybody looks for it.
@@ -92,6 +107,7 @@ impl HostCore {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
+        session.customizing.publications.remove(client);
         let mut gone = Vec::new();
         for entry in session.state.customizations.iter().flatten() {
             if client_of(entry) == Some(client) {
@@ -156,6 +172,15 @@ fn wanted(session: &Session) -> Wanted {
         uri: plugin.uri.clone(),
         name: plugin.name.clone(),
         nonce: plugin.nonce.clone(),
+        publication: match plugin.nonce {
+            Some(_) => 0,
+            None => session
+                .customizing
+                .publications
+                .get(&client.client_id)
+                .copied()
+                .unwrap_or_default(),
+        },
     });
     Wanted {
         session_uri: Arc::clone(&session.uri),

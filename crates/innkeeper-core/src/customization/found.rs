@@ -4,6 +4,7 @@
 //! when nothing is. Finding out takes one look at every entry, however many there are.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use ahp_types::actions::{
     SessionCustomizationRemovedAction, SessionCustomizationUpdatedAction, SessionCustomizationsChangedAction,
@@ -13,6 +14,7 @@ use ahp_types::state::{ChildCustomization, Customization, SessionActiveClient};
 
 use super::entry::{child_id, children_mut, children_of, client_of, id_of, take_over_child, take_over_server};
 use super::fitting::fit;
+use super::shadows::{Shadows, mark_shadowed};
 use super::switching::Scopes;
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
@@ -27,6 +29,7 @@ impl HostCore {
         cx: &mut Cx<'_>,
         session_id: ChannelId,
         mut entries: Vec<Customization>,
+        shadows: Shadows,
     ) {
         if !self.follows_customizations() {
             return;
@@ -38,6 +41,7 @@ impl HostCore {
         left_out.extend(fit(&mut entries, &self.config));
         let is_alive = std::mem::replace(&mut session.customizing.is_known, true);
         session.customizing.left_out = left_out;
+        session.customizing.shadows = Arc::new(shadows);
         session.customizing.off.take();
         let shown = session.state.customizations.as_deref();
         take_over(&mut entries, shown.unwrap_or_default(), is_alive);
@@ -45,6 +49,8 @@ impl HostCore {
         for entry in &mut entries {
             scopes.switch(entry);
         }
+        let customizing = &session.customizing;
+        mark_shadowed(&mut entries, &customizing.shadows, &customizing.left_out);
         if entries.is_empty() && shown.is_none() {
             return;
         }

@@ -1,10 +1,12 @@
 //! What was decided for workspaces and for everywhere, for whoever looks without a session.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ahp_types::state::{Customization, CustomizationEnablement};
 
 use super::decisions::{Resolved, Switches};
+use super::shadows::{Shadows, mark_shadowed};
 use super::switching::Scopes;
 use crate::stored::{StoredRoot, restore_switches};
 
@@ -23,12 +25,13 @@ impl KeptSwitches {
     }
 
     /// Shows in what a new session would get what was decided about it. `directory` is the URI of where the
-    /// session would work.
-    pub fn show(&self, directory: &str, entries: &mut [Customization]) {
+    /// session would work; `shadows` is what stands back behind something else.
+    pub fn show(&self, directory: &str, entries: &mut [Customization], shadows: &Shadows) {
         let scopes = Scopes::of_new(directory, &self.0);
-        for entry in entries {
+        for entry in &mut *entries {
             scopes.switch(entry);
         }
+        mark_shadowed(entries, shadows, &BTreeSet::new());
     }
 
     /// The decision about something that would count in a new session.

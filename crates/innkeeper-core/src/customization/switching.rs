@@ -10,6 +10,8 @@ use super::entry::{
     Place, at_first, child_id, child_name, child_switch, children_mut, children_of, client_of, id_of, is_child_on,
     is_on, switch_of,
 };
+use super::published::show_published;
+use super::shadows::mark_shadowed;
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
 use crate::session::Session;
@@ -46,6 +48,18 @@ impl<'a> Scopes<'a> {
             session: &NONE,
             directory: Some(directory),
             workspace: switches.workspace(directory),
+            global: switches.global(),
+            clients: &[],
+        }
+    }
+
+    /// Those of what every session gets, wherever it works.
+    pub(super) fn of_host(switches: &'a Switches) -> Self {
+        static NONE: Decisions = Decisions::none();
+        Self {
+            session: &NONE,
+            directory: None,
+            workspace: None,
             global: switches.global(),
             clients: &[],
         }
@@ -103,6 +117,9 @@ impl<'a> Scopes<'a> {
     /// Shows in an entry and everything in it what was decided about it.
     pub(super) fn switch(&self, entry: &mut Customization) {
         let published = self.published(entry);
+        if let Some(published) = published {
+            show_published(entry, published);
+        }
         let decided = id_of(entry).map(|id| self.resolve_entry(id, entry));
         if let (Some(decided), Some(switch)) = (decided, switch_of(entry)) {
             switch.show(&decided, self.directory);
@@ -142,6 +159,11 @@ pub(super) fn add_off(entry: &Customization, off: &mut BTreeSet<String>) {
 }
 
 impl HostCore {
+    /// Shows in something that every session gets what was decided about it for everywhere.
+    pub(crate) fn switch_for_all(&self, entry: &mut Customization) {
+        Scopes::of_host(&self.switches).switch(entry);
+    }
+
     /// Shows a session what was decided about its customizations, because other decisions hold in
     /// it now.
     pub(super) fn switch_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
@@ -155,6 +177,7 @@ impl HostCore {
         for entry in &mut list {
             scopes.switch(entry);
         }
+        mark_shadowed(&mut list, &session.customizing.shadows, &session.customizing.left_out);
         self.show_customizations(cx, session_id, list);
     }
 
@@ -178,5 +201,6 @@ impl HostCore {
             let action = StateAction::SessionCustomizationUpdated(Box::new(action));
             self.commit(cx, session_id, action, None);
         }
+        self.mark_shadowed_again(cx, session_id);
     }
 }

@@ -71,11 +71,15 @@ impl HostCore {
         let action = StateAction::SessionCustomizationToggled(toggled);
         self.commit(cx, session_id, action, Some(author));
         self.correct(cx, session_id, &id);
+        self.mark_shadowed_again(cx, session_id);
         if changed.any() {
             // Everybody is told, and only the host's document says so to its next life.
             self.switches_changed = true;
             self.keep_soon(ROOT);
             self.share_toggle(cx, session_id, &id, changed);
+            if changed.global {
+                self.publish_agents(cx);
+            }
         }
     }
 
@@ -160,6 +164,7 @@ impl HostCore {
             let id = id.to_owned();
             let action = SessionCustomizationToggledAction { id, enablement };
             self.commit(cx, session_id, StateAction::SessionCustomizationToggled(action), None);
+            self.mark_shadowed_again(cx, session_id);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::Verdict;
 use crate::access::Scope;
 use crate::commit::Author;
 use crate::core::{HostCore, json_bytes};
-use crate::customization::check_client_plugins;
+use crate::customization::{check_client_plugins, resolve_published_id};
 use crate::extension::OptIn;
 use crate::ids::ChannelId;
 
@@ -54,8 +54,9 @@ impl HostCore {
             }
             StateAction::SessionActiveClientRemoved(_) => Verdict::Accept(action),
             StateAction::SessionCustomizationToggled(toggled) => {
-                let check = self.check_toggle(session, toggled, scope);
-                Verdict::from_check(action, check)
+                let toggled = resolve_published_id(session, toggled.clone(), author.client.as_str());
+                let check = self.check_toggle(session, &toggled, scope);
+                Verdict::from_check(StateAction::SessionCustomizationToggled(toggled), check)
             }
             StateAction::SessionConfigChanged(changed) => {
                 let check = self.check_session_config(session, changed);

@@ -1,7 +1,7 @@
 //! What plugins, directories and clients bring to a session (CUS).
 
 use ahp_types::state::Customization;
-use innkeeper_core::customization::Wanted;
+use innkeeper_core::customization::{Shadows, Wanted};
 use innkeeper_core::{ChannelId, ConnId, CoreConfig, Effect, Input, Principal, Scope};
 use serde_json::{Value, json};
 
@@ -9,8 +9,10 @@ use crate::harness::*;
 
 mod decisions;
 mod messages;
+mod published;
 mod publishing;
 mod restarts;
+mod shadows;
 
 pub const WORKSPACE: &str = "file:///home/me/project";
 
@@ -37,7 +39,23 @@ impl Stage {
     pub fn found(&mut self, session: &str, entries: Value) {
         let session = self.wanted(session).expect("the session is followed").0;
         let entries: Vec<Customization> = serde_json::from_value(entries).expect("customizations");
-        self.handle(Input::CustomizationsFound { session, entries });
+        self.handle(Input::CustomizationsFound {
+            session,
+            entries,
+            shadows: Shadows::new(),
+        });
+    }
+
+    /// The same, with what stands back behind something else.
+    pub fn found_shadowed(&mut self, session: &str, entries: Value, shadows: Value) {
+        let session = self.wanted(session).expect("the session is followed").0;
+        let entries: Vec<Customization> = serde_json::from_value(entries).expect("customizations");
+        let shadows: Shadows = serde_json::from_value(shadows).expect("ids");
+        self.handle(Input::CustomizationsFound {
+            session,
+            entries,
+            shadows,
+        });
     }
 
     /// Reports what there is to show while a session's customizations are read.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use innkeeper_core::customization::Shadows;
+
 use super::hook::{Hooks, NoHooks};
 use crate::mcp::ServerDeclaration;
 use crate::resources::{Content, Entry, ResourceError};
@@ -30,6 +32,8 @@ pub struct Kit {
     /// The names of plugins of which nothing is here yet, because their clients are still asked for them. Turns
     /// wait a while for them: their rules and hooks would be missing.
     pub awaited: Vec<String>,
+    /// Which of all that stands back behind something else of its name, while that is on.
+    pub shadows: Shadows,
 }
 
 impl Default for Kit {
@@ -43,6 +47,7 @@ impl Default for Kit {
             texts: Arc::new(NoTexts),
             hooks: Arc::new(NoHooks),
             awaited: Vec::new(),
+            shadows: Shadows::new(),
         }
     }
 }

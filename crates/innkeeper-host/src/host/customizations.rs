@@ -186,7 +186,13 @@ impl HostTask {
                 return self.handle_input(now, announced, effects);
             }
         };
-        self.handle_input(now, Input::CustomizationsFound { session, entries }, effects);
+        let shadows = kit.shadows.clone();
+        let found = Input::CustomizationsFound {
+            session,
+            entries,
+            shadows,
+        };
+        self.handle_input(now, found, effects);
         // After the core, which knows now what of it people have switched off.
         let off = self.core.switched_off(session);
         if let Some(entry) = self.followed.sessions.get_mut(&session) {

@@ -180,6 +180,7 @@ impl Sim {
         let found = |entries: &[Value]| Input::CustomizationsFound {
             session,
             entries: entries.iter().map(read).collect(),
+            shadows: Default::default(),
         };
         self.handle(found(&report))?;
         let shown = self.host_session(&uri).map(|state| json!(state.customizations));
@@ -346,6 +347,7 @@ fn client_plugins(state: &SessionState) -> Vec<ClientPlugin> {
             uri: plugin.uri.clone(),
             name: plugin.name.clone(),
             nonce: plugin.nonce.clone(),
+            publication: 0,
         });
         plugins.collect()
     };
@@ -453,6 +455,11 @@ fn unswitched(entry: &Value) -> Value {
         child.as_object_mut().map(strip);
     }
     entry.as_object_mut().map(strip);
+    if !entry["clientId"].is_null() {
+        // It is shown under the name that its client gave it.
+        entry["name"].take();
+        entry["_meta"].take();
+    }
     if entry["children"].is_null() {
         entry.as_object_mut().map(|fields| fields.remove("children"));
     }

@@ -1,7 +1,7 @@
 //! What `innkeeper send` is told to use: a model of the agent, or a custom agent of the session.
 
 use ahp_types::state::{ChildCustomization, Customization, PluginCustomization, RootState, SessionState};
-use innkeeper_customizations::PLUGIN_NAME;
+use innkeeper_host::customizations::PLUGIN_NAME;
 use serde_json::Value;
 
 use crate::failure::{Failure, Kind};

@@ -1,6 +1,6 @@
 //! Why each customization is on, off, degraded or not used.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use innkeeper_customizations::{Brought, Origin, Part, Shown};
@@ -15,16 +15,16 @@ use super::tree;
 pub(super) fn in_words(brought: &Brought, shown: &Shown, switched: &Switched) -> String {
     let mut text = format!("{}\n", one_line(&switched.in_words(), 1000));
     let names = names(brought);
+    let off = switched_off(brought, switched);
     for part in &brought.parts {
         let entry = part.entry();
         let _ = writeln!(text, "\n{}", tree::headline(entry));
         for reason in reasons(part, switched) {
             let _ = writeln!(text, "  - {}", one_line(&reason, 1000));
         }
-        let is_off = switched.of(entry.id()).is_some_and(|switch| !switch.is_on);
         for child in entry.children() {
             let _ = writeln!(text, "  {}", tree::line(child));
-            for reason in child_reasons(child, is_off, shown, &names, switched) {
+            for reason in child_reasons(child, &off, shown, &names, switched) {
                 let _ = writeln!(text, "    - {}", one_line(&reason, 1000));
             }
         }
@@ -33,6 +33,20 @@ pub(super) fn in_words(brought: &Brought, shown: &Shown, switched: &Switched) ->
         let _ = writeln!(text, "\n{}", one_line(&told(note), 1000));
     }
     text
+}
+
+/// The ids of everything that is off, by itself or with what it is in.
+fn switched_off<'a>(brought: &'a Brought, switched: &Switched) -> HashSet<&'a str> {
+    let is_off = |id: &str| switched.of(id).is_some_and(|switch| !switch.is_on);
+    let mut off = HashSet::new();
+    for entry in brought.parts.iter().map(Part::entry) {
+        let children = entry.children().iter().map(|child| child.id.as_str());
+        match is_off(entry.id()) {
+            true => off.extend(children.chain([entry.id()])),
+            false => off.extend(children.filter(|id| is_off(id))),
+        }
+    }
+    off
 }
 
 /// By id, how each customization is called by whoever needs its exact name.
@@ -108,19 +122,20 @@ fn origin(origin: &Origin) -> String {
 
 fn child_reasons(
     child: &Child,
-    container_is_off: bool,
+    off: &HashSet<&str>,
     shown: &Shown,
     names: &HashMap<&str, String>,
     switched: &Switched,
 ) -> Vec<String> {
     let mut reasons = Vec::new();
     match switched.of(&child.id) {
-        _ if container_is_off => reasons.push("off with what it is in".to_owned()),
         Some(Switch { is_on: false, by }) => reasons.push(format!("off: switched off {by}")),
+        _ if off.contains(child.id.as_str()) => reasons.push("off with what it is in".to_owned()),
         Some(Switch { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
         None => reasons.push("on: nobody switched it off".to_owned()),
     }
-    if let Some(winner) = shown.shadowed.get(&child.id) {
+    let mut before = shown.shadows.get(&child.id).into_iter().flatten();
+    if let Some(winner) = before.find(|id| !off.contains(id.as_str())) {
         let winner = names.get(winner.as_str()).map_or(winner.as_str(), String::as_str);
         let why = match child.component {
             Component::Rule(_) => "not used: it is the same file as",

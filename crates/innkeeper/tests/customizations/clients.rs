@@ -123,7 +123,8 @@ pub(crate) fn is_loaded(entry: &Value) -> bool {
     entry["load"]["kind"] == "loaded"
 }
 
-pub(crate) const NAME: &str = "VS Code Synced Data";
+/// The name that the client publishes it with, which is not that of its manifest.
+pub(crate) const NAME: &str = "Synced";
 
 #[tokio::test]
 async fn cus17_cus22_a_plugin_only_its_client_can_read_is_shown_with_what_the_client_decided() {
@@ -212,6 +213,36 @@ async fn d75_p20_the_same_nonce_is_read_once_also_when_it_comes_back_and_after_a
         })
         .await;
     }
+    client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn cus22_a_plugin_without_a_nonce_is_read_again_when_it_is_published_again() {
+    let (_host, client) = start_with_client().await;
+    let served = Served::with_skills(&["a"]);
+    served.serve(&client);
+    let uris = session_in(&client, "again", &Workspace::new()).await;
+    client.dispatch(&uris.session, published("first", None)).await;
+    until_entry(&client, &uris.session, NAME, "is read", |entry| names(entry) == ["a"]).await;
+    served.put("skills/b/SKILL.md", &skill("b", "New."));
+    client.dispatch(&uris.session, published("first", None)).await;
+    until_entry(&client, &uris.session, NAME, "is read again", |entry| {
+        names(entry) == ["a", "b"]
+    })
+    .await;
+    let plugin = entry(&client, &uris.session, NAME);
+    assert_eq!(
+        plugin["_meta"]["innkeeper.name"], "VS Code Synced Data",
+        "what its skills are called by"
+    );
+    // The client knows it by the id that it published.
+    let off = json!([{ "kind": "session", "enabled": false }]);
+    let toggled = json!({ "type": "session/customizationToggled", "id": "synced", "enablement": off });
+    client.dispatch(&uris.session, toggled).await;
+    until_entry(&client, &uris.session, NAME, "is off", |entry| {
+        entry["enablement"] == off
+    })
+    .await;
     client.assert_converged().await;
 }
 
@@ -320,7 +351,7 @@ async fn d77_d80_whoever_joins_while_it_loads_sees_it_loaded_even_if_it_is_empty
     let id = entry(&late, &uris.session, "Synced")["id"].clone();
     served.answers.send_replace(true);
     for client in [&client, &late] {
-        until_entry(client, &uris.session, "empty", "is loaded", |entry| {
+        until_entry(client, &uris.session, NAME, "is loaded", |entry| {
             is_loaded(entry) && entry["children"] == json!([]) && entry["id"] == id
         })
         .await;

@@ -35,6 +35,7 @@ fn cus22_act15_the_plugins_of_active_clients_are_followed() {
         uri: "virtual://c/p".to_owned(),
         name: "p".to_owned(),
         nonce: Some(nonce.to_owned()),
+        publication: 0,
     };
     assert_eq!(stage.wanted(SESSION).expect("followed").1.client_plugins, [plugin("1")]);
     let mut changed = published("c", "p");

@@ -262,6 +262,7 @@ fn cus23_a_session_is_followed_from_its_creation_to_its_end() {
     stage.handle(Input::CustomizationsFound {
         session: id,
         entries: Vec::new(),
+        shadows: Default::default(),
     });
     assert!(
         stage.told(conn).is_empty(),
@@ -278,6 +279,7 @@ fn cus_without_a_finder_nobody_is_asked_and_nothing_is_shown() {
     stage.handle(Input::CustomizationsFound {
         session: ChannelId(1),
         entries: vec![serde_json::from_value(plugin("a", &[])).expect("a plugin")],
+        shadows: Default::default(),
     });
     assert_eq!(stage.shown(SESSION), Value::Null);
 }

@@ -80,6 +80,8 @@ pub struct CoreConfig {
     pub serves_resources: bool,
     /// Whether there is somebody who finds customizations; without, sessions have none.
     pub serves_customizations: bool,
+    /// Whether somebody looks at Git repositories; without, sessions say nothing about theirs.
+    pub serves_repositories: bool,
     /// Whether there is somebody who runs MCP servers; without, none of them ever starts.
     pub serves_mcp: bool,
     /// Whether whoever runs MCP servers keeps their tokens; without, they go with whoever gave them.
@@ -152,6 +154,7 @@ impl Default for CoreConfig {
             idle_session_ms: 10 * 60_000,
             serves_resources: false,
             serves_customizations: false,
+            serves_repositories: false,
             serves_mcp: false,
             keeps_mcp_tokens: false,
             mcp_blocking_ms: 10_000,

@@ -302,6 +302,11 @@ impl HostCore {
             Input::CustomizationsAnnounced { session, entries } => {
                 self.customizations_announced(cx, session, entries);
             }
+            Input::RepositorySeen {
+                session,
+                directory,
+                state,
+            } => self.repository_seen(cx, session, &directory, state.as_deref()),
             Input::McpServer {
                 session,
                 id,

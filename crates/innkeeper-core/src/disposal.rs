@@ -100,6 +100,7 @@ impl HostCore {
         let uri = Arc::clone(&session.uri);
         Self::forget_servers(cx, session_id, &session);
         Self::forget_customizations(cx, session_id, &session);
+        Self::forget_repository(cx, session_id, &session);
         for chat_id in session.chats.iter().copied() {
             self.drop_chat(cx, chat_id);
         }

@@ -202,6 +202,24 @@ pub enum Effect {
         /// The ids of the customizations that are switched off, for hooks that hear of the end.
         switched_off: Arc<BTreeSet<String>>,
     },
+    /// Look at the Git repository around a session's primary directory, and again whenever it changes; answer with
+    /// `Input::RepositorySeen`. Sent again when the session works elsewhere.
+    FollowRepository {
+        /// The session.
+        session: ChannelId,
+        /// The directory, as a URI.
+        directory: String,
+    },
+    /// Look at it again: a turn is over, and may have changed files.
+    LookAtRepositoryAgain {
+        /// The session.
+        session: ChannelId,
+    },
+    /// The session's repository is of no interest any more.
+    ForgetRepository {
+        /// The session.
+        session: ChannelId,
+    },
     /// Run these MCP servers of a session and no others, and say what becomes of them with
     /// `Input::McpServer`. Sent again when the session wants something else.
     WantMcpServers {

@@ -88,6 +88,7 @@ impl HostCore {
         if let Some(session) = self.sessions.remove(&session_id) {
             Self::forget_servers(cx, session_id, &session);
             Self::forget_customizations(cx, session_id, &session);
+            Self::forget_repository(cx, session_id, &session);
         }
         let leaving = chats.iter().chain([&session_id]);
         let leaving: Vec<Arc<str>> = leaving

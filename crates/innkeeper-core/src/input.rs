@@ -13,6 +13,7 @@ use crate::decode::DecodeError;
 use crate::error::RpcError;
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{McpRequest, ServerReport};
+use crate::repository::RepositoryState;
 use crate::request::{Command, RequestId};
 use crate::resource::{ResourceChange, WatchSpec};
 use crate::stored::{ImportedSession, ListPage, RestoredSession, StoredSummary, Unreadable};
@@ -161,6 +162,15 @@ pub enum Input {
         session: ChannelId,
         /// What is known of it so far.
         entries: Vec<Customization>,
+    },
+    /// The Git repository around a session's primary directory was looked at.
+    RepositorySeen {
+        /// The session.
+        session: ChannelId,
+        /// The directory, as [`crate::Effect::FollowRepository`] named it.
+        directory: String,
+        /// What was seen; `None` if there is no repository.
+        state: Option<Box<RepositoryState>>,
     },
     /// Something became of an MCP server that [`crate::Effect::WantMcpServers`] asked for.
     McpServer {

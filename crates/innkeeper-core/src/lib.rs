@@ -57,6 +57,7 @@ mod question;
 mod recovery;
 mod render;
 mod replay;
+pub mod repository;
 pub mod request;
 pub mod resource;
 mod session;

@@ -399,11 +399,7 @@ impl HostCore {
             } else {
                 summary.clone()
             };
-            let params = SessionAddedParams {
-                channel: uri::ROOT.to_owned(),
-                summary,
-            };
-            Some(encode_notification("root/sessionAdded", &params))
+            Some(encode_added(summary))
         });
     }
 
@@ -432,6 +428,15 @@ impl HostCore {
 }
 
 /// ROOT-16: 0.9 knows neither the compact catalogue nor the default chat.
+/// The notification that shows root subscribers a session.
+pub(crate) fn encode_added(summary: SessionSummary) -> bytes::Bytes {
+    let params = SessionAddedParams {
+        channel: uri::ROOT.to_owned(),
+        summary,
+    };
+    encode_notification("root/sessionAdded", &params)
+}
+
 pub(crate) fn for_0_9(mut summary: SessionSummary) -> SessionSummary {
     summary.chats = None;
     summary.default_chat = None;

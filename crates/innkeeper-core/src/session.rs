@@ -20,6 +20,7 @@ use crate::extension::OptIns;
 use crate::frame::AppendHead;
 use crate::ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
 use crate::mcp::{Held, SessionServers};
+use crate::repository;
 use crate::stored::document::SessionDocument;
 use crate::time::Now;
 
@@ -75,6 +76,8 @@ pub struct Session {
     pub was_heard: bool,
     /// When it is deleted unless somebody listens until then, if it is a draft that nothing holds.
     pub draft_ends_ms: Option<u64>,
+    /// The directory whose repository is followed.
+    pub repository: Option<String>,
 }
 
 /// Who asked to be told of a session's creation, and what it was told last (ROOT-17).
@@ -229,6 +232,7 @@ impl Session {
             is_draft: false,
             was_heard: false,
             draft_ends_ms: None,
+            repository: None,
         }
     }
 
@@ -255,6 +259,7 @@ impl Session {
             is_draft: document.is_draft,
             was_heard: false,
             draft_ends_ms: None,
+            repository: None,
         }
     }
 
@@ -267,20 +272,21 @@ impl Session {
     /// The summary that `listSessions` and the root channel show (ROOT-15, ROOT-16).
     pub fn summary(&self) -> SessionSummary {
         let state = &self.state;
+        let meta = state.meta.as_ref();
         SessionSummary {
             provider: state.provider.clone(),
             title: state.title.clone(),
             status: state.status,
             activity: state.activity.clone(),
             origin: state.origin.clone(),
-            project: state.project.clone(),
+            project: state.project.clone().or_else(|| repository::project(meta)),
             working_directories: state.working_directories.clone(),
             annotations: state.annotations.clone(),
             resource: self.uri.to_string(),
             created_at: self.created_at.clone(),
             modified_at: self.modified_at().to_owned(),
-            changes: all_changes(&state.chats),
-            meta: None,
+            changes: all_changes(&state.chats).or_else(|| repository::changes(meta)),
+            meta: repository::summary_meta(meta),
             chats: Some(state.chats.iter().map(compact).collect()),
             default_chat: state.default_chat.clone(),
         }

@@ -9,7 +9,7 @@ use crate::action::Since;
 use crate::core::{Cx, HostCore, Timer};
 use crate::frame::encode_notification;
 use crate::ids::{ChannelId, ClientId};
-use crate::lifecycle::for_0_9;
+use crate::lifecycle::{encode_added, for_0_9};
 use crate::uri;
 
 impl HostCore {
@@ -61,6 +61,7 @@ impl HostCore {
             | StateAction::SessionWorkingDirectoryReplaced(_) => {
                 self.watches.doubt();
                 self.customizations_rescoped(cx, session_id);
+                self.repository_moved(cx, session_id);
             }
             _ => {}
         }
@@ -127,22 +128,21 @@ impl HostCore {
             return;
         };
         let session_uri = session.uri.to_string();
-        match changed_fields(&known, &next) {
-            Changes::Fields(_) => self.notify_root(cx, |line| {
-                let changes = match line {
-                    Since::V1_0 => changed_fields(&known, &next),
-                    Since::V0_9 => changed_fields(&for_0_9(known.clone()), &for_0_9(next.clone())),
-                };
-                let Changes::Fields(changes) = changes else {
-                    return None;
-                };
-                let params = json!({ "channel": uri::ROOT, "session": session_uri, "changes": changes });
-                (!changes.is_empty()).then(|| encode_notification("root/sessionSummaryChanged", &params))
-            }),
-            // Neither clearing nor these fields have a portable encoding in the partial form
-            // (ROOT-14, E-36), but the published client upserts a repeated sessionAdded.
-            Changes::NotExpressible => self.announce_added(cx, session_id),
-        }
+        self.notify_root(cx, |line| {
+            let (known, next) = match line {
+                Since::V1_0 => (known.clone(), next.clone()),
+                Since::V0_9 => (for_0_9(known.clone()), for_0_9(next.clone())),
+            };
+            match changed_fields(&known, &next, not_in_partial(line)) {
+                Changes::Fields(changes) => {
+                    let params = json!({ "channel": uri::ROOT, "session": session_uri, "changes": changes });
+                    (!changes.is_empty()).then(|| encode_notification("root/sessionSummaryChanged", &params))
+                }
+                // Neither clearing nor these fields have a portable encoding in the partial form
+                // (ROOT-14, E-36), but the published client upserts a repeated sessionAdded.
+                Changes::NotExpressible => Some(encode_added(next)),
+            }
+        });
     }
 }
 
@@ -152,9 +152,19 @@ enum Changes {
 }
 
 /// Fields that never change or that the published client ignores in a partial summary.
-const NOT_IN_PARTIAL: [&str; 5] = ["resource", "provider", "createdAt", "defaultChat", "_meta"];
+const NOT_IN_PARTIAL: &[&str] = &["resource", "provider", "createdAt", "defaultChat", "_meta"];
+/// The same for clients of 0.9. The one that people use takes over `_meta` from a partial summary, and ignores
+/// another sessionAdded of a session that it knows.
+const NOT_IN_PARTIAL_0_9: &[&str] = &["resource", "provider", "createdAt", "defaultChat"];
 
-fn changed_fields(known: &impl serde::Serialize, next: &impl serde::Serialize) -> Changes {
+fn not_in_partial(line: Since) -> &'static [&'static str] {
+    match line {
+        Since::V1_0 => NOT_IN_PARTIAL,
+        Since::V0_9 => NOT_IN_PARTIAL_0_9,
+    }
+}
+
+fn changed_fields(known: &impl serde::Serialize, next: &impl serde::Serialize, not_in_partial: &[&str]) -> Changes {
     let (Ok(Value::Object(known)), Ok(Value::Object(next))) = (serde_json::to_value(known), serde_json::to_value(next))
     else {
         return Changes::NotExpressible;
@@ -171,7 +181,7 @@ fn changed_fields(known: &impl serde::Serialize, next: &impl serde::Serialize) -
     }
     for (key, value) in next {
         if known.get(&key) != Some(&value) {
-            if NOT_IN_PARTIAL.contains(&key.as_str()) {
+            if not_in_partial.contains(&key.as_str()) {
                 return Changes::NotExpressible;
             }
             changes.insert(key, value);

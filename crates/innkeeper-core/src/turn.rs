@@ -166,7 +166,7 @@ impl HostCore {
     fn run_over(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, run: &Run) {
         self.end_workers(cx, chat_id, run.key);
         let Some((parent, key)) = run.parent else {
-            return;
+            return self.look_at_repository_again(cx, chat_id);
         };
         if run.detached {
             self.unlist_worker(cx, parent, chat_id);

@@ -34,6 +34,7 @@ mod mcp;
 mod mcp_resources;
 mod message;
 mod perform;
+mod repositories;
 mod resources;
 mod restart;
 mod shown;

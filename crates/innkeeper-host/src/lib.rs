@@ -66,6 +66,7 @@ pub mod mcp;
 pub mod methods;
 pub mod outbox;
 mod peer;
+pub mod repositories;
 mod resources;
 pub mod rpc;
 pub mod stdio;

@@ -7,6 +7,8 @@
 //! [`LocalResources`] serves files to clients, confined to what each may reach; start with
 //! `resources.rs`.
 //!
+//! [`LocalRepositories`] looks at the Git repositories that sessions work in; start with `repository.rs`.
+//!
 //! [`KeptContents`] keeps what tools gave back and no turn has room for.
 
 #![warn(missing_docs)]
@@ -14,6 +16,7 @@
 mod contents;
 mod find;
 mod rank;
+mod repository;
 mod resources;
 mod uri;
 
@@ -27,6 +30,7 @@ use tokio::sync::Semaphore;
 
 pub use contents::KeptContents;
 pub use find::{FileHit, find_files};
+pub use repository::LocalRepositories;
 pub use resources::{LocalResources, ResourceLimits};
 
 /// How long somebody who types waits at most.

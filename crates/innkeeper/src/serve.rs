@@ -214,6 +214,7 @@ async fn serve(
         .unwrap_or_default();
     let mut builder = Host::builder()
         .files(innkeeper_local::Workspace::new())
+        .repositories(innkeeper_local::LocalRepositories::default())
         .resources(LocalResources::new(files, &own).making(saved_into).with_umask(umask))
         .contents(contents.clone());
     if let Some(directory) = default_directory {

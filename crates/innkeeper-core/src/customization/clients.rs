@@ -51,6 +51,7 @@ impl HostCore {
     pub(crate) fn follow_heard(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         let session = self.chats.get(&channel).map_or(channel, |chat| chat.session);
         self.follow_customizations(cx, session);
+        self.follow_repository(cx, session);
     }
 
     /// Nobody looks for what a session brings along any more.

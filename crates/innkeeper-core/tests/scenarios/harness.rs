@@ -149,6 +149,9 @@ impl Stage {
                 | Effect::CloseWatch { .. }
                 | Effect::FollowCustomizations { .. }
                 | Effect::ForgetCustomizations { .. }
+                | Effect::FollowRepository { .. }
+                | Effect::LookAtRepositoryAgain { .. }
+                | Effect::ForgetRepository { .. }
                 | Effect::WantMcpServers { .. }
                 | Effect::ForgetMcpServers { .. }
                 | Effect::AskMcpServer { .. }

@@ -24,6 +24,7 @@ mod pending;
 mod prompts;
 mod questions;
 mod reconnect;
+mod repositories;
 mod sessions;
 mod signing_in;
 mod subscriptions;

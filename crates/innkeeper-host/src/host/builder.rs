@@ -17,6 +17,7 @@ use super::loading::{LOADS, find, turns_of};
 use super::logs::Logs;
 use super::mcp::Servers;
 use super::message::Message;
+use super::repositories::FollowedRepositories;
 use super::resources::Order;
 use super::task::{Breaks, HostTask};
 use super::{Host, HostError, HostHandle};
@@ -27,6 +28,7 @@ use crate::files::{Files, NoFiles};
 use crate::journal::{Journal, Lease, VolatileJournal};
 use crate::limits::Limits;
 use crate::mcp::{AppRequests, McpServers, NoMcpServers, TokenSink};
+use crate::repositories::{NoRepositories, Repositories};
 use crate::resources::{NoResources, Resources};
 use crate::telemetry::LogSink;
 
@@ -40,6 +42,7 @@ pub struct HostBuilder {
     files: Arc<dyn Files>,
     resources: Arc<dyn Resources>,
     customizations: Arc<dyn Customizations>,
+    repositories: Arc<dyn Repositories>,
     mcp_servers: Arc<dyn McpServers>,
     contents: Option<Arc<dyn Contents>>,
     logs: Option<LogSink>,
@@ -59,6 +62,7 @@ impl HostBuilder {
             files: Arc::new(NoFiles),
             resources: Arc::new(NoResources),
             customizations: Arc::new(NoCustomizations),
+            repositories: Arc::new(NoRepositories),
             mcp_servers: Arc::new(NoMcpServers),
             contents: None,
             logs: None,
@@ -104,6 +108,13 @@ impl HostBuilder {
     #[must_use]
     pub fn customizations(mut self, customizations: impl Customizations) -> Self {
         self.customizations = Arc::new(customizations);
+        self
+    }
+
+    /// Looks at the Git repositories that sessions work in; the default looks at none.
+    #[must_use]
+    pub fn repositories(mut self, repositories: impl Repositories) -> Self {
+        self.repositories = Arc::new(repositories);
         self
     }
 
@@ -210,6 +221,7 @@ impl HostBuilder {
         }
         self.limits.core.serves_resources = self.resources.serves();
         self.limits.core.serves_customizations = self.customizations.serves();
+        self.limits.core.serves_repositories = self.repositories.serves();
         self.limits.core.serves_mcp = self.mcp_servers.serves();
         self.limits.core.keeps_mcp_tokens = self.mcp_servers.keeps_tokens();
         self.limits.core.serves_logs = self.logs.is_some();
@@ -266,6 +278,7 @@ impl HostBuilder {
             resources: self.resources,
             watches: HashMap::new(),
             followed: Followed::new(self.customizations),
+            repositories: FollowedRepositories::new(self.repositories),
             servers: Servers::new(self.mcp_servers),
             contents,
             logs: self.logs.map(|sink| Logs::start(sink, inbox.downgrade(), &tasks)),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use innkeeper_core::repository::RepositoryState;
 use innkeeper_core::{
     AgentProfile, ChannelId, ClientId, ConnId, Input, Principal, PromptPlan, RequestId, RpcError, TurnKey,
 };
@@ -88,6 +89,12 @@ pub(crate) enum Message {
         session: ChannelId,
         number: u64,
         report: Report,
+    },
+    /// The repository around a directory was looked at.
+    RepositorySeen {
+        directory: Arc<str>,
+        number: u64,
+        state: Option<Box<RepositoryState>>,
     },
     /// The journal took a session in, or did not, for a core that may have been replaced since.
     Imported { life: u64, input: Input },

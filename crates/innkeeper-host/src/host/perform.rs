@@ -123,6 +123,9 @@ impl HostTask {
             }
             Effect::FollowCustomizations { session, wanted } => self.follow(session, *wanted),
             Effect::ForgetCustomizations { session, switched_off } => self.forget(session, switched_off),
+            Effect::FollowRepository { session, directory } => self.follow_repository(session, &directory),
+            Effect::LookAtRepositoryAgain { session } => self.repositories.look_again(session),
+            Effect::ForgetRepository { session } => self.repositories.forget(session),
             Effect::WantMcpServers { session, wanted } => self.want_servers(session, wanted),
             Effect::SessionGone { uri } => self.forget_contents(uri),
             Effect::ChatsMoved(moved) => self.share_contents(*moved),

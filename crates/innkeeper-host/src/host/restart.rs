@@ -72,6 +72,7 @@ impl HostTask {
         self.renders.clear();
         self.watches.clear();
         self.followed.clear();
+        self.repositories.clear();
         self.servers.clear();
         self.parked.clear();
         let unsettled = lease.unsettled.clone();

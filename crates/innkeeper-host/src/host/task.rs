@@ -21,6 +21,7 @@ use super::keep::Waiting;
 use super::logs::Logs;
 use super::mcp::Servers;
 use super::message::Message;
+use super::repositories::FollowedRepositories;
 use super::resources::{Order, found};
 use super::restart::REVIVE_INTERVAL;
 use crate::agent::Agent;
@@ -58,6 +59,7 @@ pub(super) struct HostTask {
     pub(super) watches: HashMap<u64, Watching>,
     /// What sessions bring along.
     pub(super) followed: Followed,
+    pub(super) repositories: FollowedRepositories,
     /// Their MCP servers.
     pub(super) servers: Servers,
     /// What is logged, if clients may hear it.
@@ -240,6 +242,7 @@ impl HostTask {
             | Message::Answered { .. }
             | Message::AgentsChanged { .. }
             | Message::Customized { .. }
+            | Message::RepositorySeen { .. }
             | Message::Found { .. }
             | Message::WatchOpened(_)
             | Message::Respond { .. }
@@ -359,6 +362,11 @@ impl HostTask {
                 number,
                 report,
             } => self.customized(now, session, number, report, effects),
+            Message::RepositorySeen {
+                directory,
+                number,
+                state,
+            } => self.repository_seen(now, &directory, number, state, effects),
             // A core that came later found the session in the store, and whoever asked is gone.
             Message::Imported { life, .. } if life != self.life => {}
             Message::Imported { input, .. } => self.handle_input(now, input, effects),

@@ -391,6 +391,9 @@ impl Sim {
             | Effect::CloseWatch { .. }
             | Effect::FollowCustomizations { .. }
             | Effect::ForgetCustomizations { .. }
+            | Effect::FollowRepository { .. }
+            | Effect::LookAtRepositoryAgain { .. }
+            | Effect::ForgetRepository { .. }
             | Effect::WantMcpServers { .. }
             | Effect::ForgetMcpServers { .. }
             | Effect::McpToken { .. }

@@ -31,6 +31,7 @@ mod questions;
 mod reconnect;
 mod reconnect_edges;
 mod remembered_approvals;
+mod repositories;
 mod resource_grants;
 mod resources;
 mod scopes;

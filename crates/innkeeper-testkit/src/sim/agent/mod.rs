@@ -192,6 +192,9 @@ impl Agent {
             | Effect::CloseWatch { .. }
             | Effect::FollowCustomizations { .. }
             | Effect::ForgetCustomizations { .. }
+            | Effect::FollowRepository { .. }
+            | Effect::LookAtRepositoryAgain { .. }
+            | Effect::ForgetRepository { .. }
             | Effect::WantMcpServers { .. }
             | Effect::ForgetMcpServers { .. }
             | Effect::McpToken { .. }

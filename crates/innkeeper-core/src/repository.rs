@@ -1,0 +1,227 @@
+//! The Git repository that a session works in: which project, which branch, what is changed.
+//!
+//! Whoever looks at repositories reports what there is ([`Input::RepositorySeen`](crate::Input::RepositorySeen)).
+//! Everything of it is kept in the session's `_meta`, because `session/metaChanged` is the one action that carries
+//! such facts: so what a client folds is what a snapshot shows, and a session that comes back from the store still
+//! has it. The summary takes `project`, `changes` and the part of `_meta` that clients show in their lists from there.
+
+use ahp_types::actions::{SessionMetaChangedAction, StateAction};
+use ahp_types::common::JsonObject;
+use ahp_types::state::{ChangesSummary, ProjectInfo};
+use serde_json::{Map, Value, json};
+
+use crate::core::{Cx, HostCore};
+use crate::effect::Effect;
+use crate::ids::ChannelId;
+use crate::session::Session;
+
+/// In `_meta`: the state of the repository, as VS Code reads it.
+const GIT: &str = "git";
+/// In `_meta`: where the repository is on GitHub, as VS Code reads it.
+const GITHUB: &str = "github";
+/// In `_meta`: the project of the session. Its summary has it as `project`, for which there is no action.
+const PROJECT: &str = "innkeeper.project";
+/// In `_meta`: how much is changed. The session's summary has it as `changes`, for which there is no action.
+const CHANGES: &str = "innkeeper.changes";
+
+/// Everything in `_meta` that comes from the repository.
+const OWN_KEYS: [&str; 4] = [GIT, GITHUB, PROJECT, CHANGES];
+/// What of `_meta` a summary shows.
+const SUMMARY_KEYS: [&str; 2] = [GIT, GITHUB];
+
+/// What is known of a repository. Whatever could not be found out is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RepositoryState {
+    /// Where the project is: the main work tree of the repository.
+    pub project_uri: String,
+    /// What people call it.
+    pub project_name: String,
+    /// The branch that is checked out.
+    pub branch: Option<String>,
+    /// The branch that others are merged into.
+    pub base_branch: Option<String>,
+    /// The branch elsewhere that this one follows.
+    pub upstream: Option<String>,
+    /// How many commits the upstream has that this branch does not have.
+    pub incoming: Option<u64>,
+    /// How many commits this branch has that would be pushed.
+    pub outgoing: Option<u64>,
+    /// How many files differ from the last commit.
+    pub uncommitted: Option<u64>,
+    /// Whether any remote is on GitHub.
+    pub has_github_remote: bool,
+    /// The repository on GitHub.
+    pub github: Option<GitHubRepository>,
+    /// The owner of the repository on GitHub that this branch is pushed to.
+    pub github_head_owner: Option<String>,
+    /// How much differs from the last commit.
+    pub changes: Option<RepositoryChanges>,
+}
+
+/// A repository on GitHub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitHubRepository {
+    /// Whose it is.
+    pub owner: String,
+    /// Its name.
+    pub repo: String,
+}
+
+/// How much differs from the last commit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RepositoryChanges {
+    /// Lines that are new.
+    pub additions: u64,
+    /// Lines that are gone.
+    pub deletions: u64,
+    /// Files that differ.
+    pub files: u64,
+}
+
+impl HostCore {
+    /// Asks to follow the repository of a session, unless that was asked.
+    pub(crate) fn follow_repository(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        if !self.config.serves_repositories || self.read_only.is_some() || self.looks_on {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return;
+        };
+        let directories = session.state.working_directories.as_ref();
+        let directory = directories.and_then(|all| all.first()).cloned();
+        if session.repository == directory {
+            return;
+        }
+        session.repository.clone_from(&directory);
+        match directory {
+            Some(directory) => cx.effects.push(Effect::FollowRepository {
+                session: session_id,
+                directory,
+            }),
+            None => {
+                cx.effects.push(Effect::ForgetRepository { session: session_id });
+                self.show_repository(cx, session_id, None);
+            }
+        }
+    }
+
+    /// Follows the repository of a session that works elsewhere now.
+    pub(crate) fn repository_moved(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let session = self.sessions.get(&session_id);
+        if session.is_some_and(|session| session.repository.is_some()) {
+            self.follow_repository(cx, session_id);
+        }
+    }
+
+    /// Asks for another look, because a turn may have changed files.
+    pub(crate) fn look_at_repository_again(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        let session_id = self.chats.get(&chat_id).map(|chat| chat.session);
+        let Some((session_id, session)) = session_id.and_then(|id| Some((id, self.sessions.get(&id)?))) else {
+            return;
+        };
+        if session.repository.is_some() {
+            cx.effects.push(Effect::LookAtRepositoryAgain { session: session_id });
+        }
+    }
+
+    /// Ends the follow of a session that leaves memory.
+    pub(crate) fn forget_repository(cx: &mut Cx<'_>, session_id: ChannelId, session: &Session) {
+        if session.repository.is_some() {
+            cx.effects.push(Effect::ForgetRepository { session: session_id });
+        }
+    }
+
+    /// Shows what was seen, unless the session works elsewhere by now.
+    pub(crate) fn repository_seen(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session_id: ChannelId,
+        directory: &str,
+        state: Option<&RepositoryState>,
+    ) {
+        let session = self.sessions.get(&session_id);
+        if session.is_some_and(|session| session.repository.as_deref() == Some(directory)) {
+            self.show_repository(cx, session_id, state);
+        }
+    }
+
+    /// Publishes the state of the repository if it differs from what is shown. All other entries of `_meta` stay
+    /// (SES-24).
+    fn show_repository(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, state: Option<&RepositoryState>) {
+        let Some(session) = self.sessions.get(&session_id).filter(|_| self.read_only.is_none()) else {
+            return;
+        };
+        let mut meta = session.state.meta.clone().unwrap_or_default();
+        for key in OWN_KEYS {
+            meta.remove(key);
+        }
+        if let Some(state) = state {
+            meta.extend(entries(state));
+        }
+        let meta = (!meta.is_empty()).then_some(meta);
+        if session.state.meta != meta {
+            let action = StateAction::SessionMetaChanged(SessionMetaChangedAction { meta });
+            self.commit(cx, session_id, action, None);
+        }
+    }
+}
+
+/// The project of a session, for its summary.
+pub(crate) fn project(meta: Option<&JsonObject>) -> Option<ProjectInfo> {
+    serde_json::from_value(meta?.get(PROJECT)?.clone()).ok()
+}
+
+/// What is changed where a session works, for its summary.
+pub(crate) fn changes(meta: Option<&JsonObject>) -> Option<ChangesSummary> {
+    serde_json::from_value(meta?.get(CHANGES)?.clone()).ok()
+}
+
+/// What of a session's `_meta` its summary shows: rows of a list are sent often, and are small.
+pub(crate) fn summary_meta(meta: Option<&JsonObject>) -> Option<JsonObject> {
+    let meta = meta?;
+    let shown = SUMMARY_KEYS
+        .iter()
+        .filter_map(|key| Some(((*key).to_owned(), meta.get(*key)?.clone())));
+    let shown: JsonObject = shown.collect();
+    (!shown.is_empty()).then_some(shown)
+}
+
+fn entries(state: &RepositoryState) -> Vec<(String, Value)> {
+    let mut git = Map::new();
+    let mut add = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            git.insert(key.to_owned(), value);
+        }
+    };
+    add("hasGitHubRemote", Some(json!(state.has_github_remote)));
+    add("branchName", state.branch.as_ref().map(|name| json!(name)));
+    add("baseBranchName", state.base_branch.as_ref().map(|name| json!(name)));
+    add("upstreamBranchName", state.upstream.as_ref().map(|name| json!(name)));
+    add("incomingChanges", state.incoming.map(|count| json!(count)));
+    add("outgoingChanges", state.outgoing.map(|count| json!(count)));
+    add("uncommittedChanges", state.uncommitted.map(|count| json!(count)));
+    add("githubOwner", state.github.as_ref().map(|github| json!(github.owner)));
+    add(
+        "githubHeadOwner",
+        state.github_head_owner.as_ref().map(|owner| json!(owner)),
+    );
+    add("githubRepo", state.github.as_ref().map(|github| json!(github.repo)));
+    let mut entries = vec![(GIT.to_owned(), Value::Object(git))];
+    if let Some(github) = &state.github {
+        let github = json!({ "owner": github.owner, "repo": github.repo });
+        entries.push((GITHUB.to_owned(), github));
+    }
+    let project = json!({ "uri": state.project_uri, "displayName": state.project_name });
+    entries.push((PROJECT.to_owned(), project));
+    if let Some(changes) = state.changes {
+        // Clients read them as signed numbers.
+        let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let changes = json!({
+            "additions": signed(changes.additions),
+            "deletions": signed(changes.deletions),
+            "files": signed(changes.files),
+        });
+        entries.push((CHANGES.to_owned(), changes));
+    }
+    entries
+}

@@ -1,0 +1,140 @@
+//! The Git repositories that sessions work in: branch, changes and remotes, for the rows of clients.
+//!
+//! `git.rs` runs Git so that nothing of the repository is executed, `look.rs` asks it what there is, `parsed.rs` reads
+//! its answers without IO, and this file decides when. A look costs a few short processes, so it is taken when
+//! a session is opened, after a turn, and when Git itself changed something; never on a timer.
+
+mod git;
+mod look;
+mod parsed;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use innkeeper_host::customizations::Following;
+use innkeeper_host::repositories::{Repositories, RepositorySink};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::uri;
+use git::Git;
+
+/// How many repositories are looked at at the same time.
+const MAX_LOOKS: usize = 2;
+/// How long events are gathered before another look: a commit changes several files.
+const TOGETHER: Duration = Duration::from_millis(150);
+/// Shortest time between two looks at one directory.
+const MIN_REST: Duration = Duration::from_millis(500);
+/// Longest time between them that a slow look leads to.
+const MAX_REST: Duration = Duration::from_secs(120);
+/// How many times as long as the last look took nobody looks again: a large repository must not keep the machine busy.
+const REST: u32 = 10;
+
+/// The files of Git whose change means that a look is worth it.
+const TELLING: &[&str] = &["HEAD", "index", "FETCH_HEAD", "config", "packed-refs", "MERGE_HEAD"];
+
+/// Looks at the Git repositories of this machine.
+#[derive(Debug)]
+pub struct LocalRepositories {
+    git: Arc<Git>,
+    looks: Arc<Semaphore>,
+}
+
+impl LocalRepositories {
+    /// Runs `git` with this environment, in which it has to be found.
+    pub fn new(environment: Vec<(OsString, OsString)>) -> Self {
+        Self {
+            git: Arc::new(Git::new(environment)),
+            looks: Arc::new(Semaphore::new(MAX_LOOKS)),
+        }
+    }
+}
+
+impl Default for LocalRepositories {
+    /// Runs `git` with what programs need of this process's environment, and no secret (T15).
+    fn default() -> Self {
+        let seen = innkeeper_os::needed_variables(std::env::vars_os());
+        Self::new(seen.map(|(name, value)| (name.into(), value)).collect())
+    }
+}
+
+impl Repositories for LocalRepositories {
+    fn follow(&self, directory: &str, again: Arc<Notify>, sink: RepositorySink) -> Following {
+        let Some(directory) = uri::to_path(directory) else {
+            return Following::new(());
+        };
+        let (git, looks) = (Arc::clone(&self.git), Arc::clone(&self.looks));
+        let task = tokio::spawn(follow(git, looks, directory, again, sink));
+        Following::new(EndsWithGuard(task.abort_handle()))
+    }
+}
+
+/// Ends a task when it is dropped.
+struct EndsWithGuard(AbortHandle);
+
+impl Drop for EndsWithGuard {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Looks, tells, and waits for a reason to look again, until the host is gone.
+async fn follow(git: Arc<Git>, looks: Arc<Semaphore>, directory: PathBuf, again: Arc<Notify>, sink: RepositorySink) {
+    let mut watched: Option<WatchedGitDirectory> = None;
+    loop {
+        let begun = Instant::now();
+        let seen = {
+            let Ok(_permit) = looks.acquire().await else {
+                return;
+            };
+            look::look(&git, &directory).await
+        };
+        let git_directory = seen.as_ref().map(|seen| seen.git_directory.as_path());
+        if watched.as_ref().map(|watched| watched.path.as_path()) != git_directory {
+            watched = git_directory.and_then(|path| WatchedGitDirectory::start(path, Arc::clone(&again)));
+        }
+        let rest = begun.elapsed().saturating_mul(REST).clamp(MIN_REST, MAX_REST);
+        if !sink.seen(seen.map(|seen| seen.state)).await {
+            return;
+        }
+        tokio::time::sleep(rest).await;
+        again.notified().await;
+        tokio::time::sleep(TOGETHER).await;
+    }
+}
+
+/// A directory of Git that says when something in it changed.
+struct WatchedGitDirectory {
+    path: PathBuf,
+    _watcher: RecommendedWatcher,
+}
+
+impl WatchedGitDirectory {
+    fn start(path: &Path, again: Arc<Notify>) -> Option<Self> {
+        let on_event = move |event: notify::Result<notify::Event>| {
+            let is_telling = |event: &notify::Event| {
+                let names = event.paths.iter().filter_map(|path| path.file_name()?.to_str());
+                !matches!(event.kind, EventKind::Access(_)) && names.into_iter().any(|name| TELLING.contains(&name))
+            };
+            if event.as_ref().is_ok_and(is_telling) {
+                again.notify_one();
+            }
+        };
+        let mut watcher = notify::recommended_watcher(on_event).ok()?;
+        if let Err(error) = watcher.watch(path, RecursiveMode::NonRecursive) {
+            // Turns and new sessions still lead to a look.
+            tracing::debug!(%error, "a repository cannot be watched");
+            return None;
+        }
+        Some(Self {
+            path: path.to_owned(),
+            _watcher: watcher,
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! The Git repository that a session works in, as clients see it: the real program and real repositories.
+
+use std::path::Path;
+use std::process::Command;
+
+use innkeeper_testkit::official::OfficialClient;
+use innkeeper_testkit::process::HostProcess;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{options, start_with_client};
+
+/// A repository with one commit.
+fn repository() -> TempDir {
+    let directory = tempfile::Builder::new().prefix("inn").tempdir().expect("a directory");
+    git(directory.path(), &["init", "--quiet", "--initial-branch=main"]);
+    std::fs::write(directory.path().join("a.txt"), "one\n").expect("written");
+    git(directory.path(), &["add", "."]);
+    git(directory.path(), &["commit", "--quiet", "-m", "First"]);
+    git(
+        directory.path(),
+        &["remote", "add", "origin", "git@github.com:me/inn.git"],
+    );
+    directory
+}
+
+fn git(directory: &Path, arguments: &[&str]) {
+    let run = Command::new("git")
+        .args(["-c", "user.name=Test", "-c", "user.email=test@example.org"])
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("git runs");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}
+
+fn uri(directory: &TempDir) -> String {
+    let path = std::fs::canonicalize(directory.path()).expect("there");
+    format!("file://{}", path.display())
+}
+
+async fn until_git(client: &OfficialClient, session: &str, what: &str, holds: impl Fn(&Value) -> bool) {
+    client
+        .until(what, |view| {
+            let meta = view.session(session).and_then(|session| session.meta.as_ref());
+            meta.and_then(|meta| meta.get("git")).is_some_and(&holds)
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_session_shows_its_branch_and_what_is_changed_and_follows_both() {
+    let (_host, client) = start_with_client().await;
+    client.subscribe("ahp-root://").await;
+    let repository = repository();
+    let uris = client.create_session_in("git", &uri(&repository)).await;
+    until_git(&client, &uris.session, "the branch is shown", |git| {
+        git["branchName"] == "main"
+    })
+    .await;
+    let shown = client.session(&uris.session).meta.expect("metadata");
+    assert_eq!(shown["git"]["hasGitHubRemote"], true);
+    assert_eq!(shown["git"]["uncommittedChanges"], 0);
+    assert_eq!(shown["github"], json!({ "owner": "me", "repo": "inn" }));
+    // A turn is over, and somebody changed a file meanwhile.
+    std::fs::write(repository.path().join("a.txt"), "one\ntwo\n").expect("written");
+    std::fs::write(repository.path().join("new.txt"), "new\n").expect("written");
+    client.run_turn(&uris.chat, "t1", "hello").await;
+    until_git(&client, &uris.session, "changes are counted", |git| {
+        git["uncommittedChanges"] == 2
+    })
+    .await;
+    let listed = client.listed(&uris.session).await;
+    let project = listed.project.expect("a project");
+    assert_eq!(project.uri, uri(&repository));
+    assert!(project.display_name.starts_with("inn"), "{project:?}");
+    let changes = listed.changes.expect("changes");
+    assert_eq!(
+        (changes.additions, changes.deletions, changes.files),
+        (Some(2), Some(0), Some(2))
+    );
+    // Nobody has to do anything in the session for what Git does itself.
+    git(repository.path(), &["checkout", "--quiet", "-b", "topic"]);
+    until_git(&client, &uris.session, "the new branch is shown", |git| {
+        git["branchName"] == "topic"
+    })
+    .await;
+    client.assert_converged().await;
+    client.assert_summary_converged(&uris.session).await;
+}
+
+#[tokio::test]
+async fn two_sessions_in_one_directory_show_the_same_and_a_restarted_host_lists_it_without_opening_them() {
+    let host = HostProcess::start(options()).await;
+    let client = OfficialClient::connect(host.address(), "first")
+        .await
+        .of_a_mortal_host();
+    let repository = repository();
+    let one = client.create_session_in("one", &uri(&repository)).await;
+    let two = client.create_session_in("two", &uri(&repository)).await;
+    for session in [&one.session, &two.session] {
+        until_git(&client, session, "the branch is shown", |git| {
+            git["branchName"] == "main"
+        })
+        .await;
+    }
+    client.run_turn(&one.chat, "t1", "hello").await;
+    let host = host.stop().await.start().await;
+    let client = OfficialClient::connect(host.address(), "second").await;
+    let listed = client.listed(&one.session).await;
+    assert_eq!(listed.meta.expect("metadata")["git"]["branchName"], "main");
+    assert!(listed.project.is_some());
+}
+
+#[tokio::test]
+async fn a_directory_in_no_repository_shows_nothing() {
+    let (_host, client) = start_with_client().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let uris = client.create_session_in("plain", &uri(&directory)).await;
+    client.run_turn(&uris.chat, "t1", "hello").await;
+    assert_eq!(client.session(&uris.session).meta, None);
+    let listed = client.listed(&uris.session).await;
+    assert_eq!((listed.project, listed.changes, listed.meta), (None, None, None));
+}

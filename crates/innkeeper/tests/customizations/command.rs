@@ -99,6 +99,8 @@ async fn json_is_what_a_new_session_gets_to_the_letter_with_a_host_and_without_o
     })
     .await;
     let two = session_in(&client, "two", &workspace).await;
+    // A session in which nobody has written is in no list.
+    client.run_turn(&two.chat, "t1", "hello").await;
     let expected = json!(entries(&client, &two.session));
     assert_eq!(
         child(&client, &two.session, ".claude/skills", "greet")["enabled"],
@@ -190,6 +192,7 @@ async fn explanations_ask_the_host_what_people_switched_off() {
         "{explained}"
     );
     let uris = session_in(&client, "asked", &workspace).await;
+    client.run_turn(&uris.chat, "t1", "hello").await;
     let id = child(&client, &uris.session, ".claude/commands", "fix")["id"].clone();
     toggle(
         &client,

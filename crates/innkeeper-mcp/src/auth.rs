@@ -73,6 +73,8 @@ pub(crate) struct Credentials {
     /// The newest generation that the server has accepted. Apart from the token, so that nobody who waits for another
     /// one is woken by it.
     accepted: AtomicU64,
+    /// The generation that is not sent, because the server did not start with it; 0 if there is none.
+    withheld: AtomicU64,
 }
 
 #[derive(Clone, Default)]
@@ -125,7 +127,23 @@ impl Credentials {
                 ..Current::default()
             }),
             accepted: AtomicU64::new(0),
+            withheld: AtomicU64::new(0),
         }
+    }
+
+    /// Sends a token that no server has accepted no more, until another one is set. Says whether there is such a token.
+    pub(crate) fn withhold_untried(&self) -> bool {
+        let bearer = self.bearer();
+        let is_untried = bearer.value.is_some() && bearer.history == TokenHistory::Untried;
+        if is_untried {
+            self.withheld.store(bearer.generation, Ordering::Relaxed);
+        }
+        is_untried
+    }
+
+    /// Sends the token again that was withheld.
+    pub(crate) fn withhold_nothing(&self) {
+        self.withheld.store(0, Ordering::Relaxed);
     }
 
     /// The server has accepted a token.
@@ -174,6 +192,7 @@ impl Credentials {
         let is_good = current.good_until.is_none_or(|until| Instant::now() < until);
         let was_accepted = self.accepted.load(Ordering::Relaxed) == current.generation
             || current.token.as_ref().is_some_and(|token| token.has_worked);
+        let is_withheld = current.generation > 0 && self.withheld.load(Ordering::Relaxed) == current.generation;
         let history = match (current.had_one, is_good && !was_accepted) {
             (false, _) => TokenHistory::None,
             (true, true) => TokenHistory::Untried,
@@ -183,7 +202,7 @@ impl Credentials {
             value: current
                 .token
                 .as_ref()
-                .filter(|_| is_good)
+                .filter(|_| is_good && !is_withheld)
                 .map(|token| token.expose().to_owned()),
             generation: current.generation,
             history,
@@ -295,6 +314,22 @@ mod tests {
         let bearer = credentials.bearer();
         let expected = (None, TokenHistory::None, 2);
         assert_eq!((bearer.value, bearer.history, bearer.generation), expected);
+    }
+
+    #[test]
+    fn auth06_only_a_token_that_was_never_accepted_is_withheld_and_only_until_another_one_comes() {
+        let credentials = Credentials::new(RESOURCE.into());
+        assert!(!credentials.withhold_untried());
+        give(&credentials, Some(Token::new("first")));
+        assert!(credentials.withhold_untried());
+        let bearer = credentials.bearer();
+        assert_eq!((bearer.value, bearer.history), (None, TokenHistory::Untried));
+        credentials.withhold_nothing();
+        assert!(credentials.bearer().value.is_some() && credentials.withhold_untried());
+        give(&credentials, Some(Token::new("second")));
+        assert!(credentials.bearer().value.is_some());
+        credentials.was_accepted(&credentials.bearer());
+        assert!(!credentials.withhold_untried());
     }
 
     #[test]

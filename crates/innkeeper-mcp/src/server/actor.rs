@@ -169,6 +169,7 @@ impl Actor {
             Ok(connected) => connected,
             Err(end) => {
                 self.end_process().await;
+                let end = self.try_without_token(end).await;
                 return (self.try_the_other_handshake(end), None);
             }
         };
@@ -193,6 +194,35 @@ impl Actor {
             self.shared.events.send(Event::ListChanged(List::Tools));
         }
         (end, Some(ready.elapsed()))
+    }
+
+    /// Some servers answer a token that they do not know with an error of their own, and not with a challenge. Users
+    /// could not sign in again to such a server. If it wants a token when it is sent none, it refused the one it had.
+    async fn try_without_token(&mut self, end: End) -> End {
+        let shared = self.shared.clone();
+        let Some(far) = shared.remote.as_ref().filter(|_| matches!(end, End::Failed { .. })) else {
+            return end;
+        };
+        if !far.credentials.withhold_untried() {
+            return end;
+        }
+        match self.start().await {
+            Err(challenge @ End::SignInNeeded(_)) => challenge,
+            Err(asked @ (End::Stopped(_) | End::Restarted(_) | End::Forgotten)) => {
+                far.credentials.withhold_nothing();
+                asked
+            }
+            Err(End::Failed { .. }) => {
+                far.credentials.withhold_nothing();
+                end
+            }
+            // It wants no token at all, so that the one it was given is not what it failed for.
+            Ok(connected) => {
+                connected.end().await;
+                far.credentials.withhold_nothing();
+                end
+            }
+        }
     }
 
     /// A server may fall over the newer handshake, and take the older one; or the other way round,

@@ -32,6 +32,8 @@ pub struct Behaviour {
     /// Tokens that were given out, with their scopes. Without `wants_token` they do not matter.
     pub tokens: HashMap<String, Vec<String>>,
     pub wants_token: bool,
+    /// A token that it does not know is answered with an error of its own.
+    pub fails_on_unknown: bool,
     /// What tokens are refreshed with, and their scopes.
     pub refresh_tokens: HashMap<String, Vec<String>>,
     /// How long a refreshed token is said to be good.
@@ -329,6 +331,7 @@ fn refuse(
     let metadata = format!("resource_metadata=\"http://{address}/.well-known/oauth-protected-resource{place}\"");
     let (status, challenge) = match token.map(|token| (token, behaviour.tokens.get(token))) {
         None => (401, format!("Bearer {metadata}, scope=\"read\"")),
+        Some((_, None)) if behaviour.fails_on_unknown => (500, String::new()),
         Some((token, None)) => {
             // A careless server says the token again.
             let described = format!("error_description=\"{token} has expired\"");

@@ -428,6 +428,31 @@ async fn a_server_that_accepts_no_token_is_not_given_tokens_for_ever() {
 }
 
 #[tokio::test]
+async fn auth06_a_token_that_a_server_fails_on_is_refused_and_another_one_can_be_given() {
+    let far = OddHttp::start().await;
+    far.set(|behaviour| {
+        behaviour.wants_token = true;
+        behaviour.fails_on_unknown = true;
+    });
+    let server = started(far.config());
+    let ServerState::AuthRequired(needed) = settled(&server).await else {
+        panic!()
+    };
+    server.sign_in(&far.url(), Token::new("made-up")).unwrap();
+    let refused = until(
+        &server,
+        |state| matches!(state, ServerState::AuthRequired(needed) if needed.reason != SignInReason::Required),
+    );
+    let ServerState::AuthRequired(refused) = refused.await else {
+        panic!()
+    };
+    assert_eq!(refused.reason, SignInReason::Refused);
+    sign_in(&far, &server, &needed).await;
+    until(&server, |state| *state == ServerState::Ready).await;
+    assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");
+}
+
+#[tokio::test]
 async fn auth06_a_token_that_was_never_accepted_is_refused_and_one_that_was_has_expired() {
     let far = OddHttp::start().await;
     far.set(|behaviour| behaviour.wants_token = true);

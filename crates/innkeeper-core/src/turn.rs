@@ -67,7 +67,8 @@ impl HostCore {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.unheard = false;
         }
-        if self.hold_run(cx, chat_id, resume && !unheard) {
+        // A turn for an app needs no server but the one that it has.
+        if start.app_request.is_none() && self.hold_run(cx, chat_id, resume && !unheard) {
             return;
         }
         cx.effects.push(Effect::StartTurn {

@@ -402,6 +402,7 @@ impl Task {
             // Whatever is logged in it names its session and turn (OTL-06).
             let span = tracing::info_span!("turn", session = &*start.session_uri, turn = start.turn_id);
             tracing::debug!(parent: &span, "a turn begins");
+            let app_request = start.app_request.clone();
             let turn = async {
                 match self.customized(&running, &bringing).await {
                     Ok(customized) => {
@@ -415,6 +416,11 @@ impl Task {
             };
             let end = turn.instrument(span.clone()).await;
             tracing::debug!(parent: &span, outcome = name_of(&end), "a turn ended");
+            if let Some(request) = app_request {
+                // Of a turn that ended before it was served.
+                let why = "the turn in which users were to be asked has ended; ask again";
+                self.link.around.app_requests.refuse(&request, why);
+            }
             // Whatever the agent left behind, in tasks of its own for instance, need not wait on.
             running.cancelled.cancel();
             if self.link.queue.end(running.key, end) {

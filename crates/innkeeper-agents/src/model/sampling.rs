@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::Secret;
 use innkeeper_host::mcp::{Sampled, SampledStop, Sampler, SamplingMessage, SamplingPart, SamplingRequest};
+use innkeeper_host::{Secret, Usage};
 
 use super::api::{AssistantPart, Effort, ModelEvent, ModelMessage, ModelRequest, Stop, TokenUsage, UserPart};
 use super::client::ModelStream;
@@ -49,6 +49,23 @@ impl Sampler for TurnsModel {
             ));
         }
         Ok(heard)
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = |of: fn(&TokenUsage) -> Option<u32>| {
+            let known = spent.iter().filter_map(of);
+            known.fold(None, |sum: Option<u32>, tokens| {
+                Some(sum.unwrap_or_default().saturating_add(tokens))
+            })
+        };
+        (!spent.is_empty()).then(|| Usage {
+            input_tokens: sum(|usage| usage.input),
+            output_tokens: sum(|usage| usage.output),
+            cache_read_tokens: sum(|usage| usage.cache_read),
+            model: Some(self.model.id.clone()),
+            rules: Vec::new(),
+        })
     }
 }
 

@@ -51,7 +51,10 @@ impl HostCore {
             Ok(Turn::Runs { chat, turn }) => AppTurn::Joins { chat, turn },
             Ok(Turn::Starts { chat, name }) => {
                 self.start_app_turn(cx, chat, &name, &request, author);
-                return;
+                if self.run_mut(chat).is_some() {
+                    return;
+                }
+                AppTurn::Refused("the agent of the session cannot run a turn now; its chat says why".to_owned())
             }
             Err(why) => AppTurn::Refused(why.to_owned()),
         };

@@ -216,8 +216,8 @@ impl OnePlace {
         };
         self.note(&look.contents).map_err(|error| error.to_string())?;
         Err(format!(
-            "{what} {place}: the next message of the session asks, `innkeeper trust` shows what they would run, and \
-             `innkeeper trust allow '{place}'` lets them"
+            "{what} {place}: answer when the session asks, or use `innkeeper trust`, which shows what they would run, and \
+             `innkeeper trust allow '{place}'`"
         ))
     }
 
@@ -276,7 +276,7 @@ impl OnePlace {
         if let Standing::Changed { now, before } = standing {
             let gone = before.len();
             message.push_str(&format!(
-                "\nThey are no longer what was decided about: {gone} of the earlier entries are gone or different.\n"
+                "\nThey are no longer what was decided about. Entries that are gone or different: {gone}.\n"
             ));
             changed = now;
         }

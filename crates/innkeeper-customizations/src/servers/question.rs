@@ -90,6 +90,9 @@ pub(super) fn line(name: &str, transport: &Transport, file: &str) -> String {
 
 fn address(remote: &Remote) -> String {
     let mut what = format!("connects to {}", code(&without_secrets(&remote.url)));
+    if Url::parse(&remote.url).is_ok_and(|url| url.query().is_some()) {
+        what.push_str(" with a query that is not shown");
+    }
     let headers: Vec<String> = remote.headers.keys().map(|name| code(name)).collect();
     if !headers.is_empty() {
         what.push_str(&format!(", headers: {}", headers.join(", ")));
@@ -140,6 +143,20 @@ mod tests {
     #[test]
     fn cus27_an_address_is_shown_without_its_secrets() {
         assert_eq!(without_secrets("https://me:pw@a.test/mcp?key=1"), "https://a.test/mcp");
+    }
+
+    #[test]
+    fn p12_users_see_that_an_address_has_a_query_and_headers() {
+        let server = Transport::Http(Remote {
+            url: "https://a.test/mcp?key=1".to_owned(),
+            headers: BTreeMap::from([("X-Key".to_owned(), "hunter2".to_owned())]),
+            oauth_client_id: None,
+        });
+        assert_eq!(
+            line("far", &server, ".mcp.json"),
+            "`far` connects to `https://a.test/mcp` with a query that is not shown, headers: `X-Key` (declared in \
+             `.mcp.json`)"
+        );
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl HostTask {
         let added = fresh_id().and_then(|request| {
             let answer = self
                 .app_requests
-                .add(&request, what.server.clone(), name, &what.params)?;
+                .add(&request, session, what.server.clone(), name, &what.params)?;
             Ok((request, answer))
         });
         let app_requests = self.app_requests.clone();

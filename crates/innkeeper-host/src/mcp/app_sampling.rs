@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use innkeeper_core::ChannelId;
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
@@ -18,8 +19,12 @@ use crate::agent::{Agent, AgentError, EventSink, TurnInput};
 /// The method.
 pub(crate) const CREATE_MESSAGE: &str = "sampling/createMessage";
 
-/// Most requests of apps that wait, of the whole host.
+/// Most requests of apps that wait, of the whole host and of one session.
 const MOST_WAITING: usize = 32;
+const MOST_OF_SESSION: usize = 4;
+/// After a user declined, the apps of that server are refused for so long without a question: a page could ask for
+/// ever.
+const DECLINED_TIME: Duration = Duration::from_secs(60);
 /// How often a turn reports that it is at work while a model writes.
 const ALIVE_PACE: Duration = Duration::from_secs(20);
 
@@ -43,6 +48,7 @@ pub(crate) struct AppRequest {
 }
 
 struct Asked {
+    session: ChannelId,
     /// The id of the customization of the app's server.
     server: String,
     /// What users call the server.
@@ -59,6 +65,7 @@ impl AppRequests {
     pub(crate) fn add(
         &self,
         id: &str,
+        session: ChannelId,
         server: String,
         server_name: String,
         params: &Map<String, Value>,
@@ -68,11 +75,13 @@ impl AppRequests {
         let mut waiting = self.lock();
         // Whoever asked may be gone by now.
         waiting.retain(|_, request| !request.answer.is_closed());
-        if waiting.len() >= MOST_WAITING {
+        let of_session = waiting.values().filter(|request| request.asked.session == session);
+        if waiting.len() >= MOST_WAITING || of_session.count() >= MOST_OF_SESSION {
             let problem = "too many apps wait for the model; ask again later";
             return Err(failed(INTERNAL_ERROR, problem));
         }
         let asked = Asked {
+            session,
             server,
             server_name,
             request,
@@ -170,10 +179,17 @@ impl Asked {
             Err(error) => return Ok(Err(failed(INTERNAL_ERROR, bounds::message(error.to_string())))),
         };
         let mcp = events.mcp();
+        if mcp.was_declined(&self.server, DECLINED_TIME) {
+            let why = "a user did not allow a request of this app a moment ago; ask again later";
+            return Ok(Err(failed(REJECTED_BY_USER, why)));
+        }
         if !mcp.may_sample(&self.server, Samples::App) {
             let form = self.request.form(&self.server_name, Samples::App);
             match Leave::of(&events.ask(form).await?) {
-                Leave::No => return Ok(Err(failed(REJECTED_BY_USER, "a user did not allow the request"))),
+                Leave::No => {
+                    mcp.decline(&self.server);
+                    return Ok(Err(failed(REJECTED_BY_USER, "a user did not allow the request")));
+                }
                 Leave::Once => {}
                 Leave::ForSession => mcp.let_sample(&self.server, Samples::App),
             }
@@ -190,6 +206,9 @@ impl Asked {
             Ok(sampled) => {
                 if written == Written::Shown {
                     events.text(sampled.text.clone()).await?;
+                    if let Some(usage) = sampler.usage() {
+                        events.usage(usage).await?;
+                    }
                 }
                 Ok(Value::Object(sampled.into_result()))
             }

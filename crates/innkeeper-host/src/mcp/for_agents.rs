@@ -12,9 +12,10 @@ use futures_util::stream::FuturesUnordered;
 use innkeeper_core::resource::MCP_RESOURCES;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use super::content::Listed;
-use super::sampling::Samples;
+use super::sampling::{APP_SAMPLES, Samples};
 use super::{
     Arguments, Asking, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, Reported,
     ServerWish, SessionServers, offers,
@@ -213,13 +214,46 @@ impl Mcp {
     /// Whether users let a server, or its apps, ask the model without asking them.
     pub(super) fn may_sample(&self, server: &str, who: Samples) -> bool {
         let link = self.link.as_ref();
-        link.is_some_and(|link| link.may_sample().contains(&(server.to_owned(), who)))
+        link.is_some_and(|link| {
+            let mut allowed = link.may_sample();
+            let key = (server.to_owned(), who);
+            let Some(left) = allowed.get_mut(&key) else {
+                return false;
+            };
+            if who == Samples::App {
+                *left -= 1;
+            }
+            if *left == 0 {
+                allowed.remove(&key);
+            }
+            true
+        })
+    }
+
+    /// A user declined a request of an app of a server.
+    pub(super) fn decline(&self, server: &str) {
+        if let Some(link) = &self.link {
+            let mut declined = link.declined.lock().unwrap_or_else(PoisonError::into_inner);
+            declined.insert(server.to_owned(), Instant::now());
+        }
+    }
+
+    /// Whether a user did so within this time.
+    pub(super) fn was_declined(&self, server: &str, time: Duration) -> bool {
+        self.link.as_ref().is_some_and(|link| {
+            let declined = link.declined.lock().unwrap_or_else(PoisonError::into_inner);
+            declined.get(server).is_some_and(|at| at.elapsed() < time)
+        })
     }
 
     /// Users let a server, or its apps, ask the model from now on.
     pub(super) fn let_sample(&self, server: &str, who: Samples) {
         if let Some(link) = self.link.as_ref().filter(|link| link.wants(server)) {
-            link.may_sample().insert((server.to_owned(), who));
+            let times = match who {
+                Samples::Server => u32::MAX,
+                Samples::App => APP_SAMPLES,
+            };
+            link.may_sample().insert((server.to_owned(), who), times);
         }
     }
 
@@ -268,8 +302,10 @@ pub(crate) struct SessionLink {
     /// What is kept of results that are too large for a turn.
     contents: SessionContents,
     wanted: RwLock<Arc<[String]>>,
-    /// Servers that ask the model without asking people, who said so. It is forgotten with the session's servers.
-    may_sample: Mutex<HashSet<(String, Samples)>>,
+    /// Servers and apps that ask the model without asking users, who said so, and how often. It is forgotten with the session's servers.
+    may_sample: Mutex<HashMap<(String, Samples), u32>>,
+    /// When a user last declined a request of an app, by server.
+    declined: Mutex<HashMap<String, Instant>>,
     /// What users were asked about servers that wait for their decision.
     pub(super) asking: Asking,
 }
@@ -288,6 +324,7 @@ impl SessionLink {
             contents,
             wanted: RwLock::default(),
             may_sample: Mutex::default(),
+            declined: Mutex::default(),
             asking: Asking::default(),
         })
     }
@@ -302,7 +339,7 @@ impl SessionLink {
 
     /// What people allowed one start of a server, they did not allow another one: it may be something else.
     pub(crate) fn forget_changed(&self, before: &[ServerWish], wishes: &[ServerWish]) {
-        self.may_sample().retain(|(id, _)| {
+        self.may_sample().retain(|(id, _), _| {
             let of = |wishes: &[ServerWish]| wishes.iter().find(|wish| wish.declaration.about.id == *id).cloned();
             of(wishes).is_some_and(|wish| of(before).as_ref() == Some(&wish))
         });
@@ -318,7 +355,7 @@ impl SessionLink {
         self.reported.started(servers).await;
     }
 
-    fn may_sample(&self) -> MutexGuard<'_, HashSet<(String, Samples)>> {
+    fn may_sample(&self) -> MutexGuard<'_, HashMap<(String, Samples), u32>> {
         self.may_sample.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -5,12 +5,14 @@
 //! them; only they can, for one request or for the rest of the session.
 
 use async_trait::async_trait;
-use innkeeper_core::agent::{AnswerValue, Question, QuestionKind};
+use innkeeper_core::agent::{AnswerValue, Question, QuestionKind, Usage};
 use serde_json::{Map, Value, json};
 
 use super::visible::visible;
 use crate::agent::{Answer, Form, Response};
 
+/// Most requests of apps of one server before users are asked again, though they allowed them for the session.
+pub(super) const APP_SAMPLES: u32 = 16;
 /// Most requests within one call of a tool.
 pub(super) const MAX_SAMPLES: usize = 16;
 /// Most messages of one request.
@@ -49,6 +51,11 @@ pub trait Sampler: Send + Sync {
     ///
     /// Why there is no answer, in words for the server: without secrets.
     async fn sample(&self, request: &SamplingRequest) -> Result<Sampled, String>;
+
+    /// What its answers have cost so far, if it knows and nobody else reports it.
+    fn usage(&self) -> Option<Usage> {
+        None
+    }
 }
 
 /// What a server wants a model to go on with.
@@ -209,20 +216,24 @@ impl SamplingRequest {
                 }
             }
         }
-        let (who, gets) = match who {
+        let (subject, gets) = match who {
             Samples::Server => (format!("The MCP server {server:?}"), "the server"),
             Samples::App => (format!("An app of the MCP server {server:?}"), "the app"),
         };
         let message = format!(
-            "{who} asks the model of this session to write at most {} tokens for it. You pay for them, and {gets} gets \
+            "{subject} asks the model of this session to write at most {} tokens for it. You pay for them, and {gets} gets \
              what the model writes.\n{}",
             self.max_tokens,
             shown.finish()
         );
+        let how_often = match who {
+            Samples::Server => String::new(),
+            Samples::App => format!(" {APP_SAMPLES} times"),
+        };
         Form::new(message).with(Question {
             id: REMEMBER.to_owned(),
             title: None,
-            message: format!("Let {server:?} ask the model in this session without asking you again?"),
+            message: format!("Let {server:?} ask the model{how_often} in this session without asking you again?"),
             required: false,
             kind: QuestionKind::Boolean { default: Some(false) },
         })

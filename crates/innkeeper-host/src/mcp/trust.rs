@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use innkeeper_core::agent::AnswerValue;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use super::{ServerDeclaration, SessionLink, StartPermission};
 use crate::agent::{AgentError, Answer, Choice, EventSink, Form, Response};
@@ -123,6 +123,14 @@ struct Group {
     attempt: u64,
 }
 
+/// What follows for the servers that a turn asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    MayRun,
+    MayNotRun,
+    Unanswered,
+}
+
 /// What came of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -154,7 +162,7 @@ impl EventSink {
                 biased;
                 () = self.cancelled.cancelled() => return Err(AgentError::Cancelled),
                 asked = &mut asking => return asked,
-                () = tokio::time::sleep(ALIVE_PACE) => self.alive().await?,
+                () = sleep(ALIVE_PACE) => self.alive().await?,
             }
         }
     }
@@ -188,15 +196,19 @@ impl EventSink {
     }
 
     async fn ask_each(&self, link: &SessionLink, patience: TrustPatience) -> Result<(), AgentError> {
-        let until = Instant::now() + patience.answer;
-        let Ok(_turn) = timeout_at(until, link.asking.one.acquire()).await else {
+        let Ok(_turn) = timeout(patience.answer, link.asking.one.acquire()).await else {
             return Ok(());
         };
         let mut allowed = Vec::new();
+        let mut is_answered = true;
         // Looked for again: another turn may have asked while this one waited.
         for group in self.undecided(link) {
-            if self.ask_about(link, &group, until).await? {
-                allowed.extend(group.servers);
+            // Whoever does not answer one question does not answer the next one either.
+            let time = if is_answered { patience.answer } else { Duration::ZERO };
+            match self.ask_about(link, &group, time).await? {
+                Asked::MayRun => allowed.extend(group.servers),
+                Asked::MayNotRun => {}
+                Asked::Unanswered => is_answered = false,
             }
         }
         if !allowed.is_empty() {
@@ -206,22 +218,25 @@ impl EventSink {
         Ok(())
     }
 
-    /// Returns whether the servers may run.
-    async fn ask_about(&self, link: &SessionLink, group: &Group, until: Instant) -> Result<bool, AgentError> {
+    /// Asks about the servers of one place. Without any time, the question is left open at once.
+    async fn ask_about(&self, link: &SessionLink, group: &Group, time: Duration) -> Result<Asked, AgentError> {
         let question = match group.permission.trust().await {
             Ok(Trust::Undecided(question)) => question,
-            Ok(Trust::Allowed) => return Ok(true),
-            Ok(Trust::Refused) => return Ok(false),
+            Ok(Trust::Allowed) => return Ok(Asked::MayRun),
+            Ok(Trust::Refused) => return Ok(Asked::MayNotRun),
             Err(why) => {
                 self.tell_once(link, format!("This session cannot ask about MCP servers: {why}"))
                     .await?;
-                return Ok(false);
+                return Ok(Asked::MayNotRun);
             }
         };
         if link.asking.was_left_open(&question, group.attempt) {
-            return Ok(false);
+            return Ok(Asked::MayNotRun);
         }
-        let outcome = self.wait_for_decision(group, &question, until).await?;
+        let outcome = match time.is_zero() {
+            true => Outcome::Unanswered,
+            false => self.wait_for_decision(group, &question, time).await?,
+        };
         tracing::info!(place = question.place, ?outcome, "users were asked about MCP servers");
         match outcome {
             Outcome::Decided(decision) => {
@@ -229,14 +244,20 @@ impl EventSink {
                     let place = &question.place;
                     self.notice(format!("The MCP servers of {place} do not run: {why}"))
                         .await?;
-                    return Ok(false);
+                    return Ok(Asked::MayNotRun);
                 }
-                Ok(decision == TrustDecision::Allow)
+                Ok(match decision {
+                    TrustDecision::Allow => Asked::MayRun,
+                    TrustDecision::Refuse => Asked::MayNotRun,
+                })
             }
-            Outcome::DecidedElsewhere => Ok(group.permission.trust().await == Ok(Trust::Allowed)),
+            Outcome::DecidedElsewhere => Ok(match group.permission.trust().await {
+                Ok(Trust::Allowed) => Asked::MayRun,
+                Ok(Trust::Refused | Trust::Undecided(_)) | Err(_) => Asked::MayNotRun,
+            }),
             Outcome::NotNow => {
                 link.asking.leave_open(&question, group.attempt);
-                Ok(false)
+                Ok(Asked::MayNotRun)
             }
             Outcome::Unanswered => {
                 link.asking.leave_open(&question, group.attempt);
@@ -246,7 +267,7 @@ impl EventSink {
                      one of them in this session to be asked again, or use `innkeeper trust allow '{place}'`."
                 );
                 self.notice(notice).await?;
-                Ok(false)
+                Ok(Asked::Unanswered)
             }
         }
     }
@@ -255,12 +276,12 @@ impl EventSink {
         &self,
         group: &Group,
         question: &TrustQuestion,
-        until: Instant,
+        time: Duration,
     ) -> Result<Outcome, AgentError> {
         tokio::select! {
             answer = self.ask(form(question)) => Ok(outcome_of(&answer?)),
             () = decided_elsewhere(&*group.permission, question) => Ok(Outcome::DecidedElsewhere),
-            () = sleep_until(until) => Ok(Outcome::Unanswered),
+            () = sleep(time) => Ok(Outcome::Unanswered),
         }
     }
 

@@ -109,19 +109,11 @@ async fn mcp15_users_decide_whether_the_model_writes_for_an_app_and_see_what_it_
 async fn mcp15_a_request_of_an_app_that_is_declined_or_makes_no_sense_is_refused() {
     let inn = open().await;
     let scene = Scene::new(&inn).await;
-    let asking = scene.view.refused(METHOD, scene.params("Name a colour."));
-    let deciding = async {
-        let question = scene.question().await;
-        scene.answer(&question, "decline", json!({})).await;
-    };
-    let ((code, message), ()) = tokio::join!(asking, deciding);
-    assert_eq!((code, message.as_str()), (-1, "a user did not allow the request"));
     let (code, message) = scene
         .view
         .refused(METHOD, json!({ "channel": scene.channel, "messages": [] }))
         .await;
     assert_eq!(code, -32602, "{message}");
-    // A user who cancels the turn declines as well.
     let asking = scene.view.refused(METHOD, scene.params("Name a colour."));
     let cancelling = async {
         let question = scene.question().await;
@@ -132,7 +124,22 @@ async fn mcp15_a_request_of_an_app_that_is_declined_or_makes_no_sense_is_refused
     };
     let ((code, message), _) = tokio::join!(asking, cancelling);
     assert_eq!(code, -32603);
-    assert!(message.contains("is over; ask again"), "{message}");
+    assert!(message.contains("ask again"), "{message}");
+    scene.room.client.nothing_waits(&scene.room.uris.session).await;
+
+    let asking = scene.view.refused(METHOD, scene.params("Name a colour."));
+    let deciding = async {
+        let question = scene.question().await;
+        scene.answer(&question, "decline", json!({})).await;
+    };
+    let ((code, message), ()) = tokio::join!(asking, deciding);
+    assert_eq!(code, -1);
+    assert!(message.contains("a user did not allow the request"), "{message}");
+    // A page that asks again and again does not bother users.
+    let (code, message) = scene.view.refused(METHOD, scene.params("Name a colour.")).await;
+    assert_eq!(code, -1);
+    assert!(message.contains("a moment ago"), "{message}");
+    scene.room.client.nothing_waits(&scene.room.uris.session).await;
     inn.client.assert_converged().await;
 }
 

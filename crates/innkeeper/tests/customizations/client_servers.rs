@@ -180,3 +180,41 @@ async fn p12_what_is_allowed_of_one_client_is_not_allowed_of_another_with_the_sa
     assert_eq!(starts(&workspace.path("bob")), [], "nobody looked at that one");
     watcher.assert_converged().await;
 }
+
+#[tokio::test]
+async fn p12_a_session_asks_about_the_server_of_a_client_s_plugin() {
+    let host = HostProcess::start(options()).await;
+    let watcher = OfficialClient::connect(host.address(), "watcher").await;
+    let publisher = OfficialClient::connect(host.address(), "publisher").await;
+    let workspace = Workspace::new();
+    let notes = workspace.path("notes");
+    plugin(&notes).serve(&publisher);
+    let uris = session_in(&watcher, "desk", &workspace).await;
+    publisher.subscribe(&uris.session).await;
+    publisher.dispatch(&uris.session, announced(true)).await;
+    desk_is(&watcher, &uris, "error").await;
+
+    watcher.start_turn(&uris.chat, "t1", "/mcp").await;
+    let question = watcher.wait_for(&uris.session, "chatInput").await;
+    let message = question["request"]["message"].as_str().unwrap_or_default();
+    let place = format!("The plugin `publisher@{URI}`");
+    for part in [
+        &place,
+        "`desk` runs `/bin/sh ${CLAUDE_PLUGIN_ROOT}/run.sh`",
+        "all files of the plugin (3)",
+    ] {
+        assert!(message.contains(part), "{part} in {message}");
+    }
+    assert_eq!(starts(&notes), [], "nothing ran before");
+    let value = json!({ "kind": "selected", "value": "allow" });
+    let answer = json!({
+        "type": "chat/inputCompleted", "requestId": question["request"]["id"], "response": "accept",
+        "answers": { "trust": { "state": "submitted", "value": value } },
+    });
+    watcher.dispatch(&uris.chat, answer).await;
+    let turn = watcher.turn_end(&uris.chat, "t1").await;
+    let words = markdown(&turn.response_parts);
+    assert!(words.contains("desk") && words.contains("echo"), "{words}");
+    desk_is(&watcher, &uris, "ready").await;
+    watcher.assert_converged().await;
+}

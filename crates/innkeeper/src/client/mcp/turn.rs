@@ -1,14 +1,19 @@
 //! A turn of the session's agent, followed to its end.
 
-use ahp_types::actions::{ActionEnvelope, ChatTurnStartedAction, StateAction};
-use ahp_types::state::{ChatState, Message, MessageKind, MessageOrigin, ResponsePart};
+use std::collections::HashSet;
+
+use ahp_types::actions::{ActionEnvelope, ChatInputCompletedAction, ChatTurnStartedAction, StateAction};
+use ahp_types::state::{
+    ChatInputResponseKind, ChatState, Message, MessageKind, MessageOrigin, ResponsePart, SessionInputRequest,
+    SessionState,
+};
 
 use crate::failure::{Failure, Kind};
 use crate::text::one_line;
 
 use super::session::Session;
 use crate::client::answer::Outcome;
-use crate::client::connect::Connection;
+use crate::client::connect::{Connection, request_failure};
 
 /// A turn that goes on.
 pub(super) struct Turn {
@@ -21,7 +26,13 @@ pub(super) struct Turn {
 /// Says something, and returns what the agent answers.
 pub(super) async fn say(connection: &mut Connection, session: &mut Session, text: &str) -> Result<String, Failure> {
     let mut turn = Turn::start(connection, session, text).await?;
+    let mut declined = HashSet::new();
     loop {
+        for question in turn.questions(&session.state) {
+            if declined.insert(question.clone()) {
+                turn.decline(connection, question).await?;
+            }
+        }
         let envelope = session.next(connection).await?;
         if let Some(ended) = turn.follow(&envelope) {
             return ended.map(|()| turn.text);
@@ -62,6 +73,29 @@ impl Turn {
             chat,
             text: String::new(),
         })
+    }
+
+    /// What the turn asks users.
+    fn questions(&self, state: &SessionState) -> Vec<String> {
+        let requests = state.input_needed.iter().flatten();
+        let questions = requests.filter_map(|request| match request {
+            SessionInputRequest::ChatInput(input) if input.chat == self.chat => Some(input.request.id.clone()),
+            _ => None,
+        });
+        questions.collect()
+    }
+
+    /// Leaves a question open. A session that a command opened to look at something decides nothing: whether MCP
+    /// servers may run is asked in sessions that users work in, and by `innkeeper trust`.
+    async fn decline(&self, connection: &Connection, question: String) -> Result<(), Failure> {
+        let completed = StateAction::ChatInputCompleted(ChatInputCompletedAction {
+            request_id: question,
+            response: ChatInputResponseKind::Decline,
+            answers: None,
+        });
+        // Not waited for: what the turn does meanwhile would be missed, and a refusal means that it was answered.
+        let sent = connection.client.dispatch(self.chat.clone(), completed).await;
+        sent.map(drop).map_err(|error| request_failure("dispatchAction", error))
     }
 
     /// Takes note of an action; tells how the turn ended, if it did.

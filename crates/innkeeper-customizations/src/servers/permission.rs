@@ -231,17 +231,16 @@ impl OnePlace {
             return Ok(decided);
         }
         self.note(&look.contents).map_err(|error| error.to_string())?;
-        let place = &self.subject.place;
+        let place = visible(&self.subject.place);
         let message = self.message(&look, &standing);
         if message.len() > MAX_SHOWN || look.contents.pieces().len() > MAX_PIECES {
-            let place = visible(place);
             return Err(format!(
                 "those of {place} are too many to be shown here; `innkeeper trust` shows them, and `innkeeper trust allow \
                  '{place}'` allows them"
             ));
         }
         Ok(Trust::Undecided(TrustQuestion {
-            place: place.clone(),
+            place,
             digest: look.contents.digest(),
             message,
         }))
@@ -250,7 +249,7 @@ impl OnePlace {
     fn decide(&self, question: &TrustQuestion, decision: TrustDecision) -> Result<(), String> {
         let look = self.look()?;
         // A user decides about what the question showed, and not about what is there by now.
-        if look.contents.digest() != question.digest || self.subject.place != question.place {
+        if look.contents.digest() != question.digest {
             return Err("what they would run changed while the question was open, so it was not allowed".to_owned());
         }
         let verdict = match decision {

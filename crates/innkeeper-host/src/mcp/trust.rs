@@ -40,7 +40,7 @@ pub enum Trust {
 /// What users are asked about the servers of one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustQuestion {
-    /// The place, as `innkeeper trust` names it.
+    /// The place, as `innkeeper trust` names it, in one line without characters that users cannot see.
     pub place: String,
     /// Identifies everything that would run. A decision is for this digest alone.
     pub digest: String,

@@ -64,7 +64,7 @@ impl Server {
             return Err(not_offered(method));
         }
         let mut params = params.unwrap_or_default();
-        params.remove("channel");
+        params.shift_remove("channel");
         if method == "tools/call" {
             let name = params.get("name").and_then(Value::as_str).unwrap_or_default();
             if !self.tools().iter().any(|tool| tool.name == name && tool.is_for_app()) {
@@ -128,7 +128,7 @@ impl Server {
             });
         };
         let params = params.map(|mut params| {
-            params.remove("channel");
+            params.shift_remove("channel");
             Value::Object(params)
         });
         connection.notify(method, params).await

@@ -13,7 +13,7 @@ pub fn mcp_request(name: &str, params: &RawValue) -> Result<McpRequest, RpcError
     let method = APP_METHODS.into_iter().find(|method| method.name == name);
     let method = method.ok_or_else(|| RpcError::method_not_found(name))?;
     let mut params: Map<String, Value> = read(params)?;
-    let Some(Value::String(channel)) = params.remove("channel") else {
+    let Some(Value::String(channel)) = params.shift_remove("channel") else {
         return Err(RpcError::invalid_params("channel", "is missing"));
     };
     Ok(McpRequest {

@@ -80,7 +80,7 @@ impl Connection {
     pub(crate) async fn request(&self, request: &Request) -> Result<String, Failed> {
         let mut params = request.params.clone();
         let mut options = PeerRequestOptions::no_options();
-        if let Some(Value::Object(meta)) = params.remove("_meta") {
+        if let Some(Value::Object(meta)) = params.shift_remove("_meta") {
             options = options.with_meta(RequestMetaObject(MetaObject(meta)));
         }
         let mut custom = CustomRequest::new(request.method.clone(), Some(Value::Object(params)));

@@ -196,7 +196,7 @@ impl Shared {
             .insert("inputResponses".to_owned(), Value::Object(answers));
         match asked.state {
             Some(state) => request.params.insert("requestState".to_owned(), state),
-            None => request.params.remove("requestState"),
+            None => request.params.shift_remove("requestState"),
         };
         Ok(())
     }

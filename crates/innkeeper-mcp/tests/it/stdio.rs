@@ -303,3 +303,29 @@ async fn numbers_pass_digit_by_digit_in_both_directions() {
         .unwrap();
     assert_eq!(outcome.exact_structured, None);
 }
+
+#[tokio::test]
+async fn mcp18_what_an_app_says_keeps_its_order() {
+    let server = ready(odd("wild")).await;
+    let allowed = Allowed {
+        tools: true,
+        ..Allowed::default()
+    };
+    let params = json!({ "channel": "mcp://x", "name": "line", "arguments": { "z": 1, "a": 2 } });
+    let params = params.as_object().cloned();
+    let passed = server
+        .pass(allowed, None, "tools/call", params, CancellationToken::new())
+        .await;
+    let passed = passed.unwrap();
+    let sent: Value = serde_json::from_str(passed["content"][0]["text"].as_str().unwrap()).unwrap();
+    let names = |object: &Value| -> Vec<String> {
+        let names = object.as_object().unwrap().keys().cloned();
+        names.filter(|name| name != "_meta").collect()
+    };
+    assert_eq!(
+        names(&sent["params"]),
+        ["name", "arguments"],
+        "MCP-18: the channel stays here"
+    );
+    assert_eq!(names(&sent["params"]["arguments"]), ["z", "a"]);
+}

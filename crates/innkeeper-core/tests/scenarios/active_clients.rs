@@ -77,6 +77,25 @@ fn act06_act07_tool05_a_client_runs_its_tool_and_reports_back() {
 }
 
 #[test]
+fn res03_a_file_that_a_client_sends_as_a_data_uri_is_shown_to_everybody_with_a_path() {
+    let (mut stage, conn, chat) = calling();
+    let side = |content: &str| json!({ "uri": "file:///a%20b.txt", "content": { "uri": content } });
+    let edit = |before: &str| json!({ "type": "fileEdit", "before": side(before), "after": side("file:///a%20b.txt") });
+    let result = |before: &str| json!({ "success": true, "pastTenseMessage": "Changed it", "content": [edit(before)] });
+    let (sent, shown) = (
+        "data:text/plain;base64,aGk=",
+        "innkeeper-content://inline-6869/a%20b.txt",
+    );
+    let running =
+        json!({ "type": "chat/toolCallContentChanged", "turnId": "t", "toolCallId": CALL, "content": [edit(sent)] });
+    stage.accepted(conn, &chat, running);
+    assert_eq!(stage.call_state(&chat, CALL)["content"], json!([edit(shown)]));
+    let done = json!({ "type": "chat/toolCallComplete", "turnId": "t", "toolCallId": CALL, "result": result(sent) });
+    stage.accepted(conn, &chat, done);
+    assert_eq!(stage.call_state(&chat, CALL)["content"], json!([edit(shown)]));
+}
+
+#[test]
 fn tool11_act16_nobody_else_reports_about_a_clients_tool() {
     let (mut stage, _, chat) = calling();
     let other = stage.client("d", &[]);

@@ -18,7 +18,7 @@ mod client_tool;
 mod context;
 pub(crate) mod hooking;
 mod info;
-mod keeping;
+pub(crate) mod keeping;
 pub(crate) mod mailbox;
 mod model;
 mod prompt;

@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::agent::hooking::Scene;
+use crate::agent::keeping::TurnRoom;
 use crate::agent::mailbox::Mailbox;
 use crate::agent::{Agent, AgentChat, AgentError, ChatContext, Credential, EventSink, TurnInput, Worker};
 use crate::contents::SessionContents;
@@ -130,12 +130,10 @@ struct Running {
     customized: Arc<OnceLock<Customized>>,
     /// What hooks are told of every moment of it.
     scene: Arc<Scene>,
-    /// Bytes of pictures and the like that MCP servers have put into it, in base64.
-    embedded: Arc<AtomicUsize>,
+    /// What it has room for.
+    room: Arc<TurnRoom>,
     /// What the model would be asked with for an app, once the agent runs the turn.
     for_apps: Arc<OnceLock<ForApps>>,
-    /// Where it puts what it has no room for.
-    contents: Option<SessionContents>,
 }
 
 /// An agent and a turn of it, for requests of apps.
@@ -236,7 +234,7 @@ impl Driver {
         let parent = parent.and_then(|parent| parent.running(worker.parent.1));
         let customized = parent.map(|parent| Arc::clone(&parent.customized)).unwrap_or_default();
         let scene = parent.map(|parent| Scene::of_worker(&parent.scene)).unwrap_or_default();
-        let contents = parent.and_then(|parent| parent.contents.clone());
+        let contents = parent.and_then(|parent| parent.room.contents.clone());
         let parent = match parent {
             Some(parent) if !worker.detached => parent.cancelled.clone(),
             _ => CancellationToken::new(),
@@ -249,9 +247,8 @@ impl Driver {
             mailbox: Arc::new(Mailbox::new(worker.turn)),
             customized,
             scene,
-            embedded: Arc::default(),
+            room: TurnRoom::new(contents),
             for_apps: Arc::default(),
-            contents,
         };
         link.queue.begin(worker.turn);
         let handle = Worker::new(sink(&link, &running), Arc::clone(&worker.chat_uri), parent);
@@ -286,9 +283,8 @@ impl Driver {
             mailbox: Arc::new(Mailbox::resuming(key, &start.calls_before)),
             customized: Arc::default(),
             scene: Scene::of_turn(&start),
-            embedded: Arc::default(),
+            room: TurnRoom::new(contents),
             for_apps: Arc::default(),
-            contents,
         };
         self.link.queue.begin(key);
         let _ = turns.send(Turn {
@@ -359,8 +355,7 @@ fn sink(link: &Arc<ChatLink>, running: &Running) -> EventSink {
         mailbox: Arc::clone(&running.mailbox),
         customized: running.customized.get().cloned().unwrap_or_default(),
         scene: Arc::clone(&running.scene),
-        embedded: Arc::clone(&running.embedded),
-        contents: running.contents.clone(),
+        room: Arc::clone(&running.room),
     }
 }
 

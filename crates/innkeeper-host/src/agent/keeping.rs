@@ -5,13 +5,33 @@
 //! become since.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use innkeeper_core::agent::{Permission, ToolStep};
 use innkeeper_core::{AgentEvent, content, data_uri};
 
 use super::{AgentError, EventSink, FileChange, FileSide, ToolContent};
-use crate::contents::{Reference, content_name};
+use crate::contents::{Reference, SessionContents, content_name};
 use crate::resources::content_type;
+
+/// What one turn has room for, and where it puts the rest.
+#[derive(Debug, Default)]
+pub(crate) struct TurnRoom {
+    /// Bytes of pictures and the like that MCP servers have put into the turn, in base64.
+    pub(crate) embedded: AtomicUsize,
+    /// Where the turn puts what it has no room for.
+    pub(crate) contents: Option<SessionContents>,
+}
+
+impl TurnRoom {
+    pub(crate) fn new(contents: Option<SessionContents>) -> Arc<Self> {
+        Arc::new(Self {
+            contents,
+            ..Self::default()
+        })
+    }
+}
 
 /// Longest content that stays in the turn where it cannot be kept.
 const MOST_INLINE: usize = 64 << 10;
@@ -49,7 +69,7 @@ impl EventSink {
     }
 
     async fn keep(&self, name: &str, bytes: Vec<u8>, content_type: &str) -> Option<Reference> {
-        let contents = self.contents.as_ref()?;
+        let contents = self.room.contents.as_ref()?;
         let file = format!("file:///{name}");
         let kept = contents.keep_file(&file, bytes, Some(content_type.to_owned())).await;
         kept.inspect_err(|problem| tracing::warn!(problem, name, "a content could not be kept"))
@@ -69,7 +89,7 @@ impl EventSink {
         if !data_uri::is_data(&side.content) {
             return;
         }
-        let (Ok((bytes, _)), Some(contents)) = (data_uri::decode(&side.content), &self.contents) else {
+        let (Ok((bytes, _)), Some(contents)) = (data_uri::decode(&side.content), &self.room.contents) else {
             return;
         };
         let kind = content_type(Path::new(&side.uri), &bytes);

@@ -2,19 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use innkeeper_core::{AgentEvent, TurnKey, Usage};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::hooking::Scene;
+use super::keeping::TurnRoom;
 use super::mailbox::Mailbox;
 use super::{
     AgentError, Answer, Background, ClientCall, ClientTool, Form, PromptSection, RenderedPrompt, Response, Secret,
     ToolCallBuilder, ToolResult, background, client_tool, prompt, tool,
 };
-use crate::contents::SessionContents;
 use crate::customizations::Customized;
 use crate::driver::ChatLink;
 use crate::events::Offer;
@@ -36,10 +35,8 @@ pub struct EventSink {
     pub(crate) customized: Customized,
     /// What hooks are told of every moment, and what they said.
     pub(crate) scene: Arc<Scene>,
-    /// Bytes of pictures and the like that MCP servers have put into the turn, in base64.
-    pub(crate) embedded: Arc<AtomicUsize>,
-    /// Where the turn puts what it has no room for.
-    pub(crate) contents: Option<SessionContents>,
+    /// What the turn has room for.
+    pub(crate) room: Arc<TurnRoom>,
 }
 
 impl fmt::Debug for EventSink {

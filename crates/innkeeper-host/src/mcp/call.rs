@@ -278,7 +278,7 @@ impl CarriedOut {
                 let place = Place {
                     contents: mcp.contents(),
                     listed,
-                    embedded: &self.events.embedded,
+                    embedded: &self.events.room.embedded,
                 };
                 result_of(&self.tool, outcome, place).await
             }

@@ -154,10 +154,9 @@ fn mcp14_a_server_that_does_not_run_shows_no_apps_and_one_that_wants_more_scopes
     let mut shown = |stage: &mut Stage| {
         assert!(!mentions_apps(&plain.check(stage, new_plain)));
         let all = apps.check(stage, new_apps);
-        let entries = all.as_array().expect("customizations").iter();
+        let mut entries = all.as_array().expect("customizations").iter();
         let top = entries
-            .filter(|entry| entry["id"] == "top")
-            .last()
+            .rfind(|entry| entry["id"] == "top")
             .expect("it is there")
             .clone();
         (top["mcpApp"].is_object(), top["channel"].is_string())

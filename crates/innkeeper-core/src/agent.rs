@@ -18,8 +18,9 @@ pub use profile::{AgentProfile, Choice, CommandInfo, Setting, SettingKind, Setti
 pub use question::{Answer, AnswerValue, Question, QuestionKind, Questions, Response};
 pub use section::{STANDARD_SECTIONS, Section, StandardSection};
 pub use tool::{
-    AuthReason, AuthRequirement, ClientTool, ConfirmOption, Confirmation, Contributor, Decision, FileChange, FileSide,
-    Offer, Permission, Risk, ToolContent, ToolReady, ToolReply, ToolResult, ToolStart, ToolStep,
+    ApprovalSubject, AuthReason, AuthRequirement, ClientTool, ConfirmOption, Confirmation, Contributor, Decision,
+    FileAccess, FileChange, FileSide, Offer, Permission, Risk, ToolContent, ToolReady, ToolReply, ToolResult,
+    ToolStart, ToolStep,
 };
 
 /// What an agent can produce during a turn.

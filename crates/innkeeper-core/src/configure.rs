@@ -6,6 +6,7 @@ use ahp_types::actions::{RootConfigChangedAction, SessionConfigChangedAction};
 use ahp_types::state::{RootConfigState, SessionConfigState};
 use serde_json::{Map, Value, json};
 
+use crate::access::Scope;
 use crate::agent::{AgentProfile, Choice, Setting, SettingKind};
 use crate::approval;
 use crate::approval_mode;
@@ -171,6 +172,7 @@ impl HostCore {
         let mut values = settings::defaults(&settings);
         let chosen = settings::known_values(&settings, chosen)?;
         settings::check_values(&settings, &chosen, &values)?;
+        approval::check_rules(&chosen)?;
         values.extend(chosen);
         let schema = settings::session_schema(&settings);
         Ok((settings, SessionConfigState { schema, values }))
@@ -191,6 +193,8 @@ impl HostCore {
                     approval::WORKSPACE.to_owned(),
                     json!(approved.cloned().unwrap_or_default()),
                 );
+                let everywhere = json!(self.everywhere_approvals);
+                config.values.insert(approval::EVERYWHERE.to_owned(), everywhere);
                 // Written at once, not as a `Value`: that would sort the properties (CMP-08).
                 encode_result(id, &InOrder::session(&config, &settings))
             }
@@ -368,12 +372,13 @@ impl HostCore {
         &self,
         session: &Session,
         changed: &SessionConfigChangedAction,
+        scope: Scope,
     ) -> Result<Change<SessionConfigChangedAction>, Problem> {
         let empty = Map::new();
         let now = session.state.config.as_ref().map_or(&empty, |config| &config.values);
         let config = settings::known_values(&session.settings, &changed.config)?;
         settings::check_values(&session.settings, &config, now)?;
-        approval::check_workspace(session, &config)?;
+        approval::check_change(session, &config, scope)?;
         let fixed = "was chosen when the session was created and cannot be changed now";
         let replaces = changed.replace == Some(true);
         for setting in session.settings.iter().filter(|setting| !setting.mutable) {
@@ -389,7 +394,11 @@ impl HostCore {
                 Some(_) | None => {}
             }
         }
-        let next = changed_values(&session.settings, now, &config, changed.replace);
+        let mut next = changed_values(&session.settings, now, &config, changed.replace);
+        // Other sessions share these rules, so a replacement in this session keeps them.
+        if let (None, Some(shared)) = (config.get(approval::EVERYWHERE), now.get(approval::EVERYWHERE)) {
+            next.insert(approval::EVERYWHERE.to_owned(), shared.clone());
+        }
         settings::check_required(&session.settings, &next)?;
         settings::check_size(&next)?;
         Ok(Change::between(now, &next, || SessionConfigChangedAction {

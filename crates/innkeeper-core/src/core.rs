@@ -98,6 +98,10 @@ pub struct HostCore {
     pub(crate) host_settings: Arc<[Setting]>,
     /// What people allowed for good, by workspace.
     pub(crate) workspace_approvals: WorkspaceApprovals,
+    /// Rules that hold in all sessions.
+    pub(crate) everywhere_approvals: BTreeSet<String>,
+    /// Approvals of earlier versions that hold no longer, by workspace, for reports.
+    pub(crate) outdated_approvals: WorkspaceApprovals,
     /// What clients may reach beyond their sessions.
     pub(crate) grants: Grants,
     pub(crate) watches: Watches,
@@ -224,6 +228,8 @@ impl HostCore {
             catalogue: Arc::new(catalogue),
             host_settings,
             workspace_approvals: WorkspaceApprovals::default(),
+            everywhere_approvals: BTreeSet::new(),
+            outdated_approvals: WorkspaceApprovals::default(),
             grants: Grants::default(),
             watches: Watches::default(),
             switches: Arc::default(),
@@ -517,6 +523,10 @@ impl HostCore {
             Command::WatchResource(spec) => self.open_watch(cx, conn, id, spec),
             Command::Grants(command) => {
                 let result = self.grant_command(cx, *command);
+                cx.answer(conn, id, result);
+            }
+            Command::Approvals(command) => {
+                let result = self.approval_command(cx, *command);
                 cx.answer(conn, id, result);
             }
         }

@@ -15,6 +15,7 @@ use ahp_types::state::PendingMessageKind;
 
 use crate::access::Scope;
 use crate::action::{self, ChannelKind, Dispatcher};
+use crate::approval;
 use crate::client::Phase;
 use crate::commit::Author;
 use crate::configure::Change;
@@ -254,8 +255,16 @@ impl HostCore {
             StateAction::SessionWorkingDirectorySet(_)
             | StateAction::SessionWorkingDirectoryRemoved(_)
             | StateAction::SessionWorkingDirectoryReplaced(_) => {
+                let first = |core: &Self| {
+                    let session = core.sessions.get(&channel);
+                    session.and_then(approval::workspace).map(str::to_owned)
+                };
+                let before = first(self);
                 self.commit(cx, channel, action.clone(), Some(author));
                 self.directories_changed(cx, channel, &action);
+                if before.is_some() && first(self) != before {
+                    self.forget_rules_of_moved_session(cx, channel);
+                }
                 self.workspace_changed(cx, channel);
             }
             StateAction::SessionTitleChanged(changed) => {

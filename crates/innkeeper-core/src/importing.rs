@@ -55,7 +55,7 @@ impl HostCore {
         self.session_count += 1;
         // Whoever asked for it a moment ago may be told that it does not exist.
         self.distrust_all();
-        let answer = json!({ "session": session.uri, "chats": session.chats, "turns": session.turns });
+        let answer = json!({ "session": session.uri, "chats": session.chats, "turns": session.turns, "approvalsReset": session.approvals });
         cx.answer(conn, id, Ok(answer));
         if let Ok(summary) = serde_json::from_slice::<SessionSummary>(&session.summary) {
             self.notify_root(cx, |line| {

@@ -147,6 +147,8 @@ impl HostCore {
             state: Arc::clone(&self.root),
             catalogue: Arc::clone(&self.catalogue),
             workspace_approvals: self.workspace_approvals.clone(),
+            everywhere_approvals: self.everywhere_approvals.clone(),
+            outdated_approvals: self.outdated_approvals.clone(),
             resource_grants: self.grants.clone(),
             switches: Arc::clone(&self.switches),
             gaps: self.gaps.clone(),
@@ -175,6 +177,7 @@ impl HostCore {
             opt_ins: Arc::clone(&session.opt_ins),
             decisions: Arc::clone(&session.customizing.decisions),
             is_draft: session.is_draft,
+            imported: false,
         };
         let record = SessionRecord {
             seq: entry.last,

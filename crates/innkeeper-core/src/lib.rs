@@ -76,6 +76,7 @@ mod watchdog;
 
 pub use access::{Principal, Scope};
 pub use agent::{AgentEvent, AgentProfile, Failure, Reply, TurnEnd, Usage, Worker};
+pub use approval::{ApprovalCommand, ApprovalTarget};
 pub use client::Negotiated;
 pub use config::CoreConfig;
 pub use core::HostCore;

@@ -392,6 +392,7 @@ fn named_by_command(command: &Command) -> Vec<&str> {
             ResourceOp::Keep(keep) => vec![&keep.session],
             _ => Vec::new(),
         },
+        Command::Approvals(command) => command.session().into_iter().collect(),
         Command::Ping
         | Command::ImportSession { .. }
         | Command::ListSessions(_)

@@ -103,7 +103,12 @@ impl HostCore {
                 return;
             }
         };
-        self.workspace_approvals = restored.workspace_approvals;
+        self.restore_approvals(
+            restored.workspace_approvals,
+            restored.everywhere_approvals,
+            restored.outdated_approvals,
+            warnings,
+        );
         self.grants = restored.grants;
         self.switches = restored.switches;
         self.gaps = restored.gaps;

@@ -46,6 +46,9 @@ impl HostCore {
         };
         let session_id = self.restore_channel(cx.now, &uri, ChannelKind::Session, created, kept, &log);
         let catalogue: Vec<String> = document.state.chats.iter().map(|chat| chat.resource.clone()).collect();
+        if is_converted {
+            self.keep_soon(session_id);
+        }
         let mut session = Session::restored(&uri, document, cx.now);
         let ids = self.install_chats(cx.now, session_id, chats, &log);
         session.chats = catalogue.iter().filter_map(|uri| ids.get(uri).copied()).collect();
@@ -174,6 +177,7 @@ impl HostCore {
         }
         self.recover_servers(cx, session_id);
         self.readmit_members(cx, session_id);
+        self.drop_bare_approvals(cx, session_id);
         self.workspace_changed(cx, session_id);
         self.refresh_server_tools(cx, session_id);
         self.recover_customizations(cx, session_id);

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::agent::Secret;
+use crate::approval::ApprovalCommand;
 use crate::extension::OptIn;
 use crate::ids::ClientId;
 use crate::mcp::{McpRequest, TokenRefresh};
@@ -105,6 +106,8 @@ pub enum Command {
     WatchResource(Box<WatchSpec>),
     /// What an admin does about grants; this host's own.
     Grants(Box<GrantCommand>),
+    /// `innkeeper/listApprovals` and its like, which are this host's own.
+    Approvals(Box<ApprovalCommand>),
 }
 
 /// What has to be so for a session to be disposed of by somebody who tidies up: that nobody uses

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent::{PastTurn, Setting};
+use crate::approval::Offered;
 use crate::chat_state::ChatModel;
 use crate::chats::UNTITLED_CHAT;
 use crate::customization::Customizing;
@@ -165,8 +166,8 @@ pub struct Run {
     pub parent: Option<(ChannelId, TurnKey)>,
     /// Whether it outlives that run.
     pub detached: bool,
-    /// The calls that wait for a choice of the agent's own, which only the agent remembers.
-    pub own_offers: Vec<String>,
+    /// The options of calls that wait for a decision, by the id of the call.
+    pub(crate) offers: HashMap<String, Offered>,
     /// When the agent was last heard of.
     pub heard_ms: u64,
     /// What the chat's activity was before the watchdog replaced it.

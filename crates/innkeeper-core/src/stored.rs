@@ -12,9 +12,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub(crate) mod document;
+mod imported;
 mod restore;
 mod upgrade;
 
+pub use imported::{approvals_in_action, mark_imported, without_import_mark};
 pub(crate) use restore::{RestoredChat, restore_root, restore_switches};
 pub use restore::{RestoredSession, restore};
 pub use upgrade::upgraded_turns;
@@ -322,6 +324,8 @@ pub struct ImportedSession {
     pub last_seq: Seq,
     /// The `SessionSummary`, as JSON.
     pub summary: Bytes,
+    /// The approvals that it had before the import, which do not hold here.
+    pub approvals: Vec<String>,
 }
 
 /// Why a session cannot be brought back.

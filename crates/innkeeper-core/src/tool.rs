@@ -12,12 +12,13 @@ use ahp_types::actions::{
     StateAction,
 };
 use ahp_types::state::{ToolCallConfirmationReason, ToolCallContributor, ToolCallState};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::agent::{
     ClientTool, Confirmation, Decision, Offer, Permission, Reply, Risk, ToolReady, ToolReply, ToolResult, ToolStart,
     ToolStep,
 };
+use crate::approval::{self, Allowance, Offered};
 use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::session::Session;
@@ -140,8 +141,8 @@ impl HostCore {
         else {
             return;
         };
-        let tool = wire::approval_name(state);
-        let is_client = wire::owner(state).is_some();
+        let state = state.clone();
+        let is_client = wire::owner(&state).is_some();
         if !self.fits(cx, chat_id, ready.input.as_ref().map_or(0, String::len)) {
             return;
         }
@@ -152,13 +153,12 @@ impl HostCore {
             Permission::Ask(confirmation) => (Some(*confirmation), ToolCallConfirmationReason::Setting, false),
             Permission::Insist(confirmation) => (Some(*confirmation), ToolCallConfirmationReason::Setting, true),
         };
-        let policy = |confirmation: &Confirmation| {
-            let offer = &confirmation.offer;
-            (!insists).then(|| self.policy_allows(chat_id, &tool, offer)).flatten()
-        };
-        let mut action = wire::ready(turn_id, call.clone(), ready.invocation, ready.input);
+        let mut action = wire::ready(turn_id, call.clone(), ready.invocation, ready.input.clone());
         match confirmation {
             None => {
+                if reason == ToolCallConfirmationReason::Setting {
+                    action.meta = Some(with_approval(&state, Some(json!({ "hook": true }))));
+                }
                 action.confirmed = Some(reason);
                 self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
                 if !is_client {
@@ -166,31 +166,34 @@ impl HostCore {
                 }
                 self.fail_orphan(cx, chat_id, &call);
             }
-            Some(confirmation) => match policy(&confirmation) {
-                Some(choice) => {
-                    action.confirmed = Some(reason);
-                    self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
-                    let decision = Decision {
-                        approved: true,
-                        edited_input: None,
-                        choice,
-                        remark: None,
-                        by: None,
+            Some(mut confirmation) => {
+                let subject = std::mem::take(&mut confirmation.subject);
+                let asked = approval::call_of(&state, subject, ready.input.as_deref());
+                let allowed = match insists {
+                    true => None,
+                    false => self.policy_allows(chat_id, &asked, &confirmation.offer),
+                };
+                let Some(Allowance { choice, shown }) = allowed else {
+                    let offered = match confirmation.offer {
+                        Offer::Standard => Offered::standard(asked, self.has_workspace(chat_id)),
+                        Offer::Own(_) => Offered::Own,
                     };
-                    self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Decided(decision));
-                    self.fail_orphan(cx, chat_id, &call);
-                }
-                None => {
-                    let is_own = confirmation.offer != Offer::Standard;
-                    if let Some(run) = self.run_mut(chat_id) {
-                        run.own_offers.retain(|known| *known != call);
-                        if is_own {
-                            run.own_offers.push(call);
-                        }
-                    }
-                    self.ask_permission(cx, chat_id, action, confirmation, is_client);
-                }
-            },
+                    action.meta = Some(with_approval(&state, offered.rules()));
+                    return self.ask_permission(cx, chat_id, action, confirmation, offered);
+                };
+                action.meta = Some(with_approval(&state, Some(shown)));
+                action.confirmed = Some(reason);
+                self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
+                let decision = Decision {
+                    approved: true,
+                    edited_input: None,
+                    choice,
+                    remark: None,
+                    by: None,
+                };
+                self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Decided(decision));
+                self.fail_orphan(cx, chat_id, &call);
+            }
         }
     }
 
@@ -200,9 +203,15 @@ impl HostCore {
         chat_id: ChannelId,
         mut action: ChatToolCallReadyAction,
         confirmation: Confirmation,
-        is_client: bool,
+        offered: Offered,
     ) {
-        action.options = Some(self.options_for(chat_id, confirmation.offer, is_client));
+        action.options = Some(match confirmation.offer {
+            Offer::Own(options) => wire::options(options),
+            Offer::Standard => offered.options(),
+        });
+        if let Some(run) = self.run_mut(chat_id) {
+            run.offers.insert(action.tool_call_id.clone(), offered);
+        }
         action.confirmation_title = confirmation.title.map(wire::words);
         action.editable = confirmation.editable.then_some(true);
         action.edits = wire::edits(confirmation.edits);
@@ -391,6 +400,16 @@ impl HostCore {
     pub(crate) fn session_of(&self, chat: ChannelId) -> Option<&Session> {
         self.sessions.get(&self.chats.get(&chat)?.session)
     }
+}
+
+/// The `_meta` of a call, with the facts about its approval.
+fn with_approval(call: &ToolCallState, approval: Option<Value>) -> Map<String, Value> {
+    let mut meta = wire::meta_of(call).cloned().unwrap_or_default();
+    match approval {
+        Some(approval) => meta.insert(approval::APPROVAL.to_owned(), approval),
+        None => meta.remove(approval::APPROVAL),
+    };
+    meta
 }
 
 /// Whether a client takes part in a session.

@@ -2,6 +2,7 @@
 
 mod title;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ahp_types::actions::{
@@ -98,7 +99,7 @@ impl HostCore {
             author: author.cloned(),
             parent: None,
             detached: false,
-            own_offers: Vec::new(),
+            offers: HashMap::new(),
             heard_ms: cx.now.mono_ms,
             before_silence: None,
             held: None,

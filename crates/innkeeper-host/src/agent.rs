@@ -36,10 +36,10 @@ pub use client_tool::{ClientCall, ClientDraft};
 pub use context::{ChatContext, SettingQuery, TurnInput};
 pub use info::{AgentInfo, Directories};
 pub use innkeeper_core::agent::{
-    Answer, AnswerValue, Attachment, AuthRequirement, Choice, ClientTool, ConfirmOption, Confirmation, Credential,
-    Decision, FileChange, FileSide, Offer, PastOutcome, PastTool, PastTurn, Question, QuestionKind, Response, Risk,
-    STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingValue, StandardSection, ToolContent, ToolInfo,
-    ToolResult,
+    Answer, AnswerValue, ApprovalSubject, Attachment, AuthRequirement, Choice, ClientTool, ConfirmOption, Confirmation,
+    Credential, Decision, FileAccess, FileChange, FileSide, Offer, PastOutcome, PastTool, PastTurn, Question,
+    QuestionKind, Response, Risk, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingValue,
+    StandardSection, ToolContent, ToolInfo, ToolResult,
 };
 pub use model::ModelInfo;
 pub use prompt::{PromptSection, RenderedPrompt, RenderedSection};

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+mod approvals;
 mod chats;
 mod connection;
 mod mcp;
@@ -18,6 +19,7 @@ mod refresh;
 mod resources;
 mod sessions;
 
+use approvals::{allow_approval, list_approvals, revoke_approval};
 use chats::{completions, create_chat, dispose_chat, fetch_turns, move_chat};
 use connection::{authenticate, initialize, ping, reconnect, subscribe};
 pub use mcp::mcp_request;
@@ -133,6 +135,9 @@ pub const METHODS: &[Method] = {
         row("innkeeper/listResourceGrants", Root, Admin, Core(list_resource_grants)),
         row("innkeeper/allowResource", Root, Admin, Core(allow_resource)),
         row("innkeeper/revokeResource", Root, Admin, Core(revoke_resource)),
+        row("innkeeper/listApprovals", Root, Admin, Core(list_approvals)),
+        row("innkeeper/allowApproval", Root, Admin, Core(allow_approval)),
+        row("innkeeper/revokeApproval", Root, Admin, Core(revoke_approval)),
     ]
 };
 

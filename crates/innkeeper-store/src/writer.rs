@@ -374,6 +374,7 @@ impl Open {
             at_rest: imported.at_rest,
             last_seq: imported.last_seq,
             summary: summary.into(),
+            approvals: imported.approvals,
         })
     }
 

@@ -7,7 +7,10 @@ use std::io::ErrorKind;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use innkeeper_host::{AgentError, Confirmation, FileChange, FileSide, Invocation, ToolContent, ToolDraft, Verdict};
+use innkeeper_host::{
+    AgentError, ApprovalSubject, Confirmation, FileAccess, FileChange, FileSide, Invocation, ToolContent, ToolDraft,
+    Verdict,
+};
 use innkeeper_os::{Opened, open_regular, read_whole};
 use serde_json::Value;
 
@@ -233,6 +236,11 @@ pub(super) async fn carry_out(
         title: Some(format!("{shall} {name}?")),
         editable: true,
         edits: change.asked(&limits),
+        subject: ApprovalSubject::File {
+            access: FileAccess::Change,
+            path: change.place.rule_path(),
+            is_sensitive: change.place.is_sensitive(),
+        },
         ..Confirmation::default()
     };
     let (call, decision) = match draft.confirm(invocation, confirmation).await? {

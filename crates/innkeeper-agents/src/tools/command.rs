@@ -1,7 +1,7 @@
 //! `run_command`: a command of the shell.
 //!
 //! A command can do whatever the host's user can; no working directory holds it. So people are
-//! always asked, and are told where it runs. It has a process group of its own, which is killed when
+//! asked, unless a rule of theirs covers exactly this command, and are told where it runs. It has a process group of its own, which is killed when
 //! its time is over, when the turn is cancelled, when nobody waits for it any more, and also when
 //! the shell has ended but left something running. What starts a session of its own (`setsid`) is
 //! out of reach.
@@ -13,7 +13,9 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::{AgentError, Confirmation, Invocation, ToolCall, ToolContent, ToolDraft, ToolResult, Verdict};
+use innkeeper_host::{
+    AgentError, ApprovalSubject, Confirmation, Invocation, ToolCall, ToolContent, ToolDraft, ToolResult, Verdict,
+};
 use innkeeper_os::{DRAIN_TIME, Group, with_umask};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -147,6 +149,7 @@ impl HostTool for RunCommand {
         let confirmation = Confirmation {
             title: Some(format!("Run this command in {directory}?")),
             editable: true,
+            subject: subject(&request, &place),
             ..Confirmation::default()
         };
         let invocation = Invocation::new(message).input(input.to_string());
@@ -176,6 +179,15 @@ impl HostTool for RunCommand {
         let started = self.start(&request.command, place.path());
         let answer = run(call, started, &request, &self.limits).await?;
         Ok(outcome::after_edit(answer, edited.as_deref()))
+    }
+}
+
+/// The subject that an approval of the command is remembered by.
+fn subject(request: &Request, place: &Place) -> ApprovalSubject {
+    let directory = place.rule_path();
+    ApprovalSubject::Command {
+        line: request.command.clone(),
+        directory: (!directory.is_empty()).then_some(directory),
     }
 }
 

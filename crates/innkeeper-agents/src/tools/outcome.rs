@@ -1,6 +1,6 @@
 //! How calls end, for people and for the model.
 
-use innkeeper_host::{AgentError, ConfirmOption, Decision, Offer, ToolCall, ToolContent, ToolDraft, ToolResult};
+use innkeeper_host::{AgentError, Decision, ToolCall, ToolContent, ToolDraft, ToolResult};
 
 use super::ToolAnswer;
 use crate::model::api::Image;
@@ -29,17 +29,6 @@ impl Done {
             images: Vec::new(),
         }
     }
-}
-
-/// Yes or no, for this call alone: the host offers nobody to allow it for longer.
-pub(super) fn only_once(allow: &str) -> Offer {
-    let option = |id: &str, label: &str, approves| ConfirmOption {
-        id: id.to_owned(),
-        label: label.to_owned(),
-        approves,
-        group: None,
-    };
-    Offer::Own(vec![option("allow", allow, true), option("deny", "Deny", false)])
 }
 
 /// Ends a call that ran. `attempt` says for people what it did not manage, as in "Did not read `a`".

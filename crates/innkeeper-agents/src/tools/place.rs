@@ -240,6 +240,28 @@ impl Place {
         secret::is_secret_file(&self.relative) || self.root.secrets.contains(&self.relative)
     }
 
+    /// Whether it makes other programs run something, or is a file with secrets: a rule that allows
+    /// changes below a directory does not cover it.
+    pub(super) fn is_sensitive(&self) -> bool {
+        self.is_secret() || secret::runs_something(&self.relative)
+    }
+
+    /// How rules for approvals call it: by its path from the first working directory, or in full,
+    /// without links.
+    pub(super) fn rule_path(&self) -> String {
+        let parts = |path: &Path| {
+            let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+            parts.join("/")
+        };
+        match self.root.is_first {
+            true => parts(&self.relative),
+            false => {
+                let full = self.root.canonical.join(&self.relative);
+                parts(&full).replacen("//", "/", 1)
+            }
+        }
+    }
+
     /// The path for the handle.
     pub(super) fn within(&self) -> &Path {
         or_dot(&self.relative)

@@ -6,7 +6,9 @@ use std::io::{BufRead, BufReader, ErrorKind, Read as _};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use innkeeper_host::{AgentError, Confirmation, Invocation, ToolContent, ToolDraft, Verdict};
+use innkeeper_host::{
+    AgentError, ApprovalSubject, Confirmation, FileAccess, Invocation, ToolContent, ToolDraft, Verdict,
+};
 use serde_json::{Value, json};
 
 use super::blocking::{self, Reading, Stop};
@@ -104,7 +106,11 @@ impl HostTool for ReadFile {
             );
             let confirmation = Confirmation {
                 title: Some(title),
-                offer: outcome::only_once("Allow once"),
+                subject: ApprovalSubject::File {
+                    access: FileAccess::Read,
+                    path: place.rule_path(),
+                    is_sensitive: true,
+                },
                 ..Confirmation::default()
             };
             match draft.confirm(invocation, confirmation).await? {

@@ -98,6 +98,32 @@ pub(super) fn is_secret_file(path: &Path) -> bool {
     fits(FILES) && !fits(HARMLESS)
 }
 
+/// Directories whose files tell version control, editors and agents what to run.
+const INSTRUCTIONS: &[&str] = &[
+    ".agents",
+    ".claude",
+    ".cursor",
+    ".devcontainer",
+    ".git",
+    ".github",
+    ".hg",
+    ".husky",
+    ".idea",
+    ".innkeeper",
+    ".svn",
+    ".vscode",
+];
+
+/// Files that do the same.
+const INSTRUCTION_FILES: &[&str] = &[".mcp.json", ".gitattributes", ".gitmodules", ".pre-commit-config.yaml"];
+
+/// Whether a file makes other programs run something as soon as it is there.
+pub(super) fn runs_something(path: &Path) -> bool {
+    let mut names = path.iter().map(|name| name.to_string_lossy().to_lowercase());
+    let name = names.next_back().unwrap_or_default();
+    INSTRUCTION_FILES.contains(&name.as_str()) || names.any(|directory| INSTRUCTIONS.contains(&directory.as_str()))
+}
+
 fn fits(name: &str, pattern: &str) -> bool {
     match pattern.split_once('*') {
         None => name == pattern,

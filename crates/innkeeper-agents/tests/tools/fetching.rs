@@ -50,7 +50,7 @@ async fn fetching_exists_only_where_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_page_is_fetched_once_people_allow_it_and_never_for_good() {
+async fn a_page_is_fetched_once_people_allow_it_or_its_server() {
     let url = server(page(
         "text/html",
         "<h1>Rooms</h1><script>no()</script><p>A warm bed.</p>",
@@ -58,8 +58,13 @@ async fn a_page_is_fetched_once_people_allow_it_and_never_for_good() {
     .await;
     let scene = scene(true).await;
     let call = scene.ask("fetch_url", json!({ "url": url })).await;
-    let options = call["options"].as_array().expect("options");
-    assert_eq!(options.len(), 2, "nothing to allow once and for all: {options:?}");
+    let rules = &call["_meta"]["innkeeper.approval"]["rules"];
+    assert!(
+        rules["allow-session"]
+            .as_str()
+            .is_some_and(|rule| rule.starts_with("fetch(http://127.0.0.1:")),
+        "{rules}"
+    );
     let answer = scene.approve(&call).await;
     assert!(!answer.is_error, "{}", answer.text);
     assert!(

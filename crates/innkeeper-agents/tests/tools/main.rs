@@ -3,6 +3,7 @@
 
 #![cfg(unix)]
 
+mod approvals;
 mod changing;
 mod commands;
 mod confinement;

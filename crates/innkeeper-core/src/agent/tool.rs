@@ -34,7 +34,7 @@ pub enum ToolStep {
 /// The beginning of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolStart {
-    /// The tool's name, by which approvals are remembered.
+    /// The tool's name, which rules for approvals use.
     pub name: String,
     /// A name for people.
     pub display_name: String,
@@ -92,14 +92,66 @@ pub struct Confirmation {
     pub edits: Vec<FileChange>,
     /// How risky a judge finds it.
     pub risk: Option<Risk>,
+    /// The subject that an approval for more than this call is remembered by.
+    pub subject: ApprovalSubject,
     /// The ways to answer.
     pub offer: Offer,
+}
+
+/// The subject of a confirmation. An approval that is meant for more than this call is remembered
+/// as exactly that, and covers nothing else.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ApprovalSubject {
+    /// This tool with exactly this input. Calls of MCP servers and of clients are known by their
+    /// owner and their tool, whatever the input.
+    #[default]
+    Call,
+    /// A command that a shell runs.
+    Command {
+        /// The whole line, as the shell gets it.
+        line: String,
+        /// Where it runs, if that is not the session's first working directory: the path from there,
+        /// or in full, without links.
+        directory: Option<String>,
+    },
+    /// A file.
+    File {
+        /// The kind of access.
+        access: FileAccess,
+        /// Its path from the session's first working directory, or in full, without links and dots.
+        path: String,
+        /// Whether a rule for a directory does not cover it: it holds secrets, or makes other programs
+        /// run something.
+        is_sensitive: bool,
+    },
+    /// A server on the network.
+    Host {
+        /// Scheme, host and port, as in `https://docs.rs`.
+        origin: String,
+    },
+    /// A tool of an MCP server, for calls that one [contributes](Contributor::Mcp).
+    McpTool {
+        /// The display name of the server.
+        server: String,
+        /// The name of the tool at its server.
+        tool: String,
+    },
+}
+
+/// The kind of access to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileAccess {
+    /// It is read.
+    Read,
+    /// It is created, changed or removed.
+    Change,
 }
 
 /// The ways to answer a confirmation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Offer {
-    /// Allow once, for this session, always in this workspace, or deny; the host remembers.
+    /// Allow once, allow the [subject](ApprovalSubject) in this session or always in this workspace,
+    /// or deny; the host remembers.
     #[default]
     Standard,
     /// The agent's own choices; the host remembers nothing.

@@ -2,6 +2,7 @@
 
 use super::HostCore;
 use crate::access::Scope;
+use crate::approval::ApprovalCommand;
 use crate::error::{RpcError, code};
 use crate::request::Command;
 use crate::resource::{GrantCommand, ResourceOp};
@@ -37,6 +38,7 @@ fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
         Command::Mcp(request) => (request.method.name, request.method.scope),
         Command::Resource(op) => (op.method(), op.scope()),
         Command::Grants(_) => ("deciding about resources", Scope::Admin),
+        Command::Approvals(_) => ("deciding about approvals", Scope::Admin),
         Command::Ping
         | Command::Initialize(_)
         | Command::Reconnect(_)
@@ -67,6 +69,7 @@ fn changes_state(command: &Command) -> bool {
         | Command::MoveChat(_)
         | Command::Authenticate(_) => true,
         Command::Grants(command) => !matches!(**command, GrantCommand::List),
+        Command::Approvals(command) => !matches!(**command, ApprovalCommand::List { .. }),
         // Files are not kept by the host.
         Command::Resource(op) => matches!(**op, ResourceOp::Keep(_)),
         Command::Ping

@@ -59,7 +59,7 @@ impl HostCore {
                 Verdict::from_check(StateAction::SessionCustomizationToggled(toggled), check)
             }
             StateAction::SessionConfigChanged(changed) => {
-                let check = self.check_session_config(session, changed);
+                let check = self.check_session_config(session, changed, scope);
                 Verdict::from_change(check, StateAction::SessionConfigChanged)
             }
             StateAction::SessionMcpServerStartRequested(_)

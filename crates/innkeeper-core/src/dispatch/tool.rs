@@ -7,10 +7,11 @@ use ahp_types::state::{
     ConfirmationOptionKind, MessageKind, ToolCallCancellationReason, ToolCallConfirmationReason,
     ToolCallPendingConfirmationState, ToolCallState, ToolInput, ToolResultContent,
 };
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::Verdict;
 use crate::agent::{Decision, ToolReply, ToolResult};
+use crate::approval::{self, APPROVAL, Offered, Reach};
 use crate::commit::Author;
 use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::ChannelId;
@@ -19,6 +20,12 @@ use crate::tool::wire;
 
 /// Where a call keeps who decided about it, so that a client that comes later sees it too.
 const DECIDED_BY: &str = "innkeeper.decidedBy";
+
+/// The prefix of the host's own keys in `_meta`.
+const HOST_KEYS: &str = "innkeeper.";
+
+/// Where a client writes the rule that it wants to have remembered.
+const EDITED_RULE: &str = "innkeeper.rule";
 
 impl HostCore {
     pub(super) fn judge_tool(&self, chat: &Chat, action: StateAction, author: &Author) -> Verdict {
@@ -38,7 +45,11 @@ impl HostCore {
         };
         match action {
             StateAction::ChatToolCallConfirmed(confirmed) => match self.check_room(chat, json_bytes(&confirmed)) {
-                Ok(()) => judge_confirmed(call, confirmed, author),
+                Ok(()) => {
+                    let offered = chat.run.as_ref();
+                    let offered = offered.and_then(|run| run.offers.get(&confirmed.tool_call_id));
+                    judge_confirmed(call, offered, confirmed, author)
+                }
                 Err(reason) => Verdict::Reject(reason),
             },
             StateAction::ChatToolCallComplete(mut complete) => {
@@ -75,15 +86,12 @@ impl HostCore {
         match action {
             StateAction::ChatToolCallConfirmed(confirmed) => {
                 let call = confirmed.tool_call_id.clone();
-                let tool = self
-                    .tool_call(chat_id, &call)
-                    .map(wire::approval_name)
-                    .unwrap_or_default();
-                let is_own = self.run_mut(chat_id).is_some_and(|run| run.own_offers.contains(&call));
+                let offered = self.run_mut(chat_id).and_then(|run| run.offers.remove(&call));
                 let decision = decision(&confirmed, author);
+                let remembered = offered.and_then(|offered| remembered(&offered, &confirmed));
                 self.commit(cx, chat_id, StateAction::ChatToolCallConfirmed(confirmed), Some(author));
-                if let Some(choice) = decision.choice.as_deref().filter(|_| decision.approved && !is_own) {
-                    self.remember(cx, chat_id, &tool, choice);
+                if let Some((reach, rule)) = remembered {
+                    self.remember(cx, chat_id, reach, &rule);
                 }
                 self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Decided(decision));
                 // The client that was to run it may have left while people thought about it (ACT-08).
@@ -147,7 +155,12 @@ impl HostCore {
     }
 }
 
-fn judge_confirmed(call: &ToolCallState, mut confirmed: ChatToolCallConfirmedAction, author: &Author) -> Verdict {
+fn judge_confirmed(
+    call: &ToolCallState,
+    offered: Option<&Offered>,
+    mut confirmed: ChatToolCallConfirmedAction,
+    author: &Author,
+) -> Verdict {
     let pending = match call {
         ToolCallState::PendingConfirmation(pending) => pending,
         ToolCallState::Running(_) if !confirmed.approved && wire::owner(call) == Some(author.client.as_str()) => {
@@ -161,9 +174,10 @@ fn judge_confirmed(call: &ToolCallState, mut confirmed: ChatToolCallConfirmedAct
             return Verdict::Reject(format!("this call is not waiting for a decision: {}", describe(other)));
         }
     };
-    if let Err(reason) = check_confirmed(pending, &confirmed) {
+    if let Err(reason) = check_confirmed(pending, &confirmed).and_then(|()| check_rule(offered, &confirmed)) {
         return Verdict::Reject(reason);
     }
+    let approval = offered.and_then(|offered| approval_shown(offered, &confirmed));
     if confirmed.approved {
         // Whatever the client says: that the policy allowed it, or that nobody had to, is for the
         // host to say.
@@ -172,8 +186,60 @@ fn judge_confirmed(call: &ToolCallState, mut confirmed: ChatToolCallConfirmedAct
     } else {
         confirmed.reason.get_or_insert(ToolCallCancellationReason::Denied);
     }
-    confirmed.meta = Some(decided_by(pending.meta.clone().or(confirmed.meta), author));
+    // Of the host's own keys, none is a client's to write.
+    let mut meta = confirmed.meta.take().unwrap_or_default();
+    meta.retain(|key, _| !key.starts_with(HOST_KEYS));
+    meta.extend(pending.meta.clone().unwrap_or_default());
+    match approval {
+        Some(approval) => meta.insert(APPROVAL.to_owned(), approval),
+        None => meta.remove(APPROVAL),
+    };
+    confirmed.meta = Some(decided_by(Some(meta), author));
     Verdict::Accept(StateAction::ChatToolCallConfirmed(confirmed))
+}
+
+/// The rule that a client wrote in place of the one that its choice stands for.
+fn edited_rule(confirmed: &ChatToolCallConfirmedAction) -> Option<&Value> {
+    confirmed.meta.as_ref()?.get(EDITED_RULE)
+}
+
+fn check_rule(offered: Option<&Offered>, confirmed: &ChatToolCallConfirmedAction) -> Result<(), String> {
+    let Some(rule) = edited_rule(confirmed) else {
+        return Ok(());
+    };
+    let chosen = confirmed.selected_option_id.as_deref().unwrap_or_default();
+    let problem = match rule.as_str() {
+        None => Err("must be text".to_owned()),
+        Some(_) if offered.and_then(|offered| offered.choice(chosen)).is_none() => {
+            Err("goes with an option that is remembered, such as allow-session".to_owned())
+        }
+        Some(rule) => approval::edited_rule(offered, rule),
+    };
+    problem.map_err(|problem| format!("_meta.{EDITED_RULE}: {problem}"))
+}
+
+/// The rule that a decision adds, and how far it reaches. An edited input is not what the options
+/// spoke of, so nothing is remembered of it.
+fn remembered(offered: &Offered, confirmed: &ChatToolCallConfirmedAction) -> Option<(Reach, String)> {
+    if !confirmed.approved || confirmed.edited_tool_input.is_some() {
+        return None;
+    }
+    let choice = offered.choice(confirmed.selected_option_id.as_deref()?)?;
+    let shown = confirmed.meta.as_ref().and_then(|meta| meta.get(APPROVAL));
+    let shown = shown.and_then(|shown| shown.get("rule")).and_then(Value::as_str);
+    let edited = edited_rule(confirmed).and_then(Value::as_str);
+    let rule = edited.or(shown).unwrap_or(&choice.rule);
+    Some((choice.reach, rule.to_owned()))
+}
+
+/// Describes what a decision adds, for all clients.
+fn approval_shown(offered: &Offered, confirmed: &ChatToolCallConfirmedAction) -> Option<Value> {
+    if let Some((reach, rule)) = remembered(offered, confirmed) {
+        return Some(json!({ "rule": rule, "scope": reach.name(), "remembered": true }));
+    }
+    let choice = offered.choice(confirmed.selected_option_id.as_deref()?)?;
+    let reason = "the input was edited, so this was allowed once";
+    (confirmed.approved).then(|| json!({ "scope": choice.reach.name(), "remembered": false, "reason": reason }))
 }
 
 fn check_confirmed(
@@ -280,7 +346,7 @@ fn decision(confirmed: &ChatToolCallConfirmedAction, author: &Author) -> Decisio
     }
 }
 
-fn decided_by(meta: Option<Map<String, serde_json::Value>>, author: &Author) -> Map<String, serde_json::Value> {
+fn decided_by(meta: Option<Map<String, Value>>, author: &Author) -> Map<String, Value> {
     let mut meta = meta.unwrap_or_default();
     meta.insert(DECIDED_BY.to_owned(), json!({ "clientId": author.client.as_str() }));
     meta

@@ -4,7 +4,7 @@
 //! newer one; fields that a version added have defaults.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ahp_types::state::{ChatState, RootState, SessionState};
@@ -43,6 +43,10 @@ pub(crate) struct SessionDocument {
     /// Whether nobody has written anything in it yet. Earlier versions kept every session from the start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_draft: bool,
+    /// Whether it was exported elsewhere and has not been opened here yet. Its approvals do not hold
+    /// here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) imported: bool,
 }
 
 fn nothing_decided(decisions: &Arc<Decisions>) -> bool {
@@ -131,6 +135,11 @@ pub(crate) struct RootDocument {
     #[serde(default)]
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) workspace_approvals: WorkspaceApprovals,
+    #[serde(default)]
+    pub(crate) everywhere_approvals: BTreeSet<String>,
+    /// Approvals of earlier versions that hold no longer.
+    #[serde(default)]
+    pub(crate) outdated_approvals: WorkspaceApprovals,
     #[serde(default)]
     pub(crate) resource_grants: Grants,
     #[serde(default)]

@@ -2,7 +2,7 @@
 //!
 //! This is done beside the core, which only takes the result.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
@@ -12,7 +12,7 @@ use ahp_types::state::{RootState, Turn};
 use super::document::{self, ChatDocument, RootDocument, SessionDocument};
 use super::upgrade::upgraded_session;
 use super::{StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource};
-use crate::approval::WorkspaceApprovals;
+use crate::approval::{self, WorkspaceApprovals};
 use crate::approval_mode;
 use crate::chat_state::ChatModel;
 use crate::customization::Switches;
@@ -97,7 +97,14 @@ pub fn restore(stored: StoredSession, turns: &Arc<dyn TurnSource>) -> Result<Res
     }
     let state = Arc::make_mut(&mut document.state);
     let is_converted = match &mut state.config {
-        Some(config) => approval_mode::convert_session(&mut document.settings, config),
+        Some(config) => {
+            let has_new_mode = approval_mode::convert_session(&mut document.settings, config);
+            let has_new_lists = approval::convert_session(&mut document.settings, config);
+            if document.imported {
+                approval::reset(config);
+            }
+            has_new_mode || has_new_lists || document.imported
+        }
         None => false,
     };
     // What no action of the chat carries, the session's catalogue knows (SES-14, E-08).
@@ -179,6 +186,8 @@ pub(crate) struct RestoredRoot {
     pub(crate) state: RootState,
     pub(crate) catalogue: Catalogue,
     pub(crate) workspace_approvals: WorkspaceApprovals,
+    pub(crate) everywhere_approvals: BTreeSet<String>,
+    pub(crate) outdated_approvals: WorkspaceApprovals,
     pub(crate) grants: Grants,
     pub(crate) switches: Arc<Switches>,
     pub(crate) gaps: Gaps,
@@ -200,6 +209,8 @@ pub(crate) fn restore_root(stored: &StoredRoot) -> Result<RestoredRoot, String> 
         state,
         catalogue,
         workspace_approvals: document.workspace_approvals,
+        everywhere_approvals: document.everywhere_approvals,
+        outdated_approvals: document.outdated_approvals,
         grants: document.resource_grants,
         switches: document.switches,
         gaps: document.gaps,

@@ -11,6 +11,7 @@ use ahp_types::state::{
     ToolDefinition, ToolInput, ToolResultContent, ToolResultEmbeddedResourceContent, ToolResultFileEditContent,
     ToolResultResourceContent, ToolResultSubagentContent, ToolResultTerminalContent, ToolResultTextContent,
 };
+use serde_json::{Map, Value};
 
 use crate::agent::{
     AuthReason, AuthRequirement, ConfirmOption, Contributor, FileChange, FileSide, Risk, ToolContent, ToolInfo,
@@ -364,15 +365,14 @@ pub(crate) fn tool_name(call: &ToolCallState) -> &str {
     common!(call, tool_name, "")
 }
 
-/// The name under which an approval of a call is remembered. A client or an MCP server cannot earn
-/// an approval for a tool of the host's, or of each other's, by calling its own the same.
-pub(crate) fn approval_name(call: &ToolCallState) -> String {
-    let name = tool_name(call);
-    match common!(call, contributor, &None) {
-        Some(ToolCallContributor::Client(client)) => format!("client:{}/{name}", client.client_id),
-        Some(ToolCallContributor::Mcp(server)) => format!("mcp:{}/{name}", server.customization_id),
-        Some(ToolCallContributor::Unknown(_)) | None => name.to_owned(),
-    }
+/// The contributor of a call, if it is not the host.
+pub(crate) fn contributor_of(call: &ToolCallState) -> Option<&ToolCallContributor> {
+    common!(call, contributor, &None).as_ref()
+}
+
+/// The `_meta` of a call.
+pub(crate) fn meta_of(call: &ToolCallState) -> Option<&Map<String, Value>> {
+    common!(call, meta, &None).as_ref()
 }
 
 /// The client that executes a call.

@@ -55,7 +55,11 @@ fn an_approval_for_the_session_is_remembered_listed_and_revocable() {
     let (mut stage, conn, chat) = working();
     asks(&mut stage, "one", "run");
     answer(&mut stage, conn, &chat, "one", "allow-session");
-    assert_eq!(setting(&stage, SESSION, "approvedTools"), json!(["run"]), "listed");
+    assert_eq!(
+        setting(&stage, SESSION, "approvedTools"),
+        json!([r#"run({"command":"ls"})"#]),
+        "listed"
+    );
     asks(&mut stage, "two", "run");
     let state = stage.call_state(&chat, "two");
     assert_eq!(
@@ -110,7 +114,7 @@ fn an_approval_for_the_workspace_holds_there_and_nowhere_else_until_it_is_taken_
     answer(&mut stage, conn, &first, "one", "allow-workspace");
     assert_eq!(
         setting(&stage, "ahp-session:/one", "workspaceApprovedTools"),
-        json!(["run"])
+        json!([r#"run({"command":"ls"})"#])
     );
 
     let second = in_workspace(&mut stage, conn, "ahp-session:/two", WORKSPACE);

@@ -125,7 +125,7 @@ fn cmp05_a_resolved_config_has_the_whole_schema_and_every_default_and_echoes_wha
     assert_eq!(result.schema.properties["branch"].enum_dynamic, Some(true));
     assert_eq!(result.schema.properties["zeal"].session_mutable, Some(true));
     let expected = json!({
-        "autoApprove": "default", "approvedTools": [], "workspaceApprovedTools": [], "zeal": "low", "alias": "planner",
+        "autoApprove": "default", "approvedTools": [], "workspaceApprovedTools": [], "everywhereApprovedTools": [], "zeal": "low", "alias": "planner",
     });
     assert_eq!(answer["result"]["values"], expected);
     // The next step: what was chosen comes back, and so does what was shown.
@@ -162,7 +162,7 @@ fn cmp09_settings_of_other_hosts_are_no_reason_to_refuse_a_session() {
     });
     let answer = resolve(&mut stage, conn, sent.clone());
     let values = json!({
-        "autoApprove": "default", "approvedTools": [], "workspaceApprovedTools": [], "zeal": "low", "branch": "main",
+        "autoApprove": "default", "approvedTools": [], "workspaceApprovedTools": [], "everywhereApprovedTools": [], "zeal": "low", "branch": "main",
         "alias": "planner",
     });
     assert_eq!(answer["result"]["values"], values, "{answer}");
@@ -260,12 +260,13 @@ fn cmp07_cmp08_properties_come_in_the_order_they_were_declared() {
         "autoApprove",
         "approvedTools",
         "workspaceApprovedTools",
+        "everywhereApprovedTools",
         "zeal",
         "branch",
         "remote",
         "alias",
     ];
-    // A hash map would get seven keys right once in five thousand times.
+    // A hash map would get eight keys right once in forty thousand times.
     for _ in 0..3 {
         let mut stage = stage(planner());
         let conn = stage.client("c", &[]);
@@ -438,10 +439,10 @@ fn ses23_a_replacement_is_completed_with_defaults_for_everybody() {
     let conn = stage.client("c", &[]);
     create(&mut stage, conn, json!({ "branch": "b", "zeal": "high" }), &[]);
     stage.subscribe(conn, SESSION);
-    let kept = json!({ "branch": "b", "alias": "planner", "approvedTools": ["shell"] });
+    let kept = json!({ "branch": "b", "alias": "planner", "approvedTools": ["shell(*)"] });
     stage.dispatch(conn, SESSION, 1, replaced("session", kept));
     let expected = json!({
-        "autoApprove": "default", "approvedTools": ["shell"], "workspaceApprovedTools": [], "zeal": "low",
+        "autoApprove": "default", "approvedTools": ["shell(*)"], "workspaceApprovedTools": [], "everywhereApprovedTools": [], "zeal": "low",
         "branch": "b", "alias": "planner",
     });
     assert_eq!(stage.actions(conn)[0]["action"]["config"], expected);

@@ -2,6 +2,8 @@
 //! E-06, name the protocol requirement or trap that a scenario is about.
 
 mod active_clients;
+mod approval_attempts;
+mod approval_rules;
 mod approvals;
 mod browsing;
 mod chats;

@@ -316,8 +316,7 @@ fn cht20_an_agent_that_forgets_does_not_take_a_conversation_elsewhere() {
 #[test]
 fn cht19_lesson_42_what_was_allowed_in_one_session_does_not_go_along_to_another() {
     let (mut stage, conn, _) = stage();
-    let allow =
-        json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove", "approvedTools": ["rm"] } });
+    let allow = json!({ "type": "session/configChanged", "config": { "autoApprove": "autoApprove", "approvedTools": ["run_command(rm x)"] } });
     stage.accepted(conn, SESSION, allow);
     let answer = stage.move_chat(conn, CHAT, MoveDestination::NewSession);
     let session = answer["result"]["session"].as_str().expect("a session").to_owned();

@@ -126,7 +126,8 @@ fn tool09_dsp16_everybody_sees_who_decided_and_the_first_decision_wins() {
         [
             ("allow-once".to_owned(), Some(0)),
             ("allow-session".to_owned(), Some(1)),
-            ("deny".to_owned(), Some(2))
+            ("allow-session-every".to_owned(), Some(3)),
+            ("deny".to_owned(), Some(4))
         ],
         "no workspace without a working directory"
     );

@@ -108,6 +108,7 @@ fn arrived(conn: ConnId, last_seq: u64) -> Input {
             at_rest: true,
             last_seq: Seq(last_seq),
             summary: summary.to_string().into_bytes().into(),
+            approvals: Vec::new(),
         }),
     }
 }

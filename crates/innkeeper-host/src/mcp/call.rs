@@ -15,7 +15,8 @@ use super::sampling::{self, Leave, Samples};
 use super::{Arguments, CallOutcome, During, McpError, McpTool, Question, QuestionAnswer, Sampler, SamplingRequest};
 use super::{bounds, elicit};
 use crate::agent::{
-    AgentError, Confirmation, EventSink, Invocation, Response, ToolCall, ToolContent, ToolDraft, ToolResult, Verdict,
+    AgentError, ApprovalSubject, Confirmation, EventSink, Invocation, Response, ToolCall, ToolContent, ToolDraft,
+    ToolResult, Verdict,
 };
 
 /// How often a server that says nothing is said to be at work.
@@ -179,6 +180,10 @@ impl McpDraft {
             let confirmation = Confirmation {
                 title: Some(format!("Let {} run {shown}?", tool.server_name)),
                 editable: true,
+                subject: ApprovalSubject::McpTool {
+                    server: tool.server_name.clone(),
+                    tool: tool.tool.clone(),
+                },
                 ..Confirmation::default()
             };
             match draft.confirm(invocation, confirmation).await? {

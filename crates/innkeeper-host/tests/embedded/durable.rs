@@ -190,6 +190,7 @@ fn name(input: &Input) -> &'static str {
             | Command::RequestResource { .. }
             | Command::WatchResource(_)
             | Command::Grants(_)
+            | Command::Approvals(_)
             | Command::Initialize(_)
             | Command::Reconnect(_)
             | Command::Ping

@@ -68,6 +68,7 @@ impl Journal for Slow {
             at_rest: true,
             last_seq: Seq(1),
             summary: "{}".into(),
+            approvals: Vec::new(),
         })
     }
 

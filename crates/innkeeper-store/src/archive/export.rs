@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use innkeeper_core::action::Since;
+use innkeeper_core::stored::without_import_mark;
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -168,7 +169,7 @@ fn export_inside(conn: &Connection, uri: &str, out: &mut dyn Write) -> Result<()
             at_rest,
             seq: session.seq.0,
             summary: Content::new(&summary.body),
-            document: Content::new(&session.document),
+            document: Content::new(&without_import_mark(&session.document)),
         }),
     )?;
     let mut chats = session.chats;

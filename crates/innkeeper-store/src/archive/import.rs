@@ -4,7 +4,9 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use innkeeper_core::Seq;
-use innkeeper_core::stored::{ChatRecord, Document, Record, SessionRecord, SummaryRecord, TurnRecord};
+use innkeeper_core::stored::{
+    ChatRecord, Document, Record, SessionRecord, SummaryRecord, TurnRecord, approvals_in_action, mark_imported,
+};
 
 use super::export::{ActionLine, ChatLine, Content, EndLine, FORMAT, Line, SessionLine, TurnLine};
 use crate::error::{ErrorKind, StoreError};
@@ -24,6 +26,8 @@ pub struct Imported {
     pub at_rest: bool,
     /// The highest number in it.
     pub last_seq: Seq,
+    /// The approvals that it had before the import, which do not hold here.
+    pub approvals: Vec<String>,
 }
 
 /// What was read so far.
@@ -37,6 +41,8 @@ struct Import<'a, 'b> {
     is_complete: bool,
     /// The highest number of the session. This host must not give it out again.
     highest: u64,
+    /// The approvals in it.
+    approvals: Vec<String>,
 }
 
 /// Reads a session inside a transaction.
@@ -54,6 +60,7 @@ pub(crate) fn import(apply: &mut Apply<'_>, lines: &mut dyn BufRead) -> Result<I
         },
         is_complete: false,
         highest: 0,
+        approvals: Vec::new(),
     };
     let mut text = Vec::new();
     let mut number = 0;
@@ -105,6 +112,8 @@ impl Import<'_, '_> {
             )));
         }
         self.must_be_new(&line.uri)?;
+        let (marked, approvals) = mark_imported(&bytes(&line.document)?);
+        self.approvals = approvals;
         let uri: Arc<str> = line.uri.into();
         self.highest = self.highest.max(line.seq);
         self.at_rest = line.at_rest;
@@ -120,7 +129,7 @@ impl Import<'_, '_> {
                 is_archived: line.is_archived,
                 summary: document(&line.summary)?,
             },
-            document: document(&line.document)?,
+            document: Document::ready(marked),
         })))?;
         self.session = Some(uri);
         Ok(())
@@ -182,6 +191,11 @@ impl Import<'_, '_> {
             return Err(refused("actions are out of order"));
         }
         let message = bytes(&line.message)?;
+        for approval in approvals_in_action(&message) {
+            if !self.approvals.contains(&approval) {
+                self.approvals.push(approval);
+            }
+        }
         let row = LogRow {
             channel: channel.id,
             seq: Seq(line.seq),
@@ -235,6 +249,7 @@ impl Import<'_, '_> {
             turns: self.found.turns,
             at_rest: self.at_rest,
             last_seq: Seq(self.highest),
+            approvals: self.approvals,
         })
     }
 }

@@ -21,45 +21,53 @@ pub struct Approvals {
 
 #[derive(Debug, Default)]
 struct Allowed {
-    tools: BTreeSet<String>,
+    rules: BTreeSet<String>,
     everything: bool,
 }
 
 impl Approvals {
-    /// Takes note of a call that may run, or objects to it.
+    /// Takes note of a call that may run, or objects to it. It is known by the rule for it, and by
+    /// the one for its whole tool.
     pub fn allowed(
         &mut self,
         session: &str,
         directory: Option<&str>,
-        tool: &str,
+        [call, whole_tool]: &[String; 2],
         decision: &Decision,
         own_offer: bool,
     ) -> Result<(), Violation> {
         if decision.by.is_none() {
+            let covers = |rules: &BTreeSet<String>| rules.contains(call) || rules.contains(whole_tool);
             let allowed = self.sessions.get(session);
             let everything = allowed.is_some_and(|allowed| allowed.everything);
-            let in_session = allowed.is_some_and(|allowed| allowed.tools.contains(tool));
+            let in_session = allowed.is_some_and(|allowed| covers(&allowed.rules));
             let in_workspace = directory
                 .and_then(|directory| self.workspaces.get(directory))
-                .is_some_and(|tools| tools.contains(tool));
+                .is_some_and(covers);
             if everything || !own_offer && (in_session || in_workspace) {
                 return Ok(());
             }
             return Err(Violation::new(format!(
-                "{tool} runs in {session} without anybody having allowed it there"
+                "{call} runs in {session} without anybody having allowed it there"
             )));
         }
-        // What an agent offers by itself, it remembers by itself, whatever it calls it.
-        match (decision.choice.as_deref().filter(|_| !own_offer), directory) {
-            (Some("allow-session"), _) => {
-                let allowed = self.sessions.entry(session.to_owned()).or_default();
-                allowed.tools.insert(tool.to_owned());
-            }
+        // The host remembers neither the choices of an agent nor an edited input.
+        let is_once = own_offer || decision.edited_input.is_some();
+        let rule = match decision.choice.as_deref().filter(|_| !is_once) {
+            Some("allow-session-every") => whole_tool,
+            Some("allow-session" | "allow-workspace") => call,
+            _ => return Ok(()),
+        };
+        match (decision.choice.as_deref(), directory) {
             (Some("allow-workspace"), Some(directory)) => {
-                let tools = self.workspaces.entry(directory.to_owned()).or_default();
-                tools.insert(tool.to_owned());
+                let rules = self.workspaces.entry(directory.to_owned()).or_default();
+                rules.insert(rule.clone());
             }
-            _ => {}
+            (Some("allow-workspace"), None) => {}
+            _ => {
+                let allowed = self.sessions.entry(session.to_owned()).or_default();
+                allowed.rules.insert(rule.clone());
+            }
         }
         Ok(())
     }
@@ -83,7 +91,7 @@ impl Approvals {
             names.map(str::to_owned).collect()
         };
         let allowed = Allowed {
-            tools: list("approvedTools"),
+            rules: list("approvedTools"),
             everything: value("autoApprove").and_then(Value::as_str) == Some("autoApprove"),
         };
         self.sessions.insert(session.to_owned(), allowed);
@@ -159,20 +167,36 @@ mod tests {
         }
     }
 
+    fn rules(tool: &str) -> [String; 2] {
+        [format!("{tool}({{}})"), format!("{tool}(*)")]
+    }
+
     #[test]
     fn an_approval_holds_in_its_session_and_in_no_other() {
         let mut approvals = Approvals::default();
         let by_policy = decided(None, None);
-        assert!(approvals.allowed("one", None, "run", &by_policy, false).is_err());
+        assert!(
+            approvals
+                .allowed("one", None, &rules("run"), &by_policy, false)
+                .is_err()
+        );
         let by_people = decided(Some("c"), Some("allow-session"));
         approvals
-            .allowed("one", None, "run", &by_people, false)
+            .allowed("one", None, &rules("run"), &by_people, false)
             .expect("people may");
-        assert!(approvals.allowed("one", None, "run", &by_policy, false).is_ok());
-        assert!(approvals.allowed("one", None, "read", &by_policy, false).is_err());
-        assert!(approvals.allowed("two", None, "run", &by_policy, false).is_err());
+        assert!(approvals.allowed("one", None, &rules("run"), &by_policy, false).is_ok());
         assert!(
-            approvals.allowed("one", None, "run", &by_policy, true).is_err(),
+            approvals
+                .allowed("one", None, &rules("read"), &by_policy, false)
+                .is_err()
+        );
+        assert!(
+            approvals
+                .allowed("two", None, &rules("run"), &by_policy, false)
+                .is_err()
+        );
+        assert!(
+            approvals.allowed("one", None, &rules("run"), &by_policy, true).is_err(),
             "the agent's own choices are asked about every time"
         );
     }
@@ -182,19 +206,23 @@ mod tests {
         let mut approvals = Approvals::default();
         let by_people = decided(Some("c"), Some("allow-workspace"));
         approvals
-            .allowed("one", Some("file:///w"), "run", &by_people, false)
+            .allowed("one", Some("file:///w"), &rules("run"), &by_people, false)
             .expect("people may");
         let by_policy = decided(None, None);
         assert!(
             approvals
-                .allowed("two", Some("file:///w"), "run", &by_policy, false)
+                .allowed("two", Some("file:///w"), &rules("run"), &by_policy, false)
                 .is_ok()
         );
         assert!(
             approvals
-                .allowed("two", Some("file:///v"), "run", &by_policy, false)
+                .allowed("two", Some("file:///v"), &rules("run"), &by_policy, false)
                 .is_err()
         );
-        assert!(approvals.allowed("two", None, "run", &by_policy, false).is_err());
+        assert!(
+            approvals
+                .allowed("two", None, &rules("run"), &by_policy, false)
+                .is_err()
+        );
     }
 }

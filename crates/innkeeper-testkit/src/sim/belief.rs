@@ -163,7 +163,7 @@ impl Sim {
             match heard {
                 Heard::Allowed {
                     session,
-                    tool,
+                    rules,
                     decision,
                     own_offer,
                 } => {
@@ -174,7 +174,7 @@ impl Sim {
                     });
                     let directory = self.directory_of(session);
                     self.approvals
-                        .allowed(session, directory.as_deref(), tool, decision, *own_offer)?;
+                        .allowed(session, directory.as_deref(), rules, decision, *own_offer)?;
                 }
                 Heard::Answered { chat, id, answer } => {
                     self.count("answers");

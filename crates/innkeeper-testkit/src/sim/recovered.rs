@@ -144,6 +144,7 @@ fn unchanging(session: &SessionState, in_memory: bool) -> Value {
     if let Some(config) = state.config.as_mut().filter(|_| !in_memory) {
         // A session that was away learns when it comes back what was allowed in its workspace.
         config.values.remove("workspaceApprovedTools");
+        config.values.remove("everywhereApprovedTools");
     }
     json!([state, chats])
 }

@@ -45,7 +45,7 @@ fn pending_shows_what_is_awaited_and_approve_settles_it() {
     assert!(shown.contains("approval: Ring the bell: Rings the bell"), "{shown}");
     assert!(shown.contains("  | times: 3\n"), "{shown}");
     assert!(
-        shown.contains("--option allow-session: Allow in this session"),
+        shown.contains("--option allow-session: Allow `ring_bell` with exactly this input in this session"),
         "{shown}"
     );
     home.run(&["approve"]).code(0);

@@ -71,11 +71,11 @@ async fn ses_an_idle_session_comes_back_with_everything_it_had() {
     assert_eq!(chat.draft.map(|draft| draft.text).as_deref(), Some("not sent yet"));
     assert_eq!(
         client.view().setting(&uris.session, "approvedTools"),
-        json!(["ring_bell"])
+        json!([r#"ring_bell({"times":3})"#])
     );
     assert_eq!(
         client.view().setting(&uris.session, "workspaceApprovedTools"),
-        json!(["run_errand"])
+        json!([r#"run_errand({"errand":1})"#])
     );
     // What was allowed is allowed, what waited comes next, and the agent knows how often it was spoken to.
     let turn = client.run_turn(&uris.chat, "t4", "/confirm").await;

@@ -256,6 +256,7 @@ async fn cmp08_e43_properties_stand_in_the_same_order_wherever_they_are_shown() 
         "autoApprove",
         "approvedTools",
         "workspaceApprovedTools",
+        "everywhereApprovedTools",
         "mood",
         "topic",
     ];

@@ -25,14 +25,14 @@ async fn lesson_42_what_is_allowed_in_one_session_is_listed_revocable_and_stays_
         .collect();
     assert_eq!(
         options,
-        ["allow-once", "allow-session", "deny"],
+        ["allow-once", "allow-session", "allow-session-every", "deny"],
         "there is no workspace"
     );
     client.decide(&wait, allow("allow-session")).await;
     client.turn_end(&uris.chat, "t1").await;
     client
         .until("it is listed", |view| {
-            view.setting(&uris.session, "approvedTools") == json!(["ring_bell"])
+            view.setting(&uris.session, "approvedTools") == json!([r#"ring_bell({"times":3})"#])
         })
         .await;
     // TOOL-04: an automatic approval says that it was one, and names nobody.
@@ -89,9 +89,9 @@ async fn lesson_42_what_is_allowed_in_a_workspace_holds_in_its_sessions_and_in_n
     client.turn_end(&one.chat, "t1").await;
     client
         .until("both sessions of the workspace list it", |view| {
-            [&one, &two]
-                .iter()
-                .all(|uris| view.setting(&uris.session, "workspaceApprovedTools") == json!(["ring_bell"]))
+            [&one, &two].iter().all(|uris| {
+                view.setting(&uris.session, "workspaceApprovedTools") == json!([r#"ring_bell({"times":3})"#])
+            })
         })
         .await;
     let later = client.create_session_in("later", &workspace).await;

@@ -1,7 +1,9 @@
 //! What scenarios of chats, workers and history need.
 
 use ahp_types::state::{AgentCapabilities, MultipleChatsCapability, MultipleWorkingDirectoriesCapability};
-use innkeeper_core::agent::{Confirmation, Contributor, Offer, Permission, Spawn, ToolReady, ToolStart, ToolStep};
+use innkeeper_core::agent::{
+    ApprovalSubject, Confirmation, Contributor, Offer, Permission, Spawn, ToolReady, ToolStart, ToolStep,
+};
 use innkeeper_core::request::{CreateChat, MoveChat, MoveDestination, Subscribe};
 use innkeeper_core::{
     AgentEvent, AgentProfile, ChannelId, Command, ConnId, CoreConfig, Effect, Seq, TurnEnd, TurnKey, Worker,
@@ -78,6 +80,7 @@ impl Stage {
             editable: false,
             edits: Vec::new(),
             risk: None,
+            subject: ApprovalSubject::Call,
             offer: Offer::Standard,
         };
         for step in [

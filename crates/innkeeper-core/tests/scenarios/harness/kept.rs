@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use innkeeper_core::stored::{Record, StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource, restore};
+use innkeeper_core::stored::{
+    Record, StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource, mark_imported, restore,
+};
 use innkeeper_core::{CoreConfig, Effect, HostCore, Input, Opening, Seq};
 
 use super::{ROOT, Stage, able};
@@ -72,6 +74,31 @@ impl Kept {
         self.sessions.contains_key(uri)
     }
 
+    /// Changes the host's own document, as if another version had written it.
+    pub fn edit_root(&mut self, edit: impl FnOnce(&mut serde_json::Value)) {
+        let (_, document) = self.root.as_mut().expect("a root");
+        *document = edited(document, edit);
+    }
+
+    /// Changes the document of a session likewise.
+    pub fn edit_session(&mut self, uri: &str, edit: impl FnOnce(&mut serde_json::Value)) {
+        let (_, document) = self.sessions.get_mut(uri).expect("a session");
+        *document = edited(document, edit);
+    }
+
+    /// Forgets the actions since the documents were written.
+    pub fn forget_log(&mut self) {
+        self.log.clear();
+    }
+
+    /// Takes a session for one that was exported elsewhere. Returns what was allowed in it.
+    pub fn import(&mut self, uri: &str) -> Vec<String> {
+        let (_, document) = self.sessions.get_mut(uri).expect("a session");
+        let (marked, approvals) = mark_imported(document);
+        *document = marked.into();
+        approvals
+    }
+
     fn session(&self, uri: &str) -> Option<StoredSession> {
         let (seq, document) = self.sessions.get(uri)?.clone();
         let chats = self.chats.iter().filter(|(_, (session, ..))| **session == *uri);
@@ -91,9 +118,22 @@ impl Kept {
     }
 }
 
+fn edited(document: &[u8], edit: impl FnOnce(&mut serde_json::Value)) -> Bytes {
+    let mut value = serde_json::from_slice(document).expect("JSON");
+    edit(&mut value);
+    value.to_string().into()
+}
+
 impl Stage {
     /// A host with a store that has this.
     pub fn opening(kept: Kept, config: CoreConfig) -> Self {
+        let (stage, warnings) = Self::opening_warned(kept, config);
+        assert!(warnings.is_empty(), "{warnings:?}");
+        stage
+    }
+
+    /// The same, with what the host has to say about what was kept.
+    pub fn opening_warned(kept: Kept, config: CoreConfig) -> (Self, Vec<String>) {
         let mut stage = Self::able(config.clone());
         let last = kept.log.last().map_or(Seq(1), |frame| frame.seq);
         let root = kept.root.clone().map(|(seq, document)| StoredRoot {
@@ -127,10 +167,9 @@ impl Stage {
             &mut effects,
             &mut warnings,
         );
-        assert!(warnings.is_empty(), "{warnings:?}");
         stage.kept = Some(kept);
         stage.perform(effects);
-        stage
+        (stage, warnings)
     }
 
     /// The process ends without a word, and another one starts with what was kept.

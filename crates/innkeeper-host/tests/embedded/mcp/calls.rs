@@ -55,7 +55,7 @@ async fn mcp20_tool19_a_call_with_a_view_says_where_it_is() {
     inn.is_ready().await;
     scene.begin("inn__view x").await;
     let call = scene.call("pending-confirmation").await;
-    assert_eq!(call["_meta"], json!({ "ui": { "resourceUri": "ui://inn/rooms" } }));
+    assert_eq!(call["_meta"]["ui"], json!({ "resourceUri": "ui://inn/rooms" }));
     scene.decide(&call, true).await;
     let parts = scene.end().await;
     let call = crate::scripted::calls(&parts).remove(0);

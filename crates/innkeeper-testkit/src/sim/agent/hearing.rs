@@ -13,8 +13,8 @@ pub enum Heard {
     Allowed {
         /// Where.
         session: String,
-        /// The tool.
-        tool: String,
+        /// The rules for this call and for its whole tool.
+        rules: [String; 2],
         /// The decision.
         decision: Decision,
         /// Whether the agent brought its own choices.
@@ -123,12 +123,13 @@ impl Run {
         match reply {
             ToolReply::Decided(decision) if decision.approved => {
                 call.phase = Phase::Running;
+                let rules = call.rules();
                 if decision.edited_input.is_some() {
                     call.input.clone_from(&decision.edited_input);
                 }
                 return Ok(Some(Heard::Allowed {
                     session: self.session.clone(),
-                    tool: call.approval_name(),
+                    rules,
                     decision: decision.clone(),
                     own_offer: call.own_offer,
                 }));

@@ -79,13 +79,20 @@ pub struct Call {
 }
 
 impl Call {
-    /// The name under which an approval of it is remembered: tools of different owners are
-    /// different tools.
-    pub fn approval_name(&self) -> String {
+    /// The rule that an approval of it is remembered as, and the one that allows the whole tool:
+    /// tools of different owners are different tools.
+    pub fn rules(&self) -> [String; 2] {
+        let input = self.input.as_deref().unwrap_or_default();
+        // Rules use these names for something else.
+        let is_reserved = ["edit", "read", "fetch", "mcp", "client"].contains(&self.tool.as_str());
+        let prefix = if is_reserved { "tool:" } else { "" };
         match &self.owner {
-            Some(owner) => format!("client:{owner}/{}", self.tool),
-            None if self.is_mcp => format!("mcp:server/{}", self.tool),
-            None => self.tool.clone(),
+            Some(owner) => [format!("client({owner}/{})", self.tool), String::new()],
+            None if self.is_mcp => [format!("mcp(server/{})", self.tool), String::new()],
+            None => [
+                format!("{prefix}{}({input})", self.tool),
+                format!("{prefix}{}(*)", self.tool),
+            ],
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What an agent does next: mostly what makes sense, sometimes what does not.
 
 use innkeeper_core::agent::{
-    AuthRequirement, Choice, ConfirmOption, Confirmation, Contributor, FileChange, FileSide, Offer, Permission,
-    Question, QuestionKind, Questions, Risk, ToolContent, ToolReady, ToolResult, ToolStart, ToolStep,
+    ApprovalSubject, AuthRequirement, Choice, ConfirmOption, Confirmation, Contributor, FileChange, FileSide, Offer,
+    Permission, Question, QuestionKind, Questions, Risk, ToolContent, ToolReady, ToolResult, ToolStart, ToolStep,
 };
 use innkeeper_core::{AgentEvent, ClientId, Usage};
 
@@ -203,12 +203,15 @@ fn ready(choices: &mut Choices<'_>) -> ToolStep {
             editable: n % 2 == 0,
             edits: if n == 5 { vec![change()] } else { Vec::new() },
             risk: (n == 4).then_some(Risk::Assessing),
+            subject: ApprovalSubject::Call,
             offer: Offer::Standard,
         })),
     };
+    // A rule for this tool names its input, so a call that asks has one.
+    let has_input = choices.below(4) > 0 || !matches!(permission, Permission::NotNeeded);
     ToolStep::Ready(ToolReady {
         invocation: "Doing it".to_owned(),
-        input: (choices.below(4) > 0).then(|| format!("{{\"n\":{}}}", choices.below(4))),
+        input: has_input.then(|| format!("{{\"n\":{}}}", choices.below(3))),
         permission,
     })
 }

@@ -244,8 +244,8 @@ impl Sim {
             7 => {
                 let config = match choices.below(4) {
                     0 => json!({ "autoApprove": if flag { "default" } else { "autoApprove" }, "noSuchSetting": 1 }),
-                    1 => json!({ "approvedTools": if flag { json!([]) } else { json!(["run"]) } }),
-                    2 => json!({ "workspaceApprovedTools": if flag { json!([]) } else { json!(["read"]) } }),
+                    1 => json!({ "approvedTools": if flag { json!([]) } else { json!(["run({\"n\":1})"]) } }),
+                    2 => json!({ "workspaceApprovedTools": if flag { json!([]) } else { json!(["tool:read(*)"]) } }),
                     _ => json!({ "noSuchSetting": 1 }),
                 };
                 json!({ "type": "session/configChanged", "config": config })

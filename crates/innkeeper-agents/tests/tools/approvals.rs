@@ -1,0 +1,111 @@
+//! Approvals of real tools: which later calls they cover.
+
+use innkeeper_agents::tools::{FetchSettings, ToolSettings};
+use serde_json::{Value, json};
+
+use crate::scene::Scene;
+
+/// Allows a question for longer.
+async fn allow(scene: &Scene, call: &Value, option: &str) {
+    let decision = json!({ "approved": true, "selectedOptionId": option });
+    scene.decide(call, decision).await;
+    scene.answer().await;
+}
+
+/// Denies a question.
+async fn deny(scene: &Scene, call: &Value) {
+    scene.decide(call, json!({ "approved": false })).await;
+    scene.answer().await;
+}
+
+fn labels(call: &Value) -> Vec<&str> {
+    let options = call["options"].as_array().expect("options");
+    options.iter().filter_map(|option| option["label"].as_str()).collect()
+}
+
+fn command(command: &str) -> Value {
+    json!({ "command": command })
+}
+
+#[tokio::test]
+async fn allowing_one_command_in_the_workspace_lets_no_other_run() {
+    let scene = Scene::new().await;
+    scene.put("sub/a", "");
+    let call = scene.ask("run_command", command("ls")).await;
+    assert!(
+        labels(&call).contains(&"Always allow `ls` in this workspace"),
+        "{call:#}"
+    );
+    allow(&scene, &call, "allow-workspace").await;
+    let again = scene.call("run_command", command("ls")).await;
+    assert!(again.text.contains("sub"), "{}", again.text);
+    let shown = scene.shown();
+    assert_eq!(shown["confirmed"], "setting");
+    assert_eq!(
+        shown["_meta"]["innkeeper.approval"],
+        json!({ "rule": "run_command(ls)", "scope": "workspace" })
+    );
+    for input in [
+        command("rm -rf sub"),
+        command("ls; rm -rf sub"),
+        command("ls\nrm -rf sub"),
+        command("ls -l"),
+        json!({ "command": "ls", "directory": "sub" }),
+    ] {
+        let call = scene.ask("run_command", input.clone()).await;
+        assert_eq!(call["status"], "pending-confirmation", "{input}");
+        deny(&scene, &call).await;
+    }
+    assert!(scene.inside.join("sub/a").exists());
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn edits_are_allowed_by_where_links_really_lead() {
+    let scene = Scene::new().await;
+    scene.put("src/a.txt", "one");
+    scene.put("other/b.txt", "one");
+    std::os::unix::fs::symlink("../other", scene.inside.join("src/link")).expect("a link");
+    let edit = |path: &str| json!({ "path": path, "content": format!("new {path}") });
+    let call = scene.ask("write_file", edit("src/a.txt")).await;
+    assert!(
+        labels(&call).contains(&"Allow edits of every file below `src/` in this session"),
+        "{call:#}"
+    );
+    allow(&scene, &call, "allow-session-pattern").await;
+    let changed = scene.call(
+        "edit_file",
+        json!({ "path": "src/../src/a.txt", "old_string": "new", "new_string": "newer" }),
+    );
+    let changed = changed.await;
+    assert!(!changed.is_error, "{}", changed.text);
+    for path in ["src/link/b.txt", "other/b.txt", "src/.env", "src/.git/config"] {
+        let call = scene.ask("write_file", edit(path)).await;
+        assert_eq!(call["status"], "pending-confirmation", "{path}");
+        deny(&scene, &call).await;
+    }
+    assert_eq!(scene.get("other/b.txt"), "one");
+}
+
+#[tokio::test]
+async fn a_fetch_is_allowed_for_its_server_alone() {
+    let settings = ToolSettings {
+        fetch: Some(FetchSettings {
+            allow_private_addresses: true,
+        }),
+        ..ToolSettings::default()
+    };
+    let scene = Scene::with(settings).await;
+    let url = |port: u16| json!({ "url": format!("http://127.0.0.1:{port}/page") });
+    // No server listens on that port. The error follows the question.
+    let call = scene.ask("fetch_url", url(9)).await;
+    assert!(
+        labels(&call).contains(&"Allow fetching from `http://127.0.0.1:9` in this session"),
+        "{call:#}"
+    );
+    allow(&scene, &call, "allow-session").await;
+    let again = scene.call("fetch_url", url(9)).await;
+    assert!(again.is_error, "it was tried, without a question: {}", again.text);
+    let call = scene.ask("fetch_url", url(7)).await;
+    deny(&scene, &call).await;
+}

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod approvals;
 mod customizations;
 mod grants;
 mod mcp;
@@ -14,6 +15,9 @@ use crate::address::ListenAddress;
 use crate::failure::exit_code_table;
 use crate::origin::Origin;
 
+pub(crate) use approvals::{
+    AllowApprovalArgs, ApprovalPlaceArgs, ApprovalsArgs, ApprovalsCommand, ListApprovalsArgs, RevokeApprovalArgs,
+};
 pub(crate) use customizations::CustomizationsArgs;
 pub(crate) use grants::{AllowArgs, GrantsArgs, GrantsCommand, ListGrantsArgs, RevokeArgs};
 pub(crate) use mcp::{McpArgs, McpAuthArgs, McpCallArgs, McpCommand, McpListArgs, McpServerArgs, McpSessionArgs};
@@ -85,6 +89,10 @@ pub(crate) enum Command {
     /// List, give and take back what clients may reach besides the files of their sessions; alone it lists them.
     #[command(after_long_help = exit_code_table())]
     Grants(GrantsArgs),
+    /// List, give and take back what runs without asking, in a session, in a workspace or everywhere; alone it lists
+    /// them.
+    #[command(after_long_help = exit_code_table())]
+    Approvals(ApprovalsArgs),
 }
 
 /// Flags that every command understands.
@@ -217,6 +225,9 @@ pub(crate) struct ApproveArgs {
     /// The choice to make, for instance allow-session [default: none, which approves this once].
     #[arg(long, value_name = "OPTION")]
     pub(crate) option: Option<String>,
+    /// The rule to remember in place of the one that the option stands for, such as `run_command(cargo test *)`.
+    #[arg(long, value_name = "RULE", requires = "option", conflicts_with = "input")]
+    pub(crate) rule: Option<String>,
     /// Run the tool with this input instead, where it may be edited.
     #[arg(long, value_name = "TEXT")]
     pub(crate) input: Option<String>,

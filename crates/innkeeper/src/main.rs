@@ -57,6 +57,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Deny(args) => client::deny(args)?,
         Command::Answer(args) => client::answer(args)?,
         Command::Grants(args) => client::grants(args)?,
+        Command::Approvals(args) => client::approvals(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -91,6 +91,16 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
                     }
                 }
             }
+            StateAction::ChatToolCallReady(call) if call.turn_id == self.turn_id => {
+                // The call did not ask, so show its input and the rule that allowed it.
+                if let Some(reason) = call::allowed_by(call.meta.as_ref()) {
+                    let what = call.invocation_message.as_text();
+                    self.remark(&format!("[{reason}: {what}]"))?;
+                    for line in call::lines(call.tool_input.as_ref(), call.edits.as_ref()) {
+                        self.aside.show_dimmed(&format!("{line}\n"))?;
+                    }
+                }
+            }
             StateAction::ChatToolCallConfirmed(call) => {
                 self.asked.remove(&call.tool_call_id);
             }

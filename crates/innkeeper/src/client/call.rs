@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use ahp_types::state::{FileEdit, FileEditCollection, FileEditSide, ToolInput};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::text::visible;
 
@@ -24,6 +24,19 @@ pub(super) fn lines(input: Option<&ToolInput>, edits: Option<&FileEditCollection
         edit_lines(edit, &mut lines);
     }
     lines
+}
+
+/// By what a call runs that nobody was asked about.
+pub(super) fn allowed_by(meta: Option<&Map<String, Value>>) -> Option<String> {
+    let approval = meta?.get("innkeeper.approval")?;
+    let text = |name: &str| approval.get(name).and_then(Value::as_str);
+    match (text("rule"), text("scope"), text("setting")) {
+        (Some(rule), Some("session"), _) => Some(format!("allowed in this session by {rule}")),
+        (Some(rule), Some("workspace"), _) => Some(format!("allowed in this workspace by {rule}")),
+        (Some(rule), _, _) => Some(format!("allowed everywhere by {rule}")),
+        (None, _, Some(setting)) => Some(format!("allowed by the setting {setting}")),
+        (None, _, None) => approval.get("hook").map(|_| "allowed by a hook".to_owned()),
+    }
 }
 
 /// Most inputs are objects, whose texts are easier to read as they are than with `\n` in them.

@@ -5,6 +5,7 @@
 
 mod again;
 mod answer;
+mod approvals;
 mod call;
 mod choose;
 mod connect;
@@ -27,7 +28,8 @@ use innkeeper_host::HostHandle;
 use innkeeper_store::Pruned;
 
 use crate::cli::{
-    AnswerArgs, ApproveArgs, CommonArgs, DenyArgs, GrantsArgs, McpArgs, PendingArgs, SendArgs, SessionsArgs, WatchArgs,
+    AnswerArgs, ApprovalsArgs, ApproveArgs, CommonArgs, DenyArgs, GrantsArgs, McpArgs, PendingArgs, SendArgs,
+    SessionsArgs, WatchArgs,
 };
 use crate::failure::{Failure, Kind};
 
@@ -94,6 +96,11 @@ pub(crate) fn mcp(args: McpArgs) -> Result<(), Failure> {
 /// Lists, gives and takes back grants.
 pub(crate) fn grants(args: GrantsArgs) -> Result<(), Failure> {
     block_on(grants::run(args))
+}
+
+/// Lists, gives and takes back approvals.
+pub(crate) fn approvals(args: ApprovalsArgs) -> Result<(), Failure> {
+    block_on(approvals::run(args))
 }
 
 /// Runs a client on one thread.

@@ -60,7 +60,7 @@ pub(super) async fn list(args: PendingArgs) -> Result<(), Failure> {
                 output.show(&format!("  {line}\n"))?;
             }
             for hint in wait.hints() {
-                output.show(&format!("  {}\n", one_line(&hint, 200)))?;
+                output.show(&format!("  {}\n", one_line(&hint, 400)))?;
             }
         }
     }
@@ -79,7 +79,11 @@ pub(super) async fn approve(args: ApproveArgs) -> Result<(), Failure> {
     for line in wait.details() {
         note(&line);
     }
-    let (chat, action) = decision(wait.request, true, args.option, args.input, None)?;
+    let (chat, mut action) = decision(wait.request, true, args.option, args.input, None)?;
+    if let (Some(rule), StateAction::ChatToolCallConfirmed(confirmed)) = (args.rule, &mut action) {
+        let meta = confirmed.meta.get_or_insert_default();
+        meta.insert("innkeeper.rule".to_owned(), rule.into());
+    }
     settle(&mut connection, &chat, action).await?;
     connection.close().await;
     Ok(())

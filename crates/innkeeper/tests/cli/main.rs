@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 
+mod approvals;
 mod clients;
 mod doctor;
 mod mcp;

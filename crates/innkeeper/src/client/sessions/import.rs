@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cli::ImportArgs;
 use crate::client::connect::Connection;
 use crate::failure::{Failure, Kind};
-use crate::text::Output;
+use crate::text::{Output, note, one_line};
 
 use super::contents::{self, Keeper};
 use super::kept::{self, Place};
@@ -42,6 +42,7 @@ pub(super) async fn run(args: ImportArgs) -> Result<(), Failure> {
             let taken = hand_over(&connection, &mut OneSession::of(&mut source)).await?;
             let kept = contents::import(&mut source, announced, &taken.session, &keeper).await;
             tell(&taken.session, taken.chats, taken.turns, kept.as_ref().ok())?;
+            tell_reset(&taken.approvals_reset);
             kept?;
         }
         connection.close().await;
@@ -58,6 +59,7 @@ pub(super) async fn run(args: ImportArgs) -> Result<(), Failure> {
             .map_err(with_a_way_out)?;
         let kept = contents::import(&mut source, announced, &imported.uri, &keeper).await;
         tell(&imported.uri, imported.chats, imported.turns, kept.as_ref().ok())?;
+        tell_reset(&imported.approvals);
         kept?;
     }
     Ok(())
@@ -88,10 +90,13 @@ async fn hand_over(connection: &Connection, session: &mut OneSession<'_>) -> Res
 
 /// What a host answers.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct TakenIn {
     session: String,
     chats: usize,
     turns: usize,
+    #[serde(default)]
+    approvals_reset: Vec<String>,
 }
 
 /// Hosts read no message beyond 16 MiB, and some of it is wrapping.
@@ -114,6 +119,17 @@ fn tell(uri: &str, chats: usize, turns: usize, kept: Option<&usize>) -> Result<(
         Some(count) => format!(", {count} kept results"),
     };
     Output::stdout().show(&format!("imported {uri} ({chats} chats, {turns} turns{kept})\n"))
+}
+
+/// Says what was allowed where a session comes from: here, people are asked.
+fn tell_reset(approvals: &[String]) {
+    if approvals.is_empty() {
+        return;
+    }
+    note("Its approvals were reset, so these are asked about again:");
+    for approval in approvals {
+        note(&format!("  {}", one_line(approval, 300)));
+    }
 }
 
 /// Says how to get around what is there already.

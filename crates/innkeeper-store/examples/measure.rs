@@ -46,6 +46,7 @@ fn session(uri: &str, number: usize, seq: u64) -> Record {
             summary: Document::ready(summary.into_bytes()),
         },
         document: Document::ready(vec![b'x'; 1_500]),
+        is_draft: false,
     }))
 }
 

@@ -46,6 +46,11 @@ fn check(session: &Session, uri: &str) -> Result<(), String> {
             refusal = Some(format!(
                 "the agent {name:?} is switched off; switch it on, or choose another one"
             ));
+        } else if agent.disable_user_invocation == Some(true) && agent.disable_model_invocation == Some(true) {
+            refusal = Some(format!(
+                "the agent {name:?} cannot be used at all: its file keeps it from people and from other agents; choose \
+                 another one"
+            ));
         } else if agent.disable_user_invocation == Some(true) {
             refusal = Some(format!(
                 "the agent {name:?} works for other agents only; choose another one"

@@ -179,6 +179,11 @@ impl Customized {
                 "The agent {} ({uri}) is switched off. Switch it on, or choose another one.",
                 agent.about.name
             )),
+            Some(agent) if !agent.for_people && !agent.for_models => failed(format!(
+                "The agent {} ({uri}) cannot be used at all: its file keeps it from people and from models. Remove \
+                 `user-invocable: false` or `disable-model-invocation: true` from it to use it.",
+                agent.about.name
+            )),
             Some(agent) if !agent.for_people => failed(format!(
                 "The agent {} ({uri}) cannot be chosen by people; only models may delegate to it.",
                 agent.about.name
@@ -568,6 +573,26 @@ mod tests {
         let problem = customized(&["g", "h"]).agent("file:///g").expect_err("off");
         let problem = problem.into_failure().message;
         assert!(problem.contains("switched off"), "{problem}");
+    }
+
+    #[test]
+    fn cus24_an_agent_that_its_file_keeps_from_everybody_says_so() {
+        let closed = |for_models: bool| {
+            let agent = CustomAgent {
+                about: about("a", None, "a"),
+                for_models,
+                for_people: false,
+                ..CustomAgent::default()
+            };
+            let kit = Kit {
+                agents: vec![agent],
+                ..Kit::default()
+            };
+            let given = Customized::new(Arc::new(kit), Arc::default());
+            given.agent("file:///a").expect_err("closed").into_failure().message
+        };
+        assert!(closed(true).contains("only models may delegate to it"));
+        assert!(closed(false).contains("cannot be used at all"));
     }
 
     #[test]

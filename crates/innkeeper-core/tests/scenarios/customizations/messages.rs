@@ -192,7 +192,10 @@ fn cus24_a_message_chooses_an_agent_that_is_there_and_on_and_for_people() {
     inner["disableUserInvocation"] = json!(true);
     let mut quiet = custom_agent("quiet");
     quiet["disableModelInvocation"] = json!(true);
-    let agents = [custom_agent("plain"), inner, quiet, custom_agent("off")];
+    let mut closed = custom_agent("closed");
+    closed["disableUserInvocation"] = json!(true);
+    closed["disableModelInvocation"] = json!(true);
+    let agents = [custom_agent("plain"), inner, quiet, closed, custom_agent("off")];
     stage.found(
         SESSION,
         json!([plugin("p", &agents), plugin("q", &[custom_agent("gone")])]),
@@ -207,6 +210,10 @@ fn cus24_a_message_chooses_an_agent_that_is_there_and_on_and_for_people() {
         (
             agent_uri("inner"),
             "message.agent.uri: the agent \"inner\" works for other agents only",
+        ),
+        (
+            agent_uri("closed"),
+            "message.agent.uri: the agent \"closed\" cannot be used at all",
         ),
         (agent_uri("off"), "message.agent.uri: the agent \"off\" is switched off"),
         (

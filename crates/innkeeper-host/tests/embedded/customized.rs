@@ -62,6 +62,7 @@ fn shelf() -> Shelf {
     };
     let agent = |name: &str, for_people| CustomAgent {
         about: about(name),
+        for_models: true,
         for_people,
         ..CustomAgent::default()
     };
@@ -163,11 +164,15 @@ async fn cus24_the_first_turn_has_what_was_found_and_a_message_calls_it_by_name(
     assert!(called.contains("Greet the\nguests in"), "{called}");
     let (called, _) = answer(&scene, "t3", "/release now").await;
     assert!(called.contains("The text of release.\n\nArguments: now"), "{called}");
-    // What is for models alone is as unknown as what there is not; a command of the agent's own wins.
-    for unknown in ["/secret", "/nothing"] {
-        let (said, _) = answer(&scene, unknown, unknown).await;
-        assert!(said.contains("I do not know the command"), "{said}");
-    }
+    // A skill for models alone is refused, and does not reach the agent as text.
+    let (said, error) = answer(&scene, "closed", "/secret").await;
+    assert!(
+        error.is_some_and(|error| error.contains("/secret cannot be called")),
+        "{said}"
+    );
+    // A name that nothing has is the agent's business, and a command of the agent's own wins.
+    let (said, _) = answer(&scene, "unknown", "/nothing").await;
+    assert!(said.contains("I do not know the command"), "{said}");
     let (own, _) = answer(&scene, "t4", "/usage").await;
     assert!(own.contains("1200 tokens"), "{own}");
     let (_, error) = answer(&scene, "t5", "/gone").await;

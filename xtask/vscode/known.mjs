@@ -1,7 +1,7 @@
 // Errors that a run may show, each with its reason. Everything else fails the run.
 
 export const KNOWN = [
-  { pattern: /createTerminal|terminal process failed to launch/i, reason: 'terminals are not implemented yet' },
+  { pattern: /(create|dispose)Terminal|terminal process failed to launch/i, reason: 'terminals are not implemented yet' },
   { pattern: /automation/i, reason: 'automations are not implemented yet' },
   { pattern: /changeset/i, reason: 'changesets are not implemented yet' },
   { pattern: /ERR_(NAME_NOT_RESOLVED|INTERNET_DISCONNECTED|CONNECTION_REFUSED|FAILED)|Failed to fetch|net::ERR_/i, reason: 'VS Code looks for services on the internet, and for the host while it restarts' },
@@ -9,6 +9,7 @@ export const KNOWN = [
   { pattern: /serviceWorker\.js|A bad HTTP response code \(404\)/, reason: 'the npm package of the VS Code server has no service worker' },
   { pattern: /authentication provider 'github'/, reason: 'nobody is signed in to GitHub' },
   { pattern: /Long running operations during shutdown|Canceled: Canceled/, reason: 'the window is reloaded while it writes its own files' },
+  { pattern: /\[AHPLog\]|No connection for authority/, reason: 'the window closes its own database and connection while it is reloaded' },
   { pattern: /WebSocket (connection to|is closed)|WebSocket error/i, reason: 'the window notices that the host restarts' },
 ];
 

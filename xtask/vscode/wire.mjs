@@ -4,6 +4,10 @@ import { createWriteStream } from 'node:fs';
 import { createServer } from 'node:http';
 import { WebSocket, WebSocketServer } from 'ws';
 
+/** VS Code looks for files that need not exist, and at folders before it starts a session in them. */
+const FILE_METHODS = /^(resource|createResourceWatch)/;
+const FILE_ERRORS = [-32008, -32009];
+
 export class Wire {
   /** Requests that the host answered with an error, and actions that it rejected. */
   refusals = [];
@@ -73,8 +77,10 @@ export class Wire {
     const key = `${client}/${message.id}`;
     if (from === 'window' && message.method && message.id !== undefined) this.#methods.set(key, message.method);
     if (from === 'host' && message.error) {
+      const method = this.#methods.get(key) ?? 'request';
       const { code, message: text } = message.error;
-      this.refusals.push(`${this.#methods.get(key) ?? 'request'} answered ${code}: ${text}`);
+      const isMissingFile = FILE_METHODS.test(method) && FILE_ERRORS.includes(code);
+      if (!isMissingFile) this.refusals.push(`${method} answered ${code}: ${text}`);
     }
     const reason = message.params?.rejectionReason;
     if (from === 'host' && reason) this.refusals.push(`${message.params.action?.type} rejected: ${reason}`);

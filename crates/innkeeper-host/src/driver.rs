@@ -43,7 +43,7 @@ pub(crate) struct Surroundings {
     pub(crate) client_reads: ClientReads,
     /// How what MCP servers offer is read.
     pub(crate) mcp_reads: ClientReads,
-    /// What apps ask of the model.
+    /// The requests of apps to the model.
     pub(crate) app_requests: AppRequests,
     /// How long turns wait for decisions about MCP servers.
     pub(crate) trust: TrustPatience,
@@ -132,7 +132,7 @@ struct Running {
     scene: Arc<Scene>,
     /// What it has room for.
     room: Arc<TurnRoom>,
-    /// What the model would be asked with for an app, once the agent runs the turn.
+    /// The turn as the model would be asked with it for an app, once the agent runs it.
     for_apps: Arc<OnceLock<ForApps>>,
 }
 
@@ -311,7 +311,7 @@ impl Driver {
         }
     }
 
-    /// What it takes to ask users in a run for an app, if its agent has begun.
+    /// Everything that it takes to ask users in a run for an app, if its agent has begun.
     pub(crate) fn serve_app(&self, key: TurnKey) -> Option<ServesApp> {
         let running = self.running(key).filter(|running| !running.cancelled.is_cancelled())?;
         Some(ServesApp {

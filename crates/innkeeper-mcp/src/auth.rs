@@ -108,7 +108,7 @@ pub(crate) struct Bearer {
     pub(crate) history: TokenHistory,
 }
 
-/// What is known of the token of a request, which decides why it was refused.
+/// The history of the token of a request, which decides why it was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenHistory {
     /// There was none.
@@ -139,6 +139,12 @@ impl Credentials {
             self.withheld.store(bearer.generation, Ordering::Relaxed);
         }
         is_untried
+    }
+
+    /// Whether the token is not sent.
+    pub(crate) fn is_withheld(&self) -> bool {
+        let generation = self.generation();
+        generation > 0 && self.withheld.load(Ordering::Relaxed) == generation
     }
 
     /// Sends the token again that was withheld.

@@ -351,6 +351,8 @@ impl Shared {
         let far = self.remote.as_ref()?;
         let resource = far.metadata.find(&challenged.challenge).await;
         let description = challenged.challenge.description.as_deref();
+        // What it says about a request without a token says nothing about the one that it refused.
+        let description = description.filter(|_| !far.credentials.is_withheld());
         let description = description.map(|description| far.credentials.scrub(&self.scrubber, description));
         // Servers say what the operation at hand needs. People who grant only that would lose what they have granted
         // for others, and be asked in turns for one and the other (MCP, step-up authorization).

@@ -13,10 +13,10 @@ use crate::core::{Cx, HostCore};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, TurnKey};
 
-/// Where the message of such a turn names its request.
+/// The key of `_meta` under which the message of such a turn names its request.
 const REQUEST: &str = "innkeeper.appRequest";
 
-/// What becomes of a request of an app that needs a turn.
+/// The turn of a request of an app.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppTurn {
     /// It is asked in a turn that runs already. A turn of its own arrives as
@@ -115,7 +115,7 @@ impl HostCore {
     }
 }
 
-/// Where a request of an app is asked about.
+/// The turn in which a request of an app is asked about.
 enum Turn {
     Runs { chat: ChannelId, turn: TurnKey },
     Starts { chat: ChannelId, name: String },

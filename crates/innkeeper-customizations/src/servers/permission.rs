@@ -188,7 +188,7 @@ impl OnePlace {
         Ok(look)
     }
 
-    /// What users have said about it as it is now.
+    /// Looks at everything, and at the decision of users about it.
     fn standing(&self) -> Result<(Look, Standing), String> {
         // Before it is read: whatever is decided meanwhile is noticed.
         let stamp = self.stamp();
@@ -260,7 +260,7 @@ impl OnePlace {
         decided.map_err(|error| error.to_string())
     }
 
-    /// What a session shows.
+    /// The text that a session shows.
     fn message(&self, look: &Look, standing: &Standing) -> String {
         let place = question::code(&self.subject.place);
         let whose = match self.servers.iter().any(|server| server.published.is_some()) {

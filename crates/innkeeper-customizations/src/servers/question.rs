@@ -1,4 +1,4 @@
-//! What a session shows when it asks whether MCP servers may run.
+//! The lines that a session shows when it asks whether MCP servers may run.
 //!
 //! Every subscriber of the session reads it, also those that may only look. So it names the variables of an
 //! environment without their values, where keys often sit, except for variables that decide what code runs. The

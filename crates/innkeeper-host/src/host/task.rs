@@ -79,7 +79,7 @@ pub(super) struct HostTask {
     pub(super) missed: MissedBells,
     /// The places of requests that are looked up and not answered yet, in the order of their effects.
     pub(super) look_ups: VecDeque<OwnedSemaphorePermit>,
-    /// What apps ask of the model.
+    /// The requests of apps to the model.
     pub(super) app_requests: AppRequests,
     /// What the journal is keeping, and what comes after it.
     pub(super) waiting: Waiting,

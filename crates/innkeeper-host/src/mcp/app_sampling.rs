@@ -41,7 +41,7 @@ type Answer = Result<Value, McpError>;
 #[derive(Clone, Default)]
 pub(crate) struct AppRequests(Arc<Mutex<HashMap<String, AppRequest>>>);
 
-/// What an app asks of the model.
+/// A request of an app to the model.
 pub(crate) struct AppRequest {
     asked: Asked,
     answer: oneshot::Sender<Answer>,
@@ -51,7 +51,7 @@ struct Asked {
     session: ChannelId,
     /// The id of the customization of the app's server.
     server: String,
-    /// What users call the server.
+    /// The name of the server.
     server_name: String,
     request: SamplingRequest,
 }
@@ -73,7 +73,7 @@ impl AppRequests {
         let request = SamplingRequest::read(params).map_err(|problem| failed(INVALID_PARAMS, problem))?;
         let (answer, answered) = oneshot::channel();
         let mut waiting = self.lock();
-        // Whoever asked may be gone by now.
+        // The client that asked may be gone by now.
         waiting.retain(|_, request| !request.answer.is_closed());
         let of_session = waiting.values().filter(|request| request.asked.session == session);
         if waiting.len() >= MOST_WAITING || of_session.count() >= MOST_OF_SESSION {

@@ -46,8 +46,7 @@ pub trait StartPermission: Send + Sync + 'static {
     /// meanwhile matters when it is started again.
     async fn withdrawn(&self);
 
-    /// What users have said about it as it is now, with what a session asks them if they have not decided. May read
-    /// files.
+    /// The decision of users about it as it is now, or the question that a session asks them. May read files.
     ///
     /// # Errors
     ///

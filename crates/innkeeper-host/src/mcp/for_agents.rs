@@ -202,7 +202,7 @@ impl Mcp {
         Some(link.reported.of(server))
     }
 
-    /// What the turns of the session share.
+    /// The part that the turns of the session share.
     pub(super) fn link(&self) -> Option<Arc<SessionLink>> {
         self.link.clone()
     }
@@ -306,7 +306,7 @@ pub(crate) struct SessionLink {
     may_sample: Mutex<HashMap<(String, Samples), u32>>,
     /// When a user last declined a request of an app, by server.
     declined: Mutex<HashMap<String, Instant>>,
-    /// What users were asked about servers that wait for their decision.
+    /// The questions about servers that wait for a decision.
     pub(super) asking: Asking,
 }
 

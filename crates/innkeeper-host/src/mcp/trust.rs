@@ -26,29 +26,29 @@ const ALLOW: &str = "allow";
 const NOT_NOW: &str = "notNow";
 const NEVER: &str = "never";
 
-/// What users have said about the servers of one place, as they are declared now.
+/// The decision of users about the servers of one place, as they are declared now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
     /// They may run.
     Allowed,
     /// They may not run.
     Refused,
-    /// Nobody has decided about them as they are now.
+    /// No user has decided about them as they are now.
     Undecided(TrustQuestion),
 }
 
-/// What users are asked about the servers of one place.
+/// The question about the servers of one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustQuestion {
     /// The place, as `innkeeper trust` names it, in one line without characters that users cannot see.
     pub place: String,
     /// Identifies everything that would run. A decision is for this digest alone.
     pub digest: String,
-    /// What users are shown.
+    /// The text that users are shown.
     pub message: String,
 }
 
-/// What users decide about what a [`TrustQuestion`] showed.
+/// A decision about everything that a [`TrustQuestion`] showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrustDecision {
     /// It may run until it changes.
@@ -66,7 +66,7 @@ pub(crate) struct TrustPatience {
     pub(crate) start: Duration,
 }
 
-/// What a session has asked about its servers.
+/// The questions that a session has asked about its servers.
 #[derive(Debug)]
 pub(crate) struct Asking {
     /// One question at a time: a second turn finds it answered.
@@ -79,7 +79,7 @@ struct AskingState {
     /// Questions without a decision, by place and digest, with the newest start among the servers that they were
     /// about. A user who starts such a server again is asked again.
     left_open: HashMap<(String, String), u64>,
-    /// What users were told already.
+    /// The notices that users were shown already.
     notices: HashSet<String>,
 }
 
@@ -123,7 +123,7 @@ struct Group {
     attempt: u64,
 }
 
-/// What follows for the servers that a turn asked about.
+/// The consequence for the servers that a turn asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     MayRun,
@@ -131,7 +131,7 @@ enum Asked {
     Unanswered,
 }
 
-/// What came of a question.
+/// The end of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Decided(TrustDecision),
@@ -203,7 +203,7 @@ impl EventSink {
         let mut is_answered = true;
         // Looked for again: another turn may have asked while this one waited.
         for group in self.undecided(link) {
-            // Whoever does not answer one question does not answer the next one either.
+            // An unattended session does not answer the next question either.
             let time = if is_answered { patience.answer } else { Duration::ZERO };
             match self.ask_about(link, &group, time).await? {
                 Asked::MayRun => allowed.extend(group.servers),

@@ -81,7 +81,7 @@ pub(super) struct Running {
     held: Mutex<Option<Arc<Held>>>,
     /// The resource that people signed in for while it ran.
     meant: Mutex<Option<String>>,
-    /// What calls of its own ask people to sign in for.
+    /// The sign-ins that its calls wait for.
     asked: Mutex<Vec<SignIn>>,
     /// Told when that changes.
     asked_changed: Notify,
@@ -192,7 +192,7 @@ impl Running {
         }
     }
 
-    /// What clients of the session are shown of a state. While a call waits because its token does not grant enough,
+    /// The status that clients of the session are shown. While a call waits because its token does not grant enough,
     /// they see what to sign in for (MCP-07). Other sessions that have the server do not: it is ready for them.
     fn status(&self, state: &ServerState, lease: &Lease, shared: &Shared) -> ServerStatus {
         let asked = lock(&self.asked);

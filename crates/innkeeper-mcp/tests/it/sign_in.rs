@@ -446,7 +446,7 @@ async fn auth06_a_token_that_a_server_fails_on_is_refused_and_another_one_can_be
     let ServerState::AuthRequired(refused) = refused.await else {
         panic!()
     };
-    assert_eq!(refused.reason, SignInReason::Refused);
+    assert_eq!((refused.reason, refused.description), (SignInReason::Refused, None));
     sign_in(&far, &server, &needed).await;
     until(&server, |state| *state == ServerState::Ready).await;
     assert_eq!(server.call(call("echo", json!({}))).await.unwrap().text(), "echo done");

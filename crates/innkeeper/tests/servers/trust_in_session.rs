@@ -49,7 +49,7 @@ fn notices(turn: &Turn) -> String {
     notices.map(Value::to_string).collect()
 }
 
-/// What `innkeeper trust` prints.
+/// The output of `innkeeper trust`.
 fn trusted(inn: &Inn) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_innkeeper"))
         .arg("trust")
@@ -111,7 +111,7 @@ async fn p12_a_client_allows_the_servers_of_a_workspace_and_the_turn_that_asked_
     let turn = other.client.run_turn(&other.uris.chat, "t1", "/mcp").await;
     assert_eq!(questions(&turn), 0);
 
-    // What was allowed can be taken back, and the next turn asks again.
+    // A user takes the decision back, and the next turn asks again.
     inn.trust("revoke", &inn.place.workspace());
     room.server_is("odd", "error").await;
     room.client.start_turn(&room.uris.chat, "t2", "/mcp").await;

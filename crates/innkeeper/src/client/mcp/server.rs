@@ -296,7 +296,7 @@ fn sign_in(auth: &McpServerAuthRequiredState) -> String {
 
 fn reason(reason: &McpAuthRequiredReason) -> &'static str {
     match reason {
-        McpAuthRequiredReason::Required => "somebody has to sign in",
+        McpAuthRequiredReason::Required => "nobody is signed in",
         McpAuthRequiredReason::Expired => "the sign-in has expired",
         McpAuthRequiredReason::InsufficientScope => "the sign-in does not grant enough",
         McpAuthRequiredReason::Unknown(_) => "a sign-in is needed",

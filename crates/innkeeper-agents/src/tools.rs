@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::{AgentError, ToolDraft};
+use innkeeper_host::{AgentError, ToolDraft, ToolKind};
 use serde_json::Value;
 
 use crate::model::api::{Image, ToolSpec};
@@ -51,9 +51,35 @@ pub trait HostTool: Send + Sync + 'static {
     /// Whether calls may run beside other calls: they read, and change nothing.
     fn is_harmless(&self) -> bool;
 
+    /// How clients present its calls.
+    fn kind(&self) -> Option<ToolKind> {
+        None
+    }
+
+    /// What people read while a model still writes the input: a verb, and the field of the input that says on what.
+    fn announcement(&self) -> Option<Announcement> {
+        None
+    }
+
     /// Carries out one call, whose input is an object. It ends the call, whatever comes of it;
     /// what goes wrong with it is an answer for the model, and an error only when the turn is over.
     async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError>;
+}
+
+/// What is said of a call while its input streams, as in "Editing `notes.txt`".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Announcement {
+    /// The verb, as in "Editing".
+    pub verb: &'static str,
+    /// The field of the input that names what it is about.
+    pub field: &'static str,
+}
+
+impl Announcement {
+    /// The words for a value of the field.
+    pub(crate) fn words(self, value: &str) -> String {
+        format!("{} {}", self.verb, outcome::quoted(value))
+    }
 }
 
 /// Where a call takes place.

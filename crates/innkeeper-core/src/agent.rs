@@ -13,14 +13,14 @@ mod section;
 mod tool;
 
 pub use credential::{Credential, Secret};
-pub use past::{Attachment, PastOutcome, PastTool, PastTurn, PastTurns, SpanEnd, TurnSpan, UnreadChat};
+pub use past::{Attachment, PastOutcome, PastTool, PastTurn, PastTurns, SpanEnd, TextSpan, TurnSpan, UnreadChat};
 pub use profile::{AgentProfile, Choice, CommandInfo, Setting, SettingKind, SettingValue, ToolInfo};
 pub use question::{Answer, AnswerValue, Question, QuestionKind, Questions, Response};
 pub use section::{STANDARD_SECTIONS, Section, StandardSection};
 pub use tool::{
     ApprovalSubject, AuthReason, AuthRequirement, ClientTool, ConfirmOption, Confirmation, Contributor, Decision,
-    FileAccess, FileChange, FileSide, Offer, Permission, Risk, ToolContent, ToolReady, ToolReply, ToolResult,
-    ToolStart, ToolStep,
+    Description, FileAccess, FileChange, FileSide, McpName, Offer, Permission, Risk, ToolContent, ToolKind, ToolReady,
+    ToolReply, ToolResult, ToolStart, ToolStep,
 };
 
 /// What an agent can produce during a turn.

@@ -4,14 +4,19 @@
 use std::sync::Arc;
 
 use ahp_types::actions::{RootAgentsChangedAction, SessionServerToolsChangedAction, StateAction};
-use ahp_types::state::AgentInfo;
+use ahp_types::state::{AgentInfo, ToolDefinition};
 
-use crate::agent::{AgentProfile, Failure};
-use crate::core::{Cx, HostCore, ROOT};
+use crate::agent::{AgentProfile, Failure, ToolInfo};
+use crate::core::{Cx, HostCore, ROOT, Timer};
+use crate::effect::Effect;
 use crate::error::{RpcError, code};
 use crate::extension::Catalogue;
 use crate::ids::ChannelId;
 use crate::session::Session;
+use crate::tool::wire::definition;
+
+/// How long changes of what is offered are collected before the agent is asked.
+const LIST_DELAY_MS: u64 = 100;
 
 impl HostCore {
     /// Takes note of how agents describe themselves now, and tells everybody if it differs.
@@ -97,8 +102,7 @@ impl HostCore {
         Some(Failure::new("agentMissing", message))
     }
 
-    /// Publishes the agent's own tools, which clients show and do not execute, unless they are what
-    /// the session has.
+    /// Brings the tools that the session's agent offers up to date. Clients show them and do not execute them.
     pub(crate) fn refresh_server_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
             return;
@@ -106,7 +110,70 @@ impl HostCore {
         let Some(agent) = self.agent_of(session) else {
             return;
         };
-        let tools: Vec<_> = agent.tools.iter().map(crate::tool::wire::definition).collect();
+        if self.config.lists_tools {
+            let provider = agent.info.provider.clone();
+            if self.read_only.is_none() && !self.looks_on {
+                cx.effects.push(Effect::ListTools {
+                    session: session_id,
+                    provider,
+                });
+            }
+            return;
+        }
+        let tools: Vec<_> = agent.tools.iter().map(definition).collect();
+        self.publish_tools(cx, session_id, tools);
+    }
+
+    /// Takes note of an action after which other tools may be offered: something that the session brings along was
+    /// found, switched on or off, or a server came or went.
+    pub(crate) fn note_tools_after(&mut self, cx: &Cx<'_>, session_id: ChannelId, action: &StateAction) {
+        if matches!(
+            action,
+            StateAction::SessionCustomizationsChanged(_)
+                | StateAction::SessionCustomizationToggled(_)
+                | StateAction::SessionCustomizationUpdated(_)
+                | StateAction::SessionCustomizationRemoved(_)
+                | StateAction::SessionMcpServerStateChanged(_)
+                | StateAction::SessionMcpServerStartRequested(_)
+                | StateAction::SessionMcpServerStopRequested(_)
+        ) {
+            self.note_tools(cx, session_id);
+        }
+    }
+
+    /// Has the agent of a session asked in a moment: many servers come at once, and each list is sent as a whole.
+    pub(crate) fn note_tools(&mut self, cx: &Cx<'_>, session_id: ChannelId) {
+        let lists_tools = self.config.lists_tools;
+        let Some(session) = self.sessions.get_mut(&session_id).filter(|_| lists_tools) else {
+            return;
+        };
+        if !std::mem::replace(&mut session.tools_due, true) {
+            let at = cx.now.mono_ms.saturating_add(LIST_DELAY_MS);
+            self.timers.insert((at, Timer::Tools(session_id)));
+        }
+    }
+
+    pub(crate) fn list_noted_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            session.tools_due = false;
+            self.refresh_server_tools(cx, session_id);
+        }
+    }
+
+    /// An agent says which tools it offers in a session.
+    pub(crate) fn tools_listed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, provider: &str, tools: &[ToolInfo]) {
+        let session = self.sessions.get(&session_id);
+        let is_its_agent = session.is_some_and(|session| session.state.provider == provider);
+        if is_its_agent && self.read_only.is_none() {
+            self.publish_tools(cx, session_id, tools.iter().map(definition).collect());
+        }
+    }
+
+    /// Publishes tools, unless they are what the session shows.
+    fn publish_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, tools: Vec<ToolDefinition>) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
         if session.state.server_tools.as_deref().unwrap_or_default() != tools {
             let action = StateAction::SessionServerToolsChanged(SessionServerToolsChangedAction { tools });
             self.commit(cx, session_id, action, None);

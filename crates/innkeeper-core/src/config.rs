@@ -84,6 +84,9 @@ pub struct CoreConfig {
     pub serves_repositories: bool,
     /// Whether there is somebody who runs MCP servers; without, none of them ever starts.
     pub serves_mcp: bool,
+    /// Whether there is somebody who asks agents which tools they offer in a session; without, what their profile
+    /// lists counts as offered everywhere.
+    pub lists_tools: bool,
     /// Whether whoever runs MCP servers keeps their tokens; without, they go with whoever gave them.
     pub keeps_mcp_tokens: bool,
     /// How long turns wait for MCP servers that start; 0 means not at all (MCP-03).
@@ -156,6 +159,7 @@ impl Default for CoreConfig {
             serves_customizations: false,
             serves_repositories: false,
             serves_mcp: false,
+            lists_tools: false,
             keeps_mcp_tokens: false,
             mcp_blocking_ms: 10_000,
             serves_logs: false,

@@ -163,6 +163,8 @@ pub(crate) enum Timer {
     Mcp(ChannelId),
     /// A token of MCP servers is no longer good.
     McpToken(String),
+    /// Other tools may be offered in a session.
+    Tools(ChannelId),
 }
 
 /// The input being handled: when it happened and where its consequences go.
@@ -297,6 +299,11 @@ impl HostCore {
             Input::Background { chat, change } => self.background(cx, chat, change),
             Input::Agent { chat, turn, event } => self.agent_event(cx, chat, turn, event),
             Input::TurnEnded { chat, turn, end } => self.turn_ended(cx, chat, turn, end),
+            Input::ToolsListed {
+                session,
+                provider,
+                tools,
+            } => self.tools_listed(cx, session, &provider, &tools),
             Input::CustomizationsFound {
                 session,
                 entries,
@@ -304,6 +311,8 @@ impl HostCore {
             } => {
                 self.customizations_found(cx, session, entries, shadows);
                 self.servers_known(session);
+                // What is shown of it may be the same, and yet mean other tools.
+                self.note_tools(cx, session);
             }
             Input::CustomizationsAnnounced { session, entries } => {
                 self.customizations_announced(cx, session, entries);
@@ -553,6 +562,7 @@ impl HostCore {
                 Some((_, Timer::Watch(channel))) => self.end_lease(cx, channel),
                 Some((_, Timer::Mcp(session))) => self.stop_waiting(cx, session),
                 Some((_, Timer::McpToken(resource))) => self.expire_server_token(cx, &resource),
+                Some((_, Timer::Tools(session))) => self.list_noted_tools(cx, session),
                 None => break,
             }
         }

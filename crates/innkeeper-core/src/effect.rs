@@ -228,6 +228,14 @@ pub enum Effect {
         /// What it wants.
         wanted: Box<WantedServers>,
     },
+    /// Ask a session's agent which tools its model may call there, those of MCP servers included, and answer with
+    /// `Input::ToolsListed`. Sent again when that may have changed.
+    ListTools {
+        /// The session.
+        session: ChannelId,
+        /// Its agent.
+        provider: String,
+    },
     /// A session is gone for good, and so is everything that was kept beside it.
     SessionGone {
         /// Its URI.

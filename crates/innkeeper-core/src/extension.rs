@@ -1,5 +1,5 @@
 //! What clients and agents say that the published types have no place for: the opt-in and the
-//! catalogue of `systemMessageTransform`, which AHP 1.0 does not have yet.
+//! catalogue of `systemMessageTransform`, which AHP 1.0 does not have yet, and what questions are for.
 //!
 //! The published types drop fields they do not know, so these are kept beside the typed state and
 //! written into every snapshot, echo and document (SMT-11, SMT-17, SMT-19). The patterns below are
@@ -7,8 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use ahp_types::actions::{RootAgentsChangedAction, SessionActiveClientSetAction, StateAction};
-use ahp_types::state::{AgentInfo, SessionActiveClient};
+use ahp_types::actions::{
+    ChatInputRequestedAction, RootAgentsChangedAction, SessionActiveClientSetAction, SessionInputNeededSetAction,
+    StateAction,
+};
+use ahp_types::state::{
+    AgentInfo, ChatInputRequest, SessionActiveClient, SessionChatInputRequest, SessionInputRequest,
+};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -22,6 +27,8 @@ use crate::frame::write_json;
 /// Longest id of a section.
 const MAX_ID_BYTES: usize = 256;
 
+/// What the ids of questions begin with that an MCP server asks.
+pub const ELICITATION: &str = "elicitation-";
 /// The field of an active client that says which sections it wants to rewrite.
 const TRANSFORM: &str = "systemMessageTransform";
 /// The field of an agent that says which sections it has.
@@ -225,6 +232,16 @@ impl Beside<'_> {
             r#type: &'a str,
             agents: Agents<'a>,
         }
+        #[derive(Serialize)]
+        struct Needed<'a> {
+            r#type: &'a str,
+            request: InputNeeded<'a>,
+        }
+        #[derive(Serialize)]
+        struct Requested<'a> {
+            r#type: &'a str,
+            request: InputRequest<'a>,
+        }
         let name = || action::rule(action).map_or("", |rule| rule.name);
         match (action, self) {
             (StateAction::SessionActiveClientSet(set), Beside::OptIn(opt_in)) => {
@@ -243,8 +260,75 @@ impl Beside<'_> {
                 };
                 write_json(out, &changed);
             }
+            (StateAction::ChatInputRequested(requested), _) => {
+                let ChatInputRequestedAction { request } = requested;
+                let requested = Requested {
+                    r#type: name(),
+                    request: InputRequest(request),
+                };
+                write_json(out, &requested);
+            }
+            (StateAction::SessionInputNeededSet(set), _) => {
+                let SessionInputNeededSetAction { request } = &**set;
+                let needed = Needed {
+                    r#type: name(),
+                    request: InputNeeded(request),
+                };
+                write_json(out, &needed);
+            }
             (action, _) => write_json(out, action),
         }
+    }
+}
+
+/// A question to people as the published type would write it, with what it is for: clients tell what their agent
+/// asks from what a server wants to know. The published type has no `_meta`, and the id says it as well, so nothing
+/// more has to be kept.
+pub(crate) struct InputRequest<'a>(pub(crate) &'a ChatInputRequest);
+
+impl Serialize for InputRequest<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Meta {
+            purpose: &'static str,
+        }
+        let ChatInputRequest {
+            id,
+            message,
+            url,
+            questions,
+            answers,
+        } = self.0;
+        let purpose = match url.is_some() || id.starts_with(ELICITATION) {
+            true => "elicitation",
+            false => "askUser",
+        };
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("id", id)?;
+        optional(&mut out, "message", message)?;
+        optional(&mut out, "url", url)?;
+        optional(&mut out, "questions", questions)?;
+        optional(&mut out, "answers", answers)?;
+        out.serialize_entry("_meta", &Meta { purpose })?;
+        out.end()
+    }
+}
+
+/// Something that a session waits for, likewise.
+pub(crate) struct InputNeeded<'a>(pub(crate) &'a SessionInputRequest);
+
+impl Serialize for InputNeeded<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let SessionInputRequest::ChatInput(needed) = self.0 else {
+            return self.0.serialize(serializer);
+        };
+        let SessionChatInputRequest { id, chat, request } = needed;
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("kind", "chatInput")?;
+        out.serialize_entry("id", id)?;
+        out.serialize_entry("chat", chat)?;
+        out.serialize_entry("request", &InputRequest(request))?;
+        out.end()
     }
 }
 

@@ -7,7 +7,7 @@ use ahp_types::state::{Customization, Turn};
 use serde_json::value::RawValue;
 
 use crate::access::Principal;
-use crate::agent::{AgentEvent, AgentProfile, BackgroundChange, Failure, TurnEnd};
+use crate::agent::{AgentEvent, AgentProfile, BackgroundChange, Failure, ToolInfo, TurnEnd};
 use crate::customization::Shadows;
 use crate::decode::DecodeError;
 use crate::error::RpcError;
@@ -145,6 +145,15 @@ pub enum Input {
         watch: u64,
         /// What changed.
         changes: Vec<ResourceChange>,
+    },
+    /// The tools that a session's agent offers its model right now.
+    ToolsListed {
+        /// The session.
+        session: ChannelId,
+        /// The agent that was asked.
+        provider: String,
+        /// The tools.
+        tools: Vec<ToolInfo>,
     },
     /// What a session brings along, whole, in order, and with nothing switched (CUS-19).
     CustomizationsFound {

@@ -84,7 +84,7 @@ pub use effect::{
     ChatsMoved, CloseReason, Effect, LookUp, MovedChat, OpenChat, PromptPlan, Subscriber, Transformer, TurnStart,
 };
 pub use error::RpcError;
-pub use extension::{Catalogue, OptIn, OptIns};
+pub use extension::{Catalogue, ELICITATION, OptIn, OptIns};
 pub use frame::{ActionFrame, Outgoing, Wire};
 pub use history::{REFUSED, past_turn, was_heard};
 pub use ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};

@@ -54,6 +54,8 @@ pub struct Session {
     pub titled_by: Namer,
     /// Whether an announcement of changes is already due.
     pub summary_due: bool,
+    /// Whether its agent is about to be asked which tools it offers.
+    pub tools_due: bool,
     /// The clients whose unchanged announcement was acknowledged while nothing else has changed
     /// since. See [`crate::dispatch`] for why.
     pub acknowledged: BTreeSet<ClientId>,
@@ -223,6 +225,7 @@ impl Session {
             announced: None,
             titled_by: Namer::Nobody,
             summary_due: false,
+            tools_due: false,
             acknowledged: BTreeSet::new(),
             modified_ms: now.wall.as_millisecond(),
             order_ms: now.wall.as_millisecond(),
@@ -250,6 +253,7 @@ impl Session {
             announced: None,
             titled_by: document.titled_by,
             summary_due: false,
+            tools_due: false,
             acknowledged: BTreeSet::new(),
             modified_ms: i64::MIN,
             order_ms: i64::MIN,

@@ -5,7 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use ahp_types::state::{
-    ActiveTurn, ChatState, ResourceWatchState, ResponsePart, RootState, SessionState, ToolCallState,
+    ActiveTurn, ChatState, InputRequestResponsePart, ResourceWatchState, ResponsePart, RootState, SessionState,
+    ToolCallState,
 };
 use bytes::Bytes;
 use serde::ser::{SerializeMap, SerializeStruct};
@@ -13,7 +14,7 @@ use serde::{Serialize, Serializer};
 
 use crate::agent::Setting;
 use crate::apps::{WithoutApps, strip_apps};
-use crate::extension::{ActiveClients, Agents, Catalogue, OptIns};
+use crate::extension::{ActiveClients, Agents, Catalogue, InputNeeded, InputRequest, OptIns};
 use crate::frame::{ActionFrame, begin_result};
 pub use crate::history::History;
 use crate::ids::Seq;
@@ -236,7 +237,9 @@ fn serialize_session<S: Serializer>(
         customizations => optional(&mut out, "customizations", customizations)?,
     }
     optional(&mut out, "changesets", changesets)?;
-    optional(&mut out, "inputNeeded", input_needed)?;
+    let needed = input_needed.as_deref();
+    let needed: Option<Vec<InputNeeded<'_>>> = needed.map(|needed| needed.iter().map(InputNeeded).collect());
+    optional(&mut out, "inputNeeded", &needed)?;
     optional(&mut out, "_meta", meta)?;
     out.end()
 }
@@ -345,6 +348,14 @@ impl Serialize for Part<'_> {
             let mut out = serializer.serialize_map(Some(2))?;
             out.serialize_entry("kind", "toolCall")?;
             out.serialize_entry("toolCall", call)?;
+            return out.end();
+        }
+        if let ResponsePart::InputRequest(part) = self.0 {
+            let InputRequestResponsePart { request, response } = part;
+            let mut out = serializer.serialize_map(None)?;
+            out.serialize_entry("kind", "inputRequest")?;
+            out.serialize_entry("request", &InputRequest(request))?;
+            optional(&mut out, "response", response)?;
             return out.end();
         }
         self.0.serialize(serializer)

@@ -66,6 +66,7 @@ impl HostCore {
             _ => {}
         }
         self.note_servers(session_id, action);
+        self.note_tools_after(cx, session_id, action);
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.acknowledged.clear();
         }
@@ -101,6 +102,7 @@ impl HostCore {
             | Timer::Token(_)
             | Timer::Mcp(_)
             | Timer::McpToken(_)
+            | Timer::Tools(_)
             | Timer::Watch(_) => None,
         });
         let mut due: Vec<ChannelId> = scheduled.collect();

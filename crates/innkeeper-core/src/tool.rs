@@ -15,20 +15,19 @@ use ahp_types::state::{ToolCallConfirmationReason, ToolCallContributor, ToolCall
 use serde_json::{Map, Value, json};
 
 use crate::agent::{
-    ClientTool, Confirmation, Decision, Offer, Permission, Reply, Risk, ToolReady, ToolReply, ToolResult, ToolStart,
-    ToolStep,
+    ClientTool, Confirmation, Decision, Description, Offer, Permission, Reply, Risk, ToolReady, ToolReply, ToolResult,
+    ToolStart, ToolStep,
 };
 use crate::approval::{self, Allowance, Offered};
 use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::session::Session;
 
+pub(crate) mod meta;
 pub(crate) mod wire;
 
 /// Longest id or name of a tool call.
 const MAX_NAME_BYTES: usize = 1024;
-/// Most that a server may say about the view of a call.
-const MAX_UI_BYTES: usize = 16 << 10;
 
 impl HostCore {
     pub(crate) fn tool_step(
@@ -57,6 +56,7 @@ impl HostCore {
                     self.commit(cx, chat_id, StateAction::ChatToolCallDelta(action), None);
                 }
             }
+            ToolStep::Announce(description) => self.tool_announce(cx, chat_id, turn_id, call, description),
             ToolStep::Ready(ready) => self.tool_ready(cx, chat_id, turn, turn_id, call, ready),
             ToolStep::Risk(risk) => self.tool_risk(cx, chat_id, turn_id, call, risk),
             ToolStep::Content(content) => {
@@ -113,17 +113,42 @@ impl HostCore {
         if let Some(run) = self.run_mut(chat_id) {
             run.open_part = None;
         }
-        let ui = start.ui.filter(|ui| json_bytes(ui) <= MAX_UI_BYTES);
         let action = ChatToolCallStartAction {
             turn_id,
             tool_call_id: call,
-            meta: ui.map(|ui| Map::from_iter([("ui".to_owned(), Value::Object(ui))])),
+            meta: meta::of_start(&start),
             tool_name: start.name,
             display_name: start.display_name,
             intention: start.intention,
             contributor: wire::contributor(start.contributor),
         };
         self.commit(cx, chat_id, StateAction::ChatToolCallStart(action), None);
+    }
+
+    /// Says what a call is about while its input still streams.
+    fn tool_announce(
+        &mut self,
+        cx: &mut Cx<'_>,
+        chat_id: ChannelId,
+        turn_id: String,
+        call: String,
+        description: Description,
+    ) {
+        let message = wire::described(description);
+        let is_new = match self.tool_call(chat_id, &call) {
+            Some(ToolCallState::Streaming(streaming)) => streaming.invocation_message.as_ref() != Some(&message),
+            _ => false,
+        };
+        if is_new && self.fits(cx, chat_id, json_bytes(&message)) {
+            let action = ChatToolCallDeltaAction {
+                turn_id,
+                tool_call_id: call,
+                meta: None,
+                content: None,
+                invocation_message: Some(message),
+            };
+            self.commit(cx, chat_id, StateAction::ChatToolCallDelta(action), None);
+        }
     }
 
     fn tool_ready(
@@ -185,11 +210,8 @@ impl HostCore {
                 action.confirmed = Some(reason);
                 self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
                 let decision = Decision {
-                    approved: true,
-                    edited_input: None,
                     choice,
-                    remark: None,
-                    by: None,
+                    ..Decision::by_host(true)
                 };
                 self.tool_reply(cx, chat_id, turn, call.clone(), ToolReply::Decided(decision));
                 self.fail_orphan(cx, chat_id, &call);
@@ -224,7 +246,7 @@ impl HostCore {
         let Some(ToolCallState::PendingConfirmation(pending)) = self.tool_call(chat_id, &call) else {
             return;
         };
-        let mut action = wire::ready(turn_id, call, String::new(), None);
+        let mut action = wire::ready(turn_id, call, Description::default(), None);
         action.invocation_message = pending.invocation_message.clone();
         action.risk_assessment = Some(wire::risk(risk));
         self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
@@ -242,7 +264,11 @@ impl HostCore {
         match self.tool_call(chat_id, &call) {
             // ACT-12: a call whose input still streams has to be ready before it can end.
             Some(ToolCallState::Streaming(_)) => {
-                let mut action = wire::ready(turn_id.clone(), call.clone(), result.summary.clone(), None);
+                let described = Description {
+                    text: result.summary.clone(),
+                    markdown: result.summary_markdown.clone(),
+                };
+                let mut action = wire::ready(turn_id.clone(), call.clone(), described, None);
                 action.confirmed = Some(ToolCallConfirmationReason::NotNeeded);
                 self.commit(cx, chat_id, StateAction::ChatToolCallReady(action), None);
             }

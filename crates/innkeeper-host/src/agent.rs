@@ -10,7 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use innkeeper_core::Failure;
 
-use crate::mcp::Sampler;
+use crate::customizations::Customized;
+use crate::mcp::{McpTool, Sampler};
 
 mod ask;
 mod background;
@@ -37,14 +38,15 @@ pub use context::{ChatContext, SettingQuery, TurnInput};
 pub use info::{AgentInfo, Directories};
 pub use innkeeper_core::agent::{
     Answer, AnswerValue, ApprovalSubject, Attachment, AuthRequirement, Choice, ClientTool, ConfirmOption, Confirmation,
-    Credential, Decision, FileAccess, FileChange, FileSide, Offer, PastOutcome, PastTool, PastTurn, Question,
-    QuestionKind, Response, Risk, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingValue,
-    StandardSection, ToolContent, ToolInfo, ToolResult,
+    Credential, Decision, Description, FileAccess, FileChange, FileSide, Offer, PastOutcome, PastTool, PastTurn,
+    Question, QuestionKind, Response, Risk, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingValue,
+    StandardSection, TextSpan, ToolContent, ToolInfo, ToolKind, ToolResult,
 };
 pub use model::ModelInfo;
 pub use prompt::{PromptSection, RenderedPrompt, RenderedSection};
 pub use resource::ProtectedResource;
 pub use sink::EventSink;
+pub(crate) use tool::refused;
 pub use tool::{Invocation, RiskReporter, SignIn, ToolCall, ToolCallBuilder, ToolDraft, Verdict};
 pub use worker::{Worker, WorkerEnd, WorkerSpec};
 
@@ -91,6 +93,19 @@ pub trait Agent: Send + Sync + 'static {
     async fn sampler(&self, turn: &TurnInput) -> Result<Option<Arc<dyn Sampler>>, AgentError> {
         let _ = turn;
         Ok(None)
+    }
+
+    /// The tools that its model may call in a session right now, those of MCP servers that are ready included: what
+    /// clients show of the session. The host asks again when something that the session brings along changes. It must
+    /// return at once.
+    ///
+    /// Unless an agent says otherwise, it offers everything that its [description](Self::info) lists and every tool of
+    /// an MCP server that is meant for models.
+    fn session_tools(&self, session: &Customized) -> Vec<ToolInfo> {
+        let mut tools = self.info().into_tools();
+        let of_servers = session.mcp().tools();
+        tools.extend(of_servers.iter().map(McpTool::info));
+        tools
     }
 
     /// Finds values of a setting of kind [`SettingKind::Search`](innkeeper_core::agent::SettingKind::Search)

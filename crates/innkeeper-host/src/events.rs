@@ -327,6 +327,7 @@ fn step_bytes(step: &ToolStep) -> usize {
         ToolStep::Ready(ToolReady { input, .. }) => input.as_ref().map_or(0, String::len),
         ToolStep::Content(content) => contents(content),
         ToolStep::Done { result, .. } => contents(&result.content),
+        ToolStep::Announce(described) => described.text.len() + described.markdown.as_ref().map_or(0, String::len),
         ToolStep::Start(_) | ToolStep::Risk(_) | ToolStep::AuthRequired(_) | ToolStep::AuthResolved => 0,
     }
 }

@@ -143,11 +143,17 @@ fn fits(name: &str, query: &str) -> bool {
     name.to_lowercase().starts_with(query)
 }
 
+/// Says what may follow the name of a command. Clients that show it as ghost text know it as `argumentHint`.
+fn add_usage(meta: &mut Map<String, Value>, usage: &str) {
+    meta.insert("usage".to_owned(), json!(usage));
+    meta.insert("argumentHint".to_owned(), json!(usage));
+}
+
 fn command_item(token: &Token<'_>, command: &CommandInfo) -> CompletionItem {
     let mut meta = Map::new();
     meta.insert("description".to_owned(), json!(command.description));
     if !command.usage.is_empty() {
-        meta.insert("usage".to_owned(), json!(command.usage));
+        add_usage(&mut meta, &command.usage);
     }
     slash_item(token, &command.name, meta)
 }
@@ -160,7 +166,7 @@ fn callable_item(token: &Token<'_>, name: &str, callable: Callable<'_>) -> Compl
         meta.insert("description".to_owned(), json!(description));
     }
     if let Some(hint) = callable.argument_hint() {
-        meta.insert("usage".to_owned(), json!(hint));
+        add_usage(&mut meta, hint);
     }
     let kind = match callable {
         Callable::Skill(_) => "skill",
@@ -179,7 +185,7 @@ fn prompt_item(token: &Token<'_>, prompt: &McpPrompt) -> CompletionItem {
     }
     let usage = prompt.usage();
     if !usage.is_empty() {
-        meta.insert("usage".to_owned(), json!(usage));
+        add_usage(&mut meta, &usage);
     }
     let arguments = prompt.arguments.iter().take(MAX_ARGUMENTS).map(|argument| {
         let description = argument.description.as_deref().map(shown);
@@ -486,7 +492,7 @@ mod tests {
             .collect();
         assert_eq!(labels, ["/repeat", "/review", "/kit:review", "/kit:repeat", "/release"]);
         let expected = json!({
-            "command": "kit:review", "description": "About theirs.", "usage": "<what>",
+            "command": "kit:review", "description": "About theirs.", "usage": "<what>", "argumentHint": "<what>",
             "customization": { "id": "theirs", "uri": "file:///w/theirs", "type": "skill" },
         });
         assert_eq!(items[2]["attachment"]["_meta"], expected);

@@ -39,6 +39,7 @@ mod resources;
 mod restart;
 mod shown;
 mod task;
+mod tools;
 
 pub use builder::HostBuilder;
 use catalogue::Catalogue;

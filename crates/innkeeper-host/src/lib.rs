@@ -79,11 +79,11 @@ pub use access::{Access, BadToken, Token};
 pub use agent::{
     Agent, AgentChat, AgentError, AgentInfo, Answer, AnswerValue, ApprovalSubject, Attachment, AuthRequirement,
     Background, ChatContext, Choice, ClientCall, ClientDraft, ClientTool, ConfirmOption, Confirmation, Credential,
-    Decision, Directories, EventSink, FileAccess, FileChange, FileSide, Form, Invocation, ModelInfo, Offer,
-    PastOutcome, PastTool, PastTurn, PromptSection, ProtectedResource, Question, QuestionKind, RenderedPrompt,
+    Decision, Description, Directories, EventSink, FileAccess, FileChange, FileSide, Form, Invocation, ModelInfo,
+    Offer, PastOutcome, PastTool, PastTurn, PromptSection, ProtectedResource, Question, QuestionKind, RenderedPrompt,
     RenderedSection, Response, Risk, RiskReporter, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind,
-    SettingQuery, SettingValue, SignIn, StandardSection, ToolCall, ToolCallBuilder, ToolContent, ToolDraft, ToolInfo,
-    ToolResult, TurnInput, Verdict, Worker, WorkerEnd, WorkerSpec,
+    SettingQuery, SettingValue, SignIn, StandardSection, TextSpan, ToolCall, ToolCallBuilder, ToolContent, ToolDraft,
+    ToolInfo, ToolKind, ToolResult, TurnInput, Verdict, Worker, WorkerEnd, WorkerSpec,
 };
 pub use async_trait::async_trait;
 pub use close::Close;

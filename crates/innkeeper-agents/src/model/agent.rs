@@ -4,6 +4,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use innkeeper_host::customizations::Customized;
 use innkeeper_host::mcp::Sampler;
 use innkeeper_host::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, Directories, EventSink, ProtectedResource, ToolInfo,
@@ -23,6 +24,7 @@ use super::prompt::{Prompt, paths};
 use super::retry::RetryPolicy;
 use super::sampling::{SpentOnServers, TurnsModel};
 use super::shared::Shared;
+use super::toolbox::Toolbox;
 use super::turn::Run;
 use crate::tools::HostTool;
 
@@ -179,6 +181,12 @@ impl Agent for ModelAgent {
             key,
             spent: SpentOnServers::default(),
         })))
+    }
+
+    fn session_tools(&self, session: &Customized) -> Vec<ToolInfo> {
+        let own = OwnTool::in_session(session);
+        let toolbox = Toolbox::new(&self.shared.tools, own, &session.mcp().tools(), &[]);
+        toolbox.infos()
     }
 
     async fn open_chat(&self, context: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {

@@ -7,6 +7,9 @@ use super::client::ModelStream;
 use super::error::ProviderError;
 use super::toolbox::{Draft, Toolbox, fit_name};
 
+/// How much of an input is searched for what the call is about.
+const MAX_ANNOUNCED: usize = 8 << 10;
+
 /// What a model answered, as far as it got.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
@@ -27,6 +30,8 @@ pub(super) struct PendingCall {
     part: usize,
     pub(super) call: ToolUse,
     pub(super) draft: Draft,
+    /// Whether people know what it is about, or will not before its input is complete.
+    is_announced: bool,
 }
 
 /// Why an answer was not heard to its end.
@@ -98,6 +103,7 @@ impl Answer {
                     part: self.parts.len(),
                     call: call.clone(),
                     draft,
+                    is_announced: false,
                 });
                 self.parts.push(AssistantPart::Call(call));
                 Ok(())
@@ -105,7 +111,13 @@ impl Answer {
             ModelEvent::CallInput { index, text } => match self.calls.iter_mut().find(|call| call.index == index) {
                 Some(pending) => {
                     pending.call.input.push_str(&text);
-                    pending.draft.input(text).await
+                    pending.draft.input(text).await?;
+                    if !pending.is_announced {
+                        let input = &pending.call.input;
+                        // What comes after a long text is not worth reading it again and again.
+                        pending.is_announced = input.len() > MAX_ANNOUNCED || pending.draft.announce(input).await?;
+                    }
+                    Ok(())
                 }
                 None => Ok(()),
             },

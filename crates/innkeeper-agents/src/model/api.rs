@@ -49,6 +49,17 @@ pub enum UserPart {
     Text(String),
     /// A picture.
     Image(Image),
+    /// A document.
+    Document(Document),
+}
+
+/// A PDF document for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    /// Its name.
+    pub name: String,
+    /// Its bytes in base64.
+    pub base64: String,
 }
 
 /// A picture for the model.

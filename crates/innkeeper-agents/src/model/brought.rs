@@ -12,7 +12,7 @@ mod tool_names;
 
 pub(super) use role::Role;
 pub(super) use rules::Always;
-pub(super) use skills::use_skill;
+pub(super) use skills::{has_skills, use_skill};
 pub(super) use tool_names::Kept;
 
 use std::collections::HashSet;

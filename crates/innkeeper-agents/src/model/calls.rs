@@ -15,6 +15,7 @@ use super::api::{Stop, ToolOutcome};
 use super::brought::use_skill;
 use super::conversation::unfinished;
 use super::hooked;
+use super::message::text_of;
 use super::own_tools::{self, OwnTool};
 use super::picture;
 use super::toolbox::Draft;
@@ -188,10 +189,14 @@ fn told(result: ToolResult) -> ToolAnswer {
             ToolContent::Text(text) => texts.push(text),
             ToolContent::Embedded { data, content_type } => match picture::fit(&content_type, &data) {
                 Some(image) => answer.images.push(image),
-                None => texts.push(format!(
-                    "(something of type {content_type}, which you cannot look into)"
-                )),
+                None => texts.push(
+                    text_of(&data, &content_type)
+                        .unwrap_or_else(|| format!("(something of type {content_type}, which you cannot look into)")),
+                ),
             },
+            ToolContent::Resource {
+                mention: Some(mention), ..
+            } => texts.push(mention),
             // What the host has for people no model can open; the text beside it says what it is.
             ToolContent::Resource { uri, .. } if uri::is_kept_content(&uri) || is_of_mcp_server(&uri) => {}
             ToolContent::Resource { uri, .. } => texts.push(format!("(see {uri})")),
@@ -251,5 +256,25 @@ mod tests {
             drawn.images.is_empty() && drawn.text.contains("cannot look into"),
             "{drawn:?}"
         );
+        let embedded = ToolResult {
+            success: true,
+            content: vec![ToolContent::Embedded {
+                data: "dHdvIHJvb21z".to_owned(),
+                content_type: "text/plain; charset=utf-8".to_owned(),
+            }],
+            ..ToolResult::default()
+        };
+        assert_eq!(told(embedded).text, "two rooms");
+        let link = ToolResult {
+            success: true,
+            content: vec![ToolContent::Resource {
+                uri: "mcp-resource:/x".to_owned(),
+                content_type: None,
+                size: None,
+                mention: Some("[a resource of the server: inn://rooms]".to_owned()),
+            }],
+            ..ToolResult::default()
+        };
+        assert_eq!(told(link).text, "[a resource of the server: inn://rooms]");
     }
 }

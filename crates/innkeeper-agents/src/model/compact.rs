@@ -146,6 +146,7 @@ fn words_of(entry: &Entry) -> Vec<String> {
                 .map(|part| match part {
                     UserPart::Text(text) => text.as_str(),
                     UserPart::Image(_) => "(a picture)",
+                    UserPart::Document(_) => "(a document)",
                 })
                 .collect();
             vec![texts.join("\n")]
@@ -223,6 +224,7 @@ fn retell(entry: &Entry) -> Vec<String> {
                 // A conversation that a side chat is about: its end matters most, piece by piece.
                 UserPart::Text(text) => text.split("\n\n").map(|piece| format!("Before: {piece}")).collect(),
                 UserPart::Image(_) => vec!["Person: (a picture)".to_owned()],
+                UserPart::Document(document) => vec![format!("Person: (a document, {})", document.name)],
             };
             parts.iter().flat_map(part).collect()
         }

@@ -7,6 +7,7 @@ use innkeeper_host::customizations::Called;
 use innkeeper_host::{ChatContext, PastOutcome, PastTurn};
 
 use super::api::{AssistantPart, ModelMessage, ToolOutcome, ToolUse, UserPart};
+use super::document::unread;
 use super::memory::Memory;
 use super::message::compose;
 use super::standing::{Standing, taken_over};
@@ -461,8 +462,13 @@ fn without_pictures(mut message: ModelMessage) -> ModelMessage {
     const UNSEEN: &str = "(A picture, which you cannot see. Say so if it matters.)";
     match &mut message {
         ModelMessage::User(parts) => {
-            for part in parts.iter_mut().filter(|part| matches!(part, UserPart::Image(_))) {
-                *part = UserPart::Text(UNSEEN.to_owned());
+            for part in parts.iter_mut() {
+                match part {
+                    UserPart::Text(_) => {}
+                    UserPart::Image(_) => *part = UserPart::Text(UNSEEN.to_owned()),
+                    // Pages are looked at as pictures are.
+                    UserPart::Document(document) => *part = UserPart::Text(unread(document)),
+                }
             }
         }
         ModelMessage::ToolResults(results) => {

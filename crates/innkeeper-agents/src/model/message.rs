@@ -1,9 +1,9 @@
 //! A person's message, with everything that came with it, as the model is told it.
 
-use innkeeper_host::{Attachment, PastTurn};
+use innkeeper_host::{Attachment, PastTurn, TextSpan};
 
-use super::api::{ModelMessage, UserPart};
-use super::picture;
+use super::api::{Image, ModelMessage, UserPart};
+use super::{document, picture};
 
 /// The longest text of one attachment that is put into the message itself.
 const MAX_ATTACHED: usize = 256 << 10;
@@ -14,10 +14,19 @@ pub(super) fn compose(text: &str, attachments: &[Attachment]) -> ModelMessage {
     let mut around = String::new();
     for attachment in attachments {
         match attachment {
-            Attachment::Embedded { data, content_type, .. } => match picture::fit(content_type, data) {
-                Some(image) => parts.push(UserPart::Image(image)),
-                None => around.push_str(&describe(attachment)),
-            },
+            Attachment::Embedded {
+                label,
+                data,
+                content_type,
+                ..
+            } => {
+                let image = picture::fit(content_type, data).map(UserPart::Image);
+                let part = image.or_else(|| document::fit(label, content_type, data).map(UserPart::Document));
+                match part {
+                    Some(part) => parts.push(part),
+                    None => around.push_str(&describe(attachment)),
+                }
+            }
             other => around.push_str(&describe(other)),
         }
     }
@@ -31,6 +40,23 @@ pub(super) fn compose(text: &str, attachments: &[Attachment]) -> ModelMessage {
     ModelMessage::User(parts)
 }
 
+/// What came with a remark on a call, as text and as pictures: the result of a tool has no other parts.
+pub(crate) fn attached(attachments: &[Attachment]) -> (String, Vec<Image>) {
+    let mut text = String::new();
+    let mut images = Vec::new();
+    for attachment in attachments {
+        let image = match attachment {
+            Attachment::Embedded { data, content_type, .. } => picture::fit(content_type, data),
+            _ => None,
+        };
+        match image {
+            Some(image) => images.push(image),
+            None => text.push_str(&describe(attachment)),
+        }
+    }
+    (text, images)
+}
+
 fn describe(attachment: &Attachment) -> String {
     match attachment {
         Attachment::Text { label, text } => enclosed(label, text),
@@ -42,14 +68,24 @@ fn describe(attachment: &Attachment) -> String {
             label,
             data,
             content_type,
+            selection,
         } => match text_of(data, content_type) {
-            Some(text) => enclosed(label, &text),
+            Some(text) => enclosed(&format!("{label}{}", selected(*selection)), &text),
             None => format!("Attached: {label}, {content_type}, which you cannot look into.\n"),
         },
-        Attachment::Resource { label, uri, .. } => format!("Attached: {label} ({})\n", place(uri)),
+        Attachment::Resource {
+            label, uri, selection, ..
+        } => {
+            format!("Attached: {label} ({}){}\n", place(uri), selected(*selection))
+        }
         Attachment::Annotations { label, .. } => format!("Attached: {label}, remarks on files.\n"),
         Attachment::Chat { label, transcript, .. } => enclosed(label, &retold(transcript)),
     }
+}
+
+/// The part of a text that is meant, in words.
+fn selected(selection: Option<TextSpan>) -> String {
+    selection.map_or_else(String::new, |selection| format!(", {}", selection.in_words()))
 }
 
 /// Where something is, as tools take it: a path rather than a URI.
@@ -58,13 +94,27 @@ fn place(uri: &str) -> String {
     path.map_or_else(|| uri.to_owned(), |path| path.display().to_string())
 }
 
-fn text_of(data: &str, content_type: &str) -> Option<String> {
+/// The text that bytes in base64 are, if their type is one of text.
+pub(super) fn text_of(data: &str, content_type: &str) -> Option<String> {
     use base64::Engine as _;
-    let is_text = content_type.starts_with("text/") || matches!(content_type, "application/json" | "application/xml");
+    let named = content_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    let is_text = named.starts_with("text/")
+        || matches!(
+            named.as_str(),
+            "application/json" | "application/xml" | "application/yaml"
+        )
+        || named.ends_with("+json")
+        || (named.ends_with("+xml") && !named.starts_with("image/"));
     if !is_text {
         return None;
     }
-    let bytes = base64::engine::general_purpose::STANDARD.decode(data).ok()?;
+    let clean: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(clean).ok()?;
     String::from_utf8(bytes).ok()
 }
 
@@ -95,36 +145,55 @@ mod tests {
                 label: "shot".into(),
                 data: "AAAA".into(),
                 content_type: "image/png".into(),
+                selection: None,
             },
             Attachment::Resource {
                 label: "main.rs".into(),
                 uri: "file:///inn/src/my%20main.rs".into(),
                 content_type: None,
+                selection: Some(TextSpan {
+                    start_line: 2,
+                    start_character: 0,
+                    end_line: 5,
+                    end_character: 0,
+                }),
             },
             Attachment::Embedded {
                 label: "drawing".into(),
                 data: "AAAA".into(),
                 content_type: "image/svg+xml".into(),
+                selection: None,
             },
             Attachment::Embedded {
                 label: "notes".into(),
                 data: "aGVsbG8=".into(),
                 content_type: "text/plain".into(),
+                selection: None,
+            },
+            Attachment::Embedded {
+                label: "menu.pdf".into(),
+                data: "JVBERi0xLjc=".into(),
+                content_type: "application/pdf".into(),
+                selection: None,
             },
         ];
         let ModelMessage::User(parts) = compose("What is this?", &attachments) else {
             panic!("a person's message");
         };
         assert!(matches!(&parts[0], UserPart::Image(image) if image.base64 == "AAAA"));
-        let UserPart::Text(around) = &parts[1] else {
+        assert!(matches!(&parts[1], UserPart::Document(document) if document.name == "menu.pdf"));
+        let UserPart::Text(around) = &parts[2] else {
             panic!("what came with it");
         };
-        assert!(around.contains("main.rs (/inn/src/my main.rs)"), "{around}");
+        assert!(
+            around.contains("main.rs (/inn/src/my main.rs), lines 3 to 5 are selected"),
+            "{around}"
+        );
         assert!(
             around.contains("drawing, image/svg+xml, which you cannot look into"),
             "{around}"
         );
         assert!(around.contains("<attachment label=\"notes\">\nhello\n"), "{around}");
-        assert_eq!(parts[2], UserPart::Text("What is this?".into()));
+        assert_eq!(parts[3], UserPart::Text("What is this?".into()));
     }
 }

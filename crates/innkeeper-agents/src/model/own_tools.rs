@@ -6,10 +6,11 @@ mod plan;
 pub(super) use ask::ask;
 pub(super) use plan::keep;
 
-use innkeeper_host::customizations::CustomAgent;
+use innkeeper_host::customizations::{CustomAgent, Customized};
 use serde_json::{Value, json};
 
 use super::api::ToolSpec;
+use super::brought;
 
 /// Most bytes of what a model is told of the agents it may delegate to.
 const MAX_AGENTS_BYTES: usize = 8 << 10;
@@ -31,6 +32,14 @@ pub(super) enum OwnTool {
 
 impl OwnTool {
     pub(super) const ALL: [Self; 4] = [Self::Ask, Self::Plan, Self::Delegate, Self::Skill];
+
+    /// Those that a session has a use for, as its model sees them.
+    pub(super) fn in_session(session: &Customized) -> Vec<(ToolSpec, Self)> {
+        let agents = session.agents_for_models();
+        let has_skills = brought::has_skills(session);
+        let used = Self::ALL.iter().filter(|tool| **tool != Self::Skill || has_skills);
+        used.map(|tool| (tool.spec_with(&agents), *tool)).collect()
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {

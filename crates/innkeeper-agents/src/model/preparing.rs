@@ -54,12 +54,16 @@ impl<'a> Run<'a> {
             Some(role) if tools.is_empty() => role.tools.clone(),
             _ => tools,
         };
-        let own = OwnTool::ALL.to_vec();
-        Ok(
-            Self::made(shared, events, &turn.working_directories, brought, choice, own)
-                .asking(model.as_deref())
-                .keeping_to([tools].to_vec()),
+        Ok(Self::made(
+            shared,
+            events,
+            &turn.working_directories,
+            brought,
+            choice,
+            &OwnTool::ALL,
         )
+        .asking(model.as_deref())
+        .keeping_to([tools].to_vec()))
     }
 
     fn made(
@@ -68,15 +72,14 @@ impl<'a> Run<'a> {
         directories: &[String],
         brought: Brought,
         choice: Choice,
-        mut own: Vec<OwnTool>,
+        own: &[OwnTool],
     ) -> Self {
-        own.retain(|tool| *tool != OwnTool::Skill || brought.has_skills());
-        let agents = brought.given.agents_for_models();
-        let own = own.into_iter().map(|tool| (tool.spec_with(&agents), tool)).collect();
+        let mut offered = OwnTool::in_session(&brought.given);
+        offered.retain(|(_, tool)| own.contains(tool));
         Self {
             shared,
             events,
-            toolbox: Toolbox::new(&shared.tools, own, &events.mcp().tools(), &choice.client_tools),
+            toolbox: Toolbox::new(&shared.tools, offered, &events.mcp().tools(), &choice.client_tools),
             surroundings: Surroundings {
                 working_directories: directories.to_vec(),
                 readable: Vec::new(),
@@ -143,8 +146,8 @@ impl<'a> Run<'a> {
         }
         // No helpers of helpers: each level would multiply how many work at once, and nobody is
         // asked whether it should.
-        let own = vec![OwnTool::Plan, OwnTool::Skill];
-        Run::made(self.shared, events, directories, brought, choice, own)
+        let own = [OwnTool::Plan, OwnTool::Skill];
+        Run::made(self.shared, events, directories, brought, choice, &own)
             .asking(model.as_deref())
             .keeping_to(lists)
     }

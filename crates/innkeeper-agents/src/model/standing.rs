@@ -46,7 +46,7 @@ impl Standing {
                 .iter_mut()
                 .filter_map(|part| match part {
                     UserPart::Text(text) => Some(text),
-                    UserPart::Image(_) => None,
+                    UserPart::Image(_) | UserPart::Document(_) => None,
                 })
                 .collect(),
             ModelMessage::ToolResults(results) => results.iter_mut().map(|result| &mut result.text).collect(),

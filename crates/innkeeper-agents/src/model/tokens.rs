@@ -4,6 +4,9 @@ use super::api::{AssistantPart, ModelMessage, UserPart};
 
 /// What a picture costs, about; providers count them differently.
 const TOKENS_PER_IMAGE: usize = 1500;
+/// What a page of a document costs, about, and how many bytes in base64 a page has.
+const TOKENS_PER_PAGE: usize = 2500;
+const BASE64_BYTES_PER_PAGE: usize = 60_000;
 /// Characters of text that make a token, about. The first answer of a provider tells better.
 const BYTES_PER_TOKEN: usize = 4;
 
@@ -20,6 +23,7 @@ pub(super) fn tokens_of(message: &ModelMessage) -> usize {
             .map(|part| match part {
                 UserPart::Text(text) => tokens_in(text),
                 UserPart::Image(_) => TOKENS_PER_IMAGE,
+                UserPart::Document(document) => document.base64.len().div_ceil(BASE64_BYTES_PER_PAGE) * TOKENS_PER_PAGE,
             })
             .sum(),
         ModelMessage::Assistant(parts) => parts

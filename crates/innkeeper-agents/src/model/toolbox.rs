@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use innkeeper_host::mcp::{McpDraft, McpTool};
-use innkeeper_host::{AgentError, ClientDraft, ClientTool, EventSink, ToolDraft, ToolResult};
+use innkeeper_host::{AgentError, ClientDraft, ClientTool, EventSink, ToolDraft, ToolInfo, ToolResult};
 
 use serde_json::Value;
 
 use super::api::ToolSpec;
 use super::brought::Kept;
 use super::own_tools::OwnTool;
+use super::partial;
 use super::schema;
 use crate::tools::HostTool;
 
@@ -133,6 +134,22 @@ impl Toolbox {
         ))
     }
 
+    /// The tools as people see them.
+    pub(super) fn infos(self) -> Vec<ToolInfo> {
+        let info = |(spec, tool): (ToolSpec, Offered)| ToolInfo {
+            name: spec.name,
+            title: match tool {
+                Offered::Host(tool) => Some(tool.title().to_owned()),
+                Offered::Own(tool) => Some(tool.title().to_owned()),
+                Offered::Mcp(tool) => tool.title,
+                Offered::Client(tool) => tool.title,
+            },
+            description: Some(spec.description).filter(|description| !description.is_empty()),
+            input_schema: Some(spec.input_schema),
+        };
+        self.offered.into_iter().map(info).collect()
+    }
+
     /// The tools as the model sees them.
     pub(super) fn specs(&self) -> Vec<ToolSpec> {
         self.offered.iter().map(|(spec, _)| spec.clone()).collect()
@@ -143,8 +160,12 @@ impl Toolbox {
         let found = self.offered.iter().find(|(spec, _)| spec.name == name);
         Ok(match found {
             Some((_, Offered::Host(tool))) => {
-                let draft = events.tool(name).display_name(tool.title()).start().await?;
-                Draft::Host(draft, Arc::clone(tool))
+                let call = events.tool(name).display_name(tool.title());
+                let call = match tool.kind() {
+                    Some(kind) => call.kind(kind),
+                    None => call,
+                };
+                Draft::Host(call.start().await?, Arc::clone(tool))
             }
             Some((_, Offered::Own(tool))) => {
                 let draft = events.tool(name).display_name(tool.title()).start().await?;
@@ -216,6 +237,24 @@ impl Draft {
             Self::Host(draft, _) | Self::Own(draft, _) | Self::Unknown(draft) => draft.input(text).await,
             Self::Mcp(draft) => draft.input(text).await,
             Self::Client(draft) => draft.input(text).await,
+        }
+    }
+
+    /// Says what the call is about as soon as the input so far tells. Returns whether there is nothing left to wait
+    /// for.
+    pub(super) async fn announce(&mut self, input: &str) -> Result<bool, AgentError> {
+        let Self::Host(draft, tool) = self else {
+            return Ok(true);
+        };
+        let Some(announcement) = tool.announcement() else {
+            return Ok(true);
+        };
+        match partial::string_field(input, announcement.field) {
+            Some(value) => {
+                draft.announce(announcement.words(&value)).await?;
+                Ok(true)
+            }
+            None => Ok(false),
         }
     }
 

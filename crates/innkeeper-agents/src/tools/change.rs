@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use innkeeper_host::{
-    AgentError, ApprovalSubject, Confirmation, FileAccess, FileChange, FileSide, Invocation, ToolContent, ToolDraft,
-    Verdict,
+    AgentError, ApprovalSubject, Confirmation, Description, FileAccess, FileChange, FileSide, Invocation, ToolContent,
+    ToolDraft, Verdict,
 };
 use innkeeper_os::{Opened, open_regular, read_whole};
 use serde_json::Value;
@@ -84,8 +84,15 @@ impl Change {
     }
 
     /// What will happen, for people.
-    fn announced(&self) -> String {
-        let ([does, ..], name) = (self.verbs(), self.place.quoted());
+    fn announced(&self) -> Description {
+        Description::with_markdown(
+            self.announced_as(&self.place.quoted()),
+            self.announced_as(&self.place.link()),
+        )
+    }
+
+    fn announced_as(&self, name: &str) -> String {
+        let [does, ..] = self.verbs();
         if self.problem.is_some() {
             return format!("{does} {name}, which will fail; the model then reads why");
         }
@@ -144,7 +151,9 @@ impl Change {
 
     fn done(&self, limits: &ToolLimits) -> Done {
         let [.., did] = self.verbs();
-        let summary = format!("{did} {} ({})", self.place.quoted(), self.difference.counts());
+        let counts = self.difference.counts();
+        let summary = format!("{did} {} ({counts})", self.place.quoted());
+        let markdown = format!("{did} {} ({counts})", self.place.link());
         let mut content = vec![ToolContent::FileEdit(self.shown(limits))];
         let mut text = format!("{summary}.\n");
         if !self.is_secret {
@@ -156,6 +165,7 @@ impl Change {
         }
         Done {
             summary,
+            markdown: Some(markdown),
             content,
             text,
             images: Vec::new(),
@@ -288,7 +298,8 @@ pub(super) async fn carry_out(
 fn left(place: &Place) -> Done {
     let name = place.quoted();
     let text = format!("{name} is already like that; nothing was written.");
-    Done::text(format!("Left {name} as it is"), text)
+    let markdown = format!("Left {} as it is", place.link());
+    Done::text(format!("Left {name} as it is"), text).with_markdown(markdown)
 }
 
 async fn planning(

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use innkeeper_host::{
-    AgentError, ApprovalSubject, Confirmation, Invocation, ToolCall, ToolContent, ToolDraft, ToolResult, Verdict,
+    AgentError, ApprovalSubject, Confirmation, Invocation, ToolCall, ToolContent, ToolDraft, ToolKind, ToolResult,
+    Verdict,
 };
 use innkeeper_os::{DRAIN_TIME, Group, with_umask};
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ use super::blocking;
 use super::input::Input;
 use super::outcome::{self, quoted};
 use super::place::{Place, Places};
-use super::{EnvironmentRules, HostTool, Surroundings, ToolAnswer, ToolLimits, secret};
+use super::{Announcement, EnvironmentRules, HostTool, Surroundings, ToolAnswer, ToolLimits, secret};
 use crate::model::api::ToolSpec;
 
 mod output;
@@ -132,6 +133,17 @@ impl HostTool for RunCommand {
 
     fn is_harmless(&self) -> bool {
         false
+    }
+
+    fn kind(&self) -> Option<ToolKind> {
+        Some(ToolKind::Terminal)
+    }
+
+    fn announcement(&self) -> Option<Announcement> {
+        Some(Announcement {
+            verb: "Running",
+            field: "command",
+        })
     }
 
     async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {

@@ -9,7 +9,7 @@ use super::input::Input;
 use super::outcome::shortened;
 use super::place::Places;
 use super::text::Text;
-use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits};
 use crate::model::api::ToolSpec;
 
 mod nearest;
@@ -48,6 +48,13 @@ impl HostTool for EditFile {
 
     fn is_harmless(&self) -> bool {
         false
+    }
+
+    fn announcement(&self) -> Option<Announcement> {
+        Some(Announcement {
+            verb: "Editing",
+            field: "path",
+        })
     }
 
     async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use innkeeper_host::{AgentError, ApprovalSubject, Confirmation, Invocation, ToolDraft, Verdict};
+use innkeeper_host::{AgentError, ApprovalSubject, Confirmation, Invocation, ToolDraft, ToolKind, Verdict};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, redirect};
@@ -19,7 +19,7 @@ use url::{Host, Url};
 
 use super::input::Input;
 use super::outcome::{self, Done, count, quoted};
-use super::{FetchSettings, HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::{Announcement, FetchSettings, HostTool, Surroundings, ToolAnswer, ToolLimits};
 use crate::model::api::ToolSpec;
 
 mod address;
@@ -57,6 +57,17 @@ impl HostTool for FetchUrl {
 
     fn is_harmless(&self) -> bool {
         false
+    }
+
+    fn kind(&self) -> Option<ToolKind> {
+        Some(ToolKind::Read)
+    }
+
+    fn announcement(&self) -> Option<Announcement> {
+        Some(Announcement {
+            verb: "Fetching",
+            field: "url",
+        })
     }
 
     async fn run(&self, draft: ToolDraft, input: Value, _: &Surroundings) -> Result<ToolAnswer, AgentError> {

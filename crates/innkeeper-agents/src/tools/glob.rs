@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use innkeeper_host::{AgentError, Invocation, ToolDraft};
+use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
 use serde_json::{Value, json};
 
 use super::blocking::{self, Stop};
@@ -13,7 +13,7 @@ use super::input::Input;
 use super::outcome::{self, Done, count, quoted};
 use super::place::Places;
 use super::walk::{End, Pattern, Walk};
-use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits};
 use crate::model::api::ToolSpec;
 
 /// Finds files by name.
@@ -73,6 +73,17 @@ impl HostTool for Glob {
 
     fn is_harmless(&self) -> bool {
         true
+    }
+
+    fn kind(&self) -> Option<ToolKind> {
+        Some(ToolKind::Search)
+    }
+
+    fn announcement(&self) -> Option<Announcement> {
+        Some(Announcement {
+            verb: "Looking for",
+            field: "pattern",
+        })
     }
 
     async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {

@@ -1,14 +1,14 @@
 //! `list_directory`: what is in a directory.
 
 use async_trait::async_trait;
-use innkeeper_host::{AgentError, Invocation, ToolDraft};
+use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
 use serde_json::{Value, json};
 
 use super::blocking::{self, Stop};
 use super::input::Input;
 use super::outcome::{self, Done, count, quoted};
 use super::place::Places;
-use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits};
 use crate::model::api::ToolSpec;
 
 /// Most entries that are read, so that a directory of millions does not fill the memory.
@@ -44,6 +44,17 @@ impl HostTool for ListDirectory {
 
     fn is_harmless(&self) -> bool {
         true
+    }
+
+    fn kind(&self) -> Option<ToolKind> {
+        Some(ToolKind::Read)
+    }
+
+    fn announcement(&self) -> Option<Announcement> {
+        Some(Announcement {
+            verb: "Listing",
+            field: "path",
+        })
     }
 
     async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
@@ -94,13 +105,11 @@ fn list(places: &Places, path: Option<&str>, most: usize, stop: &Stop) -> Result
         text.push('\n');
     }
     let total = count(names.len(), "entry", "entries");
-    let summary = format!(
-        "Listed {} ({}{total})",
-        place.quoted(),
-        if is_whole { "" } else { "more than " }
-    );
+    let total = format!("{}{total}", if is_whole { "" } else { "more than " });
+    let summary = format!("Listed {} ({total})", place.quoted());
+    let markdown = format!("Listed {} ({total})", place.link());
     if names.is_empty() {
-        return Ok(Done::text(summary, format!("{} is empty.", place.quoted())));
+        return Ok(Done::text(summary, format!("{} is empty.", place.quoted())).with_markdown(markdown));
     }
     if names.len() > most || !is_whole {
         let left_out = names.len().saturating_sub(most);
@@ -108,7 +117,7 @@ fn list(places: &Places, path: Option<&str>, most: usize, stop: &Stop) -> Result
             "[{left_out} or more entries left out; use `glob` to narrow it down]\n"
         ));
     }
-    Ok(Done::text(summary, text))
+    Ok(Done::text(summary, text).with_markdown(markdown))
 }
 
 /// As in "12 KiB".

@@ -4,12 +4,15 @@ use innkeeper_host::{AgentError, Decision, ToolCall, ToolContent, ToolDraft, Too
 
 use super::ToolAnswer;
 use crate::model::api::Image;
+use crate::model::message;
 
 /// What came of a call that worked.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// What happened, for people, in the past tense.
     pub(super) summary: String,
+    /// The same with links.
+    pub(super) markdown: Option<String>,
     /// What people are shown.
     pub(super) content: Vec<ToolContent>,
     /// What the model reads.
@@ -24,10 +27,17 @@ impl Done {
         let text = text.into();
         Self {
             summary: summary.into(),
+            markdown: None,
             content: vec![ToolContent::Text(text.clone())],
             text,
             images: Vec::new(),
         }
+    }
+
+    /// The same summary with links.
+    pub(super) fn with_markdown(mut self, markdown: String) -> Self {
+        self.markdown = Some(markdown);
+        self
     }
 }
 
@@ -42,6 +52,7 @@ pub(super) async fn finish(
             call.complete(ToolResult {
                 success: true,
                 summary: done.summary,
+                summary_markdown: done.markdown,
                 content: done.content,
                 ..ToolResult::default()
             })
@@ -65,16 +76,15 @@ pub(super) async fn refuse(draft: ToolDraft, attempt: &str, problem: String) -> 
     Ok(failed(problem))
 }
 
-/// What the model reads when people said no.
+/// What the model reads when people said no, with what they attached to it.
 pub(super) fn denied(decision: &Decision) -> ToolAnswer {
-    let remark = decision.remark.as_deref().filter(|remark| !remark.trim().is_empty());
-    failed(match remark {
-        // Nobody was asked: a hook refused it.
-        Some(remark) if decision.by.is_none() => format!("this call was refused and did not run: {remark}"),
-        Some(remark) => format!("the person denied this call and said: {remark}"),
-        None => "the person denied this call and gave no reason; do not try the same again, ask or find another way"
-            .to_owned(),
-    })
+    let mut answer = failed(decision.refusal());
+    let (attached, images) = message::attached(&decision.attachments);
+    if !attached.is_empty() {
+        answer.text = format!("{}\n{attached}", answer.text);
+    }
+    answer.images = images;
+    answer
 }
 
 /// What the model reads of a call that people changed before they allowed it: otherwise it would
@@ -128,6 +138,26 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
+/// A file as a link in markdown, by the label that people know it by. Nothing in a name can end the link, or be
+/// taken for markdown.
+pub(super) fn link(label: &str, uri: &str) -> String {
+    let mut text = String::new();
+    for c in label.chars() {
+        match c {
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => text.push(' '),
+            c if is_unseen(c) => text.extend(c.escape_unicode()),
+            c if c.is_ascii_punctuation() && !matches!(c, '/' | '.' | '-' | ',' | ';' | ':') => {
+                text.push('\\');
+                text.push(c);
+            }
+            c => text.push(c),
+        }
+    }
+    // These are the characters that a path keeps in a URI and that end a link.
+    let target = uri.replace('(', "%28").replace(')', "%29").replace('\\', "%5C");
+    format!("[{text}]({target})")
+}
+
 /// Whether a character is invisible, or changes the order in which others are shown.
 fn is_unseen(c: char) -> bool {
     matches!(
@@ -176,6 +206,19 @@ mod tests {
         assert_eq!(quoted("a\u{200b}b\u{e0041}"), r"`a\u{200b}b\u{e0041}`");
         assert_eq!(quoted("a\nb\u{2028}c"), "`a b c`");
         assert_eq!(quoted("größer 🙂"), "`größer 🙂`");
+    }
+
+    #[test]
+    fn tool03_no_name_of_a_file_breaks_out_of_its_link() {
+        assert_eq!(
+            link("src/my-main.rs", "file:///inn/src/my-main.rs"),
+            "[src/my-main.rs](file:///inn/src/my-main.rs)"
+        );
+        assert_eq!(
+            link("a](x) *b*_`c`\n", "file:///a%5D(x)"),
+            "[a\\]\\(x\\) \\*b\\*\\_\\`c\\` ](file:///a%5D%28x%29)"
+        );
+        assert_eq!(link("\u{202e}a", "file:///a"), "[\\u{202e}a](file:///a)");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use innkeeper_os::{Opened, leads_outside, open_regular, or_dot, without_links};
 use url::Url;
 
 use super::Surroundings;
-use super::outcome::quoted;
+use super::outcome::{link, quoted};
 use super::secret::{self, SecretFiles};
 
 /// The working directories of a session, opened.
@@ -278,6 +278,11 @@ impl Place {
     /// The label between backticks.
     pub(super) fn quoted(&self) -> String {
         quoted(&self.label())
+    }
+
+    /// A link to it, in markdown.
+    pub(super) fn link(&self) -> String {
+        link(&self.label(), &self.uri())
     }
 
     /// Its full path. Only for people, URIs and commands: files are opened through the handle.

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use innkeeper_host::{
-    AgentError, ApprovalSubject, Confirmation, FileAccess, Invocation, ToolContent, ToolDraft, Verdict,
+    AgentError, ApprovalSubject, Confirmation, Description, FileAccess, Invocation, ToolContent, ToolDraft, ToolKind,
+    Verdict,
 };
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ use super::input::Input;
 use super::outcome::{self, Done, count, quoted, shortened};
 use super::place::{Place, Places};
 use super::secret::SecretFiles;
-use super::{HostTool, Surroundings, ToolAnswer, ToolLimits, text};
+use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits, text};
 use crate::model::api::{Image, ToolSpec};
 
 /// How far a file is read only to say how many lines are left.
@@ -81,6 +82,17 @@ impl HostTool for ReadFile {
         true
     }
 
+    fn kind(&self) -> Option<ToolKind> {
+        Some(ToolKind::Read)
+    }
+
+    fn announcement(&self) -> Option<Announcement> {
+        Some(Announcement {
+            verb: "Reading",
+            field: "path",
+        })
+    }
+
     async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
         let limits = self.limits;
         let request = match Request::parse(&input, &limits) {
@@ -98,7 +110,8 @@ impl HostTool for ReadFile {
             Ok(place) => place,
             Err(problem) => return outcome::refuse(draft, &attempt, problem).await,
         };
-        let invocation = Invocation::new(format!("Reads {name}")).input(input.to_string());
+        let described = Description::with_markdown(format!("Reads {name}"), format!("Reads {}", place.link()));
+        let invocation = Invocation::new(described).input(input.to_string());
         let call = if place.is_secret() {
             let title = format!(
                 "Let the model read {}? It looks like a file with secrets.",
@@ -202,17 +215,19 @@ impl Page {
 
     fn done(mut self, place: &Place, request: &Request) -> Done {
         let name = place.quoted();
-        let summary = match (self.shown, self.lines) {
-            (_, 0) => format!("Read {name} (empty)"),
-            (0, _) => format!("Read {name} (nothing from line {} on)", request.offset),
-            (shown, _) => format!("Read {name} ({})", count(shown, "line", "lines")),
+        let how_much = match (self.shown, self.lines) {
+            (_, 0) => "empty".to_owned(),
+            (0, _) => format!("nothing from line {} on", request.offset),
+            (shown, _) => count(shown, "line", "lines"),
         };
+        let summary = format!("Read {name} ({how_much})");
+        let markdown = format!("Read {} ({how_much})", place.link());
         if self.lines == 0 {
-            return Done::text(summary, format!("{name} is empty."));
+            return Done::text(summary, format!("{name} is empty.")).with_markdown(markdown);
         }
         if self.shown == 0 {
             let lines = count(self.lines, "line", "lines");
-            return Done::text(summary, format!("{name} has only {lines}."));
+            return Done::text(summary, format!("{name} has only {lines}.")).with_markdown(markdown);
         }
         let next = request.offset + self.shown;
         if !self.is_counted {
@@ -222,7 +237,7 @@ impl Page {
             let more = count(self.lines + 1 - next, "more line", "more lines");
             self.text.push_str(&format!("[{more}; read on with `offset` {next}]\n"));
         }
-        Done::text(summary, self.text)
+        Done::text(summary, self.text).with_markdown(markdown)
     }
 }
 
@@ -274,10 +289,12 @@ fn look(place: &Place, file: File, start: Vec<u8>, media_type: &str, limits: &To
     };
     Ok(Done {
         summary: format!("Looked at {}", place.quoted()),
+        markdown: Some(format!("Looked at {}", place.link())),
         content: vec![ToolContent::Resource {
             uri: place.uri(),
             content_type: Some(media_type.to_owned()),
             size: None,
+            mention: None,
         }],
         text: format!("{} is a picture ({media_type}, {size}), shown here.", place.quoted()),
         images: vec![image],

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use cap_std::fs::Dir;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
-use innkeeper_host::{AgentError, Invocation, ToolDraft};
+use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
 use innkeeper_os::{Opened, open_regular};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use super::outcome::{self, Done, count, quoted, shortened};
 use super::place::{Place, Places};
 use super::secret::SecretFiles;
 use super::walk::{End, Pattern, Walk};
-use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits};
 use crate::model::api::ToolSpec;
 
 /// Most memory that one line of a file may need.
@@ -112,6 +112,17 @@ impl HostTool for Search {
 
     fn is_harmless(&self) -> bool {
         true
+    }
+
+    fn kind(&self) -> Option<ToolKind> {
+        Some(ToolKind::Search)
+    }
+
+    fn announcement(&self) -> Option<Announcement> {
+        Some(Announcement {
+            verb: "Searching for",
+            field: "pattern",
+        })
     }
 
     async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {

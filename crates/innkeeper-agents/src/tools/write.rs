@@ -8,7 +8,7 @@ use super::change::{self, Change};
 use super::input::Input;
 use super::place::Places;
 use super::text::Text;
-use super::{HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits};
 use crate::model::api::ToolSpec;
 
 /// Writes a file.
@@ -43,6 +43,13 @@ impl HostTool for WriteFile {
 
     fn is_harmless(&self) -> bool {
         false
+    }
+
+    fn announcement(&self) -> Option<Announcement> {
+        Some(Announcement {
+            verb: "Writing",
+            field: "path",
+        })
     }
 
     async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {

@@ -4,4 +4,5 @@
 mod roles;
 mod rules;
 mod scene;
+mod shown;
 mod skills;

@@ -1,7 +1,8 @@
 //! What is sent: what each API wants, and what it must not get.
 
 use innkeeper_agents::model::api::{
-    AssistantPart, Effort, Image, ModelMessage, ModelRequest, Reasoning, ToolOutcome, ToolSpec, ToolUse, UserPart,
+    AssistantPart, Document, Effort, Image, ModelMessage, ModelRequest, Reasoning, ToolOutcome, ToolSpec, ToolUse,
+    UserPart,
 };
 use innkeeper_agents::model::client::{ModelClient, TokenField};
 use innkeeper_host::Secret;
@@ -97,6 +98,38 @@ async fn pictures_and_failures_reach_the_model() {
             .any(|said| matches!(said, Said::Result { call, text } if call == "c2" && text == "It failed."));
         assert!(failed, "{api:?}: {said:?}");
     }
+}
+
+#[tokio::test]
+async fn documents_reach_the_models_that_read_them_and_others_are_told_of_them() {
+    let document = Document {
+        name: "menu.pdf".into(),
+        base64: "JVBERi0xLjc=".into(),
+    };
+    let mut request = ask("");
+    let parts = vec![
+        UserPart::Document(document),
+        UserPart::Text("What is for lunch?".into()),
+    ];
+    request.messages = vec![ModelMessage::User(parts)];
+    let messages = arrives(Api::Messages, &request).await;
+    let block = json!({
+        "type": "document", "title": "menu.pdf",
+        "source": { "type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjc=" },
+    });
+    assert_eq!(messages.body.pointer("/messages/0/content/0"), Some(&block));
+    let responses = arrives(Api::Responses, &request).await;
+    let file = json!({
+        "type": "input_file", "filename": "menu.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjc=",
+    });
+    assert_eq!(responses.body.pointer("/input/0/content/0"), Some(&file));
+    let chat = arrives(Api::Chat, &request).await;
+    let told = chat.body["messages"][0]["content"].as_str().expect("words").to_owned();
+    assert!(
+        told.contains("menu.pdf, a PDF document, which you cannot look into"),
+        "{told}"
+    );
+    assert!(told.ends_with("What is for lunch?"), "{told}");
 }
 
 #[tokio::test]

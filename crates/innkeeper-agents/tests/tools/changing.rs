@@ -48,7 +48,8 @@ async fn a_new_file_is_shown_and_written_once_people_allow_it() {
         .ask("write_file", json!({ "path": "src/a.rs", "content": "one\ntwo\n" }))
         .await;
     assert_eq!(call["confirmationTitle"], "Create `src/a.rs`?", "{call}");
-    assert_eq!(call["invocationMessage"], "Creates `src/a.rs` (+2 −0)");
+    let announced = format!("Creates {} (+2 −0)", scene.link("src/a.rs"));
+    assert_eq!(call["invocationMessage"], json!({ "markdown": announced }));
     assert_eq!(call["editable"], true);
     let change = &call["edits"]["items"][0];
     assert_eq!(change["before"], Value::Null);
@@ -58,7 +59,7 @@ async fn a_new_file_is_shown_and_written_once_people_allow_it() {
     let answer = scene.approve(&call).await;
     assert!(!answer.is_error, "{}", answer.text);
     assert_eq!(scene.get("src/a.rs"), "one\ntwo\n");
-    assert_eq!(scene.summary(), "Created `src/a.rs` (+2 −0)");
+    assert_eq!(scene.summary(), format!("Created {} (+2 −0)", scene.link("src/a.rs")));
     let content = &scene.shown()["content"][0];
     assert_eq!(content["type"], "fileEdit");
     assert_eq!(content["diff"], json!({ "added": 2, "removed": 0 }));
@@ -138,7 +139,7 @@ async fn tool06_what_people_edit_is_what_is_written() {
     let answer = scene.approve_edited(&call, &edited).await;
     assert!(!answer.is_error, "{}", answer.text);
     assert_eq!(scene.get("b.rs"), "theirs");
-    assert_eq!(scene.summary(), "Created `b.rs` (+1 −0)");
+    assert_eq!(scene.summary(), format!("Created {} (+1 −0)", scene.link("b.rs")));
     is_clean(&scene, &["b.rs"]);
     for edited in ["{", "{}", "{\"path\": \"../outside/a\", \"content\": \"x\"}"] {
         let call = scene
@@ -260,7 +261,7 @@ async fn a_file_that_is_already_so_is_left_alone_without_asking() {
         .text("write_file", json!({ "path": "a", "content": "one\n" }))
         .await;
     assert_eq!(text, "`a` is already like that; nothing was written.");
-    assert_eq!(scene.summary(), "Left `a` as it is");
+    assert_eq!(scene.summary(), format!("Left {} as it is", scene.link("a")));
 }
 
 /// Of files that are too long no snapshots are kept, and the file shows what it has become.
@@ -272,7 +273,8 @@ async fn a_long_file_is_changed_without_carrying_it_through_every_client() {
         .ask("write_file", json!({ "path": "long", "content": "short\n" }))
         .await;
     assert_eq!(call["edits"], Value::Null);
-    assert_eq!(call["invocationMessage"], "Changes `long` (+1 −100000)");
+    let announced = format!("Changes {} (+1 −100000)", scene.link("long"));
+    assert_eq!(call["invocationMessage"], json!({ "markdown": announced }));
     let answer = scene.approve(&call).await;
     assert!(answer.text.len() < 20_000, "{}", answer.text.len());
     let shown = scene.shown()["content"][0].clone();

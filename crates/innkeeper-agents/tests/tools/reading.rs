@@ -12,11 +12,14 @@ async fn a_file_is_read_with_numbered_lines() {
     scene.put("src/main.rs", "fn main() {\n    run();\n}\n");
     let text = scene.text("read_file", json!({ "path": "src/main.rs" })).await;
     assert_eq!(text, "     1\tfn main() {\n     2\t    run();\n     3\t}\n");
-    assert_eq!(scene.summary(), "Read `src/main.rs` (3 lines)");
+    assert_eq!(scene.summary(), format!("Read {} (3 lines)", scene.link("src/main.rs")));
     let call = scene.shown();
     assert_eq!(call["status"], "completed");
     assert_eq!(call["success"], true);
-    assert_eq!(call["invocationMessage"], "Reads `src/main.rs`");
+    assert_eq!(
+        call["invocationMessage"],
+        json!({ "markdown": format!("Reads {}", scene.link("src/main.rs")) })
+    );
     assert_eq!(call["confirmed"], "not-needed", "nobody is asked (TOOL-04): {call}");
     scene.client.assert_converged().await;
 }
@@ -90,7 +93,7 @@ async fn pictures_are_shown_and_other_binary_files_refused() {
         "{:?}",
         answer.images
     );
-    assert_eq!(scene.summary(), "Looked at `a.png`");
+    assert_eq!(scene.summary(), format!("Looked at {}", scene.link("a.png")));
     assert_eq!(scene.shown()["content"][0]["contentType"], "image/png");
     let problem = scene.problem("read_file", json!({ "path": "a.bin" })).await;
     assert!(problem.contains("binary"), "{problem}");
@@ -188,7 +191,11 @@ async fn a_directory_is_listed_with_what_its_entries_are() {
     std::os::unix::fs::symlink("b.txt", scene.inside.join("link")).expect("a link");
     let text = scene.text("list_directory", json!({})).await;
     assert_eq!(text, ".hidden (0 bytes)\na/\nb.txt (5 bytes)\nlink -> b.txt\n");
-    assert_eq!(scene.summary(), "Listed `.` (4 entries)");
+    let summary = scene.summary();
+    assert!(
+        summary.starts_with("Listed [.](file:///") && summary.ends_with(") (4 entries)"),
+        "{summary}"
+    );
     assert_eq!(
         scene.text("list_directory", json!({ "path": "a" })).await,
         "inner (1 byte)\n"

@@ -268,6 +268,11 @@ impl Scene {
         calls.pop().expect("a call")
     }
 
+    /// A link to a file of the working directory, as people get it.
+    pub fn link(&self, path: &str) -> String {
+        format!("[{path}](file://{})", self.inside.join(path).display())
+    }
+
     /// What people read of how the call went.
     pub fn summary(&self) -> String {
         let call = self.shown();

@@ -116,6 +116,9 @@ pub enum Attachment {
         data: String,
         /// Their media type.
         content_type: String,
+        /// The part of the text that is meant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        selection: Option<TextSpan>,
     },
     /// Something that can be read elsewhere.
     Resource {
@@ -125,6 +128,9 @@ pub enum Attachment {
         uri: String,
         /// Its media type.
         content_type: Option<String>,
+        /// The part of the text that is meant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        selection: Option<TextSpan>,
     },
     /// Remarks on files.
     Annotations {
@@ -145,4 +151,65 @@ pub enum Attachment {
         /// What was said in it.
         transcript: Vec<PastTurn>,
     },
+}
+
+/// A part of a text. Lines and characters are counted from 0, and the end is not part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextSpan {
+    /// The line it begins in.
+    pub start_line: u64,
+    /// The character it begins with.
+    pub start_character: u64,
+    /// The line it ends in.
+    pub end_line: u64,
+    /// The character it ends before.
+    pub end_character: u64,
+}
+
+impl TextSpan {
+    /// The span in words, with lines and columns counted from 1 as editors show them.
+    pub fn in_words(&self) -> String {
+        let (line, column) = (
+            self.start_line.saturating_add(1),
+            self.start_character.saturating_add(1),
+        );
+        if (self.start_line, self.start_character) == (self.end_line, self.end_character) {
+            return format!("the cursor is at line {line}, column {column}");
+        }
+        // A span that ends before the first character of a line has nothing of that line.
+        let ends_with_line = self.end_character == 0 && self.end_line > self.start_line;
+        if self.start_character == 0 && ends_with_line {
+            return match self.end_line - self.start_line {
+                1 => format!("line {line} is selected"),
+                _ => format!("lines {line} to {} are selected", self.end_line),
+            };
+        }
+        format!(
+            "selected from line {line}, column {column} to line {}, column {}",
+            self.end_line.saturating_add(1),
+            self.end_character.saturating_add(1)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turn17_a_selection_is_told_as_editors_count() {
+        let span = |start_line, start_character, end_line, end_character| TextSpan {
+            start_line,
+            start_character,
+            end_line,
+            end_character,
+        };
+        assert_eq!(span(2, 0, 3, 0).in_words(), "line 3 is selected");
+        assert_eq!(span(2, 0, 7, 0).in_words(), "lines 3 to 7 are selected");
+        assert_eq!(
+            span(2, 4, 6, 1).in_words(),
+            "selected from line 3, column 5 to line 7, column 2"
+        );
+        assert_eq!(span(0, 0, 0, 0).in_words(), "the cursor is at line 1, column 1");
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Secret;
+use super::{Attachment, Secret};
 use crate::ids::ClientId;
 
 /// One step of a tool call, in the order they usually come.
@@ -12,6 +12,8 @@ pub enum ToolStep {
     Start(ToolStart),
     /// More of the input, as the model writes it.
     Input(String),
+    /// What the call is about, as far as the streamed input tells. Replaces what was said before.
+    Announce(Description),
     /// The input is complete: run at once, or ask first. Also asks again in mid-run.
     Ready(ToolReady),
     /// A judge's verdict on a call that waits for people (TOOL-18).
@@ -42,8 +44,72 @@ pub struct ToolStart {
     pub intention: Option<String>,
     /// Who executes it (TOOL-01).
     pub contributor: Contributor,
+    /// How clients present it, where they have a presentation of its own for it.
+    pub kind: Option<ToolKind>,
+    /// What people call the MCP server that executes it, and what the server calls the tool.
+    pub mcp: Option<McpName>,
     /// What its server says about its view, for clients that show MCP Apps (MCP-20).
     pub ui: Option<Map<String, Value>>,
+}
+
+/// How clients present calls of a tool (`_meta.toolKind`).
+///
+/// A call that starts workers has no kind here: the host marks it as `subagent` once the worker's chat
+/// exists, because a client that hears of it earlier looks for a chat that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolKind {
+    /// It runs a command of a shell, which stands in its input under `command`.
+    Terminal,
+    /// It reads something.
+    Read,
+    /// It searches.
+    Search,
+}
+
+/// A tool of an MCP server, as people and the server know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpName {
+    /// What people call the server.
+    pub server: String,
+    /// What the server calls the tool.
+    pub tool: String,
+}
+
+/// A sentence for people about a call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Description {
+    /// The sentence without links.
+    pub text: String,
+    /// The same in markdown with links; clients get it in the place of `text`.
+    pub markdown: Option<String>,
+}
+
+impl Description {
+    /// A sentence in markdown, and the same without links.
+    pub fn with_markdown(text: impl Into<String>, markdown: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            markdown: Some(markdown.into()),
+        }
+    }
+}
+
+impl From<String> for Description {
+    fn from(text: String) -> Self {
+        Self { text, markdown: None }
+    }
+}
+
+impl From<&str> for Description {
+    fn from(text: &str) -> Self {
+        Self::from(text.to_owned())
+    }
+}
+
+impl From<&String> for Description {
+    fn from(text: &String) -> Self {
+        Self::from(text.clone())
+    }
 }
 
 /// Who executes a tool.
@@ -61,7 +127,7 @@ pub enum Contributor {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolReady {
     /// What is about to happen, for people (TOOL-03).
-    pub invocation: String,
+    pub invocation: Description,
     /// The input, usually JSON text.
     pub input: Option<String>,
     /// Whether people are asked.
@@ -244,6 +310,8 @@ pub enum ToolContent {
         content_type: Option<String>,
         /// How many bytes it has.
         size: Option<u64>,
+        /// What the model is told of it, where the URI says nothing to it. Clients do not get it.
+        mention: Option<String>,
     },
     /// A changed file.
     FileEdit(FileChange),
@@ -280,6 +348,8 @@ pub struct ToolResult {
     pub success: bool,
     /// What happened, for people, in the past tense.
     pub summary: String,
+    /// The same in markdown with links; clients get it in the place of `summary`.
+    pub summary_markdown: Option<String>,
     /// What it produced.
     pub content: Vec<ToolContent>,
     /// The same as data.
@@ -377,10 +447,45 @@ pub struct Decision {
     pub edited_input: Option<String>,
     /// The choice they made, by id.
     pub choice: Option<String>,
-    /// What they said about it, for the model.
+    /// What they said about it, for the model: why they decided so, and what to do instead.
     pub remark: Option<String>,
+    /// What they attached to it.
+    pub attachments: Vec<Attachment>,
+    /// Whether they skipped the call: they let it pass without a judgement about it.
+    pub is_skipped: bool,
     /// The client that decided; `None` when the policy did.
     pub by: Option<ClientId>,
+}
+
+impl Decision {
+    /// A decision that the host made by itself.
+    pub fn by_host(approved: bool) -> Self {
+        Self {
+            approved,
+            edited_input: None,
+            choice: None,
+            remark: None,
+            attachments: Vec::new(),
+            is_skipped: false,
+            by: None,
+        }
+    }
+
+    /// What a model reads of a call that this decision keeps from running. What was attached comes beside it.
+    pub fn refusal(&self) -> String {
+        let remark = self.remark.as_deref().filter(|remark| !remark.trim().is_empty());
+        match (self.is_skipped, remark) {
+            // Nobody was asked: a hook refused it.
+            (_, Some(remark)) if self.by.is_none() => format!("this call was refused and did not run: {remark}"),
+            (true, Some(remark)) => format!("the user skipped this call, so it did not run, and said: {remark}"),
+            (true, None) => "the user skipped this call, so it did not run; go on without it".to_owned(),
+            (false, Some(remark)) => format!("the person denied this call and said: {remark}"),
+            (false, None) => {
+                "the person denied this call and gave no reason; do not try the same again, ask or find another way"
+                    .to_owned()
+            }
+        }
+    }
 }
 
 /// A tool that a client of the session offers.

@@ -13,6 +13,7 @@ use crate::effect::Effect;
 use crate::ids::{ChannelId, TurnKey};
 use crate::lifecycle::new_chat;
 use crate::session::Chat;
+use crate::tool::meta;
 use crate::uri;
 
 /// The id of a worker's only turn.
@@ -132,19 +133,20 @@ impl HostCore {
         Some(())
     }
 
-    /// The call's content names the worker's chat, as the chat's origin names the call (CHT-12).
+    /// The call's content and its `_meta` name the worker's chat, as the chat's origin names the call (CHT-12).
     fn show_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, call: &str, worker: ToolResultSubagentContent) {
         let (Some(turn_id), Some(ToolCallState::Running(running))) =
             (self.active_turn_id(parent), self.tool_call(parent, call))
         else {
             return;
         };
+        let meta = meta::with_worker(running.meta.as_ref(), &worker);
         let mut content = running.content.clone().unwrap_or_default();
         content.push(ToolResultContent::Subagent(worker));
         let action = ChatToolCallContentChangedAction {
             turn_id,
             tool_call_id: call.to_owned(),
-            meta: None,
+            meta: Some(meta),
             content,
         };
         self.commit(cx, parent, StateAction::ChatToolCallContentChanged(action), None);

@@ -73,6 +73,15 @@ impl HostCore {
                 self.config.max_message_bytes
             ));
         }
+        self.check_attachments(message)?;
+        if let Some(agent) = &message.agent {
+            uri::check(&agent.uri).map_err(|_| "message.agent.uri: must be the URI of an agent".to_owned())?;
+        }
+        self.check_model(chat, message)
+    }
+
+    /// Whether what comes with a message is within bounds and of kinds that agents can be told of.
+    pub(super) fn check_attachments(&self, message: &Message) -> Result<(), String> {
         let attachments = message.attachments.as_deref().unwrap_or_default();
         if attachments.len() > self.config.max_attachments {
             return Err(format!(
@@ -89,10 +98,7 @@ impl HostCore {
         for (index, attachment) in attachments.iter().enumerate() {
             check_attachment(attachment).map_err(|problem| format!("message.attachments[{index}] {problem}"))?;
         }
-        if let Some(agent) = &message.agent {
-            uri::check(&agent.uri).map_err(|_| "message.agent.uri: must be the URI of an agent".to_owned())?;
-        }
-        self.check_model(chat, message)
+        Ok(())
     }
 
     /// TURN-15: a message may choose among the models its agent offers.

@@ -4,10 +4,10 @@ use ahp_types::actions::{
     ChatToolCallCompleteAction, ChatToolCallConfirmedAction, ChatToolCallContentChangedAction, StateAction,
 };
 use ahp_types::state::{
-    ConfirmationOptionKind, MessageKind, ToolCallCancellationReason, ToolCallConfirmationReason,
+    ConfirmationOptionKind, Message, MessageKind, ToolCallCancellationReason, ToolCallConfirmationReason,
     ToolCallPendingConfirmationState, ToolCallState, ToolInput, ToolResultContent,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Verdict;
 use crate::agent::{Decision, ToolReply, ToolResult};
@@ -16,13 +16,7 @@ use crate::commit::Author;
 use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::ChannelId;
 use crate::session::Chat;
-use crate::tool::wire;
-
-/// Where a call keeps who decided about it, so that a client that comes later sees it too.
-const DECIDED_BY: &str = "innkeeper.decidedBy";
-
-/// The prefix of the host's own keys in `_meta`.
-const HOST_KEYS: &str = "innkeeper.";
+use crate::tool::{meta, wire};
 
 /// Where a client writes the rule that it wants to have remembered.
 const EDITED_RULE: &str = "innkeeper.rule";
@@ -44,15 +38,21 @@ impl HostCore {
             return Verdict::Reject("there is no such tool call in this turn".to_owned());
         };
         match action {
-            StateAction::ChatToolCallConfirmed(confirmed) => match self.check_room(chat, json_bytes(&confirmed)) {
-                Ok(()) => {
-                    let offered = chat.run.as_ref();
-                    let offered = offered.and_then(|run| run.offers.get(&confirmed.tool_call_id));
-                    judge_confirmed(call, offered, confirmed, author)
+            StateAction::ChatToolCallConfirmed(mut confirmed) => {
+                let check = self
+                    .check_room(chat, json_bytes(&confirmed))
+                    .and_then(|()| self.check_suggestion(confirmed.user_suggestion.as_mut()));
+                match check {
+                    Ok(()) => {
+                        let offered = chat.run.as_ref();
+                        let offered = offered.and_then(|run| run.offers.get(&confirmed.tool_call_id));
+                        judge_confirmed(call, offered, confirmed, author)
+                    }
+                    Err(reason) => Verdict::Reject(reason),
                 }
-                Err(reason) => Verdict::Reject(reason),
-            },
+            }
             StateAction::ChatToolCallComplete(mut complete) => {
+                complete.meta = meta::with_clients(wire::meta(call), complete.meta);
                 wire::move_data_uris(complete.result.content.as_deref_mut().unwrap_or_default());
                 let check = check_complete(call, &complete, author)
                     .and_then(|()| self.check_room(chat, json_bytes(&complete.result)));
@@ -60,7 +60,8 @@ impl HostCore {
             }
             StateAction::ChatToolCallResultConfirmed(mut confirmed) => match call {
                 ToolCallState::PendingResultConfirmation(pending) => {
-                    confirmed.meta = Some(decided_by(pending.meta.clone().or(confirmed.meta), author));
+                    let sent = confirmed.meta.take();
+                    confirmed.meta = Some(meta::decided(pending.meta.as_ref(), sent, &author.client));
                     Verdict::Accept(StateAction::ChatToolCallResultConfirmed(confirmed))
                 }
                 other => Verdict::Reject(format!(
@@ -70,6 +71,7 @@ impl HostCore {
             },
             StateAction::ChatToolCallContentChanged(mut changed) => {
                 wire::move_data_uris(&mut changed.content);
+                changed.meta = meta::with_clients(wire::meta(call), changed.meta);
                 let check = check_content(call, &changed, author)
                     .and_then(|()| self.check_room(chat, json_bytes(&changed.content)));
                 Verdict::from_check(StateAction::ChatToolCallContentChanged(changed), check)
@@ -87,7 +89,7 @@ impl HostCore {
             StateAction::ChatToolCallConfirmed(confirmed) => {
                 let call = confirmed.tool_call_id.clone();
                 let offered = self.run_mut(chat_id).and_then(|run| run.offers.remove(&call));
-                let decision = decision(&confirmed, author);
+                let decision = self.decision(&confirmed, author);
                 let remembered = offered.and_then(|offered| remembered(&offered, &confirmed));
                 self.commit(cx, chat_id, StateAction::ChatToolCallConfirmed(confirmed), Some(author));
                 if let Some((reach, rule)) = remembered {
@@ -144,6 +146,41 @@ impl HostCore {
         self.tool_reply(cx, chat_id, turn, call, ToolReply::Completed(result));
     }
 
+    /// What people suggest instead of a call is a message like any other, with attachments that the agent gets.
+    fn check_suggestion(&self, suggestion: Option<&mut Message>) -> Result<(), String> {
+        let Some(suggestion) = suggestion else {
+            return Ok(());
+        };
+        self.check_attachments(suggestion)
+            .and_then(|()| self.pin_attachments(suggestion))
+            .map_err(|problem| match problem.strip_prefix("message.") {
+                Some(rest) => format!("userSuggestion.{rest}"),
+                None => format!("userSuggestion: {problem}"),
+            })
+    }
+
+    /// What the agent hears of a decision.
+    fn decision(&self, confirmed: &ChatToolCallConfirmedAction, author: &Author) -> Decision {
+        let reason = confirmed.reason_message.as_ref().map(wire::plain);
+        let suggestion = confirmed.user_suggestion.as_ref();
+        let said = [reason, suggestion.map(|message| message.text.clone())];
+        let said: Vec<String> = said
+            .into_iter()
+            .flatten()
+            .filter(|said| !said.trim().is_empty())
+            .collect();
+        let attachments = suggestion.map(|message| self.attachments_of(message).0);
+        Decision {
+            approved: confirmed.approved,
+            edited_input: confirmed.edited_tool_input.clone().filter(|_| confirmed.approved),
+            choice: confirmed.selected_option_id.clone(),
+            remark: (!said.is_empty()).then(|| said.join("\n")),
+            attachments: attachments.unwrap_or_default(),
+            is_skipped: !confirmed.approved && confirmed.reason == Some(ToolCallCancellationReason::Skipped),
+            by: Some(author.client.clone()),
+        }
+    }
+
     fn check_room(&self, chat: &Chat, bytes: usize) -> Result<(), String> {
         if chat.model.turn_bytes() + bytes > self.config.max_turn_bytes {
             return Err(format!(
@@ -186,15 +223,13 @@ fn judge_confirmed(
     } else {
         confirmed.reason.get_or_insert(ToolCallCancellationReason::Denied);
     }
-    // Of the host's own keys, none is a client's to write.
-    let mut meta = confirmed.meta.take().unwrap_or_default();
-    meta.retain(|key, _| !key.starts_with(HOST_KEYS));
-    meta.extend(pending.meta.clone().unwrap_or_default());
+    let sent = confirmed.meta.take();
+    let mut meta = meta::decided(pending.meta.as_ref(), sent, &author.client);
     match approval {
         Some(approval) => meta.insert(APPROVAL.to_owned(), approval),
         None => meta.remove(APPROVAL),
     };
-    confirmed.meta = Some(decided_by(Some(meta), author));
+    confirmed.meta = Some(meta);
     Verdict::Accept(StateAction::ChatToolCallConfirmed(confirmed))
 }
 
@@ -332,24 +367,6 @@ fn check_contents(contents: Option<&[ToolResultContent]>, field: &str) -> Result
         Some(index) => Err(format!("{field}[{index}] is malformed or of an unknown type")),
         None => Ok(()),
     }
-}
-
-fn decision(confirmed: &ChatToolCallConfirmedAction, author: &Author) -> Decision {
-    let suggestion = confirmed.user_suggestion.as_ref().map(|message| message.text.clone());
-    let reason = confirmed.reason_message.as_ref().map(wire::plain);
-    Decision {
-        approved: confirmed.approved,
-        edited_input: confirmed.edited_tool_input.clone().filter(|_| confirmed.approved),
-        choice: confirmed.selected_option_id.clone(),
-        remark: suggestion.or(reason),
-        by: Some(author.client.clone()),
-    }
-}
-
-fn decided_by(meta: Option<Map<String, Value>>, author: &Author) -> Map<String, Value> {
-    let mut meta = meta.unwrap_or_default();
-    meta.insert(DECIDED_BY.to_owned(), json!({ "clientId": author.client.as_str() }));
-    meta
 }
 
 /// What a call is doing, for the reason of a refusal.

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 
-use ahp_types::state::{Message, MessageAttachment, MessageChatAttachment};
+use ahp_types::state::{Message, MessageAttachment, MessageChatAttachment, TextSelection};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::past_turns_in;
-use crate::agent::{Attachment, PastTurn, SpanEnd, TurnSpan, UnreadChat};
+use crate::agent::{Attachment, PastTurn, SpanEnd, TextSpan, TurnSpan, UnreadChat};
 use crate::core::HostCore;
 use crate::resource::is_of_mcp_server;
 use crate::session::Chat;
@@ -88,11 +88,13 @@ impl HostCore {
                 label: embedded.label.clone(),
                 data: embedded.data.clone(),
                 content_type: embedded.content_type.clone(),
+                selection: embedded.selection.as_ref().and_then(span),
             }),
             MessageAttachment::Resource(resource) => Some(Attachment::Resource {
                 label: resource.label.clone(),
                 uri: resource.uri.clone(),
                 content_type: resource.content_type.clone(),
+                selection: resource.selection.as_ref().and_then(span),
             }),
             MessageAttachment::Annotations(annotations) => Some(Attachment::Annotations {
                 label: annotations.label.clone(),
@@ -182,6 +184,10 @@ fn past_attachment(attachment: &MessageAttachment) -> Option<Attachment> {
             let (label, content_type) = (embedded.label.clone(), &embedded.content_type);
             let text = text_of(&embedded.data, content_type)
                 .unwrap_or_else(|| format!("({content_type}, which was attached then and is not at hand any more.)"));
+            let label = match embedded.selection.as_ref().and_then(span) {
+                Some(selection) => format!("{label}, {}", selection.in_words()),
+                None => label,
+            };
             Attachment::Text { label, text }
         }
         // What an MCP server let read then is nowhere to be found by its name.
@@ -196,6 +202,7 @@ fn past_attachment(attachment: &MessageAttachment) -> Option<Attachment> {
             label: resource.label.clone(),
             uri: resource.uri.clone(),
             content_type: resource.content_type.clone(),
+            selection: resource.selection.as_ref().and_then(span),
         },
         MessageAttachment::Annotations(annotations) => Attachment::Annotations {
             label: annotations.label.clone(),
@@ -206,12 +213,27 @@ fn past_attachment(attachment: &MessageAttachment) -> Option<Attachment> {
             label: attached.label.clone(),
             uri: attached.resource.clone(),
             content_type: None,
+            selection: None,
         },
         MessageAttachment::Unknown(_) => return None,
     })
 }
 
-fn text_of(data: &str, content_type: &str) -> Option<String> {
+/// The part of a text that a client means; `None` for one that begins before its text or ends before it begins.
+fn span(selection: &TextSelection) -> Option<TextSpan> {
+    let (start, end) = (&selection.range.start, &selection.range.end);
+    let span = TextSpan {
+        start_line: start.line.try_into().ok()?,
+        start_character: start.character.try_into().ok()?,
+        end_line: end.line.try_into().ok()?,
+        end_character: end.character.try_into().ok()?,
+    };
+    let is_forward = (span.start_line, span.start_character) <= (span.end_line, span.end_character);
+    is_forward.then_some(span)
+}
+
+pub(super) fn text_of(data: &str, content_type: &str) -> Option<String> {
+    let content_type = content_type.split(';').next().unwrap_or_default().trim();
     let is_text = content_type.starts_with("text/") || matches!(content_type, "application/json" | "application/xml");
     let bytes = is_text.then(|| STANDARD.decode(data).ok()).flatten()?;
     String::from_utf8(bytes).ok()

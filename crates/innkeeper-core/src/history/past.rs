@@ -1,19 +1,20 @@
 //! Turns, in the words that agents know.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
 use ahp_types::state::{
-    ActiveTurn, Message, ResponsePart, ToolCallCancelledState, ToolCallState, ToolInput, ToolResultContent, Turn,
-    TurnState,
+    ActiveTurn, Message, ResponsePart, ToolCallCancellationReason, ToolCallCancelledState, ToolCallState, ToolInput,
+    ToolResultContent, Turn, TurnState,
 };
 
-use super::attachment::past_attachments;
-use super::steering::steering_in;
+use super::attachment::{past_attachments, text_of};
+use super::steering::{steering_in, words_of};
 use crate::agent::{PastOutcome, PastTool, PastTurn, PastTurns, SpanEnd, TurnSpan};
 use crate::chat_state::ChatModel;
 use crate::mcp::app_request;
-use crate::tool::wire;
+use crate::tool::{meta, wire};
 
 /// The kind of failure of a turn whose message a hook refused: the agent has not heard of it.
 pub const REFUSED: &str = "refusedByHook";
@@ -141,16 +142,27 @@ fn past_tool(call: &ToolCallState) -> Option<PastTool> {
     })
 }
 
-/// What people said when they did not let a call run.
+/// What people said when they did not let a call run. A call without a decision ended with its turn.
 fn refusal(call: &ToolCallCancelledState) -> Option<String> {
-    let because = call.reason_message.as_ref().map(|message| message.as_text());
-    let instead = call.user_suggestion.as_ref().map(|message| message.text.as_str());
-    let said: Vec<&str> = because
+    let because = call.reason_message.as_ref().map(|message| message.as_text().to_owned());
+    let instead = call.user_suggestion.as_ref().map(words_of);
+    let said: Vec<String> = because
         .into_iter()
         .chain(instead)
-        .filter(|said| !said.is_empty())
+        .filter(|said| !said.trim().is_empty())
         .collect();
-    (!said.is_empty()).then(|| format!("It did not run, and the person said: {}", said.join(" ")))
+    let is_decided = call.meta.as_ref().is_some_and(meta::is_decided);
+    match (said.is_empty(), call.reason) {
+        (false, ToolCallCancellationReason::Skipped) => Some(format!(
+            "It did not run: the user skipped it, and said: {}",
+            said.join("\n")
+        )),
+        (false, _) => Some(format!("It did not run, and the person said: {}", said.join("\n"))),
+        (true, ToolCallCancellationReason::Skipped) if is_decided => {
+            Some("It did not run: the user skipped it.".to_owned())
+        }
+        (true, _) => None,
+    }
 }
 
 fn input_text(input: Option<&ToolInput>) -> String {
@@ -163,10 +175,13 @@ fn input_text(input: Option<&ToolInput>) -> String {
 
 /// The text of a result, or what went wrong if that is all there is.
 fn output_text(content: &[ToolResultContent], error: Option<&serde_json::Value>) -> String {
-    let texts: Vec<&str> = content
+    let texts: Vec<Cow<'_, str>> = content
         .iter()
         .filter_map(|content| match content {
-            ToolResultContent::Text(text) => Some(text.text.as_str()),
+            ToolResultContent::Text(text) => Some(Cow::Borrowed(text.text.as_str())),
+            ToolResultContent::EmbeddedResource(embedded) => {
+                text_of(&embedded.data, &embedded.content_type).map(Cow::Owned)
+            }
             _ => None,
         })
         .collect();

@@ -24,7 +24,12 @@ pub(crate) fn words_of(message: &Message) -> String {
                 Some(uri) => format!("Attached: {label} ({uri})\n"),
                 None => format!("Attached: {label}\n"),
             },
-            Attachment::Resource { label, uri, .. } => format!("Attached: {label} ({uri})\n"),
+            Attachment::Resource {
+                label, uri, selection, ..
+            } => match selection {
+                Some(selection) => format!("Attached: {label} ({uri}), {}\n", selection.in_words()),
+                None => format!("Attached: {label} ({uri})\n"),
+            },
             Attachment::Annotations { label, .. } => format!("Attached: {label}, remarks on files.\n"),
             Attachment::Embedded { label, .. } | Attachment::Chat { label, .. } => format!("Attached: {label}\n"),
         };

@@ -172,6 +172,9 @@ impl HostCore {
             ServerList::Prompts => None,
         };
         self.notify_apps(cx, session_id, id, notification, Map::new());
+        if list == ServerList::Tools {
+            self.note_tools(cx, session_id);
+        }
     }
 
     /// Tells them what a server wrote for its log.

@@ -13,9 +13,10 @@ use ahp_types::state::{
 };
 use serde_json::{Map, Value};
 
+use super::meta::Meta;
 use crate::agent::{
-    AuthReason, AuthRequirement, ConfirmOption, Contributor, FileChange, FileSide, Risk, ToolContent, ToolInfo,
-    ToolResult,
+    AuthReason, AuthRequirement, ConfirmOption, Contributor, Description, FileChange, FileSide, Risk, ToolContent,
+    ToolInfo, ToolResult,
 };
 use crate::content::without_data;
 
@@ -23,7 +24,7 @@ use crate::content::without_data;
 pub(crate) fn ready(
     turn_id: String,
     call: String,
-    invocation: String,
+    invocation: Description,
     input: Option<String>,
 ) -> ChatToolCallReadyAction {
     ChatToolCallReadyAction {
@@ -32,7 +33,7 @@ pub(crate) fn ready(
         meta: None,
         contributor: None,
         intention: None,
-        invocation_message: words(invocation),
+        invocation_message: described(invocation),
         tool_input: input.map(ToolInput::Inline),
         confirmation_title: None,
         risk_assessment: None,
@@ -45,6 +46,13 @@ pub(crate) fn ready(
 
 pub(crate) fn words(text: String) -> StringOrMarkdown {
     StringOrMarkdown::Plain(text)
+}
+
+pub(crate) fn described(description: Description) -> StringOrMarkdown {
+    match description.markdown {
+        Some(markdown) => StringOrMarkdown::Markdown { markdown },
+        None => StringOrMarkdown::Plain(description.text),
+    }
 }
 
 pub(crate) fn plain(text: &StringOrMarkdown) -> String {
@@ -137,6 +145,7 @@ fn content(content: ToolContent) -> ToolResultContent {
             uri,
             content_type,
             size,
+            mention: _,
         } => ToolResultContent::Resource(ToolResultResourceContent {
             uri,
             size_hint: size.and_then(|size| i64::try_from(size).ok()),
@@ -202,6 +211,7 @@ pub(crate) fn from_contents(contents: Vec<ToolResultContent>) -> Vec<ToolContent
                 uri: resource.uri,
                 content_type: resource.content_type,
                 size: resource.size_hint.and_then(|size| u64::try_from(size).ok()),
+                mention: None,
             }),
             ToolResultContent::FileEdit(edit) => {
                 let side = |side: FileEditSide| FileSide {
@@ -239,7 +249,10 @@ pub(crate) fn from_contents(contents: Vec<ToolResultContent>) -> Vec<ToolContent
 pub(crate) fn result(result: ToolResult) -> ToolCallResult {
     ToolCallResult {
         success: result.success,
-        past_tense_message: words(result.summary),
+        past_tense_message: described(Description {
+            text: result.summary,
+            markdown: result.summary_markdown,
+        }),
         content: (!result.content.is_empty()).then(|| contents(result.content)),
         structured_content: result.structured,
         error: result.error.map(|message| serde_json::json!({ "message": message })),
@@ -256,6 +269,7 @@ pub(crate) fn from_result(result: ToolCallResult) -> ToolResult {
     ToolResult {
         success: result.success,
         summary: plain(&result.past_tense_message),
+        summary_markdown: None,
         content: from_contents(result.content.unwrap_or_default()),
         structured: result.structured_content,
         error,
@@ -359,6 +373,11 @@ pub(crate) fn calls(parts: &[ResponsePart]) -> Vec<String> {
         _ => None,
     };
     parts.iter().filter_map(id).collect()
+}
+
+/// The `_meta` of a call.
+pub(crate) fn meta(call: &ToolCallState) -> Option<&Meta> {
+    common!(call, meta, &None).as_ref()
 }
 
 pub(crate) fn tool_name(call: &ToolCallState) -> &str {

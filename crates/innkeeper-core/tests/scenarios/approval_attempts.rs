@@ -185,7 +185,7 @@ fn asks_to_run(stage: &mut Stage, call: &str, line: &str) {
     stage.tool(
         call,
         ToolStep::Ready(ToolReady {
-            invocation: "Runs it".to_owned(),
+            invocation: "Runs it".into(),
             input: Some(json!({ "command": line }).to_string()),
             permission: Permission::Ask(Box::new(Confirmation {
                 subject: ApprovalSubject::Command {

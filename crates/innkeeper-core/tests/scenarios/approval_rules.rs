@@ -41,7 +41,7 @@ fn asks(stage: &mut Stage, call: &str, start: ToolStart, subject: ApprovalSubjec
     stage.tool(
         call,
         ToolStep::Ready(ToolReady {
-            invocation: "Does it".to_owned(),
+            invocation: "Does it".into(),
             input: Some(json!({ "call": call }).to_string()),
             permission: Permission::Ask(Box::new(confirmation)),
         }),

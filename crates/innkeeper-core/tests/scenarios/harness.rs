@@ -154,6 +154,7 @@ impl Stage {
                 | Effect::ForgetRepository { .. }
                 | Effect::WantMcpServers { .. }
                 | Effect::ForgetMcpServers { .. }
+                | Effect::ListTools { .. }
                 | Effect::AskMcpServer { .. }
                 | Effect::AppTurn { .. }
                 | Effect::SessionGone { .. }

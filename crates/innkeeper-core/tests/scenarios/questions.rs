@@ -113,6 +113,7 @@ fn inp01_inp03_inp07_inp09_all_six_kinds_are_asked_in_the_turn_and_on_the_sessio
         (&json!("chatInput"), &part["request"])
     );
     serde_json::from_value::<ahp_types::state::ChatInputRequest>(part["request"].clone()).expect("decodes");
+    assert_eq!(part["request"]["_meta"], json!({ "purpose": "askUser" }));
 }
 
 #[test]

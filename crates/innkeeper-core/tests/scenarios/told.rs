@@ -93,7 +93,8 @@ fn turn17_attachments_reach_the_agent_in_its_own_words() {
         { "type": "simple", "label": "a", "modelRepresentation": "text" },
         { "type": "simple", "label": "b", "_meta": { "command": "fix" } },
         { "type": "embeddedResource", "label": "c", "data": "aGk=", "contentType": "text/plain" },
-        { "type": "resource", "label": "d", "uri": "file:///x", "contentType": "text/x" },
+        { "type": "resource", "label": "d", "uri": "file:///x", "contentType": "text/x", "selection": {
+            "range": { "start": { "line": 2, "character": 4 }, "end": { "line": 6, "character": 1 } } } },
         { "type": "annotations", "label": "e", "resource": "ahp-session:/one/annotations", "annotationIds": ["1"] },
     ]);
     attach(&mut stage, conn, &chat, "t", attachments);
@@ -103,7 +104,15 @@ fn turn17_attachments_reach_the_agent_in_its_own_words() {
     assert!(matches!(text, Attachment::Text { label, text } if label == "a" && text == "text"));
     assert!(matches!(reference, Attachment::Reference { meta, .. } if meta["command"] == "fix"));
     assert!(matches!(embedded, Attachment::Embedded { data, .. } if data == "aGk="));
-    assert!(matches!(resource, Attachment::Resource { uri, .. } if uri == "file:///x"));
+    let Attachment::Resource { uri, selection, .. } = resource else {
+        panic!("{resource:?}");
+    };
+    assert_eq!(uri, "file:///x");
+    let selected = selection.map(|selection| selection.in_words());
+    assert_eq!(
+        selected.as_deref(),
+        Some("selected from line 3, column 5 to line 7, column 2")
+    );
     assert!(matches!(annotations, Attachment::Annotations { ids, .. } if ids == &["1"]));
 }
 

@@ -585,6 +585,7 @@ fn tool10_every_kind_of_content_decodes_in_the_published_types() {
             uri: "file:///c".into(),
             content_type: Some("text/html".into()),
             size: Some(7),
+            mention: None,
         },
         ToolContent::FileEdit(change),
         terminal(None, None),

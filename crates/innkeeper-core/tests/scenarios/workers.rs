@@ -55,6 +55,12 @@ fn cht12_call_and_worker_name_each_other() {
         ]
     );
     let name = format!("ahp-chat://subagent/YWhwLXNlc3Npb246L29uZQ/call.{}", run.1.0);
+    let call = stage.state(&chat)["activeTurn"]["responseParts"][0]["toolCall"].clone();
+    let shown = json!({
+        "toolKind": "subagent", "subagentChatUri": name,
+        "subagentAgentName": "explorer", "subagentDescription": "Work of call",
+    });
+    assert_eq!(call["_meta"], shown);
     assert_eq!(*worker.chat_uri, *name);
     assert_eq!(worker.parent, run);
     assert!(

@@ -35,6 +35,8 @@ pub fn host_tool(name: &str) -> ToolStart {
         display_name: name.to_owned(),
         intention: None,
         contributor: Contributor::Host,
+        kind: None,
+        mcp: None,
         ui: None,
     }
 }

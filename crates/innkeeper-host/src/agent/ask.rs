@@ -21,6 +21,8 @@ pub struct Form {
     message: Option<String>,
     url: Option<String>,
     questions: Vec<Question>,
+    /// Whether an MCP server asks, and not the agent.
+    is_elicited: bool,
 }
 
 impl Form {
@@ -38,6 +40,16 @@ impl Form {
             url: Some(url.into()),
             ..Self::new(message)
         }
+    }
+
+    /// Says that an MCP server asks.
+    pub(crate) fn elicited(mut self) -> Self {
+        self.is_elicited = true;
+        self
+    }
+
+    pub(super) fn is_elicited(&self) -> bool {
+        self.is_elicited
     }
 
     /// Asks for words. `id` comes back with the answer.

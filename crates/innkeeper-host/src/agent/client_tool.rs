@@ -2,7 +2,7 @@
 
 use innkeeper_core::agent::{Contributor, Permission, ToolStart, ToolStep};
 
-use super::tool::{Call, Invocation, ToolCallBuilder};
+use super::tool::{Call, Invocation, ToolCallBuilder, refused};
 use super::{AgentError, ClientTool, Confirmation, Decision, EventSink, ToolResult};
 
 pub(super) fn begin(events: EventSink, tool: &ClientTool) -> ClientCall {
@@ -17,6 +17,8 @@ pub(super) fn begin(events: EventSink, tool: &ClientTool) -> ClientCall {
                 display_name: shown,
                 intention: None,
                 contributor: Contributor::Client(tool.client.clone()),
+                kind: None,
+                mcp: None,
                 ui: None,
             },
             mcp: None,
@@ -150,10 +152,7 @@ impl ClientDraft {
                 Outcome::Decided(decision) if decision.approved => {}
                 Outcome::Decided(decision) => {
                     call.is_over = true;
-                    let remark = decision
-                        .remark
-                        .unwrap_or_else(|| "people did not allow this call".to_owned());
-                    return Ok(ToolResult::failed(format!("{shown} was not allowed"), remark));
+                    return Ok(refused(&shown, &decision));
                 }
                 Outcome::Completed(result) => {
                     call.is_over = true;

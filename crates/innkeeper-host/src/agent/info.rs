@@ -75,6 +75,10 @@ impl AgentInfo {
         }
     }
 
+    pub(crate) fn into_tools(self) -> Vec<ToolInfo> {
+        self.tools
+    }
+
     pub(crate) fn command_names(&self) -> impl Iterator<Item = &str> {
         self.commands.iter().map(|command| command.name.as_str())
     }

@@ -65,6 +65,7 @@ impl EventSink {
             uri,
             content_type: Some(content_type.to_owned()),
             size: Some(size),
+            mention: None,
         })
     }
 
@@ -121,6 +122,7 @@ fn changes(step: &mut ToolStep) -> Vec<&mut FileChange> {
         ToolStep::Done { result, .. } => in_contents(&mut result.content),
         ToolStep::Start(_)
         | ToolStep::Input(_)
+        | ToolStep::Announce(_)
         | ToolStep::Risk(_)
         | ToolStep::AuthRequired(_)
         | ToolStep::AuthResolved => Vec::new(),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use innkeeper_core::{AgentEvent, TurnKey, Usage};
+use innkeeper_core::{AgentEvent, ELICITATION, TurnKey, Usage};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -156,7 +156,11 @@ impl EventSink {
     ///
     /// Giving up on the answer takes the question back.
     pub async fn ask(&self, form: Form) -> Result<Answer, AgentError> {
-        let questions = form.into_questions(self.mailbox.fresh_id("question"));
+        let kind = match form.is_elicited() {
+            true => ELICITATION.trim_end_matches('-'),
+            false => "question",
+        };
+        let questions = form.into_questions(self.mailbox.fresh_id(kind));
         let why = questions.message.clone().unwrap_or_default();
         let mut asked = Asked {
             events: self,

@@ -291,13 +291,7 @@ async fn cht12_workers_wait_for_their_own_replies() {
             break;
         }
     }
-    let decision = Decision {
-        approved: false,
-        edited_input: None,
-        choice: None,
-        remark: None,
-        by: None,
-    };
+    let decision = Decision::by_host(false);
     let reply = ToolReply::Decided(decision);
     let reply = Reply::Tool {
         call: "below".to_owned(),

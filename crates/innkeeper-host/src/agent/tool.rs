@@ -9,12 +9,12 @@ mod call;
 use std::sync::Arc;
 
 use innkeeper_core::AgentEvent;
-use innkeeper_core::agent::{Contributor, Permission, Spawn, ToolStart, ToolStep};
+use innkeeper_core::agent::{Contributor, McpName, Permission, Spawn, ToolStart, ToolStep};
 
 use super::mailbox::Mailbox;
 use super::{
-    AgentError, AuthRequirement, Confirmation, Decision, EventSink, Offer, Risk, Secret, ToolContent, ToolResult,
-    Worker, WorkerSpec,
+    AgentError, Attachment, AuthRequirement, Confirmation, Decision, Description, EventSink, Offer, Risk, Secret,
+    ToolContent, ToolKind, ToolResult, Worker, WorkerSpec,
 };
 
 use crate::mcp::ServerTool;
@@ -31,6 +31,8 @@ pub(super) fn begin(events: EventSink, name: String) -> ToolCallBuilder {
             name,
             intention: None,
             contributor: Contributor::Host,
+            kind: None,
+            mcp: None,
             ui: None,
         },
         mcp: None,
@@ -66,6 +68,13 @@ impl ToolCallBuilder {
         self
     }
 
+    /// How clients present it, where they have a presentation of their own for such calls: a command with its
+    /// output, a search. Without it, they show what is said of the call. A call that starts a worker needs none.
+    pub fn kind(mut self, kind: ToolKind) -> Self {
+        self.start.kind = Some(kind);
+        self
+    }
+
     /// Says that an MCP server executes it, by the id of its customization. Only such a call can
     /// ask people to sign in.
     pub fn mcp(mut self, customization: impl Into<String>) -> Self {
@@ -75,6 +84,10 @@ impl ToolCallBuilder {
 
     /// Says which tool of its server it is, for hooks that know it by another name.
     pub(crate) fn of_server(mut self, tool: ServerTool) -> Self {
+        self.start.mcp = Some(McpName {
+            server: tool.server.clone(),
+            tool: tool.tool.clone(),
+        });
         self.mcp = Some(tool);
         self
     }
@@ -95,13 +108,13 @@ impl ToolCallBuilder {
 /// What is about to happen, for people, and the input it happens with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
-    message: String,
+    message: Description,
     input: Option<String>,
 }
 
 impl Invocation {
     /// A call described as in "Reads `notes.txt`".
-    pub fn new(message: impl Into<String>) -> Self {
+    pub fn new(message: impl Into<Description>) -> Self {
         Self {
             message: message.into(),
             input: None,
@@ -119,6 +132,12 @@ impl Invocation {
 
 impl From<&str> for Invocation {
     fn from(message: &str) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<Description> for Invocation {
+    fn from(message: Description) -> Self {
         Self::new(message)
     }
 }
@@ -159,6 +178,12 @@ impl ToolDraft {
         self.call.step(ToolStep::Input(text)).await
     }
 
+    /// Says what the call is about while its input still streams, as in "Editing `notes.txt`". What is said when it
+    /// [runs](Self::run) or [asks](Self::confirm) takes its place.
+    pub async fn announce(&mut self, description: impl Into<Description>) -> Result<(), AgentError> {
+        self.call.step(ToolStep::Announce(description.into())).await
+    }
+
     /// Has the session's hooks look at the call before anything is done with its input, for agents that
     /// can take another one from them: if so, it is returned. Who does not call this has hooks look
     /// when the call [runs](Self::run) or [asks](Self::confirm), and a hook that wants another
@@ -187,11 +212,7 @@ impl ToolDraft {
             let permission = Permission::Insist(Box::default());
             return match confirm(self.call, invocation, permission).await? {
                 Verdict::Approved(call, _) => Ok(call),
-                Verdict::Denied(decision) => {
-                    let reason = decision.remark.filter(|remark| !remark.trim().is_empty());
-                    let reason = reason.unwrap_or_else(|| "people did not allow this call".to_owned());
-                    Err(AgentError::denied(reason))
-                }
+                Verdict::Denied(decision) => Err(AgentError::denied(decision.refusal())),
             };
         }
         self.call.ready(invocation, Permission::NotNeeded).await?;
@@ -404,37 +425,94 @@ impl RiskReporter {
     }
 }
 
-async fn confirm(mut call: Call, invocation: Invocation, permission: Permission) -> Result<Verdict, AgentError> {
-    let message = invocation.message.clone();
-    call.ready(invocation, permission).await?;
-    let deciding = call.wait(|replies| replies.decided.take());
-    let decision = call
-        .events
-        .while_people_think("permission_prompt", message, deciding)
-        .await?;
-    if decision.approved {
-        if let Some(edited) = &decision.edited_input
-            && let Err(error) = call.take_edited(edited.clone()).await
-        {
-            return match error.denial() {
-                Some(reason) => Ok(Verdict::Denied(decision_of_hook(None, Some(reason.to_owned())))),
-                None => Err(error),
-            };
+/// Asks people. When they edit the input, and a hook wants them to be asked about what they wrote, the call asks
+/// once more, until they agree to what it shows.
+async fn confirm(
+    mut call: Call,
+    mut invocation: Invocation,
+    mut permission: Permission,
+) -> Result<Verdict, AgentError> {
+    let mut edited = None;
+    loop {
+        let message = invocation.message.text.clone();
+        call.ready(invocation.clone(), permission.clone()).await?;
+        let deciding = call.wait(|replies| replies.decided.take());
+        let mut decision = call
+            .events
+            .while_people_think("permission_prompt", message, deciding)
+            .await?;
+        if !decision.approved {
+            call.is_over = true;
+            return Ok(Verdict::Denied(decision));
         }
-        return Ok(Verdict::Approved(call.running(), decision));
+        let Some(written) = decision.edited_input.take() else {
+            decision.edited_input = edited;
+            return Ok(Verdict::Approved(call.running(), decision));
+        };
+        match call.take_edited(written.clone()).await {
+            Ok(leave) if leave.asks => {}
+            Ok(_) => {
+                decision.edited_input = Some(written);
+                return Ok(Verdict::Approved(call.running(), decision));
+            }
+            Err(error) => {
+                return match error.denial() {
+                    Some(reason) => Ok(Verdict::Denied(decision_of_hook(None, Some(reason.to_owned())))),
+                    None => Err(error),
+                };
+            }
+        }
+        permission = Permission::Insist(Box::new(again(&permission)));
+        invocation = Invocation::new("Goes on with the edited input").input(written.clone());
+        edited = Some(written);
     }
-    call.is_over = true;
-    Ok(Verdict::Denied(decision))
+}
+
+/// What people see when they are asked about the input that they wrote: what was shown of the other input is gone.
+fn again(permission: &Permission) -> Confirmation {
+    let before = match permission {
+        Permission::Ask(confirmation) | Permission::Insist(confirmation) => (**confirmation).clone(),
+        Permission::NotNeeded | Permission::Granted => Confirmation::default(),
+    };
+    Confirmation {
+        title: Some("A hook asks about the input that you wrote. Go on with it?".to_owned()),
+        edits: Vec::new(),
+        risk: None,
+        ..before
+    }
 }
 
 /// What a hook decided for people.
 fn decision_of_hook(choice: Option<String>, refusal: Option<String>) -> Decision {
     Decision {
-        approved: refusal.is_none(),
-        edited_input: None,
         choice,
-        remark: refusal,
-        by: None,
+        remark: refusal.clone(),
+        ..Decision::by_host(refusal.is_none())
+    }
+}
+
+/// The result of a call that people did not let run, with what they attached to their words.
+pub(crate) fn refused(shown: &str, decision: &Decision) -> ToolResult {
+    let did = if decision.is_skipped { "skipped" } else { "not allowed" };
+    let content = decision.attachments.iter().map(|attachment| match attachment {
+        Attachment::Text { label, text } => ToolContent::Text(format!("Attached: {label}\n{text}")),
+        Attachment::Embedded { data, content_type, .. } => ToolContent::Embedded {
+            data: data.clone(),
+            content_type: content_type.clone(),
+        },
+        Attachment::Resource {
+            label, uri, selection, ..
+        } => {
+            let selected = selection.map(|selection| format!(", {}", selection.in_words()));
+            ToolContent::Text(format!("Attached: {label} ({uri}){}", selected.unwrap_or_default()))
+        }
+        Attachment::Reference { label, .. }
+        | Attachment::Annotations { label, .. }
+        | Attachment::Chat { label, .. } => ToolContent::Text(format!("Attached: {label}")),
+    });
+    ToolResult {
+        content: content.collect(),
+        ..ToolResult::failed(format!("{shown} was {did}"), decision.refusal())
     }
 }
 

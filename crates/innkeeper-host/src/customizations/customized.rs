@@ -102,6 +102,16 @@ impl Customized {
         }
     }
 
+    /// What a session has right now, of which nothing may have been found yet.
+    pub(crate) fn of_session(kit: Option<Arc<Kit>>, off: Arc<BTreeSet<String>>, mcp: Mcp) -> Self {
+        Self {
+            is_known: kit.is_some(),
+            kit: kit.unwrap_or_default(),
+            off,
+            mcp,
+        }
+    }
+
     /// The MCP servers of the session.
     pub fn mcp(&self) -> &Mcp {
         &self.mcp

@@ -21,6 +21,8 @@ use super::resources::WatchOpened;
 pub(crate) enum Message {
     /// Something for the core.
     Core(Input),
+    /// The agent of a session is to say which tools it offers there.
+    ListTools { session: ChannelId, provider: String },
     /// Enough was logged to take it, or long enough ago.
     Logs { taken: oneshot::Sender<()> },
     /// An agent produced something.

@@ -127,6 +127,7 @@ impl HostTask {
             Effect::LookAtRepositoryAgain { session } => self.repositories.look_again(session),
             Effect::ForgetRepository { session } => self.repositories.forget(session),
             Effect::WantMcpServers { session, wanted } => self.want_servers(session, wanted),
+            Effect::ListTools { session, provider } => self.ask_for_tools(session, provider),
             Effect::SessionGone { uri } => self.forget_contents(uri),
             Effect::ChatsMoved(moved) => self.share_contents(*moved),
             Effect::ForgetMcpServers { session } => self.forget_servers(session),

@@ -232,6 +232,7 @@ impl HostTask {
             Message::Detached { conn } => self.detach(conn),
             Message::ShutDown { done } => self.stopping = Some(done),
             Message::Core(_)
+            | Message::ListTools { .. }
             | Message::Logs { .. }
             | Message::Request { .. }
             | Message::Events(_)
@@ -271,6 +272,7 @@ impl HostTask {
     fn handle(&mut self, now: Now, message: Message, effects: &mut Vec<Effect>) {
         match message {
             Message::Core(input) => self.handle_input(now, input, effects),
+            Message::ListTools { session, provider } => self.list_tools(now, session, provider, effects),
             Message::Logs { taken } => {
                 self.take_logs(now, effects);
                 let _ = taken.send(());

@@ -16,7 +16,7 @@ use super::{Arguments, CallOutcome, During, McpError, McpTool, Question, Questio
 use super::{bounds, elicit};
 use crate::agent::{
     AgentError, ApprovalSubject, Confirmation, EventSink, Invocation, Response, ToolCall, ToolContent, ToolDraft,
-    ToolResult, Verdict,
+    ToolResult, Verdict, refused,
 };
 
 /// How often a server that says nothing is said to be at work.
@@ -195,12 +195,7 @@ impl McpDraft {
                         return Ok(result);
                     }
                 },
-                Verdict::Denied(decision) => {
-                    let remark = decision
-                        .remark
-                        .unwrap_or_else(|| "people did not allow this call".to_owned());
-                    return Ok(ToolResult::failed(format!("{shown} was not allowed"), remark));
-                }
+                Verdict::Denied(decision) => return Ok(refused(&shown, &decision)),
             }
         };
         let carried_out = CarriedOut {
@@ -344,7 +339,10 @@ impl CarriedOut {
         }
         match question {
             Question::Form { message, schema } => {
-                let answer = self.events.ask(elicit::form(server, &message, &schema)).await?;
+                let answer = self
+                    .events
+                    .ask(elicit::form(server, &message, &schema).elicited())
+                    .await?;
                 Ok(match answer.response {
                     Response::Accept => QuestionAnswer::Accepted(elicit::content(&schema, answer)),
                     response => no(response),

@@ -64,6 +64,7 @@ pub(super) async fn result_of(tool: &McpTool, outcome: CallOutcome, place: Place
             false => format!("Called {shown} of {}", tool.server_name),
             true => format!("{shown} of {} failed", tool.server_name),
         },
+        summary_markdown: None,
         content,
         structured,
         error,

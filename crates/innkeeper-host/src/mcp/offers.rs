@@ -141,6 +141,7 @@ impl PromptMessages {
                         label,
                         data,
                         content_type,
+                        selection: None,
                     });
                 }
                 PromptContent::Embedded { .. } => omitted += 1,

@@ -1,7 +1,7 @@
 //! Tools of servers, and what happens while one is called.
 
 use async_trait::async_trait;
-use innkeeper_core::agent::AuthRequirement;
+use innkeeper_core::agent::{AuthRequirement, ToolInfo};
 use serde_json::{Map, Value};
 
 use crate::agent::ToolContent;
@@ -41,6 +41,16 @@ impl McpTool {
     /// What people see.
     pub fn shown_name(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.tool)
+    }
+
+    /// The tool as clients are shown what an agent offers.
+    pub fn info(&self) -> ToolInfo {
+        ToolInfo {
+            name: self.name.clone(),
+            title: self.title.clone(),
+            description: self.description.clone(),
+            input_schema: Some(self.input_schema.clone()),
+        }
     }
 
     /// Which tool of which server it is.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use innkeeper_core::ClientId;
-use innkeeper_core::agent::Attachment;
+use innkeeper_core::agent::{Attachment, TextSpan};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -158,6 +158,7 @@ pub(crate) async fn fill(
             label,
             uri,
             content_type,
+            selection,
         } = attachment
         else {
             continue;
@@ -175,7 +176,7 @@ pub(crate) async fn fill(
         } else {
             continue;
         };
-        let label = std::mem::take(label);
+        let label = labelled(std::mem::take(label), *selection);
         *attachment = match read {
             Ok(content) => told(label, content, content_type.take()),
             Err(problem) => {
@@ -192,6 +193,14 @@ fn is_virtual(uri: &str) -> bool {
         .is_some_and(|scheme| scheme.eq_ignore_ascii_case(VIRTUAL))
 }
 
+/// The label of what was read, with the part of it that is meant.
+pub(super) fn labelled(label: String, selection: Option<TextSpan>) -> String {
+    match selection {
+        Some(selection) => format!("{label}, {}", selection.in_words()),
+        None => label,
+    }
+}
+
 pub(super) fn told(label: String, content: Content, named_type: Option<String>) -> Attachment {
     let content_type = content.content_type.or(named_type);
     match String::from_utf8(content.bytes) {
@@ -200,6 +209,7 @@ pub(super) fn told(label: String, content: Content, named_type: Option<String>) 
             label,
             data: STANDARD.encode(error.as_bytes()),
             content_type: content_type.unwrap_or_else(|| "application/octet-stream".to_owned()),
+            selection: None,
         },
     }
 }

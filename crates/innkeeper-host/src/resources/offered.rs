@@ -3,7 +3,7 @@
 use innkeeper_core::agent::Attachment;
 use innkeeper_core::resource::is_of_mcp_server;
 
-use super::of_client::{ClientReads, told};
+use super::of_client::{ClientReads, labelled, told};
 use crate::mcp::Mcp;
 
 /// Replaces attachments that an MCP server of the session has with their content, or with words that say
@@ -15,6 +15,7 @@ pub(crate) async fn fill(mcp: &Mcp, limits: ClientReads, attachments: &mut [Atta
             label,
             uri,
             content_type,
+            selection,
         } = attachment
         else {
             continue;
@@ -30,7 +31,7 @@ pub(crate) async fn fill(mcp: &Mcp, limits: ClientReads, attachments: &mut [Atta
                 limits.time.as_secs()
             )),
         };
-        let label = std::mem::take(label);
+        let label = labelled(std::mem::take(label), *selection);
         *attachment = match read {
             Ok(content) => told(label, content, content_type.take()),
             Err(problem) => {

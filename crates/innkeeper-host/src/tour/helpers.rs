@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::{pause, prompt, say};
+use super::{pause, prompt, say, tools};
 use crate::agent::{
     AgentError, Confirmation, EventSink, Invocation, ToolCall, ToolResult, Verdict, WorkerEnd, WorkerSpec,
 };
@@ -50,13 +50,13 @@ fn send(events: EventSink, level: u64, depth: u64) -> Pin<Box<dyn Future<Output 
 }
 
 async fn start(events: &EventSink, message: &str) -> Result<ToolCall, AgentError> {
-    let draft = events.tool("send_helper").display_name("Send a helper").start().await?;
+    let draft = tools::call(events, "send_helper").start().await?;
     draft.run(Invocation::new(message).input("{}")).await
 }
 
 /// The last helper asks, so that people can see who asks from how far below.
 async fn ask(events: &EventSink) -> Result<(), AgentError> {
-    let draft = events.tool("ring_bell").display_name("Ring the bell").start().await?;
+    let draft = tools::call(events, "ring_bell").start().await?;
     let confirmation = Confirmation {
         title: Some("May the helper ring the bell?".to_owned()),
         ..Confirmation::default()

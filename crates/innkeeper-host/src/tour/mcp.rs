@@ -117,7 +117,10 @@ pub(super) async fn call(
         let _ = match piece {
             ToolContent::Text(words) if result.error.is_none() => writeln!(text, "{words}"),
             ToolContent::Embedded { content_type, .. } => writeln!(text, "({content_type})"),
-            ToolContent::Resource { uri, .. } => writeln!(text, "({uri})"),
+            ToolContent::Resource { uri, mention, .. } => match mention {
+                Some(mention) => writeln!(text, "{mention}"),
+                None => writeln!(text, "({uri})"),
+            },
             _ => Ok(()),
         };
     }

@@ -100,8 +100,14 @@ pub(super) fn describe(attachment: &Attachment) -> String {
             label,
             data,
             content_type,
+            ..
         } => format!("“{label}”, {content_type} of about {} bytes", data.len() / 4 * 3),
-        Attachment::Resource { label, uri, .. } => format!("“{label}”, which is at `{uri}`"),
+        Attachment::Resource {
+            label, uri, selection, ..
+        } => match selection {
+            Some(selection) => format!("“{label}”, which is at `{uri}`; {}", selection.in_words()),
+            None => format!("“{label}”, which is at `{uri}`"),
+        },
         Attachment::Annotations { label, ids, .. } if ids.is_empty() => format!("“{label}”, all remarks there are"),
         Attachment::Annotations { label, ids, .. } => format!("“{label}”, {} remarks", ids.len()),
         Attachment::Chat { label, transcript, .. } => {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{pause, say};
 use crate::agent::{
     AgentError, AuthRequirement, ConfirmOption, Confirmation, Decision, EventSink, Invocation, Offer, Risk, SignIn,
-    ToolCall, ToolContent, ToolResult, TurnInput, Verdict,
+    ToolCall, ToolCallBuilder, ToolContent, ToolKind, ToolResult, TurnInput, Verdict,
 };
 
 /// The guide's own tools: name, title, what they do.
@@ -26,6 +26,16 @@ fn title(name: &str) -> &'static str {
     known.map_or("Tool", |(_, title, _)| *title)
 }
 
+/// Begins a call of one of them, marked so that clients present it fittingly.
+pub(super) fn call(events: &EventSink, name: &str) -> ToolCallBuilder {
+    let call = events.tool(name).display_name(title(name));
+    match name {
+        "look_around" => call.kind(ToolKind::Search),
+        "read_guest_book" => call.kind(ToolKind::Read),
+        _ => call,
+    }
+}
+
 fn texts(lines: &[&str]) -> Vec<ToolContent> {
     vec![ToolContent::Text(lines.join("\n"))]
 }
@@ -39,14 +49,15 @@ fn executes(turn: &TurnInput, tool: &str, call: &ToolCall) {
 
 /// `/tool`: streams its input, runs, shows what it finds piece by piece, and is done.
 pub(super) async fn tool(turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
-    let mut draft = events
-        .tool("look_around")
-        .display_name(title("look_around"))
+    let mut draft = call(events, "look_around")
         .intention("See what there is to see")
         .start()
         .await?;
     for piece in ["{\"room\":", " \"lobby\",", " \"closely\": true}"] {
         draft.input(piece).await?;
+        if piece.contains("lobby") {
+            draft.announce("Looking around the lobby").await?;
+        }
         pause(events, Duration::from_millis(20)).await?;
     }
     let mut call = draft.run("Looks around the lobby").await?;
@@ -69,11 +80,7 @@ pub(super) async fn tool(turn: &TurnInput, events: &EventSink) -> Result<(), Age
 /// think.
 pub(super) async fn confirm(turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
     let input = json!({ "times": 3 }).to_string();
-    let mut draft = events
-        .tool("ring_bell")
-        .display_name(title("ring_bell"))
-        .start()
-        .await?;
+    let mut draft = call(events, "ring_bell").start().await?;
     draft.input(input).await?;
     let judge = draft.risk_reporter();
     let judging = async {
@@ -140,6 +147,28 @@ fn who(decision: &Decision) -> String {
     }
 }
 
+/// `/confirm again`: asks once more in the middle of the run, because it came to something that nobody was asked about
+/// (TOOL-03).
+pub(super) async fn reconfirm(turn: &TurnInput, events: &EventSink) -> Result<(), AgentError> {
+    let draft = call(events, "ring_bell").start().await?;
+    let ask = |title: &str| Confirmation {
+        title: Some(title.to_owned()),
+        ..Confirmation::default()
+    };
+    let once = Invocation::new("Rings the bell once").input(json!({ "times": 1 }).to_string());
+    let Verdict::Approved(mut running, _) = draft.confirm(once, ask("Ring the bell?")).await? else {
+        return say(events, "No bell, then.").await;
+    };
+    executes(turn, "ring_bell", &running);
+    running.content(texts(&["ding"])).await?;
+    pause(events, Duration::from_millis(50)).await?;
+    let again = Invocation::new("Rings the bell once more").input(json!({ "times": 2 }).to_string());
+    match running.confirm(again, ask("Nobody came. Ring again?")).await? {
+        Verdict::Approved(running, decision) => ring(events, running, 2, &who(&decision)).await,
+        Verdict::Denied(_) => say(events, "I rang once, and leave it at that.").await,
+    }
+}
+
 /// `/options`: asks with the agent's own choices, in two groups (TOOL-09).
 pub(super) async fn options(events: &EventSink) -> Result<(), AgentError> {
     let option = |id: &str, label: &str, approves, group| ConfirmOption {
@@ -158,11 +187,7 @@ pub(super) async fn options(events: &EventSink) -> Result<(), AgentError> {
         ]),
         ..Confirmation::default()
     };
-    let draft = events
-        .tool("ring_bell")
-        .display_name(title("ring_bell"))
-        .start()
-        .await?;
+    let draft = call(events, "ring_bell").start().await?;
     let asking = draft.confirm(Invocation::new("Rings the bell").input("{}"), confirmation);
     let (decision, call) = match asking.await? {
         Verdict::Approved(call, decision) => (decision, Some(call)),
@@ -178,11 +203,7 @@ pub(super) async fn options(events: &EventSink) -> Result<(), AgentError> {
 
 /// `/result`: people look at the result before the model gets it.
 pub(super) async fn result(events: &EventSink) -> Result<(), AgentError> {
-    let draft = events
-        .tool("read_guest_book")
-        .display_name(title("read_guest_book"))
-        .start()
-        .await?;
+    let draft = call(events, "read_guest_book").start().await?;
     let call = draft.run(Invocation::new("Reads the guest book").input("{}")).await?;
     let result = ToolResult::text("Read the guest book", "“A warm bed and a quiet night.” — a guest");
     if call.complete_reviewed(result).await? {
@@ -207,11 +228,7 @@ pub(super) async fn parallel(turn: &TurnInput, events: &EventSink, count: u64) -
 }
 
 async fn errand(turn: &TurnInput, events: &EventSink, number: u64) -> Result<bool, AgentError> {
-    let draft = events
-        .tool("run_errand")
-        .display_name(title("run_errand"))
-        .start()
-        .await?;
+    let draft = call(events, "run_errand").start().await?;
     let input = json!({ "errand": number }).to_string();
     let confirmation = Confirmation {
         title: Some(format!("Run errand {number}?")),
@@ -232,7 +249,7 @@ async fn errand(turn: &TurnInput, events: &EventSink, number: u64) -> Result<boo
 /// `/plan`: a checklist whose boxes are ticked as the work goes on.
 pub(super) async fn plan(events: &EventSink) -> Result<(), AgentError> {
     const STEPS: [&str; 4] = ["Sweep the hall", "Light the fire", "Lay the table", "Open the door"];
-    let draft = events.tool("plan").display_name(title("plan")).start().await?;
+    let draft = call(events, "plan").start().await?;
     let input = json!({ "steps": STEPS }).to_string();
     let mut call = draft.run(Invocation::new("Makes a plan").input(input)).await?;
     let list = |done: usize| {
@@ -288,8 +305,7 @@ pub(super) async fn client_tool(
 
 /// `/auth`: a tool of an MCP server that needs people to sign in (TOOL-15).
 pub(super) async fn auth(events: &EventSink) -> Result<(), AgentError> {
-    let draft = events
-        .tool("read_guest_book")
+    let draft = call(events, "read_guest_book")
         .display_name("Read the locked guest book")
         .mcp("tour-guest-book")
         .start()

@@ -61,7 +61,7 @@ async fn tool11_people_are_asked_first_when_the_agent_says_so() {
             scene.about(&call, complete("open")).await;
             "true open"
         } else {
-            "false people did not allow this call"
+            "false the person denied this call and gave no reason; do not try the same again, ask or find another way"
         };
         assert_eq!(scene.words().await, expected);
         scene.client.assert_converged().await;

@@ -292,7 +292,7 @@ async fn a_hook_of_people_answers_for_them_and_any_hook_can_have_them_asked() {
         let expected = if script == "write" {
             "written, first was asked"
         } else {
-            "denied: people did not allow this call"
+            "denied: the person denied this call and gave no reason; do not try the same again, ask or find another way"
         };
         assert_eq!(words, expected);
         scene.client.assert_converged().await;
@@ -313,11 +313,6 @@ async fn hooks_look_at_the_input_that_people_wrote_before_it_runs() {
             input: Some(json!({ "path": "elsewhere" })),
             ..HookOutcome::default()
         },
-        // People have just been asked.
-        HookEvent::PreToolUse if of(call)["path"] == "asks" => HookOutcome {
-            ask: true,
-            ..HookOutcome::default()
-        },
         _ => HookOutcome::default(),
     });
     for (path, expected) in [
@@ -327,7 +322,6 @@ async fn hooks_look_at_the_input_that_people_wrote_before_it_runs() {
             "other",
             "denied: a hook wants another input than the one that people wrote for this call",
         ),
-        ("asks", "written, first was asked"),
     ] {
         let scene = hooks.scene(write).await;
         scene.begin("go").await;
@@ -338,6 +332,42 @@ async fn hooks_look_at_the_input_that_people_wrote_before_it_runs() {
         assert_eq!(scene.words().await, expected);
         let told = hooks.told(HookEvent::PreToolUse).pop().expect("heard");
         assert_eq!(told["tool_input"], json!({ "path": path }));
+        scene.client.assert_converged().await;
+    }
+}
+
+/// (TOOL-03)
+#[tokio::test]
+async fn a_hook_has_people_asked_about_the_input_that_they_wrote() {
+    let hooks = Listening::new(|call| HookOutcome {
+        ask: call.event == HookEvent::PreToolUse && call.input["tool_input"]["path"] == "asks",
+        ..HookOutcome::default()
+    });
+    for approved in [true, false] {
+        let scene = hooks.scene(write).await;
+        scene.begin("go").await;
+        let call = scene.call("pending-confirmation").await;
+        let edited = json!({ "path": "asks" }).to_string();
+        let action = json!({ "type": "chat/toolCallConfirmed", "approved": true, "editedToolInput": edited });
+        scene.about(&call, action).await;
+        let chat = &scene.uris.chat;
+        let asks_again = |view: &innkeeper_testkit::official::View| {
+            let calls = view.tool_calls(chat);
+            calls.last().is_some_and(|call| {
+                let title = call["confirmationTitle"].as_str().unwrap_or_default();
+                call["status"] == "pending-confirmation" && title.contains("A hook asks about the input")
+            })
+        };
+        scene.client.until("the call asks again", asks_again).await;
+        let call = scene.call("pending-confirmation").await;
+        assert_eq!(call["toolInput"], edited, "people see what they agree to");
+        scene.decide(&call, approved).await;
+        let expected = if approved {
+            "written, first was asked"
+        } else {
+            "denied: "
+        };
+        assert_eq!(scene.words().await, expected);
         scene.client.assert_converged().await;
     }
 }

@@ -37,6 +37,60 @@ async fn the_tour_asks_before_it_rings_and_says_who_decided() {
 }
 
 #[tokio::test]
+async fn tool03_the_tour_asks_once_more_in_the_middle_of_a_run() {
+    for approved in [true, false] {
+        let scene = tour().await;
+        scene.begin("/confirm again").await;
+        let call = scene.call("pending-confirmation").await;
+        assert_eq!(call["confirmationTitle"], "Ring the bell?");
+        scene.decide(&call, true).await;
+        let chat = &scene.uris.chat;
+        let asks_again = |view: &innkeeper_testkit::official::View| {
+            let calls = view.tool_calls(chat);
+            calls
+                .last()
+                .is_some_and(|call| call["confirmationTitle"] == "Nobody came. Ring again?")
+        };
+        scene.client.until("the running call asks again", asks_again).await;
+        let call = scene.call("pending-confirmation").await;
+        assert_eq!(call["invocationMessage"], "Rings the bell once more");
+        scene.decide(&call, approved).await;
+        let expected = match approved {
+            true => "I rang the bell 2 times, because the client `first` said yes.",
+            false => "I rang once, and leave it at that.",
+        };
+        assert_eq!(scene.words().await, expected);
+        scene.client.assert_converged().await;
+    }
+}
+
+#[tokio::test]
+async fn tool19_the_tour_marks_its_calls_for_clients_that_present_them() {
+    let scene = tour().await;
+    scene.begin("/tool").await;
+    let call = calls(&scene.end().await).remove(0);
+    assert_eq!(call["_meta"]["toolKind"], "search");
+    let streamed = scene.client.view().actions_on(&scene.uris.chat);
+    let is_announced = |action: &Value| {
+        action["type"] == "chat/toolCallDelta" && action["invocationMessage"] == "Looking around the lobby"
+    };
+    assert!(streamed.iter().any(is_announced), "{streamed:?}");
+
+    let scene = tour().await;
+    scene.begin("/subagent").await;
+    scene
+        .client
+        .until("a helper asks", |view| !view.waits(&scene.uris.session).is_empty())
+        .await;
+    let call = scene.client.view().tool_calls(&scene.uris.chat).remove(0);
+    let shown = call["content"][0]["resource"].clone();
+    assert_eq!(call["_meta"]["toolKind"], "subagent");
+    assert_eq!(call["_meta"]["subagentChatUri"], shown, "{call}");
+    assert_eq!(call["_meta"]["subagentAgentName"], "helper");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
 async fn tool09_the_tour_offers_choices_of_its_own_in_two_groups() {
     let scene = tour().await;
     scene.begin("/options").await;

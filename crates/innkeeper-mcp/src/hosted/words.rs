@@ -189,22 +189,10 @@ pub(super) fn outcome(outcome: CallOutcome) -> HostOutcome {
     };
     HostOutcome {
         is_error: outcome.is_error,
-        content: outcome.content.into_iter().flat_map(contents).collect(),
+        content: outcome.content.into_iter().map(content).collect(),
         exact_structured: outcome.exact_structured.filter(|_| structured.is_some()),
         structured,
     }
-}
-
-/// A link says what it leads to before it says where.
-fn contents(piece: Content) -> impl Iterator<Item = ToolContent> {
-    let about = match &piece {
-        Content::ResourceLink { name, description, .. } => {
-            let about: Vec<&str> = [name, description].into_iter().flatten().map(String::as_str).collect();
-            Some(about.join(": ")).filter(|about| !about.trim().is_empty())
-        }
-        _ => None,
-    };
-    about.map(ToolContent::Text).into_iter().chain([content(piece)])
 }
 
 fn content(content: Content) -> ToolContent {
@@ -222,11 +210,24 @@ fn content(content: Content) -> ToolContent {
             data,
             content_type: mime_type.unwrap_or_else(|| "application/octet-stream".to_owned()),
         },
-        Content::Resource { uri, mime_type, .. } | Content::ResourceLink { uri, mime_type, .. } => {
+        Content::Resource { uri, mime_type, .. } => ToolContent::Resource {
+            uri,
+            content_type: mime_type,
+            size: None,
+            mention: None,
+        },
+        Content::ResourceLink {
+            uri,
+            mime_type,
+            name,
+            description,
+        } => {
+            let about: Vec<String> = [name, description].into_iter().flatten().collect();
             ToolContent::Resource {
                 uri,
                 content_type: mime_type,
                 size: None,
+                mention: Some(about.join(": ")).filter(|about| !about.trim().is_empty()),
             }
         }
         Content::Other(value) => ToolContent::Text(value.to_string()),

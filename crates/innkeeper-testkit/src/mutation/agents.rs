@@ -72,13 +72,7 @@ impl Mutator {
             self.agent_effect(effect, &mut bent);
         }
         if let Some((chat, turn, call)) = self.dealings.forged.take() {
-            let decision = Decision {
-                approved: true,
-                edited_input: None,
-                choice: None,
-                remark: None,
-                by: None,
-            };
+            let decision = Decision::by_host(true);
             bent.push(about_call(chat, turn, call, ToolReply::Decided(decision)));
         }
         bent

@@ -159,11 +159,9 @@ mod tests {
 
     fn decided(by: Option<&str>, choice: Option<&str>) -> Decision {
         Decision {
-            approved: true,
-            edited_input: None,
             choice: choice.map(str::to_owned),
-            remark: None,
             by: by.map(innkeeper_core::ClientId::new),
+            ..Decision::by_host(true)
         }
     }
 

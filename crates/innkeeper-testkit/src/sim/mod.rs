@@ -405,6 +405,7 @@ impl Sim {
             | Effect::RenderPrompt { .. }
             | Effect::StartTurn { .. }
             | Effect::CancelTurn { .. }
+            | Effect::ListTools { .. }
             | Effect::CloseChat { .. } => {}
         }
         Ok(())

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::text::{Output, one_line};
 
 use super::call;
+use super::words::words;
 
 /// How a turn ended.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
                 // It comes again when a judge has an opinion, and says the same.
                 let remark = format!(
                     "[waiting for an approval, `innkeeper approve` or `innkeeper deny` in another terminal: {}]",
-                    call.invocation_message.as_text()
+                    words(&call.invocation_message)
                 );
                 if self.asked.insert(call.tool_call_id.clone()) {
                     self.remark(&remark)?;

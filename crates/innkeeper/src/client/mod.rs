@@ -21,6 +21,7 @@ mod switched;
 mod target;
 mod transport;
 mod watch;
+mod words;
 
 use std::collections::HashMap;
 

@@ -26,6 +26,7 @@ use super::connect::{Connection, connection_lost, request_failure};
 use super::edits;
 use super::mcp;
 use super::sessions::all_sessions;
+use super::words::words;
 
 /// Most characters of the line that says what a session waits for.
 pub(super) const MOST_OF_A_LINE: usize = 200;
@@ -251,10 +252,10 @@ impl Wait {
             }
             SessionInputRequest::ToolConfirmation(request) => match &request.tool_call {
                 ToolCallConfirmationState::PendingConfirmation(call) => {
-                    format!("approval: {}: {}", call.display_name, call.invocation_message.as_text())
+                    format!("approval: {}: {}", call.display_name, words(&call.invocation_message))
                 }
                 ToolCallConfirmationState::PendingResultConfirmation(call) => {
-                    format!("result: {}: {}", call.display_name, call.past_tense_message.as_text())
+                    format!("result: {}: {}", call.display_name, words(&call.past_tense_message))
                 }
                 ToolCallConfirmationState::Unknown(_) => "approval of a kind this program does not know".to_owned(),
             },

@@ -56,13 +56,13 @@ fn loadable(given: &Customized) -> Vec<(String, Loadable<'_>)> {
     all
 }
 
-impl Brought {
-    /// Whether there is anything that `use_skill` could load.
-    pub(in crate::model) fn has_skills(&self) -> bool {
-        let mut rules = self.given.rules();
-        self.given.skills().any(|skill| skill.for_models) || rules.any(|rule| !rule.always && rule.globs.is_empty())
-    }
+/// Whether a session has anything that `use_skill` could load.
+pub(in crate::model) fn has_skills(session: &Customized) -> bool {
+    let mut rules = session.rules();
+    session.skills().any(|skill| skill.for_models) || rules.any(|rule| !rule.always && rule.globs.is_empty())
+}
 
+impl Brought {
     /// What the prompt says of them: names and what they are for.
     pub(in crate::model) fn skill_list(&self) -> String {
         let all = loadable(&self.given);

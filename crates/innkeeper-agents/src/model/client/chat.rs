@@ -2,6 +2,8 @@
 
 mod decode;
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 pub(super) use self::decode::ChatDecoder;
@@ -11,6 +13,7 @@ use super::proof::Maker;
 use super::quirks::Quirks;
 use super::thinking::has_words;
 use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
+use crate::model::document::unread;
 
 /// The length of ids where a server wants them short.
 const SHORT_ID: usize = 9;
@@ -118,16 +121,18 @@ fn tool(spec: &ToolSpec) -> Value {
 }
 
 fn user(parts: &[UserPart]) -> Option<Value> {
-    // Words alone are sent as words: some servers know nothing else.
-    let words: Option<Vec<&str>> = parts
+    // Words alone are sent as words: some servers know nothing else. Few of them take documents at all, and none says
+    // so before it refuses the request.
+    let words: Option<Vec<Cow<'_, str>>> = parts
         .iter()
         .map(|part| match part {
-            UserPart::Text(text) => Some(text.as_str()),
+            UserPart::Text(text) => Some(Cow::Borrowed(text.as_str())),
+            UserPart::Document(document) => Some(Cow::Owned(unread(document))),
             UserPart::Image(_) => None,
         })
         .collect();
     if let Some(words) = words {
-        let words: Vec<&str> = words.into_iter().filter(|text| has_words(text)).collect();
+        let words: Vec<Cow<'_, str>> = words.into_iter().filter(|text| has_words(text)).collect();
         return (!words.is_empty()).then(|| json!({"role": "user", "content": words.join("\n\n")}));
     }
     let content: Vec<Value> = parts
@@ -135,6 +140,7 @@ fn user(parts: &[UserPart]) -> Option<Value> {
         .filter_map(|part| match part {
             UserPart::Text(text) => has_words(text).then(|| json!({"type": "text", "text": text})),
             UserPart::Image(image) => Some(picture(image)),
+            UserPart::Document(document) => Some(json!({"type": "text", "text": unread(document)})),
         })
         .collect();
     Some(json!({"role": "user", "content": content}))

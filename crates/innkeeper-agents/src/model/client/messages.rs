@@ -11,6 +11,7 @@ use super::proof::Maker;
 use super::quirks::Quirks;
 use super::thinking::has_words;
 use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
+use crate::model::document::unread;
 
 /// The API wants a bound on every answer. This is what all models that are still served can write.
 const MOST_OUTPUT: u32 = 32_000;
@@ -21,7 +22,7 @@ const LEAST_THINKING: u32 = 1024;
 
 /// Writes a request.
 pub(super) fn encode(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Value {
-    let mut messages = messages(request, maker);
+    let mut messages = messages(request, maker, quirks);
     let most = request.max_output_tokens.unwrap_or(MOST_OUTPUT);
     let most = quirks.most_output.map_or(most, |bound| most.min(bound));
     let mut body = json!({"model": request.model, "stream": true, "max_tokens": most});
@@ -111,11 +112,14 @@ fn tool(spec: &ToolSpec) -> Value {
 
 /// The messages; neighbours of one role become one, because results have to stand together in the
 /// message that follows their calls, before anything a person adds.
-fn messages(request: &ModelRequest, maker: &Maker) -> Vec<Value> {
+fn messages(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Vec<Value> {
     let mut merged: Vec<(&'static str, Vec<Value>)> = Vec::new();
     for message in &request.messages {
         let (role, blocks) = match message {
-            ModelMessage::User(parts) => ("user", parts.iter().filter_map(user_part).collect()),
+            ModelMessage::User(parts) => (
+                "user",
+                parts.iter().filter_map(|part| user_part(part, quirks)).collect(),
+            ),
             ModelMessage::Assistant(parts) => (
                 "assistant",
                 parts
@@ -160,10 +164,16 @@ fn text_block(text: impl AsRef<str>) -> Value {
     json!({"type": "text", "text": text.as_ref()})
 }
 
-fn user_part(part: &UserPart) -> Option<Value> {
+fn user_part(part: &UserPart, quirks: &Quirks) -> Option<Value> {
     match part {
         UserPart::Text(text) => has_words(text).then(|| text_block(text)),
         UserPart::Image(image) => Some(picture(image)),
+        UserPart::Document(document) if quirks.no_documents => Some(text_block(unread(document))),
+        UserPart::Document(document) => Some(json!({
+            "type": "document",
+            "title": document.name,
+            "source": {"type": "base64", "media_type": "application/pdf", "data": document.base64},
+        })),
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Quirks {
     pub(super) no_reasoning_summary: bool,
     /// Messages: it chooses its own budget for thinking, within an effort.
     pub(super) adaptive_thinking: bool,
+    /// It does not read documents.
+    pub(super) no_documents: bool,
     /// It leaves to chance what it wants.
     pub(super) no_temperature: bool,
     /// Messages: the most tokens that it writes.
@@ -53,6 +55,8 @@ impl Quirks {
             Api::Responses => {
                 if names("encrypted") {
                     self.no_encrypted_reasoning = true;
+                } else if names("input_file") || names("file_data") || names("pdf") {
+                    self.no_documents = true;
                 } else if names("reasoning.summary") || names("reasoning summar") {
                     self.no_reasoning_summary = true;
                 } else if names("reasoning.effort") {
@@ -60,7 +64,9 @@ impl Quirks {
                 }
             }
             Api::Messages => {
-                if names("adaptive") && !self.adaptive_thinking {
+                if refuses_document(&said) {
+                    self.no_documents = true;
+                } else if names("adaptive") && !self.adaptive_thinking {
                     self.adaptive_thinking = true;
                 } else if names("max_tokens") && names("maximum") {
                     self.most_output = self.most_output.or_else(|| most_named(&said));
@@ -77,6 +83,12 @@ impl Quirks {
         let is_refused = matches!(failure.status, Some(400 | 422)) && failure.said.contains("temperature");
         is_refused && !std::mem::replace(&mut self.no_temperature, true)
     }
+}
+
+/// Whether a refusal is about a document. Refusals also point to the documentation.
+fn refuses_document(said: &str) -> bool {
+    let parts = ["pdf", "document.source", "'document'", "\"document\"", "`document`"];
+    parts.iter().any(|part| said.contains(part))
 }
 
 /// The bound in `max_tokens: 64000 > 8192, which is the maximum allowed …`.

@@ -14,13 +14,14 @@ use super::proof::Maker;
 use super::quirks::Quirks;
 use super::thinking::has_words;
 use crate::model::api::{AssistantPart, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
+use crate::model::document::unread;
 
 /// Writes a request.
 pub(super) fn encode(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Value {
     let mut input = Vec::new();
     for message in &request.messages {
         match message {
-            ModelMessage::User(parts) => input.extend(user(parts)),
+            ModelMessage::User(parts) => input.extend(user(parts, quirks)),
             ModelMessage::Assistant(parts) => assistant(parts, maker, quirks, &mut input),
             ModelMessage::ToolResults(outcomes) => input.extend(outcomes.iter().map(tool_result)),
         }
@@ -71,12 +72,20 @@ fn tool(spec: &ToolSpec) -> Value {
     })
 }
 
-fn user(parts: &[UserPart]) -> Option<Value> {
+fn user(parts: &[UserPart], quirks: &Quirks) -> Option<Value> {
     let content: Vec<Value> = parts
         .iter()
         .filter_map(|part| match part {
             UserPart::Text(text) => has_words(text).then(|| json!({"type": "input_text", "text": text})),
             UserPart::Image(image) => Some(picture(image)),
+            UserPart::Document(document) if quirks.no_documents => {
+                Some(json!({"type": "input_text", "text": unread(document)}))
+            }
+            UserPart::Document(document) => Some(json!({
+                "type": "input_file",
+                "filename": document.name,
+                "file_data": format!("data:application/pdf;base64,{}", document.base64),
+            })),
         })
         .collect();
     (!content.is_empty()).then(|| json!({"type": "message", "role": "user", "content": content}))

@@ -62,7 +62,7 @@ impl Stage {
         for step in [
             ToolStep::Start(tool_start()),
             ToolStep::Ready(ToolReady {
-                invocation: "Delegating".to_owned(),
+                invocation: "Delegating".into(),
                 input: Some("{}".to_owned()),
                 permission: Permission::NotNeeded,
             }),
@@ -86,7 +86,7 @@ impl Stage {
         for step in [
             ToolStep::Start(tool_start()),
             ToolStep::Ready(ToolReady {
-                invocation: "Deleting".to_owned(),
+                invocation: "Deleting".into(),
                 input: Some("{}".to_owned()),
                 permission: Permission::Ask(Box::new(confirmation)),
             }),
@@ -163,6 +163,8 @@ pub fn tool_start() -> ToolStart {
         display_name: "Task".to_owned(),
         intention: None,
         contributor: Contributor::Host,
+        kind: None,
+        mcp: None,
         ui: None,
     }
 }

@@ -151,20 +151,20 @@ impl Call {
     }
 
     /// Takes the input that people wrote instead. Hooks have judged another one, so they look at this one too before
-    /// it runs. That they want people to be asked has happened: people wrote it. One that hooks would change is
-    /// not what people agreed to.
-    pub(super) async fn take_edited(&mut self, edited: String) -> Result<(), AgentError> {
+    /// it runs, and say whether people are to be asked about it. One that hooks would change is not what people
+    /// agreed to.
+    pub(super) async fn take_edited(&mut self, edited: String) -> Result<Leave, AgentError> {
         if self.input.as_ref() == Some(&edited) {
-            return Ok(());
+            return Ok(Leave::default());
         }
-        let (_, changed) = self.check(Some(&edited)).await?;
+        let (leave, changed) = self.check(Some(&edited)).await?;
         if changed.is_some_and(|changed| !is_same(&changed, &edited)) {
             let reason = "a hook wants another input than the one that people wrote for this call";
             self.refuse(reason).await?;
             return Err(AgentError::denied(reason));
         }
         self.input = Some(edited);
-        Ok(())
+        Ok(leave)
     }
 
     async fn refuse(&mut self, reason: &str) -> Result<(), AgentError> {

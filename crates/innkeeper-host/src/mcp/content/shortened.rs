@@ -21,6 +21,8 @@ const MAX_TURN_EMBEDDED_BYTES: usize = 16 << 20;
 /// Longest URI of a server's that is told, and longest media type.
 const MAX_URI_BYTES: usize = 4 << 10;
 const MAX_TYPE_CHARS: usize = 256;
+/// Longest of what a server says of something that it links to.
+const MAX_ABOUT_BYTES: usize = 1 << 10;
 /// What a part of a text may take besides its text.
 const PART_OVERHEAD: usize = 64;
 /// Most pieces of content.
@@ -71,7 +73,8 @@ impl<'a> Shortened<'a> {
                 uri,
                 content_type,
                 size,
-            } => self.add_link(uri, content_type, size).await,
+                mention,
+            } => self.add_link(uri, content_type, size, mention).await,
             // No server has these.
             ToolContent::FileEdit(_) | ToolContent::Terminal { .. } | ToolContent::Subagent { .. } => {}
         }
@@ -93,9 +96,9 @@ impl<'a> Shortened<'a> {
     }
 
     /// Says where something is. Clients read every URI of a state from this host (RES-03), and what a server calls
-    /// something may be a file of this machine: so only what the server lists is a link, under the host's own name
-    /// for it, and the server's is but told.
-    async fn add_link(&mut self, uri: String, content_type: Option<String>, size: Option<u64>) {
+    /// something may be a file of this machine: so only what the server lists is a reference, under the host's own
+    /// name for it, of which the model is told the server's. Anything else is mentioned to both.
+    async fn add_link(&mut self, uri: String, content_type: Option<String>, size: Option<u64>, about: Option<String>) {
         let listed = self.place.listed.get(&uri).cloned();
         let content_type = content_type.as_deref().map(media_type);
         let kind = content_type
@@ -112,12 +115,19 @@ impl<'a> Shortened<'a> {
             (None, false) => "something that only the server can read",
         };
         let uri = bounds::cut(uri, MAX_URI_BYTES);
-        self.add_text(format!("[{what}{kind}: {uri}]")).await;
-        self.shown.extend(listed.map(|listed| ToolContent::Resource {
+        let about = about
+            .map(|about| format!("{}; ", bounds::cut(about, MAX_ABOUT_BYTES)))
+            .unwrap_or_default();
+        let mention = format!("[{about}{what}{kind}: {uri}]");
+        let Some(listed) = listed else {
+            return self.add_text(mention).await;
+        };
+        self.shown.push(ToolContent::Resource {
             uri: listed.uri,
             content_type: content_type.or_else(|| listed.content_type.as_deref().map(media_type)),
             size: size.or(listed.size),
-        }));
+            mention: Some(mention),
+        });
     }
 
     async fn add_text(&mut self, text: String) {
@@ -233,6 +243,7 @@ impl<'a> Shortened<'a> {
             uri: kept.uri,
             content_type,
             size: Some(kept.size),
+            mention: None,
         })
     }
 }

@@ -70,6 +70,7 @@ fn kept(content: &[ToolContent]) -> Vec<(String, Option<String>, Option<u64>)> {
             uri,
             content_type,
             size,
+            ..
         } => Some((uri.clone(), content_type.clone(), *size)),
         _ => None,
     });
@@ -177,6 +178,7 @@ async fn res03_only_what_a_server_lists_is_a_link_and_under_a_name_of_the_hosts(
         uri: uri.to_owned(),
         content_type: None,
         size: None,
+        mention: Some("Rooms: what is free".to_owned()),
     };
     let outcome = CallOutcome {
         content: ["inn://rooms", "file:///etc/passwd", "HTTPS://inn.example/"]
@@ -197,10 +199,20 @@ async fn res03_only_what_a_server_lists_is_a_link_and_under_a_name_of_the_hosts(
     let content = result_of(&tool(), outcome, place).await.content;
     let served = ("mcp-resource:/x".to_owned(), Some("text/plain".to_owned()), Some(9));
     assert_eq!(kept(&content), [served]);
+    // One piece for each link, whoever can open it.
+    assert_eq!(content.len(), 3);
     assert_eq!(
         texts(&content),
-        "[a resource of the server: inn://rooms]\n[something that only the server can read: \
-         file:///etc/passwd]\n[a link: HTTPS://inn.example/]"
+        "[Rooms: what is free; something that only the server can read: file:///etc/passwd]\n\
+         [Rooms: what is free; a link: HTTPS://inn.example/]"
+    );
+    let mentions = content.iter().filter_map(|piece| match piece {
+        ToolContent::Resource { mention, .. } => mention.as_deref(),
+        _ => None,
+    });
+    assert_eq!(
+        mentions.collect::<Vec<_>>(),
+        ["[Rooms: what is free; a resource of the server: inn://rooms]"]
     );
 }
 
@@ -213,6 +225,7 @@ async fn f17_what_a_server_calls_something_is_cut() {
                 uri: format!("inn://{long}"),
                 content_type: Some(long.clone()),
                 size: None,
+                mention: Some(long.clone()),
             },
             ToolContent::Embedded {
                 data: "AAAA".to_owned(),

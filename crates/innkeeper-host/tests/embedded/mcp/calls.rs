@@ -30,6 +30,34 @@ async fn mcp12_a_call_is_an_ordinary_tool_call_that_people_allow() {
 }
 
 #[tokio::test]
+async fn the_session_shows_the_tools_that_its_model_may_call_and_no_others() {
+    let inn = Inn::new();
+    let scene = scene(&inn).await;
+    let session = &scene.uris.session;
+    let names = |view: &View| {
+        let tools = view.session(session).and_then(|session| session.server_tools.clone());
+        let tools = tools.unwrap_or_default().into_iter();
+        tools.map(|tool| tool.name).collect::<Vec<_>>()
+    };
+    let other = innkeeper_testkit::official::OfficialClient::connect(&scene.running.address, "second").await;
+    other.join(session).await;
+    inn.is_ready().await;
+    let has_echo = |view: &View| names(view).contains(&"inn__echo".to_owned());
+    for client in [&scene.client, &other] {
+        client.until("the tools of the server are shown", has_echo).await;
+    }
+    let stop = json!({ "type": "session/mcpServerStopRequested", "id": "inn" });
+    scene.client.dispatch(session, stop).await;
+    let has_none = |view: &View| names(view).is_empty();
+    other.until("they are gone with it", has_none).await;
+    scene.client.until("they are gone with it", has_none).await;
+    let sent = other.view().actions_on(session);
+    assert!(sent.iter().any(|action| action["type"] == "session/serverToolsChanged"));
+    scene.client.assert_converged().await;
+    other.assert_converged().await;
+}
+
+#[tokio::test]
 async fn mcp12_what_people_deny_or_edit_is_denied_or_edited() {
     let inn = Inn::new();
     let denied = scene(&inn).await;
@@ -37,7 +65,10 @@ async fn mcp12_what_people_deny_or_edit_is_denied_or_edited() {
     denied.begin("inn__echo hello").await;
     let call = denied.call("pending-confirmation").await;
     denied.decide(&call, false).await;
-    assert_eq!(denied.words().await, "failed: people did not allow this call");
+    assert_eq!(
+        denied.words().await,
+        "failed: the person denied this call and gave no reason; do not try the same again, ask or find another way"
+    );
     let inn = Inn::new();
     let edited = scene(&inn).await;
     inn.is_ready().await;
@@ -56,6 +87,10 @@ async fn mcp20_tool19_a_call_with_a_view_says_where_it_is() {
     scene.begin("inn__view x").await;
     let call = scene.call("pending-confirmation").await;
     assert_eq!(call["_meta"]["ui"], json!({ "resourceUri": "ui://inn/rooms" }));
+    assert_eq!(
+        (&call["_meta"]["mcpServerName"], &call["_meta"]["mcpToolName"]),
+        (&json!("inn"), &json!("view"))
+    );
     scene.decide(&call, true).await;
     let parts = scene.end().await;
     let call = crate::scripted::calls(&parts).remove(0);

@@ -48,6 +48,7 @@ impl SessionServers for Library {
                 uri: uri.to_owned(),
                 content_type: None,
                 size: None,
+                mention: Some(format!("A list of rooms ({uri})")),
             };
             return Ok(CallOutcome {
                 content: vec![link("inn://rooms"), link("file:///etc/hosts")],
@@ -501,6 +502,8 @@ async fn res03_what_a_result_links_to_is_served_by_the_host_or_is_no_link() {
             .to_string()
             .contains("only the server can read: file:///etc/hosts")
     );
+    // Each link is one piece: a reference that clients can open, or a mention of what they cannot.
+    assert_eq!(call["content"].as_array().map(Vec::len), Some(2), "{call}");
     scene.client.assert_converged().await;
 }
 

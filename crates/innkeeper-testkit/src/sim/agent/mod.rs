@@ -204,6 +204,7 @@ impl Agent {
             | Effect::ForgetRepository { .. }
             | Effect::WantMcpServers { .. }
             | Effect::ForgetMcpServers { .. }
+            | Effect::ListTools { .. }
             | Effect::McpToken { .. }
             | Effect::AskMcpServer { .. }
             | Effect::AppTurn { .. }

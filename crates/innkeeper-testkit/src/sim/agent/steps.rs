@@ -2,7 +2,8 @@
 
 use innkeeper_core::agent::{
     ApprovalSubject, AuthRequirement, Choice, ConfirmOption, Confirmation, Contributor, FileChange, FileSide, Offer,
-    Permission, Question, QuestionKind, Questions, Risk, ToolContent, ToolReady, ToolResult, ToolStart, ToolStep,
+    Permission, Question, QuestionKind, Questions, Risk, ToolContent, ToolKind, ToolReady, ToolResult, ToolStart,
+    ToolStep,
 };
 use innkeeper_core::{AgentEvent, ClientId, Usage};
 
@@ -115,9 +116,11 @@ fn start(run: &Run, id: String, choices: &mut Choices<'_>) -> AgentEvent {
     };
     let start = ToolStart {
         display_name: name.clone(),
+        kind: (name.len() % 2 == 0).then_some(ToolKind::Terminal),
         name,
         intention: choices.one_in(4).then(|| "to see".to_owned()),
         contributor,
+        mcp: None,
         ui: None,
     };
     tool(&id, ToolStep::Start(start))
@@ -128,6 +131,7 @@ fn sensible(id: &str, call: &Call, choices: &mut Choices<'_>) -> AgentEvent {
     let step = match call.phase {
         Phase::Streaming => match choices.below(4) {
             0 => ToolStep::Input("{\"a\":".to_owned()),
+            1 => ToolStep::Announce("Doing something".into()),
             _ => ready(choices),
         },
         Phase::Asking => match choices.below(8) {
@@ -173,6 +177,8 @@ fn wrong_step(call: &Call, choices: &mut Choices<'_>) -> ToolStep {
             display_name: "again".to_owned(),
             intention: None,
             contributor: Contributor::Host,
+            kind: None,
+            mcp: None,
             ui: None,
         }),
     }
@@ -210,7 +216,7 @@ fn ready(choices: &mut Choices<'_>) -> ToolStep {
     // A rule for this tool names its input, so a call that asks has one.
     let has_input = choices.below(4) > 0 || !matches!(permission, Permission::NotNeeded);
     ToolStep::Ready(ToolReady {
-        invocation: "Doing it".to_owned(),
+        invocation: "Doing it".into(),
         input: has_input.then(|| format!("{{\"n\":{}}}", choices.below(3))),
         permission,
     })
@@ -236,6 +242,7 @@ fn content(choices: &mut Choices<'_>) -> Vec<ToolContent> {
             uri: "file:///r".to_owned(),
             content_type: None,
             size: None,
+            mention: None,
         },
         2 => ToolContent::FileEdit(change()),
         3 => ToolContent::Terminal {

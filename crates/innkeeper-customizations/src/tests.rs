@@ -260,7 +260,7 @@ fn b3_of_rules_that_are_one_file_the_one_that_applies_the_most_counts() {
     let agents = kit.rules.iter().find(|rule| rule.always).unwrap();
     let linked = kit.rules.iter().find(|rule| rule.about.uri.ends_with("agents.mdc"));
     let linked = &linked.unwrap().about;
-    assert_eq!(kit.shadows[&linked.id], [agents.about.id.clone()]);
+    assert_eq!(kit.shadows[&linked.id], std::slice::from_ref(&agents.about.id));
     assert_eq!(linked.original.as_ref().unwrap().id, agents.about.id);
 }
 

@@ -201,6 +201,7 @@ impl HostCore {
                 }
                 self.sync_chat(cx, channel);
                 self.follow_draft_of_chat(channel, action);
+                self.mark_unread(cx, channel, action);
             }
             _ => self.session_changed(cx, channel, action),
         }

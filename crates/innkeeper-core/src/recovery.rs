@@ -2,6 +2,7 @@
 //! that had it last is closed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ahp_types::actions::{
     ChatBackgroundWorkRemovedAction, ChatErrorAction, SessionActiveClientRemovedAction, SessionCreationFailedAction,
@@ -52,7 +53,10 @@ impl HostCore {
         let mut session = Session::restored(&uri, document, cx.now);
         let ids = self.install_chats(cx.now, session_id, chats, &log);
         session.chats = catalogue.iter().filter_map(|uri| ids.get(uri).copied()).collect();
-        session.refresh_aggregate();
+        // What an earlier version kept may lack the action that carries it.
+        if let Some(shown) = session.refresh_aggregate() {
+            Arc::make_mut(&mut session.state).activity = shown.activity;
+        }
         // What lists show until something changes is what they showed before.
         session.announced = (!session.is_draft).then(|| session.summary());
         // An agent that cannot resume from the history alone is not the one that failed any more.

@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use ahp_types::actions::{PartialChatSummary, SessionChatAddedAction, SessionChatUpdatedAction, StateAction};
+use ahp_types::actions::{
+    PartialChatSummary, SessionActivityChangedAction, SessionChatAddedAction, SessionChatUpdatedAction, StateAction,
+};
 use ahp_types::state::{
     ChangesSummary, ChatOrigin, ChatState, ChatSummary, SessionChatSummary, SessionLifecycle, SessionState,
     SessionStatus, SessionSummary,
@@ -367,8 +369,10 @@ impl Session {
         }))
     }
 
-    /// Recomputes what no action carries: the activity of the whole session (SES-15, SES-16).
-    pub fn refresh_aggregate(&mut self) {
+    /// Recomputes what no action carries: the activity bits of the session's status (SES-15, SES-16). Returns the
+    /// activity to show, if that is another one (SES-17): an action carries it.
+    #[must_use]
+    pub fn refresh_aggregate(&mut self) -> Option<SessionActivityChangedAction> {
         let modified_ms = millis(self.modified_at());
         if self.modified_ms != modified_ms {
             self.modified_ms = modified_ms;
@@ -407,11 +411,10 @@ impl Session {
             drivers.max_by_key(|chat| millis(&chat.modified_at))
         });
         let shown = driver.and_then(|chat| chat.activity.clone());
-        if status != self.state.status || shown != self.state.activity {
-            let state = Arc::make_mut(&mut self.state);
-            state.status = status;
-            state.activity = shown;
+        if status != self.state.status {
+            Arc::make_mut(&mut self.state).status = status;
         }
+        (shown != self.state.activity).then_some(SessionActivityChangedAction { activity: shown })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ahp_types::actions::StateAction;
+use ahp_types::actions::{ChatIsReadChangedAction, SessionIsReadChangedAction, StateAction};
+use ahp_types::state::{ChatOrigin, SessionStatus};
 use serde_json::{Map, Value, json};
 
 use crate::action::Since;
@@ -28,12 +29,36 @@ impl HostCore {
         }
     }
 
+    /// The end of a turn makes its chat and its session unread, also for those who marked them as read while it ran.
+    /// Workers tell the call that started them, and have no read state that people see.
+    pub(crate) fn mark_unread(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, action: &StateAction) {
+        let ends_turn = matches!(
+            action,
+            StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_)
+        );
+        let chat = self.chats.get(&chat_id).filter(|_| ends_turn);
+        let Some(chat) = chat.filter(|chat| !matches!(chat.model.head().origin, Some(ChatOrigin::Tool { .. }))) else {
+            return;
+        };
+        let is_read = |status: u32| status & SessionStatus::IsRead.bits() != 0;
+        let session_id = chat.session;
+        if is_read(chat.model.head().status) {
+            let action = ChatIsReadChangedAction { is_read: false };
+            self.commit(cx, chat_id, StateAction::ChatIsReadChanged(action), None);
+        }
+        let session = self.sessions.get(&session_id);
+        if session.is_some_and(|session| is_read(session.state.status)) {
+            let action = SessionIsReadChangedAction { is_read: false };
+            self.commit(cx, session_id, StateAction::SessionIsReadChanged(action), None);
+        }
+    }
+
     /// Follows up on an action of the session channel.
     pub(crate) fn session_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, action: &StateAction) {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
-        session.refresh_aggregate();
+        let activity = session.refresh_aggregate();
         session.used_ms = cx.now.mono_ms;
         session.customizing.follow(action);
         match action {
@@ -69,6 +94,9 @@ impl HostCore {
         self.note_tools_after(cx, session_id, action);
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.acknowledged.clear();
+        }
+        if let Some(activity) = activity {
+            self.commit(cx, session_id, StateAction::SessionActivityChanged(activity), None);
         }
         self.follow_draft(session_id, action);
         self.schedule_summary(cx, session_id);

@@ -195,3 +195,72 @@ fn ses17_the_activity_shown_is_that_of_the_chat_the_status_comes_from() {
     stage.ends_in(first, TurnEnd::Complete);
     assert!(stage.state(SESSION).get("activity").is_none());
 }
+
+/// (SES-17)
+#[test]
+fn ses17_a_changed_activity_of_a_session_reaches_those_who_subscribed_before() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let chat = stage.session(conn, SESSION);
+    stage.start_turn(conn, &chat, "t");
+    stage.subscribe(conn, SESSION);
+    stage.inbox(conn);
+    stage.says(AgentEvent::Activity(Some("thinking".into())));
+    let shown = |stage: &mut Stage| -> Vec<Value> {
+        let actions = stage
+            .actions(conn)
+            .into_iter()
+            .map(|envelope| envelope["action"].clone());
+        actions
+            .filter(|action| action["type"] == "session/activityChanged")
+            .collect()
+    };
+    assert_eq!(
+        shown(&mut stage),
+        [json!({ "type": "session/activityChanged", "activity": "thinking" })]
+    );
+    stage.ends(TurnEnd::Complete);
+    assert_eq!(shown(&mut stage), [json!({ "type": "session/activityChanged" })]);
+    assert!(stage.state(SESSION).get("activity").is_none());
+}
+
+/// (SES-15)
+#[test]
+fn ses15_the_end_of_a_turn_makes_a_session_and_its_chat_unread() {
+    const READ: u64 = 32;
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let chat = stage.session(conn, SESSION);
+    stage.subscribe(conn, SESSION);
+    stage.subscribe(conn, &chat);
+    let is_read = |stage: &Stage, channel: &str| stage.state(channel)["status"].as_u64().unwrap() & READ != 0;
+    let mut seen = 1;
+    for turn in ["t1", "t2"] {
+        for (channel, kind) in [
+            (SESSION, "session/isReadChanged"),
+            (chat.as_str(), "chat/isReadChanged"),
+        ] {
+            stage.dispatch(conn, channel, seen, json!({ "type": kind, "isRead": true }));
+            seen += 1;
+        }
+        let action = stage.turn_started(turn);
+        stage.dispatch(conn, &chat, seen, action);
+        seen += 1;
+        assert!(is_read(&stage, SESSION), "the one who writes has read it");
+        // Somebody looks at it while it runs.
+        stage.dispatch(
+            conn,
+            &chat,
+            seen,
+            json!({ "type": "chat/isReadChanged", "isRead": true }),
+        );
+        seen += 1;
+        stage.inbox(conn);
+        stage.ends(TurnEnd::Complete);
+        assert!(!is_read(&stage, SESSION) && !is_read(&stage, &chat), "{turn}");
+        let types = stage.action_types(conn);
+        for told in ["session/isReadChanged", "chat/isReadChanged"] {
+            assert!(types.iter().any(|kind| kind == told), "{told}: {types:?}");
+        }
+    }
+}

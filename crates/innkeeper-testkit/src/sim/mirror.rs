@@ -84,9 +84,8 @@ impl Mirrored {
             (Self::Session(mine), State::Session(host)) => {
                 let differs = (mine.status ^ host.status) & !ACTIVITY_BITS;
                 let status = std::mem::replace(&mut mine.status, host.status);
-                let activity = std::mem::replace(&mut mine.activity, host.activity.clone());
                 let equal = differs == 0 && **mine == **host;
-                (mine.status, mine.activity) = (status, activity);
+                mine.status = status;
                 equal
             }
             (Self::Chat(mine), State::Chat(head, history, _)) => {

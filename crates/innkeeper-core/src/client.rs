@@ -20,8 +20,6 @@ pub struct Negotiated {
     pub mcp_apps: bool,
     /// The client's locale.
     pub locale: Option<Arc<str>>,
-    /// Whether it is a program whose disposals spare sessions with turns (LESSON-30).
-    pub is_careless: bool,
 }
 
 /// Whether a client is here.

@@ -3,9 +3,6 @@
 use crate::replay::ReplayLimits;
 use crate::resource::{BrowsePolicy, RequestPolicy, ResourceRoot};
 
-/// The windows of the reference client, as they name themselves.
-const CARELESS_CLIENTS: [&str; 2] = ["vscode-editor-window", "vscode-agents-window"];
-
 /// Settings and bounds of a core. The defaults are the documented limits of the product.
 #[derive(Debug, Clone)]
 pub struct CoreConfig {
@@ -43,10 +40,9 @@ pub struct CoreConfig {
     /// How many clients without a connection are remembered, so that `reconnect` knows their
     /// version (NEG-20).
     pub max_absent_clients: usize,
-    /// Client programs that dispose of sessions people still use: a session with turns survives
-    /// their `disposeSession`, which is refused (LESSON-30). The reference client makes a session
-    /// for a draft, and takes it for a draft still when it has long been used.
-    pub careless_clients: Vec<String>,
+    /// How long the deletion of a session can be undone, where there is a store that can do that; 0 means that a
+    /// session is removed at once.
+    pub undo_delete_ms: u64,
     /// Most chats of one session, workers included (CHT-13).
     pub max_chats: usize,
     /// How many workers may stand between a worker and the chat that started it all (CHT-13).
@@ -141,7 +137,7 @@ impl Default for CoreConfig {
             max_turn_bytes: 32 << 20,
             max_sessions: 100_000,
             max_absent_clients: 1000,
-            careless_clients: CARELESS_CLIENTS.map(str::to_owned).to_vec(),
+            undo_delete_ms: 0,
             max_chats: 1024,
             max_worker_depth: 8,
             max_client_tools: 512,

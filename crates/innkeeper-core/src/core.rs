@@ -155,6 +155,8 @@ pub(crate) enum Timer {
     Clients,
     /// Idle sessions leave memory.
     Idle,
+    /// Sessions that were deleted long ago are removed for good.
+    Purge,
     /// A token of a client is no longer good.
     Token(ClientId),
     /// A watch is released unless somebody listens.
@@ -497,8 +499,15 @@ impl HostCore {
             }
             Command::CreateSession(create) => self.create_session(cx, conn, id, *create),
             Command::ImportSession { text } => self.import_session(cx, conn, id, text),
-            Command::DisposeSession { channel, only_if } => match self.check_dispose(conn, &channel, only_if) {
-                Ok(()) => self.dispose_session(cx, conn, id, &channel),
+            Command::ListDeletedSessions => cx.effects.push(Effect::ListDeleted { conn, id: id.clone() }),
+            Command::RestoreSession { uri } => self.undo_deletion(cx, conn, id, uri),
+            Command::DisposeSession {
+                channel,
+                only_if,
+                for_good,
+            } => match self.check_only_if(&channel, only_if) {
+                // Sessions that a policy chose go to make room.
+                Ok(()) => self.dispose_session(cx, conn, id, &channel, for_good || only_if.is_some()),
                 Err(error) => cx.answer(conn, id, Err(error)),
             },
             Command::CreateChat(create) => self.create_chat(cx, conn, id, *create),
@@ -558,6 +567,7 @@ impl HostCore {
                 }
                 Some((_, Timer::Clients)) => self.keep_clients(cx),
                 Some((_, Timer::Idle)) => self.evict_idle(cx),
+                Some((_, Timer::Purge)) => self.purge_deleted(cx),
                 Some((_, Timer::Token(client))) => self.expire_tokens(cx, &client),
                 Some((_, Timer::Watch(channel))) => self.end_lease(cx, channel),
                 Some((_, Timer::Mcp(session))) => self.stop_waiting(cx, session),

@@ -136,6 +136,27 @@ pub enum Effect {
         /// The export.
         text: String,
     },
+    /// Answer a request with the sessions whose deletion can be undone.
+    ListDeleted {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+    },
+    /// Undo the deletion of a session; answer with `Input::Imported`.
+    UndoDeletion {
+        /// Who asked.
+        conn: ConnId,
+        /// The request to answer.
+        id: RequestId,
+        /// The session's URI.
+        uri: String,
+    },
+    /// Remove the sessions for good that were deleted before a moment, and everything that was kept beside them.
+    PurgeDeleted {
+        /// The moment, in milliseconds since 1970.
+        before_ms: i64,
+    },
     /// Look something up outside the core and answer a request with it.
     LookUp {
         /// Who asked.

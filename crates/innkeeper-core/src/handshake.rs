@@ -41,10 +41,6 @@ impl HostCore {
             version: version.as_str().into(),
             mcp_apps: initialize.mcp_apps,
             locale: initialize.locale.as_deref().map(Into::into),
-            is_careless: initialize
-                .client_name
-                .as_ref()
-                .is_some_and(|name| self.config.careless_clients.contains(name)),
         };
         if let Err(error) = self.admit(conn, &initialize.client_id, Some(negotiated)) {
             return cx.answer(conn, id, Err(error));

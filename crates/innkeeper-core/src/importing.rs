@@ -1,4 +1,4 @@
-//! Sessions that were exported elsewhere join those of a running host. The store takes them in as a
+//! Sessions that were exported elsewhere, or whose deletion was undone, join those of a running host. The store takes them in as a
 //! whole; the core only learns that there is one more.
 
 use ahp_types::notifications::SessionAddedParams;

@@ -279,6 +279,21 @@ impl HostCore {
         Self::record(cx, record);
     }
 
+    /// Notes that a session was deleted in a way that can be undone.
+    pub(crate) fn keep_deletion(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        self.unkept.channels.remove(&session_id);
+        if let Some(entry) = self.channels.get(session_id).filter(|_| self.keeps) {
+            let uri = Arc::clone(&entry.uri);
+            let at_ms = cx.now.wall.as_millisecond();
+            Self::record(cx, Record::SessionDeleted { uri, at_ms });
+        }
+    }
+
+    /// Notes that a channel is closed whose rows stay.
+    pub(crate) fn keep_nothing_more(&mut self, channel: ChannelId) {
+        self.unkept.channels.remove(&channel);
+    }
+
     /// Notes that a session is gone that was never in memory.
     pub(crate) fn keep_removal_of(&self, cx: &mut Cx<'_>, uri: &Arc<str>) {
         if self.keeps {
@@ -369,7 +384,6 @@ impl HostCore {
             protocol: (&*client.negotiated.version).into(),
             mcp_apps: client.negotiated.mcp_apps,
             locale: client.negotiated.locale.as_deref().map(Into::into),
-            is_careless: client.negotiated.is_careless,
             subscriptions: subscriptions
                 .iter()
                 .map(|(uri, subscription)| (uri.to_string(), describe(subscription)))

@@ -294,8 +294,14 @@ impl HostCore {
         }
     }
 
-    /// Ends what runs in a chat and forgets it.
+    /// Ends what runs in a chat, forgets it and removes what is kept of it.
     pub(crate) fn drop_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        self.keep_removal(cx, chat_id);
+        self.close_chat(cx, chat_id);
+    }
+
+    /// Ends what runs in a chat and forgets it. What is kept of it stays.
+    pub(crate) fn close_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         if let Some(chat) = self.chats.remove(&chat_id)
             && let Some(run) = chat.run.filter(|run| run.held.is_none())
         {
@@ -305,7 +311,7 @@ impl HostCore {
             });
         }
         cx.effects.push(Effect::CloseChat { chat: chat_id });
-        self.keep_removal(cx, chat_id);
+        self.keep_nothing_more(chat_id);
         if let Some(uri) = self.channels.get(chat_id).map(|entry| Arc::clone(&entry.uri)) {
             self.forget_for_good(&uri);
         }

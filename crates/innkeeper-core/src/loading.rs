@@ -17,7 +17,7 @@ use crate::effect::{CloseReason, Effect};
 use crate::error::{RpcError, code};
 use crate::ids::{ChannelId, ConnId, IdMap};
 use crate::input::{Dispatch, Input};
-use crate::request::{Command, MoveDestination};
+use crate::request::{Command, MoveDestination, RequestId};
 use crate::resource::ResourceOp;
 use crate::stored::{RestoredSession, Unreadable};
 use crate::uri;
@@ -238,9 +238,18 @@ impl HostCore {
         let parked = &mut connection.parked;
         let no_turns = parked.no_turns.take();
         let mut damaged = None;
-        for uri in named(&input) {
-            let answer = parked.answers.remove(uri).flatten();
-            damaged = damaged.or(answer);
+        let mut deleted: Vec<String> = Vec::new();
+        let mut take = |uri: &str| match parked.answers.remove(uri).flatten() {
+            Some(Unreadable::Deleted) => deleted.push(uri.to_owned()),
+            answer => damaged = damaged.take().or(answer),
+        };
+        named(&input).into_iter().for_each(&mut take);
+        if let Input::Request {
+            command: Command::CreateSession(create),
+            ..
+        } = &input
+        {
+            take(&uri::default_chat(&create.channel));
         }
         if parked.is_empty() {
             parked.answers = HashMap::new();
@@ -253,8 +262,11 @@ impl HostCore {
                     ..
                 },
                 _,
-            )
-            | (input, None) => self.handle_from(cx, conn, input),
+            ) => self.handle_from(cx, conn, input),
+            (Input::Request { id, command, .. }, None) if !deleted.is_empty() => {
+                self.request_deleted(cx, conn, id, command, &deleted);
+            }
+            (input, None) => self.handle_from(cx, conn, input),
             (Input::Request { id, command, .. }, Some(Unreadable::Damaged(problem)))
                 if matches!(command, Command::DisposeSession { only_if: None, .. }) =>
             {
@@ -267,6 +279,27 @@ impl HostCore {
                 self.refuse_dispatch(cx, conn, &dispatch, &problem.to_string())
             }
             (input, Some(_)) => self.handle_from(cx, conn, input),
+        }
+    }
+
+    /// Answers a request that names something of a deleted session. It is not there, but its URIs are taken.
+    fn request_deleted(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: RequestId, command: Command, deleted: &[String]) {
+        let taken = |uri: &str, code| {
+            let message = format!(
+                "{uri:?} is the name of something that was deleted; `innkeeper sessions restore` brings it back. Choose \
+                 another URI"
+            );
+            Err(RpcError::new(code, message))
+        };
+        match command {
+            Command::CreateSession(create) => {
+                cx.answer(conn, &id, taken(&create.channel, code::SESSION_ALREADY_EXISTS))
+            }
+            Command::CreateChat(create) if deleted.contains(&create.chat) && !deleted.contains(&create.channel) => {
+                cx.answer(conn, &id, taken(&create.chat, code::ALREADY_EXISTS));
+            }
+            Command::DisposeSession { for_good: true, .. } => self.remove_deleted(cx, conn, &id, &command),
+            command => self.handle_from(cx, conn, Input::Request { conn, id, command }),
         }
     }
 
@@ -395,6 +428,8 @@ fn named_by_command(command: &Command) -> Vec<&str> {
         Command::Approvals(command) => command.session().into_iter().collect(),
         Command::Ping
         | Command::ImportSession { .. }
+        | Command::ListDeletedSessions
+        | Command::RestoreSession { .. }
         | Command::ListSessions(_)
         | Command::ResolveSessionConfig(_)
         | Command::SessionConfigCompletions(_)

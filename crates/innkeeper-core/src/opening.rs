@@ -83,6 +83,7 @@ impl HostCore {
             core.replay.open(ROOT, core.seq);
         }
         core.publish_active_sessions(cx);
+        core.schedule_purge(now.mono_ms);
         core.keep(cx);
         core
     }
@@ -192,7 +193,6 @@ fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
             version: (&*document.protocol).into(),
             mcp_apps: document.mcp_apps,
             locale: document.locale.as_deref().map(Into::into),
-            is_careless: document.is_careless,
         },
         presence: Presence::Grace(Kept {
             until_ms,

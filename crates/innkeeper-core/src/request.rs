@@ -59,6 +59,15 @@ pub enum Command {
         channel: String,
         /// What has to be so, or the session stays; absent where a person asked.
         only_if: Option<OnlyIf>,
+        /// Whether the deletion cannot be undone, whatever the host's settings say.
+        for_good: bool,
+    },
+    /// `innkeeper/listDeletedSessions`, which is this host's own: the sessions whose deletion can be undone.
+    ListDeletedSessions,
+    /// `innkeeper/restoreSession`, which is this host's own: undoes the deletion of a session.
+    RestoreSession {
+        /// The session's URI.
+        uri: String,
     },
     /// `innkeeper/importSession`, which is this host's own: takes in a session that was exported.
     ImportSession {
@@ -141,8 +150,7 @@ pub struct Initialize {
     pub client_id: ClientId,
     /// Channels to subscribe to at once; unknown ones are skipped (NEG-11).
     pub initial_subscriptions: Vec<String>,
-    /// The name of the client program. Nothing depends on it (NEG-15), but for
-    /// [`crate::CoreConfig::careless_clients`].
+    /// The name of the client program. Nothing depends on it (NEG-15).
     pub client_name: Option<String>,
     /// Whether the client declared `capabilities.mcpApps` (NEG-12).
     pub mcp_apps: bool,

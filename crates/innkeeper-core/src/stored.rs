@@ -40,6 +40,14 @@ pub enum Record {
         /// Its URI.
         uri: Arc<str>,
     },
+    /// A session was deleted, which can be undone for a while. Until then it is not there for anybody, and its URI and
+    /// those of its chats are taken.
+    SessionDeleted {
+        /// Its URI.
+        uri: Arc<str>,
+        /// When, in milliseconds since 1970.
+        at_ms: i64,
+    },
     /// A chat as it is now takes the place of what was kept of it, but for its turns.
     Chat(Box<ChatRecord>),
     /// A chat is gone, with its turns and its log.
@@ -99,7 +107,7 @@ impl Record {
             Self::Action(action) => action.frame.durability == Durability::Durable,
             Self::Session(session) => session.is_new,
             Self::Chat(chat) => chat.is_new,
-            Self::SessionRemoved { .. } | Self::ChatRemoved { .. } => true,
+            Self::SessionRemoved { .. } | Self::SessionDeleted { .. } | Self::ChatRemoved { .. } => true,
             // Who was forgotten comes back as somebody new.
             Self::ClientForgotten { .. } => true,
             Self::Client { replaces, .. } => *replaces,
@@ -234,6 +242,19 @@ pub struct StoredSession {
     /// What is left of the logs of the session and its chats, in order of their numbers: at least
     /// everything that is not part of a document, and what else `reconnect` may replay.
     pub log: Vec<StoredFrame>,
+    /// Whether it was deleted, and is kept only so that this can be undone; then nothing but its URI is given.
+    pub is_deleted: bool,
+}
+
+/// A session whose deletion can be undone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedSession {
+    /// Its URI.
+    pub uri: String,
+    /// When it was deleted, in milliseconds since 1970.
+    pub deleted_ms: i64,
+    /// The `SessionSummary` that it had, as JSON.
+    pub summary: Bytes,
 }
 
 /// A chat as it was kept.
@@ -335,12 +356,16 @@ pub enum Unreadable {
     Damaged(String),
     /// It could not be read this time.
     Failed(String),
+    /// It was deleted, and is kept only so that this can be undone.
+    Deleted,
 }
 
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Damaged(problem) | Self::Failed(problem)) = self;
-        f.write_str(problem)
+        match self {
+            Self::Damaged(problem) | Self::Failed(problem) => f.write_str(problem),
+            Self::Deleted => f.write_str("it was deleted; `innkeeper sessions restore` brings it back"),
+        }
     }
 }
 

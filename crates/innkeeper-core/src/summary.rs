@@ -127,6 +127,7 @@ impl HostCore {
             | Timer::Sweep
             | Timer::Clients
             | Timer::Idle
+            | Timer::Purge
             | Timer::Token(_)
             | Timer::Mcp(_)
             | Timer::McpToken(_)

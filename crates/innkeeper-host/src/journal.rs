@@ -7,7 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use innkeeper_core::Seq;
 use innkeeper_core::stored::{
-    Batch, ImportedSession, ListPage, StoredClient, StoredRoot, StoredSession, StoredSummary, TurnSource,
+    Batch, DeletedSession, ImportedSession, ListPage, StoredClient, StoredRoot, StoredSession, StoredSummary,
+    TurnSource,
 };
 
 pub use self::memory::{Keep, MemoryJournal};
@@ -97,6 +98,23 @@ pub trait Journal: Send + Sync + 'static {
         Err(JournalError::Failed(
             "what keeps the sessions of this host takes none in".to_owned(),
         ))
+    }
+
+    /// The sessions whose deletion can be undone, the latest deletion first.
+    async fn deleted(&self) -> Result<Vec<DeletedSession>, JournalError> {
+        Ok(Vec::new())
+    }
+
+    /// Undoes the deletion of a session: all of it is there again, or nothing.
+    async fn undo_deletion(&self, _uri: &str) -> Result<ImportedSession, JournalError> {
+        Err(JournalError::Failed(
+            "what keeps the sessions of this host restores none".to_owned(),
+        ))
+    }
+
+    /// Removes the sessions for good that were deleted before a moment, in milliseconds since 1970, and names them.
+    async fn purge_deleted(&self, _before_ms: i64) -> Result<Vec<String>, JournalError> {
+        Ok(Vec::new())
     }
 
     /// Where turns are read.

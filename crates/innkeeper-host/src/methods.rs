@@ -29,7 +29,8 @@ use resources::{
     watch_resource,
 };
 use sessions::{
-    create_session, dispose_session, import_session, list_sessions, resolve_session_config, session_config_completions,
+    create_session, dispose_session, import_session, list_deleted_sessions, list_sessions, resolve_session_config,
+    restore_session, session_config_completions,
 };
 
 /// One row of the table.
@@ -131,6 +132,13 @@ pub const METHODS: &[Method] = {
         row("notifications/message", Named, Drive, McpNotification),
         // This host's own.
         row("innkeeper/importSession", Root, Admin, Core(import_session)),
+        row(
+            "innkeeper/listDeletedSessions",
+            Root,
+            Drive,
+            Core(list_deleted_sessions),
+        ),
+        row("innkeeper/restoreSession", Root, Drive, Core(restore_session)),
         row("innkeeper/importContent", Root, Admin, Core(import_content)),
         row("innkeeper/listResourceGrants", Root, Admin, Core(list_resource_grants)),
         row("innkeeper/allowResource", Root, Admin, Core(allow_resource)),

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use innkeeper_core::request::OnlyIf;
-use innkeeper_core::stored::{Document, ListPage, Record, StoredRoot, StoredSession, StoredSummary};
+use innkeeper_core::stored::{
+    DeletedSession, Document, ImportedSession, ListPage, Record, StoredRoot, StoredSession, StoredSummary,
+};
 use rusqlite::{Connection, TransactionBehavior};
 
 pub use self::check::Finding;
@@ -24,8 +26,8 @@ use crate::options::Options;
 use crate::reader::{self, Recent};
 use crate::rows::{ChannelRow, HostRow, Kind};
 use crate::writer::apply::Apply;
-use crate::writer::compact;
 use crate::writer::hot::Hot;
+use crate::writer::{compact, deleted};
 
 /// What an archive is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +140,8 @@ impl Archive {
             }
             let uri: Arc<str> = uri.into();
             let found = ChannelRow::by_uri(apply.conn, &uri)?;
-            let is_session = found.is_some_and(|channel| matches!(channel.kind, Kind::Session | Kind::Draft));
+            let is_session =
+                found.is_some_and(|channel| matches!(channel.kind, Kind::Session | Kind::Draft | Kind::Deleted));
             if is_session {
                 forget_subscriptions(apply, &uri)?;
                 apply.record(&Record::SessionRemoved { uri })?;
@@ -147,6 +150,31 @@ impl Archive {
         })?;
         self.sweep()?;
         Ok(was_there)
+    }
+
+    /// Deletes a session in a way that can be undone. Says whether it was there.
+    pub fn delete(&mut self, uri: &str) -> Result<bool, StoreError> {
+        self.change(|apply| {
+            let uri: Arc<str> = uri.into();
+            let found = ChannelRow::by_uri(apply.conn, &uri)?;
+            let is_session = found.is_some_and(|channel| channel.kind == Kind::Session);
+            if is_session {
+                forget_subscriptions(apply, &uri)?;
+                let at_ms = apply.now_ms;
+                apply.record(&Record::SessionDeleted { uri, at_ms })?;
+            }
+            Ok(is_session)
+        })
+    }
+
+    /// The sessions whose deletion can be undone, the latest deletion first.
+    pub fn deleted(&self) -> Result<Vec<DeletedSession>, StoreError> {
+        deleted::list(&self.conn)
+    }
+
+    /// Undoes the deletion of a session. One that was not deleted is [`ErrorKind::Refused`].
+    pub fn undo_deletion(&mut self, uri: &str) -> Result<ImportedSession, StoreError> {
+        self.change(|apply| apply.undo_deletion(uri))
     }
 
     /// Reads everything and says what is wrong with it.

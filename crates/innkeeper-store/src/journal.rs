@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use innkeeper_core::stored::{Batch, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_core::stored::{
+    Batch, DeletedSession, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource,
+};
 use innkeeper_host::{Appended, Journal, JournalError, Lease};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -16,7 +18,7 @@ use crate::options::Options;
 use crate::queue::{Order, Queue, gone};
 use crate::reader::{self, Recent};
 use crate::readers::{LookUps, Readers, Turns};
-use crate::writer::Writer;
+use crate::writer::{Writer, deleted};
 
 /// Keeps the sessions of a host in one SQLite file.
 ///
@@ -151,7 +153,8 @@ impl Journal for SqliteJournal {
             turns: self.options.recent_turns,
             bytes: self.options.recent_bytes,
         };
-        self.look_up(move |conn| reader::load(conn, &uri, recent)).await
+        self.look_up(move |conn| reader::load_or_deleted(conn, &uri, recent))
+            .await
     }
 
     async fn list(&self, page: ListPage) -> Result<Vec<StoredSummary>, JournalError> {
@@ -160,6 +163,19 @@ impl Journal for SqliteJournal {
 
     async fn import(&self, export: String) -> Result<ImportedSession, JournalError> {
         self.ask(|reply| Order::Import(export, reply)).await
+    }
+
+    async fn deleted(&self) -> Result<Vec<DeletedSession>, JournalError> {
+        self.look_up(deleted::list).await
+    }
+
+    async fn undo_deletion(&self, uri: &str) -> Result<ImportedSession, JournalError> {
+        let uri = uri.to_owned();
+        self.ask(|reply| Order::UndoDeletion(uri, reply)).await
+    }
+
+    async fn purge_deleted(&self, before_ms: i64) -> Result<Vec<String>, JournalError> {
+        self.ask(|reply| Order::PurgeDeleted(before_ms, reply)).await
     }
 
     fn turns(&self) -> Option<Arc<dyn TurnSource>> {

@@ -6,7 +6,7 @@
 //!
 //! Follow the data: [`SqliteJournal`] puts a batch into the queue → the writer takes what waits,
 //! applies it in one transaction and acknowledges it → readers load sessions and check each row.
-//! The tables are described in `schema/1.sql`.
+//! The tables are described in `schema/1.sql` and `schema/2.sql`.
 
 #![warn(missing_docs)]
 

@@ -26,6 +26,10 @@ pub(crate) enum Order {
     Revive(Reply<()>),
     /// Takes in a session that was exported.
     Import(String, Reply<ImportedSession>),
+    /// Undoes the deletion of a session.
+    UndoDeletion(String, Reply<ImportedSession>),
+    /// Removes the sessions for good that were deleted before a moment, and names them.
+    PurgeDeleted(i64, Reply<Vec<String>>),
     /// Resolves when nothing is left to compact.
     Settle(Reply<()>),
 }
@@ -390,6 +394,7 @@ fn weight(record: &Record) -> usize {
             GUESSED_DOCUMENT
         }
         Record::SessionRemoved { .. }
+        | Record::SessionDeleted { .. }
         | Record::ChatRemoved { .. }
         | Record::CopyTurns { .. }
         | Record::ClientForgotten { .. } => 64,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use innkeeper_core::stored::{Batch, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_core::stored::{Batch, DeletedSession, ListPage, StoredSession, StoredSummary, TurnSource};
 use innkeeper_host::{Appended, Journal, JournalError, Lease};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -17,6 +17,7 @@ use crate::options::Options;
 use crate::queue::gone;
 use crate::reader::{self, Recent};
 use crate::readers::{LookUps, Readers};
+use crate::writer::deleted;
 
 /// Shows what another process keeps, and keeps nothing. Every look is at what is in the file by
 /// then.
@@ -86,11 +87,16 @@ impl Journal for ReadOnlyJournal {
 
     async fn load(&self, channel: &str) -> Result<Option<StoredSession>, JournalError> {
         let (uri, recent) = (channel.to_owned(), self.recent);
-        self.look_up(move |conn| reader::load(conn, &uri, recent)).await
+        self.look_up(move |conn| reader::load_or_deleted(conn, &uri, recent))
+            .await
     }
 
     async fn list(&self, page: ListPage) -> Result<Vec<StoredSummary>, JournalError> {
         self.look_up(move |conn| reader::list(conn, &page)).await
+    }
+
+    async fn deleted(&self) -> Result<Vec<DeletedSession>, JournalError> {
+        self.look_up(deleted::list).await
     }
 
     fn turns(&self) -> Option<Arc<dyn TurnSource>> {

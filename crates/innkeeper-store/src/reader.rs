@@ -16,6 +16,7 @@ use crate::rows::{
     self, CHANNEL_COLUMNS, ChannelRow, HostRow, Kind, LOG_COLUMNS, LogRow, ROOT_ID, SUMMARY_COLUMNS, SummaryRow,
     TURN_COLUMNS, TurnRow,
 };
+use crate::writer::deleted;
 
 /// How much of the end of a chat is loaded with it.
 #[derive(Debug, Clone, Copy)]
@@ -93,6 +94,23 @@ pub(crate) fn load(conn: &Connection, uri: &str, recent: Recent) -> Result<Optio
     load_inside(&tx, uri, recent)
 }
 
+/// The same for a host, which has to know of a deleted session that its URIs are taken.
+pub(crate) fn load_or_deleted(
+    conn: &Connection,
+    uri: &str,
+    recent: Recent,
+) -> Result<Option<StoredSession>, StoreError> {
+    let tx = conn.unchecked_transaction()?;
+    match load_inside(&tx, uri, recent)? {
+        None if deleted::is_deleted(&tx, uri)? => Ok(Some(StoredSession {
+            uri: uri.to_owned(),
+            is_deleted: true,
+            ..StoredSession::default()
+        })),
+        found => Ok(found),
+    }
+}
+
 /// The same inside a transaction.
 pub(crate) fn load_inside(conn: &Connection, uri: &str, recent: Recent) -> Result<Option<StoredSession>, StoreError> {
     let Some(found) = ChannelRow::by_uri(conn, uri)? else {
@@ -104,7 +122,7 @@ pub(crate) fn load_inside(conn: &Connection, uri: &str, recent: Recent) -> Resul
         match channel.kind {
             Kind::Session | Kind::Draft => session = Some((uri, channel)),
             Kind::Chat => chats.push((uri, channel)),
-            Kind::Root | Kind::Expected => return Ok(None),
+            Kind::Root | Kind::Expected | Kind::Deleted => return Ok(None),
         }
     }
     let Some((uri, channel)) = session else {
@@ -128,6 +146,7 @@ pub(crate) fn load_inside(conn: &Connection, uri: &str, recent: Recent) -> Resul
         document,
         chats: stored_chats,
         log,
+        is_deleted: false,
     }))
 }
 
@@ -301,6 +320,12 @@ fn chunk_of_turns(conn: &Connection, chat: &str, range: Range<usize>) -> Result<
     let Some(channel) = ChannelRow::by_uri(conn, chat)? else {
         return Err(StoreError::new(ErrorKind::NotThere, format!("there is no chat {chat}")));
     };
+    if deleted::is_deleted(conn, chat)? {
+        return Err(StoreError::new(
+            ErrorKind::NotThere,
+            format!("the chat {chat} was deleted"),
+        ));
+    }
     read_turns(conn, &channel, chat, range, CHUNK)
 }
 

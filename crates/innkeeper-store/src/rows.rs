@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Expected,
     /// A session in which nobody has written anything yet: it is not counted, and lists do not show it.
     Draft,
+    /// A session that was deleted, which can still be undone: to everybody else it is not there.
+    Deleted,
 }
 
 impl Kind {
@@ -32,13 +34,20 @@ impl Kind {
             Self::Chat => 2,
             Self::Expected => 3,
             Self::Draft => 4,
+            Self::Deleted => 5,
         }
     }
 
     fn read(number: i64) -> Option<Self> {
-        [Self::Root, Self::Session, Self::Chat, Self::Expected, Self::Draft]
-            .into_iter()
-            .find(|kind| kind.number() == number)
+        let all = [
+            Self::Root,
+            Self::Session,
+            Self::Chat,
+            Self::Expected,
+            Self::Draft,
+            Self::Deleted,
+        ];
+        all.into_iter().find(|kind| kind.number() == number)
     }
 }
 

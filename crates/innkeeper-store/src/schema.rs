@@ -12,20 +12,25 @@ use innkeeper_core::{Seq, uri};
 pub(crate) const APPLICATION_ID: i32 = 0x494E_4E4B;
 
 /// The version this program writes.
-pub(crate) const VERSION: i32 = 1;
+pub(crate) const VERSION: i32 = 2;
 
+/// The tables of version 1.
 const TABLES: &str = include_str!("schema/1.sql");
+
+/// What version 2 adds.
+const DELETED: &str = include_str!("schema/2.sql");
 
 /// Leads from a version to the next one, inside a transaction.
 type Step = fn(&Transaction<'_>) -> Result<(), StoreError>;
 
 /// Steps from a version to the next one; step `n` leads from version `n` to `n + 1`.
-const STEPS: [Step; VERSION as usize] = [from_0::step];
+const STEPS: [Step; VERSION as usize] = [from_0::step, from_1];
 
 /// Makes an empty file ours, in one transaction: a crash leaves an empty file, which is tried again.
 pub(crate) fn create(conn: &mut Connection, first_seq: Seq) -> Result<(), StoreError> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tables(&tx)?;
+    from_1(&tx)?;
     let host = HostRow {
         reserved: first_seq,
         // Whatever a client has seen, it has not seen it here.
@@ -81,7 +86,12 @@ pub(crate) fn unknown_version(version: i32) -> StoreError {
     )
 }
 
-/// Creates the tables of the current version, with the channel of the host itself.
+/// From version 1 to version 2: sessions whose deletion can be undone.
+fn from_1(tx: &Transaction<'_>) -> Result<(), StoreError> {
+    Ok(tx.execute_batch(DELETED)?)
+}
+
+/// Creates the tables of version 1, with the channel of the host itself.
 fn tables(tx: &Transaction<'_>) -> Result<(), StoreError> {
     tx.execute_batch(TABLES)?;
     let root = ChannelRow {

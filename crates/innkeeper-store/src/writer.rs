@@ -3,6 +3,7 @@
 pub(crate) mod apply;
 mod checkpoint;
 pub(crate) mod compact;
+pub(crate) mod deleted;
 pub(crate) mod hot;
 mod remove;
 
@@ -142,7 +143,13 @@ impl Writer {
             Order::Open(reply) => drop(reply.send(self.open_or_reopen().map_err(Into::into))),
             Order::Flush(reply) => drop(reply.send(self.flush())),
             Order::Revive(reply) => drop(reply.send(self.revive())),
-            Order::Import(export, reply) => drop(reply.send(self.import(&export))),
+            Order::Import(export, reply) => drop(reply.send(self.change(|open| open.import(&export)))),
+            Order::UndoDeletion(uri, reply) => {
+                drop(reply.send(self.change(|open| open.transact(|apply| apply.undo_deletion(&uri)))));
+            }
+            Order::PurgeDeleted(before_ms, reply) => {
+                drop(reply.send(self.change(|open| open.transact(|apply| apply.purge_deleted(before_ms)))));
+            }
             Order::Settle(reply) => drop(reply.send(self.settle())),
         }
     }
@@ -222,18 +229,18 @@ impl Writer {
         }
     }
 
-    /// Takes in a session. One that is refused leaves everything as it was.
-    fn import(&mut self, export: &str) -> Result<ImportedSession, JournalError> {
+    /// Changes something that no batch carries. What is refused leaves everything as it was.
+    fn change<T>(&mut self, work: impl FnOnce(&mut Open) -> Result<T, StoreError>) -> Result<T, JournalError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
         let Some(open) = self.open.as_mut() else {
             return Err(crate::queue::gone());
         };
-        match open.import(export) {
-            Ok(imported) => {
+        match work(open) {
+            Ok(done) => {
                 self.queue.opened(open.host.reserved.0);
-                Ok(imported)
+                Ok(done)
             }
             Err(error) if error.kind == ErrorKind::Refused => Err(error.into()),
             Err(error) => {
@@ -340,33 +347,41 @@ impl Open {
         Ok(())
     }
 
-    /// Takes in a session in one transaction that survives a power cut, and reserves the numbers
-    /// after its own.
-    fn import(&mut self, export: &str) -> Result<ImportedSession, StoreError> {
+    /// Does something in one transaction that survives a power cut, or not at all.
+    fn transact<T>(&mut self, work: impl FnOnce(&mut Apply<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.file.is_still_there()?;
         self.full(true)?;
         let before = self.host;
         self.conn.execute_batch("BEGIN IMMEDIATE")?;
         let mut apply = Apply::new(&self.conn, &mut self.hot, &mut self.host, now_ms());
-        let imported = import::import(&mut apply, &mut export.as_bytes()).and_then(|imported| {
+        let done = work(&mut apply).and_then(|done| apply.finish().map(|()| done));
+        match done {
+            Ok(done) => {
+                self.conn.execute_batch("COMMIT")?;
+                self.committed(true);
+                Ok(done)
+            }
+            Err(error) => {
+                self.conn.execute_batch("ROLLBACK")?;
+                self.hot.reset();
+                self.host = before;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes in a session in one transaction that survives a power cut, and reserves the numbers
+    /// after its own.
+    fn import(&mut self, export: &str) -> Result<ImportedSession, StoreError> {
+        let (imported, summary) = self.transact(|apply| {
+            let imported = import::import(apply, &mut export.as_bytes())?;
             let next = Seq(imported.last_seq.0.saturating_add(BLOCK));
             apply.host.reserved = apply.host.reserved.max(next);
             apply.finish()?;
             let (summary, _) = export::summary(apply.conn, &imported.uri)?;
             Ok((imported, summary.body))
-        });
-        let (imported, summary) = match imported {
-            Ok(imported) => imported,
-            Err(error) => {
-                self.conn.execute_batch("ROLLBACK")?;
-                self.hot.reset();
-                self.host = before;
-                return Err(error);
-            }
-        };
-        self.conn.execute_batch("COMMIT")?;
+        })?;
         self.checkpoints.wrote(export.len());
-        self.committed(true);
         Ok(ImportedSession {
             uri: imported.uri,
             chats: imported.chats,

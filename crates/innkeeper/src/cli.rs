@@ -23,7 +23,8 @@ pub(crate) use grants::{AllowArgs, GrantsArgs, GrantsCommand, ListGrantsArgs, Re
 pub(crate) use mcp::{McpArgs, McpAuthArgs, McpCallArgs, McpCommand, McpListArgs, McpServerArgs, McpSessionArgs};
 pub(crate) use trust::{PlaceArgs, TrustArgs, TrustCommand, TrustListArgs};
 pub(crate) use upkeep::{
-    DeleteArgs, DoctorArgs, ExportArgs, ImportArgs, ListArgs, PruneArgs, SessionsArgs, SessionsCommand, ShowArgs,
+    DeleteArgs, DoctorArgs, ExportArgs, ImportArgs, ListArgs, PruneArgs, RestoreArgs, SessionsArgs, SessionsCommand,
+    ShowArgs,
 };
 
 /// The standalone host for the Agent Host Protocol.
@@ -51,7 +52,7 @@ pub(crate) enum Command {
     /// Print a channel's state, then its actions as they come, until Ctrl-C.
     #[command(after_long_help = exit_code_table())]
     Watch(WatchArgs),
-    /// List, show, export, import, delete or prune sessions; alone it lists them.
+    /// List, show, export, import, delete, restore or prune sessions; alone it lists them.
     ///
     /// With a host on the data directory, the host is asked; without one, the kept sessions themselves are read.
     #[command(after_long_help = exit_code_table())]

@@ -71,6 +71,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     logging::start_with(filter.as_deref().unwrap_or(LOG_FILTER), logs.as_ref())?;
     let mut limits = config.limits();
     limits.core.restricted_sections.clone_from(&config.restricted_sections);
+    limits.core.undo_delete_ms = config.retention.undo_delete_ms();
     let models = models::agents(models::find_with(
         &config.models,
         &models::process_environment,

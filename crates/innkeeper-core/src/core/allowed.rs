@@ -30,6 +30,8 @@ fn require(held: Scope, command: &Command) -> Result<(), RpcError> {
     let (what, needed) = match command {
         Command::CreateSession(_) => ("createSession", Scope::Drive),
         Command::DisposeSession { .. } => ("disposeSession", Scope::Drive),
+        Command::ListDeletedSessions => ("innkeeper/listDeletedSessions", Scope::Drive),
+        Command::RestoreSession { .. } => ("innkeeper/restoreSession", Scope::Drive),
         Command::ImportSession { .. } => ("innkeeper/importSession", Scope::Admin),
         Command::CreateChat(_) => ("createChat", Scope::Drive),
         Command::DisposeChat { .. } => ("disposeChat", Scope::Drive),
@@ -63,6 +65,7 @@ fn changes_state(command: &Command) -> bool {
     match command {
         Command::CreateSession(_)
         | Command::DisposeSession { .. }
+        | Command::RestoreSession { .. }
         | Command::ImportSession { .. }
         | Command::CreateChat(_)
         | Command::DisposeChat { .. }
@@ -77,6 +80,7 @@ fn changes_state(command: &Command) -> bool {
         | Command::Reconnect(_)
         | Command::Subscribe(_)
         | Command::ListSessions(_)
+        | Command::ListDeletedSessions
         | Command::FetchTurns { .. }
         | Command::Completions(_)
         | Command::ResolveSessionConfig(_)

@@ -112,8 +112,6 @@ pub(crate) struct ClientDocument<'a> {
     pub(crate) protocol: Cow<'a, str>,
     pub(crate) mcp_apps: bool,
     pub(crate) locale: Option<Cow<'a, str>>,
-    #[serde(default)]
-    pub(crate) is_careless: bool,
     pub(crate) subscriptions: BTreeMap<String, SubscriptionDocument>,
 }
 

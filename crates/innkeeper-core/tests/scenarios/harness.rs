@@ -138,6 +138,9 @@ impl Stage {
                 | Effect::LoadTurns { .. }
                 | Effect::List { .. }
                 | Effect::Import { .. }
+                | Effect::ListDeleted { .. }
+                | Effect::UndoDeletion { .. }
+                | Effect::PurgeDeleted { .. }
                 | Effect::OpenChat(_)
                 | Effect::StartTurn { .. }
                 | Effect::Reply { .. }
@@ -350,7 +353,14 @@ impl Stage {
 
     pub fn dispose(&mut self, conn: ConnId, channel: &str) -> Value {
         let channel = channel.to_owned();
-        self.request(conn, Command::DisposeSession { channel, only_if: None })
+        self.request(
+            conn,
+            Command::DisposeSession {
+                channel,
+                only_if: None,
+                for_good: false,
+            },
+        )
     }
 
     pub fn list(&mut self, conn: ConnId, limit: Option<u32>, cursor: Option<&str>) -> Value {

@@ -11,6 +11,7 @@ mod clocks;
 mod configuration;
 mod corners;
 mod customizations;
+mod deletions;
 mod directories;
 mod dispatch;
 mod disposal;

@@ -11,7 +11,14 @@ use crate::harness::*;
 fn tidy_up(stage: &mut Stage, conn: ConnId, only_if: OnlyIf) -> Value {
     let channel = SESSION.to_owned();
     let only_if = Some(only_if);
-    stage.request(conn, Command::DisposeSession { channel, only_if })
+    stage.request(
+        conn,
+        Command::DisposeSession {
+            channel,
+            only_if,
+            for_good: false,
+        },
+    )
 }
 
 /// What somebody sees who chooses the session now.

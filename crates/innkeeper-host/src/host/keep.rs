@@ -224,6 +224,8 @@ impl HostTask {
             Effect::LookUp { .. }
             | Effect::List { .. }
             | Effect::Import { .. }
+            | Effect::ListDeleted { .. }
+            | Effect::UndoDeletion { .. }
             | Effect::Resource { .. }
             | Effect::McpResource { .. }
             | Effect::AskMcpServer { .. }

@@ -4,8 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ahp_types::state::Turn;
-use innkeeper_core::stored::{ListPage, RestoredSession, TurnSource, Unreadable, restore, upgraded_turns};
-use innkeeper_core::{ChannelId, ConnId, Input, RequestId};
+use innkeeper_core::error::code;
+use innkeeper_core::stored::{
+    DeletedSession, ListPage, RestoredSession, TurnSource, Unreadable, restore, upgraded_turns,
+};
+use innkeeper_core::{ChannelId, ConnId, Input, RequestId, RpcError};
+use serde_json::{Value, json};
 
 use super::message::Message;
 use super::task::HostTask;
@@ -35,7 +39,7 @@ impl HostTask {
             let place = places.acquire_owned().await;
             let outcome = find(journal, &uri).await;
             drop(place);
-            if let Err(problem) = &outcome {
+            if let Err(problem @ (Unreadable::Damaged(_) | Unreadable::Failed(_))) = &outcome {
                 tracing::error!(%uri, %problem, "a session cannot be read; `innkeeper doctor` says more");
             }
             let _ = inbox.send(Message::Core(Input::Loaded { uri, outcome })).await;
@@ -109,6 +113,92 @@ pub(super) fn turns_of(journal: &dyn Journal) -> Option<Arc<dyn TurnSource>> {
     journal.turns().map(upgraded_turns)
 }
 
+impl HostTask {
+    /// Lists for somebody the sessions whose deletion can be undone.
+    pub(super) fn list_deleted(&mut self, conn: ConnId, id: RequestId) {
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let journal = Arc::clone(&self.journal);
+        let undo_ms = self.limits.core.undo_delete_ms;
+        self.tasks.spawn(async move {
+            let outcome = match journal.deleted().await {
+                Ok(deleted) => Ok(shown_deleted(&deleted, undo_ms)),
+                Err(error) => Err(RpcError::new(code::INTERNAL_ERROR, error.to_string())),
+            };
+            let _ = inbox.send(Message::Respond { conn, id, outcome }).await;
+            drop(in_flight);
+        });
+    }
+
+    /// Undoes the deletion of a session for somebody.
+    pub(super) fn undo_deletion(&mut self, conn: ConnId, id: RequestId, uri: String) {
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let journal = Arc::clone(&self.journal);
+        let life = self.life;
+        // Nobody else waits for this lock while the main loop is here.
+        let importing = Arc::clone(&self.importing).try_read_owned().ok();
+        self.tasks.spawn(async move {
+            let outcome = journal.undo_deletion(&uri).await.map_err(|error| error.to_string());
+            drop(importing);
+            let input = Input::Imported { conn, id, outcome };
+            let _ = inbox.send(Message::Imported { life, input }).await;
+            drop(in_flight);
+        });
+    }
+
+    /// Removes what was kept beside sessions that are gone for good.
+    pub(super) fn purged(&self, sessions: Vec<String>) {
+        for session in sessions {
+            self.forget_contents(session.into());
+        }
+    }
+
+    /// Removes the sessions for good that were deleted before a moment, with what was kept beside them.
+    pub(super) fn purge_deleted(&mut self, before_ms: i64) {
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let journal = Arc::clone(&self.journal);
+        self.tasks.spawn(async move {
+            match journal.purge_deleted(before_ms).await {
+                Ok(gone) if gone.is_empty() => {}
+                Ok(gone) => {
+                    for session in &gone {
+                        tracing::info!(session, "removed a deleted session for good");
+                    }
+                    let _ = inbox.send(Message::Purged(gone)).await;
+                }
+                Err(error) => tracing::warn!(%error, "deleted sessions could not be removed for good; they stay"),
+            }
+        });
+    }
+}
+
+/// What somebody is told of deleted sessions: what lists showed of each, when it was deleted, and until when that can
+/// be undone.
+fn shown_deleted(deleted: &[DeletedSession], undo_ms: u64) -> Value {
+    let moment = |ms: i64| jiff::Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |at| at.to_string());
+    let undo_ms = i64::try_from(undo_ms).unwrap_or(i64::MAX);
+    let items: Vec<Value> = deleted
+        .iter()
+        .map(|session| {
+            let summary: Value = serde_json::from_slice(&session.summary).unwrap_or_default();
+            json!({
+                "session": session.uri,
+                "deletedAt": moment(session.deleted_ms),
+                "removedAfter": moment(session.deleted_ms.saturating_add(undo_ms)),
+                "summary": summary,
+            })
+        })
+        .collect();
+    json!({ "items": items })
+}
+
 /// Reads a session, by its own URI or that of one of its chats.
 pub(super) async fn find(journal: Arc<dyn Journal>, uri: &str) -> Result<Option<Box<RestoredSession>>, Unreadable> {
     let stored = journal.load(uri).await.map_err(|error| match error {
@@ -118,6 +208,9 @@ pub(super) async fn find(journal: Arc<dyn Journal>, uri: &str) -> Result<Option<
     let (Some(stored), Some(turns)) = (stored, turns_of(&*journal)) else {
         return Ok(None);
     };
+    if stored.is_deleted {
+        return Err(Unreadable::Deleted);
+    }
     let restored = tokio::task::spawn_blocking(move || restore(stored, &turns)).await;
     let restored = restored.unwrap_or_else(|_| Err("reading it failed".to_owned()));
     let restored = restored.map_err(Unreadable::Damaged)?;

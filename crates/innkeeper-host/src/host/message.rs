@@ -100,6 +100,8 @@ pub(crate) enum Message {
     },
     /// The journal took a session in, or did not, for a core that may have been replaced since.
     Imported { life: u64, input: Input },
+    /// These deleted sessions were removed for good.
+    Purged(Vec<String>),
     /// Stop in order.
     ShutDown { done: oneshot::Sender<()> },
 }

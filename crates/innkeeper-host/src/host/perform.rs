@@ -102,6 +102,9 @@ impl HostTask {
             Effect::StartWorker(worker) => self.start_worker(*worker),
             Effect::List { conn, id, page } => self.list(conn, id, page),
             Effect::Import { conn, id, text } => self.import(conn, id, text),
+            Effect::ListDeleted { conn, id } => self.list_deleted(conn, id),
+            Effect::UndoDeletion { conn, id, uri } => self.undo_deletion(conn, id, uri),
+            Effect::PurgeDeleted { before_ms } => self.purge_deleted(before_ms),
             Effect::LookUp { conn, id, what } => self.look_up(conn, id, *what),
             Effect::Resource {
                 conn,

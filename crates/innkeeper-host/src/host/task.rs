@@ -248,6 +248,7 @@ impl HostTask {
             | Message::WatchOpened(_)
             | Message::Respond { .. }
             | Message::Imported { .. } => {}
+            Message::Purged(sessions) => self.purged(sessions),
         }
     }
 
@@ -287,6 +288,8 @@ impl HostTask {
                             Effect::LookUp { .. }
                                 | Effect::List { .. }
                                 | Effect::Import { .. }
+                                | Effect::ListDeleted { .. }
+                                | Effect::UndoDeletion { .. }
                                 | Effect::Resource { .. }
                                 | Effect::McpResource { .. }
                                 | Effect::OpenWatch { .. }
@@ -372,6 +375,7 @@ impl HostTask {
             // A core that came later found the session in the store, and whoever asked is gone.
             Message::Imported { life, .. } if life != self.life => {}
             Message::Imported { input, .. } => self.handle_input(now, input, effects),
+            Message::Purged(sessions) => self.purged(sessions),
             Message::ShutDown { done } => {
                 self.handle_input(now, Input::ShutDown, effects);
                 self.take_last_logs(now, effects);

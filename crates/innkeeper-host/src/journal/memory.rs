@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use innkeeper_core::Seq;
-use innkeeper_core::stored::{Batch, ListPage, StoredSession, StoredSummary, TurnSource};
+use innkeeper_core::stored::{
+    Batch, DeletedSession, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource,
+};
 
 use self::contents::Contents;
 use super::{Appended, Journal, JournalError, Lease, RESERVED};
@@ -246,6 +248,30 @@ impl Journal for MemoryJournal {
 
     async fn list(&self, page: ListPage) -> Result<Vec<StoredSummary>, JournalError> {
         Ok(self.state().kept.list(&page))
+    }
+
+    async fn deleted(&self) -> Result<Vec<DeletedSession>, JournalError> {
+        Ok(self.state().kept.deleted())
+    }
+
+    async fn undo_deletion(&self, uri: &str) -> Result<ImportedSession, JournalError> {
+        let mut state = self.state();
+        state.writable()?;
+        if let Some(tail) = &mut state.tail {
+            tail.sync();
+            tail.synced.undo_deletion(uri)?;
+        }
+        state.kept.undo_deletion(uri)
+    }
+
+    async fn purge_deleted(&self, before_ms: i64) -> Result<Vec<String>, JournalError> {
+        let mut state = self.state();
+        state.writable()?;
+        if let Some(tail) = &mut state.tail {
+            tail.sync();
+            tail.synced.purge_deleted(before_ms);
+        }
+        Ok(state.kept.purge_deleted(before_ms))
     }
 
     fn turns(&self) -> Option<Arc<dyn TurnSource>> {

@@ -16,6 +16,9 @@ const MAX_TOKEN_BYTES: usize = 256;
 /// once it is no longer what it was when it was chosen.
 const ONLY_IF: &str = "innkeeper.onlyIf";
 
+/// The key there with which a deletion cannot be undone.
+const FOR_GOOD: &str = "innkeeper.forGood";
+
 pub(super) fn list_sessions(params: &RawValue) -> Result<Command, RpcError> {
     #[derive(Deserialize)]
     struct Params {
@@ -89,7 +92,12 @@ pub(super) fn dispose_session(params: &RawValue) -> Result<Command, RpcError> {
         is_archived: bool,
     }
     let Params { channel, meta } = read(params)?;
-    let condition = meta.and_then(|mut meta| meta.remove(ONLY_IF));
+    let mut meta = meta.unwrap_or_default();
+    let condition = meta.remove(ONLY_IF);
+    let for_good = match meta.remove(FOR_GOOD) {
+        None => false,
+        Some(for_good) => read_part(&format!("_meta[{FOR_GOOD:?}]"), for_good)?,
+    };
     let condition: Option<Condition> = condition
         .map(|condition| read_part(&format!("_meta[{ONLY_IF:?}]"), condition))
         .transpose()?;
@@ -97,7 +105,24 @@ pub(super) fn dispose_session(params: &RawValue) -> Result<Command, RpcError> {
         modified_ms: condition.modified_ms,
         is_archived: condition.is_archived,
     });
-    Ok(Command::DisposeSession { channel, only_if })
+    Ok(Command::DisposeSession {
+        channel,
+        only_if,
+        for_good,
+    })
+}
+
+pub(super) fn list_deleted_sessions(_: &RawValue) -> Result<Command, RpcError> {
+    Ok(Command::ListDeletedSessions)
+}
+
+pub(super) fn restore_session(params: &RawValue) -> Result<Command, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        session: String,
+    }
+    let Params { session: uri } = read(params)?;
+    Ok(Command::RestoreSession { uri })
 }
 
 pub(super) fn import_session(params: &RawValue) -> Result<Command, RpcError> {

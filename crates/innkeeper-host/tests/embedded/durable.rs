@@ -194,6 +194,8 @@ fn name(input: &Input) -> &'static str {
             | Command::Initialize(_)
             | Command::Reconnect(_)
             | Command::Ping
+            | Command::ListDeletedSessions
+            | Command::RestoreSession { .. }
             | Command::ImportSession { .. } => "",
         },
         _ => "",

@@ -12,6 +12,7 @@ use super::export::{ActionLine, ChatLine, Content, EndLine, FORMAT, Line, Sessio
 use crate::error::{ErrorKind, StoreError};
 use crate::rows::{ChannelRow, LogRow};
 use crate::writer::apply::Apply;
+use crate::writer::deleted;
 
 /// What was imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -218,6 +219,10 @@ impl Import<'_, '_> {
     fn must_be_new(&self, uri: &str) -> Result<(), StoreError> {
         match ChannelRow::by_uri(self.apply.conn, uri)? {
             None => Ok(()),
+            Some(_) if deleted::is_deleted(self.apply.conn, uri)? => Err(refused(format!(
+                "{uri} is there already: it was deleted, and can still be restored. Nothing was changed; restore it, or \
+                 delete it with --for-good if this one is to take its place"
+            ))),
             Some(_) => Err(refused(format!(
                 "{uri} is there already. Nothing was changed; delete that session first if this one is to take its place"
             ))),

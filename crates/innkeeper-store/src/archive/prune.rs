@@ -4,6 +4,7 @@ use innkeeper_core::request::OnlyIf;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::error::{ErrorKind, StoreError};
+use crate::writer::deleted;
 
 /// Which sessions may go. Every limit that is set makes more of them go; without any, none does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +30,8 @@ pub struct Pruned {
     pub reason: String,
     /// What has to be so still when it goes: choosing and removing are two steps.
     pub only_if: OnlyIf,
+    /// Whether it was deleted before, and goes for good.
+    pub is_deleted: bool,
 }
 
 /// What decides about a session.
@@ -37,17 +40,23 @@ struct Candidate {
     modified_ms: i64,
     may_go: bool,
     bytes: u64,
+    is_deleted: bool,
 }
 
-/// Names the sessions that a policy lets go, the oldest first. One that runs something stays.
+/// Names the sessions that a policy lets go, the oldest first. One that runs something stays. Deleted ones count, and go
+/// before any other when all of them together take too much.
 pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<Pruned>, StoreError> {
-    let candidates = candidates(conn, policy)?;
+    let mut candidates = candidates(conn, policy)?;
+    if deleted::is_known(conn)? {
+        candidates.splice(..0, deleted_ones(conn)?);
+    }
     let mut total: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
     let mut chosen = Vec::new();
     for candidate in candidates {
+        // A deleted session goes by the time of its deletion, not of its last change.
         let is_old = policy
             .unchanged_since_ms
-            .is_some_and(|moment| candidate.modified_ms < moment);
+            .is_some_and(|moment| candidate.modified_ms < moment && !candidate.is_deleted);
         let is_too_much = policy.total_bytes.is_some_and(|bytes| total > bytes);
         if !candidate.may_go || !(is_old || is_too_much) {
             continue;
@@ -67,6 +76,7 @@ pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<
                 modified_ms: Some(candidate.modified_ms),
                 is_archived: policy.archived_only,
             },
+            is_deleted: candidate.is_deleted,
         });
     }
     Ok(chosen)
@@ -89,6 +99,29 @@ fn candidates(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<Candida
             modified_ms: row.get(1)?,
             may_go: !is_unsettled && (is_archived || !policy.archived_only),
             bytes: u64::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
+            is_deleted: false,
+        })
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+/// The deleted sessions, the earliest deletion first.
+fn deleted_ones(conn: &Connection) -> Result<Vec<Candidate>, StoreError> {
+    let mut statement = conn.prepare(
+        "SELECT deleted.uri, deleted.modified_ms, \
+         length(deleted.body) + (SELECT sum(channel.log_bytes \
+            + coalesce((SELECT length(body) FROM document WHERE document.channel = channel.id), 0) \
+            + coalesce((SELECT sum(bytes) FROM turn WHERE turn.chat = channel.id), 0)) \
+          FROM channel WHERE channel.session = deleted.session) \
+         FROM deleted ORDER BY deleted.deleted_ms, deleted.uri",
+    )?;
+    let found = statement.query_map([], |row| {
+        Ok(Candidate {
+            uri: row.get(0)?,
+            modified_ms: row.get(1)?,
+            may_go: true,
+            bytes: u64::try_from(row.get::<_, i64>(2)?).unwrap_or_default(),
+            is_deleted: true,
         })
     })?;
     Ok(found.collect::<Result<_, _>>()?)

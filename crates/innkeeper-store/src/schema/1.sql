@@ -14,7 +14,8 @@ CREATE TABLE host (
 ) STRICT;
 
 -- What has a URI and a log: the root (kind 0), sessions (1) and chats (2), sessions that are only known from
--- a chat (3), and sessions in which nobody has written anything yet (4).
+-- a chat (3), sessions in which nobody has written anything yet (4),
+-- and from version 2 on sessions whose deletion can be undone (5).
 CREATE TABLE channel (
     id         INTEGER PRIMARY KEY,
     uri        TEXT NOT NULL UNIQUE,

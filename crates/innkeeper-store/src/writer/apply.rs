@@ -58,6 +58,7 @@ impl<'a> Apply<'a> {
             Record::Session(session) => self.session(session),
             Record::Summary(summary) => self.summary(summary),
             Record::SessionRemoved { uri } => self.remove_session(uri),
+            Record::SessionDeleted { uri, at_ms } => self.delete_session(uri, *at_ms),
             Record::Chat(chat) => self.chat(chat),
             Record::ChatRemoved { uri } => self.remove_chat(uri),
             Record::Turns { chat, from, turns } => self.turns(chat, *from, turns),
@@ -222,7 +223,7 @@ impl<'a> Apply<'a> {
     fn chat(&mut self, chat: &ChatRecord) -> Result<(), StoreError> {
         let session = match self.hot.get(self.conn, &chat.session)? {
             Some(session) if matches!(session.kind, Kind::Session | Kind::Draft | Kind::Expected) => session,
-            Some(_) => return Err(refused(format_args!("{} is no session", chat.session))),
+            Some(_) => return Err(refused(format_args!("{} takes no chats", chat.session))),
             None => self.new_channel(&chat.session, Kind::Expected, None)?,
         };
         let channel = match self.hot.get(self.conn, &chat.uri)? {

@@ -37,6 +37,9 @@ impl Apply<'_> {
         self.conn
             .prepare_cached("DELETE FROM summary WHERE session = ?1")?
             .execute([session.id])?;
+        if session.kind == Kind::Deleted {
+            self.forget_deletion(session.id)?;
+        }
         self.hot.settle(self.conn, session.id)?;
         self.conn
             .prepare_cached("DELETE FROM channel WHERE session = ?1")?

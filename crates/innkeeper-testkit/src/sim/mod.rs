@@ -384,6 +384,9 @@ impl Sim {
             | Effect::StartWorker(_)
             | Effect::Keep(_)
             | Effect::Import { .. }
+            | Effect::ListDeleted { .. }
+            | Effect::UndoDeletion { .. }
+            | Effect::PurgeDeleted { .. }
             | Effect::LookUp { .. }
             | Effect::Resource { .. }
             | Effect::McpResource { .. }

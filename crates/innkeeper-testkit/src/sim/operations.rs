@@ -205,6 +205,7 @@ impl Sim {
         let command = Command::DisposeSession {
             channel: session.to_owned(),
             only_if: None,
+            for_good: false,
         };
         self.request(conn, Asked::Lifecycle, command)?;
         self.approvals.forget(session);

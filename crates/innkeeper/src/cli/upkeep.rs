@@ -32,9 +32,12 @@ pub(crate) enum SessionsCommand {
     /// Read sessions that `export` wrote; one that is there already is never overwritten.
     #[command(after_long_help = exit_code_table())]
     Import(ImportArgs),
-    /// Delete sessions for good.
+    /// Delete sessions; `restore` undoes it for as long as `deleted_days` in `[retention]` says.
     #[command(after_long_help = exit_code_table())]
     Delete(DeleteArgs),
+    /// Undo the deletion of sessions; without any, list those that can be restored.
+    #[command(after_long_help = exit_code_table())]
+    Restore(RestoreArgs),
     /// Delete the sessions that the `[retention]` settings let go, now.
     #[command(after_long_help = exit_code_table())]
     Prune(PruneArgs),
@@ -104,12 +107,28 @@ pub(crate) struct ImportArgs {
 /// Flags of `innkeeper sessions delete`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DeleteArgs {
-    /// The sessions: their URIs, or beginnings of them.
+    /// The sessions: their URIs, or beginnings of them; with --yes, whole URIs or whole last parts of them.
     #[arg(value_name = "SESSION", required = true)]
     pub(crate) sessions: Vec<String>,
     /// Do not ask.
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Remove the sessions at once, so that nobody can restore them; also ones that were deleted before.
+    #[arg(long)]
+    pub(crate) for_good: bool,
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper sessions restore`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RestoreArgs {
+    /// The deleted sessions: their URIs, or beginnings of them [default: list those that can be restored].
+    #[arg(value_name = "SESSION")]
+    pub(crate) sessions: Vec<String>,
+    /// Print the list as JSON, one `{"session","deletedAt","removedAfter","summary"}` per line.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 }

@@ -22,7 +22,7 @@ use super::answer::{Answer, Outcome};
 use super::choose;
 use super::connect::{Connection, connection_lost, request_failure};
 use super::edits;
-use super::sessions::dispose;
+use super::sessions::{Condition, dispose};
 use super::target::is_here;
 
 /// How long the host may take to bring a session up.
@@ -60,7 +60,7 @@ pub(super) async fn run(args: SendArgs) -> Result<(), Failure> {
     if let Err(failure) = ready {
         if args.session.is_none() && !sender.session.is_empty() {
             // Nobody wants a session in which nothing was said. That it stays is not what failed.
-            let _ = dispose(&connection, &sender.session, None).await;
+            let _ = dispose(&connection, &sender.session, Condition::ForGood).await;
         }
         connection.close().await;
         return Err(failure);

@@ -8,6 +8,7 @@ mod kept;
 mod list;
 mod prune;
 mod rename;
+mod restore;
 mod show;
 mod source;
 mod which;
@@ -20,7 +21,7 @@ use crate::failure::Failure;
 
 use super::connect::Connection;
 
-pub(super) use delete::dispose;
+pub(super) use delete::{Condition, dispose};
 pub(super) use list::all_sessions;
 pub(super) use which::choose as choose_session;
 
@@ -32,6 +33,7 @@ pub(super) async fn run(args: SessionsArgs) -> Result<(), Failure> {
         SessionsCommand::Export(args) => export::run(&args),
         SessionsCommand::Import(args) => import::run(args).await,
         SessionsCommand::Delete(args) => delete::run(args).await,
+        SessionsCommand::Restore(args) => restore::run(args).await,
         SessionsCommand::Prune(args) => prune::run(args).await,
     }
 }
@@ -42,7 +44,7 @@ pub(super) async fn dispose_of_chosen(host: &HostHandle, chosen: Vec<Pruned>) ->
     let connection = Connection::to(host).await?;
     let mut gone = Vec::new();
     for session in chosen {
-        match dispose(&connection, &session.uri, Some(session.only_if)).await {
+        match dispose(&connection, &session.uri, Condition::of(&session)).await {
             Ok(()) => gone.push(session),
             Err(failure) => tracing::debug!(session = session.uri, %failure, "a session stays"),
         }

@@ -17,6 +17,8 @@ pub(crate) struct Retention {
     pub(crate) max_age_days: Option<u32>,
     /// The oldest go until all sessions together take no more than this.
     pub(crate) max_total_bytes: Option<u64>,
+    /// For so many days the deletion of a session can be undone.
+    pub(crate) deleted_days: u32,
 }
 
 impl Default for Retention {
@@ -26,6 +28,7 @@ impl Default for Retention {
             archived_only: true,
             max_age_days: None,
             max_total_bytes: None,
+            deleted_days: 7,
         }
     }
 }
@@ -38,6 +41,11 @@ impl Retention {
             Some(0) => Err(("max_age_days", "must be at least 1")),
             _ => Ok(()),
         }
+    }
+
+    /// How long the deletion of a session can be undone, in milliseconds.
+    pub(crate) fn undo_delete_ms(&self) -> u64 {
+        u64::from(self.deleted_days) * DAY_MS.unsigned_abs()
     }
 
     /// Tells whether any session could go at all.
@@ -65,6 +73,7 @@ mod tests {
         let retention: Retention = toml::from_str("").unwrap();
         assert_eq!(retention, Retention::default());
         assert!(!retention.enabled && !retention.has_limits() && retention.archived_only);
+        assert_eq!(retention.undo_delete_ms(), 7 * 24 * 60 * 60 * 1000);
         let policy = retention.policy(jiff::Timestamp::UNIX_EPOCH);
         assert_eq!((policy.unchanged_since_ms, policy.total_bytes), (None, None));
     }

@@ -240,6 +240,76 @@ fn numbers_of_an_imported_session_are_never_given_out_again() {
     );
 }
 
+/// The URIs of what can be restored.
+fn restorable(home: &Home) -> Vec<String> {
+    let deleted = home.run(&["sessions", "restore", "--json"]).code(0).json_lines();
+    let uris = deleted
+        .iter()
+        .map(|line| line["session"].as_str().unwrap_or_default().to_owned());
+    uris.collect()
+}
+
+#[test]
+fn a_deleted_session_can_be_restored_with_a_host_and_without_one() {
+    let (home, uri) = home_with_a_session();
+    let before = home.run(&["sessions", "export", &uri]).code(0).stdout;
+    // Without a host.
+    home.run(&["sessions", "restore"]).code(0).says("no deleted session");
+    home.run(&["sessions", "delete", "--yes", &uri])
+        .code(0)
+        .says("sessions restore");
+    home.run(&["sessions"]).code(0).says("no sessions yet");
+    assert_eq!(restorable(&home), [uri.as_str()]);
+    home.run(&["sessions", "show", &uri]).code(5);
+    let restored = home.run(&["sessions", "restore", &uri]).code(0);
+    assert_eq!(restored.stdout, format!("restored {uri} (1 chats, 1 turns)\n"));
+    assert_eq!(home.run(&["sessions", "export", &uri]).code(0).stdout, before);
+    assert_eq!(restorable(&home), Vec::<String>::new());
+    home.run(&["sessions", "restore", &uri])
+        .code(5)
+        .says("no deleted session");
+    // Deleted without a host and restored by one, and the other way round.
+    home.run(&["sessions", "delete", "--yes", &uri]).code(0);
+    let host = home.host(&[]);
+    assert_eq!(restorable(&home), [uri.as_str()]);
+    home.run(&["sessions", "restore", &uri]).code(0);
+    assert_eq!(only_session(&home), uri);
+    home.run(&["sessions", "delete", "--yes", &uri])
+        .code(0)
+        .says("sessions restore");
+    host.stop().code(0);
+    home.run(&["sessions", "restore", &uri]).code(0);
+    assert_eq!(only_session(&home), uri);
+    // For good, also what was deleted before.
+    let _host = home.host(&[]);
+    home.run(&["sessions", "delete", "--yes", &uri]).code(0);
+    home.run(&["sessions", "delete", "--yes", "--for-good", &uri]).code(0);
+    assert_eq!(restorable(&home), Vec::<String>::new());
+}
+
+#[test]
+fn a_deletion_can_be_final_by_configuration() {
+    let (home, uri) = home_with_a_session();
+    let config = home.path("final.toml");
+    std::fs::write(&config, "[retention]\ndeleted_days = 0\n").unwrap();
+    let config = config.to_str().unwrap();
+    home.run(&["sessions", "delete", "--yes", &uri, "--config", config])
+        .code(0);
+    assert_eq!(restorable(&home), Vec::<String>::new());
+}
+
+#[test]
+fn deleting_without_a_question_takes_whole_names_only() {
+    let (home, uri) = home_with_a_session();
+    let last_part = uri.rsplit('/').next().unwrap();
+    home.run(&["sessions", "delete", "--yes", &last_part[..8]])
+        .code(2)
+        .says("the whole name");
+    assert_eq!(only_session(&home), uri);
+    home.run(&["sessions", "delete", "--yes", last_part]).code(0);
+    home.run(&["sessions"]).code(0).says("no sessions yet");
+}
+
 #[test]
 fn deleting_asks_first_and_nobody_is_no_yes() {
     let (home, uri) = home_with_a_session();

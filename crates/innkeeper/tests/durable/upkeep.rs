@@ -107,7 +107,7 @@ fn stored(killed: &StoppedHost) -> Archive {
 }
 
 #[tokio::test]
-async fn lesson_30_what_was_disposed_of_is_gone_for_good_when_that_is_answered() {
+async fn lesson_30_ses37_what_was_disposed_of_is_gone_when_that_is_answered_and_can_be_restored() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     let other = client.create_session("other").await;
@@ -143,18 +143,33 @@ async fn lesson_30_what_was_disposed_of_is_gone_for_good_when_that_is_answered()
         .expect("listed");
     let listed: Vec<String> = listed.items.into_iter().map(|session| session.resource).collect();
     assert_eq!(listed, [other.session.as_str()]);
-    let again = reader.create_session("kept").await;
-    assert_eq!(again.chat, uris.chat, "the name is free");
-    assert!(
-        reader.chat(&again.chat).turns.is_empty(),
-        "nothing old comes with the name"
-    );
-    reader.run_turn(&again.chat, "t1", "anew").await;
+    // Until it is removed for good it can be restored, also after a kill (SES-37).
+    let refused = reader.refused("createSession", json!({ "channel": SESSION })).await;
+    assert_eq!(refused.0, -32003, "{refused:?}");
+    let list: Value = reader
+        .request("innkeeper/listDeletedSessions", json!({ "channel": "ahp-root://" }))
+        .await
+        .expect("listed");
+    assert_eq!(list["items"][0]["session"], SESSION, "{list}");
+    assert_eq!(list["items"][0]["summary"]["resource"], SESSION, "{list}");
+    let restore = json!({ "channel": "ahp-root://", "session": SESSION });
+    let restored: Value = reader
+        .request("innkeeper/restoreSession", restore.clone())
+        .await
+        .expect("restored");
+    let counted = (&restored["session"], &restored["chats"], &restored["turns"]);
+    assert_eq!(counted, (&json!(SESSION), &json!(2), &json!(2)), "{restored}");
+    let refused = reader.refused("innkeeper/restoreSession", restore).await;
+    assert!(refused.1.contains("no deleted session"), "{refused:?}");
     let host = host.kill_and_restart().await;
     let reader = OfficialClient::connect(host.address(), "after all").await;
-    reader.join(SESSION).await;
-    assert_eq!(reader.chat(&again.chat).turns.len(), 1);
+    assert_eq!(reader.listed(SESSION).await.resource, SESSION);
+    let again = reader.join(SESSION).await;
+    assert_eq!(reader.chat(&again.chat).turns.len(), 2);
+    reader.run_turn(&again.chat, "t3", "still there").await;
     reader.assert_converged().await;
+    let killed = host.kill().await;
+    assert_eq!(stored(&killed).check().expect("readable"), []);
 }
 
 #[tokio::test]
@@ -163,7 +178,7 @@ async fn lesson_30_late_words_of_an_agent_do_not_bring_a_session_back() {
     let uris = client.create_session("kept").await;
     client.start_turn(&uris.chat, "t1", "/stream 5000 1 20").await;
     client.running_text(&uris.chat, 200).await;
-    let params = json!({ "channel": SESSION });
+    let params = json!({ "channel": SESSION, "_meta": { "innkeeper.forGood": true } });
     client
         .request::<Value>("disposeSession", params)
         .await
@@ -183,7 +198,7 @@ async fn lesson_30_late_words_of_an_agent_do_not_bring_a_session_back() {
 }
 
 #[tokio::test]
-async fn lesson_30_the_reference_clients_disposal_costs_no_turn() {
+async fn lesson_30_the_reference_client_deletes_what_a_person_wants_gone() {
     let (host, client) = start_with_client().await;
     let uris = client.create_session("kept").await;
     client.run_turn(&uris.chat, "t1", "hello").await;
@@ -194,11 +209,19 @@ async fn lesson_30_the_reference_clients_disposal_costs_no_turn() {
         "clientInfo": { "name": "vscode-agents-window", "version": "1.0.0" },
     });
     window.call("initialize", initialize).await.expect("initialized");
-    let refusal = window.call("disposeSession", json!({ "channel": SESSION })).await;
-    let refusal = refusal.expect_err("it holds a turn");
-    assert!(refusal.message.contains("was kept"), "{refusal:?}");
+    let deleted = window.call("disposeSession", json!({ "channel": SESSION })).await;
+    deleted.expect("deleted");
     let host = host.kill_and_restart().await;
     let reader = OfficialClient::connect(host.address(), "reader").await;
+    assert_eq!(
+        reader.refused("subscribe", json!({ "channel": SESSION })).await.0,
+        -32001
+    );
+    let restore = json!({ "channel": "ahp-root://", "session": SESSION });
+    let _: Value = reader
+        .request("innkeeper/restoreSession", restore)
+        .await
+        .expect("restored");
     reader.join(SESSION).await;
     assert_eq!(reader.chat(&uris.chat).turns.len(), 1);
 }

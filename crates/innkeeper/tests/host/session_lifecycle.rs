@@ -186,9 +186,24 @@ async fn ses_27_disposing_a_session_ends_its_chats_turns_and_subscriptions() {
     assert_eq!(rpc(again).0, -32001);
     // What is dispatched to a channel that is gone is ignored silently (DSP-05).
     client.start_turn(&uris.chat, "t2", "anybody?").await;
-    // The name is free again.
-    let uris = client.create_session("doomed").await;
-    client.run_turn(&uris.chat, "t1", "hello again").await;
+    // The deletion can be undone for a while, so the name is taken (SES-37).
+    let create: Result<Value, _> = client
+        .request("createSession", json!({ "channel": uris.session }))
+        .await;
+    assert_eq!(rpc(create).0, -32003);
+    let params = json!({ "channel": "ahp-root://", "session": uris.session });
+    let restored: Value = client
+        .request("innkeeper/restoreSession", params)
+        .await
+        .expect("restored");
+    assert_eq!(restored["session"], uris.session);
+    let uris = client.join(&uris.session).await;
+    client.run_turn(&uris.chat, "t3", "hello again").await;
+    assert_eq!(
+        client.chat(&uris.chat).turns.len(),
+        2,
+        "with everything that was said before"
+    );
     assert!(client.view().refusals.is_empty());
     client.assert_converged().await;
     second.assert_converged().await;

@@ -114,7 +114,7 @@ async fn res03_p2_a_large_result_is_kept_whole_survives_a_kill_and_goes_with_its
     assert_eq!(read(&client, &uri).await, whole);
     let contents = host.data_path("contents");
     assert_eq!(left(&contents), 1);
-    let dispose = json!({ "channel": scene.uris.session });
+    let dispose = json!({ "channel": scene.uris.session, "_meta": { "innkeeper.forGood": true } });
     let _: Value = client.request("disposeSession", dispose).await.expect("disposed of");
     until_left(&contents, 0).await;
     let (code, _) = client.refused("resourceRead", read_of(&uri)).await;
@@ -221,7 +221,7 @@ async fn res03_an_export_has_what_is_kept_and_a_running_host_takes_it_in_under_a
     assert_eq!(read(&stranger, &uri).await, whole);
 
     // The first one goes, and comes back under its own name.
-    let dispose = json!({ "channel": scene.uris.session });
+    let dispose = json!({ "channel": scene.uris.session, "_meta": { "innkeeper.forGood": true } });
     let _: Value = scene
         .client
         .request("disposeSession", dispose)
@@ -307,7 +307,7 @@ async fn cht17_res03_a_chat_takes_what_it_refers_to_along_and_the_old_session_ma
 
     let params = json!({ "channel": chat, "destination": { "kind": "newSession" } });
     let moved: Value = client.request("moveChat", params).await.expect("moved");
-    let dispose = json!({ "channel": scene.uris.session });
+    let dispose = json!({ "channel": scene.uris.session, "_meta": { "innkeeper.forGood": true } });
     let _: Value = client.request("disposeSession", dispose).await.expect("disposed of");
     until_left(&scene.host.data_path("contents"), 1).await;
     let reader = OfficialClient::connect(scene.host.address(), "reader").await;

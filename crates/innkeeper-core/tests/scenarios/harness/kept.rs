@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use innkeeper_core::stored::{
-    Record, StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource, mark_imported, restore,
+    Record, StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource, Unreadable, mark_imported, restore,
 };
 use innkeeper_core::{CoreConfig, Effect, HostCore, Input, Opening, Seq};
 
@@ -19,6 +19,8 @@ pub struct Kept {
     chats: BTreeMap<Arc<str>, (Arc<str>, Seq, Bytes)>,
     /// The sessions that are no drafts.
     listed: BTreeSet<Arc<str>>,
+    /// When sessions were deleted.
+    pub deleted: BTreeMap<Arc<str>, i64>,
     log: Vec<StoredFrame>,
     /// Whether anybody had to wait for the host's own document.
     pub root_was_promised: bool,
@@ -58,8 +60,13 @@ impl Kept {
                 }
                 Record::SessionRemoved { uri } => {
                     self.sessions.remove(uri);
+                    self.deleted.remove(uri);
                     self.listed.remove(uri);
                     self.chats.retain(|_, (session, ..)| session != uri);
+                }
+                Record::SessionDeleted { uri, at_ms } => {
+                    self.listed.remove(uri);
+                    self.deleted.insert(Arc::clone(uri), *at_ms);
                 }
                 Record::ChatRemoved { uri } => {
                     self.chats.remove(uri);
@@ -68,6 +75,12 @@ impl Kept {
             },
             _ => {}
         }
+    }
+
+    /// Whether this is a deleted session or one of its chats.
+    fn is_deleted(&self, uri: &str) -> bool {
+        let session = self.chats.get(uri).map_or(uri, |(session, ..)| session);
+        self.deleted.contains_key(session)
     }
 
     pub fn has_session(&self, uri: &str) -> bool {
@@ -114,6 +127,7 @@ impl Kept {
             document,
             chats: chats.collect(),
             log: self.log.clone(),
+            is_deleted: false,
         })
     }
 }
@@ -183,6 +197,10 @@ impl Stage {
             return None;
         };
         let turns = Arc::clone(&self.turns) as Arc<dyn TurnSource>;
+        if self.kept.as_ref()?.is_deleted(uri) {
+            let (uri, outcome) = (Arc::clone(uri), Err(Unreadable::Deleted));
+            return Some(Input::Loaded { uri, outcome });
+        }
         let stored = self.kept.as_ref()?.session(uri);
         let session = stored.map(|stored| Box::new(restore(stored, &turns).expect("readable")));
         let (uri, outcome) = (Arc::clone(uri), Ok(session));

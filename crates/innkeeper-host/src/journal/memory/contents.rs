@@ -7,12 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use innkeeper_core::Seq;
 use innkeeper_core::stored::{
-    Batch, ChatRecord, ListPage, Record, SessionRecord, StoredChat, StoredClient, StoredFrame, StoredRoot,
-    StoredSession, StoredSummary, StoredTurn, SummaryRecord, TurnRecord,
+    Batch, ChatRecord, DeletedSession, ImportedSession, ListPage, Record, SessionRecord, StoredChat, StoredClient,
+    StoredFrame, StoredRoot, StoredSession, StoredSummary, StoredTurn, SummaryRecord, TurnRecord,
 };
 use innkeeper_core::uri::ROOT;
 
 use super::log::Log;
+use crate::journal::JournalError;
 
 /// How many clients are remembered.
 const CLIENTS: usize = 1000;
@@ -46,6 +47,8 @@ struct Session {
     summary: Bytes,
     is_draft: bool,
     is_settled: bool,
+    /// When it was deleted, if it was.
+    deleted_ms: Option<i64>,
 }
 
 #[derive(Debug, Clone)]
@@ -95,6 +98,7 @@ impl Contents {
             Record::Session(session) => self.put_session(session),
             Record::Summary(summary) => self.put_summary(summary),
             Record::SessionRemoved { uri } => self.remove_session(uri),
+            Record::SessionDeleted { uri, at_ms } => self.delete_session(uri, *at_ms),
             Record::Chat(chat) => self.put_chat(chat),
             Record::ChatRemoved { uri } => self.remove_chat(uri),
             Record::Turns { chat, from, turns } => {
@@ -148,6 +152,7 @@ impl Contents {
             summary: record.summary.summary.encode().into(),
             is_draft: record.is_draft,
             is_settled: record.at_rest,
+            deleted_ms: None,
         };
         self.sessions.insert(Arc::clone(uri), session);
         self.fold_log(uri, record.seq);
@@ -188,6 +193,60 @@ impl Contents {
         self.logs.remove(uri);
     }
 
+    fn delete_session(&mut self, uri: &Arc<str>, at_ms: i64) {
+        if let Some(session) = self.sessions.get_mut(uri) {
+            self.order.remove(&(session.modified_ms, Arc::clone(uri)));
+            session.deleted_ms = Some(at_ms);
+        }
+    }
+
+    pub(super) fn deleted(&self) -> Vec<DeletedSession> {
+        let deleted = |(uri, session): (&Arc<str>, &Session)| {
+            Some(DeletedSession {
+                uri: uri.to_string(),
+                deleted_ms: session.deleted_ms?,
+                summary: session.summary.clone(),
+            })
+        };
+        let mut deleted: Vec<_> = self.sessions.iter().filter_map(deleted).collect();
+        deleted.sort_by_key(|session| std::cmp::Reverse(session.deleted_ms));
+        deleted
+    }
+
+    pub(super) fn undo_deletion(&mut self, uri: &str) -> Result<ImportedSession, JournalError> {
+        let uri: Arc<str> = uri.into();
+        let chats = self.chats_of(&uri);
+        let session = self
+            .sessions
+            .get_mut(&uri)
+            .filter(|session| session.deleted_ms.is_some());
+        let Some(session) = session else {
+            return Err(JournalError::Failed(format!("there is no deleted session {uri}")));
+        };
+        session.deleted_ms = None;
+        self.order.insert((session.modified_ms, Arc::clone(&uri)));
+        let turns = chats.iter().filter_map(|chat| self.turns.get(chat)).map(Vec::len);
+        Ok(ImportedSession {
+            chats: chats.len(),
+            turns: turns.sum(),
+            at_rest: session.is_settled,
+            last_seq: self.seq,
+            summary: session.summary.clone(),
+            approvals: Vec::new(),
+            uri: uri.to_string(),
+        })
+    }
+
+    pub(super) fn purge_deleted(&mut self, before_ms: i64) -> Vec<String> {
+        let deleted = self.deleted().into_iter();
+        let purged = deleted.filter(|session| session.deleted_ms < before_ms);
+        let purged: Vec<String> = purged.map(|session| session.uri).collect();
+        for uri in &purged {
+            self.remove_session(&uri.as_str().into());
+        }
+        purged
+    }
+
     fn remove_chat(&mut self, uri: &Arc<str>) {
         if let Some(chat) = self.chats.remove(uri) {
             self.members.remove(&(chat.session, Arc::clone(uri)));
@@ -219,7 +278,8 @@ impl Contents {
     }
 
     pub(super) fn unsettled(&self) -> Vec<String> {
-        let unsettled = self.sessions.iter().filter(|(_, session)| !session.is_settled);
+        let is_unsettled = |session: &Session| !session.is_settled && session.deleted_ms.is_none();
+        let unsettled = self.sessions.iter().filter(|(_, session)| is_unsettled(session));
         unsettled.map(|(uri, _)| uri.to_string()).collect()
     }
 
@@ -239,6 +299,13 @@ impl Contents {
             .get(channel)
             .map_or_else(|| channel.into(), |chat| Arc::clone(&chat.session));
         let session = self.sessions.get(&uri)?;
+        if session.deleted_ms.is_some() {
+            return Some(StoredSession {
+                uri: uri.to_string(),
+                is_deleted: true,
+                ..StoredSession::default()
+            });
+        }
         let chats = self.chats_of(&uri);
         let mut log: Vec<_> = self.log_of(&uri).collect();
         for chat in &chats {
@@ -251,6 +318,7 @@ impl Contents {
             document: session.document.clone(),
             chats: chats.iter().filter_map(|chat| self.chat(chat)).collect(),
             log,
+            is_deleted: false,
         })
     }
 

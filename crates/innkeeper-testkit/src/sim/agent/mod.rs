@@ -192,6 +192,9 @@ impl Agent {
             | Effect::LoadTurns { .. }
             | Effect::List { .. }
             | Effect::Import { .. }
+            | Effect::ListDeleted { .. }
+            | Effect::UndoDeletion { .. }
+            | Effect::PurgeDeleted { .. }
             | Effect::LookUp { .. }
             | Effect::Resource { .. }
             | Effect::McpResource { .. }

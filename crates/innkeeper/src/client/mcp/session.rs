@@ -16,7 +16,7 @@ use crate::text::one_line;
 
 use crate::client::connect::{Connection, connection_lost, request_failure};
 use crate::client::send::{is_after, ready_chat, rejection};
-use crate::client::sessions::{all_sessions, choose_session, dispose};
+use crate::client::sessions::{Condition, all_sessions, choose_session, dispose};
 use crate::client::switched::latest_in;
 use crate::client::target::is_here;
 
@@ -150,7 +150,7 @@ impl Session {
     pub(super) async fn leave(self, connection: &Connection) {
         if self.is_own {
             // That it stays is no failure of what was done in it.
-            let _ = dispose(connection, &self.uri, None).await;
+            let _ = dispose(connection, &self.uri, Condition::ForGood).await;
         }
     }
 

@@ -54,7 +54,7 @@ pub(super) async fn run(args: PruneArgs) -> Result<(), Failure> {
     };
     let connection = Connection::open(&connect).await?;
     for session in &chosen {
-        let removed = delete::dispose(&connection, &session.uri, Some(session.only_if)).await;
+        let removed = delete::dispose(&connection, &session.uri, delete::Condition::of(session)).await;
         tell(&args, session, removed)?;
     }
     connection.close().await;

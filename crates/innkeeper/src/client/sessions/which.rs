@@ -41,6 +41,25 @@ pub(in crate::client) fn choose<'a>(wanted: &str, uris: impl Iterator<Item = &'a
     }
 }
 
+/// Finds the one session whose URI, or the last part of it, is exactly this: where nobody is asked, a beginning might
+/// mean another session the second time.
+pub(super) fn choose_whole<'a>(wanted: &str, uris: impl Iterator<Item = &'a str> + Clone) -> Result<&'a str, Failure> {
+    let is_whole = |uri: &&str| *uri == wanted || (!wanted.is_empty() && last_part(uri) == wanted);
+    let whole: Vec<&str> = uris.clone().filter(is_whole).collect();
+    match whole.as_slice() {
+        [only] => Ok(only),
+        [] => match choose(wanted, uris) {
+            Ok(meant) => Err(Failure::new(
+                Kind::Usage,
+                format!("{} is only the beginning of a name", one_line(wanted, 200)),
+            )
+            .hint(format!("with --yes, write the whole name: {}", one_line(meant, 200)))),
+            Err(failure) => Err(failure),
+        },
+        _ => choose(wanted, whole.into_iter()),
+    }
+}
+
 fn last_part(uri: &str) -> &str {
     uri.rsplit('/').next().unwrap_or(uri)
 }
@@ -77,6 +96,22 @@ mod tests {
         ] {
             assert_eq!(choose(wanted, URIS.into_iter()).unwrap(), found, "{wanted}");
         }
+    }
+
+    #[test]
+    fn where_nobody_is_asked_only_whole_names_count() {
+        for (wanted, found) in [
+            ("ahp-session:/abc", "ahp-session:/abc"),
+            ("abc", "ahp-session:/abc"),
+            ("xyz", "copilot:/xyz"),
+        ] {
+            assert_eq!(choose_whole(wanted, URIS.into_iter()).unwrap(), found, "{wanted}");
+        }
+        for beginning in ["x", "copilot", "abcd/", ""] {
+            assert!(choose_whole(beginning, URIS.into_iter()).is_err(), "{beginning}");
+        }
+        let failure = choose_whole("xy", URIS.into_iter()).unwrap_err();
+        assert_eq!(failure.kind(), Kind::Usage);
     }
 
     #[test]

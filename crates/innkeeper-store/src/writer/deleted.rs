@@ -1,0 +1,148 @@
+//! How sessions are deleted in a way that can be undone, come back, or go for good.
+
+use std::sync::Arc;
+
+use innkeeper_core::stored::{DeletedSession, ImportedSession};
+use rusqlite::{Connection, params};
+
+use super::apply::{Apply, refused};
+use crate::archive::export;
+use crate::checksum::Checksum;
+use crate::error::{ErrorKind, StoreError};
+use crate::rows::{self, Kind, SUMMARY_COLUMNS, SummaryRow};
+
+impl Apply<'_> {
+    /// Takes a session out of sight. Its rows stay.
+    pub(crate) fn delete_session(&mut self, uri: &Arc<str>, at_ms: i64) -> Result<(), StoreError> {
+        let Some(mut session) = self.hot.get(self.conn, uri)? else {
+            return Ok(());
+        };
+        if session.kind != Kind::Session {
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached(&format!(
+                "INSERT INTO deleted SELECT {SUMMARY_COLUMNS}, ?2, ?3 FROM summary WHERE session = ?1"
+            ))?
+            .execute(params![session.id, at_ms, check(session.id, at_ms)])?;
+        self.conn
+            .prepare_cached("DELETE FROM summary WHERE session = ?1")?
+            .execute([session.id])?;
+        session.kind = Kind::Deleted;
+        self.hot.put(uri, session);
+        self.host.sessions -= 1;
+        Ok(())
+    }
+
+    /// Brings a deleted session back, as it was.
+    pub(crate) fn undo_deletion(&mut self, uri: &str) -> Result<ImportedSession, StoreError> {
+        let uri: Arc<str> = uri.into();
+        let found = self.hot.get(self.conn, &uri)?;
+        let Some(mut session) = found.filter(|channel| channel.kind == Kind::Deleted) else {
+            let why = format!("there is no deleted session {uri}; `innkeeper sessions restore` lists those there are");
+            return Err(StoreError::new(ErrorKind::Refused, why));
+        };
+        let columns = SUMMARY_COLUMNS;
+        let restored = self
+            .conn
+            .prepare_cached(&format!(
+                "INSERT INTO summary SELECT {columns} FROM deleted WHERE session = ?1"
+            ))?
+            .execute([session.id])?;
+        if restored == 0 {
+            return Err(refused(format_args!(
+                "{uri} was deleted, and what lists showed of it is gone"
+            )));
+        }
+        self.forget_deletion(session.id)?;
+        session.kind = Kind::Session;
+        self.hot.put(&uri, session);
+        self.host.sessions += 1;
+        // What the cache knows has to be known to the queries.
+        self.hot.write(self.conn)?;
+        let (summary, at_rest) = export::summary(self.conn, &uri)?;
+        let (last, turns): (i64, i64) = self
+            .conn
+            .prepare_cached("SELECT max(tail), sum(iif(kind = 2, parts, 0)) FROM channel WHERE session = ?1")?
+            .query_row([session.id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(ImportedSession {
+            uri: uri.to_string(),
+            chats: usize::try_from(session.parts).unwrap_or_default(),
+            turns: usize::try_from(turns).unwrap_or_default(),
+            at_rest,
+            last_seq: innkeeper_core::Seq(u64::try_from(last).unwrap_or_default()),
+            summary: summary.body.into(),
+            approvals: Vec::new(),
+        })
+    }
+
+    /// Removes the sessions for good that were deleted before a moment, and names them.
+    pub(crate) fn purge_deleted(&mut self, before_ms: i64) -> Result<Vec<String>, StoreError> {
+        let uris: Vec<String> = self
+            .conn
+            .prepare_cached("SELECT uri FROM deleted WHERE deleted_ms < ?1 ORDER BY deleted_ms")?
+            .query_map([before_ms], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for uri in &uris {
+            self.remove_session(&uri.as_str().into())?;
+        }
+        Ok(uris)
+    }
+
+    /// A session is not among the deleted ones any more.
+    pub(super) fn forget_deletion(&self, session: i64) -> Result<(), StoreError> {
+        self.conn
+            .prepare_cached("DELETE FROM deleted WHERE session = ?1")?
+            .execute([session])?;
+        Ok(())
+    }
+}
+
+/// The sessions whose deletion can be undone, the latest deletion first. One that is damaged is left out.
+pub(crate) fn list(conn: &Connection) -> Result<Vec<DeletedSession>, StoreError> {
+    let mut sessions = Vec::new();
+    if !is_known(conn)? {
+        return Ok(sessions);
+    }
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {SUMMARY_COLUMNS}, deleted_ms, deleted_check FROM deleted ORDER BY deleted_ms DESC, uri"
+    ))?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        match SummaryRow::from_row(row) {
+            Ok(summary) if check(summary.session, row.get(7)?) == row.get::<_, i64>(8)? => {
+                sessions.push(DeletedSession {
+                    uri: summary.uri,
+                    deleted_ms: row.get(7)?,
+                    summary: summary.body.into(),
+                })
+            }
+            Ok(summary) => tracing::warn!(
+                uri = summary.uri,
+                "when this session was deleted is damaged; it is left out"
+            ),
+            Err(error) if error.kind == ErrorKind::Damaged => tracing::warn!(%error, "a deleted session is left out"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sessions)
+}
+
+/// Whether a URI is that of a deleted session or of one of its chats.
+pub(crate) fn is_deleted(conn: &Connection, uri: &str) -> Result<bool, StoreError> {
+    let Some(channel) = rows::ChannelRow::by_uri(conn, uri)? else {
+        return Ok(false);
+    };
+    let mut statement = conn.prepare_cached("SELECT 1 FROM channel WHERE id = ?1 AND kind = ?2")?;
+    Ok(statement.exists(params![channel.session, Kind::Deleted.number()])?)
+}
+
+/// Whether the file has a place for deleted sessions: a file that is only looked at may be of an earlier version.
+pub(crate) fn is_known(conn: &Connection) -> Result<bool, StoreError> {
+    let mut statement = conn.prepare_cached("SELECT 1 FROM sqlite_schema WHERE name = 'deleted'")?;
+    Ok(statement.exists([])?)
+}
+
+fn check(session: i64, deleted_ms: i64) -> i64 {
+    Checksum::of("deleted").number(session).number(deleted_ms).value()
+}

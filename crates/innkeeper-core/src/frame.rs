@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::action::{self, Durability, Since};
+use crate::answer_numbers;
 use crate::effect::Subscriber;
 use crate::error::RpcError;
 use crate::extension::Beside;
@@ -425,7 +426,7 @@ pub(crate) fn begin_result(id: &RequestId) -> Vec<u8> {
 
 /// Writes JSON into memory, which cannot fail for our types: no map has a non-string key.
 pub(crate) fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    let written = serde_json::to_writer(&mut *out, value);
+    let written = answer_numbers::to_writer(&mut *out, value);
     debug_assert!(written.is_ok(), "protocol types always serialise");
 }
 

@@ -14,6 +14,7 @@ pub mod access;
 pub mod action;
 pub mod agent;
 mod agents;
+mod answer_numbers;
 mod approval;
 mod approval_mode;
 mod apps;

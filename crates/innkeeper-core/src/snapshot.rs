@@ -13,6 +13,7 @@ use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 
 use crate::agent::Setting;
+use crate::answer_numbers;
 use crate::apps::{WithoutApps, strip_apps};
 use crate::extension::{ActiveClients, Agents, Catalogue, InputNeeded, InputRequest, OptIns};
 use crate::frame::{ActionFrame, begin_result};
@@ -432,12 +433,12 @@ impl Answer {
         match &self.body {
             AnswerBody::Subscribed(snapshot) => {
                 out.write_all(br#"{"snapshot":"#)?;
-                serde_json::to_writer(&mut out, snapshot)?;
+                answer_numbers::to_writer(&mut out, snapshot)?;
             }
             AnswerBody::Initialized { head, snapshots } => {
                 out.write_all(head)?;
                 out.write_all(br#","snapshots":"#)?;
-                serde_json::to_writer(&mut out, snapshots)?;
+                answer_numbers::to_writer(&mut out, snapshots)?;
             }
             AnswerBody::Replayed { actions, missing } => {
                 out.write_all(br#"{"type":"replay","actions":["#)?;
@@ -453,7 +454,7 @@ impl Answer {
             AnswerBody::Found(object) => out.write_all(object)?,
             AnswerBody::Resynced { snapshots } => {
                 out.write_all(br#"{"type":"snapshot","snapshots":"#)?;
-                serde_json::to_writer(&mut out, snapshots)?;
+                answer_numbers::to_writer(&mut out, snapshots)?;
             }
         }
         out.write_all(b"}}")

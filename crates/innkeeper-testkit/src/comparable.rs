@@ -7,6 +7,7 @@ pub(crate) const ACTIVITY_BITS: u32 = 0b1_1111;
 
 /// Removes exactly what E-08 names: a session's activity bits and activity, a chat's title.
 pub(crate) fn without_unannounced_fields(mut state: Value) -> Value {
+    spell_numbers_alike(&mut state);
     let is_chat = state.get("turns").is_some();
     let is_session = state.get("lifecycle").is_some();
     if let Some(fields) = state.as_object_mut() {
@@ -21,6 +22,24 @@ pub(crate) fn without_unannounced_fields(mut state: Value) -> Value {
         }
     }
     state
+}
+
+/// Writes whole numbers without a fraction: `3` and `3.0` are one number, but not one value here. The
+/// published types have floating point numbers in answers, and the host writes them as clients do.
+fn spell_numbers_alike(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let whole = number
+                .as_f64()
+                .filter(|float| float.fract() == 0.0 && float.abs() < 1e15);
+            if let Some(whole) = whole.filter(|_| number.is_f64()) {
+                *value = Value::from(whole as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(spell_numbers_alike),
+        Value::Object(fields) => fields.values_mut().for_each(spell_numbers_alike),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
 }
 
 /// Removes what the published types have no place for, so that a mirror made of them cannot have it.

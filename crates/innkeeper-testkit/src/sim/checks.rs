@@ -127,7 +127,10 @@ impl Sim {
         let mut lines = Vec::new();
         for connection in self.conns.values() {
             for (uri, mirrored) in &connection.mirror.channels {
-                lines.push(format!("{} {uri} {}", connection.id, mirrored.comparable()));
+                // The published types keep settings in hash maps.
+                let mut state = mirrored.comparable();
+                state.sort_all_objects();
+                lines.push(format!("{} {uri} {state}", connection.id));
             }
             for (client_seq, dispatched) in &connection.dispatched {
                 lines.push(format!("{} {client_seq} {dispatched:?}", connection.id));

@@ -10,7 +10,7 @@ use ahp_types::state::{
     ChangesSummary, ChatOrigin, ChatState, ChatSummary, SessionChatSummary, SessionLifecycle, SessionState,
     SessionStatus, SessionSummary,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -311,8 +311,24 @@ impl Session {
             .chats
             .iter()
             .map(|chat| chat.modified_at.as_str())
+            .chain([self.created_at.as_str()])
             .max_by_key(|at| millis(at));
         latest.unwrap_or(&self.created_at)
+    }
+
+    /// When a turn of it starts that starts now. Should somebody have set the clock back since the
+    /// session was created, that is just after its latest change: no session changed before it was
+    /// created, and every change is seen to be one.
+    pub(crate) fn next_start(&self, now: Now) -> String {
+        if now.wall.as_millisecond() >= millis(&self.created_at) {
+            return now.rfc3339();
+        }
+        let latest = self.modified_at().parse::<Timestamp>().ok();
+        let next = latest.and_then(|latest| latest.checked_add(SignedDuration::from_millis(1)).ok());
+        match next {
+            Some(wall) => Now { wall, ..now }.rfc3339(),
+            None => self.created_at.clone(),
+        }
     }
 
     /// Puts the session where it belongs in lists, before it leaves memory.

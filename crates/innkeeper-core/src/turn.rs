@@ -395,7 +395,7 @@ impl HostCore {
         let text = next.message.text.clone();
         let started = ChatTurnStartedAction {
             turn_id,
-            started_at: cx.now.rfc3339(),
+            started_at: self.start_of_turn(cx, chat_id),
             message: next.message,
             queued_message_id: (!is_shared).then_some(next.id),
             meta: None,
@@ -403,6 +403,14 @@ impl HostCore {
         self.commit(cx, chat_id, StateAction::ChatTurnStarted(started), None);
         self.title_from(cx, chat_id, &text);
         self.start_run(cx, chat_id, false, writer.as_ref());
+    }
+
+    /// When a turn starts that the host starts now.
+    pub(crate) fn start_of_turn(&self, cx: &Cx<'_>, chat_id: ChannelId) -> String {
+        match self.session_of(chat_id) {
+            Some(session) => session.next_start(cx.now),
+            None => cx.now.rfc3339(),
+        }
     }
 
     fn append(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, content: &str, reasoning: bool) {

@@ -218,7 +218,7 @@ impl HostCore {
         let text = message.text.clone();
         let started = ChatTurnStartedAction {
             turn_id,
-            started_at: cx.now.rfc3339(),
+            started_at: self.start_of_turn(cx, chat_id),
             message,
             queued_message_id: None,
             meta: None,

@@ -93,7 +93,7 @@ impl HostCore {
         let chat_id = self.join_session(cx, chat);
         let started = ChatTurnStartedAction {
             turn_id: TURN.to_owned(),
-            started_at: cx.now.rfc3339(),
+            started_at: self.start_of_turn(cx, chat_id),
             message: Message {
                 text: spawn.prompt,
                 origin: MessageOrigin {

@@ -21,6 +21,7 @@ impl HostCore {
                 let check = self
                     .check_turn(cx, chat, &started)
                     .and_then(|()| self.pin_attachments(&mut started.message));
+                self.correct_start(cx, chat, &mut started);
                 Verdict::from_check(StateAction::ChatTurnStarted(started), check)
             }
             StateAction::ChatTurnCancelled(cancelled) => match (active, &chat.run) {

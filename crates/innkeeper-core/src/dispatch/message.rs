@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::chat_state::MAX_CLOCK_SKEW_SECONDS;
 use crate::core::{Cx, HostCore, json_bytes};
-use crate::session::{Chat, Session};
+use crate::session::{Chat, Session, millis};
 use crate::uri;
 
 impl HostCore {
@@ -41,6 +41,17 @@ impl HostCore {
         let unset = self.began.map_or(cx.now.wall, |began| began.wall_at(cx.now.mono_ms));
         check_started_at(&started.started_at, [cx.now.wall, unset])?;
         self.check_message(chat, &started.message)
+    }
+
+    /// No turn starts before its session was created, however slow the clock of its author is: lists
+    /// would show a session that changed before it existed.
+    pub(super) fn correct_start(&self, cx: &Cx<'_>, chat: &Chat, started: &mut ChatTurnStartedAction) {
+        let Some(session) = self.sessions.get(&chat.session) else {
+            return;
+        };
+        if millis(&started.started_at) < millis(&session.created_at) {
+            started.started_at = session.next_start(cx.now);
+        }
     }
 
     /// The rules for every message a client may send (DSP-18, TURN-17). One that says nothing would

@@ -229,3 +229,30 @@ fn f8_times_that_people_read_are_those_of_the_clock() {
     let created: Timestamp = created.as_str().expect("a moment").parse().expect("RFC 3339");
     assert_eq!(created.to_string(), "2039-01-01T00:00:00Z");
 }
+
+#[test]
+fn ses17_a_session_never_changed_before_it_was_created() {
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let chat = stage.session(conn, SESSION);
+    stage.subscribe(conn, &chat);
+    let mut slow = stage.turn_started("t");
+    let an_hour_ago = stage.now.wall - SignedDuration::from_hours(1);
+    slow["startedAt"] = json!(an_hour_ago.to_string());
+    stage.pass(1_000);
+    let now = stage.now.rfc3339();
+    stage.dispatch(conn, &chat, 1, slow);
+    assert_eq!(
+        stage.actions(conn)[0]["action"]["startedAt"],
+        json!(now),
+        "the host's clock"
+    );
+    stage.ends(TurnEnd::Complete);
+    let list = stage.request(conn, innkeeper_core::Command::ListSessions(Box::default()));
+    let session = &list["result"]["items"][0];
+    let moment = |field: &str| -> Timestamp {
+        let text = session[field].as_str().expect("a time");
+        text.parse().expect("RFC 3339")
+    };
+    assert!(moment("modifiedAt") >= moment("createdAt"), "{session}");
+}

@@ -100,12 +100,12 @@ impl HostCore {
             | StateAction::ChatToolCallComplete(_)
             | StateAction::ChatToolCallResultConfirmed(_)
             | StateAction::ChatToolCallContentChanged(_) => self.judge_tool(chat, action, author),
-            StateAction::ChatInputAnswerChanged(changed) => {
-                let check = self.check_answer(channel, &changed);
+            StateAction::ChatInputAnswerChanged(mut changed) => {
+                let check = self.check_answer(channel, &mut changed);
                 Verdict::from_check(StateAction::ChatInputAnswerChanged(changed), check)
             }
-            StateAction::ChatInputCompleted(completed) => {
-                let check = self.check_completion(channel, &completed);
+            StateAction::ChatInputCompleted(mut completed) => {
+                let check = self.check_completion(channel, &mut completed);
                 Verdict::from_check(StateAction::ChatInputCompleted(completed), check)
             }
             StateAction::ChatWorkingDirectorySet(_) | StateAction::ChatWorkingDirectoryRemoved(_) => {

@@ -130,7 +130,13 @@ fn inp05_drafts_are_shared_and_checked() {
     );
     for (question, value, problem) in [
         ("text", json!({ "kind": "number", "value": 1 }), "takes text"),
-        ("number", json!({ "kind": "text", "value": "1" }), "takes a number"),
+        ("number", json!({ "kind": "text", "value": "one" }), "takes a number"),
+        ("number", json!({ "kind": "text", "value": "inf" }), "takes a number"),
+        (
+            "integer",
+            json!({ "kind": "text", "value": "1.5" }),
+            "takes a whole number",
+        ),
         (
             "integer",
             json!({ "kind": "number", "value": 1.5 }),
@@ -138,7 +144,7 @@ fn inp05_drafts_are_shared_and_checked() {
         ),
         (
             "boolean",
-            json!({ "kind": "text", "value": "true" }),
+            json!({ "kind": "text", "value": "perhaps" }),
             "takes true or false",
         ),
         (
@@ -230,6 +236,107 @@ fn inp04_inp06_answers_go_to_the_agent_merged_over_the_drafts() {
             .refused(conn, &chat, completed("decline", json!({})))
             .contains("no such question is open")
     );
+}
+
+/// VS Code answers every question without options with text.
+#[test]
+fn inp05_inp07_words_that_stand_for_a_number_or_a_truth_value_are_taken_as_such() {
+    let (mut stage, conn, chat) = asking();
+    let text = |value: &str| json!({ "state": "submitted", "value": { "kind": "text", "value": value } });
+    let draft_of = draft("number", json!({ "kind": "text", "value": " 2.1 " }));
+    let echo = stage.accepted(conn, &chat, draft_of);
+    assert_eq!(
+        echo["action"]["answer"]["value"],
+        json!({ "kind": "number", "value": 2.1 }),
+        "everybody sees what it stands for"
+    );
+    let many = json!({ "state": "submitted", "value": { "kind": "selected-many", "value": ["a"] } });
+    let answers = json!({ "text": text("12"), "integer": text("7"), "boolean": text("Yes"), "many": many });
+    let echo = stage.accepted(conn, &chat, completed("accept", answers));
+    let value = |id: &str| echo["action"]["answers"][id]["value"].clone();
+    assert_eq!(
+        value("text"),
+        json!({ "kind": "text", "value": "12" }),
+        "words stay words"
+    );
+    assert_eq!(value("boolean"), json!({ "kind": "boolean", "value": true }));
+    let replies = stage.replies();
+    let [Reply::Answered { answer, .. }] = replies.as_slice() else {
+        panic!("{replies:?}");
+    };
+    assert_eq!(answer.values["number"], AnswerValue::Number(2.1), "the draft counts");
+    assert_eq!(answer.values["integer"], AnswerValue::Number(7.0));
+    assert_eq!(answer.values["boolean"], AnswerValue::Boolean(true));
+}
+
+#[test]
+fn inp05_no_words_at_all_are_no_answer() {
+    let (mut stage, conn, chat) = asking();
+    let empty = json!({ "state": "submitted", "value": { "kind": "text", "value": " " } });
+    let many = json!({ "state": "submitted", "value": { "kind": "selected-many", "value": ["a"] } });
+    let text = json!({ "state": "submitted", "value": { "kind": "text", "value": "x" } });
+    let answers = json!({ "text": text, "many": many, "integer": empty, "boolean": empty });
+    let echo = stage.accepted(conn, &chat, completed("accept", answers));
+    for id in ["integer", "boolean"] {
+        assert_eq!(echo["action"]["answers"][id], json!({ "state": "skipped" }));
+    }
+}
+
+#[test]
+fn inp05_a_form_is_accepted_with_answers_within_their_bounds_only() {
+    let (mut stage, conn, chat) = asking();
+    let good = json!({
+        "text": { "state": "submitted", "value": { "kind": "text", "value": "nine char" } },
+        "many": { "state": "submitted", "value": { "kind": "selected-many", "value": ["a", "b"] } },
+    });
+    for (question, value, problem) in [
+        (
+            "text",
+            json!({ "kind": "text", "value": "ten chars!" }),
+            "answers[\"text\"]: may have at most 9 characters, and has 10",
+        ),
+        (
+            "number",
+            json!({ "kind": "number", "value": 0.25 }),
+            "answers[\"number\"]: must be at least 0.5, and is 0.25",
+        ),
+        (
+            "integer",
+            json!({ "kind": "number", "value": 0 }),
+            "answers[\"integer\"]: must be at least 1, and is 0",
+        ),
+        (
+            "integer",
+            json!({ "kind": "text", "value": "10" }),
+            "answers[\"integer\"]: must be at most 9, and is 10",
+        ),
+        (
+            "many",
+            json!({ "kind": "selected-many", "value": ["a", "b"], "freeformValues": ["c"] }),
+            "answers[\"many\"]: takes at most 2 choices, and has 3",
+        ),
+    ] {
+        let mut answers = good.clone();
+        answers[question] = json!({ "state": "submitted", "value": value });
+        let reason = stage.refused(conn, &chat, completed("accept", answers));
+        assert_eq!(reason, problem);
+    }
+    // A draft may be on its way there, and counts when the form is accepted.
+    stage.accepted(conn, &chat, draft("integer", json!({ "kind": "number", "value": 99 })));
+    let reason = stage.refused(conn, &chat, completed("accept", good.clone()));
+    assert!(
+        reason.starts_with("answers[\"integer\"]: must be at most 9"),
+        "{reason}"
+    );
+    stage.accepted(conn, &chat, draft("integer", json!({ "kind": "number", "value": 9 })));
+    stage.accepted(conn, &chat, completed("accept", good));
+}
+
+#[test]
+fn inp05_a_form_that_is_declined_owes_nothing() {
+    let (mut stage, conn, chat) = asking();
+    stage.accepted(conn, &chat, draft("integer", json!({ "kind": "number", "value": 99 })));
+    stage.accepted(conn, &chat, completed("decline", json!({})));
 }
 
 #[test]

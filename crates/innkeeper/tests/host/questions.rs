@@ -2,6 +2,7 @@
 
 use ahp_types::state::{ResponsePart, Turn, TurnState};
 use innkeeper_testkit::official::{OfficialClient, SessionUris, markdown};
+use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 
 use crate::start_with_client;
@@ -262,5 +263,29 @@ async fn inp_09_a_question_outlives_the_connection_of_whoever_was_asked() {
         .await;
     let turn = client.turn_end(&uris.chat, "t1").await;
     assert!(markdown(&turn.response_parts).contains("- name: half a na\n"));
+    client.assert_converged().await;
+}
+
+/// JavaScript shows no difference; whoever reads the text, or checks a schema for integers, does.
+#[tokio::test]
+async fn inp_07_numbers_in_answers_are_written_as_their_client_wrote_them() {
+    let (host, client) = start_with_client().await;
+    let uris = client.create_session("numbers").await;
+    let wait = asked(&client, &uris, "t1", "/ask").await;
+    let mut raw = RawClient::initialized(host.address(), "raw").await;
+    raw.call_for_text("subscribe", json!({ "channel": uris.chat })).await;
+    let nights = draft(&wait, "nights", json!({ "kind": "number", "value": 3 }));
+    client.dispatch(&uris.chat, nights).await;
+    let height = draft(&wait, "height", json!({ "kind": "text", "value": "2.5" }));
+    client.dispatch(&uris.chat, height).await;
+    client.caught_up().await;
+    let channel = json!({ "channel": uris.chat });
+    let mut other = RawClient::initialized(host.address(), "other").await;
+    let snapshot = other.call_for_text("subscribe", channel).await;
+    for wanted in [r#"{"kind":"number","value":3}"#, r#"{"kind":"number","value":2.5}"#] {
+        assert!(snapshot.contains(wanted), "{wanted} in {snapshot}");
+    }
+    client.dispatch(&uris.chat, completed(&wait, "cancel", json!({}))).await;
+    client.turn_end(&uris.chat, "t1").await;
     client.assert_converged().await;
 }

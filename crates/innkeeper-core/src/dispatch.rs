@@ -215,19 +215,19 @@ impl HostCore {
             }
             StateAction::ChatTruncated(truncated) => self.truncate(cx, channel, truncated, author),
             StateAction::ChatPendingMessageSet(set) => {
-                let queue = self
-                    .chats
-                    .get(&channel)
-                    .and_then(|chat| chat.model.head().queued_messages.as_deref());
-                let is_queued = set.kind == PendingMessageKind::Queued;
-                let is_edit = queue.unwrap_or_default().iter().any(|message| message.id == set.id);
+                let head = self.chats.get(&channel).map(|chat| chat.model.head());
+                let is_steering = set.kind == PendingMessageKind::Steering;
+                let is_edit = head.is_some_and(|head| match set.kind {
+                    PendingMessageKind::Queued => head.queued_messages.iter().flatten().any(|known| known.id == set.id),
+                    PendingMessageKind::Steering => head.steering_message.iter().any(|known| known.id == set.id),
+                });
                 self.note_writer(channel, &set.id, author);
                 self.commit(cx, channel, StateAction::ChatPendingMessageSet(set), Some(author));
-                // PEND-03: a new message starts when nothing runs. Editing one that was left
-                // waiting, as after a cancel, starts nothing (E-63), nor does a wish to steer what
-                // does not run (PEND-04).
-                if is_queued && !is_edit {
-                    self.take_from_queue(cx, channel, false);
+                // PEND-03: a new message starts when nothing runs, also one that was to steer a turn
+                // that has just ended (PEND-04). Editing one that was left waiting, as after a
+                // cancel, starts nothing (E-63).
+                if !is_edit {
+                    self.take_from_queue(cx, channel, is_steering);
                 }
             }
             StateAction::ChatToolCallConfirmed(_)

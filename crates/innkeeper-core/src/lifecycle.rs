@@ -247,7 +247,7 @@ impl HostCore {
         // What was queued while the session was coming up starts now (PEND-03).
         let chats = self.sessions.get(&session).map(|session| session.chats.clone());
         for chat in chats.into_iter().flatten() {
-            self.take_from_queue(cx, chat, false);
+            self.take_from_queue(cx, chat, true);
         }
     }
 

@@ -346,7 +346,7 @@ impl HostCore {
 
     /// Starts what waits when nothing runs: removed, then started, in that order (E-07). A steering
     /// message that its turn did not take goes first, so that nobody's words are lost.
-    pub(crate) fn take_from_queue(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, after_turn: bool) {
+    pub(crate) fn take_from_queue(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, with_steering: bool) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return;
         };
@@ -363,9 +363,9 @@ impl HostCore {
             .as_ref()
             .map(|next| (PendingMessageKind::Steering, next));
         let queued = head.queued_messages.iter().flatten().next();
-        let next = match (after_turn, steering) {
+        let next = match (with_steering, steering) {
             (true, Some(steering)) => Some(steering),
-            // PEND-04: set while idle, it waits for a turn to steer.
+            // What is left of a turn that was cancelled or failed waits for a person (PEND-06).
             _ => queued.map(|next| (PendingMessageKind::Queued, next)),
         };
         let Some((kind, next)) = next.map(|(kind, next)| (kind, next.clone())) else {

@@ -17,7 +17,7 @@ fn offer(stage: &mut Stage, conn: ConnId, client: &str, tool: &str) {
 }
 
 #[test]
-fn pend04_e63_a_wish_to_steer_does_not_start_what_a_cancel_left_in_the_queue() {
+fn pend04_e63_a_new_steer_starts_its_own_turn_and_not_what_a_cancel_left_in_the_queue() {
     let (mut stage, conn, chat) = working();
     stage.dispatch(
         conn,
@@ -38,11 +38,9 @@ fn pend04_e63_a_wish_to_steer_does_not_start_what_a_cancel_left_in_the_queue() {
         4,
         json!({"type":"chat/pendingMessageSet","kind":"steering","id":"s1","message":message("steer")}),
     );
-    assert!(
-        stage.state(&chat).get("activeTurn").is_none(),
-        "{:#}",
-        stage.state(&chat)["activeTurn"]
-    );
+    let state = stage.state(&chat);
+    assert_eq!(state["activeTurn"]["message"]["text"], "steer");
+    assert_eq!(state["queuedMessages"][0]["id"], "m1");
 }
 
 #[test]

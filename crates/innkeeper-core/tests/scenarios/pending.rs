@@ -108,15 +108,30 @@ fn pend04_a_steer_that_its_turn_did_not_take_becomes_the_next_turn() {
     assert_eq!(active_text(&stage, &chat), "queued");
 }
 
+/// Its author saw a turn run that had just ended.
 #[test]
-fn pend04_a_steer_set_while_nothing_runs_waits_for_a_turn() {
+fn pend04_a_steer_set_while_nothing_runs_starts_a_turn() {
     let (mut stage, conn, chat) = working();
     stage.ends(TurnEnd::Complete);
+    stage.inbox(conn);
     stage.accepted(conn, &chat, pending("steering", "s", "later"));
+    assert_eq!(active_text(&stage, &chat), "later");
+    assert!(stage.state(&chat).get("steeringMessage").is_none());
+    stage.ends(TurnEnd::Complete);
+    assert_eq!(stage.state(&chat)["turns"][1]["message"]["text"], "later");
+}
+
+#[test]
+fn pend04_pend06_a_new_steer_after_a_cancel_starts_and_the_edit_of_an_old_one_does_not() {
+    let (mut stage, conn, chat) = working();
+    stage.accepted(conn, &chat, pending("queued", "q", "queued"));
+    stage.accepted(conn, &chat, pending("steering", "s", "steer"));
+    let cancelled = json!({ "type": "chat/turnCancelled", "turnId": "t", "duration": 0 });
+    stage.accepted(conn, &chat, cancelled);
+    stage.accepted(conn, &chat, pending("steering", "s", "edited"));
     assert!(stage.state(&chat).get("activeTurn").is_none());
-    stage.start_turn(conn, &chat, "t2");
-    stage.says(AgentEvent::TakeSteering);
-    assert_eq!(stage.replies(), [Reply::Steering(Some("later".into()))]);
+    stage.accepted(conn, &chat, pending("steering", "s2", "now"));
+    assert_eq!(active_text(&stage, &chat), "now", "before the queue");
 }
 
 #[test]

@@ -45,7 +45,6 @@ impl HostCore {
         if let Err(error) = self.admit(conn, &initialize.client_id, Some(negotiated)) {
             return cx.answer(conn, id, Err(error));
         }
-        self.leave_unnamed(cx, &initialize.client_id, &initialize.initial_subscriptions);
         // NEG-11: there is no per-item error, so what is unknown is left out.
         let mut channels: Vec<(ChannelId, Window)> = Vec::new();
         for uri in watches_last(&initialize.initial_subscriptions) {
@@ -254,6 +253,7 @@ impl HostCore {
                 });
             }
             Some(client) => {
+                let is_fresh = negotiated.is_some();
                 if let Some(negotiated) = negotiated {
                     let before = std::mem::replace(&mut client.negotiated, negotiated);
                     replaces =
@@ -262,7 +262,11 @@ impl HostCore {
                 match &mut client.presence {
                     Presence::Active(transports) => transports.add(conn),
                     Presence::Grace(kept) => {
-                        self.timers.remove(&(kept.until_ms, Timer::Grace(id.clone())));
+                        // A client that starts afresh does not say what it still takes part in: it
+                        // has the rest of its grace to subscribe to those sessions (ACT-10).
+                        if !is_fresh {
+                            self.timers.remove(&(kept.until_ms, Timer::Grace(id.clone())));
+                        }
                         client.presence = Presence::Active(ActiveTransports::one(conn));
                     }
                     Presence::Absent(_) => {

@@ -13,7 +13,7 @@ use ahp_types::state::{BackgroundWork, ErrorResponsePart, SessionLifecycle, Tool
 use crate::action::ChannelKind;
 use crate::agent::Failure;
 use crate::client::Presence;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, HostCore, Timer};
 use crate::ids::{ChannelId, ClientId, Seq};
 use crate::lifecycle::error_info;
 use crate::session::{Chat, Session, millis};
@@ -89,7 +89,10 @@ impl HostCore {
                 .clients
                 .get(&client)
                 .is_some_and(|client| matches!(client.presence, Presence::Active(_)));
-            if is_here && !self.client_listens(&client, session_id) {
+            // One that started afresh has the rest of its grace to come back to the session.
+            let mut timers = self.timers.iter();
+            let is_awaited = timers.any(|(_, timer)| matches!(timer, Timer::Grace(awaited) if *awaited == client));
+            if is_here && !is_awaited && !self.client_listens(&client, session_id) {
                 self.leave(cx, &client, session_id);
             }
         }

@@ -185,7 +185,9 @@ impl HostCore {
         };
         let subscriptions = match &mut client.presence {
             Presence::Grace(kept) if kept.until_ms <= cx.now.mono_ms => std::mem::take(&mut kept.subscriptions),
-            Presence::Grace(_) | Presence::Active(_) | Presence::Absent(_) => return,
+            // It started afresh, and has not come back to these sessions.
+            Presence::Active(_) => return self.leave_unheard(cx, client_id, &[]),
+            Presence::Grace(_) | Presence::Absent(_) => return,
         };
         client.presence = Presence::Absent(subscriptions);
         self.forget_tokens(cx, client_id);

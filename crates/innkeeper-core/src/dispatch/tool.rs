@@ -4,7 +4,7 @@ use ahp_types::actions::{
     ChatToolCallCompleteAction, ChatToolCallConfirmedAction, ChatToolCallContentChangedAction, StateAction,
 };
 use ahp_types::state::{
-    ConfirmationOptionKind, Message, MessageKind, ToolCallCancellationReason, ToolCallConfirmationReason,
+    ConfirmationOptionKind, Message, MessageKind, ResponsePart, ToolCallCancellationReason, ToolCallConfirmationReason,
     ToolCallPendingConfirmationState, ToolCallState, ToolInput, ToolResultContent,
 };
 use serde_json::{Value, json};
@@ -32,7 +32,10 @@ impl HostCore {
         };
         let active = chat.model.head().active_turn.as_ref();
         if active.is_none_or(|turn| turn.id != *turn_id) {
-            return Verdict::Reject("the turn of this tool call is not running".to_owned());
+            return match action {
+                StateAction::ChatToolCallConfirmed(confirmed) => judge_late(chat, confirmed),
+                _ => Verdict::Reject("the turn of this tool call is not running".to_owned()),
+            };
         }
         let Some(call) = chat.model.tool_call(call_id) else {
             return Verdict::Reject("there is no such tool call in this turn".to_owned());
@@ -206,6 +209,9 @@ fn judge_confirmed(
                 call: confirmed.tool_call_id,
             };
         }
+        other if is_settled(other, confirmed.approved) => {
+            return Verdict::Echo(StateAction::ChatToolCallConfirmed(confirmed));
+        }
         // DSP-16: the first decision wins.
         other => {
             return Verdict::Reject(format!("this call is not waiting for a decision: {}", describe(other)));
@@ -216,9 +222,8 @@ fn judge_confirmed(
     }
     let approval = offered.and_then(|offered| approval_shown(offered, &confirmed));
     if confirmed.approved {
-        // Whatever the client says: that the policy allowed it, or that nobody had to, is for the
-        // host to say.
-        confirmed.confirmed = Some(ToolCallConfirmationReason::UserAction);
+        let is_own = wire::owner(call) == Some(author.client.as_str());
+        confirmed.confirmed = Some(confirmation(confirmed.confirmed, is_own));
         confirmed.reason = None;
     } else {
         confirmed.reason.get_or_insert(ToolCallCancellationReason::Denied);
@@ -275,6 +280,57 @@ fn approval_shown(offered: &Offered, confirmed: &ChatToolCallConfirmedAction) ->
     let choice = offered.choice(confirmed.selected_option_id.as_deref()?)?;
     let reason = "the input was edited, so this was allowed once";
     (confirmed.approved).then(|| json!({ "scope": choice.reach.name(), "remembered": false, "reason": reason }))
+}
+
+/// How a client's approval came about. A client that has a setting of its own says so, and
+/// `_meta` names the client: the host did not decide. That a decision was not needed, only the
+/// client says that runs the tool: of any other call, the host has just asked for one.
+fn confirmation(claimed: Option<ToolCallConfirmationReason>, is_own: bool) -> ToolCallConfirmationReason {
+    match claimed {
+        Some(ToolCallConfirmationReason::Setting) => ToolCallConfirmationReason::Setting,
+        Some(ToolCallConfirmationReason::NotNeeded) if is_own => ToolCallConfirmationReason::NotNeeded,
+        Some(
+            ToolCallConfirmationReason::NotNeeded
+            | ToolCallConfirmationReason::UserAction
+            | ToolCallConfirmationReason::Unknown(_),
+        )
+        | None => ToolCallConfirmationReason::UserAction,
+    }
+}
+
+/// Whether a decision about a call changes nothing: it allows what runs or ran, or is about a call
+/// that will not run any more. Only a denial that comes too late is refused, because the person who
+/// said no has to know that the call ran.
+fn is_settled(call: &ToolCallState, approved: bool) -> bool {
+    match call {
+        ToolCallState::Running(_) | ToolCallState::AuthRequired(_) | ToolCallState::Completed(_) => approved,
+        ToolCallState::Cancelled(_) => true,
+        // To decide about a call once more is not to decide about its result.
+        ToolCallState::PendingResultConfirmation(_)
+        | ToolCallState::Streaming(_)
+        | ToolCallState::PendingConfirmation(_)
+        | ToolCallState::Unknown(_) => false,
+    }
+}
+
+/// A decision about a call of a turn that has ended: VS Code sends one for the calls of a turn that
+/// was just cancelled. To its author it is as if it had come in time, unless the call ran although
+/// the author says no.
+fn judge_late(chat: &Chat, confirmed: ChatToolCallConfirmedAction) -> Verdict {
+    let turn = chat.model.last_turn().filter(|turn| turn.id == confirmed.turn_id);
+    let calls = turn.into_iter().flat_map(|turn| &turn.response_parts);
+    let call = calls.filter_map(|part| match part {
+        ResponsePart::ToolCall(part) => Some(&part.tool_call),
+        _ => None,
+    });
+    let mut call = call.filter(|call| wire::call_id(call) == confirmed.tool_call_id);
+    match call.next() {
+        Some(call) if !is_settled(call, confirmed.approved) => {
+            Verdict::Reject(format!("the turn of this tool call is not running: {}", describe(call)))
+        }
+        Some(_) => Verdict::Echo(StateAction::ChatToolCallConfirmed(confirmed)),
+        None => Verdict::Reject("the turn of this tool call is not running".to_owned()),
+    }
 }
 
 fn check_confirmed(

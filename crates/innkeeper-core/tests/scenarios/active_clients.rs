@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::*;
 use crate::working::*;
 
-fn offer(client: &str, tools: &[&str]) -> Value {
+pub fn offer(client: &str, tools: &[&str]) -> Value {
     let tools: Vec<_> = tools
         .iter()
         .map(|name| json!({ "name": name, "description": "does it" }))
@@ -196,22 +196,57 @@ fn rec09_rec14_who_comes_back_without_the_session_learns_of_its_failed_call_exac
     assert!(failed_reply(&mut stage).contains("left the session"));
 }
 
+/// A window that is loaded again does not know yet what it took part in.
 #[test]
-fn rec14_who_begins_anew_without_the_session_finds_its_failed_call_in_the_snapshot_alone() {
+fn act10_who_begins_anew_within_the_grace_has_the_rest_of_it_to_come_back_to_the_session() {
     let (mut stage, conn, chat) = calling();
     stage.disconnect(conn);
+    stage.pass(20_000);
     let again = stage.connect();
     let result = stage.initialize(again, "c", &["1.0.0"], &[&chat])["result"].take();
     let call = &result["snapshots"][0]["state"]["activeTurn"]["responseParts"][0]["toolCall"];
+    assert_eq!(call["status"], "running", "nothing has ended");
+    assert_eq!(stage.state(SESSION)["activeClients"][0]["clientId"], "c");
+    stage.pass(9_999);
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running");
+    stage.subscribe(again, SESSION);
+    stage.pass(120_000);
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "running", "back in time");
+    assert_eq!(stage.state(SESSION)["activeClients"][0]["clientId"], "c");
+}
+
+#[test]
+fn act10_who_begins_anew_and_does_not_come_back_to_the_session_leaves_it_when_its_grace_ends() {
+    let (mut stage, conn, chat) = calling();
+    stage.disconnect(conn);
+    stage.pass(20_000);
+    let again = stage.client("c", &[&chat]);
+    stage.pass(10_000);
+    assert_eq!(stage.state(SESSION)["activeClients"], json!([]));
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "completed");
+    assert!(failed_reply(&mut stage).contains("left the session"));
+    // It is still a client, and may join again.
+    stage.subscribe(again, SESSION);
+    stage.accepted(again, SESSION, offer("c", &["open"]));
+    stage.pass(120_000);
+    assert_eq!(stage.state(SESSION)["activeClients"][0]["clientId"], "c");
+}
+
+#[test]
+fn act10_a_second_absence_has_a_grace_of_its_own() {
+    let (mut stage, conn, chat) = calling();
+    stage.disconnect(conn);
+    stage.pass(20_000);
+    let again = stage.client("c", &[SESSION]);
+    stage.disconnect(again);
+    stage.pass(29_999);
     assert_eq!(
-        (&call["status"], &call["success"]),
-        (&json!("completed"), &json!(false))
+        stage.call_state(&chat, CALL)["status"],
+        "running",
+        "the first grace is over"
     );
-    assert_eq!(
-        stage.actions(again),
-        Vec::<Value>::new(),
-        "nothing comes ahead of the answer"
-    );
+    stage.pass(1);
+    assert_eq!(stage.call_state(&chat, CALL)["status"], "completed");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use innkeeper_core::agent::{
 };
 use innkeeper_core::request::Authenticate;
 use innkeeper_core::{Command, CoreConfig, Effect, Reply, TurnEnd};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::*;
 use crate::working::*;
@@ -131,9 +131,7 @@ fn tool09_dsp16_everybody_sees_who_decided_and_the_first_decision_wins() {
         ],
         "no workspace without a working directory"
     );
-    let mut claims = decide(true, Some("allow-once"));
-    claims["confirmed"] = json!("setting");
-    let echo = stage.accepted(first, &chat, claims);
+    let echo = stage.accepted(first, &chat, decide(true, Some("allow-once")));
     assert_eq!(echo["action"]["confirmed"], "user-action");
     assert_eq!(echo["action"]["_meta"]["innkeeper.decidedBy"]["clientId"], "c");
     let reason = stage.refused(second, &chat, decide(false, Some("deny")));
@@ -147,6 +145,85 @@ fn tool09_dsp16_everybody_sees_who_decided_and_the_first_decision_wins() {
     let decision = stage.decision();
     assert!(decision.approved);
     assert_eq!(decision.by.map(|client| client.to_string()), Some("c".into()));
+}
+
+/// A client may have a setting of its own; that nobody had to decide, the host knows better.
+#[test]
+fn tool04_how_a_client_came_to_approve_is_kept_where_the_client_can_know() {
+    for (claimed, kept) in [
+        (json!("user-action"), "user-action"),
+        (json!("setting"), "setting"),
+        (json!("not-needed"), "user-action"),
+        (json!("x-future"), "user-action"),
+        (Value::Null, "user-action"),
+    ] {
+        let (mut stage, conn, chat) = working();
+        stage.call(host_tool("run"), risky());
+        let mut claims = decide(true, Some("allow-once"));
+        if !claimed.is_null() {
+            claims["confirmed"] = claimed.clone();
+        }
+        let echo = stage.accepted(conn, &chat, claims);
+        assert_eq!(echo["action"]["confirmed"], kept, "{claimed}");
+        let state = stage.call_state(&chat, CALL);
+        assert_eq!(state["confirmed"], kept);
+        assert_eq!(
+            state["_meta"]["innkeeper.decidedBy"]["clientId"], "c",
+            "whose setting it was"
+        );
+    }
+    // The client that runs a tool knows whether it has to be confirmed.
+    let (mut stage, conn, chat) = working();
+    stage.accepted(conn, SESSION, crate::active_clients::offer("c", &["open"]));
+    stage.call(client_tool("open", "c"), risky());
+    let mut claims = decide(true, Some("allow-once"));
+    claims["confirmed"] = json!("not-needed");
+    stage.accepted(conn, &chat, claims);
+    assert_eq!(stage.call_state(&chat, CALL)["confirmed"], "not-needed");
+}
+
+/// VS Code confirms calls of its own tools that run already, and calls of a turn that was just
+/// cancelled.
+#[test]
+fn dsp15_dsp16_a_decision_that_changes_nothing_is_acknowledged_to_its_author_alone() {
+    let (mut stage, conn, chat) = working();
+    let other = stage.client("d", &[&chat]);
+    stage.call(host_tool("run"), harmless());
+    stage.inbox(conn);
+    stage.inbox(other);
+    let unchanged = |stage: &mut Stage, action: Value| {
+        let before = stage.state(&chat);
+        let echo = stage.accepted(conn, &chat, action);
+        assert_eq!(echo["origin"]["clientId"], "c");
+        assert!(stage.actions(other).is_empty());
+        assert_eq!(stage.state(&chat), before);
+    };
+    unchanged(&mut stage, decide(true, None));
+    let denied = stage.refused(conn, &chat, decide(false, None));
+    assert!(denied.contains("it is running"), "who said no has to know: {denied}");
+    let done = ToolStep::Done {
+        result: ToolResult::text("Ran", "done"),
+        review: false,
+    };
+    stage.tool(CALL, done);
+    stage.inbox(other);
+    unchanged(&mut stage, decide(true, None));
+    let denied = stage.refused(conn, &chat, decide(false, None));
+    assert!(denied.contains("it is complete"), "{denied}");
+
+    stage.tool("call-2", ToolStep::Start(host_tool("run")));
+    stage.tool("call-2", risky());
+    let cancelled = json!({ "type": "chat/turnCancelled", "turnId": "t", "duration": 0 });
+    stage.accepted(conn, &chat, cancelled);
+    stage.inbox(other);
+    for approved in [true, false] {
+        let mut late = decide(approved, None);
+        late["toolCallId"] = json!("call-2");
+        unchanged(&mut stage, late);
+    }
+    let denied = stage.refused(conn, &chat, decide(false, None));
+    assert!(denied.contains("it is complete"), "also after its turn: {denied}");
+    assert!(stage.replies().is_empty(), "no agent hears of it");
 }
 
 #[test]

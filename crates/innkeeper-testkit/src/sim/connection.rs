@@ -350,7 +350,9 @@ impl Connection {
         if matches!(envelope.action, StateAction::ChatTurnStarted(_)) && mirrored.active_turn().is_some() {
             return Err(Violation::new(format!("a second turn starts (TURN-01): {envelope:?}")));
         }
-        if let Some(objection) = mirrored.objection(&envelope.action) {
+        // An echo of our own may be about a call that is decided already (DSP-15).
+        let is_own_decision = own.is_some() && matches!(envelope.action, StateAction::ChatToolCallConfirmed(_));
+        if let Some(objection) = mirrored.objection(&envelope.action).filter(|_| !is_own_decision) {
             return Err(Violation::new(format!("{objection}: {envelope:?}")));
         }
         match (mirrored.apply(&envelope.action), own) {

@@ -158,6 +158,7 @@ async fn lesson_43_of_two_who_decide_at_once_one_wins_and_both_see_who() {
     let uris = client.create_session("race").await;
     let other = OfficialClient::connect(host.address(), "other").await;
     other.join(&uris.session).await;
+    let mut refusals = 0;
     for round in 1..=3 {
         let turn_id = format!("t{round}");
         client.start_turn(&uris.chat, &turn_id, "/confirm").await;
@@ -179,18 +180,26 @@ async fn lesson_43_of_two_who_decide_at_once_one_wins_and_both_see_who() {
         assert_eq!(decided_by(&call), Some(winner.client_id.as_str()));
         winner.caught_up().await;
         loser.caught_up().await;
-        let refusals = client.view().refusals.len() + other.view().refusals.len();
-        assert_eq!(refusals, round, "exactly one is told each time");
-        let reason = loser
+        assert!(
+            client.view().refusals.is_empty(),
+            "to allow what was denied changes nothing"
+        );
+        let denials_too_late = usize::from(call["status"] == "completed");
+        refusals += denials_too_late;
+        assert_eq!(other.view().refusals.len(), refusals, "who said no in vain is told");
+        let Some(reason) = other
             .view()
             .refusals
             .last()
-            .and_then(|told| told.rejection_reason.clone());
-        let reason = reason.expect("the loser is told");
+            .filter(|_| denials_too_late == 1)
+            .and_then(|told| told.rejection_reason.clone())
+        else {
+            continue;
+        };
         // Which of the two it is told depends on whether the turn was over already.
         assert!(
             reason.starts_with("this call is not waiting for a decision: ")
-                || reason == "the turn of this tool call is not running",
+                || reason.starts_with("the turn of this tool call is not running"),
             "{reason}"
         );
     }

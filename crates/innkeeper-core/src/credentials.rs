@@ -13,7 +13,6 @@ use crate::agent::{AgentProfile, Credential, Failure, Secret};
 use crate::client::Presence;
 use crate::core::{Cx, HostCore, ROOT};
 use crate::effect::Effect;
-use crate::error::RpcError;
 use crate::frame::{Outgoing, encode_notification};
 use crate::ids::{ChannelId, ClientId};
 use crate::session::Session;
@@ -43,13 +42,22 @@ impl HostCore {
         wanted.iter().filter_map(credential).collect()
     }
 
-    /// Refuses what an agent cannot do because nobody has signed in for it (AUTH-08).
-    pub(crate) fn check_tokens(&self, now: Now, agent: &AgentProfile, payers: &[ClientId]) -> Result<(), RpcError> {
-        let missing = self.missing_tokens(now, agent, payers);
-        if missing.is_empty() {
-            return Ok(());
+    /// Whether the agent of a new chat cannot work because nobody has signed in for it. The client
+    /// that created the chat is told (AUTH-09): it may have a token that it has not given yet.
+    pub(crate) fn asks_to_sign_in(&self, cx: &mut Cx<'_>, chat_id: ChannelId, creator: Option<&ClientId>) -> bool {
+        let Some(session) = self.session_of(chat_id) else {
+            return false;
+        };
+        let Some(agent) = self.agent_of(session) else {
+            return false;
+        };
+        let missing = self.missing_tokens(cx.now, agent, &payers(session, creator));
+        if let Some(creator) = creator {
+            for resource in &missing {
+                self.notify_client_of_auth(cx, creator, resource, &AuthRequiredReason::Required);
+            }
         }
-        Err(RpcError::auth_required(&agent.info.display_name, missing))
+        !missing.is_empty()
     }
 
     /// Why a turn cannot run, if it is for want of a token; whoever can give one is told (AUTH-09).

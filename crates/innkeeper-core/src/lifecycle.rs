@@ -34,7 +34,7 @@ type Checked = (String, Arc<[Setting]>, SessionConfigState);
 
 impl HostCore {
     pub(crate) fn create_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, create: CreateSession) {
-        match self.check_create(cx, conn, &create) {
+        match self.check_create(conn, &create) {
             Ok((provider, settings, config)) => {
                 cx.answer(conn, id, Ok(Value::Null));
                 self.add_session(cx, conn, create, provider, settings, config);
@@ -43,7 +43,7 @@ impl HostCore {
         }
     }
 
-    fn check_create(&self, cx: &Cx<'_>, conn: ConnId, create: &CreateSession) -> Result<Checked, RpcError> {
+    fn check_create(&self, conn: ConnId, create: &CreateSession) -> Result<Checked, RpcError> {
         uri::check_new_session(&create.channel).map_err(|problem| RpcError::invalid_params("channel", problem))?;
         if self.shutting_down {
             return Err(RpcError::new(
@@ -92,9 +92,6 @@ impl HostCore {
         let (settings, config) = self
             .session_config(agent, &create.config)
             .map_err(Problem::into_error)?;
-        // SES-05, and last: signing in is the only thing left to do.
-        let creator: Vec<ClientId> = self.client_of(conn).cloned().into_iter().collect();
-        self.check_tokens(cx.now, agent, &creator)?;
         Ok((agent.info.provider.clone(), settings, config))
     }
 
@@ -169,7 +166,14 @@ impl HostCore {
             let action = StateAction::SessionActiveClientSet(SessionActiveClientSetAction { active_client });
             self.commit(cx, session_id, action, None);
         }
-        self.open_chat(cx, chat_id, None);
+        let creator = self.client_of(conn).cloned();
+        if self.asks_to_sign_in(cx, chat_id, creator.as_ref()) {
+            // SES-05: its turns say what to do until then, and its agent is asked to open it with
+            // the first that can run.
+            self.chat_opened(cx, chat_id, Ok(()));
+        } else {
+            self.open_chat(cx, chat_id, None);
+        }
     }
 
     /// Makes a channel for a chat.

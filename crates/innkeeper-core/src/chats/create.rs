@@ -12,7 +12,6 @@ use super::UNTITLED_CHAT;
 use crate::agent::AgentProfile;
 use crate::chat_state::ChatModel;
 use crate::core::{Cx, HostCore};
-use crate::credentials::payers;
 use crate::error::{RpcError, code};
 use crate::history::{context_range, past_turns_in, unfinished_turn};
 use crate::ids::{ChannelId, ClientId, ConnId};
@@ -33,10 +32,13 @@ struct NewChat {
 impl HostCore {
     pub(crate) fn create_chat(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, create: CreateChat) {
         let author = self.client_of(conn).cloned();
-        let result = match self.plan_chat(cx, create, author.as_ref()) {
+        let result = match self.plan_chat(cx, create) {
             Ok(Some(new)) => {
                 let chat_id = self.join_session(cx, new.chat);
-                self.open_chat(cx, chat_id, author.as_ref());
+                // Without a token its first turn says what to do, and opens it once there is one.
+                if !self.asks_to_sign_in(cx, chat_id, author.as_ref()) {
+                    self.open_chat(cx, chat_id, author.as_ref());
+                }
                 if let Some(message) = new.first {
                     self.send_first(cx, chat_id, message, author.as_ref());
                 }
@@ -49,12 +51,7 @@ impl HostCore {
     }
 
     /// Checks all of a request; `None` when the chat is there already and nothing else was asked.
-    fn plan_chat(
-        &self,
-        cx: &Cx<'_>,
-        create: CreateChat,
-        author: Option<&ClientId>,
-    ) -> Result<Option<NewChat>, RpcError> {
+    fn plan_chat(&self, cx: &Cx<'_>, create: CreateChat) -> Result<Option<NewChat>, RpcError> {
         let session_id = self.channels.find(&create.channel);
         let Some((session_id, session)) = session_id.and_then(|id| Some((id, self.sessions.get(&id)?))) else {
             return Err(RpcError::session_not_found(&create.channel));
@@ -123,7 +120,6 @@ impl HostCore {
                     RpcError::invalid_params("initialMessage", problem)
                 })?;
         }
-        self.check_tokens(cx.now, agent, &payers(session, author))?;
         Ok(Some(NewChat { chat, first }))
     }
 

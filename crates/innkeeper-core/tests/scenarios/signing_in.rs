@@ -1,7 +1,6 @@
 //! Agents that need a token: who is asked for one, and whose they get (AUTH).
 
 use ahp_types::commands::{ChatSource, ForkChatSource};
-use ahp_types::errors::AuthRequiredErrorData;
 use ahp_types::state::ProtectedResourceMetadata;
 use innkeeper_core::agent::{AuthRequirement, Contributor, Secret, ToolReply, ToolStart, ToolStep};
 use innkeeper_core::request::{Authenticate, CreateChat};
@@ -112,53 +111,78 @@ fn resume(turn: &str) -> Value {
     json!({ "type": "chat/turnResume", "turnId": turn })
 }
 
+/// A client that meets a refusal here shows nothing at all; an error in the chat says what to do.
 #[test]
-fn auth08_ses05_a_session_of_an_agent_without_a_token_is_refused_with_what_to_get() {
+fn ses05_auth09_a_session_of_an_agent_without_a_token_is_created_and_its_turns_say_what_to_do() {
     let mut stage = stage();
     let conn = stage.client("c", &[ROOT]);
     let answer = stage.create(conn, SESSION);
-    let (code, message) = error(&answer);
-    assert_eq!(code, -32007);
+    assert_eq!(answer["result"], Value::Null, "{answer}");
+    assert_eq!(stage.state(SESSION)["lifecycle"], "ready");
+    assert!(stage.agent.is_empty(), "no agent is opened that could not work");
+    assert_eq!(stage.asked(conn), [said(ROOT, "required")], "it may have one to give");
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    stage.subscribe(conn, SESSION);
+    stage.subscribe(conn, &chat);
+    stage.start_turn(conn, &chat, "t1");
+    let part = stage.error_of(&chat);
+    assert_eq!((&part["kind"], &part["resumable"]), (&json!("error"), &json!(true)));
+    assert_eq!(part["error"]["errorType"], "authRequired");
+    let message = part["error"]["message"].as_str().expect("a sentence");
     assert!(
-        message.contains("Example API (https://api.example.com/v1)"),
+        message.contains("Example API (https://api.example.com/v1)") && message.contains("sign in"),
         "{message}"
     );
-    let data: AuthRequiredErrorData =
-        serde_json::from_value(answer["error"]["data"].clone()).expect("the published type");
-    assert_eq!(Some(data.resources), keyed().info.protected_resources);
-    assert!(stage.agent.is_empty(), "nothing was opened");
-    // Another agent needs nothing, and whoever asks wrongly is told that first.
-    let mut create = new_session("ahp-session:/other");
-    create.provider = Some("other".to_owned());
-    let answer = stage.request(conn, Command::CreateSession(Box::new(create)));
-    assert_eq!(answer["result"], Value::Null);
-    assert_eq!(error(&stage.create(conn, "nonsense")).0, -32602);
+    assert!(stage.started().is_empty());
+
     stage.signs_in(conn, "mine");
-    stage.session(conn, SESSION);
+    stage.dispatch(conn, &chat, 2, resume("t1"));
     assert_eq!(stage.last_opened().credentials[0].token.reveal(), "mine");
+    assert_eq!((stage.started().len(), stage.used()), (1, Some("mine")));
+    stage.ends(TurnEnd::Complete);
+    assert_eq!(stage.state(&chat)["turns"][0]["state"], "complete");
 }
 
 #[test]
-fn auth08_further_chats_and_forks_need_a_token_too() {
+fn ses05_a_token_that_comes_between_the_session_and_its_first_turn_is_in_time() {
+    let mut stage = stage();
+    let conn = stage.client("c", &[ROOT]);
+    stage.create(conn, SESSION);
+    let chat = innkeeper_core::uri::default_chat(SESSION);
+    stage.subscribe(conn, &chat);
+    stage.signs_in(conn, "mine");
+    stage.start_turn(conn, &chat, "t1");
+    assert_eq!(stage.last_opened().credentials[0].token.reveal(), "mine");
+    assert_eq!((stage.started().len(), stage.used()), (1, Some("mine")));
+}
+
+#[test]
+fn ses05_further_chats_and_forks_are_created_without_a_token_too() {
     let mut stage = stage();
     let (conn, chat) = stage.owner("c", "mine");
     stage.turn(conn, &chat, "t1", "said");
     stage.authenticate(conn, token(API, ""));
-    let fork = || CreateChat {
+    let opened = stage.agent.len();
+    let fork = CreateChat {
         source: Some(ChatSource::Fork(ForkChatSource {
             chat: chat.clone(),
             turn_id: "t1".to_owned(),
         })),
         ..new_chat(SESSION, "ahp-chat:/fork")
     };
-    for create in [new_chat(SESSION, "ahp-chat:/further"), fork()] {
+    for create in [new_chat(SESSION, "ahp-chat:/further"), fork] {
         let answer = stage.create_chat(conn, create);
-        assert_eq!(error(&answer).0, -32007);
-        assert_eq!(answer["error"]["data"]["resources"][0]["resource"], API);
+        assert_eq!(answer["result"], Value::Null, "{answer}");
     }
+    assert_eq!(stage.agent.len(), opened, "none of them is opened yet");
+    stage.subscribe(conn, "ahp-chat:/fork");
+    stage.start_turn(conn, "ahp-chat:/fork", "t2");
+    assert_eq!(stage.error_of("ahp-chat:/fork")["error"]["errorType"], "authRequired");
     stage.signs_in(conn, "again");
-    assert_eq!(stage.create_chat(conn, fork())["result"], Value::Null);
-    assert_eq!(stage.last_opened().credentials[0].token.reveal(), "again");
+    stage.dispatch(conn, "ahp-chat:/fork", 9, resume("t2"));
+    let open = stage.last_opened();
+    assert_eq!(open.credentials[0].token.reveal(), "again");
+    assert_eq!(open.history.recent.len(), 1, "what the fork starts with");
 }
 
 #[test]

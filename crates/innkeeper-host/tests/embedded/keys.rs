@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use ahp::{ClientError, SubscriptionEvent};
-use ahp_types::errors::AuthRequiredErrorData;
 use ahp_types::messages::JsonRpcError;
 use ahp_types::notifications::{AuthRequiredParams, AuthRequiredReason};
 use ahp_types::state::{ErrorResponsePart, ResponsePart, TurnState};
@@ -189,26 +188,27 @@ async fn auth02_an_agent_says_what_it_needs_a_token_for_in_the_words_of_rfc_9728
 }
 
 #[tokio::test]
-async fn auth08_ses05_creating_a_session_says_what_to_sign_in_to_and_works_afterwards() {
+async fn ses05_auth09_a_session_without_a_token_is_created_and_its_turn_goes_on_after_signing_in() {
     let running = Running::start(host()).await;
     let client = connect(&running, "first").await;
-    let create = json!({ "channel": "ahp-session:/one" });
-    let error = refused::<Value>(client.request("createSession", create).await);
-    assert_eq!(error.code, -32007);
-    assert!(error.message.contains("Example API"), "{}", error.message);
-    let data = serde_json::to_value(error.data.expect("data (ERR-03)")).expect("JSON");
-    let data: AuthRequiredErrorData = serde_json::from_value(data).expect("the published type");
-    assert_eq!(data.resources.len(), 1);
-    assert_eq!(data.resources[0].resource, API);
-    assert_eq!(
-        data.resources[0].resource_documentation.as_deref(),
-        Some("https://example.com/keys")
-    );
+    let uris = client.create_session("one").await;
+    is_asked(&client, "ahp-root://", AuthRequiredReason::Required).await;
+    let turn = client.run_turn(&uris.chat, "t1", "which?").await;
+    assert_eq!(turn.state, TurnState::Error);
+    let part = error_of(&turn.response_parts);
+    assert_eq!((&*part.error.error_type, part.resumable), ("authRequired", Some(true)));
+    assert!(part.error.message.contains("Example API"), "{}", part.error.message);
 
     sign_in(&client, MINE).await;
-    let uris = client.create_session("one").await;
-    assert_eq!(says(&client, &uris.chat, "t1", "opened").await, print_of(MINE));
-    assert_eq!(says(&client, &uris.chat, "t2", "which?").await, print_of(MINE));
+    let resume = json!({ "type": "chat/turnResume", "turnId": "t1" });
+    client.dispatch(&uris.chat, resume).await;
+    client
+        .until("the turn is whole", |view| {
+            let turn = view.ended_turn(&uris.chat, "t1");
+            turn.is_some_and(|turn| markdown(&turn.response_parts) == print_of(MINE))
+        })
+        .await;
+    assert_eq!(says(&client, &uris.chat, "t2", "opened").await, print_of(MINE));
     client.assert_converged().await;
 }
 
@@ -300,9 +300,6 @@ async fn auth06_a_token_expires_and_its_client_is_told() {
         let _: Value = client.request("authenticate", params).await.expect("taken");
     }
     is_asked(&client, "ahp-root://", AuthRequiredReason::Expired).await;
-    let create = json!({ "channel": "ahp-session:/one" });
-    let error = refused::<Value>(client.request("createSession", create).await);
-    assert_eq!(error.code, -32007);
     // Whatever it was told came before this answer.
     other.client().ping().await.expect("still there");
     assert_eq!(asked(&other.view()), [], "nobody else's business");

@@ -2,10 +2,9 @@
 
 use innkeeper_testkit::model_server::{Api, Asked, ModelServer, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, markdown};
-use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
 
-use crate::support::{PROVIDER, Setup, create_session, error_of, uri_of, users};
+use crate::support::{PROVIDER, Setup, create_session, error_of, users};
 
 const NO_KEY: &str = "models = [{ id = \"scripted\" }]";
 const SECRET: &str = "sk-0123456789-never-to-be-seen";
@@ -46,24 +45,25 @@ async fn auth_without_a_key_the_agent_says_how_to_get_one_and_a_client_s_token_d
         );
 
         let directory = tempfile::tempdir().expect("a directory");
-        let mut raw = RawClient::initialized(host.address(), "raw").await;
-        let create = json!({
-            "channel": "ahp-session:/refused",
-            "provider": PROVIDER,
-            "workingDirectories": [uri_of(directory.path())],
-        });
-        let refusal = raw.call("createSession", create).await.expect_err("a key is needed");
-        assert_eq!(refusal.code, -32007, "{refusal:?}");
-        assert_eq!(
-            refusal.data["resources"][0]["resource"],
-            json!(server.url()),
-            "{refusal:?}"
+        let uris = create_session(&client, "work", directory.path()).await;
+        let turn = client.run_turn(&uris.chat, "t1", "Hello?").await;
+        let (kind, message, resumable) = error_of(&turn).expect("an error");
+        assert_eq!((kind.as_str(), resumable), ("authRequired", true), "{message}");
+        assert!(
+            message.contains(&server.url()) && message.contains("sign in"),
+            "{message}"
         );
 
         sign_in(&client, &server, "token-of-first").await;
-        let uris = create_session(&client, "work", directory.path()).await;
-        let turn = client.run_turn(&uris.chat, "t1", "Hello?").await;
-        assert_eq!(markdown(&turn.response_parts), "Yes.");
+        client
+            .dispatch(&uris.chat, json!({ "type": "chat/turnResume", "turnId": "t1" }))
+            .await;
+        client
+            .until("the turn goes on", |view| {
+                let turn = view.ended_turn(&uris.chat, "t1");
+                turn.is_some_and(|turn| markdown(&turn.response_parts) == "Yes.")
+            })
+            .await;
         let asked = server.requests().pop().expect("asked");
         assert_eq!(key_of(&asked).as_deref(), Some("token-of-first"), "{api:?}");
         client.assert_converged().await;

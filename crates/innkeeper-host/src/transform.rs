@@ -78,6 +78,7 @@ impl Renderer {
             restricted,
             transformer,
         } = chosen.unwrap_or_default();
+        let transformer = transformer.and_then(|transformer| with_content(transformer, &sections));
         let mut prompt = match transformer {
             Some(transformer) => self.transform(deadline, &transformer, sections).await,
             None => RenderedPrompt::unchanged(sections),
@@ -128,9 +129,9 @@ impl Renderer {
 
     /// Asks the client, once and for everything (SMT-04).
     async fn ask(&self, transformer: &Transformer, before: &Contents) -> Result<Contents, Failure> {
-        let sections: Map<String, Value> = before
-            .iter()
-            .map(|(id, content)| (id.clone(), json!({ "content": content })))
+        let sections = transformer.sections.iter();
+        let sections: Map<String, Value> = sections
+            .filter_map(|id| Some((id.clone(), json!({ "content": before.get(id)? }))))
             .collect();
         let params = json!({ "channel": &*transformer.session_uri, "sections": sections }).to_string();
         let most = self.limits.bytes;
@@ -147,6 +148,17 @@ impl Renderer {
         let answer = answer.await.unwrap_or(Err(PeerError::Disconnected))?;
         read(answer, before, most)
     }
+}
+
+/// Leaves out the sections that are empty in this render: there is nothing to rewrite in them. A
+/// client that is left with none is not asked at all.
+fn with_content(mut transformer: Transformer, sections: &[PromptSection]) -> Option<Transformer> {
+    let has_content = |id: &String| {
+        let mut named = sections.iter().filter(|section| section.id == *id);
+        named.any(|section| !section.content.is_empty())
+    };
+    transformer.sections.retain(has_content);
+    (!transformer.sections.is_empty()).then_some(transformer)
 }
 
 /// What sections say, by id.

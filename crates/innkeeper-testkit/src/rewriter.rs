@@ -124,7 +124,9 @@ pub fn asked_for(request: &Value) -> Vec<String> {
     let sections = request["params"]["sections"]
         .as_object()
         .expect("an object of sections");
-    sections.keys().cloned().collect()
+    let mut ids: Vec<String> = sections.keys().cloned().collect();
+    ids.sort_unstable();
+    ids
 }
 
 fn is_request(message: &Value) -> bool {

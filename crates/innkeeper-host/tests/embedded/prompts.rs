@@ -52,7 +52,14 @@ impl AgentChat for Writer {
             return events.render_prompt(twice).await.map(|_| ());
         }
         if turn.text != "worker" {
-            let outcome = events.render_prompt(sections()).await;
+            let mut sections = sections();
+            for section in &mut sections {
+                // What a turn names is empty in its prompt.
+                if turn.text.contains(&section.id) {
+                    section.content.clear();
+                }
+            }
+            let outcome = events.render_prompt(sections).await;
             let _ = self.outcomes.send(outcome.clone());
             return outcome.map(|_| ());
         }
@@ -127,6 +134,25 @@ async fn smt06_smt07_an_agent_gets_its_prompt_as_the_client_rewrote_it() {
     let restricted: Vec<bool> = prompt.sections.iter().map(|section| section.restricted).collect();
     assert_eq!(restricted, [true, false, false]);
     desk.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn smt03_sections_that_are_empty_in_a_render_are_not_asked_for() {
+    let mut desk = Desk::of(|builder| builder).await;
+    let mut rewriter = desk.joined("rewriter", &["tone", "margin"]).await;
+    desk.client.start_turn(&desk.uris.chat, "t1", "no tone").await;
+    let request = rewriter.rewrite(&[("margin", "Leave two.")]).await;
+    assert_eq!(asked_for(&request), ["margin"]);
+    let prompt = desk.outcome().await.expect("rendered");
+    assert_eq!(prompt.client.as_deref(), Some("rewriter"));
+    desk.client.turn_end(&desk.uris.chat, "t1").await;
+    // With nothing left to rewrite, nobody is asked, and nobody is waited for.
+    desk.client
+        .start_turn(&desk.uris.chat, "t2", "no tone, no margin")
+        .await;
+    let prompt = desk.outcome().await.expect("rendered");
+    assert_eq!(prompt.client, None);
+    desk.client.turn_end(&desk.uris.chat, "t2").await;
 }
 
 #[tokio::test]

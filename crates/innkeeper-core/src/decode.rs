@@ -16,6 +16,8 @@ pub enum DecodeError {
     UnknownType(String),
     /// The name is known and a field is wrong or missing.
     Malformed(String),
+    /// It can be read, and names something that is not there.
+    Unusable(String),
 }
 
 impl std::fmt::Display for DecodeError {
@@ -23,6 +25,7 @@ impl std::fmt::Display for DecodeError {
         match self {
             Self::UnknownType(name) => write!(f, "unknown action type {name:?}"),
             Self::Malformed(problem) => write!(f, "malformed action: {problem}"),
+            Self::Unusable(problem) => f.write_str(problem),
         }
     }
 }

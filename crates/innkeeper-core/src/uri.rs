@@ -39,6 +39,10 @@ const RESERVED_SCHEMES: [&str; 12] = [
     "innkeeper-content",
 ];
 
+/// Schemes of what people and programs read and write. Nothing new is created under them: a session
+/// with the name of a file would be taken for the file.
+const RESOURCE_SCHEMES: [&str; 6] = ["file", "http", "https", "data", "mcp-resource", "untitled"];
+
 /// Checks that a string can be a channel URI at all.
 pub fn check(uri: &str) -> Result<(), String> {
     if uri.len() > MAX_URI_BYTES {
@@ -56,12 +60,22 @@ pub fn check(uri: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that a string can be the URI of a directory at all.
+/// Checks that a string can be the URI of a directory of the host's machine.
 pub fn check_directory(uri: &str) -> Result<(), String> {
     check(uri).map_err(|problem| match scheme(uri) {
         Some(_) => problem.replacen("a channel URI", "a URI", 1),
         None => "must be a URI, as in file:///home/me/project".to_owned(),
-    })
+    })?;
+    let scheme = scheme(uri).unwrap_or_default();
+    if !scheme.eq_ignore_ascii_case("file") {
+        return Err(format!(
+            "must be a directory of the host, as in file:///home/me/project, and not {scheme}:"
+        ));
+    }
+    if !starts_with(uri, "file:/") {
+        return Err("must name a directory by its whole path, as in file:///home/me/project".to_owned());
+    }
+    Ok(())
 }
 
 /// What the sessions are called that a chat makes which moves to one of its own; a number follows.
@@ -73,6 +87,7 @@ pub fn check_new_session(uri: &str) -> Result<(), String> {
     let scheme = scheme(uri).unwrap_or_default();
     if RESERVED_SCHEMES
         .iter()
+        .chain(&RESOURCE_SCHEMES)
         .any(|reserved| reserved.eq_ignore_ascii_case(scheme))
     {
         return Err(format!(
@@ -99,6 +114,7 @@ pub fn check_new_chat(uri: &str) -> Result<(), String> {
     let is_taken = scheme.eq_ignore_ascii_case("ahp-session")
         || RESERVED_SCHEMES
             .iter()
+            .chain(&RESOURCE_SCHEMES)
             .any(|reserved| reserved.eq_ignore_ascii_case(scheme));
     if is_taken && !is_chat {
         return Err(format!("the scheme {scheme}: is not for chats; use ahp-chat:/<id>"));
@@ -227,10 +243,35 @@ mod tests {
             "1x:/y",
             "ahp-session:/a/annotations",
             "a:\u{0}",
+            "file:///home/me/project",
+            "FILE:/x",
+            "https://example.com/session",
+            "data:text/plain,x",
         ] {
             assert!(check_new_session(bad).is_err(), "{bad:?}");
         }
         assert!(check_new_session(&format!("a:/{}", "x".repeat(MAX_URI_BYTES))).is_err());
+    }
+
+    #[test]
+    fn ses06_a_session_works_in_directories_of_its_host() {
+        for good in [
+            "file:///home/me",
+            "file:/home/me",
+            "FILE:///c:/x",
+            "file://server/share",
+        ] {
+            assert_eq!(check_directory(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "https://example.com/x",
+            "vscode-vfs://github/a/b",
+            "file:relative",
+            "/home/me",
+            "",
+        ] {
+            assert!(check_directory(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]
@@ -249,6 +290,7 @@ mod tests {
             "ahp-session:/a",
             "AHP-Session:/a",
             "ahp-terminal:/a",
+            "file:///a",
             "mcp://s",
             "ahp-chat://default/Y29waWxvdDovMQ",
             "AHP-CHAT://Default/Y29waWxvdDovMQ",

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use innkeeper_core::frame::encode_error;
-use innkeeper_core::{ConnId, Input, Outgoing, Principal, RpcError, Wire, error::code};
+use innkeeper_core::{ConnId, Input, Outgoing, Principal, RpcError, Scope, Wire, error::code};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
 use crate::close::Close;
+use crate::directories;
+use crate::files::Files;
 use crate::host::{HostHandle, Message};
 use crate::limits::Limits;
 use crate::methods::{self, Route};
@@ -26,6 +28,7 @@ use crate::transport::{Received, Sink, Source};
 /// The reader runs in the caller's task and the writer in its own: a client that does not read
 /// can still be heard, and one that floods us can still be told so.
 pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, principal: Principal) {
+    let may_drive = principal.scope >= Scope::Drive;
     let Some((conn, outbox)) = host.attach(principal).await else {
         return;
     };
@@ -43,6 +46,7 @@ pub async fn serve(host: HostHandle, source: impl Source, sink: impl Sink, princ
         budget: Budget::new(&host.limits()),
         in_flight: Arc::new(Semaphore::new(host.limits().requests_in_flight)),
         limits: host.limits(),
+        files: may_drive.then(|| host.files()),
     };
     let close = reader.run().await;
     // A peer that only stopped sending still gets its answers: the main loop, which has everything
@@ -72,6 +76,8 @@ struct Reader<S> {
     /// Places for requests that are read and not handled yet.
     in_flight: Arc<Semaphore>,
     limits: Arc<Limits>,
+    /// Looks at working directories, for a connection that may name some.
+    files: Option<Arc<dyn Files>>,
 }
 
 impl<S: Source> Reader<S> {
@@ -115,6 +121,12 @@ impl<S: Source> Reader<S> {
         match rpc::parse(text, shape) {
             Ok(rpc::Message::Request { id, method, params }) => match self.request(&method, params) {
                 Ok(command) => {
+                    if let Some(files) = &self.files
+                        && let Err(error) = directories::check_request(&**files, &command).await
+                    {
+                        self.answer(Some(&id), &error);
+                        return Some(());
+                    }
                     self.send_request(Input::Request {
                         conn: self.conn,
                         id,
@@ -128,7 +140,12 @@ impl<S: Source> Reader<S> {
                 }
             },
             Ok(rpc::Message::Notification { method, params }) => match self.notification(&method, params) {
-                Some(input) => self.send(input).await,
+                Some(mut input) => {
+                    if let (Input::Dispatch { dispatch, .. }, Some(files)) = (&mut input, &self.files) {
+                        directories::check_action(&**files, dispatch).await;
+                    }
+                    self.send(input).await
+                }
                 None => Some(()),
             },
             Ok(rpc::Message::Response { id, outcome }) => {
@@ -145,6 +162,8 @@ impl<S: Source> Reader<S> {
                     .await
                     .ok()
             }
+            // To answer an answer would go on for ever.
+            Ok(rpc::Message::Stray) => Some(()),
             Err(rejected) => {
                 self.answer(rejected.id.as_ref(), &rejected.error);
                 Some(())

@@ -26,6 +26,12 @@ pub trait Files: Send + Sync + 'static {
     /// Finds at most `limit` files, the best first. `directories` are URIs; what it cannot look
     /// into, it passes over.
     async fn find(&self, directories: &[String], query: &str, limit: usize) -> Vec<FoundFile>;
+
+    /// Says what is wrong with a directory that a session is to work in, by its `file:` URI. By
+    /// default nothing is, because a host need not have the files of its sessions.
+    async fn check_directory(&self, _uri: &str) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A file that fits.

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::files::Files;
 use crate::journal::JournalError;
 use crate::limits::Limits;
 use crate::outbox::Outbox;
@@ -65,6 +66,7 @@ pub struct HostHandle {
     stopping: CancellationToken,
     version: Arc<str>,
     catalogue: Arc<Catalogue>,
+    files: Arc<dyn Files>,
 }
 
 impl fmt::Debug for HostHandle {
@@ -183,6 +185,10 @@ impl HostHandle {
 
     pub(crate) fn limits(&self) -> Arc<Limits> {
         Arc::clone(&self.limits)
+    }
+
+    pub(crate) fn files(&self) -> Arc<dyn Files> {
+        Arc::clone(&self.files)
     }
 
     pub(crate) fn stopping(&self) -> &CancellationToken {

@@ -55,6 +55,7 @@ mod close;
 mod connection;
 mod contents;
 pub mod customizations;
+mod directories;
 mod driver;
 mod events;
 mod files;

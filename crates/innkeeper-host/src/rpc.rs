@@ -45,6 +45,9 @@ pub enum Message<'a> {
         /// The result, or the error object.
         outcome: Result<&'a RawValue, &'a RawValue>,
     },
+    /// Answers no request of ours, such as an error without an id. It is ignored: a response is
+    /// never answered.
+    Stray,
 }
 
 /// A message that cannot be processed, and the answer it gets.
@@ -162,14 +165,10 @@ fn response<'a>(envelope: &Envelope<'a>, readable_id: Option<RequestId>) -> Resu
         (None, None) => return Err(Rejected::invalid(readable_id, "the member method is missing")),
     };
     // Our own ids are non-negative integers (TRN-11), so anything else answers nothing of ours.
-    // A response is never answered, hence no id here: a client must not take it for one.
-    match envelope.id.and_then(|id| id.get().parse().ok()) {
-        Some(id) => Ok(Message::Response { id, outcome }),
-        None => Err(Rejected::invalid(
-            None,
-            "a response whose id is not one of the host's request ids",
-        )),
-    }
+    Ok(match envelope.id.and_then(|id| id.get().parse().ok()) {
+        Some(id) => Message::Response { id, outcome },
+        None => Message::Stray,
+    })
 }
 
 /// An id that can be echoed and whose answer the sender will recognise; otherwise the problem,
@@ -211,6 +210,7 @@ mod tests {
             Ok(Message::Response { id, outcome }) => {
                 format!("response {id} {}", if outcome.is_ok() { "ok" } else { "error" })
             }
+            Ok(Message::Stray) => "ignored".to_owned(),
             Err(rejected) => format!(
                 "{} {}",
                 rejected.error.code,
@@ -248,6 +248,19 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(outcome(text), expected, "{text}");
+        }
+    }
+
+    /// Two programs that answer each other's errors would never stop (TRN-04).
+    #[test]
+    fn trn13_a_response_that_answers_nothing_is_ignored() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"not JSON"}}"#,
+            r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"what?"}}"#,
+            r#"{"jsonrpc":"2.0","id":"a","result":1}"#,
+            r#"{"jsonrpc":"2.0","id":-1,"result":1}"#,
+        ] {
+            assert_eq!(outcome(text), "ignored", "{text}");
         }
     }
 
@@ -295,7 +308,6 @@ mod tests {
             ),
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping","result":1}"#, "-32600 1"),
             (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#, "-32600 1"),
-            (r#"{"jsonrpc":"2.0","id":"a","result":1}"#, "-32600 null"),
         ];
         for (text, expected) in cases {
             assert_eq!(outcome(text), expected, "{text}");

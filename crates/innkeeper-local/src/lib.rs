@@ -81,6 +81,22 @@ impl Default for Workspace {
 
 #[async_trait]
 impl Files for Workspace {
+    async fn check_directory(&self, uri: &str) -> Result<(), String> {
+        let Some(path) = uri::to_path(uri) else {
+            return Err("names no directory of this machine".to_owned());
+        };
+        let looking = tokio::task::spawn_blocking(move || std::fs::metadata(path));
+        match looking.await {
+            Ok(Ok(found)) if found.is_dir() => Ok(()),
+            Ok(Ok(_)) => Err("is a file; a session works in a directory".to_owned()),
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err("there is no such directory on this host; create it, or choose another".to_owned())
+            }
+            Ok(Err(error)) => Err(format!("cannot be looked into: {error}")),
+            Err(error) => Err(format!("looking for it failed: {error}")),
+        }
+    }
+
     async fn find(&self, directories: &[String], query: &str, limit: usize) -> Vec<FoundFile> {
         let directories: Vec<PathBuf> = directories.iter().filter_map(|uri| uri::to_path(uri)).collect();
         if directories.is_empty() {

@@ -110,6 +110,16 @@ fn ses06_only_the_first_directory_counts_without_the_capability() {
     stage.request(conn, Command::CreateSession(Box::new(wanted.clone())));
     assert_eq!(stage.state(SESSION)["workingDirectories"], json!(["file:///a"]));
     wanted.channel = "ahp-session:/two".into();
+    for elsewhere in ["https://example.com/a", "vscode-vfs://github/a/b"] {
+        wanted.working_directories = vec!["file:///a".into(), elsewhere.into()];
+        let answer = stage.request(conn, Command::CreateSession(Box::new(wanted.clone())));
+        let (code, message) = error(&answer);
+        assert_eq!(code, -32602);
+        assert!(
+            message.starts_with("params.workingDirectories[1]: must be a directory of the host"),
+            "{message}"
+        );
+    }
     wanted.working_directories = vec!["file:///a".into(), "not a uri".into()];
     let answer = stage.request(conn, Command::CreateSession(Box::new(wanted)));
     assert_eq!(error(&answer).0, -32602);

@@ -268,6 +268,7 @@ impl HostBuilder {
                 common,
                 reading: tokio::sync::Mutex::new(()),
             }),
+            files: Arc::clone(&self.files),
         };
         let task = HostTask {
             core,

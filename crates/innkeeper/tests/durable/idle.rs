@@ -40,6 +40,7 @@ fn picture(client: &OfficialClient, uris: &SessionUris) -> [Value; 2] {
 async fn ses_an_idle_session_comes_back_with_everything_it_had() {
     let host = forgetful().await;
     let client = OfficialClient::connect(host.address(), "first").await;
+    std::fs::create_dir(host.path("work")).expect("created");
     let workspace = format!("file://{}", host.path("work").display());
     let uris = client.create_session_in("idle", &workspace).await;
     client.dispatch(&uris.session, title("Remembered")).await;

@@ -59,7 +59,7 @@ async fn neg_23_a_second_initialize_is_refused_and_the_first_one_holds() {
 async fn wrong_types_and_missing_fields_are_named_and_the_connection_goes_on() {
     let (host, witness) = start_with_client().await;
     let long_uri = format!("a:/{}", "x".repeat(2048));
-    let cases: [(&str, Value, &str); 22] = [
+    let cases: [(&str, Value, &str); 26] = [
         ("subscribe", json!({}), "params.channel: is missing"),
         (
             "subscribe",
@@ -137,6 +137,26 @@ async fn wrong_types_and_missing_fields_are_named_and_the_connection_goes_on() {
             "createSession",
             json!({ "channel": "ahp-session:/x", "workingDirectories": ["not a uri"] }),
             "params.workingDirectories[0]: must be a URI, as in file:///home/me/project",
+        ),
+        (
+            "createSession",
+            json!({ "channel": "ahp-session:/x", "workingDirectories": ["file:///", "file:///no/such/place"] }),
+            "params.workingDirectories[1]: there is no such directory on this host; create it, or choose another",
+        ),
+        (
+            "createSession",
+            json!({ "channel": "ahp-session:/x", "workingDirectories": ["file:///dev/null"] }),
+            "params.workingDirectories[0]: is a file; a session works in a directory",
+        ),
+        (
+            "createSession",
+            json!({ "channel": "ahp-session:/x", "workingDirectories": ["https://example.com/x"] }),
+            "params.workingDirectories[0]: must be a directory of the host, as in file:///home/me/project, and not https:",
+        ),
+        (
+            "createSession",
+            json!({ "channel": "file:///tmp/x" }),
+            "params.channel: the scheme file: is not for sessions; use ahp-session:/<id>",
         ),
         (
             "createSession",

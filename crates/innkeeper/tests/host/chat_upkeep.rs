@@ -112,23 +112,25 @@ async fn cht22_cht26_e29_read_archived_and_draft_belong_to_one_chat() {
 async fn cht09_ses26_a_chat_works_in_some_of_its_sessions_directories() {
     let (_host, client) = start_with_client().await;
     let session = "ahp-session:/directories";
-    let directories = json!(["file:///srv/one", "file:///srv/two"]);
+    let folder = tempfile::tempdir().expect("a directory");
+    let [one, two] = ["one", "two"].map(|name| {
+        std::fs::create_dir(folder.path().join(name)).expect("created");
+        format!("file://{}/{name}", folder.path().display())
+    });
+    let directories = json!([one, two]);
     let params = json!({ "channel": session, "workingDirectories": directories });
     let _: Value = client.request("createSession", params).await.expect("created");
     let uris = client.join(session).await;
     let subset = |chat: &str| client.chat(chat).working_directories;
-    for (chat, wanted) in [
-        ("ahp-chat:/some", json!(["file:///srv/two"])),
-        ("ahp-chat:/none", json!([])),
-    ] {
+    for (chat, wanted) in [("ahp-chat:/some", json!([two])), ("ahp-chat:/none", json!([]))] {
         client
             .create_chat(session, chat, json!({ "workingDirectories": wanted }))
             .await;
     }
-    assert_eq!(subset("ahp-chat:/some"), Some(vec!["file:///srv/two".to_owned()]));
+    assert_eq!(subset("ahp-chat:/some"), Some(vec![two.clone()]));
     assert_eq!(subset("ahp-chat:/none"), Some(Vec::new()));
     assert_eq!(subset(&uris.chat), None, "all of them");
-    let remove = json!({ "type": "session/workingDirectoryRemoved", "directory": "file:///srv/two" });
+    let remove = json!({ "type": "session/workingDirectoryRemoved", "directory": two });
     client.dispatch(session, remove).await;
     client
         .until("the chat lost it too", |view| {

@@ -78,8 +78,10 @@ async fn lesson_42_what_is_allowed_in_one_session_is_listed_revocable_and_stays_
 #[tokio::test]
 async fn lesson_42_what_is_allowed_in_a_workspace_holds_in_its_sessions_and_in_no_other() {
     let (host, client) = start_with_client().await;
-    let workspace = format!("file://{}", host.path("work").display());
-    let elsewhere = format!("file://{}", host.path("elsewhere").display());
+    let [workspace, elsewhere] = ["work", "elsewhere"].map(|name| {
+        std::fs::create_dir(host.path(name)).expect("created");
+        format!("file://{}", host.path(name).display())
+    });
     let one = client.create_session_in("one", &workspace).await;
     let two = client.create_session_in("two", &workspace).await;
     let away = client.create_session_in("away", &elsewhere).await;

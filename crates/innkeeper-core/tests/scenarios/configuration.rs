@@ -215,6 +215,11 @@ fn cmp07_the_approval_mode_is_the_setting_that_vs_code_has_a_picker_for() {
         assert_eq!(property["sessionMutable"], true);
         assert_eq!(property.get("readOnly"), None);
         assert_eq!(config["values"]["autoApprove"], "default");
+        assert_eq!(
+            config["schema"]["required"],
+            json!(["branch"]),
+            "what cannot be left out"
+        );
     }
 }
 

@@ -5,6 +5,7 @@ mod agents;
 mod client_tools;
 mod customized;
 mod durable;
+mod earlier;
 mod giving_up;
 mod helpers;
 mod hooks;

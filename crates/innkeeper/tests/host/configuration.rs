@@ -123,7 +123,6 @@ async fn cmp05_settings_are_resolved_again_and_again_while_somebody_chooses() {
     for (config, field) in [
         (json!({ "mood": "sleepy" }), "config.mood"),
         (json!({ "mood": 3 }), "config.mood"),
-        (json!({ "colour": "red" }), "config.colour"),
     ] {
         let params = json!({ "channel": ROOT, "provider": "tour", "config": config });
         let (code, text) = client.refused("resolveSessionConfig", params).await;
@@ -157,7 +156,6 @@ async fn cmp09_a_session_is_created_with_what_was_chosen_or_not_at_all() {
         (json!({ "mood": "sleepy" }), "config.mood"),
         (json!({ "topic": ["bread"] }), "config.topic"),
         (json!({ "approvedTools": [1] }), "config.approvedTools"),
-        (json!({ "colour": "red" }), "config.colour"),
     ] {
         let (code, text) = client.refused("createSession", create("wrong", config)).await;
         assert_eq!(code, -32602, "{text}");
@@ -198,7 +196,6 @@ async fn ses23_what_may_change_later_changes_for_everybody_and_the_rest_is_refus
         (json!({ "topic": "maps" }), "config.topic"),
         (json!({ "mood": "sleepy" }), "config.mood"),
         (json!({ "mood": null }), "config.mood"),
-        (json!({ "colour": "red" }), "config.colour"),
         (json!({ "mood": "cheerful", "topic": "maps" }), "config.topic"),
     ]
     .into_iter()

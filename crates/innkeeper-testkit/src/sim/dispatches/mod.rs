@@ -341,7 +341,7 @@ fn hopeless(session: &str, choices: &mut Choices<'_>) -> Draft {
         ),
         8 => Draft::hopeless(
             uri::ROOT,
-            json!({ "type": "root/configChanged", "config": { "unknown": true } }),
+            json!({ "type": "root/configChanged", "config": { "silenceLimitMinutes": "long" } }),
         ),
         _ => Draft::hopeless(chat, [json!(5), json!(null), json!([])][choices.below(3)].clone()),
     }

@@ -75,12 +75,17 @@ impl HostCore {
         if missing.is_empty() {
             return None;
         }
-        let message = format!(
-            "{} needs a token for {}, and nobody who takes part in this session has signed in to it; sign in, then \
-             resume this turn or send the message again",
-            agent.info.display_name,
-            names(&missing)
-        );
+        let who = &agent.info.display_name;
+        let what = names(&missing);
+        let message = match &agent.sign_in_hint {
+            Some(hint) => {
+                format!("{who} needs a token for {what}: {hint}; then resume this turn or send the message again")
+            }
+            None => format!(
+                "{who} needs a token for {what}, and nobody who takes part in this session has signed in to it; sign \
+                 in, then resume this turn or send the message again"
+            ),
+        };
         for resource in missing {
             let had = payers.iter().any(|client| self.tokens.had(client, &resource.resource));
             let reason = match had {

@@ -154,7 +154,7 @@ impl Agent for ModelAgent {
         info = match &shared.key {
             Key::NotNeeded => info,
             Key::Known(_) | Key::File(_) => info.with_protected_resource(resource().optional()),
-            Key::Missing { .. } => info.with_protected_resource(resource()),
+            Key::Missing { how } => info.with_protected_resource(resource()).with_sign_in_hint(how),
         };
         for model in shared.offered() {
             info = info.with_model_info(model.info());

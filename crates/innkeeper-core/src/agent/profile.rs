@@ -27,6 +27,8 @@ pub struct AgentProfile {
     pub tools: Vec<ToolInfo>,
     /// The sections of its system prompt, in their order (SMT-11).
     pub sections: Vec<Section>,
+    /// How to get it a token that it lacks, as the part of a sentence.
+    pub sign_in_hint: Option<String>,
 }
 
 impl From<ahp_types::state::AgentInfo> for AgentProfile {
@@ -40,6 +42,7 @@ impl From<ahp_types::state::AgentInfo> for AgentProfile {
             commands: Vec::new(),
             tools: Vec::new(),
             sections: Vec::new(),
+            sign_in_hint: None,
         }
     }
 }

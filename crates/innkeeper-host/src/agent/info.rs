@@ -35,6 +35,7 @@ pub struct AgentInfo {
     commands: Vec<CommandInfo>,
     tools: Vec<ToolInfo>,
     sections: Vec<Section>,
+    sign_in_hint: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -72,11 +73,20 @@ impl AgentInfo {
             commands: Vec::new(),
             tools: Vec::new(),
             sections: Vec::new(),
+            sign_in_hint: None,
         }
     }
 
     pub(crate) fn into_tools(self) -> Vec<ToolInfo> {
         self.tools
+    }
+
+    /// Says how to get the agent a token that it lacks, as the part of a sentence: "set THE_KEY and
+    /// start the host again". Turns that cannot run without the token end with it.
+    #[must_use]
+    pub fn with_sign_in_hint(mut self, hint: &str) -> Self {
+        self.sign_in_hint = Some(hint.to_owned());
+        self
     }
 
     pub(crate) fn command_names(&self) -> impl Iterator<Item = &str> {
@@ -216,6 +226,7 @@ impl AgentInfo {
             commands: self.commands,
             tools: self.tools,
             sections: self.sections,
+            sign_in_hint: self.sign_in_hint,
         }
     }
 }

@@ -50,7 +50,7 @@ async fn auth_without_a_key_the_agent_says_how_to_get_one_and_a_client_s_token_d
         let (kind, message, resumable) = error_of(&turn).expect("an error");
         assert_eq!((kind.as_str(), resumable), ("authRequired", true), "{message}");
         assert!(
-            message.contains(&server.url()) && message.contains("sign in"),
+            message.contains(&server.url()) && message.contains("key_env") && message.contains("resume this turn"),
             "{message}"
         );
 

@@ -124,9 +124,7 @@ pub fn asked_for(request: &Value) -> Vec<String> {
     let sections = request["params"]["sections"]
         .as_object()
         .expect("an object of sections");
-    let mut ids: Vec<String> = sections.keys().cloned().collect();
-    ids.sort_unstable();
-    ids
+    sections.keys().cloned().collect()
 }
 
 fn is_request(message: &Value) -> bool {

@@ -161,8 +161,9 @@ fn decide(seen: &Seen, choices: &mut Choices<'_>) -> Draft {
     };
     match choices.below(8) {
         0 => {
+            // Refused, unless the call is decided already and nothing comes of it (DSP-15).
             action["selectedOptionId"] = json!("never-offered");
-            return Draft::hopeless(&seen.chat, action);
+            return Draft::fair(&seen.chat, action);
         }
         1 => action["selectedOptionId"] = json!("allow-session"),
         2..=5 => {

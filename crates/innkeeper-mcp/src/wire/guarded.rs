@@ -197,8 +197,9 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
         // What the server has cancelled is not answered, and one that was discovered knows no end of a handshake.
         let is_end_of_handshake = matches!(&item, JsonRpcMessage::Notification(said)
             if matches!(said.notification, ClientNotification::InitializedNotification(_)));
-        let is_wanted = !answered.as_ref().is_some_and(|open| open.is_cancelled())
-            && !(is_end_of_handshake && self.is_discovered_late);
+        let is_cancelled = answered.as_ref().is_some_and(|open| open.is_cancelled());
+        let is_unknown = is_end_of_handshake && self.is_discovered_late;
+        let is_wanted = !is_cancelled && !is_unknown;
         let sending = is_wanted.then(|| self.transport.send(item));
         async move {
             let sent = match sending {

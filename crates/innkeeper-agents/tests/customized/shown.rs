@@ -94,9 +94,10 @@ async fn a_command_is_a_terminal_and_a_skipped_one_is_told_as_skipped() {
         };
         scene.client.until("the command asks", asks).await;
         let call = scene.client.view().tool_calls(chat).pop().expect("a call");
+        let meta = &call["_meta"];
         assert_eq!(
-            call["_meta"],
-            json!({ "toolKind": "terminal", "language": "shellscript" })
+            (&meta["toolKind"], &meta["language"]),
+            (&json!("terminal"), &json!("shellscript"))
         );
         let mut action = json!({
             "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": call["toolCallId"], "approved": false,

@@ -24,8 +24,8 @@ fn every_method_stands_in_the_table_once() {
     assert_eq!(names.len(), METHODS.len());
     assert_eq!(
         METHODS.len(),
-        49,
-        "31 commands and 2 notifications of AHP 1.0, 8 of MCP, and 8 of our own"
+        51,
+        "31 commands and 2 notifications of AHP 1.0, 8 of MCP, and 10 of our own"
     );
 }
 

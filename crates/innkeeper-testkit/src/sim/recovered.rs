@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ahp::reducers::apply_action_to_chat;
 use ahp_types::actions::{ChatErrorAction, StateAction};
 use ahp_types::state::{
-    ChatState, ChildCustomization, Customization, McpServerCustomization, McpServerState, McpServerStoppedState,
-    ResponsePart, SessionState,
+    ChatOrigin, ChatState, ChatSummary, ChildCustomization, Customization, McpServerCustomization, McpServerState,
+    McpServerStoppedState, ResponsePart, SessionState, SessionStatus,
 };
 use innkeeper_core::snapshot::{Snapshot, State};
 use serde_json::{Value, json};
@@ -88,6 +88,10 @@ fn chats(before: &Snapshot, after: &Snapshot) -> Result<(Value, Value), Violatio
             meta: None,
         };
         apply_action_to_chat(&mut before, &StateAction::ChatError(action));
+        // The end of a turn makes its chat unread, unless it is a worker's (SES-15).
+        if !matches!(before.origin, Some(ChatOrigin::Tool { .. })) {
+            before.status &= !SessionStatus::IsRead.bits();
+        }
     }
     for chat in [&mut before, &mut after] {
         chat.activity = None;
@@ -120,7 +124,15 @@ fn sessions(before: Arc<SessionState>, after: Arc<SessionState>, in_memory: bool
             return Err(Violation::new(format!("{member:?} became a member by itself")));
         }
     }
-    Ok((unchanging(&before, in_memory), unchanging(&after, in_memory)))
+    let mut expected = SessionState::clone(&before);
+    let is_interrupted = |chat: &ChatSummary| {
+        let is_worker = matches!(chat.origin, Some(ChatOrigin::Tool { .. }));
+        !is_worker && chat.status & SessionStatus::InProgress.bits() != 0
+    };
+    if before.chats.iter().any(is_interrupted) {
+        expected.status &= !SessionStatus::IsRead.bits();
+    }
+    Ok((unchanging(&expected, in_memory), unchanging(&after, in_memory)))
 }
 
 /// What no restart changes in a session.

@@ -40,7 +40,7 @@ pub(super) enum Offered {
     /// One that needs the agent itself.
     Own(OwnTool),
     /// An MCP server's.
-    Mcp(McpTool),
+    Mcp(Box<McpTool>),
     /// A client's.
     Client(ClientTool),
 }
@@ -88,7 +88,12 @@ impl Toolbox {
         let of_servers = servers.iter().map(|tool| {
             let description = [&tool.description, &tool.title];
             let schema = Some(&tool.input_schema);
-            (tool.name.as_str(), description, schema, Offered::Mcp(tool.clone()))
+            (
+                tool.name.as_str(),
+                description,
+                schema,
+                Offered::Mcp(Box::new(tool.clone())),
+            )
         });
         adding.all(of_servers);
         let of_clients = clients.iter().map(|tool| {

@@ -56,7 +56,7 @@ impl Metadata {
                 Ok(answer) if answer.status.is_server_error() => {
                     let status = answer.status;
                     let message = format!("{} answered with HTTP status {status}", one_line(server, 300));
-                    problem = problem.or(Some(Failure::new(Kind::Unexpected, message).hint("try again later")));
+                    problem = problem.or_else(|| Some(Failure::new(Kind::Unexpected, message).hint("try again later")));
                 }
                 Ok(_) => {}
                 Err(failure) => problem = problem.or(Some(failure)),

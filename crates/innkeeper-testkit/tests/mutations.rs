@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use innkeeper_testkit::mutation::{Forgetting, Mutation};
 use innkeeper_testkit::sim::{RunOptions, bytes_from_seed, run};
 
-/// Most seeds a bug may need.
-const SEEDS: u64 = 2000;
+/// Most seeds a bug may need: twice as many as the rarest one needs.
+const SEEDS: u64 = 4000;
 /// Bytes per seeded run.
 const RUN_BYTES: usize = 400;
 

@@ -31,7 +31,10 @@ async fn furnished(beside: &Workspace) -> HostProcess {
         "[customizations]\nplugins = [{:?}]",
         beside.path("tools").display().to_string()
     );
-    let host = HostProcess::start(options().setting("view_token_file = \"view\"").setting(&setting)).await;
+    // Nobody browses: only what the session shows is open.
+    let closed = "[resources]\nbrowse = \"deny\"";
+    let options = options().setting("view_token_file = \"view\"").setting(&setting);
+    let host = HostProcess::start(options.setting(closed)).await;
     let hooks = json!({ "version": 1, "hooks": { "preToolUse": [{ "type": "command", "bash": "true" }] } });
     for (file, text) in [
         (".agents/plugins/mine/skills/a/SKILL.md", skill("a", "One.")),

@@ -65,8 +65,8 @@ async fn b_2_whoever_may_use_sessions_may_not_change_the_host() {
     let uris = driver.create_session("driven").await;
     driver.run_turn(&uris.chat, "t1", "hello").await;
     let mut raw = RawClient::initialized(&drive, "raw").await;
-    raw.dispatch("ahp-root://", 1, json!({ "type": "root/configChanged", "config": {} }))
-        .await;
+    let change = json!({ "type": "root/configChanged", "config": { "autoApprove": "autoApprove" } });
+    raw.dispatch("ahp-root://", 1, change).await;
     let refused = raw
         .notification("a refusal", |message| message["method"] == "action")
         .await;

@@ -102,7 +102,9 @@ async fn tool_18_a_judge_speaks_up_while_people_think_and_nothing_else_changes()
     let judged = client.call_in(&uris.chat, "pending-confirmation").await;
     assert_eq!(judged["riskAssessment"]["reason"], "It is loud, but nothing breaks.");
     assert_eq!(judged["riskAssessment"]["safety"], 0.8);
-    assert_eq!(judged["options"].as_array().map(Vec::len), Some(3));
+    let offered = judged["options"].as_array().into_iter().flatten();
+    let offered: Vec<_> = offered.map(|option| option["id"].clone()).collect();
+    assert_eq!(offered, ["allow-once", "allow-session", "allow-session-every", "deny"]);
     assert_eq!(judged["toolInput"], "{\"times\":3}");
     for member in ["confirmationTitle", "editable", "options", "invocationMessage"] {
         assert_eq!(judged[member], asked[member], "the question itself is the same");

@@ -51,7 +51,7 @@ export function editorSteps(editor, { workspace, restartHost }) {
       await editor.shoot('client-tool');
     }],
     ['edit a file with approval', async () => {
-      await editor.newSession('local');
+      await editor.newSession('scribe');
       await editor.send('please edit');
       await page.getByRole('button', { name: /^(Allow|Keep|Accept)/ }).last().waitFor({ timeout: 40_000 });
       await editor.shoot('edit-approval');
@@ -61,8 +61,10 @@ export function editorSteps(editor, { workspace, restartHost }) {
       if (!existsSync(written) || readFileSync(written, 'utf8') !== 'Ada\nGrace\n') throw new Error('guests.txt was not written');
     }],
     ['look at the diff', async () => {
-      await editor.responses().last().getByText('guests.txt').first().click();
-      await page.locator('.monaco-editor[data-uri*="guests.txt"]').first().waitFor();
+      const label = await editor.responses().last().getByText('guests.txt').first().boundingBox();
+      await page.mouse.click(label.x + label.width / 2, label.y + label.height / 2);
+      await page.locator('.tab[aria-label*="guests.txt"]').first().waitFor();
+      await page.locator('.monaco-editor .view-line', { hasText: 'Grace' }).first().waitFor();
       await editor.shoot('diff');
     }],
     ['run a command', async () => {
@@ -127,9 +129,9 @@ export function agentsSteps(agents, { workspace, parents }) {
       await agents.shoot('subagents');
     }],
     ['fork the conversation', async () => {
-      const before = await agents.session('').count();
+      const rows = page.locator('.monaco-list-row', { hasText: 'good evening' });
       await agents.send('/fork');
-      await agents.until('a fork', async () => (await agents.session('').count()) > before || (await page.getByText(/fork/i).count()) > 0);
+      await agents.until('a fork below its session', async () => (await rows.count()) > 1);
       await agents.shoot('fork');
     }],
     ['rename a session', async () => {

@@ -10,6 +10,7 @@ export const KNOWN = [
   { pattern: /authentication provider 'github'/, reason: 'nobody is signed in to GitHub' },
   { pattern: /Long running operations during shutdown|Canceled: Canceled/, reason: 'the window is reloaded while it writes its own files' },
   { pattern: /\[AHPLog\]|No connection for authority/, reason: 'the window closes its own database and connection while it is reloaded' },
+  { pattern: /chat input model reference/, reason: 'the Agents window lets go of the input that started a session' },
   { pattern: /WebSocket (connection to|is closed)|WebSocket error/i, reason: 'the window notices that the host restarts' },
 ];
 

@@ -50,7 +50,7 @@ const config = join(run, 'innkeeper.toml');
 writeFileSync(
   config,
   `[[models.providers]]
-id = "local"
+id = "scribe"
 api = "chat-completions"
 base_url = "http://127.0.0.1:${ports.model}/v1"
 keyless = true

@@ -23,6 +23,8 @@ use crate::client::connect::Connection;
 const UNTIL_THEY_RUN: Duration = Duration::from_secs(30);
 /// How long a server may take to start with its token.
 const UNTIL_IT_IS_TAKEN: Duration = Duration::from_secs(60);
+/// How long a failure has to stay before it is reported.
+const UNTIL_IT_SETTLES: Duration = Duration::from_secs(1);
 /// Most that is read of a token or a secret.
 const MOST_BYTES: u64 = 64 << 10;
 
@@ -192,14 +194,24 @@ async fn follow(connection: &mut Connection, session: &mut Session, wanted: &Wan
     let give_up_at = Instant::now() + UNTIL_IT_IS_TAKEN;
     let mut has_moved = false;
     loop {
-        match wanted.after(&session.state, has_moved) {
+        let failure = match wanted.after(&session.state, has_moved) {
             After::Taken => return Ok(()),
-            After::Failed(failure) => return Err(failure),
-            After::Waiting { moved } => has_moved |= moved,
-        }
-        match tokio::time::timeout_at(give_up_at, session.next(connection)).await {
-            Ok(envelope) => drop(envelope?),
-            Err(_) => {
+            After::Failed(failure) => Some(failure),
+            After::Waiting { moved } => {
+                has_moved |= moved;
+                None
+            }
+        };
+        // A start with the token before this one may fail after the new token was given: only a failure that
+        // stays is about the new one.
+        let until = match failure {
+            Some(_) => give_up_at.min(Instant::now() + UNTIL_IT_SETTLES),
+            None => give_up_at,
+        };
+        match (tokio::time::timeout_at(until, session.next(connection)).await, failure) {
+            (Ok(envelope), _) => drop(envelope?),
+            (Err(_), Some(failure)) => return Err(failure),
+            (Err(_), None) => {
                 let name = one_line(&wanted.needed.name, 200);
                 return Err(Failure::new(
                     Kind::Unexpected,

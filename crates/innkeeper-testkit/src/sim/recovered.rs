@@ -169,6 +169,7 @@ fn stop_servers(entry: &mut Customization) {
     let stop = |server: &mut McpServerCustomization| {
         server.state = McpServerState::Stopped(McpServerStoppedState {});
         server.channel = None;
+        server.mcp_app = None;
     };
     let children = match entry {
         Customization::McpServer(server) => return stop(server),

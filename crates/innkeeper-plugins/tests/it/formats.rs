@@ -217,7 +217,8 @@ fn d42_hooks_of_all_formats_become_one_shape() {
     let events: Vec<&str> = file.hooks.iter().map(|hook| hook.event.as_str()).collect();
     assert_eq!(
         events,
-        ["Nonsense", "Stop", "Stop", "Stop", "PreToolUse", "UserPromptSubmit"]
+        ["PreToolUse", "UserPromptSubmit", "Nonsense", "Stop", "Stop", "Stop"],
+        "hooks run in the order of their file"
     );
     let pre = file
         .hooks
@@ -231,8 +232,8 @@ fn d42_hooks_of_all_formats_become_one_shape() {
     assert_eq!(command.linux.as_deref(), Some("b"));
     assert_eq!(command.windows.as_deref(), Some("p"));
     assert_eq!(command.env["K"], "v");
-    assert_eq!(file.hooks[3].timeout, None);
-    assert_eq!(file.hooks[5].on_failure, OnFailure::Block);
+    assert_eq!(file.hooks[5].timeout, None);
+    assert_eq!(file.hooks[1].on_failure, OnFailure::Block);
     assert!(matches!(&plugin.load, LoadState::Degraded { message } if message.contains("hooks.json")));
     assert!(
         !format!("{plugin:?}").contains("\"v\""),

@@ -68,6 +68,12 @@ async fn cht22_cht26_e29_read_archived_and_draft_belong_to_one_chat() {
     let (read, archived) = (32, 64);
     client.run_turn(SECOND, "t1", "hello").await;
     assert_eq!(status(&client, SECOND) & read, 0, "E-28: a turn makes it unread");
+    client
+        .until("the session is unread as well", |view| {
+            let session = view.session(&uris.session).expect("mirrored");
+            session.status & read == 0
+        })
+        .await;
     let before = client.session(&uris.session).status & (read | archived);
     for action in [
         json!({ "type": "chat/isReadChanged", "isRead": true }),

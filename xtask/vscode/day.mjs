@@ -61,7 +61,7 @@ export function editorSteps(editor, { workspace, restartHost }) {
       if (!existsSync(written) || readFileSync(written, 'utf8') !== 'Ada\nGrace\n') throw new Error('guests.txt was not written');
     }],
     ['look at the diff', async () => {
-      const label = await editor.responses().last().getByText('guests.txt').first().boundingBox();
+      const label = await editor.responses().last().locator(':text("guests.txt"):visible').last().boundingBox();
       await page.mouse.click(label.x + label.width / 2, label.y + label.height / 2);
       await page.locator('.tab[aria-label*="guests.txt"]').first().waitFor();
       await page.locator('.monaco-editor .view-line', { hasText: 'Grace' }).first().waitFor();

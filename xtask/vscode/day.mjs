@@ -50,22 +50,21 @@ export function editorSteps(editor, { workspace, restartHost }) {
       await editor.until('the tool to end', async () => !(await editor.isBusy()), 60);
       await editor.shoot('client-tool');
     }],
-    ['edit a file with approval', async () => {
+    ['look at the diff of an edit', async () => {
       await editor.newSession('scribe');
       await editor.send('please edit');
       await page.getByRole('button', { name: /^(Allow|Keep|Accept)/ }).last().waitFor({ timeout: 40_000 });
       await editor.shoot('edit-approval');
+      await page.locator('.auxiliarybar .codicon-diff-multiple:visible').last().click();
+      await page.locator('.editor-group-container .view-line', { hasText: 'Grace' }).first().waitFor();
+      await editor.shoot('diff');
+    }],
+    ['approve the edit', async () => {
       await page.getByRole('button', { name: /^(Allow|Keep|Accept)/ }).last().click();
       await editor.expectResponse('The guest list is written', 60);
       const written = join(workspace, 'guests.txt');
       if (!existsSync(written) || readFileSync(written, 'utf8') !== 'Ada\nGrace\n') throw new Error('guests.txt was not written');
-    }],
-    ['look at the diff', async () => {
-      const label = await editor.responses().last().locator(':text("guests.txt"):visible').last().boundingBox();
-      await page.mouse.click(label.x + label.width / 2, label.y + label.height / 2);
-      await page.locator('.tab[aria-label*="guests.txt"]').first().waitFor();
-      await page.locator('.monaco-editor .view-line', { hasText: 'Grace' }).first().waitFor();
-      await editor.shoot('diff');
+      await editor.shoot('edited');
     }],
     ['run a command', async () => {
       await editor.send('please run the command');

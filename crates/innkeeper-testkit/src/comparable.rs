@@ -55,5 +55,21 @@ pub(crate) fn without_extensions(mut state: Value) -> Value {
             }
         }
     }
+    remove_purposes(&mut state);
     state
+}
+
+/// Removes the `_meta` of input requests, in turns and in what a session waits for.
+fn remove_purposes(value: &mut Value) {
+    let kind = value.get("kind").and_then(Value::as_str);
+    let is_request = matches!(kind, Some("inputRequest" | "chatInput"));
+    if let Some(request) = value.get_mut("request").filter(|_| is_request) {
+        request.as_object_mut().map(|fields| fields.remove("_meta"));
+        return;
+    }
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(remove_purposes),
+        Value::Object(fields) => fields.values_mut().for_each(remove_purposes),
+        _ => {}
+    }
 }

@@ -202,8 +202,8 @@ async fn follow(connection: &mut Connection, session: &mut Session, wanted: &Wan
                 None
             }
         };
-        // A start with the token before this one may fail after the new token was given: only a failure that
-        // stays is about the new one.
+        // A server with a good token has been seen to refuse once more before it was ready: only a failure that
+        // stays counts.
         let until = match failure {
             Some(_) => give_up_at.min(Instant::now() + UNTIL_IT_SETTLES),
             None => give_up_at,

@@ -8,7 +8,9 @@ use crate::ids::{ChannelId, TurnKey};
 mod credential;
 mod past;
 mod profile;
+mod prompt_transform;
 mod question;
+pub(crate) mod registry;
 mod section;
 mod tool;
 

@@ -1,7 +1,7 @@
 //! What the embedding host decides for its core.
 
-use crate::replay::ReplayLimits;
-use crate::resource::{BrowsePolicy, RequestPolicy, ResourceRoot};
+use crate::log::replay::ReplayLimits;
+use crate::resources::{BrowsePolicy, RequestPolicy, ResourceRoot};
 
 /// Settings and bounds of a core. The defaults are the documented limits of the product.
 #[derive(Debug, Clone)]

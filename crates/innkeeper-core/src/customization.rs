@@ -25,25 +25,25 @@ use crate::core::{HostCore, json_bytes};
 use crate::ids::{ChannelId, ClientId};
 use crate::session::Session;
 
-mod agents;
-mod clients;
+mod client_plugins;
+mod custom_agents;
 mod decisions;
+mod discovered;
+mod enablement;
 mod entry;
-mod fitting;
-mod found;
-mod kept;
+mod limits;
 mod published;
 mod shadows;
-mod switching;
+mod stored_decisions;
 mod toggle;
 mod workspaces;
 
-pub(crate) use clients::{check_client_plugins, without_clients};
+pub(crate) use client_plugins::{check_client_plugins, without_clients};
 pub(crate) use decisions::{Decisions, Switches};
-pub use kept::KeptSwitches;
 pub use published::PLUGIN_NAME;
 pub(crate) use published::resolve_published_id;
 pub use shadows::{SHADOWED_BY, Shadows};
+pub use stored_decisions::KeptSwitches;
 
 /// In `_meta` of an MCP server: `true` says that it is off for as long as nobody decided about it.
 pub const OFF_AT_FIRST: &str = "innkeeper.offAtFirst";
@@ -144,7 +144,7 @@ pub(crate) fn switched_off(session: &Session) -> Arc<BTreeSet<String>> {
     let off = session.customizing.off.get_or_init(|| {
         let mut off = session.customizing.left_out.clone();
         for entry in session.state.customizations.iter().flatten() {
-            switching::add_off(entry, &mut off);
+            enablement::add_off(entry, &mut off);
         }
         Arc::new(off)
     });

@@ -13,18 +13,19 @@ use std::collections::HashSet;
 use ahp_types::actions::{SessionTitleChangedAction, StateAction};
 use ahp_types::state::PendingMessageKind;
 
-use crate::access::Scope;
-use crate::action::{self, ChannelKind, Dispatcher};
-use crate::approval;
-use crate::client::Phase;
-use crate::commit::Author;
-use crate::configure::Change;
-use crate::core::{Cx, HostCore, read_only_message};
-use crate::extension::{self, OptIn};
+use crate::chat::approval;
+use crate::clients::access::Scope;
+use crate::clients::client::Phase;
+use crate::clients::permissions::read_only_message;
+use crate::core::{Cx, HostCore};
 use crate::ids::{ChannelId, ConnId};
 use crate::input::Dispatch;
+use crate::log::commit::Author;
+use crate::protocol::action_table::{self, ChannelKind, Dispatcher};
+use crate::protocol::dialect::extension::{self, OptIn};
 use crate::session::Namer;
-use crate::settings::Problem;
+use crate::session::configure::Change;
+use crate::session::settings::Problem;
 
 mod chat;
 mod message;
@@ -147,7 +148,7 @@ impl HostCore {
         author: &Author,
         scope: Scope,
     ) -> Verdict {
-        let (Some(rule), Some(entry)) = (action::rule(&action), self.channels.get(channel)) else {
+        let (Some(rule), Some(entry)) = (action_table::rule(&action), self.channels.get(channel)) else {
             return Verdict::Reject("unknown action type".to_owned());
         };
         // The reference client renames a chat by sending the session's action to the chat (DSP-07).

@@ -9,15 +9,15 @@ use ahp_types::state::{ChatState, Turn};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::action::Since;
 use crate::agent::{Attachment, ClientTool, CommandInfo, Credential, PastTurn, PastTurns, Reply, UnreadChat, Worker};
 use crate::customization::Wanted;
-use crate::frame::{ActionFrame, Outgoing};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{AppTurn, ToServer, TokenChange, WantedServers};
-use crate::request::RequestId;
-use crate::resource::{Reach, ResourceOp, Sight, WatchSpec};
-use crate::stored::{ListPage, Record};
+use crate::protocol::action_table::Since;
+use crate::protocol::frame::{ActionFrame, Outgoing};
+use crate::protocol::request::RequestId;
+use crate::resources::{Reach, ResourceOp, Sight, WatchSpec};
+use crate::storage::records::{ListPage, Record};
 
 /// One consequence of an input.
 #[derive(Debug)]

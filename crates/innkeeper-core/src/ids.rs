@@ -51,7 +51,7 @@ impl fmt::Display for ConnId {
 pub struct ClientId(Arc<str>);
 
 impl ClientId {
-    /// Wraps a client id that was checked by [`crate::uri::check_client_id`].
+    /// Wraps a client id that was checked by [`crate::protocol::uri::check_client_id`].
     pub fn new(id: &str) -> Self {
         Self(id.into())
     }

@@ -6,17 +6,17 @@ use ahp_types::actions::StateAction;
 use ahp_types::state::{Customization, Turn};
 use serde_json::value::RawValue;
 
-use crate::access::Principal;
 use crate::agent::{AgentEvent, AgentProfile, BackgroundChange, Failure, ToolInfo, TurnEnd};
+use crate::clients::access::Principal;
 use crate::customization::Shadows;
-use crate::decode::DecodeError;
-use crate::error::RpcError;
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{McpRequest, ServerReport};
-use crate::repository::RepositoryState;
-use crate::request::{Command, RequestId};
-use crate::resource::{ResourceChange, WatchSpec};
-use crate::stored::{ImportedSession, ListPage, RestoredSession, StoredSummary, Unreadable};
+use crate::protocol::decode::DecodeError;
+use crate::protocol::error::RpcError;
+use crate::protocol::request::{Command, RequestId};
+use crate::resources::{ResourceChange, WatchSpec};
+use crate::session::repository::RepositoryState;
+use crate::storage::records::{ImportedSession, ListPage, RestoredSession, StoredSummary, Unreadable};
 use crate::telemetry::LogRecord;
 
 /// One event. Inputs of one connection are handled in the order they arrived (DSP-14).

@@ -22,23 +22,23 @@ use serde_json::{Map, Value};
 use crate::agent::{AuthRequirement, Failure, Secret};
 use crate::ids::{ChannelId, ClientId};
 
+mod app_channel;
 mod app_turns;
-mod demands;
-mod endpoints;
-mod holding;
-mod report;
-mod servers;
-mod side_channel;
+mod desired;
+mod requests;
+mod status;
+mod token_endpoints;
 mod tokens;
+mod turn_gate;
 mod wire;
 
+pub use app_channel::{APP_METHODS, AppMethod, McpRequest};
 pub use app_turns::AppTurn;
 pub(crate) use app_turns::app_request;
-pub(crate) use endpoints::check_endpoints;
-pub use holding::Held;
-pub use servers::SessionServers;
-pub use side_channel::{APP_METHODS, AppMethod, McpRequest};
+pub use desired::SessionServers;
+pub(crate) use token_endpoints::check_endpoints;
 pub(crate) use tokens::{ServerDemand, is_signed_out};
+pub use turn_gate::Held;
 pub(crate) use wire::{at_rest, take_over_facts};
 
 /// What the core knows of servers over all sessions.

@@ -15,17 +15,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::agent::{PastTurn, Setting};
-use crate::approval::Offered;
-use crate::chat_state::ChatModel;
-use crate::chats::UNTITLED_CHAT;
+use crate::chat::UNTITLED_CHAT;
+use crate::chat::approval::Offered;
+use crate::chat::model::ChatModel;
 use crate::customization::Customizing;
-use crate::extension::OptIns;
-use crate::frame::AppendHead;
 use crate::ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
 use crate::mcp::{Held, SessionServers};
-use crate::repository;
-use crate::stored::document::SessionDocument;
+use crate::protocol::dialect::extension::OptIns;
+use crate::protocol::frame::AppendHead;
+use crate::storage::records::document::SessionDocument;
 use crate::time::Now;
+
+pub(crate) mod configure;
+pub(crate) mod create;
+mod dispose;
+mod drafts;
+pub(crate) mod input_needed;
+pub mod repository;
+pub(crate) mod settings;
+mod summary;
+pub(crate) mod working_directories;
 
 /// Bits 0 to 4 of a status are one activity value, never a combination (E-26).
 const ACTIVITY_BITS: u32 = 0b1_1111;
@@ -75,7 +84,7 @@ pub struct Session {
     pub creator: Option<ClientId>,
     /// Its MCP servers.
     pub mcp: SessionServers,
-    /// Whether nobody has written anything in it yet; see [`crate::drafts`].
+    /// Whether nobody has written anything in it yet; see [`crate::session::drafts`].
     pub is_draft: bool,
     /// Whether anybody has ever subscribed to it or to one of its chats, in this life of the host.
     pub was_heard: bool,
@@ -491,7 +500,7 @@ mod tests {
     #[test]
     fn ses17_the_changes_of_a_session_are_those_of_its_chats_together() {
         let chat = |changes| {
-            let state = crate::lifecycle::new_chat("ahp-chat:/c", "c", "2026-01-31T12:00:00Z", ChatOrigin::User);
+            let state = create::new_chat("ahp-chat:/c", "c", "2026-01-31T12:00:00Z", ChatOrigin::User);
             ChatSummary {
                 changes,
                 ..summary_of(&state)

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::access::Scope;
+use crate::clients::access::Scope;
 use crate::core::{Cx, HostCore};
 use crate::effect::Effect;
-use crate::error::{RpcError, code};
 use crate::ids::ConnId;
-use crate::request::RequestId;
-use crate::uri;
+use crate::protocol::error::{RpcError, code};
+use crate::protocol::request::RequestId;
+use crate::protocol::uri;
 
 mod otlp;
 mod record;

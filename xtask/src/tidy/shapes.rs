@@ -5,7 +5,7 @@ use crate::source::{Source, find_word, line_at, matching_close};
 
 const SERDE_RULE: &str = "serde-shape";
 const MATCH_RULE: &str = "exhaustive-actions";
-const ACTION_TABLE: &str = "crates/innkeeper-core/src/action";
+const ACTION_TABLE: &str = "crates/innkeeper-core/src/protocol/action_table";
 
 /// Checks one file.
 pub(super) fn check(source: &Source) -> Vec<Finding> {
@@ -102,7 +102,7 @@ mod tests {
         findings.into_iter().map(|finding| finding.rule).collect()
     }
 
-    const TABLE: &str = "crates/innkeeper-core/src/action_table.rs";
+    const TABLE: &str = "crates/innkeeper-core/src/protocol/action_table.rs";
 
     #[test]
     fn plain_serde_passes() {

@@ -95,7 +95,7 @@ pub struct Setting {
 impl Setting {
     /// Settings as a schema, from which clients make a form (CMP-07).
     pub fn schema(settings: &[Self]) -> ahp_types::state::ConfigSchema {
-        crate::settings::host_schema(settings)
+        crate::session::settings::host_schema(settings)
     }
 }
 

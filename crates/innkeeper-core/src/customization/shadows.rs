@@ -10,9 +10,9 @@ use ahp_types::common::JsonObject;
 use ahp_types::state::{ChildCustomization, Customization};
 use serde_json::Value;
 
+use super::enablement::add_off;
 use super::entry::{child_id, children_mut, children_of};
 use super::switched_off;
-use super::switching::add_off;
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
 

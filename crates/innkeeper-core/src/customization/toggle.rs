@@ -9,15 +9,15 @@ use std::sync::Arc;
 use ahp_types::actions::{SessionCustomizationToggledAction, SessionCustomizationUpdatedAction, StateAction};
 use ahp_types::state::{Customization, CustomizationEnablement};
 
-use super::clients::check_enablement;
+use super::client_plugins::check_enablement;
 use super::decisions::{Changed, Resolved};
+use super::enablement::Scopes;
 use super::entry::{child_id, children_of, find, id_of};
-use super::switching::Scopes;
 use super::workspaces::is_same;
-use crate::access::Scope;
-use crate::commit::Author;
+use crate::clients::access::Scope;
 use crate::core::{Cx, HostCore, ROOT};
 use crate::ids::ChannelId;
+use crate::log::commit::Author;
 use crate::session::Session;
 
 impl HostCore {

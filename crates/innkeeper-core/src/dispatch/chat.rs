@@ -4,9 +4,9 @@ use ahp_types::actions::{ChatTurnCancelledAction, ChatTurnResumeAction, StateAct
 use ahp_types::state::{PendingMessageKind, ResponsePart, TurnState};
 
 use super::{Verdict, elapsed};
-use crate::commit::Author;
 use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::ChannelId;
+use crate::log::commit::Author;
 use crate::session::Chat;
 
 impl HostCore {

@@ -6,10 +6,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
-use crate::chat_state::MAX_CLOCK_SKEW_SECONDS;
+use crate::chat::model::MAX_CLOCK_SKEW_SECONDS;
 use crate::core::{Cx, HostCore, json_bytes};
+use crate::protocol::uri;
 use crate::session::{Chat, Session, millis};
-use crate::uri;
 
 impl HostCore {
     pub(crate) fn check_title(&self, title: &str) -> Result<(), String> {

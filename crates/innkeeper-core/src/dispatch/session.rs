@@ -7,12 +7,12 @@ use ahp_types::actions::StateAction;
 use ahp_types::state::SessionActiveClient;
 
 use super::Verdict;
-use crate::access::Scope;
-use crate::commit::Author;
+use crate::clients::access::Scope;
 use crate::core::{HostCore, json_bytes};
 use crate::customization::{check_client_plugins, resolve_published_id};
-use crate::extension::OptIn;
 use crate::ids::ChannelId;
+use crate::log::commit::Author;
+use crate::protocol::dialect::extension::OptIn;
 
 impl HostCore {
     pub(super) fn judge_session(

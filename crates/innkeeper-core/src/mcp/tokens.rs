@@ -21,15 +21,15 @@ use ahp_types::state::{McpAuthRequiredReason, McpServerState, ProtectedResourceM
 
 use super::wire;
 use super::{KeptToken, ServerToken, TokenChange};
-use crate::access::Scope;
-use crate::client::Presence;
+use crate::clients::access::Scope;
+use crate::clients::client::Presence;
 use crate::core::{Cx, HostCore, Timer};
 use crate::effect::Effect;
-use crate::error::{RpcError, code};
 use crate::ids::{ChannelId, ClientId, ConnId};
-use crate::request::RequestId;
+use crate::protocol::error::{RpcError, code};
+use crate::protocol::request::RequestId;
+use crate::protocol::uri;
 use crate::time::Now;
-use crate::uri;
 
 /// Most resources that are remembered to have a token.
 const MAX_RESOURCES: usize = 1024;

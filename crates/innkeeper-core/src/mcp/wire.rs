@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::{AppCapabilities, ServerFacts, ServerIcon, ServerStatus};
 use crate::agent::Failure;
-use crate::content;
-use crate::lifecycle::error_info;
-use crate::tool::wire::auth;
+use crate::chat::tool_call::wire::auth;
+use crate::resources::content;
+use crate::session::create::error_info;
 
 /// Where `_meta` of a server says what its token is for, while there is one.
 const RESOURCE: &str = "innkeeper.resource";

@@ -1,0 +1,182 @@
+//! The agents of a host: finding one, what it offers in sessions, and what follows when its
+//! description changes.
+
+use std::sync::Arc;
+
+use ahp_types::actions::{RootAgentsChangedAction, SessionServerToolsChangedAction, StateAction};
+use ahp_types::state::{AgentInfo, ToolDefinition};
+
+use crate::agent::{AgentProfile, Failure, ToolInfo};
+use crate::chat::tool_call::wire::definition;
+use crate::core::{Cx, HostCore, ROOT, Timer};
+use crate::effect::Effect;
+use crate::ids::ChannelId;
+use crate::protocol::dialect::extension::Catalogue;
+use crate::protocol::error::{RpcError, code};
+use crate::session::Session;
+
+/// How long changes of what is offered are collected before the agent is asked.
+const LIST_DELAY_MS: u64 = 100;
+
+impl HostCore {
+    /// Takes note of how agents describe themselves now, and tells everybody if it differs.
+    pub(crate) fn agents_changed(&mut self, cx: &mut Cx<'_>, profiles: Vec<AgentProfile>) {
+        let agents = self.shown_agents(&profiles);
+        let catalogue = Catalogue::new(&profiles, self.config.restricted_sections.as_deref());
+        let has_changed = self.root.agents != agents || *self.catalogue != catalogue;
+        self.catalogue = Arc::new(catalogue);
+        self.agents = profiles;
+        if self.read_only.is_some() {
+            return; // The core that can write again starts with them.
+        }
+        if has_changed {
+            let action = RootAgentsChangedAction { agents };
+            self.commit(cx, ROOT, StateAction::RootAgentsChanged(action), None);
+        }
+        self.forget_unadvertised();
+        let mut sessions: Vec<ChannelId> = self.sessions.keys().copied().collect();
+        sessions.sort_unstable();
+        for session in sessions {
+            self.refresh_server_tools(cx, session);
+        }
+    }
+
+    /// Publishes the agents again if what every session gets was switched on or off since.
+    pub(crate) fn publish_agents(&mut self, cx: &mut Cx<'_>) {
+        let agents = self.shown_agents(&self.agents);
+        if self.root.agents != agents {
+            let action = RootAgentsChangedAction { agents };
+            self.commit(cx, ROOT, StateAction::RootAgentsChanged(action), None);
+        }
+    }
+
+    /// The agents as clients see them, with what was decided for everywhere about what every session gets (CUS-10).
+    pub(crate) fn shown_agents(&self, profiles: &[AgentProfile]) -> Vec<AgentInfo> {
+        let agents = profiles.iter().map(|agent| {
+            let mut info = agent.info.clone();
+            for entry in info.customizations.iter_mut().flatten() {
+                self.switch_for_all(entry);
+            }
+            info
+        });
+        agents.collect()
+    }
+
+    /// The agent a client named, or the default one (SES-04).
+    pub(crate) fn agent_named(&self, provider: Option<&str>) -> Result<&AgentProfile, RpcError> {
+        let found = match provider {
+            Some(wanted) => self.agents.iter().find(|agent| agent.info.provider == wanted),
+            None => self.agents.first(),
+        };
+        found.ok_or_else(|| match provider {
+            Some(wanted) => {
+                let known: Vec<&str> = self.agents.iter().map(|agent| agent.info.provider.as_str()).collect();
+                let message = format!(
+                    "there is no agent {wanted:?} on this host; it has: {}",
+                    known.join(", ")
+                );
+                RpcError::new(code::PROVIDER_NOT_FOUND, message)
+            }
+            None => RpcError::new(code::PROVIDER_NOT_FOUND, "this host has no agents"),
+        })
+    }
+
+    /// What the core knows about a session's agent.
+    pub(crate) fn agent_of(&self, session: &Session) -> Option<&AgentProfile> {
+        self.agents
+            .iter()
+            .find(|agent| agent.info.provider == session.state.provider)
+    }
+
+    /// Why nobody can run the turns of a chat: its agent was there when the session was created.
+    pub(crate) fn missing_agent(&self, chat_id: ChannelId) -> Option<Failure> {
+        let session = self.session_of(chat_id)?;
+        if self.agent_of(session).is_some() {
+            return None;
+        }
+        let message = format!(
+            "the agent {:?} is no longer on this host; what was said can be read, and the agent has to be set up \
+             again to go on",
+            session.state.provider
+        );
+        Some(Failure::new("agentMissing", message))
+    }
+
+    /// Brings the tools that the session's agent offers up to date. Clients show them and do not execute them.
+    pub(crate) fn refresh_server_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let Some(agent) = self.agent_of(session) else {
+            return;
+        };
+        if self.config.lists_tools {
+            let provider = agent.info.provider.clone();
+            if self.read_only.is_none() && !self.looks_on {
+                cx.effects.push(Effect::ListTools {
+                    session: session_id,
+                    provider,
+                });
+            }
+            return;
+        }
+        let tools: Vec<_> = agent.tools.iter().map(definition).collect();
+        self.publish_tools(cx, session_id, tools);
+    }
+
+    /// Takes note of an action after which other tools may be offered: something that the session brings along was
+    /// found, switched on or off, or a server came or went.
+    pub(crate) fn note_tools_after(&mut self, cx: &Cx<'_>, session_id: ChannelId, action: &StateAction) {
+        if matches!(
+            action,
+            StateAction::SessionCustomizationsChanged(_)
+                | StateAction::SessionCustomizationToggled(_)
+                | StateAction::SessionCustomizationUpdated(_)
+                | StateAction::SessionCustomizationRemoved(_)
+                | StateAction::SessionMcpServerStateChanged(_)
+                | StateAction::SessionMcpServerStartRequested(_)
+                | StateAction::SessionMcpServerStopRequested(_)
+        ) {
+            self.note_tools(cx, session_id);
+        }
+    }
+
+    /// Has the agent of a session asked in a moment: many servers come at once, and each list is sent as a whole.
+    pub(crate) fn note_tools(&mut self, cx: &Cx<'_>, session_id: ChannelId) {
+        let lists_tools = self.config.lists_tools;
+        let Some(session) = self.sessions.get_mut(&session_id).filter(|_| lists_tools) else {
+            return;
+        };
+        if !std::mem::replace(&mut session.tools_due, true) {
+            let at = cx.now.mono_ms.saturating_add(LIST_DELAY_MS);
+            self.timers.insert((at, Timer::Tools(session_id)));
+        }
+    }
+
+    pub(crate) fn list_noted_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            session.tools_due = false;
+            self.refresh_server_tools(cx, session_id);
+        }
+    }
+
+    /// An agent says which tools it offers in a session.
+    pub(crate) fn tools_listed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, provider: &str, tools: &[ToolInfo]) {
+        let session = self.sessions.get(&session_id);
+        let is_its_agent = session.is_some_and(|session| session.state.provider == provider);
+        if is_its_agent && self.read_only.is_none() {
+            self.publish_tools(cx, session_id, tools.iter().map(definition).collect());
+        }
+    }
+
+    /// Publishes tools, unless they are what the session shows.
+    fn publish_tools(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, tools: Vec<ToolDefinition>) {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        if session.state.server_tools.as_deref().unwrap_or_default() != tools {
+            let action = StateAction::SessionServerToolsChanged(SessionServerToolsChangedAction { tools });
+            self.commit(cx, session_id, action, None);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What has to be in memory before an input can be handled.
+//!
+//! The core never waits. Whoever drives it asks first, and hands an input over when everything that
+//! it needs is there.
+
+use std::ops::Range;
+
+use ahp_types::actions::StateAction;
+use ahp_types::commands::ChatSource;
+use ahp_types::state::Turn;
+
+use crate::chat::model::ChatModel;
+use crate::chat::side_chat_range;
+use crate::core::HostCore;
+use crate::ids::ChannelId;
+use crate::input::Input;
+use crate::protocol::request::Command;
+
+impl HostCore {
+    /// The turns that have to be read before an input can be handled; `None` when all it needs is in
+    /// memory. An input that is going to be refused needs nothing.
+    pub fn turns_needed(&self, input: &Input) -> Option<(ChannelId, Range<usize>)> {
+        let (chat_id, range) = match input {
+            Input::Request { conn, command, .. } => match command {
+                Command::FetchTurns { channel, cursor } => self.page(*conn, channel, cursor.as_deref()).ok()?,
+                Command::CreateChat(create) => self.source_turns(create.source.as_ref()?)?,
+                _ => return None,
+            },
+            Input::Dispatch { dispatch, .. } => match dispatch.action.as_ref().ok()? {
+                StateAction::ChatTruncated(truncated) => {
+                    let chat_id = self.channels.find(&dispatch.channel)?;
+                    (chat_id, self.turn_at(chat_id, truncated.turn_id.as_ref()?)?)
+                }
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let missing = self.chats.get(&chat_id)?.model.missing(range)?;
+        Some((chat_id, missing))
+    }
+
+    /// Takes turns into memory that were read. Those that could not be read are still missing, which
+    /// whoever needs them is told.
+    pub(crate) fn turns_loaded(&mut self, chat_id: ChannelId, first: usize, outcome: Result<Vec<Turn>, String>) {
+        if let (Some(chat), Ok(turns)) = (self.chats.get_mut(&chat_id), outcome) {
+            chat.model.load(first, turns.into_iter().map(Into::into).collect());
+        }
+    }
+
+    /// The chats in memory, for those who look after what these hold there.
+    #[doc(hidden)]
+    pub fn chat_models(&mut self) -> impl Iterator<Item = (ChannelId, &mut ChatModel)> {
+        self.chats.iter_mut().map(|(id, chat)| (*id, &mut chat.model))
+    }
+
+    /// What a chat that starts from another one needs of it: a fork the turn it ends with, because
+    /// that is its last, and a side chat what it is about.
+    fn source_turns(&self, source: &ChatSource) -> Option<(ChannelId, Range<usize>)> {
+        match source {
+            ChatSource::Fork(fork) => {
+                let chat_id = self.channels.find(&fork.chat)?;
+                Some((chat_id, self.turn_at(chat_id, &fork.turn_id)?))
+            }
+            ChatSource::SideChat(side) => {
+                let chat_id = self.channels.find(&side.chat)?;
+                let range = side_chat_range(&self.chats.get(&chat_id)?.model, &side.turn_id)?;
+                Some((chat_id, range))
+            }
+            ChatSource::Unknown(_) => None,
+        }
+    }
+
+    fn turn_at(&self, chat_id: ChannelId, turn_id: &str) -> Option<Range<usize>> {
+        let index = self.chats.get(&chat_id)?.model.position(turn_id)?;
+        Some(index..index + 1)
+    }
+}

@@ -1,0 +1,114 @@
+//! The end of a chat's history is cut off (TRC).
+
+use ahp_types::actions::{ChatTruncatedAction, StateAction};
+
+use crate::clients::client::Presence;
+use crate::core::{Cx, HostCore};
+use crate::ids::{ChannelId, Seq};
+use crate::log::commit::Author;
+
+impl HostCore {
+    /// Whether a client may cut a chat's history there.
+    pub(crate) fn check_truncation(&self, chat_id: ChannelId, truncated: &ChatTruncatedAction) -> Result<(), String> {
+        let (Some(chat), Some(session)) = (self.chats.get(&chat_id), self.session_of(chat_id)) else {
+            return Err("the chat is gone".to_owned());
+        };
+        if let Some(reason) = session.not_ready() {
+            return Err(reason.to_owned());
+        }
+        if self.shutting_down {
+            return Err("the host is shutting down".to_owned());
+        }
+        if chat.parent.is_some() {
+            return Err("this chat belongs to a worker, whose history only its agent writes".to_owned());
+        }
+        // TRC-05: the model would go on from what people no longer see.
+        let agent = self.agent_of(session);
+        if agent.is_none_or(|agent| !agent.restores_history) {
+            let name = agent.map_or("this chat's agent", |agent| &agent.info.display_name);
+            return Err(format!("{name} cannot forget part of a conversation; start a new chat"));
+        }
+        // TRC-03: an unknown turn would be ignored by every reducer.
+        match &truncated.turn_id {
+            Some(turn) if chat.model.position(turn).is_some() => Ok(()),
+            Some(turn) if chat.model.knows_turn(turn) => Err(format!(
+                "turnId: {turn:?} is still running; name the last completed turn to keep"
+            )),
+            Some(turn) => Err(format!("turnId: this chat has no turn {turn:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Cuts a chat's history and lets its agent start from what is left (TRC-01, TRC-02, TRC-05).
+    pub(crate) fn truncate(
+        &mut self,
+        cx: &mut Cx<'_>,
+        chat_id: ChannelId,
+        truncated: ChatTruncatedAction,
+        author: &Author,
+    ) {
+        let Some(chat) = self.chats.get(&chat_id) else {
+            return;
+        };
+        let model = &chat.model;
+        let is_cut = |kept: usize| kept < model.turn_count() || model.head().active_turn.is_some();
+        let last_kept = truncated.turn_id.as_ref().and_then(|id| model.position(id));
+        let forgets = is_cut(last_kept.map_or(0, |index| index + 1));
+        if let Some(index) = last_kept {
+            self.resync_the_absent(chat_id, index);
+            self.load_through(cx, chat_id, index);
+        }
+        let clears = truncated.turn_id.is_none();
+        self.commit(cx, chat_id, StateAction::ChatTruncated(truncated), Some(author));
+        if clears {
+            self.forget_windows(chat_id);
+        }
+        self.stop_run(cx, chat_id);
+        if forgets {
+            self.open_chat(cx, chat_id, Some(&author.client));
+        }
+    }
+
+    /// A client that is away cannot be sent the turn a truncation names before it is replayed to it,
+    /// so it gets a snapshot when it returns (TRC-04).
+    fn resync_the_absent(&mut self, chat_id: ChannelId, index: usize) {
+        let Some(chat) = self.chats.get(&chat_id) else {
+            return;
+        };
+        let uri = chat.model.head().resource.as_str();
+        let model = &chat.model;
+        for client in self.clients.values_mut() {
+            let subscriptions = match &mut client.presence {
+                Presence::Grace(kept) => &mut kept.subscriptions,
+                Presence::Absent(subscriptions) => subscriptions,
+                Presence::Active(_) => continue,
+            };
+            if let Some(subscription) = subscriptions.get_mut(uri)
+                && let Some(unloaded) = &subscription.base.unloaded
+                && model.position(unloaded).is_some_and(|lacks| lacks >= index)
+            {
+                // No client has seen that much, so nothing is replayed to it.
+                subscription.base.started = Seq::MAX;
+            }
+        }
+    }
+
+    /// Without turns nobody lacks one.
+    fn forget_windows(&mut self, chat_id: ChannelId) {
+        let Some(entry) = self.channels.get_mut(chat_id) else {
+            return;
+        };
+        entry.all_loaded();
+        let uri = &*entry.uri;
+        for client in self.clients.values_mut() {
+            let subscriptions = match &mut client.presence {
+                Presence::Grace(kept) => &mut kept.subscriptions,
+                Presence::Absent(subscriptions) => subscriptions,
+                Presence::Active(_) => continue,
+            };
+            if let Some(subscription) = subscriptions.get_mut(uri) {
+                subscription.base.unloaded = None;
+            }
+        }
+    }
+}

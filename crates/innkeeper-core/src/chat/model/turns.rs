@@ -1,0 +1,145 @@
+//! The completed turns of a chat: what is known of all of them, which are in memory, and what has to
+//! be done so that a store has them too.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ahp_types::state::{ChatState, ResponsePart, Turn};
+
+use super::ChatModel;
+use crate::chat::history::History;
+use crate::storage::records::{StoredTurn, TurnSource};
+
+/// Completed turns that are not as they were when somebody last asked.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// The first position that changed.
+    pub(super) from: Option<usize>,
+    /// Turns of another chat that this one starts with.
+    pub(super) copied: Option<(Arc<str>, usize)>,
+}
+
+impl Changes {
+    pub(super) fn since(&mut self, position: usize) {
+        self.from = Some(self.from.map_or(position, |from| from.min(position)));
+    }
+}
+
+/// What has to be done to the turns that are stored, so that they are those of the chat.
+#[derive(Debug, Clone)]
+pub struct TurnChanges {
+    /// First copies so many of the oldest turns of another chat, by its URI; there are none yet.
+    pub copied: Option<(Arc<str>, usize)>,
+    /// How many of the stored turns stay.
+    pub from: usize,
+    /// The turns that follow them.
+    pub turns: Vec<Arc<Turn>>,
+}
+
+impl ChatModel {
+    /// A chat as it was kept: everything but its completed turns, what is known of all of those, the
+    /// latest of them, and where the others are read.
+    pub fn restore(
+        head: ChatState,
+        turns: Vec<StoredTurn>,
+        recent: Vec<Arc<Turn>>,
+        source: Arc<dyn TurnSource>,
+    ) -> Self {
+        let history = History::restored(&head.resource, turns, recent, source);
+        Self::with_history(head, history, Changes::default())
+    }
+
+    /// A chat with the oldest turns of another one, the last of which has to be in memory (CHT-05).
+    pub fn forked(state: ChatState, source: &Self, count: usize) -> Self {
+        let count = count.min(source.turn_count());
+        let mut history = source.history.forked(&state.resource, count);
+        let mut changes = Changes {
+            from: Some(count),
+            copied: (count > 0).then(|| (source.head.resource.as_str().into(), count)),
+        };
+        // What was interrupted is interrupted in the source; only its agent can take it up again.
+        if history.last().is_some_and(|turn| is_resumable(turn))
+            && let Some(mut last) = history.pop()
+        {
+            if let Some(ResponsePart::Error(error)) = Arc::make_mut(&mut last).response_parts.last_mut() {
+                error.resumable = None;
+            }
+            history.push(last);
+            changes.since(count - 1);
+        }
+        Self::with_history(state, history, changes)
+    }
+
+    /// The completed turns.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// How many turns are completed.
+    pub fn turn_count(&self) -> usize {
+        self.history.len()
+    }
+
+    /// The id of a completed turn, wherever it is.
+    pub fn turn_id(&self, index: usize) -> Option<&Arc<str>> {
+        self.history.id(index)
+    }
+
+    /// Where a completed turn is in the order.
+    pub fn position(&self, id: &str) -> Option<usize> {
+        self.history.position(id)
+    }
+
+    /// The last completed turn, which is in memory while no turn runs.
+    pub fn last_turn(&self) -> Option<&Arc<Turn>> {
+        self.history.last()
+    }
+
+    /// A completed turn, if it is in memory.
+    pub fn loaded(&self, index: usize) -> Option<&Arc<Turn>> {
+        self.history.get(index)
+    }
+
+    /// The smallest range that has to be read before all of `range` is in memory.
+    pub fn missing(&self, range: Range<usize>) -> Option<Range<usize>> {
+        self.history.missing(range)
+    }
+
+    /// Takes turns into memory that were read.
+    pub fn load(&mut self, first: usize, turns: Vec<Arc<Turn>>) {
+        if self.missing(first..first.saturating_add(turns.len())).is_some() {
+            Arc::make_mut(&mut self.history).load(first, turns);
+        }
+    }
+
+    /// Says where turns can be read that leave memory. A chat that was created in this life of the
+    /// host has to be told once.
+    pub fn read_turns_from(&mut self, source: Arc<dyn TurnSource>) {
+        Arc::make_mut(&mut self.history).read_from(source);
+    }
+
+    /// Drops turns from memory that are stored, which are those below `stored`, but for the latest.
+    pub fn forget_turns(&mut self, stored: usize, keep_turns: usize, keep_bytes: usize) {
+        let stored = stored.min(self.changes.from.unwrap_or(stored));
+        if let Some(first_kept) = self.history.forgettable(stored, keep_turns, keep_bytes) {
+            Arc::make_mut(&mut self.history).forget_before(first_kept);
+        }
+    }
+
+    /// What changed in the completed turns since the last call.
+    pub fn turn_changes(&mut self) -> Option<TurnChanges> {
+        let changes = std::mem::take(&mut self.changes);
+        let from = changes.from?;
+        // What changed has not been stored, so it never left memory.
+        let turns = (from..self.turn_count()).filter_map(|index| self.history.get(index).cloned());
+        Some(TurnChanges {
+            copied: changes.copied,
+            from,
+            turns: turns.collect(),
+        })
+    }
+}
+
+fn is_resumable(turn: &Turn) -> bool {
+    matches!(turn.response_parts.last(), Some(ResponsePart::Error(error)) if error.resumable.is_some())
+}

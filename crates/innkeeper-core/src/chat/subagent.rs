@@ -1,0 +1,209 @@
+//! Workers: chats that a tool call starts, read-only to people, driven by the agent of the call.
+
+use ahp_types::actions::{ChatToolCallContentChangedAction, ChatTurnStartedAction, StateAction};
+use ahp_types::state::{
+    ChatInteractivity, ChatOrigin, Message, MessageKind, MessageOrigin, ToolCallState, ToolResultContent,
+    ToolResultSubagentContent,
+};
+
+use crate::agent::{Reply, Spawn, Worker};
+use crate::chat::model::ChatModel;
+use crate::chat::tool_call::meta;
+use crate::core::{Cx, HostCore};
+use crate::effect::Effect;
+use crate::ids::{ChannelId, TurnKey};
+use crate::protocol::uri;
+use crate::session::Chat;
+use crate::session::create::new_chat;
+
+/// The id of a worker's only turn.
+const TURN: &str = "worker";
+
+impl HostCore {
+    /// Starts a worker for a tool call (CHT-12), or tells the agent why not.
+    pub(crate) fn spawn_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, turn: TurnKey, spawn: Spawn) {
+        match self.check_spawn(parent, &spawn) {
+            Ok(()) => {
+                self.add_worker(cx, (parent, turn), spawn);
+            }
+            Err(reason) => {
+                let call = spawn.call;
+                self.reply(cx, parent, turn, Reply::NotSpawned { call, reason });
+            }
+        }
+    }
+
+    /// The bounds on workers are the host's own: agents have been seen to start them without end
+    /// (CHT-13).
+    fn check_spawn(&self, parent: ChannelId, spawn: &Spawn) -> Result<(), String> {
+        if !matches!(self.tool_call(parent, &spawn.call), Some(ToolCallState::Running(_))) {
+            return Err(format!("the tool call {:?} is not running", spawn.call));
+        }
+        if self.shutting_down {
+            return Err("the host is shutting down".to_owned());
+        }
+        if spawn.prompt.len() > self.config.max_message_bytes {
+            let most = self.config.max_message_bytes;
+            return Err(format!("a worker is told what to do in at most {most} bytes"));
+        }
+        let most = self.config.max_worker_depth;
+        if self.depth(parent) >= most {
+            return Err(format!("workers start workers at most {most} deep on this host"));
+        }
+        let most = self.config.max_chats;
+        if self
+            .session_of(parent)
+            .is_none_or(|session| session.chats.len() >= most)
+        {
+            return Err(format!(
+                "a session has at most {most} chats on this host, workers included"
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many chats stand above a chat.
+    fn depth(&self, chat_id: ChannelId) -> usize {
+        let parent = |id: &ChannelId| self.chats.get(id).and_then(|chat| chat.parent);
+        std::iter::successors(parent(&chat_id), parent).count()
+    }
+
+    fn add_worker(&mut self, cx: &mut Cx<'_>, parent: (ChannelId, TurnKey), spawn: Spawn) -> Option<()> {
+        let (parent_id, _) = parent;
+        let above = self.chats.get(&parent_id)?;
+        let session_id = above.session;
+        let session_uri = &self.sessions.get(&session_id)?.uri;
+        let author = above.run.as_ref().and_then(|run| run.author.clone());
+        // Ids of calls are their agent's to choose, runs are never repeated: no chat that went elsewhere
+        // has this name.
+        let name = format!("{}.{}", spawn.call, parent.1.0);
+        let worker_uri = uri::worker_chat(session_uri, &name, |uri| self.channels.find(uri).is_none());
+        let title = worker_title(&spawn, self.config.max_title_bytes);
+        let origin = ChatOrigin::Tool {
+            chat: above.model.head().resource.clone(),
+            tool_call_id: spawn.call.clone(),
+        };
+        let mut state = new_chat(&worker_uri, &title, &cx.now.rfc3339(), origin);
+        state.interactivity = Some(ChatInteractivity::ReadOnly);
+        state
+            .working_directories
+            .clone_from(&above.model.head().working_directories);
+        let mut chat = Chat::new(session_id, ChatModel::new(state));
+        chat.parent = Some(parent_id);
+        let chat_id = self.join_session(cx, chat);
+        let started = ChatTurnStartedAction {
+            turn_id: TURN.to_owned(),
+            started_at: self.start_of_turn(cx, chat_id),
+            message: Message {
+                text: spawn.prompt,
+                origin: MessageOrigin {
+                    kind: MessageKind::Agent,
+                },
+                attachments: None,
+                model: None,
+                agent: None,
+                meta: None,
+            },
+            queued_message_id: None,
+            meta: None,
+        };
+        self.commit(cx, chat_id, StateAction::ChatTurnStarted(started), None);
+        let key = self.add_run(cx, chat_id, author.as_ref())?;
+        let run = self.run_mut(chat_id)?;
+        run.parent = Some(parent);
+        run.detached = spawn.detached;
+        let content = ToolResultSubagentContent {
+            resource: worker_uri.clone(),
+            title: title.clone(),
+            agent_name: spawn.agent_name,
+            description: spawn.description,
+        };
+        self.show_worker(cx, parent_id, &spawn.call, content);
+        if spawn.detached {
+            self.list_worker(cx, parent_id, &spawn.call, &title, &worker_uri);
+        }
+        cx.effects.push(Effect::StartWorker(Box::new(Worker {
+            parent,
+            call: spawn.call,
+            chat: chat_id,
+            chat_uri: worker_uri.into(),
+            turn: key,
+            detached: spawn.detached,
+        })));
+        Some(())
+    }
+
+    /// The call's content and its `_meta` name the worker's chat, as the chat's origin names the call (CHT-12).
+    fn show_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, call: &str, worker: ToolResultSubagentContent) {
+        let (Some(turn_id), Some(ToolCallState::Running(running))) =
+            (self.active_turn_id(parent), self.tool_call(parent, call))
+        else {
+            return;
+        };
+        let meta = meta::with_worker(running.meta.as_ref(), &worker);
+        let mut content = running.content.clone().unwrap_or_default();
+        content.push(ToolResultContent::Subagent(worker));
+        let action = ChatToolCallContentChangedAction {
+            turn_id,
+            tool_call_id: call.to_owned(),
+            meta: Some(meta),
+            content,
+        };
+        self.commit(cx, parent, StateAction::ChatToolCallContentChanged(action), None);
+    }
+
+    /// Content of a call is replaced as a whole, and dropped when it asks again (E-15); the workers
+    /// it started stay part of it, whether its agent repeats them or not (CHT-12).
+    pub(crate) fn keep_workers(&self, chat_id: ChannelId, call: &str, content: &mut Vec<ToolResultContent>) {
+        let Some(session) = self.session_of(chat_id) else {
+            return;
+        };
+        let shown = match self.tool_call(chat_id, call) {
+            Some(ToolCallState::Running(running)) => running.content.as_deref().unwrap_or_default(),
+            _ => &[],
+        };
+        for worker in &session.chats {
+            let Some(worker) = self.chats.get(worker).filter(|worker| worker.parent == Some(chat_id)) else {
+                continue;
+            };
+            let head = worker.model.head();
+            let is_ours = matches!(&head.origin, Some(ChatOrigin::Tool { tool_call_id, .. }) if tool_call_id == call);
+            let names = |content: &ToolResultContent| matches!(content, ToolResultContent::Subagent(named) if named.resource == head.resource);
+            if !is_ours || content.iter().any(names) {
+                continue;
+            }
+            let known = shown.iter().find(|content| names(content)).cloned();
+            content.push(known.unwrap_or_else(|| {
+                ToolResultContent::Subagent(ToolResultSubagentContent {
+                    resource: head.resource.clone(),
+                    title: head.title.clone(),
+                    agent_name: None,
+                    description: None,
+                })
+            }));
+        }
+    }
+
+    /// Ends the workers of a run that is over, but for the detached ones.
+    pub(crate) fn end_workers(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, key: TurnKey) {
+        let siblings = self.session_of(chat_id).map(|session| session.chats.clone());
+        for sibling in siblings.unwrap_or_default() {
+            let run = self.chats.get(&sibling).and_then(|chat| chat.run.as_ref());
+            if run.is_some_and(|run| run.parent == Some((chat_id, key)) && !run.detached) {
+                self.cancel_run(cx, sibling);
+            }
+        }
+    }
+}
+
+fn worker_title(spawn: &Spawn, most: usize) -> String {
+    let title = match spawn.title.trim() {
+        "" => spawn.agent_name.as_deref().unwrap_or("Worker"),
+        title => title,
+    };
+    let mut end = title.len().min(most);
+    while !title.is_char_boundary(end) {
+        end -= 1;
+    }
+    title[..end].to_owned()
+}

@@ -1,0 +1,264 @@
+//! The table of channels: what exists, under which exact spelling, and who listens.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::effect::Subscriber;
+use crate::ids::{ChannelId, ConnId, IdMap, Seq};
+use crate::protocol::action_table::{ChannelKind, Since};
+
+/// One state channel.
+#[derive(Debug)]
+pub struct Channel {
+    /// The URI as it was created.
+    pub uri: Arc<str>,
+    /// The URI as JSON text, encoded once for all frames.
+    pub uri_json: Box<str>,
+    /// What it carries.
+    pub kind: ChannelKind,
+    /// The last number given out when it was created: who subscribed before that had another
+    /// channel of the same name.
+    pub created: Seq,
+    /// The number of its last action, or [`Self::created`].
+    pub last: Seq,
+    /// Bytes of its actions since it was last kept as a whole.
+    pub tail: usize,
+    subscribers: Vec<Subscriber>,
+    /// What each subscriber has, in the same order as the subscribers.
+    bases: Vec<Base>,
+    /// The same list as the fan-out takes it; rebuilt after a change, shared between changes.
+    shared: Option<Arc<[Subscriber]>>,
+}
+
+/// What is remembered of a subscription when its connection is gone.
+#[derive(Debug, Clone)]
+pub struct Subscription {
+    /// The delivery bound; `reconnect` names channels, not bounds.
+    pub max_latency_ms: u32,
+    /// What its reader has.
+    pub base: Base,
+    /// Whether its reader is shown MCP Apps, and has a state with them.
+    pub mcp_apps: bool,
+}
+
+impl Subscription {
+    /// From where on a reader of either state can be helped with a replay: if they hold different
+    /// states, from nowhere.
+    pub fn latest_start(&self, other: &Self) -> Seq {
+        if self.mcp_apps == other.mcp_apps {
+            self.base.latest_start(&other.base)
+        } else {
+            Seq::MAX
+        }
+    }
+}
+
+/// The state that later actions build on at one subscriber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    /// The last thing that only this subscriber was sent: its snapshot, or a page of turns. Who has
+    /// not seen that cannot be helped with a replay.
+    pub started: Seq,
+    /// The newest completed turn of a chat that this subscriber has not been sent; `None` when it
+    /// has all of them (SUB-12).
+    pub unloaded: Option<Arc<str>>,
+}
+
+impl Base {
+    /// From where on a reader of either state can be helped with a replay: if they hold different
+    /// turns, from nowhere.
+    pub fn latest_start(&self, other: &Self) -> Seq {
+        if self.unloaded == other.unloaded {
+            self.started.max(other.started)
+        } else {
+            Seq::MAX
+        }
+    }
+}
+
+/// All channels.
+#[derive(Debug, Default)]
+pub struct Channels {
+    by_uri: HashMap<Arc<str>, ChannelId>,
+    by_id: IdMap<ChannelId, Channel>,
+    next: u64,
+}
+
+impl Channels {
+    /// Creates a channel. The caller checked that the URI is free.
+    pub fn create(&mut self, uri: &str, kind: ChannelKind, created: Seq) -> ChannelId {
+        let id = ChannelId(self.next);
+        self.next += 1;
+        let uri: Arc<str> = uri.into();
+        let uri_json = serde_json::Value::from(&*uri).to_string().into();
+        self.by_uri.insert(Arc::clone(&uri), id);
+        self.by_id.insert(
+            id,
+            Channel {
+                uri,
+                uri_json,
+                kind,
+                created,
+                last: created,
+                tail: 0,
+                subscribers: Vec::new(),
+                bases: Vec::new(),
+                shared: None,
+            },
+        );
+        id
+    }
+
+    /// The id that the next channel gets.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Gives new channels ids from this one on.
+    pub fn start_at(&mut self, id: u64) {
+        self.next = self.next.max(id);
+    }
+
+    /// Removes a channel and returns who listened to it.
+    pub fn remove(&mut self, id: ChannelId) -> Vec<Subscriber> {
+        let Some(channel) = self.by_id.remove(&id) else {
+            return Vec::new();
+        };
+        self.by_uri.remove(&channel.uri);
+        channel.subscribers
+    }
+
+    /// Finds a channel by its exact URI (SUB-17).
+    pub fn find(&self, uri: &str) -> Option<ChannelId> {
+        self.by_uri.get(uri).copied()
+    }
+
+    /// The channels with actions since they were last kept as a whole.
+    pub fn changed(&self) -> Vec<ChannelId> {
+        let changed = self.by_id.iter().filter(|(_, channel)| channel.tail > 0);
+        changed.map(|(id, _)| *id).collect()
+    }
+
+    /// A channel by id.
+    pub fn get(&self, id: ChannelId) -> Option<&Channel> {
+        self.by_id.get(&id)
+    }
+
+    /// A channel by id, to change its subscribers.
+    pub fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.by_id.get_mut(&id)
+    }
+}
+
+impl Channel {
+    /// Adds a subscription or replaces the connection's earlier one: they are a set (SUB-07). The
+    /// earlier one's start stands, because it never stopped receiving, unless it lacked turns that
+    /// the new snapshot brings.
+    pub fn subscribe(&mut self, subscriber: Subscriber, started: Seq, unloaded: Option<Arc<str>>) {
+        self.shared = None;
+        match self.position(subscriber.conn) {
+            Some(index) => {
+                self.subscribers[index] = subscriber;
+                if self.bases[index].unloaded != unloaded {
+                    // Only who has seen something that came later has surely seen the snapshot.
+                    let started = started.next();
+                    self.bases[index] = Base { started, unloaded };
+                }
+            }
+            None => {
+                self.subscribers.push(subscriber);
+                self.bases.push(Base { started, unloaded });
+            }
+        }
+    }
+
+    /// Ends a subscription.
+    pub fn unsubscribe(&mut self, conn: ConnId) {
+        if let Some(index) = self.position(conn) {
+            self.subscribers.swap_remove(index);
+            self.bases.swap_remove(index);
+            self.shared = None;
+        }
+    }
+
+    /// How this connection subscribes.
+    pub fn subscription(&self, conn: ConnId) -> Option<Subscription> {
+        let index = self.position(conn)?;
+        Some(Subscription {
+            max_latency_ms: self.subscribers[index].max_latency_ms,
+            base: self.bases[index].clone(),
+            mcp_apps: self.subscribers[index].mcp_apps,
+        })
+    }
+
+    /// Notes what a subscriber has: what it had before a replay, or with one more page of turns.
+    pub fn set_base(&mut self, conn: ConnId, base: Base) {
+        if let Some(index) = self.position(conn) {
+            self.bases[index] = base;
+        }
+    }
+
+    /// Takes into account that another subscriber of the same client has a state of its own.
+    pub fn distrust(&mut self, conn: ConnId, other: &Subscription) {
+        if let (Some(index), Some(mine)) = (self.position(conn), self.subscription(conn)) {
+            self.bases[index].started = mine.latest_start(other);
+        }
+    }
+
+    /// The subscribers that lack some of a chat's turns, and the newest turn each of them lacks.
+    pub fn partial_readers(&self) -> Vec<(ConnId, Arc<str>)> {
+        let readers = self.subscribers.iter().zip(&self.bases);
+        readers
+            .filter_map(|(subscriber, base)| Some((subscriber.conn, Arc::clone(base.unloaded.as_ref()?))))
+            .collect()
+    }
+
+    /// Nobody lacks a turn of a chat that has none.
+    pub fn all_loaded(&mut self) {
+        for base in &mut self.bases {
+            base.unloaded = None;
+        }
+    }
+
+    /// Everybody who listens.
+    pub fn subscribers(&self) -> impl Iterator<Item = &Subscriber> {
+        self.subscribers.iter()
+    }
+
+    /// Whether anybody listens.
+    pub fn has_subscribers(&self) -> bool {
+        !self.subscribers.is_empty()
+    }
+
+    /// The connections that listen.
+    pub fn listeners(&self) -> Vec<ConnId> {
+        self.subscribers.iter().map(|subscriber| subscriber.conn).collect()
+    }
+
+    fn position(&self, conn: ConnId) -> Option<usize> {
+        self.subscribers.iter().position(|subscriber| subscriber.conn == conn)
+    }
+
+    /// The audience of an action, limited to those whose version knows it (NEG-07).
+    pub fn audience(&mut self, since: Since) -> Arc<[Subscriber]> {
+        if self.subscribers.iter().any(|subscriber| subscriber.knows < since) {
+            return self
+                .subscribers
+                .iter()
+                .filter(|subscriber| subscriber.knows >= since)
+                .copied()
+                .collect();
+        }
+        let subscribers = &self.subscribers;
+        Arc::clone(self.shared.get_or_insert_with(|| subscribers.as_slice().into()))
+    }
+
+    /// The audience that speaks exactly this line of the protocol.
+    pub fn audience_of(&self, line: Since) -> Arc<[Subscriber]> {
+        self.subscribers
+            .iter()
+            .filter(|subscriber| subscriber.knows == line)
+            .copied()
+            .collect()
+    }
+}

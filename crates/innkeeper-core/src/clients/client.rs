@@ -1,0 +1,159 @@
+//! Clients, which outlive their transports.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::clients::access::Principal;
+use crate::clients::channels::Subscription;
+use crate::ids::{ChannelId, ClientId, ConnId};
+use crate::protocol::action_table::Since;
+use crate::storage::load::Parked;
+
+/// What was negotiated for a client; `reconnect` carries none of it (NEG-20).
+#[derive(Debug, Clone)]
+pub struct Negotiated {
+    /// The chosen version, exactly as offered (NEG-03).
+    pub version: Arc<str>,
+    /// The line of the protocol it belongs to.
+    pub line: Since,
+    /// Whether the client shows MCP Apps.
+    pub mcp_apps: bool,
+    /// The client's locale.
+    pub locale: Option<Arc<str>>,
+}
+
+/// Whether a client is here.
+///
+/// A timer can only run for a client without a connection, and a client with a connection has at
+/// least one: neither mistake can be written down.
+#[derive(Debug)]
+pub enum Presence {
+    /// At least one transport is up; the newest is last and is the primary one (NEG-21).
+    Active(ActiveTransports),
+    /// The last transport is gone; the place is kept until the deadline.
+    Grace(Kept),
+    /// The grace is over; only what `reconnect` needs is remembered.
+    Absent(Subscriptions),
+}
+
+/// A non-empty list of connections.
+#[derive(Debug)]
+pub struct ActiveTransports {
+    older: Vec<ConnId>,
+    newest: ConnId,
+}
+
+/// The subscriptions of connections that are gone, by URI: a channel may leave memory meanwhile.
+pub type Subscriptions = HashMap<Arc<str>, Subscription>;
+
+/// What a client in its grace keeps.
+#[derive(Debug)]
+pub struct Kept {
+    /// When the grace ends.
+    pub until_ms: u64,
+    /// What it subscribed to.
+    pub subscriptions: Subscriptions,
+}
+
+/// One client.
+#[derive(Debug)]
+pub struct Client {
+    /// The principal that used the id first; it belongs to that one.
+    pub principal: Arc<str>,
+    /// What was negotiated last.
+    pub negotiated: Negotiated,
+    /// Whether it is here.
+    pub presence: Presence,
+    /// The sessions it is an active client of.
+    pub memberships: BTreeSet<ChannelId>,
+    /// The channels that what is kept of it may name.
+    pub kept: HashSet<Arc<str>>,
+}
+
+impl ActiveTransports {
+    /// One transport.
+    pub fn one(conn: ConnId) -> Self {
+        Self {
+            older: Vec::new(),
+            newest: conn,
+        }
+    }
+
+    /// Adds a transport, which becomes the primary one.
+    pub fn add(&mut self, conn: ConnId) {
+        self.older.push(std::mem::replace(&mut self.newest, conn));
+    }
+
+    /// Removes a transport; `None` when it was the last.
+    pub fn without(mut self, conn: ConnId) -> Option<Self> {
+        if self.newest == conn {
+            self.newest = self.older.pop()?;
+        } else {
+            self.older.retain(|older| *older != conn);
+        }
+        Some(self)
+    }
+
+    /// The transport that reverse requests go to.
+    pub fn primary(&self) -> ConnId {
+        self.newest
+    }
+
+    /// All transports, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = ConnId> + '_ {
+        self.older.iter().copied().chain([self.newest])
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Conn {
+    /// Who is on the other end.
+    pub principal: Principal,
+    /// How far the handshake got.
+    pub phase: Phase,
+    /// What it subscribes to.
+    pub subscriptions: HashSet<ChannelId>,
+    /// What it sent that waits for something to come back from the store.
+    pub(crate) parked: Parked,
+}
+
+/// How far a connection's handshake got.
+#[derive(Debug, Clone)]
+pub enum Phase {
+    /// Nothing but `ping`, `initialize` and `reconnect` is accepted (NEG-01).
+    Fresh,
+    /// Belongs to a client and speaks its version for the whole connection (NEG-07).
+    Ready {
+        /// The client.
+        client: ClientId,
+        /// The line of the protocol.
+        line: Since,
+        /// Whether the client shows MCP Apps.
+        mcp_apps: bool,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conn(slot: u32) -> ConnId {
+        ConnId { slot, generation: 0 }
+    }
+
+    #[test]
+    fn neg21_the_newest_transport_is_primary_and_an_older_one_takes_over() {
+        let mut transports = ActiveTransports::one(conn(1));
+        transports.add(conn(2));
+        transports.add(conn(3));
+        assert_eq!(transports.primary(), conn(3));
+        let transports = transports
+            .without(conn(2))
+            .expect("two left")
+            .without(conn(3))
+            .expect("one left");
+        assert_eq!(transports.primary(), conn(1));
+        assert!(transports.without(conn(1)).is_none());
+    }
+}

@@ -1,0 +1,348 @@
+//! `initialize` and `reconnect`.
+
+use std::sync::Arc;
+
+use ahp_types::version::negotiate_protocol_version;
+use serde_json::json;
+
+use crate::clients::client::{ActiveTransports, Client, Negotiated, Phase, Presence, Subscriptions};
+use crate::core::{Cx, HostCore, Timer};
+use crate::effect::{CloseReason, Effect};
+use crate::ids::{ChannelId, ClientId, ConnId, Seq};
+use crate::protocol::action_table::Since;
+use crate::protocol::dialect::mcp_apps::kept_without_apps;
+use crate::protocol::error::{RpcError, code};
+use crate::protocol::frame::Outgoing;
+use crate::protocol::request::{Initialize, Reconnect, RequestId};
+use crate::protocol::snapshot::{Answer, AnswerBody, Snapshot, Window};
+use crate::protocol::uri;
+
+impl HostCore {
+    pub(crate) fn initialize(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, initialize: Initialize) {
+        let version = match negotiate_protocol_version(&initialize.protocol_versions) {
+            Ok(Some(version)) => version.to_owned(),
+            Ok(None) => {
+                cx.answer(
+                    conn,
+                    id,
+                    Err(RpcError::unsupported_version(&initialize.protocol_versions)),
+                );
+                cx.effects.push(Effect::Close {
+                    conn,
+                    reason: CloseReason::UnsupportedVersion,
+                });
+                return;
+            }
+            // NEG-04: a malformed entry is an error of the whole call, not skipped.
+            Err(problem) => return cx.answer(conn, id, Err(RpcError::invalid_params("protocolVersions", problem))),
+        };
+        let negotiated = Negotiated {
+            line: line_of(&version),
+            version: version.as_str().into(),
+            mcp_apps: initialize.mcp_apps,
+            locale: initialize.locale.as_deref().map(Into::into),
+        };
+        if let Err(error) = self.admit(conn, &initialize.client_id, Some(negotiated)) {
+            return cx.answer(conn, id, Err(error));
+        }
+        // NEG-11: there is no per-item error, so what is unknown is left out.
+        let mut channels: Vec<(ChannelId, Window)> = Vec::new();
+        for uri in watches_last(&initialize.initial_subscriptions) {
+            if uri::is_telemetry(uri) {
+                // It has no snapshot, and goes live.
+                let _ = self.subscribe_to_logs(conn, uri);
+                continue;
+            }
+            match self.register(cx, conn, uri, None, None) {
+                Ok((channel, window)) if !channels.iter().any(|(known, _)| *known == channel) => {
+                    channels.push((channel, window));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let (snapshots, estimated_bytes) = self.capture_all(conn, channels);
+        let mut server_info = json!({ "name": self.config.server_name, "title": "Innkeeper" });
+        if let Some(version) = &self.config.server_version {
+            server_info["version"] = json!(version);
+        }
+        let mut head = json!({
+            "protocolVersion": version,
+            "serverSeq": self.seq.0,
+            "serverInfo": server_info,
+            // What is worth asking `completions` about (CMP-01).
+            "completionTriggerCharacters": ["@", "/"],
+        });
+        if let Some(telemetry) = self.offered_telemetry(conn) {
+            head["telemetry"] = telemetry;
+        }
+        if let Some(directory) = self.offered_directory(conn) {
+            head["defaultDirectory"] = json!(directory);
+        }
+        let mut head = head.to_string().into_bytes();
+        head.pop();
+        let answer = Answer {
+            id: id.clone(),
+            body: AnswerBody::Initialized { head, snapshots },
+            estimated_bytes,
+        };
+        self.keep_client_now(cx, &initialize.client_id);
+        cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+    }
+
+    pub(crate) fn reconnect(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, reconnect: Reconnect) {
+        let earlier = self.earlier_subscriptions(&reconnect.client_id);
+        if let Err(error) = self.admit(conn, &reconnect.client_id, None) {
+            return cx.answer(conn, id, Err(error));
+        }
+        let last_seen = Seq(reconnect.last_seen);
+        let mut resumed: Vec<ChannelId> = Vec::new();
+        let mut windows: Vec<(ChannelId, Window)> = Vec::new();
+        let mut missing = Vec::new();
+        // A number between two lives of the host belongs to what was seen and lost (P5).
+        let mut continues = self.gaps.are_clear_of(last_seen) && last_seen <= self.seq;
+        self.leave_unnamed(cx, &reconnect.client_id, &reconnect.subscriptions);
+        for uri in watches_last(&reconnect.subscriptions) {
+            if uri::is_telemetry(uri) {
+                // There is nothing to continue: it just goes live again (REC-07, OTL-05).
+                if self.subscribe_to_logs(conn, uri).is_err() {
+                    missing.push(uri.clone());
+                }
+                continue;
+            }
+            let known = earlier.get(uri.as_str());
+            match self.register(cx, conn, uri, known.map(|known| known.max_latency_ms), None) {
+                Ok((channel, _)) if resumed.contains(&channel) => {}
+                Ok((channel, window)) => {
+                    resumed.push(channel);
+                    let created = self.channels.get(channel).map(|entry| entry.created);
+                    continues &= known.is_some_and(|known| {
+                        let started = known.base.started;
+                        let is_alike = known.mcp_apps == self.shows_apps(conn);
+                        is_alike && started <= last_seen && created.is_some_and(|created| created <= started)
+                    });
+                    windows.push((channel, window));
+                }
+                Err(_) => missing.push(uri.clone()),
+            }
+        }
+        // Cut and registration are one step, so nothing is lost or doubled between the replay
+        // and the first live action (REC-09).
+        //
+        // A replay continues the state that the client has. That is not to be had from a number
+        // of the future or of an earlier life of the host (REC-11), nor for a channel that the
+        // client was not subscribed to, such as a new session under the name of an old one, nor
+        // from before the snapshot of its subscription or a page of turns sent to it alone: the
+        // published client does not count a snapshot as seen, and whether either ever reached it
+        // nobody can tell.
+        let replayable = if continues {
+            self.replay.since(&resumed, last_seen)
+        } else {
+            None
+        };
+        let answer = match replayable {
+            Some(mut actions) => {
+                self.resume_bases(conn, &earlier);
+                let knows = self.line(conn);
+                actions.retain(|frame| frame.since <= knows);
+                if !self.shows_apps(conn) {
+                    for frame in &mut actions {
+                        if let Some(plain) = kept_without_apps(frame) {
+                            *frame = Arc::new(plain);
+                        }
+                    }
+                }
+                let estimated_bytes = 512 + actions.iter().map(|frame| frame.bytes.len()).sum::<usize>();
+                Answer {
+                    id: id.clone(),
+                    body: AnswerBody::Replayed { actions, missing },
+                    estimated_bytes,
+                }
+            }
+            None => {
+                let (snapshots, estimated_bytes) = self.capture_all(conn, windows);
+                Answer {
+                    id: id.clone(),
+                    body: AnswerBody::Resynced { snapshots },
+                    estimated_bytes,
+                }
+            }
+        };
+        cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+    }
+
+    /// Captures what a connection has just subscribed to, for one answer, and says roughly how many
+    /// bytes that is.
+    fn capture_all(&mut self, conn: ConnId, mut windows: Vec<(ChannelId, Window)>) -> (Vec<Snapshot>, usize) {
+        self.fit_together(conn, &mut windows);
+        let snapshots = windows.iter();
+        let snapshots = snapshots.filter_map(|(channel, window)| self.capture_for(conn, *channel, *window));
+        let bytes = windows.iter();
+        let bytes = bytes.map(|(channel, window)| self.estimated_bytes_of(*channel, *window));
+        (snapshots.collect(), 512 + bytes.sum::<usize>())
+    }
+
+    /// A client that comes without some of its sessions has left them (REC-14). It does so before
+    /// it listens to anything: what follows from it, such as calls that fail in a chat that it does
+    /// resume, is part of the answer and not sent besides (REC-09).
+    fn leave_unnamed(&mut self, cx: &mut Cx<'_>, id: &ClientId, named: &[String]) {
+        let mut kept: Vec<ChannelId> = Vec::new();
+        for channel in named.iter().filter_map(|uri| self.channels.find(uri)) {
+            // Nobody gets more subscriptions than that, whatever they name.
+            if kept.len() < self.config.max_subscriptions && !kept.contains(&channel) {
+                kept.push(channel);
+            }
+        }
+        self.leave_unheard(cx, id, &kept);
+    }
+
+    /// What a client subscribed to with the connections it has or had. Where several overlap,
+    /// the latest start counts: if in doubt, as when they hold different turns, the client gets
+    /// snapshots.
+    pub(crate) fn earlier_subscriptions(&self, id: &ClientId) -> Subscriptions {
+        let mut earlier = Subscriptions::default();
+        match self.clients.get(id).map(|client| &client.presence) {
+            Some(Presence::Grace(kept)) => earlier.clone_from(&kept.subscriptions),
+            Some(Presence::Absent(subscriptions)) => earlier.clone_from(subscriptions),
+            Some(Presence::Active(transports)) => {
+                for conn in transports.iter() {
+                    for channel in self.conns.get(&conn).into_iter().flat_map(|conn| &conn.subscriptions) {
+                        let entry = self.channels.get(*channel);
+                        if let Some((entry, found)) = entry.and_then(|entry| Some((entry, entry.subscription(conn)?))) {
+                            let known = earlier.entry(Arc::clone(&entry.uri)).or_insert_with(|| found.clone());
+                            known.base.started = known.latest_start(&found);
+                        }
+                    }
+                }
+            }
+            None => {}
+        }
+        earlier
+    }
+
+    /// After a replay a subscription goes on from what it once started with.
+    fn resume_bases(&mut self, conn: ConnId, earlier: &Subscriptions) {
+        for (uri, subscription) in earlier {
+            let channel = self.channels.find(uri);
+            if let Some(entry) = channel.and_then(|channel| self.channels.get_mut(channel)) {
+                entry.set_base(conn, subscription.base.clone());
+            }
+        }
+    }
+
+    /// Binds a connection to a client. Without `negotiated` the client must be known, and its
+    /// last negotiation holds (REC-12, REC-13).
+    fn admit(&mut self, conn: ConnId, id: &ClientId, negotiated: Option<Negotiated>) -> Result<(), RpcError> {
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return Err(RpcError::invalid_request("the connection is closed"));
+        };
+        let principal = &connection.principal.name;
+        // `reconnect` says nothing about versions, so a later life has to know the latest.
+        let mut replaces = false;
+        match self.clients.get_mut(id) {
+            Some(client) if client.principal != *principal => {
+                return Err(match negotiated {
+                    Some(_) => RpcError::new(
+                        code::PERMISSION_DENIED,
+                        format!(
+                            "the client id {:?} belongs to another credential; choose another id",
+                            id.as_str()
+                        ),
+                    ),
+                    // To a reconnecting stranger the other one's client does not exist.
+                    None => unknown_client(id),
+                });
+            }
+            Some(client) => {
+                let is_fresh = negotiated.is_some();
+                if let Some(negotiated) = negotiated {
+                    let before = std::mem::replace(&mut client.negotiated, negotiated);
+                    replaces =
+                        before.version != client.negotiated.version || before.mcp_apps != client.negotiated.mcp_apps;
+                }
+                match &mut client.presence {
+                    Presence::Active(transports) => transports.add(conn),
+                    Presence::Grace(kept) => {
+                        // A client that starts afresh does not say what it still takes part in: it
+                        // has the rest of its grace to subscribe to those sessions (ACT-10).
+                        if !is_fresh {
+                            self.timers.remove(&(kept.until_ms, Timer::Grace(id.clone())));
+                        }
+                        client.presence = Presence::Active(ActiveTransports::one(conn));
+                    }
+                    Presence::Absent(_) => {
+                        self.absent.retain(|absent| absent != id);
+                        client.presence = Presence::Active(ActiveTransports::one(conn));
+                    }
+                }
+                connection.phase = Phase::Ready {
+                    client: id.clone(),
+                    line: client.negotiated.line,
+                    mcp_apps: client.negotiated.mcp_apps,
+                };
+            }
+            None => {
+                let Some(negotiated) = negotiated else {
+                    return Err(unknown_client(id));
+                };
+                connection.phase = Phase::Ready {
+                    client: id.clone(),
+                    line: negotiated.line,
+                    mcp_apps: negotiated.mcp_apps,
+                };
+                let client = Client {
+                    principal: Arc::clone(principal),
+                    negotiated,
+                    presence: Presence::Active(ActiveTransports::one(conn)),
+                    memberships: Default::default(),
+                    kept: Default::default(),
+                };
+                self.clients.insert(id.clone(), client);
+            }
+        }
+        match replaces {
+            true => self.replace_client(id),
+            false => self.keep_client(id),
+        }
+        Ok(())
+    }
+
+    /// Whether the client on a connection shows MCP Apps.
+    pub(crate) fn shows_apps(&self, conn: ConnId) -> bool {
+        let phase = self.conns.get(&conn).map(|conn| &conn.phase);
+        matches!(phase, Some(Phase::Ready { mcp_apps: true, .. }))
+    }
+
+    fn line(&self, conn: ConnId) -> Since {
+        match self.conns.get(&conn).map(|conn| &conn.phase) {
+            Some(Phase::Ready { line, .. }) => *line,
+            Some(Phase::Fresh) | None => Since::V0_9,
+        }
+    }
+}
+
+/// The line of the protocol a negotiated version belongs to.
+pub(crate) fn line_of(version: &str) -> Since {
+    if version.starts_with("0.") {
+        Since::V0_9
+    } else {
+        Since::V1_0
+    }
+}
+
+/// The channels in the order in which they can be subscribed to: who may hear a watch depends on the sessions that
+/// it listens to (SEC-03), wherever in the list these are.
+fn watches_last(channels: &[String]) -> Vec<&String> {
+    let mut channels: Vec<&String> = channels.iter().collect();
+    channels.sort_by_key(|uri| uri::is_watch(uri));
+    channels
+}
+
+fn unknown_client(id: &ClientId) -> RpcError {
+    RpcError::new(
+        code::NOT_FOUND,
+        format!(
+            "this host does not know the client {:?}, perhaps because it was restarted; send initialize",
+            id.as_str()
+        ),
+    )
+}

@@ -1,0 +1,263 @@
+//! Subscriptions, and what ends with them.
+
+use std::sync::Arc;
+
+use ahp_types::actions::{SessionActiveClientRemovedAction, StateAction};
+
+use crate::clients::client::{Kept, Phase, Presence, Subscriptions};
+use crate::core::{Cx, HostCore, Timer};
+use crate::effect::Subscriber;
+use crate::ids::{ChannelId, ClientId, ConnId};
+use crate::protocol::error::{RpcError, code};
+use crate::protocol::frame::Outgoing;
+use crate::protocol::request::{RequestId, Subscribe};
+use crate::protocol::snapshot::{Answer, AnswerBody, Window};
+use crate::protocol::uri;
+
+impl HostCore {
+    pub(crate) fn subscribe(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, subscribe: Subscribe) {
+        if uri::is_telemetry(&subscribe.channel) {
+            return self.answer_logs(cx, conn, id, &subscribe.channel);
+        }
+        let result = self.register(cx, conn, &subscribe.channel, subscribe.max_latency_ms, subscribe.turns);
+        let (channel, window) = match result {
+            Ok(registered) => registered,
+            Err(error) => return cx.answer(conn, id, Err(error)),
+        };
+        // Registered and captured in one step, and the response takes its place in the queue
+        // before anything that follows (SUB-03, E-04).
+        if let Some(snapshot) = self.capture_for(conn, channel, window) {
+            let answer = Answer {
+                id: id.clone(),
+                body: AnswerBody::Subscribed(snapshot),
+                estimated_bytes: self.estimated_bytes_of(channel, window),
+            };
+            cx.send(conn, Outgoing::Answer(Arc::new(answer)));
+        }
+    }
+
+    /// Makes a connection a subscriber of a channel. Of a chat's completed turns it gets the latest
+    /// `turns`, or all of them; the answer says what its snapshot has to show.
+    pub(crate) fn register(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        uri: &str,
+        max_latency_ms: Option<u32>,
+        turns: Option<usize>,
+    ) -> Result<(ChannelId, Window), RpcError> {
+        let max_subscriptions = self.config.max_subscriptions;
+        let started = self.seq;
+        let Some(channel) = self.channels.find(uri) else {
+            return Err(no_such_channel(uri));
+        };
+        self.check_watch(cx, conn, channel)?;
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return Err(no_such_channel(uri));
+        };
+        let Phase::Ready { line, client, mcp_apps } = &connection.phase else {
+            return Err(RpcError::invalid_request("send initialize first"));
+        };
+        // What was acknowledged to another connection was not acknowledged to this one (DSP-15).
+        if let Some(session) = self.sessions.get_mut(&channel)
+            && !connection.subscriptions.contains(&channel)
+        {
+            session.acknowledged.remove(client);
+        }
+        if connection.subscriptions.len() >= max_subscriptions && !connection.subscriptions.contains(&channel) {
+            let problem = format!("a connection has at most {max_subscriptions} subscriptions; unsubscribe from some");
+            return Err(RpcError::invalid_params("channel", problem));
+        }
+        let subscriber = Subscriber {
+            conn,
+            max_latency_ms: max_latency_ms.unwrap_or(self.config.default_latency_ms),
+            knows: *line,
+            mcp_apps: *mcp_apps,
+        };
+        connection.subscriptions.insert(channel);
+        let client = client.clone();
+        // A later life must not continue the subscription before this one.
+        match self
+            .clients
+            .get(&client)
+            .is_some_and(|client| client.kept.contains(uri))
+        {
+            true => self.replace_client(&client),
+            false => self.keep_client(&client),
+        }
+        let (window, unloaded) = self.window(channel, turns);
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.subscribe(subscriber, started, unloaded);
+        }
+        self.hold_draft(channel);
+        self.follow_heard(cx, channel);
+        Ok((channel, window))
+    }
+
+    /// `unsubscribe`: fire and forget, and harmless for an unknown channel (SUB-06).
+    pub(crate) fn unsubscribe(&mut self, cx: &mut Cx<'_>, conn: ConnId, uri: &str) {
+        if uri::is_telemetry(uri) {
+            return self.unsubscribe_from_logs(conn, uri);
+        }
+        let Some(channel) = self.channels.find(uri) else {
+            return;
+        };
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return;
+        };
+        connection.subscriptions.remove(&channel);
+        let client = match &connection.phase {
+            Phase::Ready { client, .. } => client.clone(),
+            Phase::Fresh => return,
+        };
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.unsubscribe(conn);
+        }
+        self.drafts_released = true;
+        self.left_watch(cx, channel, false);
+        self.keep_client(&client);
+        // ACT-09, unless another connection of the same client still listens (ACT-14).
+        if !self.client_listens(&client, channel) {
+            self.leave(cx, &client, channel);
+            self.watches.doubt();
+        }
+    }
+
+    pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
+        let Some(connection) = self.conns.remove(&conn) else {
+            return;
+        };
+        self.forget_logs_of(conn);
+        self.drafts_released = true;
+        let mut subscriptions = Subscriptions::default();
+        for channel in &connection.subscriptions {
+            if let Some(entry) = self.channels.get_mut(*channel) {
+                if let Some(subscription) = entry.subscription(conn) {
+                    subscriptions.insert(Arc::clone(&entry.uri), subscription);
+                }
+                entry.unsubscribe(conn);
+            }
+            self.left_watch(cx, *channel, true);
+        }
+        let Phase::Ready { client: client_id, .. } = connection.phase else {
+            return;
+        };
+        let grace_ms = self.config.grace_ms;
+        let Some(client) = self.clients.get_mut(&client_id) else {
+            return;
+        };
+        let absent = Presence::Absent(Subscriptions::default());
+        let Presence::Active(transports) = std::mem::replace(&mut client.presence, absent) else {
+            return;
+        };
+        match transports.without(conn) {
+            Some(rest) => {
+                // What was sent to the lost connection alone, its state may build on when it comes
+                // back, and nobody can tell it from the others of the same client then.
+                for other in rest.iter() {
+                    for (uri, lost) in &subscriptions {
+                        let channel = self.channels.find(uri);
+                        if let Some(entry) = channel.and_then(|channel| self.channels.get_mut(channel)) {
+                            entry.distrust(other, lost);
+                        }
+                    }
+                }
+                client.presence = Presence::Active(rest);
+                self.leave_unheard(cx, &client_id, &[]);
+                self.watches.doubt();
+            }
+            None => {
+                let until_ms = cx.now.mono_ms.saturating_add(grace_ms);
+                client.presence = Presence::Grace(Kept {
+                    until_ms,
+                    subscriptions,
+                });
+                self.timers.insert((until_ms, Timer::Grace(client_id)));
+            }
+        }
+    }
+
+    /// The client did not come back in time: it leaves its sessions (ACT-10), and only what was
+    /// negotiated is remembered, for a `reconnect` much later.
+    pub(crate) fn end_grace(&mut self, cx: &mut Cx<'_>, client_id: &ClientId) {
+        let Some(client) = self.clients.get_mut(client_id) else {
+            return;
+        };
+        let subscriptions = match &mut client.presence {
+            Presence::Grace(kept) if kept.until_ms <= cx.now.mono_ms => std::mem::take(&mut kept.subscriptions),
+            // It started afresh, and has not come back to these sessions.
+            Presence::Active(_) => return self.leave_unheard(cx, client_id, &[]),
+            Presence::Grace(_) | Presence::Absent(_) => return,
+        };
+        client.presence = Presence::Absent(subscriptions);
+        self.forget_tokens(cx, client_id);
+        let Some(client) = self.clients.get(client_id) else {
+            return;
+        };
+        for session in client.memberships.clone() {
+            self.leave(cx, client_id, session);
+        }
+        self.absent.push_back(client_id.clone());
+        while self.absent.len() > self.config.max_absent_clients {
+            if let Some(oldest) = self.absent.pop_front()
+                && self
+                    .clients
+                    .get(&oldest)
+                    .is_some_and(|client| matches!(client.presence, Presence::Absent(_)))
+            {
+                self.clients.remove(&oldest);
+                self.keep_client(&oldest);
+            }
+        }
+    }
+
+    /// Whether any connection of a client subscribes to a channel.
+    pub(crate) fn client_listens(&self, client: &ClientId, channel: ChannelId) -> bool {
+        match self.clients.get(client).map(|client| &client.presence) {
+            Some(Presence::Active(transports)) => transports.iter().any(|conn| {
+                self.conns
+                    .get(&conn)
+                    .is_some_and(|conn| conn.subscriptions.contains(&channel))
+            }),
+            Some(Presence::Grace(_) | Presence::Absent(_)) | None => false,
+        }
+    }
+
+    /// A client that no longer listens to a session with any of its connections has left it
+    /// (REC-14, ACT-14), but for those it is about to listen to.
+    pub(crate) fn leave_unheard(&mut self, cx: &mut Cx<'_>, id: &ClientId, kept: &[ChannelId]) {
+        let memberships = self
+            .clients
+            .get(id)
+            .map(|client| client.memberships.clone())
+            .unwrap_or_default();
+        for session in memberships {
+            if !kept.contains(&session) && !self.client_listens(id, session) {
+                self.leave(cx, id, session);
+            }
+        }
+    }
+
+    /// Takes a client out of a session it is an active client of.
+    pub(crate) fn leave(&mut self, cx: &mut Cx<'_>, client: &ClientId, session: ChannelId) {
+        let is_member = self
+            .clients
+            .get(client)
+            .is_some_and(|client| client.memberships.contains(&session));
+        if is_member {
+            let action = SessionActiveClientRemovedAction {
+                client_id: client.as_str().to_owned(),
+            };
+            self.commit(cx, session, StateAction::SessionActiveClientRemoved(action), None);
+        }
+    }
+}
+
+/// The error for a URI that names nothing (SUB-04): prompt, never an endless wait.
+fn no_such_channel(uri: &str) -> RpcError {
+    if uri::looks_like_session_or_chat(uri) {
+        RpcError::session_not_found(uri)
+    } else {
+        RpcError::new(code::NOT_FOUND, format!("there is no channel {uri:?} on this host"))
+    }
+}

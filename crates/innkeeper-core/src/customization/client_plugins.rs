@@ -1,0 +1,249 @@
+//! What active clients bring to a session, and when somebody has to look for what it wants.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ahp_types::actions::{SessionCustomizationRemovedAction, SessionCustomizationsChangedAction, StateAction};
+use ahp_types::state::{
+    ClientPluginCustomization, Customization, CustomizationEnablement, CustomizationType, SessionActiveClient,
+};
+
+use super::entry::{child_id, children_of, client_of, id_of};
+use super::{ClientPlugin, Wanted, switched_off};
+use crate::core::{Cx, HostCore};
+use crate::effect::Effect;
+use crate::ids::{ChannelId, ClientId};
+use crate::protocol::uri;
+use crate::session::Session;
+
+/// Longest name, nonce or id of what a client publishes.
+const MAX_NAME_BYTES: usize = 1024;
+/// Most decisions about one thing: there are three scopes, and a client may be careless.
+const MAX_DECISIONS: usize = 16;
+
+impl HostCore {
+    /// Whether anybody looks for customizations. A host that cannot write does not: it could not
+    /// tell anybody of them.
+    pub(super) fn follows_customizations(&self) -> bool {
+        self.config.serves_customizations && self.read_only.is_none() && !self.looks_on
+    }
+
+    /// Asks for what a session brings along, unless that has been asked for.
+    pub(crate) fn follow_customizations(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        if !self.follows_customizations() {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return;
+        };
+        let wanted = Box::new(wanted(session));
+        if session.customizing.wanted.as_ref() == Some(&wanted) {
+            return;
+        }
+        session.customizing.wanted = Some(wanted.clone());
+        cx.effects.push(Effect::FollowCustomizations {
+            session: session_id,
+            wanted,
+        });
+    }
+
+    /// Somebody listens to a channel: what its session brings along, and where it works, is of interest from now on.
+    pub(crate) fn follow_heard(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        let session = self.chats.get(&channel).map_or(channel, |chat| chat.session);
+        self.follow_customizations(cx, session);
+        self.follow_repository(cx, session);
+    }
+
+    /// Nobody looks for what a session brings along any more.
+    pub(crate) fn forget_customizations(cx: &mut Cx<'_>, session_id: ChannelId, session: &Session) {
+        if session.customizing.wanted.is_some() {
+            cx.effects.push(Effect::ForgetCustomizations {
+                session: session_id,
+                switched_off: switched_off(session),
+            });
+        }
+    }
+
+    /// Follows up on a session that now works elsewhere: it wants something else, and other decisions
+    /// hold in it.
+    pub(crate) fn customizations_rescoped(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        self.follow_again(cx, session_id);
+        self.switch_again(cx, session_id);
+    }
+
+    /// Follows up on what a client says about itself: which plugins it has, and what it decided about
+    /// them (CUS-16).
+    pub(crate) fn client_customizes(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
+        self.count_publication(session_id, client);
+        self.follow_again(cx, session_id);
+        self.switch_of_client(cx, session_id, client);
+    }
+
+    /// Follows up on a client that says about itself what it said before: a plugin without a nonce may have changed
+    /// all the same, so it is read again. Nothing is published unless it did, so no client can answer its own echo.
+    pub(crate) fn client_published_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
+        self.count_publication(session_id, client);
+        self.follow_again(cx, session_id);
+    }
+
+    fn count_publication(&mut self, session_id: ChannelId, client: &str) {
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            let publications = &mut session.customizing.publications;
+            *publications.entry(client.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Says what a session wants now, if anybody looks for it.
+    fn follow_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let session = self.sessions.get(&session_id);
+        if session.is_some_and(|session| session.customizing.wanted.is_some()) {
+            self.follow_customizations(cx, session_id);
+        }
+    }
+
+    /// Takes what a client brought out of a session that the client has left (ACT-13). Whoever looks
+    /// for it may take a while to see that; until then no agent uses it.
+    pub(crate) fn drop_customizations_of(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, client: &str) {
+        self.follow_again(cx, session_id);
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return;
+        };
+        session.customizing.publications.remove(client);
+        let mut gone = Vec::new();
+        for entry in session.state.customizations.iter().flatten() {
+            if client_of(entry) == Some(client) {
+                gone.extend(id_of(entry).map(str::to_owned));
+                let left_out = &mut session.customizing.left_out;
+                left_out.extend(id_of(entry).map(str::to_owned));
+                left_out.extend(children_of(entry).iter().filter_map(child_id).map(str::to_owned));
+            }
+        }
+        for id in gone {
+            let action = StateAction::SessionCustomizationRemoved(SessionCustomizationRemovedAction { id });
+            self.commit(cx, session_id, action, None);
+        }
+    }
+
+    /// A session came back from the store. Until somebody has looked it shows what it had, as far as
+    /// people have not decided otherwise since. Where nobody ever looks it shows nothing: no agent
+    /// would get any of it. What was decided is kept for a life in which somebody does.
+    pub(crate) fn recover_customizations(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        if self.read_only.is_some() {
+            return;
+        }
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let shows_any = session
+            .state
+            .customizations
+            .as_ref()
+            .is_some_and(|list| !list.is_empty());
+        if !shows_any {
+            return;
+        }
+        if self.config.serves_customizations {
+            return self.switch_again(cx, session_id);
+        }
+        let customizations = Vec::new();
+        let action = SessionCustomizationsChangedAction { customizations };
+        let action = StateAction::SessionCustomizationsChanged(action);
+        self.commit(cx, session_id, action, None);
+    }
+}
+
+/// What a new session has that a chat moves into: what its old one had, but for what came from
+/// clients, which have not announced themselves there.
+pub(crate) fn without_clients(list: &Option<Vec<Customization>>) -> Option<Vec<Customization>> {
+    let kept = list.as_ref()?.iter().filter(|entry| client_of(entry).is_none());
+    Some(kept.cloned().collect())
+}
+
+fn wanted(session: &Session) -> Wanted {
+    let clients = session.state.active_clients.iter();
+    let plugins = clients.flat_map(|client| {
+        client
+            .customizations
+            .iter()
+            .flatten()
+            .map(move |plugin| (client, plugin))
+    });
+    let plugins = plugins.map(|(client, plugin)| ClientPlugin {
+        client: ClientId::new(&client.client_id),
+        uri: plugin.uri.clone(),
+        name: plugin.name.clone(),
+        nonce: plugin.nonce.clone(),
+        publication: match plugin.nonce {
+            Some(_) => 0,
+            None => session
+                .customizing
+                .publications
+                .get(&client.client_id)
+                .copied()
+                .unwrap_or_default(),
+        },
+    });
+    Wanted {
+        session_uri: Arc::clone(&session.uri),
+        provider: session.state.provider.clone(),
+        working_directories: session.state.working_directories.clone().unwrap_or_default(),
+        client_plugins: plugins.collect(),
+    }
+}
+
+/// The rules for what a client publishes (ACT-02).
+pub(crate) fn check_client_plugins(client: &SessionActiveClient, most: usize) -> Result<(), String> {
+    let plugins = client.customizations.as_deref().unwrap_or_default();
+    if plugins.len() > most {
+        return Err(format!("customizations: a client publishes at most {most} plugins"));
+    }
+    let mut uris = HashSet::new();
+    for (index, plugin) in plugins.iter().enumerate() {
+        check_plugin(client, plugin).map_err(|problem| format!("customizations[{index}].{problem}"))?;
+        if !uris.insert(&plugin.uri) {
+            return Err(format!("customizations[{index}].uri: this plugin is published twice"));
+        }
+    }
+    Ok(())
+}
+
+fn check_plugin(client: &SessionActiveClient, plugin: &ClientPluginCustomization) -> Result<(), String> {
+    if plugin.r#type != CustomizationType::Plugin {
+        return Err("type: clients publish plugins only".to_owned());
+    }
+    uri::check(&plugin.uri).map_err(|_| "uri: must be a URI, as in virtual://editor/my-plugin".to_owned())?;
+    for (field, text) in [("id", &plugin.id), ("name", &plugin.name)] {
+        if text.is_empty() || text.len() > MAX_NAME_BYTES {
+            return Err(format!("{field}: has between 1 and {MAX_NAME_BYTES} bytes"));
+        }
+    }
+    if plugin.nonce.as_ref().is_some_and(|nonce| nonce.len() > MAX_NAME_BYTES) {
+        return Err(format!("nonce: has at most {MAX_NAME_BYTES} bytes"));
+    }
+    if plugin.client_id.as_ref().is_some_and(|id| *id != client.client_id) {
+        return Err("clientId: is not the publishing client's".to_owned());
+    }
+    check_enablement("enablement", plugin.enablement.as_deref().unwrap_or_default())?;
+    for (name, decisions) in plugin.child_enablement.iter().flatten() {
+        let name: String = name.chars().take(128).collect();
+        check_enablement(&format!("childEnablement.{name}"), decisions)?;
+    }
+    Ok(())
+}
+
+/// Every decision is one that this host understands: what it does not, every reader takes for "off"
+/// (E-30).
+pub(super) fn check_enablement(field: &str, decisions: &[CustomizationEnablement]) -> Result<(), String> {
+    if decisions.len() > MAX_DECISIONS {
+        return Err(format!(
+            "{field}: has at most {MAX_DECISIONS} decisions, one for each scope"
+        ));
+    }
+    let unknown = |decision: &CustomizationEnablement| matches!(decision, CustomizationEnablement::Unknown(_));
+    match decisions.iter().position(unknown) {
+        Some(index) => Err(format!(
+            "{field}[{index}]: a decision has a kind, which is session, workspace (with its uri) or global, and enabled"
+        )),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,246 @@
+//! The one way state changes: reduce, number, encode, keep, fan out.
+
+use std::sync::Arc;
+
+use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
+use ahp_types::actions::StateAction;
+
+use crate::core::{Cx, HostCore, ROOT};
+use crate::effect::{CloseReason, Effect};
+use crate::ids::{ChannelId, ClientId, ConnId, Seq};
+use crate::protocol::dialect::extension::Beside;
+use crate::protocol::dialect::mcp_apps::without_apps;
+use crate::protocol::frame::{ActionFrame, Origin, Outgoing, encode_action, encode_rejection};
+use crate::session::input_needed::About;
+
+/// The client behind a dispatched action.
+#[derive(Debug, Clone)]
+pub(crate) struct Author {
+    pub(crate) conn: ConnId,
+    pub(crate) client: ClientId,
+    pub(crate) client_seq: i64,
+}
+
+impl Author {
+    fn origin(&self) -> Origin<'_> {
+        Origin {
+            client_id: self.client.as_str(),
+            client_seq: self.client_seq,
+        }
+    }
+}
+
+impl HostCore {
+    /// Applies an accepted action and tells everybody.
+    ///
+    /// An action that changes nothing is not published: from the host it is dropped, from a
+    /// client it is echoed to its author alone, whose pending queue waits for it (DSP-15).
+    pub(crate) fn commit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        channel: ChannelId,
+        action: StateAction,
+        author: Option<&Author>,
+    ) -> ReduceOutcome {
+        let outcome = self.reduce(channel, &action);
+        match (&outcome, author) {
+            (ReduceOutcome::Applied, _) => self.publish(cx, channel, &action, author),
+            (ReduceOutcome::NoOp, Some(author)) => self.acknowledge(cx, channel, &action, author),
+            (ReduceOutcome::NoOp, None) => {}
+            (ReduceOutcome::OutOfScope | ReduceOutcome::Invalid(_), _) => {
+                debug_assert!(false, "validation lets no such action through: {outcome:?} {action:?}");
+            }
+        }
+        if outcome == ReduceOutcome::Applied {
+            self.derive(cx, channel, &action);
+        }
+        outcome
+    }
+
+    /// Echoes an action that changed nothing to its author alone.
+    pub(crate) fn acknowledge(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction, author: &Author) {
+        let subscribed = self
+            .conns
+            .get(&author.conn)
+            .is_some_and(|conn| conn.subscriptions.contains(&channel));
+        if !subscribed {
+            return;
+        }
+        self.send_alone(cx, author.conn, channel, action, Some(author));
+    }
+
+    /// Sends an action to one connection only, with a fresh number and outside the replay window.
+    pub(crate) fn send_alone(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        channel: ChannelId,
+        action: &StateAction,
+        author: Option<&Author>,
+    ) -> Seq {
+        let seq = self.next_seq();
+        if let Some(entry) = self.channels.get(channel) {
+            let beside = self.beside(channel, action);
+            let origin = author.map(Author::origin);
+            let frame = Arc::new(encode_action(&entry.uri_json, action, beside, seq, origin));
+            cx.send(conn, Outgoing::Action(frame));
+        }
+        seq
+    }
+
+    /// Refuses an action: to its author only, because the published mirror applies refused
+    /// actions on every observer (E-02), with a fresh number and outside the replay window
+    /// (DSP-12, DSP-13, REC-19).
+    pub(crate) fn reject(&mut self, cx: &mut Cx<'_>, channel: ChannelId, raw: &str, author: &Author, reason: &str) {
+        if self.most.is_some_and(|most| self.seq >= most) {
+            // No number is left for it that would be nobody else's later (P5).
+            let (conn, reason) = (author.conn, CloseReason::NoNumbers);
+            return cx.effects.push(Effect::Close { conn, reason });
+        }
+        let seq = self.next_seq();
+        if let Some(entry) = self.channels.get(channel) {
+            let message = encode_rejection(&entry.uri_json, raw, seq, author.origin(), reason);
+            cx.send(author.conn, Outgoing::Text(message));
+        }
+    }
+
+    fn reduce(&mut self, channel: ChannelId, action: &StateAction) -> ReduceOutcome {
+        if channel == ROOT {
+            return apply_action_to_root(Arc::make_mut(&mut self.root), action);
+        }
+        if let Some(chat) = self.chats.get_mut(&channel) {
+            return chat.model.apply(action);
+        }
+        match self.sessions.get_mut(&channel) {
+            Some(session) => apply_action_to_session(Arc::make_mut(&mut session.state), action),
+            None => ReduceOutcome::NoOp,
+        }
+    }
+
+    /// Appends streamed text: the same steps as [`Self::commit`] for `chat/delta` and
+    /// `chat/reasoning`, without building the action, because this is where a host spends its time.
+    pub(crate) fn commit_append(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, content: &str) {
+        let seq = self.seq.next();
+        let Some(chat) = self.chats.get_mut(&chat_id) else {
+            return;
+        };
+        let Some(part) = chat.run.as_ref().and_then(|run| run.open_part.as_ref()) else {
+            return;
+        };
+        if chat.model.append_at(part.index, content, part.reasoning) {
+            let frame = part.head.encode(content, seq);
+            self.seq = seq;
+            self.publish_frame(cx, chat_id, frame, None);
+        }
+    }
+
+    pub(crate) fn publish(
+        &mut self,
+        cx: &mut Cx<'_>,
+        channel: ChannelId,
+        action: &StateAction,
+        author: Option<&Author>,
+    ) {
+        let seq = self.next_seq();
+        if let Some(entry) = self.channels.get(channel) {
+            let beside = self.beside(channel, action);
+            let origin = author.map(Author::origin);
+            let mut frame = encode_action(&entry.uri_json, action, beside, seq, origin);
+            if let Some(plain) = without_apps(action) {
+                frame.set_plain(encode_action(&entry.uri_json, &plain, beside, seq, origin));
+            }
+            self.publish_frame(cx, channel, frame, author.map(|author| author.conn));
+            self.keep_after(channel, action);
+        }
+    }
+
+    /// What an action carries that its type has no place for. It was noted before the action.
+    fn beside(&self, channel: ChannelId, action: &StateAction) -> Beside<'_> {
+        match action {
+            StateAction::SessionActiveClientSet(set) => {
+                let session = self.sessions.get(&channel);
+                let opt_in = session.and_then(|session| session.opt_ins.get(&set.active_client.client_id));
+                opt_in.map_or(Beside::Nothing, Beside::OptIn)
+            }
+            StateAction::RootAgentsChanged(_) => Beside::Catalogue(&self.catalogue),
+            _ => Beside::Nothing,
+        }
+    }
+
+    fn publish_frame(&mut self, cx: &mut Cx<'_>, channel: ChannelId, frame: ActionFrame, author: Option<ConnId>) {
+        let Some(entry) = self.channels.get_mut(channel) else {
+            return;
+        };
+        let frame = Arc::new(frame);
+        self.replay.push(channel, cx.now.mono_ms, &frame);
+        let bytes = frame.added_bytes();
+        cx.effects.push(Effect::Publish {
+            channel,
+            uri: Arc::clone(&entry.uri),
+            to: entry.audience(frame.since),
+            frame,
+            author,
+        });
+        self.count_tail(channel, bytes);
+        self.schedule_sweep(cx.now);
+    }
+
+    /// Brings everything that is derived from a channel's state up to date in the same step.
+    fn derive(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction) {
+        match action {
+            // Streamed output changes neither status nor times, so the hot path stops here.
+            StateAction::ChatDelta(_)
+            | StateAction::ChatReasoning(_)
+            | StateAction::ChatToolCallDelta(_)
+            | StateAction::ChatUsage(_) => {}
+            _ if self.chats.contains_key(&channel) => {
+                match waiting(action) {
+                    Waiting::Unchanged => {}
+                    Waiting::Of(about) => self.mirror(cx, channel, Some(about)),
+                    Waiting::OfAnything => self.mirror(cx, channel, None),
+                }
+                self.sync_chat(cx, channel);
+                self.follow_draft_of_chat(channel, action);
+                self.mark_unread(cx, channel, action);
+            }
+            _ => self.session_changed(cx, channel, action),
+        }
+    }
+
+    pub(crate) fn next_seq(&mut self) -> Seq {
+        self.seq = self.seq.next();
+        debug_assert!(self.seq <= Seq::MAX, "a sequence number every client can read");
+        self.seq
+    }
+}
+
+/// What an action may change about what a chat waits for.
+enum Waiting<'a> {
+    Unchanged,
+    Of(About<'a>),
+    OfAnything,
+}
+
+fn waiting(action: &StateAction) -> Waiting<'_> {
+    let call = |id| Waiting::Of(About::Call(id));
+    let question = |id| Waiting::Of(About::Question(id));
+    match action {
+        StateAction::ChatToolCallReady(action) => call(&action.tool_call_id),
+        StateAction::ChatToolCallConfirmed(action) => call(&action.tool_call_id),
+        // Not for its content, which is not shown there, but for its `_meta`.
+        StateAction::ChatToolCallContentChanged(action) => call(&action.tool_call_id),
+        StateAction::ChatToolCallComplete(action) => call(&action.tool_call_id),
+        StateAction::ChatToolCallResultConfirmed(action) => call(&action.tool_call_id),
+        StateAction::ChatToolCallAuthRequired(action) => call(&action.tool_call_id),
+        StateAction::ChatToolCallAuthResolved(action) => call(&action.tool_call_id),
+        StateAction::ChatInputRequested(action) => question(&action.request.id),
+        StateAction::ChatInputAnswerChanged(action) => question(&action.request_id),
+        StateAction::ChatInputCompleted(action) => question(&action.request_id),
+        StateAction::ChatTurnComplete(_)
+        | StateAction::ChatTurnCancelled(_)
+        | StateAction::ChatError(_)
+        | StateAction::ChatTurnResume(_)
+        | StateAction::ChatTruncated(_) => Waiting::OfAnything,
+        _ => Waiting::Unchanged,
+    }
+}

@@ -1,0 +1,297 @@
+//! Requests as the core sees them: parsed, typed, with the id kept exactly as it arrived.
+
+use ahp_types::commands::ChatSource;
+use ahp_types::state::{Message, SessionActiveClient};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::agent::Secret;
+use crate::chat::approval::ApprovalCommand;
+use crate::ids::ClientId;
+use crate::mcp::{McpRequest, TokenRefresh};
+use crate::protocol::dialect::extension::OptIn;
+use crate::resources::{GrantCommand, ResourceOp, WatchSpec};
+
+/// A request id, echoed byte for byte (TRN-10). The framing layer lets only integers and
+/// strings through (TRN-12).
+#[derive(Debug, Clone)]
+pub struct RequestId(Box<RawValue>);
+
+impl RequestId {
+    /// Keeps the raw JSON of an id.
+    pub fn from_raw(raw: Box<RawValue>) -> Self {
+        Self(raw)
+    }
+
+    /// A numeric id, as tests and host-initiated requests use.
+    pub fn number(id: u64) -> Self {
+        Self(RawValue::from_string(id.to_string()).expect("invariant: digits are JSON"))
+    }
+
+    /// The id as JSON text.
+    pub fn as_json(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl PartialEq for RequestId {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_json() == other.as_json()
+    }
+}
+
+/// Every request the core answers.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// `initialize`.
+    Initialize(Box<Initialize>),
+    /// `reconnect`.
+    Reconnect(Box<Reconnect>),
+    /// `ping`.
+    Ping,
+    /// `subscribe`.
+    Subscribe(Box<Subscribe>),
+    /// `createSession`.
+    CreateSession(Box<CreateSession>),
+    /// `disposeSession`.
+    DisposeSession {
+        /// The session's URI.
+        channel: String,
+        /// What has to be so, or the session stays; absent where a person asked.
+        only_if: Option<OnlyIf>,
+        /// Whether the deletion cannot be undone, whatever the host's settings say.
+        for_good: bool,
+    },
+    /// `innkeeper/listDeletedSessions`, which is this host's own: the sessions whose deletion can be undone.
+    ListDeletedSessions,
+    /// `innkeeper/restoreSession`, which is this host's own: undoes the deletion of a session.
+    RestoreSession {
+        /// The session's URI.
+        uri: String,
+    },
+    /// `innkeeper/importSession`, which is this host's own: takes in a session that was exported.
+    ImportSession {
+        /// The export, one line for each part.
+        text: String,
+    },
+    /// `listSessions`.
+    ListSessions(Box<ListSessions>),
+    /// `createChat`.
+    CreateChat(Box<CreateChat>),
+    /// `disposeChat`.
+    DisposeChat {
+        /// The chat's URI.
+        channel: String,
+    },
+    /// `moveChat`.
+    MoveChat(Box<MoveChat>),
+    /// `fetchTurns`.
+    FetchTurns {
+        /// The chat's URI.
+        channel: String,
+        /// Where the last page ended; absent means the next older page.
+        cursor: Option<String>,
+    },
+    /// `completions`.
+    Completions(Box<Completions>),
+    /// `resolveSessionConfig`.
+    ResolveSessionConfig(Box<SessionSetup>),
+    /// `sessionConfigCompletions`.
+    SessionConfigCompletions(Box<SettingQuery>),
+    /// `authenticate`.
+    Authenticate(Box<Authenticate>),
+    /// A request of MCP, for a server.
+    Mcp(Box<McpRequest>),
+    /// `resourceRead` and its like.
+    Resource(Box<ResourceOp>),
+    /// `resourceRequest`.
+    RequestResource {
+        /// The place.
+        uri: String,
+        /// Whether to write there, too.
+        write: bool,
+    },
+    /// `createResourceWatch`.
+    WatchResource(Box<WatchSpec>),
+    /// What an admin does about grants; this host's own.
+    Grants(Box<GrantCommand>),
+    /// `innkeeper/listApprovals` and its like, which are this host's own.
+    Approvals(Box<ApprovalCommand>),
+}
+
+/// What has to be so for a session to be disposed of by somebody who tidies up: that nobody uses
+/// it, and that it still is what it was when it was chosen. Choosing takes a while, people may be
+/// asked in between, and a session that came back to life meanwhile is not the one that was meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OnlyIf {
+    /// When it had last changed, in milliseconds since 1970, if that was looked at.
+    pub modified_ms: Option<i64>,
+    /// Whether it was chosen because people had put it away.
+    pub is_archived: bool,
+}
+
+impl OnlyIf {
+    /// Says in words why a session stays that is like this now, if it does.
+    pub fn refuses(&self, modified_ms: i64, is_archived: bool) -> Option<&'static str> {
+        // Any other moment will do: the wall clock may have been set back.
+        if self.modified_ms.is_some_and(|seen| seen != modified_ms) {
+            return Some("has changed since it was chosen");
+        }
+        (self.is_archived && !is_archived).then_some("is no longer archived")
+    }
+}
+
+/// What `initialize` carries that the host acts on.
+#[derive(Debug, Clone)]
+pub struct Initialize {
+    /// The versions the client offers, in any order (NEG-02).
+    pub protocol_versions: Vec<String>,
+    /// The client's chosen identity.
+    pub client_id: ClientId,
+    /// Channels to subscribe to at once; unknown ones are skipped (NEG-11).
+    pub initial_subscriptions: Vec<String>,
+    /// The name of the client program. Nothing depends on it (NEG-15).
+    pub client_name: Option<String>,
+    /// Whether the client declared `capabilities.mcpApps` (NEG-12).
+    pub mcp_apps: bool,
+    /// The client's locale, for labels (NEG-14).
+    pub locale: Option<String>,
+}
+
+/// What `reconnect` carries.
+#[derive(Debug, Clone)]
+pub struct Reconnect {
+    /// The identity used in the earlier `initialize`.
+    pub client_id: ClientId,
+    /// The last `serverSeq` the client processed, over all channels.
+    pub last_seen: u64,
+    /// The channels it wants back.
+    pub subscriptions: Vec<String>,
+}
+
+/// What `subscribe` carries.
+#[derive(Debug, Clone, Default)]
+pub struct Subscribe {
+    /// The channel's URI.
+    pub channel: String,
+    /// `delivery.maxLatencyMs`; absent means the host's default (SUB-10).
+    pub max_latency_ms: Option<u32>,
+    /// `view.turns`: how many of the latest completed turns; absent means all (SUB-12).
+    pub turns: Option<usize>,
+}
+
+/// What `createSession` carries.
+#[derive(Debug, Clone, Default)]
+pub struct CreateSession {
+    /// The URI the client chose.
+    pub channel: String,
+    /// The agent to use; absent means the host's default (SES-04).
+    pub provider: Option<String>,
+    /// Directories the session works in; only the first is used without the capability (SES-06).
+    pub working_directories: Vec<String>,
+    /// Joins the session as an active client right after creation (SES-07).
+    pub active_client: Option<SessionActiveClient>,
+    /// What that client wants to rewrite (SMT-19).
+    pub opt_in: Option<OptIn>,
+    /// What the session is set up with (CMP-09).
+    pub config: Map<String, Value>,
+    /// Where to report progress to (ROOT-17).
+    pub progress_token: Option<String>,
+}
+
+/// What `createChat` carries.
+#[derive(Debug, Clone)]
+pub struct CreateChat {
+    /// The session's URI.
+    pub channel: String,
+    /// The URI the client chose for the chat.
+    pub chat: String,
+    /// Starts the first turn (CHT-10).
+    pub initial_message: Option<Message>,
+    /// Where it comes from.
+    pub source: Option<ChatSource>,
+    /// A subset of the session's directories; absent means all (CHT-09).
+    pub working_directories: Option<Vec<String>>,
+}
+
+/// What `moveChat` carries.
+#[derive(Debug, Clone)]
+pub struct MoveChat {
+    /// The chat's URI.
+    pub channel: String,
+    /// Where to.
+    pub destination: MoveDestination,
+}
+
+/// Where a chat moves to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MoveDestination {
+    /// A place in a session, perhaps the one it is in.
+    Session {
+        /// The session's URI.
+        session: String,
+        /// The chat it comes after; absent means first.
+        after: Option<String>,
+    },
+    /// A session of its own.
+    NewSession,
+}
+
+/// What `completions` carries.
+#[derive(Debug, Clone)]
+pub struct Completions {
+    /// The chat's URI, or the session's, as the reference client sends it.
+    pub channel: String,
+    /// What is completed; unknown kinds find nothing.
+    pub kind: String,
+    /// The text so far.
+    pub text: String,
+    /// The place in it, in UTF-16 code units.
+    pub offset: i64,
+}
+
+/// What `resolveSessionConfig` carries.
+#[derive(Debug, Clone, Default)]
+pub struct SessionSetup {
+    /// The agent; absent means the host's default.
+    pub provider: Option<String>,
+    /// Where the session would work.
+    pub working_directory: Option<String>,
+    /// What was chosen so far.
+    pub config: Map<String, Value>,
+}
+
+/// What `sessionConfigCompletions` carries.
+#[derive(Debug, Clone, Default)]
+pub struct SettingQuery {
+    /// The session to be.
+    pub setup: SessionSetup,
+    /// The setting.
+    pub property: String,
+    /// What was typed.
+    pub query: String,
+}
+
+/// What `authenticate` carries.
+#[derive(Debug, Clone)]
+pub struct Authenticate {
+    /// The protected resource.
+    pub resource: String,
+    /// A token for it; empty takes an earlier one back (AUTH-05).
+    pub token: Secret,
+    /// How long it is good for, in seconds.
+    pub expires_in: Option<u64>,
+    /// What it grants, if the client knows (AUTH-11).
+    pub scopes: Option<Vec<String>>,
+    /// How the host gets the next one by itself, for the resources of MCP servers.
+    pub refresh: Option<Box<TokenRefresh>>,
+}
+
+/// What `listSessions` carries.
+#[derive(Debug, Clone, Default)]
+pub struct ListSessions {
+    /// The page size; absent means everything (ROOT-11).
+    pub limit: Option<u32>,
+    /// Where the previous page ended.
+    pub cursor: Option<String>,
+}

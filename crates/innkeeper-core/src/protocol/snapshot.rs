@@ -1,0 +1,462 @@
+//! Snapshots, captured in the core in constant time and encoded by whoever writes them.
+
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use ahp_types::state::{
+    ActiveTurn, ChatState, InputRequestResponsePart, ResourceWatchState, ResponsePart, RootState, SessionState,
+    ToolCallState,
+};
+use bytes::Bytes;
+use serde::ser::{SerializeMap, SerializeStruct};
+use serde::{Serialize, Serializer};
+
+use crate::agent::Setting;
+pub use crate::chat::history::History;
+use crate::ids::Seq;
+use crate::protocol::answer_numbers;
+use crate::protocol::dialect::extension::{ActiveClients, Agents, Catalogue, InputNeeded, InputRequest, OptIns};
+use crate::protocol::dialect::mcp_apps::{WithoutApps, strip_apps};
+use crate::protocol::frame::{ActionFrame, begin_result};
+use crate::protocol::request::RequestId;
+use crate::session::settings::InOrder;
+
+/// Answers up to this size are encoded in one piece; larger ones on their way out.
+const SMALL_BYTES: usize = 1 << 20;
+
+/// A channel's state at one moment (SUB-02). Later actions copy what they change, so a snapshot
+/// waiting in a queue never moves.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The channel's URI.
+    pub resource: Arc<str>,
+    /// The last action that is part of the state.
+    pub from_seq: Seq,
+    /// The state itself.
+    pub state: State,
+    /// Whether it is for somebody who does not show MCP Apps (MCP-14).
+    pub hides_apps: bool,
+}
+
+/// The state of one channel.
+#[derive(Debug, Clone)]
+pub enum State {
+    /// The root channel.
+    Root(Configured<RootState, Catalogue>),
+    /// A session.
+    Session(Configured<SessionState, OptIns>),
+    /// A chat: everything but the completed turns, those, and how many of them are shown.
+    Chat(Arc<ChatState>, Arc<History>, Window),
+    /// A watch: what is watched, which never changes (WCH-04).
+    Watch(Arc<ResourceWatchState>),
+}
+
+/// Which of a chat's completed turns a snapshot shows (SUB-12).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Window {
+    /// How many of the oldest turns are left out.
+    pub skipped: usize,
+}
+
+impl Window {
+    /// All turns.
+    pub const ALL: Self = Self { skipped: 0 };
+}
+
+/// The cursor for the turns before `loaded_from`, if there are any: it names the newest of them.
+pub(crate) fn cursor(history: &History, loaded_from: usize) -> Option<String> {
+    let newest = history.id(loaded_from.checked_sub(1)?)?;
+    Some(format!("{CURSOR_HEAD}{newest}"))
+}
+
+/// What a cursor of `fetchTurns` starts with.
+pub(crate) const CURSOR_HEAD: &str = "through:";
+
+/// A state with settings, and the order they are declared in, which the state itself does not keep
+/// (CMP-08), and what else it has no place for.
+#[derive(Debug)]
+pub struct Configured<T, X> {
+    state: Arc<T>,
+    settings: Arc<[Setting]>,
+    beside: Arc<X>,
+}
+
+impl<T, X> Clone for Configured<T, X> {
+    fn clone(&self) -> Self {
+        Self::new(&self.state, &self.settings, &self.beside)
+    }
+}
+
+impl<T, X> Configured<T, X> {
+    pub(crate) fn new(state: &Arc<T>, settings: &Arc<[Setting]>, beside: &Arc<X>) -> Self {
+        Self {
+            state: Arc::clone(state),
+            settings: Arc::clone(settings),
+            beside: Arc::clone(beside),
+        }
+    }
+
+    /// The state alone.
+    pub fn shared(&self) -> Arc<T> {
+        Arc::clone(&self.state)
+    }
+}
+
+impl<T, X> Deref for Configured<T, X> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.state
+    }
+}
+
+impl Snapshot {
+    /// The same as somebody is shown it who does not show MCP Apps, for whoever compares.
+    pub fn without_apps(mut self) -> Self {
+        self.hides_apps = true;
+        if let State::Session(session) = &mut self.state
+            && let Some(list) = &mut Arc::make_mut(&mut session.state).customizations
+        {
+            list.iter_mut().for_each(strip_apps);
+        }
+        self
+    }
+}
+
+impl State {
+    /// Whether nothing of it has to be read.
+    fn is_in_memory(&self) -> bool {
+        match self {
+            Self::Root(_) | Self::Session(_) | Self::Watch(_) => true,
+            Self::Chat(_, history, window) => history.resident_from() <= window.skipped.min(history.len()),
+        }
+    }
+}
+
+impl Serialize for Snapshot {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Snapshot", 3)?;
+        out.serialize_field("resource", &*self.resource)?;
+        match &self.state {
+            State::Session(session) => out.serialize_field("state", &SessionSeen(session, self.hides_apps))?,
+            state => out.serialize_field("state", state)?,
+        }
+        out.serialize_field("fromSeq", &self.from_seq.0)?;
+        out.end()
+    }
+}
+
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Root(root) => serialize_root(root, serializer),
+            Self::Session(session) => SessionSeen(session, false).serialize(serializer),
+            Self::Chat(head, history, window) => serialize_chat(head, history, *window, serializer),
+            Self::Watch(watch) => watch.serialize(serializer),
+        }
+    }
+}
+
+/// Writes the root as the published type would, with its settings in order. As with
+/// [`serialize_chat`], a field added upstream does not compile until it is written here.
+fn serialize_root<S: Serializer>(root: &Configured<RootState, Catalogue>, serializer: S) -> Result<S::Ok, S::Error> {
+    let RootState {
+        agents,
+        active_sessions,
+        terminals,
+        config,
+        meta,
+    } = &*root.state;
+    let config = config.as_ref().map(|config| InOrder::host(config, &root.settings));
+    let mut out = serializer.serialize_map(None)?;
+    out.serialize_entry("agents", &Agents(agents, &root.beside))?;
+    optional(&mut out, "activeSessions", active_sessions)?;
+    optional(&mut out, "terminals", terminals)?;
+    optional(&mut out, "config", &config)?;
+    optional(&mut out, "_meta", meta)?;
+    out.end()
+}
+
+/// A session, and whether what belongs to MCP Apps is left out.
+struct SessionSeen<'a>(&'a Configured<SessionState, OptIns>, bool);
+
+impl Serialize for SessionSeen<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_session(self.0, self.1, serializer)
+    }
+}
+
+/// Writes a session likewise.
+fn serialize_session<S: Serializer>(
+    session: &Configured<SessionState, OptIns>,
+    hides_apps: bool,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let SessionState {
+        provider,
+        title,
+        status,
+        activity,
+        origin,
+        project,
+        working_directories,
+        annotations,
+        lifecycle,
+        creation_error,
+        server_tools,
+        active_clients,
+        chats,
+        default_chat,
+        config,
+        customizations,
+        changesets,
+        input_needed,
+        meta,
+    } = &*session.state;
+    let config = config
+        .as_ref()
+        .map(|config| InOrder::session(config, &session.settings));
+    let mut out = serializer.serialize_map(None)?;
+    out.serialize_entry("provider", provider)?;
+    out.serialize_entry("title", title)?;
+    out.serialize_entry("status", status)?;
+    optional(&mut out, "activity", activity)?;
+    optional(&mut out, "origin", origin)?;
+    optional(&mut out, "project", project)?;
+    optional(&mut out, "workingDirectories", working_directories)?;
+    optional(&mut out, "annotations", annotations)?;
+    out.serialize_entry("lifecycle", lifecycle)?;
+    optional(&mut out, "creationError", creation_error)?;
+    optional(&mut out, "serverTools", server_tools)?;
+    out.serialize_entry("activeClients", &ActiveClients(active_clients, &session.beside))?;
+    out.serialize_entry("chats", chats)?;
+    optional(&mut out, "defaultChat", default_chat)?;
+    optional(&mut out, "config", &config)?;
+    match customizations {
+        Some(list) if hides_apps => out.serialize_entry("customizations", &WithoutApps(list))?,
+        customizations => optional(&mut out, "customizations", customizations)?,
+    }
+    optional(&mut out, "changesets", changesets)?;
+    let needed = input_needed.as_deref();
+    let needed: Option<Vec<InputNeeded<'_>>> = needed.map(|needed| needed.iter().map(InputNeeded).collect());
+    optional(&mut out, "inputNeeded", &needed)?;
+    optional(&mut out, "_meta", meta)?;
+    out.end()
+}
+
+/// Writes a chat as the published type would. The destructuring is exhaustive, so a field added
+/// upstream does not compile until it is written here.
+fn serialize_chat<S: Serializer>(
+    head: &ChatState,
+    history: &History,
+    window: Window,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let ChatState {
+        resource,
+        title,
+        status,
+        activity,
+        modified_at,
+        changes,
+        origin,
+        movable,
+        interactivity,
+        working_directories,
+        changesets,
+        background_work,
+        canvases,
+        turns: _,
+        // The host has the whole history; where a reader's window ends is not part of the state.
+        turns_next_cursor: _,
+        active_turn,
+        steering_message,
+        queued_messages,
+        draft,
+        meta,
+    } = head;
+    let mut out = serializer.serialize_map(None)?;
+    out.serialize_entry("resource", resource)?;
+    out.serialize_entry("title", title)?;
+    out.serialize_entry("status", status)?;
+    optional(&mut out, "activity", activity)?;
+    out.serialize_entry("modifiedAt", modified_at)?;
+    optional(&mut out, "changes", changes)?;
+    optional(&mut out, "origin", origin)?;
+    optional(&mut out, "movable", movable)?;
+    optional(&mut out, "interactivity", interactivity)?;
+    optional(&mut out, "workingDirectories", working_directories)?;
+    optional(&mut out, "changesets", changesets)?;
+    optional(&mut out, "backgroundWork", background_work)?;
+    optional(&mut out, "canvases", canvases)?;
+    out.serialize_entry("turns", &history.shown_from(window.skipped))?;
+    optional(&mut out, "turnsNextCursor", &cursor(history, window.skipped))?;
+    optional(&mut out, "activeTurn", &active_turn.as_ref().map(Active))?;
+    optional(&mut out, "steeringMessage", steering_message)?;
+    optional(&mut out, "queuedMessages", queued_messages)?;
+    optional(&mut out, "draft", draft)?;
+    optional(&mut out, "_meta", meta)?;
+    out.end()
+}
+
+/// Optional fields are omitted, never `null` (TRN-16).
+fn optional<M: SerializeMap, T: Serialize>(out: &mut M, key: &str, value: &Option<T>) -> Result<(), M::Error> {
+    match value {
+        Some(value) => out.serialize_entry(key, value),
+        None => Ok(()),
+    }
+}
+
+/// The active turn as the published type would write it, but for calls that wait for somebody to
+/// sign in: that state encodes its `status` twice there (E-41). A completed turn has no such call.
+struct Active<'a>(&'a ActiveTurn);
+
+impl Serialize for Active<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let ActiveTurn {
+            id,
+            started_at,
+            message,
+            response_parts,
+            usage,
+        } = self.0;
+        let mut out = serializer.serialize_map(None)?;
+        out.serialize_entry("id", id)?;
+        out.serialize_entry("startedAt", started_at)?;
+        out.serialize_entry("message", message)?;
+        out.serialize_entry("responseParts", &Parts(response_parts))?;
+        optional(&mut out, "usage", usage)?;
+        out.end()
+    }
+}
+
+struct Parts<'a>(&'a [ResponsePart]);
+
+impl Serialize for Parts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Part))
+    }
+}
+
+struct Part<'a>(&'a ResponsePart);
+
+impl Serialize for Part<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let ResponsePart::ToolCall(part) = self.0
+            && let ToolCallState::AuthRequired(call) = &part.tool_call
+        {
+            let mut out = serializer.serialize_map(Some(2))?;
+            out.serialize_entry("kind", "toolCall")?;
+            out.serialize_entry("toolCall", call)?;
+            return out.end();
+        }
+        if let ResponsePart::InputRequest(part) = self.0 {
+            let InputRequestResponsePart { request, response } = part;
+            let mut out = serializer.serialize_map(None)?;
+            out.serialize_entry("kind", "inputRequest")?;
+            out.serialize_entry("request", &InputRequest(request))?;
+            optional(&mut out, "response", response)?;
+            return out.end();
+        }
+        self.0.serialize(serializer)
+    }
+}
+
+/// A response that carries state. It takes its place in the connection's queue together with the
+/// actions that follow it, so nothing can overtake it (SUB-03, E-04).
+#[derive(Debug)]
+pub struct Answer {
+    /// The request it answers.
+    pub id: RequestId,
+    /// What it carries.
+    pub body: AnswerBody,
+    /// Roughly how many bytes it will be, for the queue's bound.
+    pub estimated_bytes: usize,
+}
+
+/// The large results.
+#[derive(Debug)]
+pub enum AnswerBody {
+    /// `subscribe`.
+    Subscribed(Snapshot),
+    /// `initialize`: the result without its snapshots, as JSON object text, and they.
+    Initialized {
+        /// The object's fields before `snapshots`, encoded, without the closing brace.
+        head: Vec<u8>,
+        /// One per live initial subscription (NEG-10).
+        snapshots: Vec<Snapshot>,
+    },
+    /// `reconnect` when the window still covers the gap (REC-03).
+    Replayed {
+        /// Every missed action on the resumed channels, ascending.
+        actions: Vec<Arc<ActionFrame>>,
+        /// Requested channels that are gone (REC-02).
+        missing: Vec<String>,
+    },
+    /// Something that was read for the client: the JSON object without its closing brace.
+    Found(Vec<u8>),
+    /// `reconnect` otherwise (REC-05).
+    Resynced {
+        /// One per resumed channel; what is absent is missing (REC-06).
+        snapshots: Vec<Snapshot>,
+    },
+}
+
+impl Answer {
+    pub(crate) fn weight(&self) -> usize {
+        self.estimated_bytes
+    }
+
+    /// Whether it is worth encoding in one piece: little, and nothing of it has to be read first.
+    pub(crate) fn is_small(&self) -> bool {
+        let snapshots = match &self.body {
+            AnswerBody::Subscribed(snapshot) => std::slice::from_ref(snapshot),
+            AnswerBody::Initialized { snapshots, .. } | AnswerBody::Resynced { snapshots } => snapshots,
+            AnswerBody::Replayed { .. } | AnswerBody::Found(_) => &[],
+        };
+        self.estimated_bytes <= SMALL_BYTES && snapshots.iter().all(|snapshot| snapshot.state.is_in_memory())
+    }
+
+    /// Encodes the whole response in memory.
+    pub fn encode(&self) -> io::Result<Bytes> {
+        let mut out = Vec::with_capacity(256);
+        self.write_to(&mut out)?;
+        Ok(out.into())
+    }
+
+    /// Writes the whole response, reading turns that are not in memory as it comes to them. That
+    /// blocks. A failure of `out` is passed on; what cannot be read is [`io::ErrorKind::InvalidData`],
+    /// and leaves half a message behind.
+    pub fn write_to(&self, mut out: &mut dyn io::Write) -> io::Result<()> {
+        out.write_all(&begin_result(&self.id))?;
+        match &self.body {
+            AnswerBody::Subscribed(snapshot) => {
+                out.write_all(br#"{"snapshot":"#)?;
+                answer_numbers::to_writer(&mut out, snapshot)?;
+            }
+            AnswerBody::Initialized { head, snapshots } => {
+                out.write_all(head)?;
+                out.write_all(br#","snapshots":"#)?;
+                answer_numbers::to_writer(&mut out, snapshots)?;
+            }
+            AnswerBody::Replayed { actions, missing } => {
+                out.write_all(br#"{"type":"replay","actions":["#)?;
+                for (index, action) in actions.iter().enumerate() {
+                    if index > 0 {
+                        out.write_all(b",")?;
+                    }
+                    out.write_all(action.envelope())?;
+                }
+                out.write_all(br#"],"missing":"#)?;
+                serde_json::to_writer(&mut out, missing)?;
+            }
+            AnswerBody::Found(object) => out.write_all(object)?,
+            AnswerBody::Resynced { snapshots } => {
+                out.write_all(br#"{"type":"snapshot","snapshots":"#)?;
+                answer_numbers::to_writer(&mut out, snapshots)?;
+            }
+        }
+        out.write_all(b"}}")
+    }
+}

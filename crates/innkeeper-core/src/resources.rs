@@ -1,0 +1,383 @@
+//! Files and other resources: who may touch what (RES-01, SEC-03).
+//!
+//! The core knows what a client may reach, and never touches a file. It hands what was asked, and
+//! the places that the client may reach, to whoever serves resources; that one confines itself to
+//! these places, because what a path really leads to only the file system knows (RES-17).
+
+mod browsing;
+mod containment;
+pub mod content;
+pub mod data_uri;
+mod grants;
+mod watches;
+
+pub use browsing::BrowsePolicy;
+pub(crate) use grants::Grants;
+pub use grants::{Allow, GrantCommand, RequestPolicy, permission_denied};
+pub(crate) use watches::Watches;
+pub use watches::{ChangeKind, ResourceChange, WatchSpec};
+
+use crate::clients::access::Scope;
+use crate::clients::client::Phase;
+use crate::core::{Cx, HostCore};
+use crate::effect::Effect;
+use crate::ids::{ChannelId, ClientId, ConnId};
+use crate::protocol::error::RpcError;
+use crate::protocol::request::RequestId;
+
+/// The scheme of what MCP servers let read, with its colon. Such a URI is the host's own: whoever sees the
+/// session reads through it what a server of the session offers, and it never leads to a file.
+pub const MCP_RESOURCES: &str = "mcp-resource:";
+
+/// Whether a URI stands for something that an MCP server lets read.
+pub fn is_of_mcp_server(uri: &str) -> bool {
+    uri.get(..MCP_RESOURCES.len())
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(MCP_RESOURCES))
+}
+
+/// What is done with resources.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResourceOp {
+    /// `resourceRead`.
+    Read {
+        /// What to read.
+        uri: String,
+        /// How its content is wanted; absent leaves it to the host (RES-02).
+        encoding: Option<Encoding>,
+    },
+    /// `resourceWrite`.
+    Write(Box<Write>),
+    /// `resourceList`.
+    List {
+        /// The directory.
+        uri: String,
+    },
+    /// `resourceCopy`.
+    Copy(Box<Transfer>),
+    /// `resourceMove`.
+    Move(Box<Transfer>),
+    /// `resourceDelete`.
+    Delete {
+        /// What to delete.
+        uri: String,
+        /// Whether a directory goes with all that is in it (RES-11).
+        recursive: bool,
+    },
+    /// `resourceResolve`.
+    Resolve {
+        /// What to look at.
+        uri: String,
+        /// Whether a link stands for what it leads to (RES-12).
+        follow: bool,
+    },
+    /// `resourceMkdir`.
+    Mkdir {
+        /// The directory to be.
+        uri: String,
+    },
+    /// `innkeeper/importContent`, which is this host's own: keeps something beside a session that was imported.
+    Keep(Box<KeepContent>),
+}
+
+/// What `innkeeper/importContent` carries: something that another host kept beside a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepContent {
+    /// The session's URI.
+    pub session: String,
+    /// The name that it had there, which says what it is.
+    pub name: String,
+    /// Its media type.
+    pub content_type: Option<String>,
+    /// When it was kept, in milliseconds since 1970.
+    pub kept_ms: i64,
+    /// The bytes.
+    pub data: Vec<u8>,
+}
+
+/// How content is written down in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// As text.
+    Utf8,
+    /// As base64.
+    Base64,
+}
+
+/// What `resourceWrite` carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// The file.
+    pub uri: String,
+    /// The bytes.
+    pub data: Vec<u8>,
+    /// Whether there must be no such file yet (RES-04).
+    pub create_only: bool,
+    /// Where the bytes go (RES-05).
+    pub mode: WriteMode,
+    /// The position, counted as the mode says.
+    pub position: u64,
+    /// The version that the file must still have (RES-07).
+    pub if_match: Option<String>,
+}
+
+/// Where written bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteMode {
+    /// After the first `position` bytes; what came there is gone.
+    Truncate,
+    /// `position` bytes before the end.
+    Append,
+    /// Between the first `position` bytes and the others.
+    Insert,
+}
+
+/// What `resourceCopy` and `resourceMove` carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transfer {
+    /// From where.
+    pub source: String,
+    /// Where to.
+    pub destination: String,
+    /// Whether the destination must be free (RES-10).
+    pub fail_if_exists: bool,
+}
+
+impl ResourceOp {
+    /// The name on the wire.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "resourceRead",
+            Self::Write(_) => "resourceWrite",
+            Self::List { .. } => "resourceList",
+            Self::Copy(_) => "resourceCopy",
+            Self::Move(_) => "resourceMove",
+            Self::Delete { .. } => "resourceDelete",
+            Self::Resolve { .. } => "resourceResolve",
+            Self::Mkdir { .. } => "resourceMkdir",
+            Self::Keep(_) => "innkeeper/importContent",
+        }
+    }
+
+    /// The URI of what the host keeps for a session, if it is about that.
+    fn kept_content(&self) -> Option<&str> {
+        let uris = match self {
+            Self::Read { uri, .. }
+            | Self::List { uri }
+            | Self::Delete { uri, .. }
+            | Self::Resolve { uri, .. }
+            | Self::Mkdir { uri } => [uri, uri],
+            Self::Write(write) => [&write.uri, &write.uri],
+            Self::Copy(transfer) | Self::Move(transfer) => [&transfer.source, &transfer.destination],
+            Self::Keep(_) => return None,
+        };
+        let mut uris = uris.into_iter().map(String::as_str);
+        uris.find(|uri| crate::protocol::uri::is_kept_content(uri))
+    }
+
+    /// Bytes that it carries.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Write(write) => write.data.len(),
+            Self::Keep(keep) => keep.data.len(),
+            _ => 0,
+        }
+    }
+
+    /// The scope it needs: who may only look never writes.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Read { .. } | Self::List { .. } | Self::Resolve { .. } => Scope::View,
+            Self::Write(_) | Self::Copy(_) | Self::Move(_) | Self::Delete { .. } | Self::Mkdir { .. } => Scope::Drive,
+            Self::Keep(_) => Scope::Admin,
+        }
+    }
+}
+
+/// A place that a client may reach: a file, or a directory with all that is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reach {
+    /// Where it is.
+    pub uri: String,
+    /// Whether the client may also write there.
+    pub write: bool,
+    /// Whether the URI must be the place itself: on the way to what was granted there is no link, so
+    /// nobody can turn a grant for one place into one for another.
+    pub exact: bool,
+}
+
+/// What a client sees, wherever it lies: what these sessions show can also be read (RES-03).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// The sessions.
+    pub sessions: Vec<ChannelId>,
+    /// Whether it may do more than look.
+    pub drives: bool,
+}
+
+/// A place that the configuration opens to every client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceRoot {
+    /// Where it is.
+    pub uri: String,
+    /// Whether clients that may drive also write there.
+    pub write: bool,
+}
+
+impl HostCore {
+    /// Hands an operation to whoever serves resources.
+    pub(crate) fn resource(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, op: Box<ResourceOp>) {
+        let of_mcp_server = match &*op {
+            ResourceOp::Read { uri, .. } | ResourceOp::Resolve { uri, .. } => is_of_mcp_server(uri),
+            _ => false,
+        };
+        if of_mcp_server && self.config.serves_mcp {
+            let (sessions, id) = (self.sessions_seen(conn), id.clone());
+            return cx.effects.push(Effect::McpResource { conn, id, op, sessions });
+        }
+        let kept = match &*op {
+            ResourceOp::Keep(keep) => Some(self.check_keep(keep)),
+            _ => op.kept_content().map(|_| self.check_kept(conn, &op)),
+        };
+        if let Some(outcome) = kept {
+            return match outcome {
+                Ok(reaches) => cx.effects.push(Effect::Resource {
+                    conn,
+                    id: id.clone(),
+                    op,
+                    reaches,
+                    sight: Sight::default(),
+                }),
+                Err(error) => cx.answer(conn, id, Err(error)),
+            };
+        }
+        if !self.config.serves_resources {
+            let error = RpcError::method_not_found(op.method());
+            return cx.answer(conn, id, Err(error));
+        }
+        let reaches = match &*op {
+            ResourceOp::List { .. } | ResourceOp::Resolve { .. } => self.reaches_to_browse(cx, conn),
+            _ => self.reaches(cx, conn),
+        };
+        let sight = match op.scope() {
+            Scope::View => self.sight(conn),
+            // What is shown is not thereby somebody's to change.
+            Scope::Drive | Scope::Admin => Sight::default(),
+        };
+        cx.effects.push(Effect::Resource {
+            conn,
+            id: id.clone(),
+            op,
+            reaches,
+            sight,
+        });
+    }
+
+    fn sight(&self, conn: ConnId) -> Sight {
+        let scope = self.conns.get(&conn).map(|connection| connection.principal.scope);
+        Sight {
+            sessions: self.sessions_seen(conn),
+            drives: scope >= Some(Scope::Drive),
+        }
+    }
+
+    /// Where a client may read what the host keeps for sessions: in those that it sees, and nowhere else. It is
+    /// not a place on a disk, so no grant is about it.
+    ///
+    /// The URI names the session that something was kept for first. A chat takes what it refers to along when it
+    /// moves, and an import may have another name, so it can be in any of them: its name says what it is.
+    fn check_kept(&self, conn: ConnId, op: &ResourceOp) -> Result<Vec<Reach>, RpcError> {
+        if !matches!(op, ResourceOp::Read { .. } | ResourceOp::Resolve { .. }) {
+            let message = format!("{}: what the host keeps for a session can only be read", op.method());
+            return Err(permission_denied(message, None));
+        }
+        let seen = self.sessions_seen(conn);
+        let uris = seen.iter().filter_map(|id| self.channels.get(*id));
+        let reaches = uris.map(|channel| Reach {
+            uri: channel.uri.to_string(),
+            write: false,
+            exact: true,
+        });
+        Ok(reaches.collect())
+    }
+
+    /// Whether something can be kept beside a session: there has to be one, or nobody would ever remove it.
+    fn check_keep(&self, keep: &KeepContent) -> Result<Vec<Reach>, RpcError> {
+        let session = self.channels.find(&keep.session);
+        match session.is_some_and(|id| self.sessions.contains_key(&id)) {
+            true => Ok(Vec::new()),
+            false => Err(RpcError::session_not_found(&keep.session)),
+        }
+    }
+
+    /// Everything that the client on a connection may reach right now: what the configuration opens,
+    /// where the sessions work that it listens to or takes part in, and what was granted to it.
+    pub(crate) fn reaches(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<Reach> {
+        let Some(connection) = self.conns.get(&conn) else {
+            return Vec::new();
+        };
+        let Phase::Ready { client, .. } = &connection.phase else {
+            return Vec::new();
+        };
+        let writes = connection.principal.scope >= Scope::Drive;
+        let mut reaches = Vec::new();
+        for root in &self.config.resource_roots {
+            add(&mut reaches, &root.uri, writes && root.write, false);
+        }
+        for session in self.sessions_seen(conn).iter().filter_map(|id| self.sessions.get(id)) {
+            for directory in session.state.working_directories.iter().flatten() {
+                add(&mut reaches, directory, writes, false);
+            }
+        }
+        let now_ms = cx.now.wall.as_millisecond();
+        for grant in self.grants.of(client, &connection.principal.name, now_ms) {
+            add(&mut reaches, &grant.uri, writes && grant.write, true);
+        }
+        reaches
+    }
+
+    /// The sessions that the client on a connection has to do with, each once.
+    fn sessions_seen(&self, conn: ConnId) -> Vec<ChannelId> {
+        let Some(connection) = self.conns.get(&conn) else {
+            return Vec::new();
+        };
+        let Phase::Ready { client, .. } = &connection.phase else {
+            return Vec::new();
+        };
+        let mut sessions: Vec<ChannelId> = self.sessions_used(client, &connection.subscriptions).collect();
+        sessions.sort_unstable();
+        sessions.dedup();
+        sessions
+    }
+
+    /// The sessions that a client listens to, or to a chat of, on this connection, and those it is an
+    /// active client of.
+    fn sessions_used<'a>(
+        &'a self,
+        client: &ClientId,
+        subscriptions: &'a std::collections::HashSet<ChannelId>,
+    ) -> impl Iterator<Item = ChannelId> + 'a {
+        let members = self.clients.get(client).map(|client| &client.memberships);
+        let listened = subscriptions
+            .iter()
+            .filter_map(|channel| match self.chats.get(channel) {
+                Some(chat) => Some(chat.session),
+                None => self.sessions.contains_key(channel).then_some(*channel),
+            });
+        members.into_iter().flatten().copied().chain(listened)
+    }
+}
+
+/// Adds a place; one that is there already may become writable.
+fn add(reaches: &mut Vec<Reach>, uri: &str, write: bool, exact: bool) {
+    match reaches
+        .iter_mut()
+        .find(|reach| reach.uri == uri && reach.exact == exact)
+    {
+        Some(known) => known.write |= write,
+        None => reaches.push(Reach {
+            uri: uri.to_owned(),
+            write,
+            exact,
+        }),
+    }
+}

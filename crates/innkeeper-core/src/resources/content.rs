@@ -1,0 +1,217 @@
+//! URIs of contents that the host serves itself: results of tools, and files as they were before and after a change.
+//!
+//! The path of such a URI is the path of the file, so that a client that shows the URI, or chooses a language by its
+//! name, treats the content like the file. Its authority says which content it is. That is in lower case, because
+//! clients may write authorities so, and there is no query, because clients write queries in their own way. The path
+//! says nothing about the content, so the URI never leads to the file as it is now.
+//!
+//! Contents are kept beside the session, under a name that is made from them. What an earlier version kept as a `data:`
+//! URI in the session itself gets a URI that still carries its content: nothing has to be kept for it, and it means the
+//! same wherever the session, or a part of it, goes.
+
+use crate::protocol::uri;
+use crate::resources::data_uri;
+
+/// How the URIs of contents start whose authority says which content it is.
+const CONTENTS: &str = "innkeeper-content://";
+/// How an authority starts that is the content itself, in hexadecimal digits.
+const INLINE: &str = "inline-";
+
+/// What a URI of the host's contents says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContentUri {
+    /// Something that is kept for a session.
+    OfSession {
+        /// The URI of the session.
+        session: String,
+        /// The name of the content.
+        name: String,
+    },
+    /// Something that is kept under this name for any session.
+    Kept(String),
+    /// The content itself.
+    Inline(Vec<u8>),
+}
+
+impl ContentUri {
+    /// Reads a URI; `None` if it is not one of the host's contents.
+    pub fn parse(text: &str) -> Option<Self> {
+        let start = text.get(..CONTENTS.len());
+        if !start.is_some_and(|start| start.eq_ignore_ascii_case(CONTENTS)) {
+            let (session, name) = uri::session_of_content(text)?;
+            let name = name.to_owned();
+            return Some(Self::OfSession { session, name });
+        }
+        let rest = text.get(CONTENTS.len()..)?;
+        let authority = rest.split(['/', '?', '#']).next()?.to_ascii_lowercase();
+        match authority.strip_prefix(INLINE) {
+            Some(digits) => from_hex(digits).map(Self::Inline),
+            None => Some(Self::Kept(authority)),
+        }
+    }
+}
+
+/// The URI of a content that is kept under a name, for a file.
+pub fn kept(name: &str, file: &str) -> String {
+    format!("{CONTENTS}{name}{}", path_of(file))
+}
+
+/// The URI of a content that it carries itself, for a file.
+pub fn inline(bytes: &[u8], file: &str) -> String {
+    let mut uri = format!("{CONTENTS}{INLINE}");
+    uri.reserve(bytes.len() * 2);
+    for byte in bytes {
+        for half in [byte >> 4, byte & 15] {
+            uri.extend(char::from_digit(u32::from(half), 16));
+        }
+    }
+    uri.push_str(&path_of(file));
+    uri
+}
+
+/// Whether a URI carries its content itself, so that it is as long as that.
+pub fn is_inline(uri: &str) -> bool {
+    let (contents, inline) = (CONTENTS.len(), CONTENTS.len() + INLINE.len());
+    let is = |part: Option<&str>, expected: &str| part.is_some_and(|part| part.eq_ignore_ascii_case(expected));
+    is(uri.get(..contents), CONTENTS) && is(uri.get(contents..inline), INLINE)
+}
+
+/// The URI of a content of a file that clients can work with: a `data:` URI has no path, and some clients refuse it.
+pub(crate) fn without_data(content: String, file: &str) -> String {
+    match data_uri::is_data(&content) {
+        // One that says nothing has no content.
+        true => inline(&data_uri::decode(&content).unwrap_or_default().0, file),
+        false => content,
+    }
+}
+
+/// Where clients find a picture that stands in a `data:` URI, and its media type; any other stays where it is.
+pub fn icon(source: &str, content_type: Option<&str>) -> (String, Option<String>) {
+    let known = content_type.map(str::to_owned);
+    match data_uri::decode(source) {
+        Ok((bytes, kind)) if data_uri::is_data(source) => {
+            let kind = known.or(kind);
+            let subtype = kind.as_deref().and_then(|kind| kind.split_once('/'));
+            let ending = subtype.map_or("", |(_, subtype)| subtype.split(['+', ';']).next().unwrap_or_default());
+            (inline(&bytes, &format!("icon:/icon.{ending}")), kind)
+        }
+        _ => (source.to_owned(), known),
+    }
+}
+
+/// The path of a URI, with all that is not plain in it percent-encoded.
+fn path_of(file: &str) -> String {
+    let rest = file.split_once(':').map_or(file, |(_, rest)| rest);
+    let rest = match rest.strip_prefix("//") {
+        Some(rest) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default(),
+        None => rest,
+    };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let mut path = String::with_capacity(rest.len() + 1);
+    if !rest.starts_with('/') {
+        path.push('/');
+    }
+    let bytes = rest.as_bytes();
+    for (at, byte) in bytes.iter().enumerate() {
+        let digits = || bytes.get(at + 1..at + 3);
+        let is_encoded = *byte == b'%' && digits().is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        match is_encoded || byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(byte) {
+            true => path.push(char::from(*byte)),
+            false => path.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    path
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| {
+        let [high, low] = pair else {
+            return None;
+        };
+        let digit = |byte: &u8| char::from(*byte).to_digit(16);
+        u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+    };
+    pairs.map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn res03_the_path_of_a_content_is_that_of_its_file_whatever_is_in_it() {
+        for (file, path) in [
+            ("file:///home/me/x/out.txt", "/home/me/x/out.txt"),
+            ("file:///home/me/a%20b%23%3F%25.txt", "/home/me/a%20b%23%3F%25.txt"),
+            ("file:///home/me/a b.txt", "/home/me/a%20b.txt"),
+            ("file:///tmp/100%/gr\u{fc}n", "/tmp/100%25/gr%C3%BCn"),
+            ("file:///C:/Users/me/a.txt", "/C:/Users/me/a.txt"),
+            ("file:///c%3A/Users/a.txt", "/c%3A/Users/a.txt"),
+            ("file:///a\\b[1].txt", "/a%5Cb%5B1%5D.txt"),
+            ("file://server/share/a.txt", "/share/a.txt"),
+            ("file:///a.txt?x=1#y", "/a.txt"),
+            ("untitled:Untitled-1", "/Untitled-1"),
+            ("vscode-remote://host", "/"),
+            ("no uri at all", "/no%20uri%20at%20all"),
+            ("", "/"),
+        ] {
+            assert_eq!(kept("0a1b", file), format!("innkeeper-content://0a1b{path}"), "{file}");
+            assert_eq!(
+                ContentUri::parse(&kept("0a1b", file)),
+                Some(ContentUri::Kept("0a1b".to_owned())),
+                "{file}"
+            );
+        }
+    }
+
+    #[test]
+    fn res03_a_content_can_stand_in_its_uri() {
+        for bytes in [b"".as_slice(), b"one\n", &[0, 255, 16, 1]] {
+            let uri = inline(bytes, "file:///a.txt");
+            assert!(is_inline(&uri), "{uri}");
+            assert_eq!(ContentUri::parse(&uri), Some(ContentUri::Inline(bytes.to_vec())));
+            let spelled = uri.replace("innkeeper-content", "INNKEEPER-Content");
+            assert_eq!(ContentUri::parse(&spelled), Some(ContentUri::Inline(bytes.to_vec())));
+        }
+        for broken in ["innkeeper-content://inline-0/a", "innkeeper-content://inline-0g/a"] {
+            assert_eq!(ContentUri::parse(broken), None, "{broken}");
+        }
+        assert!(!is_inline("innkeeper-content://0a/inline-00"));
+    }
+
+    #[test]
+    fn res03_contents_of_a_session_and_foreign_uris_are_told_apart() {
+        let of_session = uri::kept_content("ahp-session:/s", "0a");
+        let expected = ContentUri::OfSession {
+            session: "ahp-session:/s".to_owned(),
+            name: "0a".to_owned(),
+        };
+        assert_eq!(ContentUri::parse(&of_session), Some(expected));
+        for foreign in ["file:///a", "innkeeper-content:", "", "data:,a"] {
+            assert_eq!(ContentUri::parse(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_picture_that_stands_in_a_data_uri_gets_a_uri_with_a_path() {
+        let png = Some("image/png".to_owned());
+        let moved = |ending: &str| format!("innkeeper-content://inline-000000/icon.{ending}");
+        assert_eq!(icon("data:image/png;base64,AAAA", None), (moved("png"), png));
+        let svg = Some("image/svg+xml".to_owned());
+        assert_eq!(icon("data:;base64,AAAA", Some("image/svg+xml")), (moved("svg"), svg));
+        let elsewhere = "https://inn.test/a.png";
+        assert_eq!(icon(elsewhere, None), (elsewhere.to_owned(), None));
+    }
+
+    #[test]
+    fn a_content_that_stands_in_a_data_uri_gets_a_uri_with_a_path() {
+        let uri = without_data("data:text/plain;base64,aGk=".to_owned(), "file:///a.txt");
+        assert_eq!(uri, "innkeeper-content://inline-6869/a.txt");
+        assert_eq!(
+            without_data("data:broken".to_owned(), "file:///a"),
+            "innkeeper-content://inline-/a"
+        );
+        assert_eq!(without_data("git:/a".to_owned(), "file:///a"), "git:/a");
+    }
+}

@@ -1,0 +1,137 @@
+//! Drafts: sessions in which nobody has written anything yet.
+//!
+//! Clients create a session as soon as a person opens an empty input box, and often leave it behind. So a new
+//! session is a draft: it works like any other for clients that know its URI, but it is in no list and nobody is told
+//! of it. The first thing that a person wants to find again makes it an ordinary session, for good. A draft that
+//! nothing holds any more is deleted when the grace is over.
+
+use ahp_types::actions::StateAction;
+
+use crate::clients::client::Presence;
+use crate::core::{Cx, HostCore, Timer};
+use crate::ids::ChannelId;
+use crate::session::Session;
+
+/// Whether an action leaves something behind in its chat that a person wants to find again. The text of an input box
+/// (`chat/draftChanged`) does not: clients send it at every pause.
+fn is_content_of_chat(action: &StateAction) -> bool {
+    matches!(
+        action,
+        StateAction::ChatTurnStarted(_) | StateAction::ChatPendingMessageSet(_)
+    )
+}
+
+/// The same for an action of the session itself: a name, a place in the archive, a further chat.
+fn is_content_of_session(session: &Session, action: &StateAction) -> bool {
+    match action {
+        StateAction::SessionTitleChanged(_) | StateAction::SessionIsArchivedChanged(_) => true,
+        StateAction::SessionChatAdded(added) => !session.is_default(&added.summary.resource),
+        _ => false,
+    }
+}
+
+impl HostCore {
+    /// Looks whether an action of a chat ends the draft that its session is.
+    pub(crate) fn follow_draft_of_chat(&mut self, chat: ChannelId, action: &StateAction) {
+        if self.drafts.is_empty() || !is_content_of_chat(action) {
+            return;
+        }
+        if let Some(session) = self.chats.get(&chat).map(|chat| chat.session) {
+            self.end_draft(session);
+        }
+    }
+
+    /// Looks whether an action of a session ends the draft that it is.
+    pub(crate) fn follow_draft(&mut self, session_id: ChannelId, action: &StateAction) {
+        if !self.drafts.contains(&session_id) {
+            return;
+        }
+        let session = self.sessions.get(&session_id);
+        if session.is_some_and(|session| is_content_of_session(session, action)) {
+            self.end_draft(session_id);
+        }
+    }
+
+    /// Makes an ordinary session of a draft. It is announced when the present input is done with, so that the
+    /// announcement has everything that followed from the input: title, status and time.
+    fn end_draft(&mut self, session_id: ChannelId) {
+        if !self.drafts.remove(&session_id) {
+            return;
+        }
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            session.is_draft = false;
+            session.draft_ends_ms = None;
+            self.session_count += 1;
+            self.newly_listed.push(session_id);
+            self.keep_soon(session_id);
+        }
+    }
+
+    /// Tells root subscribers of the sessions that are no drafts any more.
+    pub(crate) fn announce_newly_listed(&mut self, cx: &mut Cx<'_>) {
+        if self.newly_listed.is_empty() {
+            return;
+        }
+        for session in std::mem::take(&mut self.newly_listed) {
+            self.announce_added(cx, session);
+        }
+        self.publish_active_sessions(cx);
+    }
+
+    /// Whether the host has as many sessions as it takes, drafts included.
+    pub(crate) fn is_full(&self) -> bool {
+        self.session_count + self.drafts.len() >= self.config.max_sessions
+    }
+
+    /// Whether somebody still needs a draft: its subscribers, or its creator before anybody subscribed.
+    fn is_draft_held(&self, session_id: ChannelId) -> bool {
+        let Some(session) = self.sessions.get(&session_id) else {
+            return false;
+        };
+        let creator = session.creator.as_ref().filter(|_| !session.was_heard);
+        let creator = creator.and_then(|id| self.clients.get(id));
+        self.is_heard(session_id) || creator.is_some_and(|client| matches!(client.presence, Presence::Active(_)))
+    }
+
+    /// Notes that somebody listens to a session or to one of its chats.
+    pub(crate) fn hold_draft(&mut self, channel: ChannelId) {
+        if self.drafts.is_empty() {
+            return;
+        }
+        let session = self.chats.get(&channel).map_or(channel, |chat| chat.session);
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.was_heard = true;
+            session.draft_ends_ms = None;
+        }
+    }
+
+    /// Starts the grace of every draft that nothing holds any more.
+    pub(crate) fn release_drafts(&mut self, cx: &mut Cx<'_>) {
+        // A look-out or a host that cannot write deletes nothing.
+        if !std::mem::take(&mut self.drafts_released) || self.read_only.is_some() || self.looks_on {
+            return;
+        }
+        let free = self.drafts.iter().copied().filter(|id| !self.is_draft_held(*id));
+        let free: Vec<ChannelId> = free.collect();
+        for id in free {
+            if let Some(session) = self.sessions.get_mut(&id)
+                && session.draft_ends_ms.is_none()
+            {
+                let ends_ms = cx.now.mono_ms.saturating_add(self.config.grace_ms);
+                session.draft_ends_ms = Some(ends_ms);
+                self.timers.insert((ends_ms, Timer::Draft(id)));
+            }
+        }
+    }
+
+    /// Deletes a draft whose grace is over.
+    pub(crate) fn expire_draft(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let session = self.sessions.get(&session_id).filter(|session| session.is_draft);
+        let is_over = session
+            .and_then(|session| session.draft_ends_ms)
+            .is_some_and(|ends_ms| ends_ms <= cx.now.mono_ms);
+        if is_over && !self.is_draft_held(session_id) {
+            self.remove_session(cx, session_id);
+        }
+    }
+}

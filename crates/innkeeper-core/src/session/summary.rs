@@ -1,0 +1,222 @@
+//! What is derived from chats and sessions: catalogues, aggregates, and the root's summaries.
+
+use std::sync::Arc;
+
+use ahp_types::actions::{ChatIsReadChangedAction, SessionIsReadChangedAction, StateAction};
+use ahp_types::state::{ChatOrigin, SessionStatus};
+use serde_json::{Map, Value, json};
+
+use crate::core::{Cx, HostCore, Timer};
+use crate::ids::{ChannelId, ClientId};
+use crate::protocol::action_table::Since;
+use crate::protocol::frame::encode_notification;
+use crate::protocol::uri;
+use crate::session::create::{encode_added, for_0_9};
+
+impl HostCore {
+    /// Brings a session up to date with one of its chats, in the same step as the cause.
+    pub(crate) fn sync_chat(&mut self, cx: &mut Cx<'_>, chat: ChannelId) {
+        let Some(chat) = self.chats.get(&chat) else {
+            return;
+        };
+        let session_id = chat.session;
+        let change = self
+            .sessions
+            .get(&session_id)
+            .and_then(|session| session.catalogue_change(chat.model.head()));
+        if let Some(change) = change {
+            self.commit(cx, session_id, change, None);
+        }
+    }
+
+    /// The end of a turn makes its chat and its session unread, also for those who marked them as read while it ran.
+    /// Workers tell the call that started them, and have no read state that people see.
+    pub(crate) fn mark_unread(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, action: &StateAction) {
+        let ends_turn = matches!(
+            action,
+            StateAction::ChatTurnComplete(_) | StateAction::ChatTurnCancelled(_) | StateAction::ChatError(_)
+        );
+        let chat = self.chats.get(&chat_id).filter(|_| ends_turn);
+        let Some(chat) = chat.filter(|chat| !matches!(chat.model.head().origin, Some(ChatOrigin::Tool { .. }))) else {
+            return;
+        };
+        let is_read = |status: u32| status & SessionStatus::IsRead.bits() != 0;
+        let session_id = chat.session;
+        if is_read(chat.model.head().status) {
+            let action = ChatIsReadChangedAction { is_read: false };
+            self.commit(cx, chat_id, StateAction::ChatIsReadChanged(action), None);
+        }
+        let session = self.sessions.get(&session_id);
+        if session.is_some_and(|session| is_read(session.state.status)) {
+            let action = SessionIsReadChangedAction { is_read: false };
+            self.commit(cx, session_id, StateAction::SessionIsReadChanged(action), None);
+        }
+    }
+
+    /// Follows up on an action of the session channel.
+    pub(crate) fn session_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, action: &StateAction) {
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return;
+        };
+        let activity = session.refresh_aggregate();
+        session.used_ms = cx.now.mono_ms;
+        session.customizing.follow(action);
+        match action {
+            StateAction::SessionActiveClientSet(set) => {
+                let client = ClientId::new(&set.active_client.client_id);
+                if let Some(client) = self.clients.get_mut(&client) {
+                    client.memberships.insert(session_id);
+                }
+                self.client_customizes(cx, session_id, &set.active_client.client_id);
+            }
+            StateAction::SessionActiveClientRemoved(removed) => {
+                if session.opt_ins.get(&removed.client_id).is_some() {
+                    Arc::make_mut(&mut session.opt_ins).set(&removed.client_id, None);
+                }
+                let id = ClientId::new(&removed.client_id);
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.memberships.remove(&session_id);
+                }
+                self.watches.doubt();
+                self.fail_calls_of(cx, session_id, &id);
+                self.drop_customizations_of(cx, session_id, &removed.client_id);
+            }
+            StateAction::SessionWorkingDirectorySet(_)
+            | StateAction::SessionWorkingDirectoryRemoved(_)
+            | StateAction::SessionWorkingDirectoryReplaced(_) => {
+                self.watches.doubt();
+                self.customizations_rescoped(cx, session_id);
+                self.repository_moved(cx, session_id);
+            }
+            _ => {}
+        }
+        self.note_servers(session_id, action);
+        self.note_tools_after(cx, session_id, action);
+        if let Some(session) = self.sessions.get_mut(&session_id) {
+            session.acknowledged.clear();
+        }
+        if let Some(activity) = activity {
+            self.commit(cx, session_id, StateAction::SessionActivityChanged(activity), None);
+        }
+        self.follow_draft(session_id, action);
+        self.schedule_summary(cx, session_id);
+    }
+
+    /// Collects changes for a moment, so that a burst is one notification (ROOT-13).
+    fn schedule_summary(&mut self, cx: &mut Cx<'_>, session: ChannelId) {
+        if let Some(entry) = self.sessions.get_mut(&session)
+            && !entry.summary_due
+            && !entry.is_draft
+        {
+            entry.summary_due = true;
+            self.timers.insert((
+                cx.now.mono_ms.saturating_add(self.config.summary_debounce_ms),
+                Timer::Summary(session),
+            ));
+        }
+    }
+
+    /// Announces every change that is being collected. A list shows the present; a change in it
+    /// that is undone before it was announced would otherwise stay with its reader for ever.
+    pub(crate) fn announce_what_is_due(&mut self, cx: &mut Cx<'_>) {
+        let scheduled = self.timers.iter().filter_map(|(_, timer)| match timer {
+            Timer::Summary(session) => Some(*session),
+            Timer::Grace(_)
+            | Timer::Draft(_)
+            | Timer::Watchdog(_)
+            | Timer::Sweep
+            | Timer::Clients
+            | Timer::Idle
+            | Timer::Purge
+            | Timer::Token(_)
+            | Timer::Mcp(_)
+            | Timer::McpToken(_)
+            | Timer::Tools(_)
+            | Timer::Watch(_) => None,
+        });
+        let mut due: Vec<ChannelId> = scheduled.collect();
+        due.sort_unstable();
+        for session in due {
+            self.announce_summary(cx, session);
+        }
+    }
+
+    /// Announces what changed since root subscribers last heard of a session (ROOT-12).
+    pub(crate) fn announce_summary(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return;
+        };
+        session.summary_due = false;
+        let next = session.summary();
+        let Some(known) = session.announced.replace(next.clone()) else {
+            return self.announce_added(cx, session_id);
+        };
+        if known == next {
+            return;
+        }
+        self.keep_summary(cx, session_id);
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        let session_uri = session.uri.to_string();
+        self.notify_root(cx, |line| {
+            let (known, next) = match line {
+                Since::V1_0 => (known.clone(), next.clone()),
+                Since::V0_9 => (for_0_9(known.clone()), for_0_9(next.clone())),
+            };
+            match changed_fields(&known, &next, not_in_partial(line)) {
+                Changes::Fields(changes) => {
+                    let params = json!({ "channel": uri::ROOT, "session": session_uri, "changes": changes });
+                    (!changes.is_empty()).then(|| encode_notification("root/sessionSummaryChanged", &params))
+                }
+                // Neither clearing nor these fields have a portable encoding in the partial form
+                // (ROOT-14, E-36), but the published client upserts a repeated sessionAdded.
+                Changes::NotExpressible => Some(encode_added(next)),
+            }
+        });
+    }
+}
+
+enum Changes {
+    Fields(Map<String, Value>),
+    NotExpressible,
+}
+
+/// Fields that never change or that the published client ignores in a partial summary.
+const NOT_IN_PARTIAL: &[&str] = &["resource", "provider", "createdAt", "defaultChat", "_meta"];
+/// The same for clients of 0.9. The one that people use takes over `_meta` from a partial summary, and ignores
+/// another sessionAdded of a session that it knows.
+const NOT_IN_PARTIAL_0_9: &[&str] = &["resource", "provider", "createdAt", "defaultChat"];
+
+fn not_in_partial(line: Since) -> &'static [&'static str] {
+    match line {
+        Since::V1_0 => NOT_IN_PARTIAL,
+        Since::V0_9 => NOT_IN_PARTIAL_0_9,
+    }
+}
+
+fn changed_fields(known: &impl serde::Serialize, next: &impl serde::Serialize, not_in_partial: &[&str]) -> Changes {
+    let (Ok(Value::Object(known)), Ok(Value::Object(next))) = (serde_json::to_value(known), serde_json::to_value(next))
+    else {
+        return Changes::NotExpressible;
+    };
+    let mut changes = Map::new();
+    for key in known.keys() {
+        if !next.contains_key(key) {
+            if key != "activity" {
+                return Changes::NotExpressible;
+            }
+            // ROOT-14: `null` clears for some clients and means "unchanged" for others.
+            changes.insert(key.clone(), Value::from(""));
+        }
+    }
+    for (key, value) in next {
+        if known.get(&key) != Some(&value) {
+            if not_in_partial.contains(&key.as_str()) {
+                return Changes::NotExpressible;
+            }
+            changes.insert(key, value);
+        }
+    }
+    Changes::Fields(changes)
+}

@@ -1,0 +1,79 @@
+//! Sessions that were exported elsewhere, or whose deletion was undone, join those of a running host. The store takes them in as a
+//! whole; the core only learns that there is one more.
+
+use ahp_types::notifications::SessionAddedParams;
+use ahp_types::state::SessionSummary;
+use serde_json::json;
+
+use crate::core::{Cx, HostCore};
+use crate::effect::Effect;
+use crate::ids::ConnId;
+use crate::protocol::action_table::Since;
+use crate::protocol::error::{RpcError, code};
+use crate::protocol::frame::encode_notification;
+use crate::protocol::request::RequestId;
+use crate::protocol::uri;
+use crate::session::create::for_0_9;
+use crate::storage::records::ImportedSession;
+
+impl HostCore {
+    /// Asks the store to take a session in.
+    pub(crate) fn import_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, text: String) {
+        let problem = if !self.loads {
+            Some("this host keeps no sessions, so it cannot take any in".to_owned())
+        } else if self.is_full() {
+            let most = self.config.max_sessions;
+            Some(format!("this host keeps at most {most} sessions; dispose of some"))
+        } else {
+            None
+        };
+        match problem {
+            Some(problem) => cx.answer(conn, id, Err(RpcError::new(code::CONFLICT, problem))),
+            None => cx.effects.push(Effect::Import {
+                conn,
+                id: id.clone(),
+                text,
+            }),
+        }
+    }
+
+    /// The store took it in, or did not.
+    pub(crate) fn imported(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        id: &RequestId,
+        outcome: Result<ImportedSession, String>,
+    ) {
+        let session = match outcome {
+            Ok(session) => session,
+            Err(problem) => return cx.answer(conn, id, Err(RpcError::new(code::CONFLICT, problem))),
+        };
+        // What happens in it from now on has to come after everything that is in it. The store has
+        // reserved the numbers that follow.
+        self.seq = self.seq.max(session.last_seq);
+        self.session_count += 1;
+        // Whoever asked for it a moment ago may be told that it does not exist.
+        self.distrust_all();
+        let answer = json!({ "session": session.uri, "chats": session.chats, "turns": session.turns, "approvalsReset": session.approvals });
+        cx.answer(conn, id, Ok(answer));
+        if let Ok(summary) = serde_json::from_slice::<SessionSummary>(&session.summary) {
+            self.notify_root(cx, |line| {
+                let summary = match line {
+                    Since::V0_9 => for_0_9(summary.clone()),
+                    Since::V1_0 => summary.clone(),
+                };
+                let params = SessionAddedParams {
+                    channel: uri::ROOT.to_owned(),
+                    summary,
+                };
+                Some(encode_notification("root/sessionAdded", &params))
+            });
+        }
+        self.publish_active_sessions(cx);
+        if !session.at_rest {
+            // What ran in it where it came from does not run here.
+            self.look_after(cx, vec![session.uri]);
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! Sessions that are not in memory are brought back before anything about them is handled.
+//!
+//! An input that names one waits, and so does whatever its connection sends after it (DSP-14);
+//! everybody else goes on. Whether something exists, only the store knows: an unknown URI is asked
+//! for as well.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use ahp_types::actions::StateAction;
+use ahp_types::commands::ChatSource;
+use ahp_types::state::{Message, MessageAttachment};
+
+use crate::clients::client::Conn;
+use crate::core::{Cx, HostCore, json_bytes};
+use crate::effect::{CloseReason, Effect};
+use crate::ids::{ChannelId, ConnId, IdMap};
+use crate::input::{Dispatch, Input};
+use crate::protocol::error::{RpcError, code};
+use crate::protocol::request::{Command, MoveDestination, RequestId};
+use crate::protocol::uri;
+use crate::resources::ResourceOp;
+use crate::storage::records::{RestoredSession, Unreadable};
+
+/// Most inputs of one connection that wait. Loading takes milliseconds, so whoever gets here
+/// floods the host.
+const MAX_PARKED: usize = 4096;
+
+/// Most bytes of actions among them. Requests are bounded by their number.
+const MAX_PARKED_BYTES: usize = 16 << 20;
+
+/// What is being brought back, and who waits for it.
+#[derive(Debug, Default)]
+pub(crate) struct Loading {
+    sessions: HashMap<Arc<str>, Asked>,
+    turns: IdMap<ChannelId, Vec<ConnId>>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    waiting: Vec<ConnId>,
+    /// Whether it left memory, or came from elsewhere, since: the answer may be older than that.
+    is_stale: bool,
+}
+
+/// What a connection waits with.
+#[derive(Debug, Default)]
+pub(crate) struct Parked {
+    inputs: VecDeque<Input>,
+    /// Bytes of actions among them.
+    bytes: usize,
+    /// What the first of them still waits for.
+    missing: HashSet<Arc<str>>,
+    /// What the store said about the URIs that they name: what is wrong with what it has, if so.
+    answers: HashMap<Arc<str>, Option<Unreadable>>,
+    /// Why the turns that the first one needs are not to be had.
+    no_turns: Option<String>,
+}
+
+impl Parked {
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+    }
+
+    fn is_full(&self, next: &Input) -> bool {
+        self.inputs.len() >= MAX_PARKED || self.bytes + bytes_of(next) > MAX_PARKED_BYTES
+    }
+
+    fn push_back(&mut self, input: Input) {
+        self.bytes += bytes_of(&input);
+        self.inputs.push_back(input);
+    }
+
+    fn pop_front(&mut self) -> Option<Input> {
+        let input = self.inputs.pop_front()?;
+        self.bytes -= bytes_of(&input);
+        Some(input)
+    }
+
+    fn push_front(&mut self, input: Input) {
+        self.bytes += bytes_of(&input);
+        self.inputs.push_front(input);
+    }
+}
+
+fn bytes_of(input: &Input) -> usize {
+    match input {
+        Input::Dispatch { dispatch, .. } => dispatch.raw.get().len(),
+        Input::Request {
+            command: Command::Resource(op),
+            ..
+        } => op.bytes(),
+        Input::McpNotification { request, .. } => json_bytes(&request.params),
+        _ => 0,
+    }
+}
+
+impl HostCore {
+    /// These left memory: what is known or on its way about them may be older than that.
+    pub(crate) fn distrust(&mut self, uris: &[Arc<str>]) {
+        for uri in uris {
+            if let Some(asked) = self.loading.sessions.get_mut(uri) {
+                asked.is_stale = true;
+            }
+        }
+        for connection in self.conns.values_mut() {
+            if !connection.parked.answers.is_empty() {
+                for uri in uris {
+                    connection.parked.answers.remove(uri);
+                }
+            }
+        }
+    }
+
+    /// Something came into the store from elsewhere.
+    pub(crate) fn distrust_all(&mut self) {
+        for asked in self.loading.sessions.values_mut() {
+            asked.is_stale = true;
+        }
+        for connection in self.conns.values_mut() {
+            connection.parked.answers.clear();
+        }
+    }
+
+    /// Handles an input of a connection, now or when everything it names is there.
+    pub(crate) fn arrive(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
+        if !self.loads {
+            return self.handle_from(cx, conn, input);
+        }
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return;
+        };
+        let parked = &mut connection.parked;
+        if !parked.is_empty() {
+            if parked.is_full(&input) && !matches!(input, Input::Disconnected { .. }) {
+                let reason = CloseReason::TooMuchWaits;
+                return cx.effects.push(Effect::Close { conn, reason });
+            }
+            parked.push_back(input);
+            // Asked for at once, so that many in a row wait as long as one.
+            let missing = self.missing_for_last(conn);
+            return self.ask_for_all(cx, conn, &missing);
+        }
+        self.handle_or_park(cx, conn, input);
+    }
+
+    /// The store answered.
+    pub(crate) fn loaded(
+        &mut self,
+        cx: &mut Cx<'_>,
+        asked_uri: &Arc<str>,
+        outcome: Result<Option<Box<RestoredSession>>, Unreadable>,
+    ) {
+        let Some(mut asked) = self.loading.sessions.remove(asked_uri) else {
+            return;
+        };
+        if asked.is_stale && self.channels.find(asked_uri).is_none() {
+            asked.is_stale = false;
+            self.loading.sessions.insert(Arc::clone(asked_uri), asked);
+            let uri = Arc::clone(asked_uri);
+            return cx.effects.push(Effect::Load { uri });
+        }
+        let mut installed = None;
+        let problem = match outcome {
+            Ok(Some(session)) => {
+                let uri = session.uri().to_owned();
+                self.install(cx, *session);
+                installed = self.channels.find(&uri);
+                None
+            }
+            Ok(None) => None,
+            Err(problem) => Some(problem),
+        };
+        for conn in asked.waiting {
+            let Some(connection) = self.conns.get_mut(&conn) else {
+                continue;
+            };
+            let parked = &mut connection.parked;
+            parked.answers.insert(Arc::clone(asked_uri), problem.clone());
+            // Looked at again when nothing is missing any more, and not for every answer.
+            if parked.missing.remove(asked_uri) && parked.missing.is_empty() {
+                self.go_on(cx, conn);
+            }
+        }
+        if let Some(session) = installed {
+            self.dismiss_deaf_members(cx, session);
+        }
+    }
+
+    /// Turns that an input needs are there, or are not to be had.
+    pub(crate) fn go_on_with_turns(&mut self, cx: &mut Cx<'_>, chat: ChannelId, problem: Option<&str>) {
+        for conn in self.loading.turns.remove(&chat).unwrap_or_default() {
+            if let Some(connection) = self.conns.get_mut(&conn) {
+                connection.parked.no_turns = problem.map(str::to_owned);
+            }
+            self.go_on(cx, conn);
+        }
+    }
+
+    /// Brings sessions back that have to be looked after.
+    pub(crate) fn look_after(&mut self, cx: &mut Cx<'_>, sessions: Vec<String>) {
+        for uri in sessions {
+            if self.channels.find(&uri).is_none() {
+                self.ask_for(cx, uri.into(), None);
+            }
+        }
+    }
+
+    /// Handles what waits, as far as everything it names is there.
+    fn go_on(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
+        while let Some(connection) = self.conns.get_mut(&conn)
+            && let Some(input) = connection.parked.pop_front()
+        {
+            if !self.handle_or_park(cx, conn, input) {
+                return;
+            }
+        }
+    }
+
+    /// Handles an input if everything it names is there; otherwise it waits, before everything else
+    /// that waits. Returns whether it was handled.
+    fn handle_or_park(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) -> bool {
+        if self.waits(cx, conn, &input) {
+            if let Some(connection) = self.conns.get_mut(&conn) {
+                connection.parked.push_front(input);
+            }
+            return false;
+        }
+        self.handle_parked(cx, conn, input);
+        true
+    }
+
+    fn handle_parked(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return;
+        };
+        let parked = &mut connection.parked;
+        let no_turns = parked.no_turns.take();
+        let mut damaged = None;
+        let mut deleted: Vec<String> = Vec::new();
+        let mut take = |uri: &str| match parked.answers.remove(uri).flatten() {
+            Some(Unreadable::Deleted) => deleted.push(uri.to_owned()),
+            answer => damaged = damaged.take().or(answer),
+        };
+        named(&input).into_iter().for_each(&mut take);
+        if let Input::Request {
+            command: Command::CreateSession(create),
+            ..
+        } = &input
+        {
+            take(&uri::default_chat(&create.channel));
+        }
+        if parked.is_empty() {
+            parked.answers = HashMap::new();
+        }
+        match (input, damaged.or_else(|| no_turns.map(Unreadable::Failed))) {
+            // These leave out what they cannot have (NEG-11, REC-02).
+            (
+                input @ Input::Request {
+                    command: Command::Initialize(_) | Command::Reconnect(_),
+                    ..
+                },
+                _,
+            ) => self.handle_from(cx, conn, input),
+            (Input::Request { id, command, .. }, None) if !deleted.is_empty() => {
+                self.request_deleted(cx, conn, id, command, &deleted);
+            }
+            (input, None) => self.handle_from(cx, conn, input),
+            (Input::Request { id, command, .. }, Some(Unreadable::Damaged(problem)))
+                if matches!(command, Command::DisposeSession { only_if: None, .. }) =>
+            {
+                self.dispose_damaged(cx, conn, &id, &command, &problem);
+            }
+            (Input::Request { id, .. }, Some(problem)) => {
+                cx.answer(conn, &id, Err(unreadable(&problem)));
+            }
+            (Input::Dispatch { dispatch, .. }, Some(problem)) => {
+                self.refuse_dispatch(cx, conn, &dispatch, &problem.to_string())
+            }
+            (input, Some(_)) => self.handle_from(cx, conn, input),
+        }
+    }
+
+    /// Answers a request that names something of a deleted session. It is not there, but its URIs are taken.
+    fn request_deleted(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: RequestId, command: Command, deleted: &[String]) {
+        let taken = |uri: &str, code| {
+            let message = format!(
+                "{uri:?} is the name of something that was deleted; `innkeeper sessions restore` brings it back. Choose \
+                 another URI"
+            );
+            Err(RpcError::new(code, message))
+        };
+        match command {
+            Command::CreateSession(create) => {
+                cx.answer(conn, &id, taken(&create.channel, code::SESSION_ALREADY_EXISTS))
+            }
+            Command::CreateChat(create) if deleted.contains(&create.chat) && !deleted.contains(&create.channel) => {
+                cx.answer(conn, &id, taken(&create.chat, code::ALREADY_EXISTS));
+            }
+            Command::DisposeSession { for_good: true, .. } => self.remove_deleted(cx, conn, &id, &command),
+            command => self.handle_from(cx, conn, Input::Request { conn, id, command }),
+        }
+    }
+
+    /// Whether an input has to wait; if so, what it waits for is asked for.
+    fn waits(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: &Input) -> bool {
+        let missing = self.missing_for(conn, input);
+        if !missing.is_empty() {
+            self.ask_for_all(cx, conn, &missing);
+            if let Some(connection) = self.conns.get_mut(&conn) {
+                connection.parked.missing = missing;
+            }
+            return true;
+        }
+        let is_hopeless = |connection: &Conn| connection.parked.no_turns.is_some();
+        if self.conns.get(&conn).is_none_or(is_hopeless) {
+            return false;
+        }
+        let Some((chat, range)) = self.turns_needed(input) else {
+            return false;
+        };
+        let Some(uri) = self.channels.get(chat).map(|entry| Arc::clone(&entry.uri)) else {
+            return false;
+        };
+        self.loading.turns.entry(chat).or_default().push(conn);
+        cx.effects.push(Effect::LoadTurns { chat, uri, range });
+        true
+    }
+
+    /// What an input names that is neither in memory nor known to be nowhere.
+    fn missing_for(&self, conn: ConnId, input: &Input) -> HashSet<Arc<str>> {
+        let Some(connection) = self.conns.get(&conn) else {
+            return HashSet::new();
+        };
+        let answers = &connection.parked.answers;
+        let is_missing = |uri: &str| self.channels.find(uri).is_none() && !answers.contains_key(uri);
+        let named = named(input);
+        let named = named.iter().filter(|uri| uri::looks_like_session_or_chat(uri));
+        let mut missing: HashSet<Arc<str>> = named.filter(|uri| is_missing(uri)).map(|uri| Arc::from(*uri)).collect();
+        // A default chat is made with its session.
+        if let Input::Request {
+            command: Command::CreateSession(create),
+            ..
+        } = input
+        {
+            let chat = uri::default_chat(&create.channel);
+            if is_missing(&chat) {
+                missing.insert(chat.into());
+            }
+        }
+        missing
+    }
+
+    fn missing_for_last(&self, conn: ConnId) -> HashSet<Arc<str>> {
+        let last = self
+            .conns
+            .get(&conn)
+            .and_then(|connection| connection.parked.inputs.back());
+        last.map(|input| self.missing_for(conn, input)).unwrap_or_default()
+    }
+
+    fn ask_for_all(&mut self, cx: &mut Cx<'_>, conn: ConnId, missing: &HashSet<Arc<str>>) {
+        // In an order that is the same every time.
+        let mut missing: Vec<&Arc<str>> = missing.iter().collect();
+        missing.sort_unstable();
+        for uri in missing {
+            self.ask_for(cx, Arc::clone(uri), Some(conn));
+        }
+    }
+
+    fn ask_for(&mut self, cx: &mut Cx<'_>, uri: Arc<str>, conn: Option<ConnId>) {
+        let is_new = !self.loading.sessions.contains_key(&uri);
+        let asked = self.loading.sessions.entry(Arc::clone(&uri)).or_default();
+        if conn.is_none_or(|conn| !asked.waiting.contains(&conn)) {
+            asked.waiting.extend(conn);
+        }
+        if is_new {
+            cx.effects.push(Effect::Load { uri });
+        }
+    }
+}
+
+pub(crate) fn unreadable(problem: &impl std::fmt::Display) -> RpcError {
+    RpcError::new(
+        code::INTERNAL_ERROR,
+        format!("what is stored cannot be read: {problem}; run `innkeeper doctor`"),
+    )
+}
+
+/// The channels that an input is about.
+fn named(input: &Input) -> Vec<&str> {
+    match input {
+        Input::Request { command, .. } => named_by_command(command),
+        Input::Dispatch { dispatch, .. } => named_by_dispatch(dispatch),
+        _ => Vec::new(),
+    }
+}
+
+fn named_by_command(command: &Command) -> Vec<&str> {
+    match command {
+        Command::Initialize(initialize) => initialize.initial_subscriptions.iter().map(String::as_str).collect(),
+        Command::Reconnect(reconnect) => reconnect.subscriptions.iter().map(String::as_str).collect(),
+        Command::Subscribe(subscribe) => vec![&subscribe.channel],
+        Command::CreateSession(create) => vec![&create.channel],
+        Command::DisposeSession { channel, .. }
+        | Command::DisposeChat { channel }
+        | Command::FetchTurns { channel, .. } => vec![channel],
+        Command::Completions(completions) => vec![&completions.channel],
+        Command::CreateChat(create) => {
+            let mut named: Vec<&str> = vec![&create.channel, &create.chat];
+            match &create.source {
+                Some(ChatSource::Fork(fork)) => named.push(&fork.chat),
+                Some(ChatSource::SideChat(side)) => named.push(&side.chat),
+                Some(ChatSource::Unknown(_)) | None => {}
+            }
+            named.extend(create.initial_message.iter().flat_map(attached));
+            named
+        }
+        Command::MoveChat(moving) => match &moving.destination {
+            MoveDestination::Session { session, .. } => vec![&moving.channel, session],
+            MoveDestination::NewSession => vec![&moving.channel],
+        },
+        Command::Resource(op) => match &**op {
+            ResourceOp::Keep(keep) => vec![&keep.session],
+            _ => Vec::new(),
+        },
+        Command::Approvals(command) => command.session().into_iter().collect(),
+        Command::Ping
+        | Command::ImportSession { .. }
+        | Command::ListDeletedSessions
+        | Command::RestoreSession { .. }
+        | Command::ListSessions(_)
+        | Command::ResolveSessionConfig(_)
+        | Command::SessionConfigCompletions(_)
+        | Command::RequestResource { .. }
+        | Command::WatchResource(_)
+        | Command::Grants(_)
+        // A session that somebody listens to is in memory.
+        | Command::Mcp(_)
+        | Command::Authenticate(_) => Vec::new(),
+    }
+}
+
+fn named_by_dispatch(dispatch: &Dispatch) -> Vec<&str> {
+    let mut named: Vec<&str> = vec![&dispatch.channel];
+    match &dispatch.action {
+        Ok(StateAction::ChatTurnStarted(started)) => named.extend(attached(&started.message)),
+        Ok(StateAction::ChatPendingMessageSet(set)) => named.extend(attached(&set.message)),
+        _ => {}
+    }
+    named
+}
+
+/// The chats that come with a message (TURN-17).
+fn attached(message: &Message) -> impl Iterator<Item = &str> {
+    message
+        .attachments
+        .iter()
+        .flatten()
+        .filter_map(|attachment| match attachment {
+            MessageAttachment::Chat(chat) => Some(chat.resource.as_str()),
+            _ => None,
+        })
+}

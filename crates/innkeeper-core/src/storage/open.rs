@@ -1,0 +1,204 @@
+//! A host starts from what was kept.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ahp_types::actions::{RootAgentsChangedAction, StateAction};
+use serde_json::json;
+
+use crate::agent::AgentProfile;
+use crate::chat::approval_mode;
+use crate::clients::channels::{Base, Subscription};
+use crate::clients::client::{Client, Kept, Negotiated, Presence};
+use crate::clients::handshake::line_of;
+use crate::config::CoreConfig;
+use crate::core::{Cx, HostCore, ROOT, Timer};
+use crate::effect::Effect;
+use crate::ids::{ClientId, Seq};
+use crate::storage::records::document::{self, ClientDocument};
+use crate::storage::records::{StoredClient, StoredRoot, TurnSource, restore_root};
+use crate::time::Now;
+
+/// What a host with a store starts with.
+#[derive(Debug)]
+pub struct Opening {
+    /// The highest number that any earlier life may have given out.
+    pub last_seq: Seq,
+    /// The highest number up to which nothing is missing.
+    pub kept_seq: Seq,
+    /// How many sessions are stored.
+    pub sessions: usize,
+    /// The clients to remember.
+    pub clients: Vec<StoredClient>,
+    /// The host itself, unless this is its first life.
+    pub root: Option<StoredRoot>,
+    /// Where turns are read.
+    pub turns: Arc<dyn TurnSource>,
+    /// The id of the first channel besides the root: above all of those of a core before it in the
+    /// same process.
+    pub first_channel: u64,
+    /// The last number this life may give out, if it cannot reserve any.
+    pub most: Option<Seq>,
+    /// Whether another process has what is stored, and goes on with it meanwhile: what runs is not
+    /// closed, and what is in memory grows old quickly.
+    pub looks_on: bool,
+    /// Why nothing can be kept, if nothing can. People can look, and change nothing.
+    pub read_only: Option<String>,
+}
+
+impl HostCore {
+    /// A host with the sessions of its earlier lives. Anything to tell people about what could not be
+    /// read is added to `warnings`; no session is touched.
+    pub fn open(
+        config: CoreConfig,
+        agents: Vec<AgentProfile>,
+        opening: Opening,
+        now: Now,
+        effects: &mut Vec<Effect>,
+        warnings: &mut Vec<String>,
+    ) -> Self {
+        let mut core = Self::new(config, agents, opening.last_seq);
+        core.loads = true;
+        core.channels.start_at(opening.first_channel);
+        core.turns = Some(opening.turns);
+        core.keeps = opening.read_only.is_none();
+        core.session_count = opening.sessions;
+        core.most = opening.most;
+        core.looks_on = opening.looks_on;
+        let cx = &mut Cx { now, effects };
+        core.remember_clients(now, opening.clients, warnings);
+        if opening.first_channel > 0 {
+            // They are remembered by the core before, and what is kept of them may be older.
+            core.keep_remembered_clients();
+        }
+        core.open_root(cx, opening.root, warnings);
+        // Kept with the first thing that this life keeps, so every later one knows of it (P5).
+        core.gaps.add(opening.kept_seq, opening.last_seq);
+        core.keep_soon(ROOT);
+        if let Some(reason) = opening.read_only {
+            let root = Arc::make_mut(&mut core.root);
+            let storage = json!({ "readOnly": true, "reason": reason });
+            root.meta.get_or_insert_default().insert(STORAGE.to_owned(), storage);
+            core.read_only = Some(reason.into());
+            core.replay.open(ROOT, core.seq);
+        }
+        core.publish_active_sessions(cx);
+        core.schedule_purge(now.mono_ms);
+        core.keep(cx);
+        core
+    }
+
+    /// Takes the root up where it was left, and tells of what is different now. Where it cannot be
+    /// told with actions, nobody's picture of the root is continued.
+    fn open_root(&mut self, cx: &mut Cx<'_>, stored: Option<StoredRoot>, warnings: &mut Vec<String>) {
+        let Some(stored) = stored else {
+            return;
+        };
+        let restored = match restore_root(&stored) {
+            Ok(restored) => restored,
+            Err(problem) => {
+                warnings.push(format!(
+                    "{problem}; the host's settings, what was allowed for good in workspaces and what was switched there or \
+                     everywhere start anew"
+                ));
+                return;
+            }
+        };
+        self.restore_approvals(
+            restored.workspace_approvals,
+            restored.everywhere_approvals,
+            restored.outdated_approvals,
+            warnings,
+        );
+        self.grants = restored.grants;
+        self.switches = restored.switches;
+        self.gaps = restored.gaps;
+        let agents = self.shown_agents(&self.agents);
+        let mut config = self.root.config.clone();
+        if let (Some(config), Some(stored)) = (&mut config, &restored.state.config) {
+            let mut stored = stored.values.clone();
+            approval_mode::convert_values(&mut stored);
+            for (setting, value) in &mut config.values {
+                if let Some(chosen) = stored.remove(setting) {
+                    *value = chosen;
+                }
+            }
+        }
+        let continues = config == restored.state.config && restored.state.meta.is_none();
+        let root = Arc::make_mut(&mut self.root);
+        root.agents = restored.state.agents;
+        root.active_sessions = restored.state.active_sessions;
+        root.config = config;
+        self.root_config_changed(cx);
+        if continues {
+            self.restore_log(cx.now, ROOT, stored.seq, stored.log.iter());
+            if let Some(entry) = self.channels.get_mut(ROOT) {
+                entry.created = Seq(0);
+            }
+        }
+        if self.root.agents != agents || *self.catalogue != restored.catalogue {
+            let action = RootAgentsChangedAction { agents };
+            self.commit(cx, ROOT, StateAction::RootAgentsChanged(action), None);
+        }
+    }
+
+    /// Clients may come back to a host that was restarted as if it had not been: they are in their
+    /// grace.
+    fn remember_clients(&mut self, now: Now, clients: Vec<StoredClient>, warnings: &mut Vec<String>) {
+        let until_ms = now.mono_ms.saturating_add(self.config.grace_ms);
+        for stored in clients {
+            let id = ClientId::new(&stored.id);
+            match remembered(&stored, until_ms) {
+                Ok(client) => {
+                    self.timers.insert((until_ms, Timer::Grace(id.clone())));
+                    self.clients.insert(id, client);
+                }
+                Err(problem) => warnings.push(format!("{problem}; it has to initialize again")),
+            }
+        }
+    }
+}
+
+/// The key in the root's `_meta` that says whether anything can be kept.
+const STORAGE: &str = "innkeeper.storage";
+
+fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
+    let document: ClientDocument<'_> = document::read(&format!("the client {:?}", stored.id), &stored.document)?;
+    let mut subscriptions = HashMap::new();
+    for (uri, subscription) in document.subscriptions {
+        // What a client was sent alone may be newer than what was kept of it, so a window onto a
+        // history is not continued; a snapshot is.
+        let started = match subscription.unloaded {
+            None => Seq(subscription.started),
+            Some(_) => Seq::MAX,
+        };
+        let base = Base {
+            started,
+            unloaded: None,
+        };
+        let max_latency_ms = subscription.max_latency_ms;
+        let mcp_apps = document.mcp_apps;
+        let subscription = Subscription {
+            max_latency_ms,
+            base,
+            mcp_apps,
+        };
+        subscriptions.insert(uri.into(), subscription);
+    }
+    let kept = subscriptions.keys().cloned().collect();
+    Ok(Client {
+        principal: (&*document.principal).into(),
+        negotiated: Negotiated {
+            line: line_of(&document.protocol),
+            version: (&*document.protocol).into(),
+            mcp_apps: document.mcp_apps,
+            locale: document.locale.as_deref().map(Into::into),
+        },
+        presence: Presence::Grace(Kept {
+            until_ms,
+            subscriptions,
+        }),
+        memberships: Default::default(),
+        kept,
+    })
+}

@@ -1,0 +1,427 @@
+//! What is kept, and when.
+//!
+//! Every accepted action is kept as it is published. Besides, a channel is kept as a whole: when
+//! it is created, when a turn ends in it, when something changes that no action carries, when its
+//! actions since the last time have grown long, when it leaves memory, and when the host stops.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ahp_types::actions::StateAction;
+use ahp_types::state::SessionLifecycle;
+
+use crate::clients::channels::Subscription;
+use crate::clients::client::Client;
+use crate::config::CoreConfig;
+use crate::core::{Cx, HostCore, ROOT, Timer};
+use crate::effect::Effect;
+use crate::ids::{ChannelId, ClientId, Seq};
+use crate::session::{Chat, Session, millis};
+use crate::storage::records::document::{
+    self, ChatDraft, ClientDocument, RootDocument, SessionDocument, SubscriptionDocument,
+};
+use crate::storage::records::{ChatRecord, Document, Record, SessionRecord, StoredClient, SummaryRecord, TurnRecord};
+
+/// Actions of a channel are gathered up to so many bytes before it is kept as a whole, or up to
+/// the size of what they add to, so that long turns are not written again and again.
+const TAIL_BYTES: usize = 256 << 10;
+
+/// Most channels beyond its subscriptions that what is kept of a client may still name.
+const MAX_EARLIER: usize = 256;
+
+/// How long changes of clients' subscriptions are gathered.
+const CLIENTS_MS: u64 = 10;
+
+/// What is to be kept as a whole when the present input is done with.
+#[derive(Debug, Default)]
+pub(crate) struct Unkept {
+    channels: BTreeSet<ChannelId>,
+    clients: BTreeSet<ClientId>,
+    clients_due: bool,
+    /// Clients that must not hear of what changed before it is kept.
+    replaced: BTreeSet<ClientId>,
+}
+
+impl HostCore {
+    /// Emits something to keep.
+    fn record(cx: &mut Cx<'_>, record: Record) {
+        cx.effects.push(Effect::Keep(Box::new(record)));
+    }
+
+    /// Keeps a channel that has just been made, before its first action.
+    pub(crate) fn keep_new(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        if self.keeps {
+            self.keep_whole(cx, channel, true);
+        }
+    }
+
+    /// Keeps a channel as a whole, at the end of the present input.
+    pub(crate) fn keep_soon(&mut self, channel: ChannelId) {
+        if self.keeps {
+            self.unkept.channels.insert(channel);
+        }
+    }
+
+    /// Looks whether an action that was just published is a reason to keep its channel as a whole.
+    pub(crate) fn keep_after(&mut self, channel: ChannelId, action: &StateAction) {
+        let ends_turn = matches!(
+            action,
+            StateAction::ChatTurnComplete(_)
+                | StateAction::ChatTurnCancelled(_)
+                | StateAction::ChatError(_)
+                | StateAction::ChatTurnResume(_)
+                | StateAction::ChatTruncated(_)
+        );
+        if ends_turn || channel == ROOT {
+            self.keep_soon(channel);
+        }
+    }
+
+    /// Counts an action that was just published.
+    pub(crate) fn count_tail(&mut self, channel: ChannelId, bytes: usize) {
+        let Some(entry) = self.channels.get_mut(channel) else {
+            return;
+        };
+        entry.last = self.seq;
+        entry.tail += bytes;
+        if entry.tail <= TAIL_BYTES || !self.keeps {
+            return;
+        }
+        let tail = entry.tail;
+        let whole = self.chats.get(&channel).map_or(0, |chat| chat.model.turn_bytes());
+        if tail > whole {
+            self.keep_soon(channel);
+        }
+    }
+
+    /// Keeps what the input that is done with left to keep.
+    pub(crate) fn keep(&mut self, cx: &mut Cx<'_>) {
+        if self.unkept.channels.is_empty() && self.unkept.clients.is_empty() {
+            return;
+        }
+        // Sessions last: what comes after one of them may unsettle it again.
+        let channels = std::mem::take(&mut self.unkept.channels);
+        let (sessions, others): (Vec<_>, Vec<_>) = channels.into_iter().partition(|id| self.sessions.contains_key(id));
+        for channel in others.into_iter().chain(sessions) {
+            self.keep_whole(cx, channel, false);
+        }
+        if !self.unkept.replaced.is_empty() {
+            self.keep_clients(cx);
+        }
+        if !self.unkept.clients.is_empty() && !self.unkept.clients_due {
+            self.unkept.clients_due = true;
+            let at = cx.now.mono_ms.saturating_add(CLIENTS_MS);
+            self.timers.insert((at, Timer::Clients));
+        }
+    }
+
+    /// Keeps everything, because the host is going down.
+    pub(crate) fn keep_all(&mut self, cx: &mut Cx<'_>) {
+        if self.keeps {
+            let changed = self.channels.changed();
+            self.unkept.channels.extend(changed);
+            self.unkept.channels.extend(self.sessions.keys());
+            self.keep(cx);
+            self.keep_clients(cx);
+        }
+    }
+
+    fn keep_whole(&mut self, cx: &mut Cx<'_>, channel: ChannelId, is_new: bool) {
+        if channel == ROOT {
+            self.keep_root(cx);
+        } else if self.sessions.contains_key(&channel) {
+            self.keep_session(cx, channel, is_new);
+        } else {
+            self.keep_chat(cx, channel, is_new);
+        }
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.tail = 0;
+        }
+    }
+
+    fn keep_root(&mut self, cx: &mut Cx<'_>) {
+        let is_promised = self.grants.take_changed() | std::mem::take(&mut self.switches_changed);
+        let Some(entry) = self.channels.get(ROOT) else {
+            return;
+        };
+        let document = RootDocument {
+            version: document::VERSION,
+            state: Arc::clone(&self.root),
+            catalogue: Arc::clone(&self.catalogue),
+            workspace_approvals: self.workspace_approvals.clone(),
+            everywhere_approvals: self.everywhere_approvals.clone(),
+            outdated_approvals: self.outdated_approvals.clone(),
+            resource_grants: self.grants.clone(),
+            switches: Arc::clone(&self.switches),
+            gaps: self.gaps.clone(),
+        };
+        Self::record(
+            cx,
+            Record::Root {
+                seq: entry.last,
+                document: Document::new(move || document::write(&document)),
+                is_promised,
+            },
+        );
+    }
+
+    fn keep_session(&self, cx: &mut Cx<'_>, session_id: ChannelId, is_new: bool) {
+        let (Some(session), Some(entry)) = (self.sessions.get(&session_id), self.channels.get(session_id)) else {
+            return;
+        };
+        let document = SessionDocument {
+            version: document::VERSION,
+            created_at: session.created_at.clone(),
+            created_seq: entry.created.0,
+            titled_by: session.titled_by,
+            settings: Arc::clone(&session.settings),
+            state: Arc::clone(&session.state),
+            opt_ins: Arc::clone(&session.opt_ins),
+            decisions: Arc::clone(&session.customizing.decisions),
+            is_draft: session.is_draft,
+            imported: false,
+        };
+        let record = SessionRecord {
+            seq: entry.last,
+            is_new,
+            is_draft: session.is_draft,
+            // The next life of the host has to know of every draft, to delete those that nobody comes back to.
+            at_rest: self.is_at_rest(session) && !session.is_draft,
+            summary: summary_record(session),
+            document: Document::new(move || document::write(&document)),
+        };
+        Self::record(cx, Record::Session(Box::new(record)));
+    }
+
+    /// Keeps what lists show of a session.
+    pub(crate) fn keep_summary(&self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        if let Some(session) = self.sessions.get(&session_id).filter(|_| self.keeps) {
+            Self::record(cx, Record::Summary(Box::new(summary_record(session))));
+        }
+    }
+
+    fn keep_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, is_new: bool) {
+        let parent = self.chats.get(&chat_id).and_then(|chat| chat.parent);
+        let parent = parent.and_then(|parent| Some(Arc::clone(&self.channels.get(parent)?.uri)));
+        let (Some(chat), Some(entry)) = (self.chats.get_mut(&chat_id), self.channels.get(chat_id)) else {
+            return;
+        };
+        let Some(session) = self.sessions.get(&chat.session) else {
+            return;
+        };
+        let uri = Arc::clone(&entry.uri);
+        let draft = ChatDraft {
+            version: document::VERSION,
+            created_seq: entry.created.0,
+            titled_by: chat.titled_by,
+            can_resume: chat.can_resume,
+            parent,
+            context: Arc::clone(&chat.aside.context),
+            selection: chat.aside.selection.clone(),
+            writers: chat
+                .writers
+                .iter()
+                .map(|(id, client)| (id.clone(), client.as_str().to_owned()))
+                .collect(),
+            memory: chat.memory.clone(),
+            state: document::head(chat.model.shared_head()),
+        };
+        let record = ChatRecord {
+            uri: Arc::clone(&uri),
+            session: Arc::clone(&session.uri),
+            seq: entry.last,
+            is_new,
+            document: Document::new(move || document::write(&draft)),
+        };
+        Self::record(cx, Record::Chat(Box::new(record)));
+        let Some(changes) = chat.model.turn_changes() else {
+            return;
+        };
+        forget_turns(chat, self.durable, &self.config);
+        chat.rows = (self.seq, chat.model.turn_count());
+        if let Some((from, count)) = changes.copied {
+            let to = Arc::clone(&uri);
+            Self::record(cx, Record::CopyTurns { from, to, count });
+        }
+        let turns = changes.turns.into_iter().map(|turn| TurnRecord {
+            id: turn.id.as_str().into(),
+            document: Document::new(move || document::write(&*turn)),
+        });
+        let turns = turns.collect();
+        let (chat, from) = (uri, changes.from);
+        Self::record(cx, Record::Turns { chat, from, turns });
+    }
+
+    /// Lets the older turns of every chat go that are safe in the store.
+    pub(crate) fn forget_old_turns(&mut self) {
+        for chat in self.chats.values_mut() {
+            forget_turns(chat, self.durable, &self.config);
+        }
+    }
+
+    /// The same for a chat whose older turns have just been read: a client that pages back to the
+    /// beginning must not leave all of them in memory.
+    pub(crate) fn forget_turns_read(&mut self, chat: ChannelId) {
+        if let Some(chat) = self.chats.get_mut(&chat) {
+            forget_turns(chat, self.durable, &self.config);
+        }
+    }
+
+    /// Notes that a channel is gone.
+    pub(crate) fn keep_removal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        self.unkept.channels.remove(&channel);
+        let Some(entry) = self.channels.get(channel).filter(|_| self.keeps) else {
+            return;
+        };
+        let uri = Arc::clone(&entry.uri);
+        let record = match entry.kind {
+            crate::protocol::action_table::ChannelKind::Session => Record::SessionRemoved { uri },
+            _ => Record::ChatRemoved { uri },
+        };
+        Self::record(cx, record);
+    }
+
+    /// Notes that a session was deleted in a way that can be undone.
+    pub(crate) fn keep_deletion(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        self.unkept.channels.remove(&session_id);
+        if let Some(entry) = self.channels.get(session_id).filter(|_| self.keeps) {
+            let uri = Arc::clone(&entry.uri);
+            let at_ms = cx.now.wall.as_millisecond();
+            Self::record(cx, Record::SessionDeleted { uri, at_ms });
+        }
+    }
+
+    /// Notes that a channel is closed whose rows stay.
+    pub(crate) fn keep_nothing_more(&mut self, channel: ChannelId) {
+        self.unkept.channels.remove(&channel);
+    }
+
+    /// Notes that a session is gone that was never in memory.
+    pub(crate) fn keep_removal_of(&self, cx: &mut Cx<'_>, uri: &Arc<str>) {
+        if self.keeps {
+            let uri = Arc::clone(uri);
+            Self::record(cx, Record::SessionRemoved { uri });
+        }
+    }
+
+    /// Notes that a client's subscriptions, or what was negotiated with it, changed.
+    pub(crate) fn keep_client(&mut self, client: &ClientId) {
+        if self.keeps && !self.unkept.clients.contains(client) {
+            self.unkept.clients.insert(client.clone());
+        }
+    }
+
+    /// Notes that what is kept of a client no longer fits what it is about to be told.
+    pub(crate) fn replace_client(&mut self, client: &ClientId) {
+        self.keep_client(client);
+        if self.keeps {
+            self.unkept.replaced.insert(client.clone());
+        }
+    }
+
+    /// Keeps the clients that changed.
+    pub(crate) fn keep_clients(&mut self, cx: &mut Cx<'_>) {
+        self.unkept.clients_due = false;
+        let replaced = std::mem::take(&mut self.unkept.replaced);
+        for id in std::mem::take(&mut self.unkept.clients) {
+            let key: Arc<str> = id.as_str().into();
+            let subscriptions = self.earlier_subscriptions(&id);
+            let mut replaces = replaced.contains(&id);
+            if let Some(client) = self.clients.get_mut(&id) {
+                replaces |= client.kept.len() > subscriptions.len() + MAX_EARLIER;
+                if replaces {
+                    client.kept.clear();
+                }
+                client.kept.extend(subscriptions.into_keys());
+            }
+            let record = match self.clients.get(&id) {
+                Some(client) => Record::Client {
+                    id: key,
+                    document: Document::ready(self.client_document(&id, client)),
+                    replaces,
+                },
+                None => Record::ClientForgotten { id: key },
+            };
+            Self::record(cx, record);
+        }
+    }
+
+    /// Keeps a client that has just introduced itself.
+    pub(crate) fn keep_client_now(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
+        self.keep_client(client);
+        self.keep_clients(cx);
+    }
+
+    /// Keeps all clients anew.
+    pub(crate) fn keep_remembered_clients(&mut self) {
+        let clients: Vec<ClientId> = self.clients.keys().cloned().collect();
+        for client in clients {
+            self.replace_client(&client);
+        }
+    }
+
+    /// The clients as they are now, for a core that takes the place of this one.
+    pub fn stored_clients(&self) -> Vec<StoredClient> {
+        let stored = |(id, client): (&ClientId, &Client)| StoredClient {
+            id: id.as_str().to_owned(),
+            document: self.client_document(id, client).into(),
+        };
+        self.clients.iter().map(stored).collect()
+    }
+
+    fn client_document(&self, id: &ClientId, client: &Client) -> Vec<u8> {
+        let subscriptions = self.earlier_subscriptions(id);
+        let describe = |subscription: &Subscription| SubscriptionDocument {
+            max_latency_ms: subscription.max_latency_ms,
+            // What was shown under other capabilities is not continued.
+            started: match subscription.mcp_apps == client.negotiated.mcp_apps {
+                true => subscription.base.started.0,
+                false => Seq::MAX.0,
+            },
+            unloaded: subscription.base.unloaded.as_deref().map(str::to_owned),
+        };
+        document::write(&ClientDocument {
+            version: document::VERSION,
+            principal: (&*client.principal).into(),
+            protocol: (&*client.negotiated.version).into(),
+            mcp_apps: client.negotiated.mcp_apps,
+            locale: client.negotiated.locale.as_deref().map(Into::into),
+            subscriptions: subscriptions
+                .iter()
+                .map(|(uri, subscription)| (uri.to_string(), describe(subscription)))
+                .collect(),
+        })
+    }
+
+    /// Whether nothing goes on in a session, so that nothing is left to do about it after a crash.
+    pub(crate) fn is_at_rest(&self, session: &Session) -> bool {
+        session.state.lifecycle != SessionLifecycle::Creating
+            && session.state.active_clients.is_empty()
+            && session.chats.iter().filter_map(|id| self.chats.get(id)).all(|chat| {
+                let head = chat.model.head();
+                chat.run.is_none()
+                    && head.active_turn.is_none()
+                    && head.background_work.as_ref().is_none_or(Vec::is_empty)
+            })
+    }
+}
+
+/// Lets the older turns of a chat go, if the store is known to have them.
+fn forget_turns(chat: &mut Chat, durable: Seq, config: &CoreConfig) {
+    let (seq, stored) = chat.rows;
+    if seq <= durable {
+        chat.model
+            .forget_turns(stored, config.history_turns, config.history_bytes);
+    }
+}
+
+fn summary_record(session: &Session) -> SummaryRecord {
+    let summary = session.summary();
+    SummaryRecord {
+        uri: Arc::clone(&session.uri),
+        created_ms: millis(&session.created_at),
+        modified_ms: session.order_ms,
+        is_archived: session.is_archived(),
+        summary: Document::new(move || document::write(&summary)),
+    }
+}

@@ -1,0 +1,300 @@
+//! A session comes back from the store: into memory as it was, and what ended with the process
+//! that had it last is closed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ahp_types::actions::{
+    ChatBackgroundWorkRemovedAction, ChatErrorAction, SessionActiveClientRemovedAction, SessionCreationFailedAction,
+    StateAction,
+};
+use ahp_types::state::{BackgroundWork, ErrorResponsePart, SessionLifecycle, ToolCallContributor, ToolCallState};
+
+use crate::agent::Failure;
+use crate::chat::tool_call::wire;
+use crate::clients::client::Presence;
+use crate::core::{Cx, HostCore, Timer};
+use crate::ids::{ChannelId, ClientId, Seq};
+use crate::protocol::action_table::ChannelKind;
+use crate::session::create::error_info;
+use crate::session::{Chat, Session, millis};
+use crate::storage::records::{RestoredChat, RestoredSession, StoredFrame};
+use crate::time::Now;
+
+/// Longest duration of a turn that is taken from the wall clock, in milliseconds: thirty days.
+const MAX_DURATION_MS: i64 = 30 * 24 * 60 * 60 * 1000;
+
+impl HostCore {
+    /// Takes a session into memory, unless it is there, and closes what no longer runs.
+    pub(crate) fn install(&mut self, cx: &mut Cx<'_>, restored: RestoredSession) {
+        if self.channels.find(&restored.uri).is_some() {
+            return;
+        }
+        let RestoredSession {
+            uri,
+            kept,
+            document,
+            chats,
+            log,
+            is_converted,
+        } = restored;
+        self.installing = chats.iter().map(|chat| chat.uri.as_str().into()).collect();
+        self.installing.push(uri.as_str().into());
+        // Clients that come back need a snapshot of what no action tells: to them it is new.
+        let created = match is_converted {
+            true => self.seq,
+            false => Seq(document.created_seq),
+        };
+        let session_id = self.restore_channel(cx.now, &uri, ChannelKind::Session, created, kept, &log);
+        let catalogue: Vec<String> = document.state.chats.iter().map(|chat| chat.resource.clone()).collect();
+        if is_converted {
+            self.keep_soon(session_id);
+        }
+        let mut session = Session::restored(&uri, document, cx.now);
+        let ids = self.install_chats(cx.now, session_id, chats, &log);
+        session.chats = catalogue.iter().filter_map(|uri| ids.get(uri).copied()).collect();
+        // What an earlier version kept may lack the action that carries it.
+        if let Some(shown) = session.refresh_aggregate() {
+            Arc::make_mut(&mut session.state).activity = shown.activity;
+        }
+        // What lists show until something changes is what they showed before.
+        session.announced = (!session.is_draft).then(|| session.summary());
+        // An agent that cannot resume from the history alone is not the one that failed any more.
+        let resumes = self.agent_of(&session).is_some_and(|agent| agent.resumes_turns);
+        for chat in &session.chats {
+            if let Some(chat) = self.chats.get_mut(chat) {
+                chat.can_resume &= resumes;
+            }
+        }
+        if session.is_draft {
+            self.drafts.insert(session_id);
+            self.drafts_released = true;
+        }
+        self.sessions.insert(session_id, session);
+        self.recover(cx, session_id);
+        self.installing.clear();
+    }
+
+    /// Members that are here without listening have left while the session was not in memory
+    /// (ACT-14, REC-14).
+    pub(crate) fn dismiss_deaf_members(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let members = self.sessions.get(&session_id).map(|session| {
+            let members = session.state.active_clients.iter();
+            members
+                .map(|member| ClientId::new(&member.client_id))
+                .collect::<Vec<_>>()
+        });
+        for client in members.unwrap_or_default() {
+            let is_here = self
+                .clients
+                .get(&client)
+                .is_some_and(|client| matches!(client.presence, Presence::Active(_)));
+            // One that started afresh has the rest of its grace to come back to the session.
+            let mut timers = self.timers.iter();
+            let is_awaited = timers.any(|(_, timer)| matches!(timer, Timer::Grace(awaited) if *awaited == client));
+            if is_here && !is_awaited && !self.client_listens(&client, session_id) {
+                self.leave(cx, &client, session_id);
+            }
+        }
+    }
+
+    fn install_chats(
+        &mut self,
+        now: Now,
+        session_id: ChannelId,
+        restored: Vec<RestoredChat>,
+        log: &[StoredFrame],
+    ) -> HashMap<String, ChannelId> {
+        let mut ids = HashMap::new();
+        let mut parents = Vec::new();
+        for chat in restored {
+            let id = self.restore_channel(now, &chat.uri, ChannelKind::Chat, chat.created, chat.kept, log);
+            parents.extend(chat.parent.map(|parent| (id, parent)));
+            ids.insert(chat.uri, id);
+            let entry = Chat {
+                aside: chat.aside,
+                writers: chat.writers,
+                titled_by: chat.titled_by,
+                can_resume: chat.can_resume,
+                memory: chat.memory,
+                rows: (Seq(0), chat.model.turn_count()),
+                ..Chat::new(session_id, chat.model)
+            };
+            self.chats.insert(id, entry);
+        }
+        for (id, parent) in parents {
+            let parent = ids.get(&parent).copied();
+            if let Some(chat) = self.chats.get_mut(&id) {
+                chat.parent = parent;
+            }
+        }
+        ids
+    }
+
+    /// Makes a channel that continues where it was, with what is left of its log.
+    pub(crate) fn restore_channel(
+        &mut self,
+        now: Now,
+        uri: &str,
+        kind: ChannelKind,
+        created: Seq,
+        kept: Seq,
+        log: &[StoredFrame],
+    ) -> ChannelId {
+        let id = self.channels.create(uri, kind, created);
+        self.restore_log(now, id, kept, log.iter().filter(|frame| *frame.channel == *uri));
+        id
+    }
+
+    pub(crate) fn restore_log<'a>(
+        &mut self,
+        now: Now,
+        id: ChannelId,
+        kept: Seq,
+        log: impl Iterator<Item = &'a StoredFrame>,
+    ) {
+        let log: Vec<&StoredFrame> = log.collect();
+        // Older actions than these are forgotten. Without any, the document has all of them.
+        let forgotten = log.first().map_or(kept, |oldest| Seq(oldest.first.0.saturating_sub(1)));
+        let last = log.last().map_or(kept, |newest| newest.seq.max(kept));
+        let tail = log
+            .iter()
+            .filter(|frame| frame.seq > kept)
+            .map(|frame| frame.bytes.len());
+        if let Some(entry) = self.channels.get_mut(id) {
+            entry.last = last;
+            entry.tail = tail.sum();
+        }
+        self.replay.restore(id, forgotten, now, &log);
+    }
+
+    /// Closes what ended with the process that had the session last. None of it happens to a session
+    /// that left memory at rest.
+    fn recover(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        if self.looks_on {
+            return; // It goes on elsewhere.
+        }
+        let chats = self.sessions.get(&session_id).map(|session| session.chats.clone());
+        for chat in chats.iter().flatten() {
+            self.close_interrupted(cx, *chat);
+        }
+        for chat in chats.iter().flatten() {
+            self.clear_activity(cx, *chat);
+            self.end_background(cx, *chat);
+        }
+        self.recover_servers(cx, session_id);
+        self.readmit_members(cx, session_id);
+        self.drop_bare_approvals(cx, session_id);
+        self.workspace_changed(cx, session_id);
+        self.refresh_server_tools(cx, session_id);
+        self.recover_customizations(cx, session_id);
+        let Some(session) = self.sessions.get(&session_id) else {
+            return;
+        };
+        if session.state.lifecycle == SessionLifecycle::Creating && self.read_only.is_none() {
+            // Whoever created it was told that it comes up.
+            if self.agent_of(session).is_none() {
+                let provider = &session.state.provider;
+                let message = format!("the agent {provider:?} is no longer on this host; create a new session");
+                let error = error_info(Failure::new("agentMissing", message));
+                let failed = StateAction::SessionCreationFailed(SessionCreationFailedAction { error });
+                self.commit(cx, session_id, failed, None);
+                return;
+            }
+            let default = session.state.default_chat.as_ref();
+            if let Some(chat) = default.and_then(|uri| self.channels.find(uri)) {
+                self.open_chat(cx, chat, None);
+            }
+        }
+    }
+
+    /// A turn that nobody runs any more has failed, with everything it had said (P4).
+    fn close_interrupted(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        let Some(chat) = self.chats.get(&chat_id) else {
+            return;
+        };
+        let (None, Some(turn)) = (&chat.run, &chat.model.head().active_turn) else {
+            return;
+        };
+        // What waited for people did not start; a client's tool ran elsewhere, and its client knows.
+        let ran: Vec<String> = chat
+            .model
+            .open_calls()
+            .filter(|call| {
+                matches!(call, ToolCallState::Running(call) if !matches!(call.contributor, Some(ToolCallContributor::Client(_))))
+            })
+            .map(|call| format!("{:?}", wire::tool_name(call)))
+            .collect();
+        let resumes = self
+            .sessions
+            .get(&chat.session)
+            .and_then(|session| self.agent_of(session))
+            .is_some_and(|agent| agent.resumes_turns);
+        let resumable = resumes && ran.is_empty() && chat.parent.is_none();
+        let mut message = "the host stopped while this turn was running; what the agent had said is kept".to_owned();
+        if !ran.is_empty() {
+            message.push_str(&format!(
+                ". It was using {}, which may have done its work or part of it: look before you try again",
+                ran.join(", ")
+            ));
+        } else if resumable {
+            message.push_str(", and it can go on");
+        } else {
+            message.push_str("; send the message again");
+        }
+        let lasted = cx.now.wall.as_millisecond() - millis(&turn.started_at);
+        let action = ChatErrorAction {
+            turn_id: turn.id.clone(),
+            duration: lasted.clamp(0, MAX_DURATION_MS),
+            part: ErrorResponsePart {
+                error: error_info(Failure::new("hostRestarted", message)),
+                resumable: resumable.then_some(true),
+            },
+            meta: None,
+        };
+        if let Some(chat) = self.chats.get_mut(&chat_id) {
+            chat.can_resume = resumable;
+        }
+        self.commit(cx, chat_id, StateAction::ChatError(action), None);
+    }
+
+    /// Work beside turns ended with the agent that did it.
+    fn end_background(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+        let Some(chat) = self.chats.get(&chat_id) else {
+            return;
+        };
+        let work = chat.model.head().background_work.as_deref().unwrap_or_default();
+        let ids: Vec<String> = work
+            .iter()
+            .filter_map(|work| match work {
+                BackgroundWork::Shell(work) => Some(work.id.clone()),
+                BackgroundWork::Subagent(work) => Some(work.id.clone()),
+                BackgroundWork::Unknown(_) => None,
+            })
+            .collect();
+        for id in ids {
+            let action = ChatBackgroundWorkRemovedAction { id };
+            self.commit(cx, chat_id, StateAction::ChatBackgroundWorkRemoved(action), None);
+        }
+    }
+
+    /// Active clients that may come back within their grace keep their place; the others are gone
+    /// (ACT-10).
+    fn readmit_members(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        let members = self.sessions.get(&session_id).map(|session| {
+            let members = session.state.active_clients.iter();
+            members.map(|member| member.client_id.clone()).collect::<Vec<_>>()
+        });
+        for client_id in members.unwrap_or_default() {
+            match self.clients.get_mut(&ClientId::new(&client_id)) {
+                Some(client) if !matches!(client.presence, Presence::Absent(_)) => {
+                    client.memberships.insert(session_id);
+                }
+                Some(_) | None => {
+                    let action = SessionActiveClientRemovedAction { client_id };
+                    self.commit(cx, session_id, StateAction::SessionActiveClientRemoved(action), None);
+                }
+            }
+        }
+    }
+}

@@ -4,8 +4,8 @@ use innkeeper_core::agent::ToolStep;
 use innkeeper_core::{AgentEvent, ConnId, CoreConfig, Effect, Failure, TurnEnd};
 use serde_json::json;
 
+use crate::harness::working_agent::*;
 use crate::harness::*;
-use crate::working::*;
 
 fn offer(stage: &mut Stage, conn: ConnId, client: &str, tool: &str) {
     stage.dispatch(

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 mod chats;
 mod kept;
 mod store;
+pub mod working_agent;
 
 pub use chats::*;
 pub use kept::*;

@@ -6,7 +6,7 @@ use innkeeper_core::mcp::{ServerToken, TokenChange};
 use innkeeper_core::request::Authenticate;
 
 use super::*;
-use crate::working::{harmless, host_tool};
+use crate::harness::working_agent::{harmless, host_tool};
 
 pub const RESOURCE: &str = "https://mcp.example.com/";
 pub const TOKEN: &str = "secret-token";

@@ -8,8 +8,8 @@ use innkeeper_core::request::Authenticate;
 use innkeeper_core::{Command, CoreConfig, Effect, Reply, TurnEnd};
 use serde_json::{Value, json};
 
+use crate::harness::working_agent::*;
 use crate::harness::*;
-use crate::working::*;
 
 #[test]
 fn tool01_e17_a_call_streams_its_input_runs_streams_content_and_completes() {
@@ -174,7 +174,7 @@ fn tool04_how_a_client_came_to_approve_is_kept_where_the_client_can_know() {
     }
     // The client that runs a tool knows whether it has to be confirmed.
     let (mut stage, conn, chat) = working();
-    stage.accepted(conn, SESSION, crate::active_clients::offer("c", &["open"]));
+    stage.accepted(conn, SESSION, crate::clients::active_clients::offer("c", &["open"]));
     stage.call(client_tool("open", "c"), risky());
     let mut claims = decide(true, Some("allow-once"));
     claims["confirmed"] = json!("not-needed");

@@ -3,8 +3,8 @@
 use innkeeper_core::{AgentEvent, CoreConfig, Failure, Reply, TurnEnd};
 use serde_json::{Value, json};
 
+use crate::harness::working_agent::*;
 use crate::harness::*;
-use crate::working::*;
 
 fn pending(kind: &str, id: &str, text: &str) -> Value {
     json!({ "type": "chat/pendingMessageSet", "kind": kind, "id": id, "message": message(text) })

@@ -6,8 +6,8 @@ use innkeeper_core::agent::{
 use innkeeper_core::{ApprovalCommand, ApprovalTarget, ClientId, Command, ConnId, CoreConfig, Principal, Scope};
 use serde_json::{Value, json};
 
+use crate::harness::working_agent::*;
 use crate::harness::*;
-use crate::working::*;
 
 const WORKSPACE: &str = "file:///srv/app";
 

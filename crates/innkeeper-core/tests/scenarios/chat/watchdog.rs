@@ -4,8 +4,8 @@ use innkeeper_core::agent::ToolStep;
 use innkeeper_core::{AgentEvent, CoreConfig, Effect, TurnEnd};
 use serde_json::Value;
 
+use crate::harness::working_agent::*;
 use crate::harness::*;
-use crate::working::*;
 
 const MINUTE: u64 = 60_000;
 

@@ -4,8 +4,8 @@ use ahp_types::state::{ConfigSchema, SessionModelInfo};
 use innkeeper_core::{AgentProfile, CoreConfig, Effect, Principal, Scope};
 use serde_json::json;
 
-use crate::configuration::{config_changed, replaced, stage};
 use crate::harness::{ROOT, SESSION, Stage, agent};
+use crate::session::configuration::{config_changed, replaced, stage};
 
 #[test]
 fn root06_the_host_has_settings_of_its_own() {

@@ -4,8 +4,8 @@ use innkeeper_core::ConnId;
 use innkeeper_core::agent::ToolStep;
 use serde_json::{Value, json};
 
+use crate::harness::working_agent::*;
 use crate::harness::*;
-use crate::working::*;
 
 const WORKSPACE: &str = "file:///srv/app";
 

@@ -4,8 +4,8 @@ use ahp_types::state::{AgentCapabilities, MultipleWorkingDirectoriesCapability};
 use innkeeper_core::{AgentProfile, CoreConfig, Effect, Seq, TurnEnd};
 use serde_json::{Value, json};
 
-use crate::configuration::{create, stage};
 use crate::harness::{SESSION, Stage, agent};
+use crate::session::configuration::{create, stage};
 
 /// An agent that works in several directories.
 fn roamer(capability: MultipleWorkingDirectoriesCapability) -> AgentProfile {

@@ -9,8 +9,8 @@ use innkeeper_core::{
 };
 use serde_json::{Value, json};
 
+use crate::harness::working_agent::*;
 use crate::harness::*;
-use crate::working::*;
 
 const API: &str = "https://api.example.com/v1";
 

@@ -4,8 +4,8 @@ use innkeeper_core::agent::{ToolReply, ToolStep};
 use innkeeper_core::{ConnId, CoreConfig, Effect, Input, Reply};
 use serde_json::{Value, json};
 
+use crate::harness::working_agent::*;
 use crate::harness::*;
-use crate::working::*;
 
 pub fn offer(client: &str, tools: &[&str]) -> Value {
     let tools: Vec<_> = tools

@@ -5,7 +5,7 @@ use innkeeper_core::agent::{
 };
 use serde_json::json;
 
-use crate::working::*;
+use crate::harness::working_agent::*;
 
 fn terminal() -> ToolStart {
     ToolStart {

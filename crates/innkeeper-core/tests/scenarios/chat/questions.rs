@@ -4,8 +4,8 @@ use innkeeper_core::agent::{Answer, AnswerValue, Choice, Question, QuestionKind,
 use innkeeper_core::{AgentEvent, ConnId, Reply, TurnEnd};
 use serde_json::{Value, json};
 
+use crate::harness::working_agent::*;
 use crate::harness::*;
-use crate::working::*;
 
 fn question(id: &str, kind: QuestionKind) -> Question {
     Question {

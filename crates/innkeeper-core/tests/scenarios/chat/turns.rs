@@ -386,8 +386,8 @@ fn turn02_only_the_plain_form_of_rfc_3339_is_passed_on() {
 
 #[test]
 fn tool21_a_resumed_turn_knows_which_call_ids_are_taken() {
-    let (mut stage, conn, chat) = crate::working::working();
-    stage.call(crate::working::host_tool("run"), crate::working::harmless());
+    let (mut stage, conn, chat) = working_agent::working();
+    stage.call(working_agent::host_tool("run"), working_agent::harmless());
     stage.ends(TurnEnd::Failed {
         failure: Failure::new("network", "try again"),
         resumable: true,
@@ -397,7 +397,7 @@ fn tool21_a_resumed_turn_knows_which_call_ids_are_taken() {
         Effect::StartTurn { start, .. } => Some(start),
         _ => None,
     });
-    assert_eq!(start.expect("a turn").calls_before, [crate::working::CALL]);
+    assert_eq!(start.expect("a turn").calls_before, [working_agent::CALL]);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use innkeeper_core::ConnId;
 use innkeeper_core::agent::{ApprovalSubject, Confirmation, Permission, ToolReady, ToolStep};
 use serde_json::{Value, json};
 
+use crate::harness::working_agent::*;
 use crate::harness::*;
-use crate::working::*;
 
 /// Rules that a user allowed before. None of them covers any of the attempts below.
 const REMEMBERED: &[&str] = &[

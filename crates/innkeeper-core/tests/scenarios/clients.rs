@@ -1,0 +1,8 @@
+//! Scenarios about clients: handshake, subscriptions, dispatch, sign-in.
+
+pub(crate) mod active_clients;
+mod dispatch;
+mod handshake;
+mod reconnect;
+mod signing_in;
+mod subscriptions;

@@ -1,0 +1,5 @@
+//! Scenarios about resources: browsing, grants, watches.
+
+mod browsing;
+mod grants;
+mod watches;

@@ -1,0 +1,13 @@
+//! Scenarios about sessions: life cycle, settings, summaries.
+
+pub(crate) mod configuration;
+mod deletions;
+mod directories;
+mod drafts;
+mod host_settings;
+mod prompts;
+mod repositories;
+mod server_tools;
+mod sessions;
+mod summaries;
+mod upkeep;

@@ -1,7 +1,9 @@
 //! What the host says about itself once it listens. The token itself is never shown.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use innkeeper_cli::terminal::{program, quoted};
 
 /// What a person needs to know to connect to the host and to stop it.
 #[derive(Debug)]
@@ -59,25 +61,6 @@ impl Banner {
             false => line("stop", "Ctrl-C; press it twice to stop at once"),
         }
         text
-    }
-}
-
-/// Returns how the person can call this program again.
-pub(crate) fn program() -> String {
-    // Started by a path, the program may not be in the search path, so the same path is the one that works.
-    match std::env::args_os().next().map(PathBuf::from) {
-        Some(path) if path.components().count() > 1 => quoted(&path),
-        _ => "innkeeper".to_owned(),
-    }
-}
-
-/// Quotes a path for a shell where that is needed.
-pub(crate) fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_alphanumeric() || "/._-+=:@".contains(c);
-    match text.chars().all(plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use innkeeper_customizations::{Brought, Shown};
 
 use crate::cli::CustomizationsArgs;
-use crate::client;
 use crate::config::ConfigFile;
-use crate::failure::{Failure, Kind};
 use crate::full_path::full_path;
 use crate::logging;
-use crate::text::{Output, note};
+use innkeeper_cli::discovery::DataDir;
+use innkeeper_cli::enablement::EnablementReport;
+use innkeeper_cli::failure::{Failure, Kind};
+use innkeeper_cli::terminal::{Output, note};
 
 /// Prints what a session would get.
 pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
@@ -42,8 +43,9 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
         return output.show(&tree::in_words(&brought));
     }
     let decided = kept.map(|kept| kept::decided(&kept, &uri, &brought));
-    let switched = client::switched(&args.common, &uri, decided);
-    output.show(&explain::in_words(&brought, &shown, &switched))
+    let dir = DataDir::existing(config.data_dir(&args.common)?);
+    let enablement = EnablementReport::of_workspace(&dir, &uri, decided);
+    output.show(&explain::in_words(&brought, &shown, &enablement))
 }
 
 fn json(shown: &Shown) -> Result<String, Failure> {

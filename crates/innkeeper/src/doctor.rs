@@ -13,9 +13,9 @@ use innkeeper_plugins::Entry;
 
 use crate::cli::DoctorArgs;
 use crate::config::{ConfigFile, Examined};
-use crate::data_dir::DataDir;
-use crate::failure::{Failure, Kind};
 use crate::{customizations, models};
+use innkeeper_cli::discovery::DataDir;
+use innkeeper_cli::failure::{Failure, Kind};
 
 use report::Report;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use innkeeper_mcp::{McpRunner, RunnerSettings, TokenKeeper as _, Vault};
 
-use crate::data_dir::DataDir;
-use crate::text;
+use innkeeper_cli::discovery::DataDir;
+use innkeeper_cli::terminal;
 
 /// Name of the sealed file in the data directory.
 const FILE_NAME: &str = "mcp-tokens";
@@ -37,7 +37,7 @@ pub(crate) fn runner(settings: RunnerSettings, dir: &DataDir, keeping: Keeping) 
         Keeping::Not => {
             // Whoever switches it off does not want to find them there.
             if let Err(error) = vault(dir, PathBuf::new()).clear() {
-                text::warn(&format!(
+                terminal::warn(&format!(
                     "tokens of MCP servers that were kept cannot be removed: {} ({error})",
                     dir.file(FILE_NAME).display()
                 ));
@@ -45,7 +45,7 @@ pub(crate) fn runner(settings: RunnerSettings, dir: &DataDir, keeping: Keeping) 
             McpRunner::new(settings)
         }
         Keeping::Nowhere => {
-            text::warn(
+            terminal::warn(
                 "tokens of MCP servers are not kept, because there is no configuration directory for their key; set \
                  `token_key_file` in [mcp], or `keep_tokens = false`",
             );

@@ -8,7 +8,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
-use crate::failure::{Failure, Kind};
+use innkeeper_cli::failure::{Failure, Kind};
 
 mod clients;
 

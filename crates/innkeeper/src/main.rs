@@ -3,14 +3,9 @@
 mod address;
 mod banner;
 mod cli;
-mod client;
 mod config;
-mod confirm;
 mod customizations;
-mod data_dir;
 mod doctor;
-mod endpoint;
-mod failure;
 mod full_path;
 mod kept_tokens;
 mod logging;
@@ -18,19 +13,19 @@ mod models;
 mod origin;
 mod retention;
 mod serve;
+mod sessions;
 mod settings;
-mod signals;
-mod text;
-mod token;
 mod trust;
 mod unix_socket;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use innkeeper_cli::args::CommonArgs;
+use innkeeper_cli::discovery::DataDir;
+use innkeeper_cli::failure::Failure;
 
 use cli::{Cli, Command};
-use failure::Failure;
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {
@@ -45,19 +40,22 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command.unwrap_or(Command::Serve(cli.serve)) {
         Command::Serve(args) => return serve::run(args),
-        Command::Send(args) => client::send(args)?,
-        Command::Watch(args) => client::watch(args)?,
-        Command::Sessions(args) => client::sessions(args)?,
+        Command::Sessions(args) => sessions::run(args)?,
         Command::Doctor(args) => doctor::run(&args)?,
         Command::Customizations(args) => customizations::run(&args)?,
         Command::Trust(args) => trust::run(args)?,
-        Command::Mcp(args) => client::mcp(args)?,
-        Command::Pending(args) => client::pending(args)?,
-        Command::Approve(args) => client::approve(args)?,
-        Command::Deny(args) => client::deny(args)?,
-        Command::Answer(args) => client::answer(args)?,
-        Command::Grants(args) => client::grants(args)?,
-        Command::Approvals(args) => client::approvals(args)?,
+        Command::Client(command) => {
+            let dir = data_dir(command.common())?;
+            command.run(&dir)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the configuration for a client command, starts logging and returns the data directory.
+fn data_dir(args: &CommonArgs) -> Result<DataDir, Failure> {
+    let config = config::ConfigFile::load(args)?;
+    // Clients are quiet by default: their own output says what matters.
+    logging::start(args.log.as_deref().unwrap_or("off"))?;
+    Ok(DataDir::existing(config.data_dir(args)?))
 }

@@ -8,7 +8,7 @@ use innkeeper_agents::tools::{EnvironmentRules, FetchSettings, ToolSettings, sta
 use innkeeper_host::{HostHandle, Secret};
 
 use crate::config::{ApiName, ModelConfig, Models, ProviderConfig};
-use crate::failure::{Failure, Kind};
+use innkeeper_cli::failure::{Failure, Kind};
 
 /// How long a provider may take to list its models.
 const LIST_TIME: Duration = Duration::from_secs(20);

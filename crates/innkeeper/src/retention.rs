@@ -4,12 +4,12 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use innkeeper_cli::discovery::DataDir;
 use innkeeper_host::HostHandle;
 use innkeeper_store::{Archive, FILE_NAME, Mode, Pruned, StoreError};
 
-use crate::client;
 use crate::config::Retention;
-use crate::data_dir::DataDir;
+use crate::sessions;
 
 /// How often the settings are applied.
 const INTERVAL: Duration = Duration::from_secs(60 * 60);
@@ -37,7 +37,7 @@ async fn apply_once(host: &HostHandle, file: PathBuf, retention: Retention) {
     if chosen.is_empty() {
         return;
     }
-    match client::dispose_of_chosen(host, chosen).await {
+    match sessions::dispose_of_chosen(host, chosen).await {
         Ok(gone) => {
             for session in gone {
                 tracing::info!(

@@ -24,19 +24,19 @@ use crate::address::{ListenAddress, local_url};
 use crate::banner::Banner;
 use crate::cli::ServeArgs;
 use crate::config::{ConfigFile, default_path, writable};
-use crate::data_dir::DataDir;
-use crate::endpoint::Endpoint;
-use crate::failure::{Failure, Kind};
 use crate::kept_tokens::{self, Keeping};
 use crate::logging;
 use crate::models;
 use crate::retention;
 use crate::settings::{Admission, Settings};
-use crate::signals::StopSignals;
-use crate::text;
-use crate::token::{self, TokenFile};
 use crate::trust;
 use crate::unix_socket;
+use innkeeper_cli::discovery::DataDir;
+use innkeeper_cli::discovery::Endpoint;
+use innkeeper_cli::discovery::{TOKEN_FILE_NAME, TokenFile};
+use innkeeper_cli::failure::{Failure, Kind};
+use innkeeper_cli::terminal;
+use innkeeper_cli::terminal::StopSignals;
 
 /// How long running turns may take to end once the host was told to stop.
 const TURN_PATIENCE: Duration = Duration::from_secs(7);
@@ -124,7 +124,7 @@ fn protect_process() -> u32 {
         maximum: Some(0),
     };
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Core, no_core) {
-        text::warn(&format!("core dumps cannot be switched off ({error})"));
+        terminal::warn(&format!("core dumps cannot be switched off ({error})"));
     }
     // Every connection takes a descriptor, and shells often allow fewer than the host accepts.
     let mut files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -173,8 +173,8 @@ async fn serve(
     let unix = settings.unix.as_deref().map(unix_socket::bind).transpose()?;
     let token = match (&settings.admission, &tcp) {
         (Admission::Everyone, _) | (_, None) => None,
-        (Admission::DefaultToken, Some(_)) if settings.read_only => Some(TokenFile::read(&dir.file(token::FILE_NAME))?),
-        (Admission::DefaultToken, Some(_)) => Some(TokenFile::read_or_create(&dir.file(token::FILE_NAME))?),
+        (Admission::DefaultToken, Some(_)) if settings.read_only => Some(TokenFile::read(&dir.file(TOKEN_FILE_NAME))?),
+        (Admission::DefaultToken, Some(_)) => Some(TokenFile::read_or_create(&dir.file(TOKEN_FILE_NAME))?),
         (Admission::Token(path), Some(_)) => Some(TokenFile::read_or_create(path)?),
     };
     let narrow_tokens = match &token {
@@ -509,7 +509,7 @@ fn announce(settings: &Settings, endpoint: &Endpoint) {
         token_file: endpoint.token_file.clone(),
         data: settings.unusual_data.clone(),
     };
-    text::note(&banner.render());
+    terminal::note(&banner.render());
     if settings.json {
         let ready = Ready {
             ready: true,

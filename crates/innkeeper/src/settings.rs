@@ -7,10 +7,10 @@ use innkeeper_host::Scope;
 use crate::address::ListenAddress;
 use crate::cli::ServeArgs;
 use crate::config::{ConfigFile, Retention};
-use crate::data_dir;
-use crate::failure::{Failure, Kind};
 use crate::origin::Origin;
-use crate::text;
+use innkeeper_cli::discovery;
+use innkeeper_cli::failure::{Failure, Kind};
+use innkeeper_cli::terminal;
 
 /// Everything `serve` needs to know, checked for what would be unsafe.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Settings {
         if let Some(listen) = listen.filter(|listen| !listen.is_loopback()) {
             check_exposure(listen, &admission)?;
         }
-        let default = data_dir::default_path();
+        let default = discovery::default_data_dir();
         let (data, unusual_data) = match args.common.data.or(config.data) {
             Some(data) => {
                 let usual = default.is_ok_and(|default| default == data);
@@ -137,7 +137,7 @@ fn check_exposure(listen: ListenAddress, admission: &Admission) -> Result<(), Fa
         )
         .hint("leave --no-auth out, or listen on a loopback address such as 127.0.0.1:4747"));
     }
-    text::warn(&format!(
+    terminal::warn(&format!(
         "{address} can be reached from other machines and the connection is not encrypted; put a TLS proxy or an SSH \
          tunnel in front of it"
     ));

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use innkeeper_customizations::{Decided, TrustFile, Verdict};
 
-use crate::cli::{CommonArgs, PlaceArgs, TrustArgs, TrustCommand, TrustListArgs};
+use crate::cli::{PlaceArgs, TrustArgs, TrustCommand, TrustListArgs};
 use crate::config::ConfigFile;
-use crate::data_dir::{self, DataDir};
-use crate::failure::{Failure, Kind};
-use crate::text::{Output, note};
+use innkeeper_cli::args::CommonArgs;
+use innkeeper_cli::discovery::{self, DataDir};
+use innkeeper_cli::failure::{Failure, Kind};
+use innkeeper_cli::terminal::{Output, note};
 
 /// The file in the data directory.
 pub(crate) const FILE_NAME: &str = "trust.json";
@@ -57,7 +58,7 @@ fn decisions(file: &TrustFile) -> Result<Vec<Decided>, Failure> {
 }
 
 fn unusable(file: &TrustFile, error: &io::Error) -> Failure {
-    data_dir::unusable(file.path(), error)
+    discovery::unusable(file.path(), error)
 }
 
 /// The file, and a place that something was said about.

@@ -8,7 +8,7 @@ use std::os::unix::fs::{
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, Kind};
+use innkeeper_cli::failure::{Failure, Kind};
 
 /// A listening socket's file. Dropping it removes the file and gives the path free.
 #[derive(Debug)]

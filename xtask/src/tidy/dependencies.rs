@@ -17,6 +17,8 @@ enum Layer {
     Library,
     /// A back-end or service of the host. Siblings never use one another.
     Sibling,
+    /// The client commands: AHP clients that reach the host only through the protocol.
+    Client,
     /// The program, which wires everything together.
     Program,
     /// Benchmarks: they drive the program from outside, and measure the core and the store from inside.
@@ -30,11 +32,15 @@ enum Layer {
 impl Layer {
     fn may_use(self, other: Self) -> bool {
         match self {
-            Self::Core | Self::Library | Self::Chores => false,
+            Self::Core | Self::Library | Self::Client | Self::Chores => false,
             Self::Host => other == Self::Core,
             Self::Sibling => matches!(other, Self::Core | Self::Host | Self::Library),
             Self::Testkit => matches!(other, Self::Core | Self::Host),
-            Self::Program | Self::Bench => matches!(other, Self::Core | Self::Host | Self::Library | Self::Sibling),
+            Self::Program => matches!(
+                other,
+                Self::Core | Self::Host | Self::Library | Self::Sibling | Self::Client
+            ),
+            Self::Bench => matches!(other, Self::Core | Self::Host | Self::Library | Self::Sibling),
         }
     }
 }
@@ -124,6 +130,11 @@ const TABLE: &[Row] = &[
         name: "innkeeper-bench",
         layer: Layer::Bench,
         outside: Outside::AllBut(&[]),
+    },
+    Row {
+        name: "innkeeper-cli",
+        layer: Layer::Client,
+        outside: Outside::AllBut(&["anyhow"]),
     },
     Row {
         name: "innkeeper",
@@ -290,6 +301,16 @@ mod tests {
         assert!(refused(TABLE, &good).is_empty());
         let bad = package("innkeeper-bench", &[("innkeeper", None)]);
         assert_eq!(refused(TABLE, &bad).len(), 1);
+    }
+
+    #[test]
+    fn the_client_commands_have_no_private_door() {
+        let good = package("innkeeper-cli", &[("ahp", None), ("innkeeper-testkit", Some("dev"))]);
+        assert!(refused(TABLE, &good).is_empty());
+        for inside in ["innkeeper-core", "innkeeper-host", "innkeeper-store", "innkeeper-local"] {
+            let bad = package("innkeeper-cli", &[(inside, None)]);
+            assert_eq!(refused(TABLE, &bad).len(), 1, "{inside}");
+        }
     }
 
     #[test]

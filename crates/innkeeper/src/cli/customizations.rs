@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-
-use super::CommonArgs;
+use innkeeper_cli::args::CommonArgs;
 
 /// Flags of `innkeeper customizations`.
 #[derive(Args, Clone, Debug)]

@@ -1,9 +1,8 @@
 //! Flags of `innkeeper trust`.
 
 use clap::{Args, Subcommand};
-
-use super::CommonArgs;
-use crate::failure::exit_code_table;
+use innkeeper_cli::args::CommonArgs;
+use innkeeper_cli::failure::exit_code_table;
 
 /// Flags of `innkeeper trust`.
 #[derive(Args, Clone, Debug)]

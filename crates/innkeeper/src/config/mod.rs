@@ -19,11 +19,11 @@ use innkeeper_host::Limits;
 use serde::Deserialize;
 
 use crate::address::ListenAddress;
-use crate::cli::CommonArgs;
-use crate::failure::{Failure, Kind};
 use crate::kept_tokens::{self, Keeping};
 use crate::origin::Origin;
-use crate::text;
+use innkeeper_cli::args::CommonArgs;
+use innkeeper_cli::failure::{Failure, Kind};
+use innkeeper_cli::terminal;
 
 use customizations::CustomizationsSection;
 use limits::LimitsSection;
@@ -94,7 +94,7 @@ impl ConfigFile {
     pub(crate) fn load(args: &CommonArgs) -> Result<Self, Failure> {
         let examined = Self::examine(args)?;
         for warning in examined.warnings {
-            text::warn(&warning);
+            terminal::warn(&warning);
         }
         Ok(examined.config)
     }
@@ -152,7 +152,7 @@ impl ConfigFile {
     pub(crate) fn data_dir(&self, args: &CommonArgs) -> Result<PathBuf, Failure> {
         match args.data.as_ref().or(self.data.as_ref()) {
             Some(path) => Ok(path.clone()),
-            None => crate::data_dir::default_path(),
+            None => innkeeper_cli::discovery::default_data_dir(),
         }
     }
 
@@ -204,7 +204,7 @@ impl ConfigFile {
             let position = section.map_or(0, |(_, span, _)| span.start);
             broken(
                 position,
-                &format!("`mcp.servers.{}` {problem}", text::one_line(name, 80)),
+                &format!("`mcp.servers.{}` {problem}", terminal::one_line(name, 80)),
             )
         })?;
         config.mcp.locate(table.get_ref(), text);

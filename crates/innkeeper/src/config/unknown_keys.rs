@@ -9,7 +9,7 @@ use super::{
     CUSTOMIZATIONS, ConfigFile, CustomizationsSection, LIMITS, LimitsSection, MCP, MODELS, McpSection, ModelConfig,
     Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention, TELEMETRY, TelemetrySection,
 };
-use crate::text::one_line;
+use innkeeper_cli::terminal::one_line;
 
 /// A key that nothing reads.
 #[derive(Debug)]

@@ -6,13 +6,13 @@ use std::fmt::Write as _;
 use innkeeper_customizations::{Brought, Origin, Part, Shown};
 use innkeeper_plugins::{Child, Component, Entry, LoadState, Note, Severity};
 
-use crate::client::{EVERYWHERE, Switch, Switched};
-use crate::text::one_line;
+use innkeeper_cli::enablement::{Decision, EVERYWHERE, EnablementReport};
+use innkeeper_cli::terminal::one_line;
 
 use super::tree;
 
 /// Everything a session would get, each with its reasons.
-pub(super) fn in_words(brought: &Brought, shown: &Shown, switched: &Switched) -> String {
+pub(super) fn in_words(brought: &Brought, shown: &Shown, switched: &EnablementReport) -> String {
     let mut text = format!("{}\n", one_line(&switched.in_words(), 1000));
     let names = names(brought);
     let off = switched_off(brought, switched);
@@ -36,7 +36,7 @@ pub(super) fn in_words(brought: &Brought, shown: &Shown, switched: &Switched) ->
 }
 
 /// The ids of everything that is off, by itself or with what it is in.
-fn switched_off<'a>(brought: &'a Brought, switched: &Switched) -> HashSet<&'a str> {
+fn switched_off<'a>(brought: &'a Brought, switched: &EnablementReport) -> HashSet<&'a str> {
     let is_off = |id: &str| switched.of(id).is_some_and(|switch| !switch.is_on);
     let mut off = HashSet::new();
     for entry in brought.parts.iter().map(Part::entry) {
@@ -65,14 +65,14 @@ fn names(brought: &Brought) -> HashMap<&str, String> {
     names
 }
 
-fn reasons(part: &Part, switched: &Switched) -> Vec<String> {
+fn reasons(part: &Part, switched: &EnablementReport) -> Vec<String> {
     let mut reasons = vec![origin(part.origin())];
     // What the configuration has switched off is shown as switched off everywhere.
     let switch = switched.of(part.entry().id());
     let switch = switch.filter(|switch| switch.is_on || switch.by != EVERYWHERE || !is_off_at_first(part.entry()));
     match switch {
-        Some(Switch { is_on: false, by }) => reasons.push(format!("off: switched off {by}, with all that is in it")),
-        Some(Switch { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
+        Some(Decision { is_on: false, by }) => reasons.push(format!("off: switched off {by}, with all that is in it")),
+        Some(Decision { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
         None if is_off_at_first(part.entry()) => reasons.push(
             "off: its declaration says so (`enabled = false` or `disabled`); it runs once somebody switches it on"
                 .to_owned(),
@@ -125,13 +125,13 @@ fn child_reasons(
     off: &HashSet<&str>,
     shown: &Shown,
     names: &HashMap<&str, String>,
-    switched: &Switched,
+    switched: &EnablementReport,
 ) -> Vec<String> {
     let mut reasons = Vec::new();
     match switched.of(&child.id) {
-        Some(Switch { is_on: false, by }) => reasons.push(format!("off: switched off {by}")),
+        Some(Decision { is_on: false, by }) => reasons.push(format!("off: switched off {by}")),
         _ if off.contains(child.id.as_str()) => reasons.push("off with what it is in".to_owned()),
-        Some(Switch { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
+        Some(Decision { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
         None => reasons.push("on: nobody switched it off".to_owned()),
     }
     let mut before = shown.shadows.get(&child.id).into_iter().flatten();

@@ -8,12 +8,12 @@ use innkeeper_customizations::{Brought, Part};
 use innkeeper_host::customizations::KeptSwitches;
 use innkeeper_store::{Archive, FILE_NAME, Mode};
 
-use crate::cli::CommonArgs;
-use crate::client::{EVERYWHERE, IN_WORKSPACE, Switch};
 use crate::config::ConfigFile;
-use crate::data_dir::DataDir;
-use crate::failure::Failure;
-use crate::text::note;
+use innkeeper_cli::args::CommonArgs;
+use innkeeper_cli::discovery::DataDir;
+use innkeeper_cli::enablement::{Decision, EVERYWHERE, IN_WORKSPACE};
+use innkeeper_cli::failure::Failure;
+use innkeeper_cli::terminal::note;
 
 /// Reads the decisions. That they cannot be read, which is `None`, is said, and is no failure of whoever asks what
 /// there is.
@@ -38,7 +38,7 @@ pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<Option<
 }
 
 /// What was decided about each customization, by its id.
-pub(super) fn decided(kept: &KeptSwitches, workspace: &str, brought: &Brought) -> HashMap<String, Switch> {
+pub(super) fn decided(kept: &KeptSwitches, workspace: &str, brought: &Brought) -> HashMap<String, Decision> {
     let entries = brought.parts.iter().map(Part::entry);
     let ids = entries.flat_map(|entry| {
         let children = entry.children().iter().map(|child| child.id.as_str());
@@ -50,7 +50,7 @@ pub(super) fn decided(kept: &KeptSwitches, workspace: &str, brought: &Brought) -
             CustomizationEnablement::Global { enabled } => (enabled, EVERYWHERE),
             CustomizationEnablement::Session { .. } | CustomizationEnablement::Unknown(_) => return None,
         };
-        Some((id.to_owned(), Switch { is_on, by }))
+        Some((id.to_owned(), Decision { is_on, by }))
     });
     decided.collect()
 }

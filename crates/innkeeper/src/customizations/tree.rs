@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use innkeeper_customizations::Brought;
 use innkeeper_plugins::{Child, Component, Directory, Entry, Kind, LoadState, SkillOrigin};
 
-use crate::text::one_line;
+use innkeeper_cli::terminal::one_line;
 
 /// Everything a session would get.
 pub(super) fn in_words(brought: &Brought) -> String {

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use innkeeper_store::FILE_NAME;
 
-use crate::confirm::confirm;
-use crate::data_dir::{DataDir, unusable};
-use crate::failure::Failure;
-use crate::text::note;
+use innkeeper_cli::discovery::{DataDir, unusable};
+use innkeeper_cli::failure::Failure;
+use innkeeper_cli::terminal::confirm;
+use innkeeper_cli::terminal::note;
 
 use super::kept::is_beyond_use;
 

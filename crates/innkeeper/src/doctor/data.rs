@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use crate::config::ConfigFile;
-use crate::data_dir::DataDir;
-use crate::token::{self, TokenFile};
+use innkeeper_cli::discovery::DataDir;
+use innkeeper_cli::discovery::{TOKEN_FILE_NAME, TokenFile};
 
 use super::report::Report;
 
@@ -21,7 +21,7 @@ pub(super) fn check(dir: &DataDir, config: &ConfigFile, report: &mut Report) {
         Some(owner) => report.ok("host", format!("{owner} runs on this data directory")),
         None => report.ok("host", "no host runs on this data directory"),
     }
-    let token = config.token_file.clone().unwrap_or_else(|| dir.file(token::FILE_NAME));
+    let token = config.token_file.clone().unwrap_or_else(|| dir.file(TOKEN_FILE_NAME));
     let narrow = [&config.drive_token_file, &config.view_token_file];
     for path in narrow.into_iter().flatten().chain([&token]) {
         token_file(path, report);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use innkeeper_store::{Archive, ErrorKind, FILE_NAME, Mode, StoreError};
 
-use crate::data_dir::DataDir;
+use innkeeper_cli::discovery::DataDir;
 
 use super::report::Report;
 

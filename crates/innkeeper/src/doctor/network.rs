@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::address::ListenAddress;
 use crate::config::ConfigFile;
-use crate::data_dir::DataDir;
-use crate::endpoint::Endpoint;
+use innkeeper_cli::discovery::DataDir;
+use innkeeper_cli::discovery::Endpoint;
 
 use super::report::Report;
 

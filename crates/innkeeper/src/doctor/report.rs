@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::failure::Failure;
-use crate::text::{Output, one_line};
+use innkeeper_cli::failure::Failure;
+use innkeeper_cli::terminal::{Output, one_line};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::config::{ConfigFile, ServerSection};
-use crate::text::one_line;
+use innkeeper_cli::terminal::one_line;
 
 use super::report::Report;
 

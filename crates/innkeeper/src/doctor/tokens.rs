@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use crate::config::ConfigFile;
-use crate::data_dir::DataDir;
 use crate::kept_tokens::{Keeping, vault};
+use innkeeper_cli::discovery::DataDir;
 
 use super::report::Report;
 

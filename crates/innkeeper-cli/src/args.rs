@@ -1,0 +1,146 @@
+//! The command lines of client commands.
+
+mod approvals;
+mod grants;
+mod mcp;
+mod sessions;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+pub use approvals::{
+    AllowApprovalArgs, ApprovalScopeArgs, ApprovalsArgs, ApprovalsCommand, ListApprovalsArgs, RevokeApprovalArgs,
+};
+pub use grants::{AllowArgs, GrantsArgs, GrantsCommand, ListGrantsArgs, RevokeArgs};
+pub use mcp::{McpArgs, McpAuthArgs, McpCallArgs, McpCommand, McpListArgs, McpServerArgs, McpSessionArgs};
+pub use sessions::{
+    DeleteArgs, ExportArgs, ImportArgs, ListArgs, PruneArgs, RestoreArgs, SessionsArgs, SessionsCommand, ShowArgs,
+};
+
+/// Flags that every command understands.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CommonArgs {
+    /// Directory for the host's token and state [default: the platform's data directory].
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Configuration file [default: innkeeper.toml in the platform's configuration directory, if there is one].
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What to log on standard error, for instance `debug` or `warn,innkeeper_host=trace`.
+    #[arg(long, value_name = "FILTER")]
+    pub log: Option<String>,
+}
+
+/// How a client command finds its host.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConnectArgs {
+    /// Address of the host, ws:// or wss:// [default: the host that runs on the data directory].
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// File with the token to show [default: the one the running host names; none for any other --url].
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Flags of `innkeeper send`.
+#[derive(Args, Clone, Debug)]
+pub struct SendArgs {
+    /// Session to continue [default: create one].
+    #[arg(long, value_name = "URI", conflicts_with = "provider")]
+    pub session: Option<String>,
+    /// Where the new session works [default: the current directory, unless --url names a host on another machine].
+    #[arg(long, value_name = "DIR", conflicts_with = "session")]
+    pub directory: Option<PathBuf>,
+    /// Model for this message [default: the agent's choice].
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Custom agent of the session for this message, by its name, as plugin:name, or by its URI.
+    #[arg(long = "as", value_name = "AGENT")]
+    pub custom_agent: Option<String>,
+    /// Agent for the new session [default: the host's choice].
+    #[arg(long, value_name = "PROVIDER")]
+    pub provider: Option<String>,
+    /// Print the action envelopes of the session and its chat as JSON, one per line, instead of the text.
+    #[arg(long)]
+    pub json: bool,
+    /// The message; several words are joined by spaces, and `-` reads it from standard input.
+    #[arg(required = true, value_name = "TEXT")]
+    pub text: Vec<String>,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper watch`.
+#[derive(Args, Clone, Debug)]
+pub struct WatchArgs {
+    /// Print JSON, one value per line: first the snapshot (unless the channel has no state), then each action envelope;
+    /// other notifications as `{"method":…,"params":…}`.
+    #[arg(long)]
+    pub json: bool,
+    /// The channel, for instance ahp-root:// or a session's or a chat's URI.
+    #[arg(value_name = "URI")]
+    pub uri: String,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper pending`.
+#[derive(Args, Clone, Debug)]
+pub struct PendingArgs {
+    /// Print `{"session":…,"request":…}` as JSON, one per line, instead of words.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper approve`.
+#[derive(Args, Clone, Debug)]
+pub struct ApproveArgs {
+    /// What to approve: an id that `innkeeper pending` shows, or a part of one [default: the only approval there is].
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// The choice to make, for instance allow-session [default: none, which approves this once].
+    #[arg(long, value_name = "OPTION")]
+    pub option: Option<String>,
+    /// The rule to remember in place of the one that the option stands for, such as `run_command(cargo test *)`.
+    #[arg(long, value_name = "RULE", requires = "option", conflicts_with = "input")]
+    pub rule: Option<String>,
+    /// Run the tool with this input instead, where it may be edited.
+    #[arg(long, value_name = "TEXT")]
+    pub input: Option<String>,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper deny`.
+#[derive(Args, Clone, Debug)]
+pub struct DenyArgs {
+    /// What to deny: an id that `innkeeper pending` shows, or a part of one [default: the only approval there is].
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// Why, for the agent to read.
+    #[arg(long, value_name = "TEXT")]
+    pub because: Option<String>,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}
+
+/// Flags of `innkeeper answer`.
+#[derive(Args, Clone, Debug)]
+pub struct AnswerArgs {
+    /// The answers, as `question=answer`; questions may stay without one.
+    #[arg(value_name = "QUESTION=ANSWER")]
+    pub values: Vec<String>,
+    /// What to answer: an id that `innkeeper pending` shows, or a part of one [default: the only question there is].
+    #[arg(long, value_name = "ID")]
+    pub id: Option<String>,
+    /// Decline to answer.
+    #[arg(long, conflicts_with = "values")]
+    pub decline: bool,
+    #[command(flatten)]
+    pub connect: ConnectArgs,
+}

@@ -1,0 +1,227 @@
+//! A connection to a host: the handshake, requests and subscriptions.
+
+mod pipe;
+mod target;
+mod unix_socket;
+
+use std::time::Duration;
+
+use ahp::{Client, ClientConfig, ClientError, ClientEventStream};
+use ahp_types::PROTOCOL_VERSION;
+use ahp_types::commands::{Implementation, InitializeParams, InitializeResult, SubscribeParams};
+use ahp_types::common::ROOT_RESOURCE_URI;
+use ahp_types::errors::{ahp_error_codes, json_rpc_error_codes};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::io::DuplexStream;
+
+use crate::args::ConnectArgs;
+use crate::discovery::DataDir;
+use crate::failure::{Failure, Kind};
+use crate::terminal::one_line;
+
+use self::pipe::Pipe;
+use self::target::Target;
+pub(crate) use self::target::is_here;
+
+/// How long connecting, and each request, may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Size of the official client's event buffer, which drops events silently when it is full.
+const EVENT_BUFFER: usize = 4096;
+
+/// A connection that has shaken hands and subscribed to the root channel.
+pub struct Connection {
+    /// The official client.
+    pub(crate) client: Client,
+    /// Every event since before the handshake.
+    pub(crate) events: ClientEventStream,
+    /// The identity under which this client's actions are echoed.
+    pub(crate) client_id: String,
+}
+
+fn client_config() -> ClientConfig {
+    ClientConfig {
+        default_request_timeout: Some(REQUEST_TIMEOUT),
+        subscription_buffer: EVENT_BUFFER,
+    }
+}
+
+/// A channel's state as the host sent it, not squeezed through types that could lose something.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RawSnapshot {
+    /// The state.
+    pub(crate) state: Value,
+    /// The sequence number up to which the state is current.
+    pub(crate) from_seq: i64,
+}
+
+impl Connection {
+    /// Connects to the host that `--url` names, or to the one that runs on the data directory.
+    pub async fn open(dir: &DataDir, args: &ConnectArgs) -> Result<Self, Failure> {
+        let target = Target::find(dir, args)?;
+        let client = tokio::time::timeout(REQUEST_TIMEOUT, target.connect(client_config()))
+            .await
+            .map_err(|_| {
+                Failure::new(
+                    Kind::Unreachable,
+                    format!("{} did not answer within 30 seconds", target.name()),
+                )
+            })??;
+        Self::initialize(client).await
+    }
+
+    /// Connects to the host at the other end of a pipe: a host of this process.
+    pub async fn over_pipe(pipe: DuplexStream) -> Result<Self, Failure> {
+        let client = Client::connect(Pipe::new(pipe), client_config())
+            .await
+            .map_err(|error| request_failure("connect", error))?;
+        Self::initialize(client).await
+    }
+
+    async fn initialize(client: Client) -> Result<Self, Failure> {
+        let events = client.events();
+        let client_id = format!("innkeeper-cli-{}", uuid::Uuid::new_v4());
+        let connection = Self {
+            client,
+            events,
+            client_id,
+        };
+        connection.send_initialize().await?;
+        Ok(connection)
+    }
+
+    async fn send_initialize(&self) -> Result<(), Failure> {
+        let params = InitializeParams {
+            channel: ROOT_RESOURCE_URI.to_owned(),
+            meta: None,
+            protocol_versions: vec![PROTOCOL_VERSION.to_owned()],
+            client_id: self.client_id.clone(),
+            client_info: Some(Implementation {
+                name: "innkeeper-cli".to_owned(),
+                version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+                title: None,
+            }),
+            initial_subscriptions: Some(vec![ROOT_RESOURCE_URI.to_owned()]),
+            locale: None,
+            capabilities: None,
+        };
+        let _: InitializeResult = self.request("initialize", params).await?;
+        Ok(())
+    }
+
+    /// Sends a request and turns a refusal into a failure that names the method.
+    pub(crate) async fn request<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: impl serde::Serialize,
+    ) -> Result<R, Failure> {
+        self.client
+            .request(method, params)
+            .await
+            .map_err(|error| request_failure(method, error))
+    }
+
+    /// Subscribes to a channel and returns its state, if it has one.
+    pub(crate) async fn subscribe(&self, uri: &str) -> Result<Option<Value>, Failure> {
+        self.subscribe_with(SubscribeParams::new(uri)).await
+    }
+
+    /// Subscribes with everything that can be said about it.
+    pub(crate) async fn subscribe_with(&self, params: SubscribeParams) -> Result<Option<Value>, Failure> {
+        #[derive(Deserialize)]
+        struct RawSubscribeResult {
+            snapshot: Option<Value>,
+        }
+        let result: RawSubscribeResult = self.request("subscribe", params).await?;
+        Ok(result.snapshot)
+    }
+
+    /// Subscribes to a channel whose state has a known type.
+    pub(crate) async fn subscribe_to_state<S: DeserializeOwned>(&self, uri: &str) -> Result<(S, i64), Failure> {
+        let unexpected = |problem: String| {
+            Failure::new(
+                Kind::Unexpected,
+                format!("the host's answer about {uri} makes no sense ({problem})"),
+            )
+        };
+        let snapshot = self
+            .subscribe(uri)
+            .await?
+            .ok_or_else(|| unexpected("it has no state".to_owned()))?;
+        let snapshot: RawSnapshot = serde_json::from_value(snapshot).map_err(|error| unexpected(error.to_string()))?;
+        let state = serde_json::from_value(snapshot.state).map_err(|error| unexpected(error.to_string()))?;
+        Ok((state, snapshot.from_seq))
+    }
+
+    /// Says goodbye. The host would notice anyway; this way it need not wait.
+    pub async fn close(self) {
+        self.client.shutdown().await;
+        let Self { mut events, .. } = self;
+        // The stream ends once the closing frame is out. A host that hangs must not make us hang.
+        let drained = async { while events.recv().await.is_some() {} };
+        let _ = tokio::time::timeout(Duration::from_secs(1), drained).await;
+    }
+}
+
+/// Describes a request that did not succeed.
+pub(crate) fn request_failure(method: &str, error: ClientError) -> Failure {
+    match error {
+        // The official client reports a lost connection under this code, as if the host had answered.
+        ClientError::Rpc(error)
+            if error.code == -32000 && ["transport closed", "client shut down"].contains(&error.message.as_str()) =>
+        {
+            connection_lost()
+        }
+        ClientError::Rpc(error) => {
+            let message = match (error.code, error.message.split_once("; send it with authenticate")) {
+                // That is for clients that can.
+                (ahp_error_codes::AUTH_REQUIRED, Some((who, _))) => who,
+                _ => &error.message,
+            };
+            let failure = Failure::new(
+                Kind::Rejected,
+                format!(
+                    "the host refused `{method}`: {} (error {})",
+                    one_line(message, 500),
+                    error.code
+                ),
+            );
+            match error.code {
+                ahp_error_codes::SESSION_NOT_FOUND | ahp_error_codes::NOT_FOUND => {
+                    failure.hint("`innkeeper sessions` lists the sessions there are")
+                }
+                ahp_error_codes::PROVIDER_NOT_FOUND => {
+                    failure.hint("`innkeeper watch ahp-root://` shows the agents there are")
+                }
+                ahp_error_codes::AUTH_REQUIRED => failure.hint(
+                    "put the key into the variable that its provider reads, such as ANTHROPIC_API_KEY or OPENAI_API_KEY, \
+                     where the host is started, and restart the host",
+                ),
+                ahp_error_codes::PERMISSION_DENIED => failure.hint("use a token with a wider scope"),
+                ahp_error_codes::UNSUPPORTED_PROTOCOL_VERSION => {
+                    failure.hint("update the host or this program so that both speak one version")
+                }
+                json_rpc_error_codes::METHOD_NOT_FOUND => failure.hint("the host does not offer this"),
+                _ => failure,
+            }
+        }
+        ClientError::Cancelled => Failure::new(
+            Kind::Unreachable,
+            format!("the host did not answer `{method}` within 30 seconds"),
+        ),
+        ClientError::Transport(_) | ClientError::Shutdown => connection_lost(),
+        error => Failure::new(
+            Kind::Unexpected,
+            format!("the host's answer to `{method}` makes no sense ({error})"),
+        ),
+    }
+}
+
+/// Describes a connection that ended although the command was not done.
+pub(crate) fn connection_lost() -> Failure {
+    Failure::new(Kind::Unreachable, "the connection to the host ended")
+        .hint("see whether the host still runs, then try again")
+}

@@ -1,0 +1,91 @@
+//! The discovery file: where the host that runs on a data directory can be reached.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::discovery::{DataDir, unusable, write_atomically};
+use crate::failure::Failure;
+
+const FILE_NAME: &str = "endpoint.json";
+
+/// Where a running host can be reached. Written once it listens, removed when it ends.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Endpoint {
+    /// WebSocket URL, if the host listens on TCP.
+    pub url: Option<String>,
+    /// Path of the Unix socket, if there is one.
+    pub unix: Option<PathBuf>,
+    /// File with the token to show; absent when the host asks for none.
+    pub token_file: Option<PathBuf>,
+    /// The host's process, for people. Process numbers are reused, so nothing is decided by it.
+    pub pid: u32,
+    /// When the host started.
+    pub started_at: String,
+}
+
+impl Endpoint {
+    /// Writes the file; it stays until the returned value is dropped.
+    pub fn publish(&self, dir: &DataDir) -> Result<PublishedEndpoint, Failure> {
+        let path = dir.file(FILE_NAME);
+        let mut json =
+            serde_json::to_vec_pretty(self).expect("invariant: an endpoint has only string keys and plain values");
+        json.push(b'\n');
+        write_atomically(&path, &json).map_err(|error| unusable(&path, &error))?;
+        Ok(PublishedEndpoint { path })
+    }
+
+    /// Reads the file of the host on this directory, unless that host is gone.
+    ///
+    /// A host that was killed leaves its file behind. Trusting it could hand the token to whoever listens on that port
+    /// now, so the file counts only while somebody holds the directory's lock.
+    pub fn find(dir: &DataDir) -> Option<Self> {
+        let text = fs::read_to_string(dir.file(FILE_NAME)).ok()?;
+        let endpoint = serde_json::from_str(&text).ok()?;
+        dir.is_owned().then_some(endpoint)
+    }
+}
+
+/// The discovery file of this process; dropping it removes the file.
+#[derive(Debug)]
+pub struct PublishedEndpoint {
+    path: PathBuf,
+}
+
+impl Drop for PublishedEndpoint {
+    fn drop(&mut self) {
+        // A stale file is harmless: clients look at the lock first.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    #[test]
+    fn is_found_only_while_the_host_lives() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = DataDir::prepare(root.path()).unwrap();
+        let endpoint = Endpoint {
+            url: Some("ws://127.0.0.1:1".to_owned()),
+            unix: None,
+            token_file: Some(dir.file("token")),
+            pid: std::process::id(),
+            started_at: "2026-01-01T00:00:00Z".to_owned(),
+        };
+        let lock = dir.lock().unwrap();
+        let published = endpoint.publish(&dir).unwrap();
+        let mode = fs::metadata(dir.file(FILE_NAME)).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(Endpoint::find(&dir), Some(endpoint));
+        drop(lock);
+        assert_eq!(Endpoint::find(&dir), None, "stale file trusted");
+        drop(published);
+        assert!(!dir.file(FILE_NAME).exists());
+    }
+}

@@ -1,0 +1,8 @@
+//! States, messages and tool calls of the host as text for a terminal.
+
+mod markdown;
+mod state;
+pub(crate) mod tool_call;
+
+pub(crate) use markdown::plain_text;
+pub(crate) use state::{event, state, status_in_words};

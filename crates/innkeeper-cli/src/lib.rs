@@ -1,0 +1,119 @@
+//! The client commands of `innkeeper`: ordinary AHP clients that talk to a running host through the official `ahp`
+//! crate.
+//!
+//! This crate depends on none of the host's crates, so its commands cannot use anything that other clients do not have.
+//! Work on persisted sessions without a running host is behind [`sessions::SessionBackend`], which the program implements
+//! with the store.
+
+pub mod args;
+pub mod connection;
+pub mod discovery;
+pub mod enablement;
+pub mod failure;
+pub mod sessions;
+pub mod terminal;
+
+mod approvals;
+mod edit_contents;
+mod format;
+mod grants;
+mod mcp;
+mod pending;
+mod send;
+mod turn_output;
+mod watch;
+
+use clap::Subcommand;
+
+use args::{
+    AnswerArgs, ApprovalsArgs, ApproveArgs, CommonArgs, DenyArgs, GrantsArgs, McpArgs, PendingArgs, SendArgs, WatchArgs,
+};
+use discovery::DataDir;
+use failure::{Failure, Kind, exit_code_table};
+
+pub use send::PLUGIN_NAME;
+
+/// The commands that need nothing but a running host.
+#[derive(Debug, Subcommand)]
+pub enum ClientCommand {
+    /// Send a message to a session and stream the response to standard output.
+    #[command(after_long_help = exit_code_table())]
+    Send(SendArgs),
+    /// Print a channel's state, then its actions as they come, until Ctrl-C.
+    #[command(after_long_help = exit_code_table())]
+    Watch(WatchArgs),
+    /// List the MCP servers of a session, start and stop them, or call a tool of one; alone it lists.
+    #[command(after_long_help = exit_code_table())]
+    Mcp(McpArgs),
+    /// List what the sessions of a running host wait for: approvals, questions, sign-ins.
+    #[command(after_long_help = exit_code_table())]
+    Pending(PendingArgs),
+    /// Let a tool run that waits for an approval, or its result through.
+    #[command(after_long_help = exit_code_table())]
+    Approve(ApproveArgs),
+    /// Keep a tool that waits for an approval from running, or its result back.
+    #[command(after_long_help = exit_code_table())]
+    Deny(DenyArgs),
+    /// Answer the questions of an agent.
+    #[command(after_long_help = exit_code_table())]
+    Answer(AnswerArgs),
+    /// List, give and take back what clients may reach besides the files of their sessions; alone it lists them.
+    #[command(after_long_help = exit_code_table())]
+    Grants(GrantsArgs),
+    /// List, give and take back what runs without asking, in a session, in a workspace or everywhere; alone it lists
+    /// them.
+    #[command(after_long_help = exit_code_table())]
+    Approvals(ApprovalsArgs),
+}
+
+impl ClientCommand {
+    /// Returns the flags from which the program finds its configuration and the data directory.
+    pub fn common(&self) -> &CommonArgs {
+        let connect = match self {
+            Self::Send(args) => &args.connect,
+            Self::Watch(args) => &args.connect,
+            Self::Mcp(args) => args.connect(),
+            Self::Pending(args) => &args.connect,
+            Self::Approve(args) => &args.connect,
+            Self::Deny(args) => &args.connect,
+            Self::Answer(args) => &args.connect,
+            Self::Grants(args) => args.connect(),
+            Self::Approvals(args) => args.connect(),
+        };
+        &connect.common
+    }
+
+    /// Runs the command. Without `--url` it connects to the host that runs on `dir`.
+    pub fn run(self, dir: &DataDir) -> Result<(), Failure> {
+        block_on(async {
+            match self {
+                Self::Send(args) => send::run(dir, args).await,
+                Self::Watch(args) => watch::run(dir, args).await,
+                Self::Mcp(args) => mcp::run(dir, args).await,
+                Self::Pending(args) => pending::list(dir, args).await,
+                Self::Approve(args) => pending::approve(dir, args).await,
+                Self::Deny(args) => pending::deny(dir, args).await,
+                Self::Answer(args) => pending::answer(dir, args).await,
+                Self::Grants(args) => grants::run(dir, args).await,
+                Self::Approvals(args) => approvals::run(dir, args).await,
+            }
+        })
+    }
+}
+
+/// Runs a client on one thread.
+///
+/// One thread also keeps the official client from dropping events: its reader yields after a bounded number of messages,
+/// far below the size of its event buffer.
+pub fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Failure::new(
+                Kind::Unexpected,
+                format!("the program cannot start its event loop ({error})"),
+            )
+        })?;
+    runtime.block_on(command)
+}

@@ -1,0 +1,467 @@
+//! MCP servers as a session shows them, in words.
+
+use ahp_types::state::{
+    ChildCustomization, Customization, CustomizationLoadState, CustomizationType, McpAuthRequiredReason,
+    McpServerAuthRequiredState, McpServerCustomization, McpServerState, SessionState,
+};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Kind};
+use crate::terminal::one_line;
+
+use crate::enablement::{Decision, decided};
+use crate::send::plugin_name;
+use crate::terminal::Again;
+
+/// Most characters of one line about a server.
+const MOST: usize = 1000;
+
+/// What the host adds to what AHP says of a server: how many tools it has that models may call.
+const TOOLS: &str = "innkeeper.tools";
+/// And which of its tools nobody can call, because they need tasks of MCP.
+const TASK_TOOLS: &str = "innkeeper.taskTools";
+/// And what its token is for, while there is one.
+const RESOURCE: &str = "innkeeper.resource";
+/// And whether that outlives whoever gave it.
+const KEPT: &str = "innkeeper.tokenKept";
+
+/// The kinds of errors after which a server may be started anew as it is.
+const STARTED_ANEW: [&str; 2] = ["mcpServerFailed", "mcpServerNotStarted"];
+
+/// A server of a session.
+pub(super) struct Listed<'a> {
+    pub(super) server: &'a McpServerCustomization,
+    container: Option<Container<'a>>,
+    /// What switched it off, by itself or with its container.
+    off: Option<Decision>,
+}
+
+/// Whether the session is there when somebody follows advice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    Stays,
+    /// It was opened for the command alone.
+    Gone,
+}
+
+/// What a server comes with.
+struct Container<'a> {
+    kind: &'static str,
+    name: &'a str,
+    uri: &'a str,
+}
+
+/// The servers of a session, in its order.
+pub(super) fn listed(state: &SessionState) -> Vec<Listed<'_>> {
+    let decisions = decided(state);
+    let off = |ids: [Option<&str>; 2]| {
+        let mut switches = ids.into_iter().flatten().filter_map(|id| decisions.get(id));
+        switches.find(|switch| !switch.is_on).cloned()
+    };
+    let mut servers = Vec::new();
+    for entry in state.customizations.iter().flatten() {
+        let (id, children, container) = match entry {
+            Customization::McpServer(server) => {
+                servers.push(Listed {
+                    server,
+                    container: None,
+                    off: off([Some(&server.id), None]),
+                });
+                continue;
+            }
+            Customization::Plugin(plugin) => {
+                let (name, uri) = (plugin_name(plugin), plugin.uri.as_str());
+                let kind = "plugin";
+                (&plugin.id, plugin.children.as_deref(), Container { kind, name, uri })
+            }
+            Customization::Directory(directory) => {
+                let (name, uri) = (directory.name.as_str(), directory.uri.as_str());
+                let kind = "directory";
+                (
+                    &directory.id,
+                    directory.children.as_deref(),
+                    Container { kind, name, uri },
+                )
+            }
+            Customization::Unknown(_) => continue,
+        };
+        for child in children.unwrap_or_default() {
+            if let ChildCustomization::McpServer(server) = child {
+                let Container { kind, name, uri } = container;
+                servers.push(Listed {
+                    server,
+                    container: Some(Container { kind, name, uri }),
+                    off: off([Some(&server.id), Some(id)]),
+                });
+            }
+        }
+    }
+    servers
+}
+
+/// What is wrong with files that declare servers, and where those are.
+pub(super) fn broken(state: &SessionState) -> Vec<String> {
+    let entries = state.customizations.iter().flatten();
+    let problems = entries.filter_map(|entry| {
+        let Customization::Directory(directory) = entry else {
+            return None;
+        };
+        if directory.contents != CustomizationType::McpServer {
+            return None;
+        }
+        let message = match directory.load.as_ref()? {
+            CustomizationLoadState::Degraded(load) => &load.message,
+            CustomizationLoadState::Error(load) => &load.message,
+            CustomizationLoadState::Loading(_) | CustomizationLoadState::Loaded(_) => return None,
+        };
+        let uri = one_line(&directory.uri, 500);
+        Some(format!("{uri}: {}", one_line(message, MOST)))
+    });
+    problems.collect()
+}
+
+/// Finds a server by its name, its `plugin:name` or its id.
+pub(super) fn find<'a>(state: &'a SessionState, wanted: &str) -> Result<Option<Listed<'a>>, Failure> {
+    let fits = |listed: &Listed<'_>| listed.is_called(wanted);
+    let mut fitting: Vec<Listed<'_>> = listed(state).into_iter().filter(fits).collect();
+    if let Some(exact) = fitting.iter().position(|listed| listed.server.id == wanted) {
+        return Ok(Some(fitting.swap_remove(exact)));
+    }
+    if fitting.len() > 1 {
+        let ids: Vec<String> = fitting.iter().map(|listed| one_line(&listed.server.id, 200)).collect();
+        let message = format!("{} servers are called {}", ids.len(), one_line(wanted, 200));
+        return Err(Failure::new(Kind::Usage, message).hint(format!("name one by its id: {}", ids.join(", "))));
+    }
+    Ok(fitting.pop())
+}
+
+/// Says which servers there are instead.
+pub(super) fn no_server(state: &SessionState, wanted: &str) -> Failure {
+    let message = format!("the session has no MCP server {}", one_line(wanted, 200));
+    let failure = Failure::new(Kind::Rejected, message);
+    let known: Vec<String> = listed(state)
+        .iter()
+        .map(|listed| one_line(&listed.server.name, 100))
+        .collect();
+    match known.is_empty() {
+        true => failure.hint("it has none; .mcp.json of the working directory declares some"),
+        false => failure.hint(format!("it has: {}", known.join(", "))),
+    }
+}
+
+impl Listed<'_> {
+    fn is_called(&self, wanted: &str) -> bool {
+        let with_container = || {
+            let (container, name) = wanted.split_once(':')?;
+            Some(self.container.as_ref()?.name == container && self.server.name == name)
+        };
+        self.server.id == wanted || self.server.name == wanted || with_container().unwrap_or_default()
+    }
+
+    /// Whether it does nothing although it is on: somebody stopped it, or it is about to start.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.off.is_none() && matches!(self.server.state, McpServerState::Stopped(_))
+    }
+
+    /// Whether it is coming up.
+    pub(super) fn is_starting(&self) -> bool {
+        matches!(self.server.state, McpServerState::Starting(_))
+    }
+
+    /// How many tools it has, where the host says so.
+    fn tools(&self) -> Option<u64> {
+        self.server.meta.as_ref()?.get(TOOLS)?.as_u64()
+    }
+
+    /// The tools that nobody can call, in words.
+    fn task_tools(&self) -> Option<String> {
+        let named = self.server.meta.as_ref()?.get(TASK_TOOLS)?.as_array()?;
+        let names: Vec<&str> = named.iter().filter_map(Value::as_str).collect();
+        let names = one_line(&names.join(", "), MOST);
+        Some(format!("not offered, because they need tasks of MCP: {names}"))
+    }
+
+    /// What its token is for, if it has one and the host says so.
+    pub(super) fn resource(&self) -> Option<&str> {
+        self.server.meta.as_ref()?.get(RESOURCE)?.as_str()
+    }
+
+    /// Whether the host forgets its token soon after whoever gave it is gone.
+    pub(super) fn forgets_token(&self) -> bool {
+        let kept = self.server.meta.as_ref().and_then(|meta| meta.get(KEPT));
+        kept.and_then(Value::as_bool) == Some(false)
+    }
+
+    /// All of it, for programs.
+    pub(super) fn json(&self, session: &str) -> Value {
+        let container = self.container.as_ref();
+        let container = container.map(|of| json!({ "type": of.kind, "name": of.name, "uri": of.uri }));
+        json!({ "session": session, "container": container, "enabled": self.off.is_none(), "server": self.server })
+    }
+
+    /// A line that says what it does, and lines that say where it comes from, why, and what to do.
+    pub(super) fn in_words(&self, life: Life, again: &Again) -> Vec<String> {
+        let name = one_line(&self.server.name, 100);
+        let mut lines = vec![match &self.off {
+            Some(off) => format!("{name}: off, {}", off.by),
+            None => match (&self.server.state, self.tools()) {
+                (McpServerState::Ready(_), Some(1)) => format!("{name}: ready, 1 tool"),
+                (McpServerState::Ready(_), Some(tools)) => format!("{name}: ready, {tools} tools"),
+                (state, _) => format!("{name}: {}", in_a_word(state)),
+            },
+        }];
+        lines.push(match &self.container {
+            Some(of) => format!(
+                "  from the {} {} ({})",
+                of.kind,
+                one_line(of.name, 100),
+                one_line(of.uri, 500)
+            ),
+            None => format!("  from {}", one_line(&self.server.uri, 500)),
+        });
+        if self.off.is_none() {
+            let is_ready = matches!(self.server.state, McpServerState::Ready(_));
+            let task_tools = self.task_tools().filter(|_| is_ready);
+            let said = [task_tools, why(&self.server.state), advice(self.server, life, again)];
+            lines.extend(said.into_iter().flatten().map(|line| format!("  {line}")));
+        }
+        lines
+    }
+
+    /// Why it does not run, as a failure, if that is so.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.failure_in(Life::Stays, &Again::plain())
+    }
+
+    /// The same, with what to do about it at this host.
+    pub(super) fn failure_in(&self, life: Life, again: &Again) -> Option<Failure> {
+        let name = one_line(&self.server.name, 100);
+        if let Some(off) = &self.off {
+            let message = format!("{name} is switched off {}", off.by);
+            return Some(Failure::new(Kind::Unexpected, message).hint("switch it on in your client first"));
+        }
+        let state = &self.server.state;
+        if matches!(state, McpServerState::Ready(_)) {
+            return None;
+        }
+        let message = match why(state) {
+            Some(why) => format!("{name}: {}: {why}", in_a_word(state)),
+            None => format!("{name}: {}", in_a_word(state)),
+        };
+        let failure = Failure::new(Kind::Unexpected, message);
+        Some(match advice(self.server, life, again) {
+            Some(advice) => failure.hint(advice),
+            None => failure,
+        })
+    }
+}
+
+fn in_a_word(state: &McpServerState) -> &'static str {
+    match state {
+        McpServerState::Starting(_) => "starting",
+        McpServerState::Ready(_) => "ready",
+        McpServerState::AuthRequired(_) => "wants somebody to sign in",
+        McpServerState::Error(_) => "failed",
+        McpServerState::Stopped(_) => "stopped",
+        McpServerState::Unknown(_) => "in a state that this program does not know",
+    }
+}
+
+fn why(state: &McpServerState) -> Option<String> {
+    match state {
+        McpServerState::Error(error) => Some(one_line(&error.error.message, MOST)),
+        McpServerState::AuthRequired(auth) => Some(sign_in(auth)),
+        _ => None,
+    }
+}
+
+/// Who wants what, from whom (MCP-07).
+fn sign_in(auth: &McpServerAuthRequiredState) -> String {
+    let resource = &auth.resource;
+    let name = resource.resource_name.as_deref().unwrap_or(&resource.resource);
+    let mut words = format!("{}, to {name}", reason(&auth.reason));
+    let servers = resource.authorization_servers.as_deref().unwrap_or_default();
+    if !servers.is_empty() {
+        words.push_str(&format!(" at {}", servers.join(" or ")));
+    }
+    let scopes = auth.required_scopes.as_deref().unwrap_or_default();
+    if !scopes.is_empty() {
+        words.push_str(&format!(" for {}", scopes.join(" ")));
+    }
+    if let Some(description) = &auth.description {
+        words.push_str(&format!(" ({description})"));
+    }
+    one_line(&words, MOST)
+}
+
+fn reason(reason: &McpAuthRequiredReason) -> &'static str {
+    match reason {
+        McpAuthRequiredReason::Required => "nobody is signed in",
+        McpAuthRequiredReason::Expired => "the sign-in has expired",
+        McpAuthRequiredReason::InsufficientScope => "the sign-in does not grant enough",
+        McpAuthRequiredReason::Unknown(_) => "a sign-in is needed",
+    }
+}
+
+/// What to do about it. Errors that people have to see to first bring their own advice along.
+fn advice(server: &McpServerCustomization, life: Life, again: &Again) -> Option<String> {
+    let name = one_line(&server.name, 100);
+    match &server.state {
+        McpServerState::AuthRequired(_) => Some(format!("sign in with: {}", again.command("mcp auth", &name))),
+        // There is nothing to start in a session that is gone.
+        _ if life == Life::Gone => None,
+        McpServerState::Stopped(_) => Some(format!("start it with: {}", again.command("mcp start", &name))),
+        McpServerState::Error(state) if STARTED_ANEW.contains(&state.error.error_type.as_str()) => {
+            Some(format!("try it again with: {}", again.command("mcp start", &name)))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(id: &str, name: &str, state: Value) -> Value {
+        json!({ "type": "mcpServer", "id": id, "uri": "file:///w/.mcp.json", "name": name, "state": state })
+    }
+
+    fn state(customizations: Value) -> SessionState {
+        serde_json::from_value(json!({
+            "provider": "tour", "title": "", "status": 0, "lifecycle": "ready", "activeClients": [], "chats": [],
+            "customizations": customizations,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn who_must_sign_in_where_and_for_what_is_said() {
+        let resource = json!({
+            "resource": "https://mcp.example/", "resource_name": "Notes",
+            "authorization_servers": ["https://login.example"],
+        });
+        let auth = json!({
+            "kind": "authRequired", "reason": "insufficientScope", "resource": resource,
+            "requiredScopes": ["read", "write"], "description": "more \u{1b}[2J",
+        });
+        let state = state(json!([server("1", "notes", auth)]));
+        let again = Again::plain();
+        let lines = find(&state, "notes").unwrap().unwrap().in_words(Life::Gone, &again);
+        let expected = [
+            "notes: wants somebody to sign in",
+            "  from file:///w/.mcp.json",
+            "  the sign-in does not grant enough, to Notes at https://login.example for read write (more \\u{1b}[2J)",
+            "  sign in with: innkeeper mcp auth notes",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_server_that_was_given_up_says_how_it_is_started_again() {
+        let here = Again::with("--data /srv/inn");
+        let failed = |kind: &str, life: Life| {
+            let error = json!({ "errorType": kind, "message": "it ended" });
+            let state = state(json!([server(
+                "1",
+                "notes",
+                json!({ "kind": "error", "error": error })
+            )]));
+            find(&state, "notes")
+                .unwrap()
+                .unwrap()
+                .in_words(life, &here)
+                .split_off(2)
+        };
+        let expected = [
+            "  it ended",
+            "  try it again with: innkeeper mcp start --data /srv/inn notes",
+        ];
+        assert_eq!(failed("mcpServerFailed", Life::Stays), expected);
+        assert_eq!(failed("mcpServerFailed", Life::Gone), ["  it ended"]);
+        assert_eq!(
+            failed("notTrusted", Life::Stays),
+            ["  it ended"],
+            "which says itself what to do"
+        );
+    }
+
+    #[test]
+    fn a_server_that_is_off_with_its_plugin_says_that_and_nothing_else() {
+        let plugin = json!({
+            "type": "plugin", "id": "p", "uri": "file:///p", "name": "tools",
+            "enablement": [{ "kind": "global", "enabled": false }],
+            "children": [server("1", "notes", json!({ "kind": "stopped" }))],
+        });
+        let state = state(json!([plugin]));
+        let found = find(&state, "tools:notes").unwrap().unwrap();
+        assert_eq!(
+            found.in_words(Life::Stays, &Again::plain()),
+            ["notes: off, everywhere", "  from the plugin tools (file:///p)"]
+        );
+        assert!(!found.is_at_rest());
+        assert_eq!(found.json("s")["enabled"], false);
+        assert!(found.failure().unwrap().to_string().contains("switched off everywhere"));
+    }
+
+    #[test]
+    fn a_ready_server_says_how_many_tools_it_has_where_that_is_known() {
+        let mut ready = server("1", "notes", json!({ "kind": "ready" }));
+        let first_line = |server: &Value| {
+            let state = state(json!([server]));
+            let found = find(&state, "notes").unwrap().unwrap();
+            found.in_words(Life::Stays, &Again::plain()).swap_remove(0)
+        };
+        assert_eq!(first_line(&ready), "notes: ready");
+        ready["_meta"] = json!({ "innkeeper.tools": 1 });
+        assert_eq!(first_line(&ready), "notes: ready, 1 tool");
+        ready["_meta"] = json!({ "innkeeper.tools": 12, "innkeeper.resource": "https://mcp.example" });
+        assert_eq!(first_line(&ready), "notes: ready, 12 tools");
+        ready["state"]["kind"] = json!("stopped");
+        assert_eq!(first_line(&ready), "notes: stopped");
+    }
+
+    #[test]
+    fn tools_that_nobody_can_call_are_named_while_the_server_is_ready() {
+        let mut notes = server("1", "notes", json!({ "kind": "ready" }));
+        notes["_meta"] = json!({ "innkeeper.tools": 2, "innkeeper.taskTools": ["research", "a\u{1b}[31mb"] });
+        let lines = |server: &Value| {
+            let state = state(json!([server]));
+            listed(&state)[0].in_words(Life::Stays, &Again::plain())
+        };
+        let said = lines(&notes).join("\n");
+        assert!(
+            said.contains("not offered, because they need tasks of MCP: research, a"),
+            "{said}"
+        );
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+        notes["state"]["kind"] = json!("stopped");
+        let said = lines(&notes).join("\n");
+        assert!(!said.contains("research"), "{said}");
+    }
+
+    #[test]
+    fn servers_of_one_name_are_told_apart_by_their_ids() {
+        let ready = || json!({ "kind": "ready" });
+        let state = state(json!([server("1", "notes", ready()), server("2", "notes", ready())]));
+        let failure = find(&state, "notes").err().unwrap();
+        assert!(failure.to_string().contains("1, 2"), "{failure}");
+        assert_eq!(find(&state, "2").unwrap().unwrap().server.id, "2");
+        assert!(find(&state, "other").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_with_the_reason() {
+        let directory = |load: Value| {
+            json!({
+                "type": "directory", "id": "d", "uri": "file:///w", "name": "w", "enabled": true,
+                "contents": "mcpServer", "writable": false, "children": [], "load": load,
+            })
+        };
+        let message = ".mcp.json: expected a comma";
+        let entries = json!([
+            directory(json!({ "kind": "error", "message": message })),
+            directory(json!({ "kind": "loaded" })),
+        ]);
+        assert_eq!(broken(&state(entries)), [format!("file:///w: {message}")]);
+    }
+}

@@ -1,0 +1,502 @@
+//! `innkeeper pending`, `approve`, `deny` and `answer`: what sessions wait for, and answers to it.
+//!
+//! Everything comes from the sessions' own lists, so that whatever waits at whatever depth of workers is found.
+
+use std::collections::HashMap;
+
+use ahp::SubscriptionEvent;
+use ahp_types::actions::{
+    ChatInputCompletedAction, ChatToolCallConfirmedAction, ChatToolCallResultConfirmedAction, StateAction,
+};
+use ahp_types::common::StringOrMarkdown;
+use ahp_types::state::{
+    ChatInputAnswer, ChatInputAnswerValue, ChatInputAnswered, ChatInputBooleanAnswerValue, ChatInputNumberAnswerValue,
+    ChatInputQuestion, ChatInputRequest, ChatInputResponseKind, ChatInputSelectedAnswerValue,
+    ChatInputSelectedManyAnswerValue, ChatInputTextAnswerValue, FileEditCollection, SessionInputRequest, SessionState,
+    SessionStatus, ToolCallConfirmationState, ToolCallContributor,
+};
+use serde_json::json;
+
+use crate::args::{AnswerArgs, ApproveArgs, DenyArgs, PendingArgs};
+use crate::discovery::DataDir;
+use crate::failure::{Failure, Kind};
+use crate::terminal::{Output, note, one_line};
+
+use crate::connection::{Connection, connection_lost, request_failure};
+use crate::edit_contents;
+use crate::format::plain_text;
+use crate::format::tool_call;
+use crate::mcp;
+use crate::sessions::all_sessions;
+
+/// Most characters of the line that says what a session waits for.
+pub(super) const MOST_OF_A_LINE: usize = 200;
+
+/// Something a session waits for.
+pub(super) struct Wait {
+    pub(super) session: String,
+    pub(super) request: SessionInputRequest,
+    /// The MCP server that it is about, if it is about one.
+    server: Option<String>,
+    /// The files that a tool would change, with their contents as far as those could be read.
+    edits: Option<FileEditCollection>,
+}
+
+/// Lists what sessions wait for.
+pub(crate) async fn list(dir: &DataDir, args: PendingArgs) -> Result<(), Failure> {
+    let connection = Connection::open(dir, &args.connect).await?;
+    let waits = all_waits(&connection).await?;
+    connection.close().await;
+    let mut output = Output::stdout();
+    for wait in &waits {
+        if args.json {
+            let line = json!({ "session": wait.session, "request": wait.request });
+            output.show(&format!("{line}\n"))?;
+        } else {
+            output.show(&format!(
+                "{}\n  {}\n",
+                wait.id(),
+                one_line(&wait.describe(), MOST_OF_A_LINE)
+            ))?;
+            for line in wait.details() {
+                output.show(&format!("  {line}\n"))?;
+            }
+            for hint in wait.hints() {
+                output.show(&format!("  {}\n", one_line(&hint, 400)))?;
+            }
+        }
+    }
+    if waits.is_empty() && !args.json {
+        note("Nothing waits for an answer.");
+    }
+    Ok(())
+}
+
+/// Lets a tool run, or its result through.
+pub(crate) async fn approve(dir: &DataDir, args: ApproveArgs) -> Result<(), Failure> {
+    let mut connection = Connection::open(dir, &args.connect).await?;
+    let wait = find(&connection, args.id.as_deref(), Wait::is_confirmation).await?;
+    // Whoever approves without looking first still sees what it was.
+    note(&one_line(&wait.describe(), MOST_OF_A_LINE));
+    for line in wait.details() {
+        note(&line);
+    }
+    let (chat, mut action) = decision(wait.request, true, args.option, args.input, None)?;
+    if let (Some(rule), StateAction::ChatToolCallConfirmed(confirmed)) = (args.rule, &mut action) {
+        let meta = confirmed.meta.get_or_insert_default();
+        meta.insert("innkeeper.rule".to_owned(), rule.into());
+    }
+    settle(&mut connection, &chat, action).await?;
+    connection.close().await;
+    Ok(())
+}
+
+/// Keeps a tool from running, or its result back.
+pub(crate) async fn deny(dir: &DataDir, args: DenyArgs) -> Result<(), Failure> {
+    let mut connection = Connection::open(dir, &args.connect).await?;
+    let wait = find(&connection, args.id.as_deref(), Wait::is_confirmation).await?;
+    let (chat, action) = decision(wait.request, false, None, None, args.because)?;
+    settle(&mut connection, &chat, action).await?;
+    connection.close().await;
+    Ok(())
+}
+
+/// Answers an agent's questions.
+pub(crate) async fn answer(dir: &DataDir, args: AnswerArgs) -> Result<(), Failure> {
+    let mut connection = Connection::open(dir, &args.connect).await?;
+    let wait = find(&connection, args.id.as_deref(), |wait| {
+        matches!(wait.request, SessionInputRequest::ChatInput(_))
+    })
+    .await?;
+    let SessionInputRequest::ChatInput(asked) = wait.request else {
+        return Err(Failure::new(Kind::Usage, "this is not a question"));
+    };
+    let answers = answers(&asked.request, &args.values)?;
+    let action = StateAction::ChatInputCompleted(ChatInputCompletedAction {
+        request_id: asked.request.id,
+        response: if args.decline {
+            ChatInputResponseKind::Decline
+        } else {
+            ChatInputResponseKind::Accept
+        },
+        answers: (!answers.is_empty()).then_some(answers),
+    });
+    settle(&mut connection, &asked.chat, action).await?;
+    connection.close().await;
+    Ok(())
+}
+
+/// Everything that any session waits for.
+async fn all_waits(connection: &Connection) -> Result<Vec<Wait>, Failure> {
+    let mut waits = Vec::new();
+    for session in all_sessions(connection).await? {
+        let busy = SessionStatus::InProgress.bits();
+        if session.status & busy == 0 {
+            continue;
+        }
+        let (state, _): (SessionState, i64) = connection.subscribe_to_state(&session.resource).await?;
+        for request in state.input_needed.iter().flatten() {
+            let mut wait = Wait::new(&state, session.resource.clone(), request.clone());
+            // The host lets only those read them who listen to the session.
+            if let Some(changes) = &mut wait.edits {
+                edit_contents::fetch(connection, changes).await;
+            }
+            waits.push(wait);
+        }
+        let _ = connection.client.unsubscribe(session.resource.clone()).await;
+    }
+    Ok(waits)
+}
+
+/// The one thing that is meant: named by its id or a part of it, or the only one there is.
+async fn find(connection: &Connection, id: Option<&str>, kind: impl Fn(&Wait) -> bool) -> Result<Wait, Failure> {
+    let waits = all_waits(connection).await?.into_iter();
+    let mut fitting: Vec<Wait> = waits
+        .filter(|wait| kind(wait) && id.is_none_or(|id| wait.id().contains(id)))
+        .collect();
+    if let Some(exact) = fitting.iter().position(|wait| Some(wait.id()) == id) {
+        return Ok(fitting.swap_remove(exact));
+    }
+    match (fitting.len(), fitting.pop()) {
+        (1, Some(wait)) => Ok(wait),
+        (0, _) => Err(Failure::new(Kind::Rejected, "nothing like that waits for an answer")
+            .hint("`innkeeper pending` shows what does; somebody else may have been faster")),
+        (count, _) => Err(Failure::new(
+            Kind::Usage,
+            format!("{count} things wait for an answer; say which one is meant"),
+        )
+        .hint("`innkeeper pending` shows their ids; a part of an id is enough")),
+    }
+}
+
+/// Sends an action and waits until the host has taken or refused it.
+async fn settle(connection: &mut Connection, chat: &str, action: StateAction) -> Result<(), Failure> {
+    // The echo goes to subscribers; a refusal would come anyway.
+    connection.subscribe(chat).await?;
+    let handle = connection
+        .client
+        .dispatch(chat.to_owned(), action)
+        .await
+        .map_err(|error| request_failure("dispatchAction", error))?;
+    let patience = std::time::Duration::from_secs(30);
+    let echoed = async {
+        loop {
+            let event = connection.events.recv().await.ok_or_else(connection_lost)?;
+            if let SubscriptionEvent::Action(envelope) = event.event
+                && let Some(origin) = &envelope.origin
+                && origin.client_id == connection.client_id
+                && origin.client_seq == handle.client_seq
+            {
+                return Ok(envelope);
+            }
+        }
+    };
+    let envelope = tokio::time::timeout(patience, echoed)
+        .await
+        .map_err(|_| Failure::new(Kind::Unreachable, "the host did not take the answer within 30 seconds"))??;
+    match envelope.rejection_reason {
+        None => Ok(()),
+        Some(reason) => Err(Failure::new(
+            Kind::Rejected,
+            format!("the host refused the answer: {}", one_line(&reason, 500)),
+        )),
+    }
+}
+
+impl Wait {
+    pub(super) fn new(state: &SessionState, session: String, request: SessionInputRequest) -> Self {
+        let server = match &request {
+            SessionInputRequest::ToolAuthentication(request) => match &request.tool_call.contributor {
+                Some(ToolCallContributor::Mcp(server)) => mcp::name_of(state, &server.customization_id),
+                _ => None,
+            },
+            _ => None,
+        };
+        let edits = match &request {
+            SessionInputRequest::ToolConfirmation(request) => match &request.tool_call {
+                ToolCallConfirmationState::PendingConfirmation(call) => call.edits.clone(),
+                _ => None,
+            },
+            _ => None,
+        };
+        Self {
+            session,
+            request,
+            server,
+            edits,
+        }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        match &self.request {
+            SessionInputRequest::ChatInput(request) => &request.id,
+            SessionInputRequest::ToolConfirmation(request) => &request.id,
+            SessionInputRequest::ToolClientExecution(request) => &request.id,
+            SessionInputRequest::ToolAuthentication(request) => &request.id,
+            SessionInputRequest::Unknown(_) => "?",
+        }
+    }
+
+    fn is_confirmation(&self) -> bool {
+        matches!(self.request, SessionInputRequest::ToolConfirmation(_))
+    }
+
+    pub(super) fn describe(&self) -> String {
+        match &self.request {
+            SessionInputRequest::ChatInput(request) => {
+                let message = request
+                    .request
+                    .message
+                    .as_deref()
+                    .unwrap_or("The agent asks something.");
+                format!("question: {message}")
+            }
+            SessionInputRequest::ToolConfirmation(request) => match &request.tool_call {
+                ToolCallConfirmationState::PendingConfirmation(call) => {
+                    format!(
+                        "approval: {}: {}",
+                        call.display_name,
+                        plain_text(&call.invocation_message)
+                    )
+                }
+                ToolCallConfirmationState::PendingResultConfirmation(call) => {
+                    format!(
+                        "result: {}: {}",
+                        call.display_name,
+                        plain_text(&call.past_tense_message)
+                    )
+                }
+                ToolCallConfirmationState::Unknown(_) => "approval of a kind this program does not know".to_owned(),
+            },
+            SessionInputRequest::ToolClientExecution(request) => format!(
+                "running in the client {}: {}",
+                request.client_id, request.tool_call.display_name
+            ),
+            SessionInputRequest::ToolAuthentication(request) => {
+                let resource = &request.tool_call.auth.resource;
+                let name = resource.resource_name.as_deref().unwrap_or(&resource.resource);
+                let of = self.server.as_ref().map(|server| format!(" of {server}"));
+                format!(
+                    "sign-in: {}{} wants you to sign in to {name}",
+                    request.tool_call.display_name,
+                    of.unwrap_or_default()
+                )
+            }
+            SessionInputRequest::Unknown(_) => "something this program does not know".to_owned(),
+        }
+    }
+
+    /// All that a tool would do, or did: the sentence about it may leave out the part that matters.
+    pub(super) fn details(&self) -> Vec<String> {
+        let request = match &self.request {
+            SessionInputRequest::ToolConfirmation(request) => request,
+            SessionInputRequest::ChatInput(request) => {
+                let message = request.request.message.as_deref().unwrap_or_default();
+                return tool_call::whole(message, MOST_OF_A_LINE);
+            }
+            _ => return Vec::new(),
+        };
+        match &request.tool_call {
+            ToolCallConfirmationState::PendingConfirmation(call) => {
+                tool_call::lines(call.tool_input.as_ref(), self.edits.as_ref())
+            }
+            ToolCallConfirmationState::PendingResultConfirmation(call) => {
+                tool_call::lines(call.tool_input.as_ref(), None)
+            }
+            ToolCallConfirmationState::Unknown(_) => Vec::new(),
+        }
+    }
+
+    /// The ways to answer, for people.
+    pub(super) fn hints(&self) -> Vec<String> {
+        match &self.request {
+            SessionInputRequest::ToolConfirmation(request) => match &request.tool_call {
+                ToolCallConfirmationState::PendingConfirmation(call) => call
+                    .options
+                    .iter()
+                    .flatten()
+                    .map(|option| format!("--option {}: {}", option.id, option.label))
+                    .collect(),
+                _ => Vec::new(),
+            },
+            SessionInputRequest::ChatInput(request) => {
+                let mut hints: Vec<String> = request.request.url.iter().map(|url| format!("visit {url}")).collect();
+                hints.extend(request.request.questions.iter().flatten().filter_map(question_hint));
+                hints
+            }
+            _ => self.sign_in_command().into_iter().collect(),
+        }
+    }
+
+    /// What signs in, where that is what is awaited.
+    pub(super) fn sign_in_command(&self) -> Option<String> {
+        let SessionInputRequest::ToolAuthentication(_) = &self.request else {
+            return None;
+        };
+        let name = self.server.as_ref().map(|server| format!(" '{server}'"));
+        Some(format!(
+            "innkeeper mcp auth{} --session {}",
+            name.unwrap_or_default(),
+            self.session
+        ))
+    }
+}
+
+/// The action that lets a call run or its result through, or does not, and the chat that it is for.
+pub(super) fn decision(
+    request: SessionInputRequest,
+    approved: bool,
+    option: Option<String>,
+    input: Option<String>,
+    because: Option<String>,
+) -> Result<(String, StateAction), Failure> {
+    let SessionInputRequest::ToolConfirmation(request) = request else {
+        return Err(Failure::new(Kind::Usage, "this is not an approval"));
+    };
+    let action = match request.tool_call {
+        ToolCallConfirmationState::PendingConfirmation(call) => {
+            StateAction::ChatToolCallConfirmed(ChatToolCallConfirmedAction {
+                turn_id: request.turn_id,
+                tool_call_id: call.tool_call_id,
+                meta: None,
+                approved,
+                confirmed: None,
+                reason: None,
+                edited_tool_input: input,
+                user_suggestion: None,
+                reason_message: because.map(StringOrMarkdown::Plain),
+                selected_option_id: option,
+            })
+        }
+        ToolCallConfirmationState::PendingResultConfirmation(call) => {
+            if option.is_some() || input.is_some() || because.is_some() {
+                return Err(Failure::new(
+                    Kind::Usage,
+                    "a result is let through or kept back, nothing else",
+                ));
+            }
+            StateAction::ChatToolCallResultConfirmed(ChatToolCallResultConfirmedAction {
+                turn_id: request.turn_id,
+                tool_call_id: call.tool_call_id,
+                meta: None,
+                approved,
+            })
+        }
+        ToolCallConfirmationState::Unknown(_) => {
+            return Err(Failure::new(
+                Kind::Unexpected,
+                "this approval is of a kind this program does not know",
+            ));
+        }
+    };
+    Ok((request.chat, action))
+}
+
+/// Reads `question=value` words as the questions want them.
+fn answers(request: &ChatInputRequest, words: &[String]) -> Result<HashMap<String, ChatInputAnswer>, Failure> {
+    let questions = request.questions.as_deref().unwrap_or_default();
+    let known = || {
+        let ids: Vec<&str> = questions.iter().filter_map(question_id).collect();
+        format!("the questions are: {}", ids.join(", "))
+    };
+    let mut answers = HashMap::new();
+    for word in words {
+        let Some((id, text)) = word.split_once('=') else {
+            return Err(
+                Failure::new(Kind::Usage, format!("{word:?} is not of the form question=answer")).hint(known()),
+            );
+        };
+        let Some(question) = questions.iter().find(|question| question_id(question) == Some(id)) else {
+            return Err(Failure::new(Kind::Usage, format!("there is no question {id:?}")).hint(known()));
+        };
+        let value = value(question, text)
+            .ok_or_else(|| Failure::new(Kind::Usage, format!("{text:?} is no answer to the question {id:?}")))?;
+        answers.insert(id.to_owned(), ChatInputAnswer::Submitted(ChatInputAnswered { value }));
+    }
+    Ok(answers)
+}
+
+fn value(question: &ChatInputQuestion, text: &str) -> Option<ChatInputAnswerValue> {
+    let text = text.to_owned();
+    Some(match question {
+        ChatInputQuestion::Text(_) => ChatInputAnswerValue::Text(ChatInputTextAnswerValue { value: text }),
+        ChatInputQuestion::Number(_) | ChatInputQuestion::Integer(_) => {
+            ChatInputAnswerValue::Number(ChatInputNumberAnswerValue {
+                value: text.parse().ok()?,
+            })
+        }
+        ChatInputQuestion::Boolean(_) => ChatInputAnswerValue::Boolean(ChatInputBooleanAnswerValue {
+            value: match text.as_str() {
+                "yes" | "true" => true,
+                "no" | "false" => false,
+                _ => return None,
+            },
+        }),
+        ChatInputQuestion::SingleSelect(_) => ChatInputAnswerValue::Selected(ChatInputSelectedAnswerValue {
+            value: text,
+            freeform_values: None,
+        }),
+        ChatInputQuestion::MultiSelect(_) => ChatInputAnswerValue::SelectedMany(ChatInputSelectedManyAnswerValue {
+            value: text.split(',').map(str::to_owned).collect(),
+            freeform_values: None,
+        }),
+        ChatInputQuestion::Unknown(_) => return None,
+    })
+}
+
+fn question_id(question: &ChatInputQuestion) -> Option<&str> {
+    match question {
+        ChatInputQuestion::Text(question) => Some(&question.id),
+        ChatInputQuestion::Number(question) | ChatInputQuestion::Integer(question) => Some(&question.id),
+        ChatInputQuestion::Boolean(question) => Some(&question.id),
+        ChatInputQuestion::SingleSelect(question) => Some(&question.id),
+        ChatInputQuestion::MultiSelect(question) => Some(&question.id),
+        ChatInputQuestion::Unknown(_) => None,
+    }
+}
+
+fn question_hint(question: &ChatInputQuestion) -> Option<String> {
+    let options = |options: &[ahp_types::state::ChatInputOption]| {
+        let ids: Vec<&str> = options.iter().map(|option| option.id.as_str()).collect();
+        ids.join("|")
+    };
+    let (id, message, form) = match question {
+        ChatInputQuestion::Text(question) => (&question.id, &question.message, "words".to_owned()),
+        ChatInputQuestion::Number(question) => (&question.id, &question.message, "number".to_owned()),
+        ChatInputQuestion::Integer(question) => (&question.id, &question.message, "whole number".to_owned()),
+        ChatInputQuestion::Boolean(question) => (&question.id, &question.message, "yes|no".to_owned()),
+        ChatInputQuestion::SingleSelect(question) => (&question.id, &question.message, options(&question.options)),
+        ChatInputQuestion::MultiSelect(question) => {
+            let form = format!("{}, several with commas", options(&question.options));
+            (&question.id, &question.message, form)
+        }
+        ChatInputQuestion::Unknown(_) => return None,
+    };
+    Some(format!("{id}=<{form}>: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_as_their_questions_want_them() {
+        let request: ChatInputRequest = serde_json::from_value(json!({ "id": "q", "questions": [
+            { "kind": "text", "id": "name", "message": "?" },
+            { "kind": "integer", "id": "age", "message": "?" },
+            { "kind": "boolean", "id": "sure", "message": "?" },
+            { "kind": "multi-select", "id": "sizes", "message": "?", "options": [{ "id": "s", "label": "S" }] },
+        ] }))
+        .unwrap();
+        let words = ["name=a=b", "age=7", "sure=yes", "sizes=s,m"].map(str::to_owned);
+        let answers = answers(&request, &words).unwrap();
+        let read = serde_json::to_value(&answers).unwrap();
+        assert_eq!(read["name"]["value"]["value"], "a=b");
+        assert_eq!(read["age"]["value"]["value"], 7.0);
+        assert_eq!(read["sure"]["value"]["value"], true);
+        assert_eq!(read["sizes"]["value"]["value"], json!(["s", "m"]));
+        for wrong in ["name", "nobody=1", "age=old", "sure=perhaps"] {
+            assert!(super::answers(&request, &[wrong.to_owned()]).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The terminal: notes on standard error, foreign text made safe to show, confirmations and Ctrl-C.
+
+mod confirm;
+mod next_command;
+mod signals;
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+
+use crate::failure::{Failure, Kind};
+
+pub use confirm::confirm;
+pub(crate) use next_command::Again;
+pub use next_command::{program, quoted};
+pub use signals::{StopSignal, StopSignals};
+
+/// Prints a warning on standard error, whatever the log filter says.
+pub fn warn(message: &str) {
+    note(&format!("innkeeper: warning: {message}"));
+}
+
+/// Prints a line on standard error.
+pub fn note(line: &str) {
+    // A closed standard error is no reason to stop; there is nobody left to tell.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Standard output or standard error of a client command, which shows text that came from the host.
+#[derive(Debug)]
+pub struct Output<W> {
+    writer: W,
+    /// Terminals act on control characters; files and pipes want the bytes as they are.
+    terminal: bool,
+    colour: bool,
+}
+
+impl Output<io::Stdout> {
+    /// Opens standard output.
+    pub fn stdout() -> Self {
+        Self {
+            terminal: io::stdout().is_terminal(),
+            colour: false,
+            writer: io::stdout(),
+        }
+    }
+}
+
+impl Output<io::Stderr> {
+    /// Opens standard error.
+    pub fn stderr() -> Self {
+        let terminal = io::stderr().is_terminal();
+        Self {
+            terminal,
+            colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            writer: io::stderr(),
+        }
+    }
+}
+
+impl<W: io::Write> Output<W> {
+    /// Takes a writer that wants the bytes as they are.
+    #[cfg(test)]
+    pub(crate) fn plain(writer: W) -> Self {
+        Self {
+            writer,
+            terminal: false,
+            colour: false,
+        }
+    }
+
+    /// Writes foreign text and shows it at once.
+    pub fn show(&mut self, text: &str) -> Result<(), Failure> {
+        let text = if self.terminal {
+            visible(text)
+        } else {
+            Cow::Borrowed(text)
+        };
+        self.writer
+            .write_all(text.as_bytes())
+            .and_then(|()| self.writer.flush())
+            .map_err(|error| closed(&error))
+    }
+
+    /// Writes foreign text like `show`, in a lighter shade where there are colours.
+    pub fn show_dimmed(&mut self, text: &str) -> Result<(), Failure> {
+        if !self.colour {
+            return self.show(text);
+        }
+        write!(self.writer, "\x1b[2m{}\x1b[0m", visible(text))
+            .and_then(|()| self.writer.flush())
+            .map_err(|error| closed(&error))
+    }
+}
+
+fn closed(error: &io::Error) -> Failure {
+    let kind = match error.kind() {
+        io::ErrorKind::BrokenPipe => Kind::OutputClosed,
+        _ => Kind::Unexpected,
+    };
+    Failure::new(kind, format!("the output cannot be written ({error})"))
+}
+
+/// Makes control and direction-changing characters visible, so that foreign text cannot drive the terminal.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let harmless = |c: char| c == '\n' || c == '\t' || !is_hostile(c);
+    if text.chars().all(harmless) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if harmless(c) {
+            shown.push(c);
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(shown, "{}", c.escape_unicode());
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Makes foreign text fit on one line, cut after `limit` characters.
+pub fn one_line(text: &str, limit: usize) -> String {
+    let flat: String = text
+        .chars()
+        .map(|c| if c == '\n' || c == '\t' { ' ' } else { c })
+        .collect();
+    let flat = visible(&flat);
+    if flat.chars().count() <= limit {
+        return flat.into_owned();
+    }
+    let mut cut: String = flat.chars().take(limit.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+fn is_hostile(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_become_visible() {
+        assert_eq!(visible("a\tb\nü"), "a\tb\nü");
+        assert_eq!(visible("\x1b]52;c;x\x07"), "\\u{1b}]52;c;x\\u{7}");
+        assert_eq!(visible("a\u{202e}b\r"), "a\\u{202e}b\\u{d}");
+    }
+
+    #[test]
+    fn one_line_is_one_line() {
+        assert_eq!(one_line("a\nb", 10), "a b");
+        assert_eq!(one_line("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn pipes_get_the_bytes_and_terminals_the_visible_form() {
+        for (terminal, expected) in [(false, "\x1b[2J"), (true, "\\u{1b}[2J")] {
+            let mut output = Output {
+                writer: Vec::new(),
+                terminal,
+                colour: false,
+            };
+            output.show("\x1b[2J").unwrap();
+            assert_eq!(output.writer, expected.as_bytes());
+        }
+    }
+}

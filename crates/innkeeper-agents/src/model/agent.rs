@@ -1,5 +1,11 @@
 //! The agent itself: what it offers, and the chats it holds.
 
+pub(in crate::model) mod key;
+pub(in crate::model) mod models;
+pub(in crate::model) mod sampling;
+pub(in crate::model) mod state;
+mod title;
+
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -11,21 +17,21 @@ use innkeeper_host::{
     TurnInput,
 };
 
-use super::brought::Brought;
-use super::client::{Endpoint, ModelClient};
-use super::conversation::{COMPACT, Conversation, Speaker, is_compact};
-use super::error::ProviderError;
-use super::instructions;
-use super::key::Key;
-use super::message::compose;
-use super::models::Model;
-use super::own_tools::OwnTool;
-use super::prompt::{Prompt, paths};
-use super::retry::RetryPolicy;
-use super::sampling::{SpentOnServers, TurnsModel};
-use super::shared::Shared;
-use super::toolbox::Toolbox;
-use super::turn::Run;
+use crate::model::agent::key::Key;
+use crate::model::agent::models::Model;
+use crate::model::agent::sampling::{SpentOnServers, TurnsModel};
+use crate::model::agent::state::Shared;
+use crate::model::client::{Endpoint, ModelClient};
+use crate::model::conversation::user_message::compose;
+use crate::model::conversation::{COMPACT, Conversation, Speaker, is_compact};
+use crate::model::customizations::Brought;
+use crate::model::error::ProviderError;
+use crate::model::prompt::instructions;
+use crate::model::prompt::{Prompt, paths};
+use crate::model::retry::RetryPolicy;
+use crate::model::toolbox::Toolbox;
+use crate::model::toolbox::own_tools::OwnTool;
+use crate::model::turn::Run;
 use crate::tools::HostTool;
 
 /// How much longer a turn may take for the sake of a title.

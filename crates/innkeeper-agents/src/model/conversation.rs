@@ -1,19 +1,28 @@
 //! What was said, as the model is told it, and how long that is.
 
+pub(in crate::model) mod compaction;
+pub(in crate::model) mod documents;
+pub(in crate::model) mod images;
+mod memory;
+pub(in crate::model) mod pinned_instruction;
+mod summary;
+pub(in crate::model) mod tokens;
+pub(in crate::model) mod user_message;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use innkeeper_host::customizations::Called;
 use innkeeper_host::{ChatContext, PastOutcome, PastTurn};
 
-use super::api::{AssistantPart, ModelMessage, ToolOutcome, ToolUse, UserPart};
-use super::document::unread;
-use super::memory::Memory;
-use super::message::compose;
-use super::standing::{Standing, taken_over};
-use super::summary::Summary;
-use super::tokens::tokens_of;
-use super::toolbox::fit_name;
+use crate::model::api::{AssistantPart, ModelMessage, ToolOutcome, ToolUse, UserPart};
+use crate::model::conversation::documents::unread;
+use crate::model::conversation::memory::Memory;
+use crate::model::conversation::pinned_instruction::{Standing, taken_over};
+use crate::model::conversation::summary::Summary;
+use crate::model::conversation::tokens::tokens_of;
+use crate::model::conversation::user_message::compose;
+use crate::model::toolbox::fit_name;
 
 /// What a model is told of a call that has no result. Nobody knows how far it got.
 const NO_RESULT: &str = "There is no result: the call was denied, or the turn was cancelled or interrupted before it \

@@ -1,14 +1,14 @@
 //! What goes wrong with a model provider, in words for the people who see it.
 
 mod classify;
-mod words;
+mod messages;
 
 use std::time::Duration;
 
 use innkeeper_host::Secret;
 
 pub(crate) use classify::{Failure, classify, retry_after};
-pub(crate) use words::quote;
+pub(crate) use messages::quote;
 
 /// Why a provider gave no answer, or not all of it.
 ///
@@ -89,7 +89,7 @@ impl Provider {
     pub(crate) fn error(&self, kind: ErrorKind, said: &str) -> ProviderError {
         ProviderError {
             kind,
-            message: words::message(self, kind, &self.quote(said)),
+            message: messages::message(self, kind, &self.quote(said)),
             retry_after: None,
         }
     }

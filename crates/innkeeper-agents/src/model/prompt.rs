@@ -1,10 +1,12 @@
 //! The system prompt, section by section.
 
+pub(in crate::model) mod instructions;
+
 use std::path::PathBuf;
 
 use innkeeper_host::PromptSection;
 
-use super::brought::Role;
+use crate::model::customizations::Role;
 
 const IDENTITY: &str = "You are a capable coding agent. You work for the person you talk with, on their machine, \
     through the tools you are given.";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error::ProviderError;
+use crate::model::error::ProviderError;
 
 /// How patient to be with a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,8 +141,8 @@ pub fn chance() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::ErrorKind;
     use super::*;
+    use crate::model::error::ErrorKind;
 
     fn error(kind: ErrorKind, retry_after: Option<u64>) -> ProviderError {
         ProviderError {

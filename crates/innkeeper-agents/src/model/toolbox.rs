@@ -1,5 +1,9 @@
 //! What the model may call in one turn: tools of the host, the agent's own, and those of MCP servers and clients.
 
+pub(in crate::model) mod own_tools;
+mod partial_json;
+mod schema;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -8,11 +12,11 @@ use innkeeper_host::{AgentError, ClientDraft, ClientTool, EventSink, ToolDraft, 
 
 use serde_json::Value;
 
-use super::api::ToolSpec;
-use super::brought::Kept;
-use super::own_tools::OwnTool;
-use super::partial;
-use super::schema;
+use crate::model::api::ToolSpec;
+use crate::model::customizations::Kept;
+use crate::model::toolbox::own_tools::OwnTool;
+use crate::model::toolbox::partial_json;
+use crate::model::toolbox::schema;
 use crate::tools::HostTool;
 
 /// The longest name of a tool that all providers take.
@@ -254,7 +258,7 @@ impl Draft {
         let Some(announcement) = tool.announcement() else {
             return Ok(true);
         };
-        match partial::string_field(input, announcement.field) {
+        match partial_json::string_field(input, announcement.field) {
             Some(value) => {
                 draft.announce(announcement.words(&value)).await?;
                 Ok(true)

@@ -1,29 +1,37 @@
 //! One turn: the model answers, its calls are carried out, and so on until it has nothing left to
 //! do.
 
+mod answer;
+mod context_window;
+mod hook_context;
+mod setup;
+mod subagent;
+mod token_usage;
+mod tool_calls;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use innkeeper_host::{AgentError, ClientTool, EventSink, Secret};
 use tokio::sync::mpsc;
 
-use super::answer::{Answer, Broken, PendingCall};
-use super::api::{Effort, ModelMessage, ModelRequest, Stop};
-use super::brought::Brought;
-use super::calls::carry_out;
-use super::client::ModelStream;
-use super::conversation::{Conversation, Speaker};
-use super::error::{ErrorKind, ProviderError};
-use super::hooked;
-use super::instructions;
-use super::models::{DEFAULT_EFFORT, Model};
-use super::own_tools::OwnTool;
-use super::prompt::Prompt;
-use super::retry::{Retry, chance};
-use super::room::Why;
-use super::sampling::{SpentOnServers, TurnsModel};
-use super::shared::Shared;
-use super::spent::Spent;
-use super::toolbox::Toolbox;
+use crate::model::agent::models::{DEFAULT_EFFORT, Model};
+use crate::model::agent::sampling::{SpentOnServers, TurnsModel};
+use crate::model::agent::state::Shared;
+use crate::model::api::{Effort, ModelMessage, ModelRequest, Stop};
+use crate::model::client::ModelStream;
+use crate::model::conversation::{Conversation, Speaker};
+use crate::model::customizations::Brought;
+use crate::model::error::{ErrorKind, ProviderError};
+use crate::model::prompt::Prompt;
+use crate::model::prompt::instructions;
+use crate::model::retry::{Retry, chance};
+use crate::model::toolbox::Toolbox;
+use crate::model::toolbox::own_tools::OwnTool;
+use crate::model::turn::answer::{Answer, Broken, PendingCall};
+use crate::model::turn::context_window::Why;
+use crate::model::turn::hook_context;
+use crate::model::turn::token_usage::Spent;
+use crate::model::turn::tool_calls::carry_out;
 use crate::tools::Surroundings;
 
 /// What a turn has at hand.
@@ -88,7 +96,7 @@ impl<'a> Run<'a> {
     pub(super) async fn run(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let system = self.render().await?;
         let mut spent = Spent::default();
-        hooked::hear(conversation, self.events);
+        hook_context::hear(conversation, self.events);
         for _ in 0..self.shared.most_rounds {
             self.follow_rules(conversation).await?;
             let Heard { calls, stop, has_words } = self.answer(conversation, &system, &mut spent).await?;
@@ -108,7 +116,7 @@ impl<'a> Run<'a> {
             // Between calls, and before it is all over, people may set another direction.
             match self.events.steering().await? {
                 Some(words) => conversation.steer(words),
-                None if is_done && hooked::may_stop(conversation, self.events).await? => {
+                None if is_done && hook_context::may_stop(conversation, self.events).await? => {
                     return self.end(stop, has_words).await;
                 }
                 None => {}
@@ -150,7 +158,7 @@ impl<'a> Run<'a> {
         let directories = &self.surroundings.working_directories;
         let has_skills = self.toolbox.has(OwnTool::Skill.name());
         let prompt = Prompt {
-            directories: super::prompt::paths(directories),
+            directories: crate::model::prompt::paths(directories),
             today: self.shared.today(),
             tools: &names,
             custom_instructions: self.instructions().await,

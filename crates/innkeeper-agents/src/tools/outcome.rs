@@ -4,7 +4,7 @@ use innkeeper_host::{AgentError, Decision, ToolCall, ToolContent, ToolDraft, Too
 
 use super::ToolAnswer;
 use crate::model::api::Image;
-use crate::model::message;
+use crate::model::attached;
 
 /// What came of a call that worked.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ pub(super) async fn refuse(draft: ToolDraft, attempt: &str, problem: String) -> 
 /// What the model reads when people said no, with what they attached to it.
 pub(super) fn denied(decision: &Decision) -> ToolAnswer {
     let mut answer = failed(decision.refusal());
-    let (attached, images) = message::attached(&decision.attachments);
+    let (attached, images) = attached(&decision.attachments);
     if !attached.is_empty() {
         answer.text = format!("{}\n{attached}", answer.text);
     }

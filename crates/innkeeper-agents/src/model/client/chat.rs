@@ -13,7 +13,7 @@ use super::proof::Maker;
 use super::quirks::Quirks;
 use super::thinking::has_words;
 use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
-use crate::model::document::unread;
+use crate::model::conversation::documents::unread;
 
 /// The length of ids where a server wants them short.
 const SHORT_ID: usize = 9;

@@ -11,7 +11,7 @@ use super::proof::Maker;
 use super::quirks::Quirks;
 use super::thinking::has_words;
 use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
-use crate::model::document::unread;
+use crate::model::conversation::documents::unread;
 
 /// The API wants a bound on every answer. This is what all models that are still served can write.
 const MOST_OUTPUT: u32 = 32_000;

@@ -14,7 +14,7 @@ use super::proof::Maker;
 use super::quirks::Quirks;
 use super::thinking::has_words;
 use crate::model::api::{AssistantPart, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
-use crate::model::document::unread;
+use crate::model::conversation::documents::unread;
 
 /// Writes a request.
 pub(super) fn encode(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Value {

@@ -13,35 +13,35 @@ const MAX_IN_USE: usize = 32;
 /// What is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Memory {
+pub(in crate::model) struct Memory {
     /// What stands for the beginning of the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) compacted: Option<Compacted>,
+    pub(in crate::model) compacted: Option<Compacted>,
     /// The ids of the rules and skills in use, the latest last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) in_use: Vec<String>,
+    pub(in crate::model) in_use: Vec<String>,
 }
 
 /// A summary, so that it need not be made again after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Compacted {
+pub(in crate::model) struct Compacted {
     /// The last turn that it covers, by id.
-    pub(super) through: String,
-    pub(super) summary: String,
+    pub(in crate::model) through: String,
+    pub(in crate::model) summary: String,
 }
 
 impl Memory {
     /// What was kept; what cannot be read was never there.
-    pub(super) fn read(value: &Value) -> Self {
+    pub(in crate::model) fn read(value: &Value) -> Self {
         Self::deserialize(value).unwrap_or_default()
     }
 
-    pub(super) fn to_value(&self) -> Value {
+    pub(in crate::model) fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
     /// A rule or a skill is in use from now on.
-    pub(super) fn use_on(&mut self, id: &str) {
+    pub(in crate::model) fn use_on(&mut self, id: &str) {
         self.in_use.retain(|used| used != id);
         self.in_use.push(id.to_owned());
         let first = self.in_use.len().saturating_sub(MAX_IN_USE);
@@ -49,14 +49,14 @@ impl Memory {
     }
 
     /// Only these are in use any more. Says whether any was let go.
-    pub(super) fn use_only(&mut self, ids: &HashSet<String>) -> bool {
+    pub(in crate::model) fn use_only(&mut self, ids: &HashSet<String>) -> bool {
         let before = self.in_use.len();
         self.in_use.retain(|used| ids.contains(used));
         self.in_use.len() < before
     }
 
     /// Keeps a summary, unless it is too long: then it is made again when it is needed.
-    pub(super) fn compact(&mut self, through: &str, summary: &str) {
+    pub(in crate::model) fn compact(&mut self, through: &str, summary: &str) {
         self.compacted = (summary.len() <= MAX_SUMMARY).then(|| Compacted {
             through: through.to_owned(),
             summary: summary.to_owned(),

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::api::Document;
+use crate::model::api::Document;
 
 /// The largest document. A provider takes 32 MB with everything else in the request, and the document is in every
 /// later request as well.
@@ -13,7 +13,7 @@ const MAX_NAME: usize = 200;
 
 /// A document that a provider may take; `None` for anything else, whatever it calls itself. One that does not begin as
 /// PDF does would have the whole request refused, and every later one of the chat.
-pub(super) fn fit(label: &str, content_type: &str, base64: &str) -> Option<Document> {
+pub(in crate::model) fn fit(label: &str, content_type: &str, base64: &str) -> Option<Document> {
     let named = content_type.split(';').next().unwrap_or_default().trim();
     // Four characters stand for three bytes; whoever wraps lines needs a little more.
     if !named.eq_ignore_ascii_case("application/pdf") || base64.len() > MAX_BYTES * 3 / 2 {
@@ -28,7 +28,7 @@ pub(super) fn fit(label: &str, content_type: &str, base64: &str) -> Option<Docum
 }
 
 /// What a model is told of a document that it cannot be given.
-pub(super) fn unread(document: &Document) -> String {
+pub(in crate::model) fn unread(document: &Document) -> String {
     format!(
         "(Attached: {}, a PDF document, which you cannot look into here. Say so if it matters; a tool may be able to \
          extract its text if the user saves it in the working directory.)",

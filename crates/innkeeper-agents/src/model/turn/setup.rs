@@ -6,18 +6,18 @@ use std::sync::{Arc, Mutex};
 use innkeeper_host::{AgentError, EventSink, TurnInput};
 use serde_json::Value;
 
-use super::brought::{Brought, Kept, Role};
-use super::models::effort_named;
-use super::own_tools::OwnTool;
-use super::sampling::SpentOnServers;
-use super::shared::Shared;
-use super::toolbox::Toolbox;
-use super::turn::{Choice, Run};
+use crate::model::agent::models::effort_named;
+use crate::model::agent::sampling::SpentOnServers;
+use crate::model::agent::state::Shared;
+use crate::model::customizations::{Brought, Kept, Role};
+use crate::model::toolbox::Toolbox;
+use crate::model::toolbox::own_tools::OwnTool;
+use crate::model::turn::{Choice, Run};
 use crate::tools::Surroundings;
 
 impl<'a> Run<'a> {
     /// Prepares a turn that a person started.
-    pub(super) async fn new(
+    pub(in crate::model) async fn new(
         shared: &'a Arc<Shared>,
         events: &'a EventSink,
         turn: &TurnInput,
@@ -130,7 +130,7 @@ impl<'a> Run<'a> {
     }
 
     /// The same for a helper: it has its own conversation, and nobody to ask.
-    pub(super) fn helper<'b>(&'b self, events: &'b EventSink, role: Option<Role>) -> Run<'b> {
+    pub(in crate::model) fn helper<'b>(&'b self, events: &'b EventSink, role: Option<Role>) -> Run<'b> {
         let choice = Choice {
             is_helper: true,
             ..self.choice.clone()

@@ -1,6 +1,6 @@
 //! How long something is, about, in what providers count by.
 
-use super::api::{AssistantPart, ModelMessage, UserPart};
+use crate::model::api::{AssistantPart, ModelMessage, UserPart};
 
 /// What a picture costs, about; providers count them differently.
 const TOKENS_PER_IMAGE: usize = 1500;
@@ -11,12 +11,12 @@ const BASE64_BYTES_PER_PAGE: usize = 60_000;
 const BYTES_PER_TOKEN: usize = 4;
 
 /// How many tokens a text has, about.
-pub(super) fn tokens_in(text: &str) -> usize {
+pub(in crate::model) fn tokens_in(text: &str) -> usize {
     text.len().div_ceil(BYTES_PER_TOKEN)
 }
 
 /// How many tokens a message has, about.
-pub(super) fn tokens_of(message: &ModelMessage) -> usize {
+pub(in crate::model) fn tokens_of(message: &ModelMessage) -> usize {
     let tokens: usize = match message {
         ModelMessage::User(parts) => parts
             .iter()

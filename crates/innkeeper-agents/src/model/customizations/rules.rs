@@ -9,12 +9,12 @@ use std::sync::Arc;
 use innkeeper_host::customizations::{About, Rule};
 use innkeeper_host::{AgentError, AppliedRule};
 
-use super::super::conversation::{Conversation, Speaker, user};
-use super::super::prompt::path_of;
-use super::super::standing::Standing;
-use super::super::turn::Run;
-use super::glob::Scopes;
+use super::rule_globs::Scopes;
 use super::{Brought, beginning};
+use crate::model::conversation::pinned_instruction::Standing;
+use crate::model::conversation::{Conversation, Speaker, user};
+use crate::model::prompt::path_of;
+use crate::model::turn::Run;
 
 /// The longest beginning of one rule that is told.
 const MAX_RULE: usize = 32 << 10;

@@ -2,12 +2,12 @@
 
 use innkeeper_host::AgentError;
 
-use super::api::ModelRequest;
-use super::compact::Compaction;
-use super::conversation::Conversation;
-use super::spent::Spent;
-use super::tokens::tokens_in;
-use super::turn::Run;
+use crate::model::api::ModelRequest;
+use crate::model::conversation::Conversation;
+use crate::model::conversation::compaction::Compaction;
+use crate::model::conversation::tokens::tokens_in;
+use crate::model::turn::Run;
+use crate::model::turn::token_usage::Spent;
 
 /// What is taken for the longest answer when nobody says.
 const USUAL_OUTPUT: usize = 16_000;
@@ -16,7 +16,7 @@ const LEAST_GAIN: usize = 100;
 
 /// Why room is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
+pub(in crate::model) enum Why {
     /// By our count, the next request would be too long.
     Full,
     /// The provider says that it was too long.
@@ -35,7 +35,7 @@ impl Run<'_> {
     }
 
     /// What a request has besides the conversation, by our count.
-    pub(super) fn overhead(&self, system: &[String]) -> usize {
+    pub(in crate::model) fn overhead(&self, system: &[String]) -> usize {
         let specs = self.toolbox.specs();
         let tools: usize = specs
             .iter()
@@ -45,7 +45,7 @@ impl Run<'_> {
     }
 
     /// Makes room if the next request would be too long.
-    pub(super) async fn keep_room(
+    pub(in crate::model) async fn keep_room(
         &self,
         conversation: &mut Conversation,
         overhead: usize,
@@ -59,7 +59,7 @@ impl Run<'_> {
 
     /// Shortens the beginning of the conversation, and says so. Whether there was anything to
     /// shorten.
-    pub(super) async fn make_room(
+    pub(in crate::model) async fn make_room(
         &self,
         conversation: &mut Conversation,
         overhead: usize,
@@ -116,7 +116,7 @@ impl Run<'_> {
     }
 
     /// Shortens the conversation because somebody asked for it.
-    pub(super) async fn compact(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+    pub(in crate::model) async fn compact(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let mut spent = Spent::default();
         if self.make_room(conversation, 0, Why::Asked, &mut spent).await? {
             self.events.usage(spent.usage(&self.choice.model.id, Vec::new())).await
@@ -126,7 +126,7 @@ impl Run<'_> {
     }
 
     /// Keeps what the chat's history does not have. A helper's chat is never opened again.
-    pub(super) async fn remember(&self, conversation: &Conversation) -> Result<(), AgentError> {
+    pub(in crate::model) async fn remember(&self, conversation: &Conversation) -> Result<(), AgentError> {
         if self.choice.is_helper {
             return Ok(());
         }

@@ -1,24 +1,24 @@
 //! What stands for the beginning of a conversation that was shortened.
 
-use super::api::ModelMessage;
-use super::conversation::user;
-use super::standing::Standing;
+use crate::model::api::ModelMessage;
+use crate::model::conversation::pinned_instruction::Standing;
+use crate::model::conversation::user;
 
 /// What stands for the beginning of a conversation that was shortened: every word that people said,
 /// and the rest in short.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Summary {
+pub(in crate::model) struct Summary {
     /// What people said, message by message.
-    pub(super) words: Vec<String>,
+    pub(in crate::model) words: Vec<String>,
     /// What happened.
-    pub(super) text: String,
+    pub(in crate::model) text: String,
     /// What goes on holding, word for word.
-    pub(super) standing: Vec<Standing>,
+    pub(in crate::model) standing: Vec<Standing>,
 }
 
 impl Summary {
     /// It as the model is told it.
-    pub(super) fn message(&self) -> ModelMessage {
+    pub(in crate::model) fn message(&self) -> ModelMessage {
         let mut text = "The beginning of this conversation was shortened.\n".to_owned();
         if !self.words.is_empty() {
             text.push_str("\n# What the person said, word for word\n");

@@ -1,8 +1,8 @@
 //! Titles for sessions.
 
-use super::api::{Effort, ModelRequest};
-use super::conversation::user;
-use super::models::Model;
+use crate::model::agent::models::Model;
+use crate::model::api::{Effort, ModelRequest};
+use crate::model::conversation::user;
 
 /// The longest title, in characters.
 const MAX_TITLE: usize = 80;
@@ -13,7 +13,7 @@ const INSTRUCTIONS: &str = "You give conversations a title: at most six words, i
     without quotes and without a full stop. Answer with the title alone.";
 
 /// The request for a title.
-pub(super) fn request(model: &Model, text: &str) -> ModelRequest {
+pub(in crate::model) fn request(model: &Model, text: &str) -> ModelRequest {
     let text = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
     ModelRequest {
         model: model.id.clone(),
@@ -27,7 +27,7 @@ pub(super) fn request(model: &Model, text: &str) -> ModelRequest {
 }
 
 /// The title in what a model said, if it is one.
-pub(super) fn read(said: &str) -> Option<String> {
+pub(in crate::model) fn read(said: &str) -> Option<String> {
     let line = said.lines().map(str::trim).find(|line| !line.is_empty())?;
     let bare = line.trim_matches(|c: char| matches!(c, '"' | '“' | '”' | '*' | '#' | '`') || c.is_whitespace());
     let bare = bare.strip_suffix('.').unwrap_or(bare);

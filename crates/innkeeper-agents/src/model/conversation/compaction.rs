@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::api::{AssistantPart, Effort, ModelMessage, ModelRequest, UserPart};
-use super::conversation::{Conversation, Entry, Speaker, user};
-use super::models::Model;
-use super::standing::Standing;
-use super::summary::Summary;
-use super::tokens::tokens_in;
+use crate::model::agent::models::Model;
+use crate::model::api::{AssistantPart, Effort, ModelMessage, ModelRequest, UserPart};
+use crate::model::conversation::pinned_instruction::Standing;
+use crate::model::conversation::summary::Summary;
+use crate::model::conversation::tokens::tokens_in;
+use crate::model::conversation::{Conversation, Entry, Speaker, user};
 
 /// The longest output of a tool in what is to be summarised.
 const MAX_OUTPUT: usize = 2000;
@@ -27,11 +27,11 @@ const MAX_LINE: usize = 200;
 
 /// A plan to make room.
 #[derive(Debug)]
-pub(super) struct Compaction {
+pub(in crate::model) struct Compaction {
     /// How many messages from the beginning are replaced.
     count: usize,
     /// How many tokens they have that are not people's words, by our own count.
-    pub(super) gain: usize,
+    pub(in crate::model) gain: usize,
     /// What people said in them.
     words: Vec<String>,
     /// The last turn of which nothing is left, if there is one.
@@ -43,7 +43,7 @@ pub(super) struct Compaction {
 impl Compaction {
     /// Plans to keep the latest messages of at most so many tokens. `None` when there is nothing
     /// that could be shortened.
-    pub(super) fn plan(conversation: &Conversation, keep: usize) -> Option<Self> {
+    pub(in crate::model) fn plan(conversation: &Conversation, keep: usize) -> Option<Self> {
         let entries = conversation.entries();
         let last = entries.len().checked_sub(1)?;
         // At least the last message stays: it is what is to be answered.
@@ -69,7 +69,7 @@ impl Compaction {
     }
 
     /// Takes over only what these ids say: what was switched off or deleted since does not hold.
-    pub(super) fn of_given(mut self, ids: Option<HashSet<String>>) -> Self {
+    pub(in crate::model) fn of_given(mut self, ids: Option<HashSet<String>>) -> Self {
         self.given = ids;
         self
     }
@@ -79,7 +79,7 @@ impl Compaction {
     }
 
     /// The request that has it summarised. The transcript has at most so many tokens.
-    pub(super) fn request(&self, conversation: &Conversation, model: &Model, tokens: usize) -> ModelRequest {
+    pub(in crate::model) fn request(&self, conversation: &Conversation, model: &Model, tokens: usize) -> ModelRequest {
         let old = conversation.entries().iter().take(self.count);
         let lines: Vec<String> = old.flat_map(retell).collect();
         let text = latest(&lines, tokens.saturating_mul(4)).join("\n\n");
@@ -94,7 +94,7 @@ impl Compaction {
     }
 
     /// Puts the summary in place of the beginning.
-    pub(super) fn apply(self, conversation: &mut Conversation, text: &str) {
+    pub(in crate::model) fn apply(self, conversation: &mut Conversation, text: &str) {
         let text = text.to_owned();
         conversation.replace_first(
             self.count,
@@ -108,13 +108,13 @@ impl Compaction {
     }
 
     /// The last turn that the summary replaces altogether.
-    pub(super) fn through(&self) -> Option<Arc<str>> {
+    pub(in crate::model) fn through(&self) -> Option<Arc<str>> {
         self.through.clone()
     }
 
     /// Makes room when no summary could be had. The output of old tool calls goes; if the
     /// conversation then still has more than so many tokens, what happened is told in single lines.
-    pub(super) fn apply_without_summary(self, conversation: &mut Conversation, most: usize) {
+    pub(in crate::model) fn apply_without_summary(self, conversation: &mut Conversation, most: usize) {
         conversation.clear_outputs(self.count);
         if conversation.tokens() <= most {
             return;
@@ -255,8 +255,8 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::api::{ToolOutcome, ToolUse};
     use super::*;
+    use crate::model::api::{ToolOutcome, ToolUse};
 
     fn long_conversation() -> Conversation {
         let mut conversation = Conversation::default();

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use innkeeper_host::{AgentError, Secret, TurnInput};
 
-use super::api::{ModelEntry, ModelEvent, ModelRequest, TokenUsage};
-use super::client::ModelClient;
-use super::error::{ErrorKind, ProviderError};
-use super::key::{self, Key};
-use super::models::{Model, merged};
-use super::retry::RetryPolicy;
-use super::title;
-use super::turn::Run;
+use crate::model::agent::key::{self, Key};
+use crate::model::agent::models::{Model, merged};
+use crate::model::agent::title;
+use crate::model::api::{ModelEntry, ModelEvent, ModelRequest, TokenUsage};
+use crate::model::client::ModelClient;
+use crate::model::error::{ErrorKind, ProviderError};
+use crate::model::retry::RetryPolicy;
+use crate::model::turn::Run;
 use crate::tools::HostTool;
 
 /// How long something may take that people do not wait for: a title, a summary.
@@ -22,34 +22,38 @@ const ASIDE_TIME: Duration = Duration::from_secs(60);
 const MAX_ASIDE: usize = 64 << 10;
 
 /// What all chats of an agent share.
-pub(super) struct Shared {
-    pub(super) provider: String,
-    pub(super) display_name: String,
-    pub(super) description: String,
-    pub(super) key: Key,
+pub(in crate::model) struct Shared {
+    pub(in crate::model) provider: String,
+    pub(in crate::model) display_name: String,
+    pub(in crate::model) description: String,
+    pub(in crate::model) key: Key,
     /// What `authenticate` names.
-    pub(super) resource: String,
-    pub(super) settled: Vec<Model>,
-    pub(super) models: RwLock<Vec<Model>>,
-    pub(super) client: ModelClient,
-    pub(super) tools: Vec<Arc<dyn HostTool>>,
-    pub(super) prompt_overrides: Vec<(String, String)>,
-    pub(super) gives_titles: bool,
-    pub(super) most_rounds: usize,
-    pub(super) retry: RetryPolicy,
+    pub(in crate::model) resource: String,
+    pub(in crate::model) settled: Vec<Model>,
+    pub(in crate::model) models: RwLock<Vec<Model>>,
+    pub(in crate::model) client: ModelClient,
+    pub(in crate::model) tools: Vec<Arc<dyn HostTool>>,
+    pub(in crate::model) prompt_overrides: Vec<(String, String)>,
+    pub(in crate::model) gives_titles: bool,
+    pub(in crate::model) most_rounds: usize,
+    pub(in crate::model) retry: RetryPolicy,
 }
 
 impl Shared {
-    pub(super) fn offer(&self, listed: Vec<ModelEntry>) {
+    pub(in crate::model) fn offer(&self, listed: Vec<ModelEntry>) {
         *self.models.write().unwrap_or_else(PoisonError::into_inner) = merged(&self.settled, listed);
     }
 
-    pub(super) fn offered(&self) -> Vec<Model> {
+    pub(in crate::model) fn offered(&self) -> Vec<Model> {
         self.models.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The model that a message chose, or the default.
-    pub(super) async fn model(&self, chosen: Option<&str>, key: Option<&Secret>) -> Result<Model, AgentError> {
+    pub(in crate::model) async fn model(
+        &self,
+        chosen: Option<&str>,
+        key: Option<&Secret>,
+    ) -> Result<Model, AgentError> {
         // A server that was not up when the host started, or that needs a key to say what it has,
         // can be asked now.
         if self.offered().is_empty() && chosen.is_none() {
@@ -76,14 +80,14 @@ impl Shared {
     }
 
     /// The key of a turn: the person's own, else the host's. And whether it is the person's.
-    pub(super) async fn key_for(&self, turn: &TurnInput) -> Result<(Option<Secret>, bool), AgentError> {
+    pub(in crate::model) async fn key_for(&self, turn: &TurnInput) -> Result<(Option<Secret>, bool), AgentError> {
         match turn.token(&self.resource) {
             Some(token) => Ok((Some(token), true)),
             None => Ok((self.own_key().await?, false)),
         }
     }
 
-    pub(super) async fn own_key(&self) -> Result<Option<Secret>, AgentError> {
+    pub(in crate::model) async fn own_key(&self) -> Result<Option<Secret>, AgentError> {
         match &self.key {
             Key::NotNeeded => Ok(None),
             Key::Known(key) => Ok(Some(key.clone())),
@@ -97,7 +101,7 @@ impl Shared {
 
     /// The offered model that a file of another product means by a name: the id or the name of it,
     /// or a part of the id, as in `sonnet`.
-    pub(super) fn model_called(&self, wanted: &str) -> Option<Model> {
+    pub(in crate::model) fn model_called(&self, wanted: &str) -> Option<Model> {
         let bare = wanted.split('(').next().unwrap_or_default().trim().to_lowercase();
         let offered = self.offered();
         let is_it = |model: &&Model| model.id.to_lowercase() == bare || model.name.to_lowercase() == bare;
@@ -110,16 +114,16 @@ impl Shared {
     }
 
     /// Whether the host's configuration says what a section of the prompt has.
-    pub(super) fn overrides(&self, section: &str) -> bool {
+    pub(in crate::model) fn overrides(&self, section: &str) -> bool {
         self.prompt_overrides.iter().any(|(id, _)| id == section)
     }
 
-    pub(super) fn today(&self) -> String {
+    pub(in crate::model) fn today(&self) -> String {
         jiff::Zoned::now().date().to_string()
     }
 
     /// What a model says to something that nobody reads along.
-    pub(super) async fn hear_text(
+    pub(in crate::model) async fn hear_text(
         &self,
         request: &ModelRequest,
         key: Option<&Secret>,
@@ -158,7 +162,7 @@ impl Shared {
     }
 
     /// Has the model name the session after its first message. Nothing depends on it.
-    pub(super) async fn give_title(&self, turn: &TurnInput, run: &Run<'_>, wanted: bool) {
+    pub(in crate::model) async fn give_title(&self, turn: &TurnInput, run: &Run<'_>, wanted: bool) {
         if !wanted || turn.text.trim().is_empty() {
             return;
         }
@@ -178,10 +182,10 @@ impl Shared {
 mod tests {
     use innkeeper_testkit::model_server::{ModelServer, Reply};
 
-    use super::super::agent::{ModelAgent, ModelAgentSettings};
-    use super::super::api::{ModelMessage, UserPart};
-    use super::super::client::{Api, Endpoint};
     use super::*;
+    use crate::model::agent::{ModelAgent, ModelAgentSettings};
+    use crate::model::api::{ModelMessage, UserPart};
+    use crate::model::client::{Api, Endpoint};
 
     #[tokio::test]
     async fn a_title_without_end_is_not_listened_to() {

@@ -3,18 +3,21 @@
 use innkeeper_host::{AgentError, EventSink, ToolDraft};
 use serde_json::Value;
 
-use super::conversation::{Conversation, Speaker, user};
+use crate::model::conversation::{Conversation, Speaker, user};
 use crate::tools::ToolAnswer;
 
 /// Tells the model what hooks added to this turn.
-pub(super) fn hear(conversation: &mut Conversation, events: &EventSink) {
+pub(in crate::model) fn hear(conversation: &mut Conversation, events: &EventSink) {
     if let Some(added) = words(events.added_context()) {
         conversation.push(Speaker::Host, user(added));
     }
 }
 
 /// Whether the model may stop; if not, it is told why.
-pub(super) async fn may_stop(conversation: &mut Conversation, events: &EventSink) -> Result<bool, AgentError> {
+pub(in crate::model) async fn may_stop(
+    conversation: &mut Conversation,
+    events: &EventSink,
+) -> Result<bool, AgentError> {
     let Some(reason) = events.may_stop().await? else {
         return Ok(true);
     };
@@ -24,7 +27,7 @@ pub(super) async fn may_stop(conversation: &mut Conversation, events: &EventSink
 }
 
 /// Has hooks look at a call; they may give it another input.
-pub(super) async fn check(draft: &mut ToolDraft, input: Value) -> Result<Value, AgentError> {
+pub(in crate::model) async fn check(draft: &mut ToolDraft, input: Value) -> Result<Value, AgentError> {
     let changed = draft.check(&input.to_string()).await?;
     let changed = changed.and_then(|text| serde_json::from_str(&text).ok());
     Ok(changed.unwrap_or(input))
@@ -32,7 +35,7 @@ pub(super) async fn check(draft: &mut ToolDraft, input: Value) -> Result<Value, 
 
 /// What the model reads of a call, with what hooks have to say about it. A call that they refused is
 /// no end of the turn.
-pub(super) fn answer(
+pub(in crate::model) fn answer(
     answer: Result<ToolAnswer, AgentError>,
     call: &str,
     events: &EventSink,

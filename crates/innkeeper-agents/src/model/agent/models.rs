@@ -3,13 +3,13 @@
 use innkeeper_host::{Choice, ModelInfo, Setting, SettingKind};
 use serde_json::json;
 
-use super::api::{Effort, ModelEntry};
+use crate::model::api::{Effort, ModelEntry};
 
 /// What a model can read and say together, if nobody knows better.
 const CONTEXT_WINDOW: u32 = 128_000;
 
 /// How hard a model thinks if nobody says. What people are shown, and what is sent.
-pub(super) const DEFAULT_EFFORT: Effort = Effort::Medium;
+pub(in crate::model) const DEFAULT_EFFORT: Effort = Effort::Medium;
 
 /// A model that messages can choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Model {
         }
     }
 
-    pub(super) fn listed(entry: ModelEntry) -> Self {
+    pub(in crate::model) fn listed(entry: ModelEntry) -> Self {
         Self {
             name: entry.name,
             context_window: entry.context_window.unwrap_or(CONTEXT_WINDOW),
@@ -51,7 +51,7 @@ impl Model {
     }
 
     /// How people see it.
-    pub(super) fn info(&self) -> ModelInfo {
+    pub(in crate::model) fn info(&self) -> ModelInfo {
         let info = ModelInfo::new(&self.id, &self.name)
             .with_context_window(self.context_window)
             .with_vision(self.sees);
@@ -87,13 +87,13 @@ fn effort_name(effort: Effort) -> &'static str {
 }
 
 /// The effort of that name.
-pub(super) fn effort_named(name: &str) -> Option<Effort> {
+pub(in crate::model) fn effort_named(name: &str) -> Option<Effort> {
     let mut all = [Effort::Low, Effort::Medium, Effort::High].into_iter();
     all.find(|effort| effort_name(*effort) == name)
 }
 
 /// Those of the settings first, then what the provider lists besides.
-pub(super) fn merged(settled: &[Model], listed: Vec<ModelEntry>) -> Vec<Model> {
+pub(in crate::model) fn merged(settled: &[Model], listed: Vec<ModelEntry>) -> Vec<Model> {
     let mut models = settled.to_vec();
     for entry in listed {
         if !models.iter().any(|model| model.id == entry.id) {

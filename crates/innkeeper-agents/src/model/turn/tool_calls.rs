@@ -10,16 +10,16 @@ use innkeeper_host::{AgentError, ToolContent, ToolResult, uri};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::answer::PendingCall;
-use super::api::{Stop, ToolOutcome};
-use super::brought::use_skill;
-use super::conversation::unfinished;
-use super::hooked;
-use super::message::text_of;
-use super::own_tools::{self, OwnTool};
-use super::picture;
-use super::toolbox::Draft;
-use super::turn::Run;
+use crate::model::api::{Stop, ToolOutcome};
+use crate::model::conversation::images;
+use crate::model::conversation::unfinished;
+use crate::model::conversation::user_message::text_of;
+use crate::model::customizations::use_skill;
+use crate::model::toolbox::Draft;
+use crate::model::toolbox::own_tools::{self, OwnTool};
+use crate::model::turn::Run;
+use crate::model::turn::answer::PendingCall;
+use crate::model::turn::hook_context;
 use crate::tools::ToolAnswer;
 
 /// Most calls at the same time.
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 8;
 
 /// Carries out the calls of one answer. Whatever happens there is an outcome for each, in their
 /// order: the model has to know also of a turn that was cancelled what was done.
-pub(super) async fn carry_out(
+pub(in crate::model) async fn carry_out(
     calls: Vec<PendingCall>,
     stop: &Stop,
     run: &Run<'_>,
@@ -87,7 +87,7 @@ impl Work<'_> {
         let answer = match read_input(&call.input, self.was_cut && number == self.last) {
             Ok(input) => {
                 let id = draft.id().to_owned();
-                hooked::answer(start(draft, input, &call.input, self.run).await, &id, self.run.events)?
+                hook_context::answer(start(draft, input, &call.input, self.run).await, &id, self.run.events)?
             }
             Err(problem) => {
                 let summary = "The model wrote an input that cannot be read";
@@ -118,7 +118,7 @@ fn touched(tool: &str, input: &Value) -> Option<String> {
 async fn start(draft: Draft, input: Value, text: &str, run: &Run<'_>) -> Result<ToolAnswer, AgentError> {
     match draft {
         Draft::Host(mut draft, tool) => {
-            let input = hooked::check(&mut draft, input).await?;
+            let input = hook_context::check(&mut draft, input).await?;
             // The file that is really worked on: a hook may have named another one.
             let path = touched(&tool.spec().name, &input);
             let answer = tool.run(draft, input, &run.surroundings()).await?;
@@ -187,7 +187,7 @@ fn told(result: ToolResult) -> ToolAnswer {
     for content in result.content {
         match content {
             ToolContent::Text(text) => texts.push(text),
-            ToolContent::Embedded { data, content_type } => match picture::fit(&content_type, &data) {
+            ToolContent::Embedded { data, content_type } => match images::fit(&content_type, &data) {
                 Some(image) => answer.images.push(image),
                 None => texts.push(
                     text_of(&data, &content_type)

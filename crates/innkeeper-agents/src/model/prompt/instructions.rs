@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use super::brought::{Always, Brought};
-use super::prompt::path_of;
+use crate::model::customizations::{Always, Brought};
+use crate::model::prompt::path_of;
 use crate::tools::read_beginning;
 
 /// The file.
@@ -14,7 +14,7 @@ const MAX_BYTES: usize = 32 << 10;
 
 /// What all directories ask for, with where it is from. A rule is never read twice: once somebody
 /// looks for rules, `AGENTS.md` is one of them.
-pub(super) async fn of(directories: &[String], brought: &Brought, window: u32) -> Always {
+pub(in crate::model) async fn of(directories: &[String], brought: &Brought, window: u32) -> Always {
     if brought.given.is_known() {
         return Always::of(brought, window).await;
     }

@@ -5,16 +5,16 @@ use std::pin::Pin;
 use innkeeper_host::{AgentError, EventSink, Invocation, ToolContent, ToolDraft, ToolResult, WorkerEnd, WorkerSpec};
 use serde_json::Value;
 
-use super::api::{AssistantPart, ModelMessage};
-use super::brought::Role;
-use super::conversation::{Conversation, Speaker, user};
-use super::own_tools;
-use super::turn::Run;
+use crate::model::api::{AssistantPart, ModelMessage};
+use crate::model::conversation::{Conversation, Speaker, user};
+use crate::model::customizations::Role;
+use crate::model::toolbox::own_tools;
+use crate::model::turn::Run;
 use crate::tools::ToolAnswer;
 
 impl Run<'_> {
     /// `delegate`: a helper in a chat of its own.
-    pub(super) async fn delegate(&self, draft: ToolDraft, input: Value) -> Result<ToolAnswer, AgentError> {
+    pub(in crate::model) async fn delegate(&self, draft: ToolDraft, input: Value) -> Result<ToolAnswer, AgentError> {
         let (title, task) = match (own_tools::text(&input, "title"), own_tools::text(&input, "task")) {
             (Ok(title), Ok(task)) => (title, task),
             (Err(problem), _) | (_, Err(problem)) => {

@@ -3,14 +3,14 @@
 mod ask;
 mod plan;
 
-pub(super) use ask::ask;
-pub(super) use plan::keep;
+pub(in crate::model) use ask::ask;
+pub(in crate::model) use plan::keep;
 
 use innkeeper_host::customizations::{CustomAgent, Customized};
 use serde_json::{Value, json};
 
-use super::api::ToolSpec;
-use super::brought;
+use crate::model::api::ToolSpec;
+use crate::model::customizations;
 
 /// Most bytes of what a model is told of the agents it may delegate to.
 const MAX_AGENTS_BYTES: usize = 8 << 10;
@@ -19,7 +19,7 @@ const MAX_AGENT_WORDS: usize = 300;
 
 /// A tool of the agent's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OwnTool {
+pub(in crate::model) enum OwnTool {
     /// Asks people a question.
     Ask,
     /// Keeps a list of what is to be done.
@@ -31,17 +31,17 @@ pub(super) enum OwnTool {
 }
 
 impl OwnTool {
-    pub(super) const ALL: [Self; 4] = [Self::Ask, Self::Plan, Self::Delegate, Self::Skill];
+    pub(in crate::model) const ALL: [Self; 4] = [Self::Ask, Self::Plan, Self::Delegate, Self::Skill];
 
     /// Those that a session has a use for, as its model sees them.
-    pub(super) fn in_session(session: &Customized) -> Vec<(ToolSpec, Self)> {
+    pub(in crate::model) fn in_session(session: &Customized) -> Vec<(ToolSpec, Self)> {
         let agents = session.agents_for_models();
-        let has_skills = brought::has_skills(session);
+        let has_skills = customizations::has_skills(session);
         let used = Self::ALL.iter().filter(|tool| **tool != Self::Skill || has_skills);
         used.map(|tool| (tool.spec_with(&agents), *tool)).collect()
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(in crate::model) fn name(self) -> &'static str {
         match self {
             Self::Ask => "ask_user",
             Self::Plan => "update_plan",
@@ -50,7 +50,7 @@ impl OwnTool {
         }
     }
 
-    pub(super) fn title(self) -> &'static str {
+    pub(in crate::model) fn title(self) -> &'static str {
         match self {
             Self::Ask => "Ask",
             Self::Plan => "Plan",
@@ -61,14 +61,14 @@ impl OwnTool {
 
     /// Whether calls may run beside others. A helper asks for itself before it changes anything,
     /// and several at once are the point of having them.
-    pub(super) fn is_harmless(self) -> bool {
+    pub(in crate::model) fn is_harmless(self) -> bool {
         match self {
             Self::Plan | Self::Delegate | Self::Skill => true,
             Self::Ask => false,
         }
     }
 
-    pub(super) fn spec(self) -> ToolSpec {
+    pub(in crate::model) fn spec(self) -> ToolSpec {
         let (description, input_schema) = match self {
             Self::Ask => (
                 "Asks the person a question and waits for the answer. Use it only when you cannot go on without \
@@ -142,7 +142,7 @@ impl OwnTool {
     }
 
     /// How the tool is offered where there are agents to delegate to, with what they are for.
-    pub(super) fn spec_with(self, agents: &[(String, &CustomAgent)]) -> ToolSpec {
+    pub(in crate::model) fn spec_with(self, agents: &[(String, &CustomAgent)]) -> ToolSpec {
         let mut spec = self.spec();
         if self != Self::Delegate || agents.is_empty() {
             return spec;
@@ -185,7 +185,7 @@ impl OwnTool {
 }
 
 /// A text of an input, or what to tell the model about it.
-pub(super) fn text<'a>(input: &'a Value, field: &str) -> Result<&'a str, String> {
+pub(in crate::model) fn text<'a>(input: &'a Value, field: &str) -> Result<&'a str, String> {
     match input.get(field) {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text),
         Some(Value::String(_)) => Err(format!("`{field}` is empty")),

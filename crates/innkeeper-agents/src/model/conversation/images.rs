@@ -6,13 +6,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::api::Image;
+use crate::model::api::Image;
 
 /// The largest picture. Providers take 5 MB in base64.
 const MAX_BYTES: usize = 3_750_000;
 
 /// A picture that every provider takes; `None` for anything else, whatever it calls itself.
-pub(super) fn fit(content_type: &str, base64: &str) -> Option<Image> {
+pub(in crate::model) fn fit(content_type: &str, base64: &str) -> Option<Image> {
     let named = content_type.split(';').next().unwrap_or_default().trim();
     let media_type = match named.to_ascii_lowercase().as_str() {
         "image/png" => "image/png",

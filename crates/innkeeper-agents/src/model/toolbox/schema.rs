@@ -11,7 +11,7 @@ const COMBINING: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 const REFUSED: [&str; 7] = ["enum", "const", "not", "if", "then", "else", "$ref"];
 
 /// A schema that is an object at its top; `None` when the input would not be an object.
-pub(super) fn fit(schema: Option<&Value>) -> Option<Value> {
+pub(in crate::model) fn fit(schema: Option<&Value>) -> Option<Value> {
     let mut top = match schema {
         None | Some(Value::Null | Value::Bool(true)) => Map::new(),
         Some(Value::Object(top)) => top.clone(),

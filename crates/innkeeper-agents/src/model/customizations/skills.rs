@@ -7,11 +7,11 @@ use innkeeper_host::customizations::{About, Customized, Rule, Skill, by_name};
 use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolResult};
 use serde_json::Value;
 
-use super::super::conversation::{Conversation, Speaker, user};
-use super::super::standing::Standing;
-use super::super::turn::Run;
 use super::rules::{applied, place_of};
 use super::{Brought, EARLIER, beginning};
+use crate::model::conversation::pinned_instruction::Standing;
+use crate::model::conversation::{Conversation, Speaker, user};
+use crate::model::turn::Run;
 use crate::tools::{ToolAnswer, files_in};
 
 /// Most bytes of the list in the prompt; a token has about four.

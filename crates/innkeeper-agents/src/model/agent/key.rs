@@ -26,7 +26,7 @@ pub enum Key {
 }
 
 /// The key in a file.
-pub(super) async fn read(path: &Path) -> Result<Secret, AgentError> {
+pub(in crate::model) async fn read(path: &Path) -> Result<Secret, AgentError> {
     let path = path.to_owned();
     // Beside the tasks of the host: a slow disk must not hold up others.
     let reading = tokio::task::spawn_blocking(move || read_now(&path));

@@ -2,18 +2,18 @@
 
 use innkeeper_host::{AppliedRule, Usage};
 
-use super::api::TokenUsage;
+use crate::model::api::TokenUsage;
 
 /// What a turn has cost so far.
 #[derive(Debug, Default)]
-pub(super) struct Spent {
+pub(in crate::model) struct Spent {
     input: Option<u32>,
     output: Option<u32>,
     cache_read: Option<u32>,
 }
 
 impl Spent {
-    pub(super) fn add(&mut self, usage: TokenUsage) {
+    pub(in crate::model) fn add(&mut self, usage: TokenUsage) {
         let sum = |so_far: Option<u32>, more: Option<u32>| match (so_far, more) {
             (None, None) => None,
             (so_far, more) => Some(so_far.unwrap_or_default().saturating_add(more.unwrap_or_default())),
@@ -23,7 +23,7 @@ impl Spent {
         self.cache_read = sum(self.cache_read, usage.cache_read);
     }
 
-    pub(super) fn usage(&self, model: &str, rules: Vec<AppliedRule>) -> Usage {
+    pub(in crate::model) fn usage(&self, model: &str, rules: Vec<AppliedRule>) -> Usage {
         Usage {
             input_tokens: self.input,
             output_tokens: self.output,

@@ -3,25 +3,25 @@
 
 use std::sync::Arc;
 
-use super::api::{ModelMessage, UserPart};
+use crate::model::api::{ModelMessage, UserPart};
 
 /// Something that holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(in crate::model) struct Standing {
     /// The id of its customization.
-    pub(super) id: String,
+    pub(in crate::model) id: String,
     /// What it is, as in "the rule tabs".
-    pub(super) title: String,
+    pub(in crate::model) title: String,
     /// What it says.
-    pub(super) text: String,
+    pub(in crate::model) text: String,
     /// The turn that it is for, if it is for one alone: a command that somebody gave is done when
     /// its turn is over.
-    pub(super) only_in: Option<Arc<str>>,
+    pub(in crate::model) only_in: Option<Arc<str>>,
 }
 
 impl Standing {
     /// It as the model is told it.
-    pub(super) fn told(&self) -> String {
+    pub(in crate::model) fn told(&self) -> String {
         format!(
             "<instructions from=\"{}\">\n{}\n</instructions>",
             self.title.replace('"', "'"),
@@ -40,7 +40,7 @@ impl Standing {
     }
 
     /// Takes it out of a message that told it.
-    pub(super) fn take_out(&self, message: &mut ModelMessage) {
+    pub(in crate::model) fn take_out(&self, message: &mut ModelMessage) {
         let texts: Vec<&mut String> = match message {
             ModelMessage::User(parts) => parts
                 .iter_mut()
@@ -70,7 +70,7 @@ const MAX_TAKEN_OVER: usize = 48 << 10;
 
 /// What a summary takes over of all that was said: of each the latest, and no more than fits. The
 /// rest is named, so that a model knows what to load again.
-pub(super) fn taken_over(all: Vec<Standing>) -> Vec<Standing> {
+pub(in crate::model) fn taken_over(all: Vec<Standing>) -> Vec<Standing> {
     let mut kept: Vec<Standing> = Vec::new();
     let mut room = MAX_TAKEN_OVER;
     for mut standing in all.into_iter().rev() {

@@ -8,14 +8,14 @@ use async_trait::async_trait;
 use innkeeper_host::mcp::{Sampled, SampledStop, Sampler, SamplingMessage, SamplingPart, SamplingRequest};
 use innkeeper_host::{Secret, Usage};
 
-use super::api::{AssistantPart, Effort, ModelEvent, ModelMessage, ModelRequest, Stop, TokenUsage, UserPart};
-use super::client::ModelStream;
-use super::error::ProviderError;
-use super::models::Model;
-use super::picture;
-use super::retry::chance;
-use super::shared::Shared;
-use super::tokens::{tokens_in, tokens_of};
+use crate::model::agent::models::Model;
+use crate::model::agent::state::Shared;
+use crate::model::api::{AssistantPart, Effort, ModelEvent, ModelMessage, ModelRequest, Stop, TokenUsage, UserPart};
+use crate::model::client::ModelStream;
+use crate::model::conversation::images;
+use crate::model::conversation::tokens::{tokens_in, tokens_of};
+use crate::model::error::ProviderError;
+use crate::model::retry::chance;
 
 /// How long a model may take for a server.
 const TIME: Duration = Duration::from_secs(300);
@@ -23,14 +23,14 @@ const TIME: Duration = Duration::from_secs(300);
 const MAX_BYTES: usize = 256 << 10;
 
 /// What servers had the model write in a turn, which pays for it.
-pub(super) type SpentOnServers = Arc<Mutex<Vec<TokenUsage>>>;
+pub(in crate::model) type SpentOnServers = Arc<Mutex<Vec<TokenUsage>>>;
 
 /// Answers servers with the model of a turn.
-pub(super) struct TurnsModel {
-    pub(super) shared: Arc<Shared>,
-    pub(super) model: Model,
-    pub(super) key: Option<Secret>,
-    pub(super) spent: SpentOnServers,
+pub(in crate::model) struct TurnsModel {
+    pub(in crate::model) shared: Arc<Shared>,
+    pub(in crate::model) model: Model,
+    pub(in crate::model) key: Option<Secret>,
+    pub(in crate::model) spent: SpentOnServers,
 }
 
 #[async_trait]
@@ -97,7 +97,7 @@ impl TurnsModel {
             SamplingPart::Image { .. } if !self.model.sees => {
                 Err(format!("the model {:?} does not look at pictures", self.model.id))
             }
-            SamplingPart::Image { data, content_type } => picture::fit(content_type, data)
+            SamplingPart::Image { data, content_type } => images::fit(content_type, data)
                 .map(UserPart::Image)
                 .ok_or_else(|| format!("a picture of the type {content_type:?} cannot be shown to the model")),
         });
@@ -183,10 +183,10 @@ impl Drop for Bill<'_> {
 mod tests {
     use innkeeper_testkit::model_server::{ModelServer, Reply};
 
-    use super::super::agent::{ModelAgent, ModelAgentSettings};
-    use super::super::client::{Api, Endpoint};
-    use super::super::key::Key;
     use super::*;
+    use crate::model::agent::key::Key;
+    use crate::model::agent::{ModelAgent, ModelAgentSettings};
+    use crate::model::client::{Api, Endpoint};
 
     async fn model(server: &ModelServer) -> TurnsModel {
         let endpoint = Endpoint::new(Api::ChatCompletions, server.url().parse().unwrap());

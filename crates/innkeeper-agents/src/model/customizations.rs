@@ -1,11 +1,11 @@
 //! What the session brings along, as one turn of the model agent uses it: rules that hold, skills
 //! that are loaded when they are needed, and the custom agent whose role is played.
 //!
-//! What a turn takes in stays in the conversation as something [standing](super::standing): it
+//! What a turn takes in stays in the conversation as something [standing](super::conversation::pinned_instruction): it
 //! outlives a summary and a restart.
 
-mod glob;
 mod role;
+mod rule_globs;
 mod rules;
 mod skills;
 mod tool_names;
@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use innkeeper_host::customizations::Customized;
 use innkeeper_host::{AppliedRule, Attachment};
 
-use self::glob::Scopes;
-use super::prompt::path_of;
-use super::standing::Standing;
+use self::rule_globs::Scopes;
+use crate::model::conversation::pinned_instruction::Standing;
+use crate::model::prompt::path_of;
 
 /// Most files of a turn that rules are looked up for before the next request.
 const MOST_TOUCHED: usize = 1000;

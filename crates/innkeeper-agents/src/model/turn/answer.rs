@@ -2,41 +2,41 @@
 
 use innkeeper_host::{AgentError, EventSink};
 
-use super::api::{AssistantPart, ModelEvent, Reasoning, Stop, TokenUsage, ToolUse};
-use super::client::ModelStream;
-use super::error::ProviderError;
-use super::toolbox::{Draft, Toolbox, fit_name};
+use crate::model::api::{AssistantPart, ModelEvent, Reasoning, Stop, TokenUsage, ToolUse};
+use crate::model::client::ModelStream;
+use crate::model::error::ProviderError;
+use crate::model::toolbox::{Draft, Toolbox, fit_name};
 
 /// How much of an input is searched for what the call is about.
 const MAX_ANNOUNCED: usize = 8 << 10;
 
 /// What a model answered, as far as it got.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(in crate::model) struct Answer {
     parts: Vec<AssistantPart>,
     /// Thinking that is still being streamed.
     thinking: String,
     calls: Vec<PendingCall>,
-    pub(super) usage: TokenUsage,
-    pub(super) stop: Option<Stop>,
+    pub(in crate::model) usage: TokenUsage,
+    pub(in crate::model) stop: Option<Stop>,
 }
 
 /// A call that the model makes, and that people see already.
 #[derive(Debug)]
-pub(super) struct PendingCall {
+pub(in crate::model) struct PendingCall {
     /// How the provider tells it from others of the answer.
     index: usize,
     /// Where it stands among the parts.
     part: usize,
-    pub(super) call: ToolUse,
-    pub(super) draft: Draft,
+    pub(in crate::model) call: ToolUse,
+    pub(in crate::model) draft: Draft,
     /// Whether people know what it is about, or will not before its input is complete.
     is_announced: bool,
 }
 
 /// Why an answer was not heard to its end.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(in crate::model) enum Broken {
     /// The turn is over.
     Turn(AgentError),
     /// The provider failed.
@@ -51,7 +51,7 @@ impl From<AgentError> for Broken {
 
 impl Answer {
     /// Hears a stream out. What came before a failure stays here.
-    pub(super) async fn hear(
+    pub(in crate::model) async fn hear(
         &mut self,
         mut stream: ModelStream,
         events: &EventSink,
@@ -133,14 +133,14 @@ impl Answer {
     }
 
     /// Whether there is anything in it for people.
-    pub(super) fn has_words(&self) -> bool {
+    pub(in crate::model) fn has_words(&self) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| matches!(part, AssistantPart::Text(text) if !text.trim().is_empty()))
     }
 
     /// What the model said and the calls it makes. If it broke off, calls are left out: nobody
     /// knows how they would have ended. So are they in a refusal.
-    pub(super) fn finish(mut self) -> (Vec<AssistantPart>, Vec<PendingCall>) {
+    pub(in crate::model) fn finish(mut self) -> (Vec<AssistantPart>, Vec<PendingCall>) {
         if !self.thinking.is_empty() {
             let text = std::mem::take(&mut self.thinking);
             self.parts

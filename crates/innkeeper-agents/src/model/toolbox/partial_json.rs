@@ -1,7 +1,7 @@
 //! Reading an input that a model has not written to its end.
 
 /// The value of a field of the outer object, if it is a string that is complete.
-pub(super) fn string_field(input: &str, field: &str) -> Option<String> {
+pub(in crate::model) fn string_field(input: &str, field: &str) -> Option<String> {
     let mut rest = input.trim_start().strip_prefix('{')?;
     loop {
         let (key, after) = string(rest.trim_start())?;

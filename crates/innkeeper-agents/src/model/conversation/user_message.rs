@@ -2,14 +2,14 @@
 
 use innkeeper_host::{Attachment, PastTurn, TextSpan};
 
-use super::api::{Image, ModelMessage, UserPart};
-use super::{document, picture};
+use crate::model::api::{Image, ModelMessage, UserPart};
+use crate::model::conversation::{documents, images};
 
 /// The longest text of one attachment that is put into the message itself.
 const MAX_ATTACHED: usize = 256 << 10;
 
 /// Puts a message together.
-pub(super) fn compose(text: &str, attachments: &[Attachment]) -> ModelMessage {
+pub(in crate::model) fn compose(text: &str, attachments: &[Attachment]) -> ModelMessage {
     let mut parts = Vec::new();
     let mut around = String::new();
     for attachment in attachments {
@@ -20,8 +20,8 @@ pub(super) fn compose(text: &str, attachments: &[Attachment]) -> ModelMessage {
                 content_type,
                 ..
             } => {
-                let image = picture::fit(content_type, data).map(UserPart::Image);
-                let part = image.or_else(|| document::fit(label, content_type, data).map(UserPart::Document));
+                let image = images::fit(content_type, data).map(UserPart::Image);
+                let part = image.or_else(|| documents::fit(label, content_type, data).map(UserPart::Document));
                 match part {
                     Some(part) => parts.push(part),
                     None => around.push_str(&describe(attachment)),
@@ -46,7 +46,7 @@ pub(crate) fn attached(attachments: &[Attachment]) -> (String, Vec<Image>) {
     let mut images = Vec::new();
     for attachment in attachments {
         let image = match attachment {
-            Attachment::Embedded { data, content_type, .. } => picture::fit(content_type, data),
+            Attachment::Embedded { data, content_type, .. } => images::fit(content_type, data),
             _ => None,
         };
         match image {
@@ -95,7 +95,7 @@ fn place(uri: &str) -> String {
 }
 
 /// The text that bytes in base64 are, if their type is one of text.
-pub(super) fn text_of(data: &str, content_type: &str) -> Option<String> {
+pub(in crate::model) fn text_of(data: &str, content_type: &str) -> Option<String> {
     use base64::Engine as _;
     let named = content_type
         .split(';')

@@ -49,7 +49,7 @@ pub trait HostTool: Send + Sync + 'static {
     fn title(&self) -> &str;
 
     /// Whether calls may run beside other calls: they read, and change nothing.
-    fn is_harmless(&self) -> bool;
+    fn is_parallel_safe(&self) -> bool;
 
     /// How clients present its calls.
     fn kind(&self) -> Option<ToolKind> {
@@ -63,7 +63,7 @@ pub trait HostTool: Send + Sync + 'static {
 
     /// Carries out one call, whose input is an object. It ends the call, whatever comes of it;
     /// what goes wrong with it is an answer for the model, and an error only when the turn is over.
-    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError>;
+    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError>;
 }
 
 /// What is said of a call while its input streams, as in "Editing `notes.txt`".
@@ -77,14 +77,14 @@ pub struct Announcement {
 
 impl Announcement {
     /// The words for a value of the field.
-    pub(crate) fn words(self, value: &str) -> String {
+    pub(crate) fn text(self, value: &str) -> String {
         format!("{} {}", self.verb, outcome::quoted(value))
     }
 }
 
 /// Where a call takes place.
 #[derive(Debug, Clone, Default)]
-pub struct Surroundings {
+pub struct ToolEnv {
     /// The directories it may touch, as `file:` URIs; relative paths start at the first.
     pub working_directories: Vec<String>,
     /// Further directories whose files may be read, as paths: those of skills in use. Nothing in
@@ -92,9 +92,9 @@ pub struct Surroundings {
     pub readable: Vec<PathBuf>,
 }
 
-impl Surroundings {
+impl ToolEnv {
     /// The working directories alone, for what changes something.
-    fn to_change(&self) -> Self {
+    fn for_changes(&self) -> Self {
         Self {
             working_directories: self.working_directories.clone(),
             readable: Vec::new(),
@@ -104,18 +104,18 @@ impl Surroundings {
 
 /// The files of a directory, with their paths from there, in order and at most so many; and
 /// whether that is all. It may take as long as the disk does.
-pub(crate) fn files_in(directory: &Path, most: usize) -> Result<(Vec<String>, bool), String> {
-    const MOST_LOOKED_AT: usize = 10_000;
-    let surroundings = Surroundings {
+pub(crate) fn list_files(directory: &Path, most: usize) -> Result<(Vec<String>, bool), String> {
+    const MAX_ENTRIES: usize = 10_000;
+    let env = ToolEnv {
         readable: vec![directory.to_owned()],
-        ..Surroundings::default()
+        ..ToolEnv::default()
     };
-    let place = place::Places::open(&surroundings)?.existing(&directory.to_string_lossy())?;
-    let stop = blocking::Stop::default();
+    let place = place::Places::open(&env)?.existing(&directory.to_string_lossy())?;
+    let cancel = blocking::CancelFlag::default();
     let walk = walk::Walk {
         include_ignored: true,
-        most_entries: MOST_LOOKED_AT,
-        stop: &stop.within(Duration::from_secs(5)),
+        max_entries: MAX_ENTRIES,
+        cancel: &cancel.with_timeout(Duration::from_secs(5)),
     };
     let mut files = Vec::new();
     let end = walk.run(&place, &mut |found| {
@@ -125,20 +125,20 @@ pub(crate) fn files_in(directory: &Path, most: usize) -> Result<(Vec<String>, bo
         }
         std::ops::ControlFlow::Continue(())
     })?;
-    let is_all = files.len() <= most && end == walk::End::Whole;
+    let is_all = files.len() <= most && end == walk::WalkEnd::Complete;
     files.truncate(most);
     Ok((files, is_all))
 }
 
 /// The beginning of a file within a working directory, and whether that is all of it. What leads
 /// out of the directory, or is no file, is refused. It may take as long as the disk does.
-pub(crate) fn read_beginning(directory: &str, name: &str, most: usize) -> Result<(String, bool), String> {
+pub(crate) fn read_prefix(directory: &str, name: &str, most: usize) -> Result<(String, bool), String> {
     use std::io::Read as _;
-    let surroundings = Surroundings {
+    let env = ToolEnv {
         working_directories: vec![directory.to_owned()],
-        ..Surroundings::default()
+        ..ToolEnv::default()
     };
-    let place = place::Places::open(&surroundings)?.existing(name)?;
+    let place = place::Places::open(&env)?.existing(name)?;
     let mut bytes = Vec::new();
     let beginning = place.open_file()?.take(most as u64 + 1);
     let read = std::io::BufReader::new(beginning).read_to_end(&mut bytes);
@@ -162,7 +162,7 @@ pub struct ToolAnswer {
 
 impl ToolAnswer {
     /// What came of a call that worked.
-    pub fn said(text: impl Into<String>) -> Self {
+    pub fn ok(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
             ..Self::default()
@@ -184,7 +184,7 @@ impl ToolAnswer {
 pub fn standard_tools(settings: ToolSettings) -> Vec<Arc<dyn HostTool>> {
     let limits = settings.limits;
     let secrets = SecretFiles::new(settings.secret_files);
-    let changes = change::Rules {
+    let changes = change::ChangePolicy {
         limits,
         secrets: secrets.clone(),
         umask: settings.umask,
@@ -197,8 +197,10 @@ pub fn standard_tools(settings: ToolSettings) -> Vec<Arc<dyn HostTool>> {
         Arc::new(list::ListDirectory { limits }),
         Arc::new(glob::Glob { limits }),
         Arc::new(search::Search { limits, secrets }),
-        Arc::new(write::WriteFile { rules: changes.clone() }),
-        Arc::new(edit::EditFile { rules: changes }),
+        Arc::new(write::WriteFile {
+            policy: changes.clone(),
+        }),
+        Arc::new(edit::EditFile { policy: changes }),
         Arc::new(command::RunCommand::new(limits, settings.environment, settings.umask)),
     ];
     if let Some(fetch) = settings.fetch {

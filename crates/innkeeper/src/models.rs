@@ -109,8 +109,8 @@ pub(crate) fn find_with(models: &Models, environment: Environment<'_>, umask: Op
         .filter_map(|provider| {
             let mut found = one(provider, environment)?;
             found.settings.tools.clone_from(&tools);
-            found.settings.gives_titles = models.titles;
-            found.settings.most_rounds = models.rounds_per_turn;
+            found.settings.generate_titles = models.titles;
+            found.settings.max_rounds = models.rounds_per_turn;
             found.settings.prompt = models.prompt.clone().into_iter().collect();
             Some(found)
         })
@@ -230,7 +230,7 @@ fn key_file_problem(path: &std::path::Path) -> Option<String> {
 fn thinking(id: &str) -> Model {
     Model {
         context_window: 200_000,
-        thinks: true,
+        accepts_effort: true,
         ..Model::new(id)
     }
 }
@@ -241,8 +241,8 @@ fn model(config: &ModelConfig) -> Model {
         name: config.name.clone().unwrap_or_else(|| config.id.clone()),
         context_window: config.context_window.unwrap_or(unknown.context_window),
         max_output_tokens: config.max_output_tokens,
-        sees: config.vision.unwrap_or(unknown.sees),
-        thinks: config.effort,
+        accepts_images: config.vision.unwrap_or(unknown.accepts_images),
+        accepts_effort: config.effort,
         ..unknown
     }
 }

@@ -17,21 +17,21 @@ use innkeeper_host::{
     TurnInput,
 };
 
-use crate::model::agent::key::Key;
-use crate::model::agent::models::Model;
-use crate::model::agent::sampling::{SpentOnServers, TurnsModel};
-use crate::model::agent::state::Shared;
-use crate::model::client::{Endpoint, ModelClient};
-use crate::model::conversation::user_message::compose;
-use crate::model::conversation::{COMPACT, Conversation, Speaker, is_compact};
-use crate::model::customizations::Brought;
-use crate::model::error::ProviderError;
-use crate::model::prompt::instructions;
-use crate::model::prompt::{Prompt, paths};
-use crate::model::retry::RetryPolicy;
-use crate::model::toolbox::Toolbox;
-use crate::model::toolbox::own_tools::OwnTool;
-use crate::model::turn::Run;
+use self::key::Key;
+use self::models::Model;
+use self::sampling::{SamplingUsage, TurnSampler};
+use self::state::AgentState;
+use super::client::{Endpoint, ModelClient};
+use super::conversation::user_message::compose;
+use super::conversation::{COMPACT, Conversation, Speaker, is_compact};
+use super::customizations::TurnContext;
+use super::error::ProviderError;
+use super::prompt::instructions;
+use super::prompt::{Prompt, paths};
+use super::retry::RetryPolicy;
+use super::toolbox::Toolbox;
+use super::toolbox::agent_tools::AgentTool;
+use super::turn::TurnRun;
 use crate::tools::HostTool;
 
 /// How much longer a turn may take for the sake of a title.
@@ -57,9 +57,9 @@ pub struct ModelAgentSettings {
     /// What stands in sections of the prompt instead of the usual, by id.
     pub prompt: Vec<(String, String)>,
     /// Whether sessions get a title from the model.
-    pub gives_titles: bool,
+    pub generate_titles: bool,
     /// How often a model is asked in one turn at most.
-    pub most_rounds: usize,
+    pub max_rounds: usize,
     /// How patient to be with the provider.
     pub retry: RetryPolicy,
 }
@@ -76,8 +76,8 @@ impl ModelAgentSettings {
             models: Vec::new(),
             tools: Vec::new(),
             prompt: Vec::new(),
-            gives_titles: true,
-            most_rounds: 200,
+            generate_titles: true,
+            max_rounds: 200,
             retry: RetryPolicy::default(),
         }
     }
@@ -86,30 +86,30 @@ impl ModelAgentSettings {
 /// A coding agent on top of a model API. Clones are the same agent.
 #[derive(Clone)]
 pub struct ModelAgent {
-    shared: Arc<Shared>,
+    agent_state: Arc<AgentState>,
 }
 
 impl ModelAgent {
     /// An agent; nothing is sent yet.
     pub fn new(settings: ModelAgentSettings) -> Result<Self, ProviderError> {
         let resource = resource_of(&settings.endpoint.base_url);
-        let shared = Shared {
+        let agent_state = AgentState {
             provider: settings.provider,
             display_name: settings.display_name,
             description: settings.description,
             key: settings.key,
             resource,
             models: RwLock::new(settings.models.clone()),
-            settled: settings.models,
+            configured_models: settings.models,
             client: ModelClient::new(settings.endpoint)?,
             tools: settings.tools,
             prompt_overrides: settings.prompt,
-            gives_titles: settings.gives_titles,
-            most_rounds: settings.most_rounds.max(1),
+            generate_titles: settings.generate_titles,
+            max_rounds: settings.max_rounds.max(1),
             retry: settings.retry,
         };
         Ok(Self {
-            shared: Arc::new(shared),
+            agent_state: Arc::new(agent_state),
         })
     }
 
@@ -117,35 +117,35 @@ impl ModelAgent {
     /// embeds the agent calls `HostHandle::refresh_agents` afterwards. Without a key of the
     /// host's own, nothing is asked.
     pub async fn list_models(&self) -> Result<usize, ProviderError> {
-        let key = match &self.shared.key {
-            Key::Missing { .. } => return Ok(self.shared.offered().len()),
-            _ => self.shared.own_key().await.ok().flatten(),
+        let key = match &self.agent_state.key {
+            Key::Missing { .. } => return Ok(self.agent_state.offered_models().len()),
+            _ => self.agent_state.host_key().await.ok().flatten(),
         };
-        let listed = self.shared.client.models(key.as_ref()).await?;
-        self.shared.offer(listed);
-        Ok(self.shared.offered().len())
+        let listed = self.agent_state.client.models(key.as_ref()).await?;
+        self.agent_state.add_listed_models(listed);
+        Ok(self.agent_state.offered_models().len())
     }
 
     #[cfg(test)]
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(super) fn agent_state(&self) -> &Arc<AgentState> {
+        &self.agent_state
     }
 
     /// Whether it can be used without anybody signing in.
     pub fn is_ready(&self) -> bool {
-        !matches!(self.shared.key, Key::Missing { .. })
+        !matches!(self.agent_state.key, Key::Missing { .. })
     }
 }
 
 #[async_trait]
 impl Agent for ModelAgent {
     fn info(&self) -> AgentInfo {
-        let shared = &self.shared;
-        let description = match &shared.key {
-            Key::Missing { how } => format!("{} Not ready yet: {how}.", shared.description),
-            _ => shared.description.clone(),
+        let agent_state = &self.agent_state;
+        let description = match &agent_state.key {
+            Key::Missing { how } => format!("{} Not ready yet: {how}.", agent_state.description),
+            _ => agent_state.description.clone(),
         };
-        let mut info = AgentInfo::new(&shared.provider, &shared.display_name, &description)
+        let mut info = AgentInfo::new(&agent_state.provider, &agent_state.display_name, &description)
             .with_resume()
             .with_side_chats()
             .with_app_sampling()
@@ -156,17 +156,21 @@ impl Agent for ModelAgent {
                 "shortens the beginning of the conversation to make room",
             )
             .with_standard_sections();
-        let resource = || ProtectedResource::new(&shared.resource).name(format!("{} API key", shared.display_name));
-        info = match &shared.key {
+        let resource =
+            || ProtectedResource::new(&agent_state.resource).name(format!("{} API key", agent_state.display_name));
+        info = match &agent_state.key {
             Key::NotNeeded => info,
             Key::Known(_) | Key::File(_) => info.with_protected_resource(resource().optional()),
             Key::Missing { how } => info.with_protected_resource(resource()).with_sign_in_hint(how),
         };
-        for model in shared.offered() {
+        for model in agent_state.offered_models() {
             info = info.with_model_info(model.info());
         }
-        let specs = shared.tools.iter().map(|tool| (tool.spec(), tool.title().to_owned()));
-        let own = OwnTool::ALL.iter().map(|tool| (tool.spec(), tool.title().to_owned()));
+        let specs = agent_state
+            .tools
+            .iter()
+            .map(|tool| (tool.spec(), tool.title().to_owned()));
+        let own = AgentTool::ALL.iter().map(|tool| (tool.spec(), tool.title().to_owned()));
         for (spec, title) in specs.chain(own) {
             info = info.with_tool(ToolInfo {
                 name: spec.name,
@@ -179,42 +183,42 @@ impl Agent for ModelAgent {
     }
 
     async fn sampler(&self, turn: &TurnInput) -> Result<Option<Arc<dyn Sampler>>, AgentError> {
-        let (key, _) = self.shared.key_for(turn).await?;
-        let model = self.shared.model(turn.model.as_deref(), key.as_ref()).await?;
-        Ok(Some(Arc::new(TurnsModel {
-            shared: Arc::clone(&self.shared),
+        let (key, _) = self.agent_state.key_for(turn).await?;
+        let model = self.agent_state.model(turn.model.as_deref(), key.as_ref()).await?;
+        Ok(Some(Arc::new(TurnSampler {
+            agent_state: Arc::clone(&self.agent_state),
             model,
             key,
-            spent: SpentOnServers::default(),
+            turn_usage: SamplingUsage::default(),
         })))
     }
 
     fn session_tools(&self, session: &Customized) -> Vec<ToolInfo> {
-        let own = OwnTool::in_session(session);
-        let toolbox = Toolbox::new(&self.shared.tools, own, &session.mcp().tools(), &[]);
+        let own = AgentTool::in_session(session);
+        let toolbox = Toolbox::new(&self.agent_state.tools, own, &session.mcp().tools(), &[]);
         toolbox.infos()
     }
 
     async fn open_chat(&self, context: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
         // SMT-06: clients see the prompt a session starts with, before anybody has said anything.
         let directories = &context.working_directories;
-        let brought = Brought::new(context.customizations.clone(), directories, None);
+        let turn_context = TurnContext::new(context.customizations.clone(), directories, None);
         let window = self
-            .shared
-            .offered()
+            .agent_state
+            .offered_models()
             .first()
             .map_or(u32::MAX, |model| model.context_window);
         let prompt = Prompt {
             directories: paths(directories),
-            today: self.shared.today(),
-            custom_instructions: instructions::of(directories, &brought, window).await.text,
-            skills: brought.skill_list(),
-            overrides: &self.shared.prompt_overrides,
+            today: self.agent_state.today(),
+            custom_instructions: instructions::load(directories, &turn_context, window).await.text,
+            skills: turn_context.skill_list(),
+            overrides: &self.agent_state.prompt_overrides,
             ..Prompt::default()
         };
         context.render_prompt(prompt.sections()).await?;
         Ok(Box::new(ModelChat {
-            shared: Arc::clone(&self.shared),
+            agent_state: Arc::clone(&self.agent_state),
             conversation: Conversation::restore(&context),
         }))
     }
@@ -234,7 +238,7 @@ fn resource_of(base_url: &url::Url) -> String {
 
 /// One conversation.
 struct ModelChat {
-    shared: Arc<Shared>,
+    agent_state: Arc<AgentState>,
     conversation: Conversation,
 }
 
@@ -243,34 +247,34 @@ impl AgentChat for ModelChat {
     async fn run_turn(&mut self, turn: TurnInput, events: EventSink) -> Result<(), AgentError> {
         let conversation = &mut self.conversation;
         conversation.begin_turn(&turn.turn_id);
-        let wants_room = is_compact(&turn.text);
+        let wants_compaction = is_compact(&turn.text);
         // What the person said is heard before anything can go wrong: whatever does, the turn can
         // be gone on with.
-        if !wants_room {
-            conversation.mend();
+        if !wants_compaction {
+            conversation.complete_open_calls();
             if turn.resume && conversation.has_turn(&turn.turn_id) {
-                conversation.nudge();
+                conversation.ask_to_continue();
             } else {
-                conversation.push(Speaker::Person, compose(&turn.text, &turn.attachments));
+                conversation.push(Speaker::User, compose(&turn.text, &turn.attachments));
                 if let Some(called) = &turn.called {
-                    conversation.call(called);
+                    conversation.add_called_prompt(called);
                 }
                 if let Some(so_far) = &turn.so_far {
-                    conversation.tell_answer(so_far);
-                    conversation.nudge();
+                    conversation.add_past_answer(so_far);
+                    conversation.ask_to_continue();
                 }
             }
         }
-        let run = Run::new(&self.shared, &events, &turn).await?;
-        if wants_room {
-            return run.compact(conversation).await;
+        let run = TurnRun::new(&self.agent_state, &events, &turn).await?;
+        if wants_compaction {
+            return run.compact_on_request(conversation).await;
         }
-        if let Some(told) = conversation.news_of_tools(run.toolbox.left_out()) {
+        if let Some(told) = conversation.changed_tool_notice(run.toolbox.left_out_notice()) {
             events.notice(told).await?;
         }
-        run.hold_on(conversation).await?;
-        let wants_title = self.shared.gives_titles && turn.turns_before == 0 && !turn.resume;
-        let titling = self.shared.give_title(&turn, &run, wants_title);
+        run.refresh_pinned(conversation).await?;
+        let wants_title = self.agent_state.generate_titles && turn.turns_before == 0 && !turn.resume;
+        let titling = self.agent_state.suggest_title(&turn, &run, wants_title);
         beside(run.run(conversation), titling, events.cancelled()).await
     }
 }

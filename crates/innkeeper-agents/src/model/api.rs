@@ -155,12 +155,12 @@ pub enum ModelEvent {
     /// What the answer has cost so far; replaces what was said of it before.
     Usage(TokenUsage),
     /// The answer is complete. The last event, always.
-    End(Stop),
+    End(StopReason),
 }
 
 /// Why a model stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// It is done.
     Done,
     /// It waits for the results of its calls.

@@ -4,28 +4,28 @@
 //! beside it how the answer is read: pure, from bytes to events ([`AnswerDecoder`]). What they
 //! share is here: the address, the key, the connection, what is learned of a server's ways.
 
-mod answer;
-mod calls;
 mod chat;
 mod connection;
+mod decoder;
 mod endpoint;
 mod messages;
 mod models;
 mod proof;
 mod quirks;
+mod reasoning;
 mod responses;
 mod stream;
-mod thinking;
+mod tool_calls;
 
 use std::fmt;
 
 use innkeeper_host::Secret;
 use serde_json::Value;
 
-pub use self::answer::{AnswerDecoder, MOST_ANSWER_BYTES};
 use self::connection::Connection;
+pub use self::decoder::{AnswerDecoder, MAX_ANSWER_BYTES};
 pub use self::endpoint::{Api, Endpoint, KeyPlacement, TokenField};
-pub use self::proof::Maker;
+pub use self::proof::ProofOrigin;
 use self::quirks::{Quirks, QuirksByModel};
 pub use self::stream::ModelStream;
 use super::api::{ModelEntry, ModelEvent, ModelRequest};
@@ -33,7 +33,7 @@ use super::error::{ErrorKind, Provider, ProviderError};
 use super::retry::{Retry, RetryPolicy, with_retries};
 
 /// How often a request is put differently because the server does not know a part of it.
-const MOST_ADJUSTMENTS: usize = 4;
+const MAX_ADJUSTMENTS: usize = 4;
 
 /// A model provider that can be asked.
 pub struct ModelClient {
@@ -62,14 +62,14 @@ impl ModelClient {
     pub async fn stream(&self, request: &ModelRequest, key: Option<&Secret>) -> Result<ModelStream, ProviderError> {
         let provider = self.provider(&request.model, key);
         let mut quirks = self.quirks.of(&request.model);
-        let maker = Maker::new(&self.endpoint, &request.model).with_key(&self.endpoint, key);
+        let origin = ProofOrigin::new(&self.endpoint, &request.model).with_key(&self.endpoint, key);
         let mut adjustments = 0;
         loop {
-            let body = self.body(request, &maker, &quirks);
+            let body = self.body(request, &origin, &quirks);
             let refusal = match self.connection.post(&self.endpoint, &provider, key, &body).await? {
                 Ok(response) => {
                     self.quirks.remember(&request.model, quirks);
-                    let decoder = AnswerDecoder::new(self.endpoint.api, provider, maker, &made_id_prefix());
+                    let decoder = AnswerDecoder::new(self.endpoint.api, provider, origin, &random_id_prefix());
                     return Ok(ModelStream::new(response, decoder, self.endpoint.idle_time));
                 }
                 Err(refusal) => refusal,
@@ -78,7 +78,7 @@ impl ModelClient {
             // names the part it does not take, that part is put differently, once.
             adjustments += 1;
             if refusal.error.kind != ErrorKind::BadRequest
-                || adjustments > MOST_ADJUSTMENTS
+                || adjustments > MAX_ADJUSTMENTS
                 || !(request.temperature.is_some() && quirks.learn_temperature(&refusal.failure)
                     || quirks.learn(self.endpoint.api, &refusal.failure))
             {
@@ -99,7 +99,7 @@ impl ModelClient {
     ) -> Result<ModelStream, ProviderError> {
         with_retries(policy, random, announce, || async {
             let mut stream = self.stream(request, key).await?;
-            stream.wait_for_words().await?;
+            stream.wait_for_output().await?;
             Ok(stream)
         })
         .await
@@ -114,11 +114,11 @@ impl ModelClient {
         }
     }
 
-    fn body(&self, request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Value {
+    fn body(&self, request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Value {
         match self.endpoint.api {
-            Api::ChatCompletions => chat::encode(request, maker, self.endpoint.token_field(), quirks),
-            Api::Responses => responses::encode(request, maker, quirks),
-            Api::Messages => messages::encode(request, maker, quirks),
+            Api::ChatCompletions => chat::encode(request, origin, self.endpoint.token_field(), quirks),
+            Api::Responses => responses::encode(request, origin, quirks),
+            Api::Messages => messages::encode(request, origin, quirks),
         }
     }
 
@@ -159,7 +159,7 @@ pub(crate) trait Decoder: Send + fmt::Debug {
 
 /// For calls that a server gives no id: ids must differ within a conversation, not only within an
 /// answer.
-fn made_id_prefix() -> String {
+fn random_id_prefix() -> String {
     use std::hash::{BuildHasher as _, Hasher as _};
     format!("call_{:016x}", std::hash::RandomState::new().build_hasher().finish())
 }

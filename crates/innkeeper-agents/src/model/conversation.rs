@@ -15,14 +15,14 @@ use std::sync::Arc;
 use innkeeper_host::customizations::Called;
 use innkeeper_host::{ChatContext, PastOutcome, PastTurn};
 
-use crate::model::api::{AssistantPart, ModelMessage, ToolOutcome, ToolUse, UserPart};
-use crate::model::conversation::documents::unread;
-use crate::model::conversation::memory::Memory;
-use crate::model::conversation::pinned_instruction::{Standing, taken_over};
-use crate::model::conversation::summary::Summary;
-use crate::model::conversation::tokens::tokens_of;
-use crate::model::conversation::user_message::compose;
-use crate::model::toolbox::fit_name;
+use self::documents::unsupported_note;
+use self::memory::ChatMemory;
+use self::pinned_instruction::{PinnedInstruction, carried_into_summary};
+use self::summary::Summary;
+use self::tokens::tokens_of;
+use self::user_message::compose;
+use super::api::{AssistantPart, ModelMessage, ToolOutcome, ToolUse, UserPart};
+use super::toolbox::provider_safe_name;
 
 /// What a model is told of a call that has no result. Nobody knows how far it got.
 const NO_RESULT: &str = "There is no result: the call was denied, or the turn was cancelled or interrupted before it \
@@ -41,13 +41,13 @@ pub(super) struct Conversation {
     /// The turn that what is said belongs to.
     turn: Option<Arc<str>>,
     /// By how much the provider's count differs from ours.
-    correction: Option<f64>,
+    calibration: Option<f64>,
     /// What people were last told of tools that the model is not offered.
-    left_out: Option<String>,
+    tool_notice: Option<String>,
     /// What people were told once, and need not hear again.
-    told: HashSet<String>,
+    notices_shown: HashSet<String>,
     /// What is kept with the chat.
-    pub(super) memory: Memory,
+    pub(super) memory: ChatMemory,
 }
 
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ pub(super) struct Entry {
     /// What it is made of, if it stands for the beginning of the conversation.
     pub(super) summary: Option<Summary>,
     /// What it says that goes on holding.
-    pub(super) standing: Vec<Standing>,
+    pub(super) pinned: Vec<PinnedInstruction>,
     pub(super) tokens: usize,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     /// A person's, which are never shortened.
-    Person,
+    User,
     /// The host's: a summary, or a hint to go on.
     Host,
     /// The model's.
@@ -80,8 +80,8 @@ impl Conversation {
     /// Begins with what a chat was opened with.
     pub(super) fn restore(context: &ChatContext) -> Self {
         let mut conversation = Self::default();
-        conversation.say_about(&context.context, context.selection.as_deref());
-        conversation.memory = context.memory.as_deref().map(Memory::read).unwrap_or_default();
+        conversation.add_side_chat_context(&context.context, context.selection.as_deref());
+        conversation.memory = context.memory.as_deref().map(ChatMemory::read).unwrap_or_default();
         conversation.recall(&context.history, context.omitted_turns);
         conversation
     }
@@ -102,12 +102,20 @@ impl Conversation {
             Some((count, compacted)) => {
                 let (old, rest) = history.split_at(count);
                 let said = old.iter().filter(|turn| !is_compact(&turn.text));
-                let words: Vec<String> = said
+                let user_messages: Vec<String> = said
                     .flat_map(|turn| std::iter::once(&turn.text).chain(&turn.steered).cloned())
                     .collect();
                 let text = compacted.summary;
-                let standing = Vec::new();
-                self.replace_first(0, Summary { words, text, standing }, |_| true);
+                let pinned = Vec::new();
+                self.replace_first(
+                    0,
+                    Summary {
+                        user_messages,
+                        text,
+                        pinned,
+                    },
+                    |_| true,
+                );
                 rest
             }
             None => {
@@ -119,17 +127,17 @@ impl Conversation {
             }
         };
         for turn in rest.iter().filter(|turn| !is_compact(&turn.text)) {
-            self.tell(turn);
+            self.add_past_turn(turn);
         }
     }
 
     /// What a side chat is about.
-    fn say_about(&mut self, turns: &[PastTurn], selection: Option<&str>) {
+    fn add_side_chat_context(&mut self, turns: &[PastTurn], selection: Option<&str>) {
         if turns.is_empty() && selection.is_none() {
             return;
         }
         let mut text = "This is a side conversation about another one, which went like this:\n\n".to_owned();
-        text.push_str(&retold(turns));
+        text.push_str(&transcript(turns));
         if let Some(selection) = selection {
             text.push_str(&format!("It is about these words:\n\n{selection}\n"));
         }
@@ -137,10 +145,10 @@ impl Conversation {
     }
 
     /// A turn that another life of this chat held.
-    fn tell(&mut self, turn: &PastTurn) {
+    fn add_past_turn(&mut self, turn: &PastTurn) {
         self.begin_turn(&turn.id);
-        self.push(Speaker::Person, compose(&turn.text, &turn.attachments));
-        self.tell_answer(turn);
+        self.push(Speaker::User, compose(&turn.text, &turn.attachments));
+        self.add_past_answer(turn);
         if turn.reply.is_empty() && turn.tools.is_empty() && turn.outcome != PastOutcome::Complete {
             let nothing = AssistantPart::Text("(The turn ended before I could answer.)".to_owned());
             self.push(Speaker::Model, ModelMessage::Assistant(vec![nothing]));
@@ -148,13 +156,13 @@ impl Conversation {
     }
 
     /// What came of a turn that another life of this chat held, or began.
-    pub(super) fn tell_answer(&mut self, turn: &PastTurn) {
+    pub(super) fn add_past_answer(&mut self, turn: &PastTurn) {
         if !turn.tools.is_empty() {
             let calls = turn.tools.iter().map(|tool| {
                 AssistantPart::Call(ToolUse {
                     id: tool.call.clone(),
                     // A client's tool has a name of the client's own, which providers may refuse.
-                    name: fit_name(&tool.name),
+                    name: provider_safe_name(&tool.name),
                     input: tool.input.clone(),
                 })
             });
@@ -168,7 +176,7 @@ impl Conversation {
             self.push(Speaker::Tools, ModelMessage::ToolResults(results.collect()));
         }
         for words in &turn.steered {
-            self.push(Speaker::Person, user(words.clone()));
+            self.push(Speaker::User, user(words.clone()));
         }
         if !turn.reply.is_empty() {
             let reply = AssistantPart::Text(turn.reply.clone());
@@ -190,91 +198,92 @@ impl Conversation {
             message,
             turn: self.turn.clone(),
             summary: None,
-            standing: Vec::new(),
+            pinned: Vec::new(),
             tokens,
         });
     }
 
     /// The last message said something that goes on holding.
-    pub(super) fn keep(&mut self, standing: Vec<Standing>) {
-        for standing in standing.iter().filter(|standing| standing.only_in.is_none()) {
-            self.memory.use_on(&standing.id);
+    pub(super) fn pin(&mut self, pinned: Vec<PinnedInstruction>) {
+        for pinned in pinned.iter().filter(|pinned| pinned.only_turn.is_none()) {
+            self.memory.mark_in_use(&pinned.id);
         }
         if let Some(entry) = self.entries.last_mut() {
-            entry.standing.extend(standing);
+            entry.pinned.extend(pinned);
         }
     }
 
     /// The person called a skill or a prompt by its name.
-    pub(super) fn call(&mut self, called: &Called) {
-        let standing = Standing {
+    pub(super) fn add_called_prompt(&mut self, called: &Called) {
+        let pinned = PinnedInstruction {
             id: called.about.id.clone(),
             title: format!("/{}", called.name),
             text: called.text.trim().to_owned(),
             // A skill goes on holding; a command or a prompt is done with its turn.
-            only_in: self.turn.clone().filter(|_| called.directory.is_none()),
+            only_turn: self.turn.clone().filter(|_| called.directory.is_none()),
         };
         let mut text = format!(
             "The person called /{} by name. Do what it says:\n\n{}",
             called.name,
-            standing.told()
+            pinned.render()
         );
         if let Some(directory) = &called.directory {
             text.push_str(&format!("\n\nIts files are in {}.", directory.display()));
         }
         self.push(Speaker::Host, compose(&text, &called.attachments));
-        self.keep(vec![standing]);
+        self.pin(vec![pinned]);
     }
 
     /// Whether the conversation has it as it is now.
-    pub(super) fn holds(&self, wanted: &Standing) -> bool {
-        self.latest(&wanted.id).is_some_and(|latest| latest.text == wanted.text)
+    pub(super) fn has_pinned_version(&self, wanted: &PinnedInstruction) -> bool {
+        self.latest_pinned(&wanted.id)
+            .is_some_and(|latest| latest.text == wanted.text)
     }
 
     /// Whether the conversation has anything of it.
-    pub(super) fn has_standing(&self, id: &str) -> bool {
-        self.latest(id).is_some()
+    pub(super) fn has_pinned(&self, id: &str) -> bool {
+        self.latest_pinned(id).is_some()
     }
 
-    fn latest(&self, id: &str) -> Option<&Standing> {
+    fn latest_pinned(&self, id: &str) -> Option<&PinnedInstruction> {
         let entries = self.entries.iter().rev();
         let all = entries.flat_map(|entry| {
-            let summed = entry.summary.iter().flat_map(|summary| &summary.standing);
-            entry.standing.iter().rev().chain(summed)
+            let summed = entry.summary.iter().flat_map(|summary| &summary.pinned);
+            entry.pinned.iter().rev().chain(summed)
         });
-        all.into_iter().find(|standing| standing.id == id)
+        all.into_iter().find(|pinned| pinned.id == id)
     }
 
     /// Takes out what does not hold any more because it is none of these, and says so in its place. What was for
     /// one turn alone stays what it was. Says whether what is kept with the chat is different now.
-    pub(super) fn let_go(&mut self, ids: &HashSet<String>) -> bool {
-        let holds = |standing: &Standing| standing.only_in.is_some() || ids.contains(&standing.id);
+    pub(super) fn unpin_missing(&mut self, ids: &HashSet<String>) -> bool {
+        let holds = |pinned: &PinnedInstruction| pinned.only_turn.is_some() || ids.contains(&pinned.id);
         for entry in &mut self.entries {
-            let summed = entry.summary.iter().flat_map(|summary| &summary.standing);
-            if summed.chain(&entry.standing).all(holds) {
+            let summed = entry.summary.iter().flat_map(|summary| &summary.pinned);
+            if summed.chain(&entry.pinned).all(holds) {
                 continue;
             }
             if let Some(summary) = &mut entry.summary {
-                summary.standing.retain(holds);
+                summary.pinned.retain(holds);
                 entry.message = summary.message();
             }
-            for gone in entry.standing.extract_if(.., |standing| !holds(standing)) {
-                gone.take_out(&mut entry.message);
+            for gone in entry.pinned.extract_if(.., |pinned| !holds(pinned)) {
+                gone.remove_from(&mut entry.message);
             }
             entry.tokens = tokens_of(&entry.message);
         }
-        self.memory.use_only(ids)
+        self.memory.retain_in_use(ids)
     }
 
     /// Takes the result of a call for what it was before a restart: something that goes on holding.
-    pub(super) fn adopt(&mut self, standing: &Standing) -> bool {
+    pub(super) fn adopt_pinned(&mut self, pinned: &PinnedInstruction) -> bool {
         let has = |message: &ModelMessage| match message {
-            ModelMessage::ToolResults(results) => results.iter().any(|result| result.text.contains(&standing.text)),
+            ModelMessage::ToolResults(results) => results.iter().any(|result| result.text.contains(&pinned.text)),
             ModelMessage::User(_) | ModelMessage::Assistant(_) => false,
         };
         match self.entries.iter_mut().rev().find(|entry| has(&entry.message)) {
             Some(entry) => {
-                entry.standing.push(standing.clone());
+                entry.pinned.push(pinned.clone());
                 true
             }
             None => false,
@@ -282,20 +291,20 @@ impl Conversation {
     }
 
     /// Whether people have not been told yet.
-    pub(super) fn is_news(&mut self, text: &str) -> bool {
-        self.told.insert(text.to_owned())
+    pub(super) fn is_first_notice(&mut self, text: &str) -> bool {
+        self.notices_shown.insert(text.to_owned())
     }
 
     /// Adds what a person said to set another direction. The host keeps it in the turn.
     pub(super) fn steer(&mut self, words: String) {
-        self.push(Speaker::Person, user(words));
+        self.push(Speaker::User, user(words));
     }
 
     /// What people are to be told of tools that are left out: nothing if they know.
-    pub(super) fn news_of_tools(&mut self, left_out: Option<String>) -> Option<String> {
-        let is_known = self.left_out == left_out;
-        self.left_out = left_out;
-        self.left_out.clone().filter(|_| !is_known)
+    pub(super) fn changed_tool_notice(&mut self, left_out: Option<String>) -> Option<String> {
+        let is_known = self.tool_notice == left_out;
+        self.tool_notice = left_out;
+        self.tool_notice.clone().filter(|_| !is_known)
     }
 
     /// Whether the conversation has what the person said in a turn.
@@ -311,7 +320,7 @@ impl Conversation {
 
     /// Makes sure that every call has a result and that it is somebody else's turn to speak:
     /// providers refuse anything else. An earlier turn may have ended anywhere.
-    pub(super) fn mend(&mut self) {
+    pub(super) fn complete_open_calls(&mut self) {
         let Some(Entry {
             message: ModelMessage::Assistant(parts),
             ..
@@ -322,7 +331,7 @@ impl Conversation {
         let open: Vec<ToolOutcome> = parts
             .iter()
             .filter_map(|part| match part {
-                AssistantPart::Call(call) => Some(unfinished(&call.id)),
+                AssistantPart::Call(call) => Some(missing_result(&call.id)),
                 AssistantPart::Text(_) | AssistantPart::Reasoning(_) => None,
             })
             .collect();
@@ -332,8 +341,8 @@ impl Conversation {
     }
 
     /// Asks the model to go on, if it spoke last.
-    pub(super) fn nudge(&mut self) {
-        self.mend();
+    pub(super) fn ask_to_continue(&mut self) {
+        self.complete_open_calls();
         if matches!(
             self.entries.last(),
             None | Some(Entry {
@@ -346,12 +355,12 @@ impl Conversation {
     }
 
     /// The messages, for a request to a model that can or cannot look at pictures.
-    pub(super) fn messages(&self, sees: bool) -> Vec<ModelMessage> {
+    pub(super) fn messages(&self, accepts_images: bool) -> Vec<ModelMessage> {
         let messages = self.entries.iter().map(|entry| entry.message.clone());
-        if sees {
+        if accepts_images {
             messages.collect()
         } else {
-            messages.map(without_pictures).collect()
+            messages.map(without_images).collect()
         }
     }
 
@@ -361,22 +370,28 @@ impl Conversation {
 
     /// Puts a summary in place of the first messages. What they said that goes on holding is part
     /// of it, word for word, unless it is not given any more.
-    pub(super) fn replace_first(&mut self, count: usize, mut summary: Summary, is_given: impl Fn(&Standing) -> bool) {
+    pub(super) fn replace_first(
+        &mut self,
+        count: usize,
+        mut summary: Summary,
+        is_available: impl Fn(&PinnedInstruction) -> bool,
+    ) {
         let old = self.entries.iter().take(count);
-        let standing = old.flat_map(|entry| {
-            let summed = entry.summary.iter().flat_map(|summary| &summary.standing);
-            summed.chain(&entry.standing).cloned()
+        let pinned = old.flat_map(|entry| {
+            let summed = entry.summary.iter().flat_map(|summary| &summary.pinned);
+            summed.chain(&entry.pinned).cloned()
         });
-        let holds =
-            |standing: &Standing| (standing.only_in.is_none() || standing.only_in == self.turn) && is_given(standing);
-        summary.standing = taken_over(standing.filter(holds).collect());
+        let holds = |pinned: &PinnedInstruction| {
+            (pinned.only_turn.is_none() || pinned.only_turn == self.turn) && is_available(pinned)
+        };
+        summary.pinned = carried_into_summary(pinned.filter(holds).collect());
         let last = count.checked_sub(1).and_then(|last| self.entries.get(last));
         let message = summary.message();
         let entry = Entry {
             speaker: Speaker::Host,
             turn: last.and_then(|entry| entry.turn.clone()),
             summary: Some(summary),
-            standing: Vec::new(),
+            pinned: Vec::new(),
             tokens: tokens_of(&message),
             message,
         };
@@ -386,7 +401,7 @@ impl Conversation {
     /// Takes the output of tools out of the first messages.
     pub(super) fn clear_outputs(&mut self, count: usize) {
         let cleared = self.entries.iter_mut().take(count);
-        for entry in cleared.filter(|entry| entry.standing.is_empty()) {
+        for entry in cleared.filter(|entry| entry.pinned.is_empty()) {
             if let ModelMessage::ToolResults(results) = &mut entry.message {
                 for result in results {
                     result.text = "(The output was left out to save space. Call the tool again if it matters.)".into();
@@ -399,41 +414,41 @@ impl Conversation {
 
     /// How many tokens the conversation has, about.
     pub(super) fn tokens(&self) -> usize {
-        self.corrected(self.entries.iter().map(|entry| entry.tokens).sum())
+        self.calibrated(self.entries.iter().map(|entry| entry.tokens).sum())
     }
 
     /// How many messages from the end on fit into so many tokens.
-    pub(super) fn fitting(&self, tokens: usize) -> usize {
+    pub(super) fn messages_within(&self, tokens: usize) -> usize {
         let mut sum = 0;
         let fits = self.entries.iter().rev().take_while(|entry| {
             sum += entry.tokens;
-            self.corrected(sum) <= tokens
+            self.calibrated(sum) <= tokens
         });
         fits.count()
     }
 
     /// Learns from the provider how many tokens a request really had, besides what it counts as.
-    pub(super) fn learn(&mut self, counted: usize, real: u32) {
+    pub(super) fn calibrate(&mut self, counted: usize, real: u32) {
         // Some servers report nothing and call it 0.
         if counted > 500 && real > 0 {
             let factor = f64::from(real) / counted as f64;
-            self.correction = Some(factor.clamp(0.5, 4.0));
+            self.calibration = Some(factor.clamp(0.5, 4.0));
         }
     }
 
     /// A count of ours as the provider would count.
-    pub(super) fn corrected(&self, tokens: usize) -> usize {
-        (tokens as f64 * self.correction.unwrap_or(1.0)) as usize
+    pub(super) fn calibrated(&self, tokens: usize) -> usize {
+        (tokens as f64 * self.calibration.unwrap_or(1.0)) as usize
     }
 
     /// How many tokens there are by our own count.
-    pub(super) fn counted(&self) -> usize {
+    pub(super) fn estimated_tokens(&self) -> usize {
         self.entries.iter().map(|entry| entry.tokens).sum()
     }
 }
 
 /// The latest turns, as far as there is room for them.
-fn retold(turns: &[PastTurn]) -> String {
+fn transcript(turns: &[PastTurn]) -> String {
     let mut room = MAX_ABOUT;
     let told = turns.iter().rev().map_while(|turn| {
         let told = format!("Person: {}\n\nAssistant: {}\n\n", turn.text, turn.reply);
@@ -467,7 +482,7 @@ pub(super) fn user(text: String) -> ModelMessage {
 }
 
 /// A message for a model that cannot look at pictures, and would be refused with one.
-fn without_pictures(mut message: ModelMessage) -> ModelMessage {
+fn without_images(mut message: ModelMessage) -> ModelMessage {
     const UNSEEN: &str = "(A picture, which you cannot see. Say so if it matters.)";
     match &mut message {
         ModelMessage::User(parts) => {
@@ -476,7 +491,7 @@ fn without_pictures(mut message: ModelMessage) -> ModelMessage {
                     UserPart::Text(_) => {}
                     UserPart::Image(_) => *part = UserPart::Text(UNSEEN.to_owned()),
                     // Pages are looked at as pictures are.
-                    UserPart::Document(document) => *part = UserPart::Text(unread(document)),
+                    UserPart::Document(document) => *part = UserPart::Text(unsupported_note(document)),
                 }
             }
         }
@@ -497,7 +512,7 @@ pub(super) fn is_compact(text: &str) -> bool {
 }
 
 /// What stands for a result that there is not.
-pub(super) fn unfinished(call: &str) -> ToolOutcome {
+pub(super) fn missing_result(call: &str) -> ToolOutcome {
     ToolOutcome {
         call: call.to_owned(),
         text: NO_RESULT.to_owned(),

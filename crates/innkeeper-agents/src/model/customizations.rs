@@ -11,9 +11,9 @@ mod skills;
 mod tool_names;
 
 pub(super) use role::Role;
-pub(super) use rules::Always;
+pub(super) use rules::AlwaysRules;
 pub(super) use skills::{has_skills, use_skill};
-pub(super) use tool_names::Kept;
+pub(super) use tool_names::ToolSelection;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -22,27 +22,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use innkeeper_host::customizations::Customized;
 use innkeeper_host::{AppliedRule, Attachment};
 
-use self::rule_globs::Scopes;
-use crate::model::conversation::pinned_instruction::Standing;
-use crate::model::prompt::path_of;
+use self::rule_globs::RuleScopes;
+use super::conversation::pinned_instruction::PinnedInstruction;
+use super::prompt::file_path;
 
 /// Most files of a turn that rules are looked up for before the next request.
-const MOST_TOUCHED: usize = 1000;
+const MAX_TOUCHED_FILES: usize = 1000;
 
 /// Why a rule holds that joined the conversation in an earlier turn.
 const EARLIER: &str = "earlier";
 
 /// What the session brings along, in one turn.
 #[derive(Debug, Default)]
-pub(super) struct Brought {
+pub(super) struct TurnContext {
     /// What is switched on.
-    pub(super) given: Customized,
+    pub(super) customizations: Customized,
     /// Where the session works, as URIs.
     directories: Vec<String>,
     /// The custom agent whose role is played.
     pub(super) role: Option<Role>,
     /// What the rules for files are about, once somebody has asked.
-    scopes: tokio::sync::OnceCell<Arc<Scopes>>,
+    scopes: tokio::sync::OnceCell<Arc<RuleScopes>>,
     state: Mutex<State>,
 }
 
@@ -55,23 +55,23 @@ struct State {
     /// The directories of skills in use, and of plugins whose files are named.
     readable: Vec<PathBuf>,
     /// What was loaded by a call whose result is not in the conversation yet.
-    loaded: Vec<Standing>,
+    loaded: Vec<PinnedInstruction>,
     /// What people should know.
-    news: Vec<String>,
+    notices: Vec<String>,
 }
 
-impl Brought {
-    pub(super) fn new(given: Customized, directories: &[String], role: Option<Role>) -> Self {
-        let brought = Self {
-            given,
+impl TurnContext {
+    pub(super) fn new(customizations: Customized, directories: &[String], role: Option<Role>) -> Self {
+        let turn_context = Self {
+            customizations,
             directories: directories.to_vec(),
             role,
             scopes: tokio::sync::OnceCell::new(),
             state: Mutex::default(),
         };
-        let root = brought.role.as_ref().and_then(|role| role.plugin_root.as_deref());
-        brought.let_read_of(None, root);
-        brought
+        let root = turn_context.role.as_ref().and_then(|role| role.plugin_root.as_deref());
+        turn_context.allow_reading_with_plugin(None, root);
+        turn_context
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -79,17 +79,19 @@ impl Brought {
     }
 
     /// The ids of everything that can hold; `None` where nobody has reported yet what there is.
-    pub(super) fn ids(&self) -> Option<HashSet<String>> {
-        let given = &self.given;
-        let skills = given.skills().map(|skill| &skill.about);
-        let prompts = given.prompts().map(|prompt| &prompt.about);
-        let rules = given.rules().map(|rule| &rule.about);
+    pub(super) fn available_ids(&self) -> Option<HashSet<String>> {
+        let customizations = &self.customizations;
+        let skills = customizations.skills().map(|skill| &skill.about);
+        let prompts = customizations.prompts().map(|prompt| &prompt.about);
+        let rules = customizations.rules().map(|rule| &rule.about);
         let all = skills.chain(prompts).chain(rules);
-        given.is_known().then(|| all.map(|about| about.id.clone()).collect())
+        customizations
+            .is_known()
+            .then(|| all.map(|about| about.id.clone()).collect())
     }
 
     /// The rules that were applied so far.
-    pub(super) fn applied(&self) -> Vec<AppliedRule> {
+    pub(super) fn applied_rules(&self) -> Vec<AppliedRule> {
         self.state().applied.clone()
     }
 
@@ -109,7 +111,7 @@ impl Brought {
     }
 
     /// Lets the files of a skill be read.
-    pub(super) fn let_read(&self, directory: &Path) {
+    pub(super) fn allow_reading(&self, directory: &Path) {
         let mut state = self.state();
         if !state.readable.iter().any(|readable| readable == directory) {
             state.readable.push(directory.to_owned());
@@ -117,33 +119,33 @@ impl Brought {
     }
 
     /// Lets the files be read that a text has beside it and in its plugin, as far as it names them.
-    pub(super) fn let_read_of(&self, directory: Option<&Path>, plugin_root: Option<&Path>) {
+    pub(super) fn allow_reading_with_plugin(&self, directory: Option<&Path>, plugin_root: Option<&Path>) {
         for directory in directory.into_iter().chain(plugin_root) {
-            self.let_read(directory);
+            self.allow_reading(directory);
         }
     }
 
     /// Says something to people, once in a chat.
-    pub(super) fn tell(&self, news: impl Into<String>) {
-        self.state().news.push(news.into());
+    pub(super) fn notify_once(&self, notice: impl Into<String>) {
+        self.state().notices.push(notice.into());
     }
 
     /// What people should know.
-    pub(super) fn take_news(&self) -> Vec<String> {
-        std::mem::take(&mut self.state().news)
+    pub(super) fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().notices)
     }
 
     /// What calls have loaded since.
-    pub(super) fn take_loaded(&self) -> Vec<Standing> {
+    pub(super) fn take_loaded(&self) -> Vec<PinnedInstruction> {
         std::mem::take(&mut self.state().loaded)
     }
 
     /// The turn has to do with a file, which a tool named as the model did.
-    pub(super) fn touch_named(&self, path: &str) {
+    pub(super) fn note_path(&self, path: &str) {
         let full = match url::Url::parse(path) {
             Ok(url) if url.scheme() == "file" => url.to_file_path().ok(),
             _ => {
-                let first = self.directories.first().and_then(|uri| path_of(uri));
+                let first = self.directories.first().and_then(|uri| file_path(uri));
                 // An absolute path stays what it is.
                 first.map(|first| first.join(path)).or_else(|| Some(path.into()))
             }
@@ -152,14 +154,14 @@ impl Brought {
     }
 
     /// The turn has to do with files that came with a message.
-    pub(super) fn touch_attached(&self, attachments: &[Attachment]) {
+    pub(super) fn note_attachments(&self, attachments: &[Attachment]) {
         for attachment in attachments {
             let uri = match attachment {
                 Attachment::Resource { uri, .. } => Some(uri.as_str()),
                 Attachment::Reference { meta, .. } => meta.get("uri").and_then(|uri| uri.as_str()),
                 _ => None,
             };
-            self.touch(uri.and_then(path_of));
+            self.touch(uri.and_then(file_path));
         }
     }
 
@@ -168,7 +170,7 @@ impl Brought {
             return;
         };
         let mut state = self.state();
-        if state.touched.len() < MOST_TOUCHED && !state.touched.contains(&path) {
+        if state.touched.len() < MAX_TOUCHED_FILES && !state.touched.contains(&path) {
             state.touched.push(path);
         }
     }

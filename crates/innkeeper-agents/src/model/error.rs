@@ -58,7 +58,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Whether asking the same again a little later can help.
-    pub fn passes(self) -> bool {
+    pub fn is_transient(self) -> bool {
         matches!(
             self,
             Self::RateLimited | Self::Overloaded | Self::Server | Self::Network
@@ -67,7 +67,7 @@ impl ErrorKind {
 
     /// Whether the turn can be gone on with: nothing is wrong with the request itself.
     pub fn is_resumable(self) -> bool {
-        self.passes() || matches!(self, Self::Interrupted)
+        self.is_transient() || matches!(self, Self::Interrupted)
     }
 }
 

@@ -2,35 +2,35 @@
 
 use std::time::Duration;
 
-use crate::model::error::ProviderError;
+use super::error::ProviderError;
 
 /// How patient to be with a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// The most tries altogether.
-    pub tries: u32,
+    pub max_attempts: u32,
     /// The pause after the first failure; it doubles with every further one.
-    pub first_pause: Duration,
+    pub initial_delay: Duration,
     /// The longest pause that we choose ourselves.
-    pub longest_pause: Duration,
+    pub max_delay: Duration,
     /// The longest wait that a provider may ask for. If it asks for more, people are told instead.
-    pub longest_wait: Duration,
+    pub max_retry_after: Duration,
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            tries: 5,
-            first_pause: Duration::from_secs(1),
-            longest_pause: Duration::from_secs(30),
-            longest_wait: Duration::from_secs(60),
+            max_attempts: 5,
+            initial_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(30),
+            max_retry_after: Duration::from_secs(60),
         }
     }
 }
 
 /// What to do about a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RetryDecision {
     /// Try again after this long.
     Wait(Duration),
     /// Leave it; this is what people are told.
@@ -52,36 +52,36 @@ pub struct Retry<'a> {
 
 impl RetryPolicy {
     /// Judges a failure after `failed` tries, this one included. `random` is in 0..1.
-    pub fn judge(&self, failed: u32, error: &ProviderError, random: f64) -> Verdict {
-        if !error.kind.passes() {
-            return Verdict::GiveUp(error.clone());
+    pub fn decide(&self, failed: u32, error: &ProviderError, random: f64) -> RetryDecision {
+        if !error.kind.is_transient() {
+            return RetryDecision::GiveUp(error.clone());
         }
         if let Some(wait) = error.retry_after
-            && wait > self.longest_wait
+            && wait > self.max_retry_after
         {
-            return Verdict::GiveUp(told_to_wait(error, wait));
+            return RetryDecision::GiveUp(with_wait_hint(error, wait));
         }
-        if failed >= self.tries {
-            return Verdict::GiveUp(tried_in_vain(error, failed));
+        if failed >= self.max_attempts {
+            return RetryDecision::GiveUp(with_attempt_count(error, failed));
         }
         let doubled = 2u32.saturating_pow(failed.saturating_sub(1));
-        let pause = self.first_pause.saturating_mul(doubled).min(self.longest_pause);
+        let pause = self.initial_delay.saturating_mul(doubled).min(self.max_delay);
         // Half of the pause is left to chance, so that those who failed together do not come back
         // together.
         let pause = pause.mul_f64(0.5 + 0.5 * random.clamp(0.0, 1.0));
-        Verdict::Wait(error.retry_after.map_or(pause, |wait| wait.max(pause)))
+        RetryDecision::Wait(error.retry_after.map_or(pause, |wait| wait.max(pause)))
     }
 }
 
-fn told_to_wait(error: &ProviderError, wait: Duration) -> ProviderError {
-    let message = format!("{} The provider asks to wait {}.", error.message, in_words(wait));
+fn with_wait_hint(error: &ProviderError, wait: Duration) -> ProviderError {
+    let message = format!("{} The provider asks to wait {}.", error.message, human_duration(wait));
     ProviderError {
         message,
         ..error.clone()
     }
 }
 
-fn tried_in_vain(error: &ProviderError, tries: u32) -> ProviderError {
+fn with_attempt_count(error: &ProviderError, tries: u32) -> ProviderError {
     let message = match tries {
         0 | 1 => error.message.clone(),
         _ => format!("{} (Tried {tries} times.)", error.message),
@@ -92,7 +92,7 @@ fn tried_in_vain(error: &ProviderError, tries: u32) -> ProviderError {
     }
 }
 
-fn in_words(wait: Duration) -> String {
+fn human_duration(wait: Duration) -> String {
     match wait.as_secs() {
         seconds @ 0..120 => format!("{seconds} seconds"),
         seconds @ 120..7200 => format!("{} minutes", seconds.div_ceil(60)),
@@ -117,14 +117,14 @@ where
             Err(error) => error,
         };
         failed += 1;
-        let after = match policy.judge(failed, &error, random()) {
-            Verdict::Wait(after) => after,
-            Verdict::GiveUp(error) => return Err(error),
+        let after = match policy.decide(failed, &error, random()) {
+            RetryDecision::Wait(after) => after,
+            RetryDecision::GiveUp(error) => return Err(error),
         };
         tracing::debug!(kind = ?error.kind, failed, ?after, "asking a model provider again");
         announce(Retry {
             attempt: failed + 1,
-            of: policy.tries,
+            of: policy.max_attempts,
             after,
             error: &error,
         });
@@ -133,7 +133,7 @@ where
 }
 
 /// Chance for pauses: good enough to spread them, and nothing that anybody could want to guess.
-pub fn chance() -> f64 {
+pub fn jitter() -> f64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     let bits = std::hash::RandomState::new().build_hasher().finish();
     f64::from(u32::try_from(bits >> 32).unwrap_or_default()) / (f64::from(u32::MAX) + 1.0)
@@ -155,12 +155,12 @@ mod tests {
     #[test]
     fn pauses_double_up_to_a_bound_and_half_of_them_is_chance() {
         let policy = RetryPolicy {
-            tries: 100,
+            max_attempts: 100,
             ..RetryPolicy::default()
         };
-        let pause = |failed, random| match policy.judge(failed, &error(ErrorKind::Server, None), random) {
-            Verdict::Wait(pause) => pause.as_millis(),
-            Verdict::GiveUp(error) => panic!("gave up: {error}"),
+        let pause = |failed, random| match policy.decide(failed, &error(ErrorKind::Server, None), random) {
+            RetryDecision::Wait(pause) => pause.as_millis(),
+            RetryDecision::GiveUp(error) => panic!("gave up: {error}"),
         };
         assert_eq!([1, 2, 3, 4].map(|failed| pause(failed, 1.0)), [1000, 2000, 4000, 8000]);
         assert_eq!([1, 2, 3, 4].map(|failed| pause(failed, 0.0)), [500, 1000, 2000, 4000]);
@@ -170,11 +170,11 @@ mod tests {
     #[test]
     fn a_provider_s_wait_is_honoured_up_to_a_bound() {
         let policy = RetryPolicy::default();
-        let judge = |wait| policy.judge(1, &error(ErrorKind::RateLimited, Some(wait)), 0.0);
-        assert_eq!(judge(20), Verdict::Wait(Duration::from_secs(20)));
-        assert_eq!(judge(60), Verdict::Wait(Duration::from_secs(60)));
-        assert_eq!(judge(0), Verdict::Wait(Duration::from_millis(500)));
-        let Verdict::GiveUp(told) = judge(3600) else {
+        let decide = |wait| policy.decide(1, &error(ErrorKind::RateLimited, Some(wait)), 0.0);
+        assert_eq!(decide(20), RetryDecision::Wait(Duration::from_secs(20)));
+        assert_eq!(decide(60), RetryDecision::Wait(Duration::from_secs(60)));
+        assert_eq!(decide(0), RetryDecision::Wait(Duration::from_millis(500)));
+        let RetryDecision::GiveUp(told) = decide(3600) else {
             panic!("an hour is too long to wait for");
         };
         assert_eq!(told.message, "It failed. The provider asks to wait 60 minutes.");
@@ -194,7 +194,7 @@ mod tests {
             ErrorKind::NoModel,
         ] {
             let failed = error(kind, None);
-            assert_eq!(policy.judge(1, &failed, 0.5), Verdict::GiveUp(failed));
+            assert_eq!(policy.decide(1, &failed, 0.5), RetryDecision::GiveUp(failed));
         }
     }
 
@@ -224,7 +224,7 @@ mod tests {
         let mut failures = vec![error(ErrorKind::Network, None), error(ErrorKind::RateLimited, Some(9))];
         let result = with_retries(
             &RetryPolicy::default(),
-            chance,
+            jitter,
             |_| {},
             || std::future::ready(failures.pop().map_or(Ok("done"), Err)),
         )

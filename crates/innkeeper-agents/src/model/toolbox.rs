@@ -1,6 +1,6 @@
 //! What the model may call in one turn: tools of the host, the agent's own, and those of MCP servers and clients.
 
-pub(in crate::model) mod own_tools;
+pub(in crate::model) mod agent_tools;
 mod partial_json;
 mod schema;
 
@@ -12,11 +12,9 @@ use innkeeper_host::{AgentError, ClientDraft, ClientTool, EventSink, ToolDraft, 
 
 use serde_json::Value;
 
-use crate::model::api::ToolSpec;
-use crate::model::customizations::Kept;
-use crate::model::toolbox::own_tools::OwnTool;
-use crate::model::toolbox::partial_json;
-use crate::model::toolbox::schema;
+use self::agent_tools::AgentTool;
+use super::api::ToolSpec;
+use super::customizations::ToolSelection;
 use crate::tools::HostTool;
 
 /// The longest name of a tool that all providers take.
@@ -31,18 +29,18 @@ const MAX_CLIENT_BYTES: usize = 128 << 10;
 /// Everything that can be called, each name once.
 #[derive(Clone, Default)]
 pub(super) struct Toolbox {
-    offered: Vec<(ToolSpec, Offered)>,
+    offered: Vec<(ToolSpec, ToolSource)>,
     /// Tools of servers and clients that no model could be offered, by name.
     left_out: Vec<String>,
 }
 
 /// Something that can be called.
 #[derive(Clone)]
-pub(super) enum Offered {
+pub(super) enum ToolSource {
     /// A tool of the host.
     Host(Arc<dyn HostTool>),
     /// One that needs the agent itself.
-    Own(OwnTool),
+    Own(AgentTool),
     /// An MCP server's.
     Mcp(Box<McpTool>),
     /// A client's.
@@ -50,23 +48,23 @@ pub(super) enum Offered {
 }
 
 /// A call whose input is being written.
-pub(super) enum Draft {
+pub(super) enum CallDraft {
     Host(ToolDraft, Arc<dyn HostTool>),
-    Own(ToolDraft, OwnTool),
+    Own(ToolDraft, AgentTool),
     Mcp(Box<McpDraft>),
     Client(ClientDraft),
     /// There is no such tool.
     Unknown(ToolDraft),
 }
 
-impl std::fmt::Debug for Draft {
+impl std::fmt::Debug for CallDraft {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Host(..) => "Draft::Host",
-            Self::Own(..) => "Draft::Own",
-            Self::Mcp(..) => "Draft::Mcp",
-            Self::Client(..) => "Draft::Client",
-            Self::Unknown(..) => "Draft::Unknown",
+            Self::Host(..) => "CallDraft::Host",
+            Self::Own(..) => "CallDraft::Own",
+            Self::Mcp(..) => "CallDraft::Mcp",
+            Self::Client(..) => "CallDraft::Client",
+            Self::Unknown(..) => "CallDraft::Unknown",
         })
     }
 }
@@ -76,16 +74,19 @@ impl Toolbox {
     /// (ACT-04).
     pub(super) fn new(
         host: &[Arc<dyn HostTool>],
-        own: Vec<(ToolSpec, OwnTool)>,
+        own: Vec<(ToolSpec, AgentTool)>,
         servers: &[McpTool],
         clients: &[ClientTool],
     ) -> Self {
-        let mut offered: Vec<(ToolSpec, Offered)> = Vec::new();
-        offered.extend(host.iter().map(|tool| (tool.spec(), Offered::Host(Arc::clone(tool)))));
-        offered.extend(own.into_iter().map(|(spec, tool)| (spec, Offered::Own(tool))));
+        let mut offered: Vec<(ToolSpec, ToolSource)> = Vec::new();
+        offered.extend(
+            host.iter()
+                .map(|tool| (tool.spec(), ToolSource::Host(Arc::clone(tool)))),
+        );
+        offered.extend(own.into_iter().map(|(spec, tool)| (spec, ToolSource::Own(tool))));
         let names = offered.iter().map(|(spec, _)| spec.name.clone()).collect();
         let left_out = Vec::new();
-        let mut adding = Adding {
+        let mut adding = ToolboxBuilder {
             names,
             toolbox: Self { offered, left_out },
         };
@@ -96,14 +97,19 @@ impl Toolbox {
                 tool.name.as_str(),
                 description,
                 schema,
-                Offered::Mcp(Box::new(tool.clone())),
+                ToolSource::Mcp(Box::new(tool.clone())),
             )
         });
         adding.all(of_servers);
         let of_clients = clients.iter().map(|tool| {
             let description = [&tool.description, &tool.title];
             let schema = tool.input_schema.as_ref();
-            (tool.name.as_str(), description, schema, Offered::Client(tool.clone()))
+            (
+                tool.name.as_str(),
+                description,
+                schema,
+                ToolSource::Client(tool.clone()),
+            )
         });
         adding.all(of_clients);
         adding.toolbox
@@ -111,25 +117,30 @@ impl Toolbox {
 
     /// Keeps to a list of tools, in whoever's words it is written, and says what came of it. An empty
     /// list is none (CUS-25).
-    pub(super) fn keep_to(&mut self, wanted: &[String]) -> Kept {
+    pub(super) fn restrict_to(&mut self, wanted: &[String]) -> ToolSelection {
         if wanted.is_empty() {
-            return Kept::default();
+            return ToolSelection::default();
         }
         let offered = self.offered.iter().map(|(spec, tool)| {
             let of_server = match tool {
-                Offered::Mcp(tool) => Some(tool.of_server()),
-                Offered::Host(_) | Offered::Own(_) | Offered::Client(_) => None,
+                ToolSource::Mcp(tool) => Some(tool.of_server()),
+                ToolSource::Host(_) | ToolSource::Own(_) | ToolSource::Client(_) => None,
             };
             (spec.name.clone(), of_server)
         });
-        let kept = Kept::of(&offered.collect::<Vec<_>>(), wanted);
+        let kept = ToolSelection::select(&offered.collect::<Vec<_>>(), wanted);
         self.offered.retain(|(spec, _)| kept.names.contains(&spec.name));
         kept
     }
 
     /// What people are told of tools that the model is not offered.
-    pub(super) fn left_out(&self) -> Option<String> {
-        let first: Vec<String> = self.left_out.iter().take(3).map(|name| fit_name(name)).collect();
+    pub(super) fn left_out_notice(&self) -> Option<String> {
+        let first: Vec<String> = self
+            .left_out
+            .iter()
+            .take(3)
+            .map(|name| provider_safe_name(name))
+            .collect();
         let more = match self.left_out.len().checked_sub(first.len())? {
             0 if first.is_empty() => return None,
             0 => String::new(),
@@ -145,13 +156,13 @@ impl Toolbox {
 
     /// The tools as people see them.
     pub(super) fn infos(self) -> Vec<ToolInfo> {
-        let info = |(spec, tool): (ToolSpec, Offered)| ToolInfo {
+        let info = |(spec, tool): (ToolSpec, ToolSource)| ToolInfo {
             name: spec.name,
             title: match tool {
-                Offered::Host(tool) => Some(tool.title().to_owned()),
-                Offered::Own(tool) => Some(tool.title().to_owned()),
-                Offered::Mcp(tool) => tool.title,
-                Offered::Client(tool) => tool.title,
+                ToolSource::Host(tool) => Some(tool.title().to_owned()),
+                ToolSource::Own(tool) => Some(tool.title().to_owned()),
+                ToolSource::Mcp(tool) => tool.title,
+                ToolSource::Client(tool) => tool.title,
             },
             description: Some(spec.description).filter(|description| !description.is_empty()),
             input_schema: Some(spec.input_schema),
@@ -165,27 +176,27 @@ impl Toolbox {
     }
 
     /// Shows a call that the model begins.
-    pub(super) async fn begin(&self, events: &EventSink, name: &str) -> Result<Draft, AgentError> {
+    pub(super) async fn begin(&self, events: &EventSink, name: &str) -> Result<CallDraft, AgentError> {
         let found = self.offered.iter().find(|(spec, _)| spec.name == name);
         Ok(match found {
-            Some((_, Offered::Host(tool))) => {
+            Some((_, ToolSource::Host(tool))) => {
                 let call = events.tool(name).display_name(tool.title());
                 let call = match tool.kind() {
                     Some(kind) => call.kind(kind),
                     None => call,
                 };
-                Draft::Host(call.start().await?, Arc::clone(tool))
+                CallDraft::Host(call.start().await?, Arc::clone(tool))
             }
-            Some((_, Offered::Own(tool))) => {
+            Some((_, ToolSource::Own(tool))) => {
                 let draft = events.tool(name).display_name(tool.title()).start().await?;
-                Draft::Own(draft, *tool)
+                CallDraft::Own(draft, *tool)
             }
-            Some((_, Offered::Mcp(tool))) => Draft::Mcp(Box::new(events.mcp_tool(tool).start().await?)),
-            Some((_, Offered::Client(tool))) => Draft::Client(events.client_tool(tool).start().await?),
+            Some((_, ToolSource::Mcp(tool))) => CallDraft::Mcp(Box::new(events.mcp_tool(tool).start().await?)),
+            Some((_, ToolSource::Client(tool))) => CallDraft::Client(events.client_tool(tool).start().await?),
             None => {
                 let shown: String = name.chars().take(MAX_NAME).collect();
                 let draft = events.tool("unknown_tool").display_name(shown).start().await?;
-                Draft::Unknown(draft)
+                CallDraft::Unknown(draft)
             }
         })
     }
@@ -203,21 +214,21 @@ impl Toolbox {
 }
 
 /// A toolbox to which tools of others are added.
-struct Adding {
+struct ToolboxBuilder {
     names: HashSet<String>,
     toolbox: Toolbox,
 }
 
 /// A tool of somebody else: its name, what there is of a description, its schema, and itself.
-type Foreign<'a> = (&'a str, [&'a Option<String>; 2], Option<&'a Value>, Offered);
+type ExternalTool<'a> = (&'a str, [&'a Option<String>; 2], Option<&'a Value>, ToolSource);
 
-impl Adding {
+impl ToolboxBuilder {
     /// Adds what all providers take, as far as there is room.
-    fn all<'a>(&mut self, tools: impl Iterator<Item = Foreign<'a>>) {
+    fn all<'a>(&mut self, tools: impl Iterator<Item = ExternalTool<'a>>) {
         let mut room = MAX_CLIENT_BYTES;
         for (given_name, description, schema, tool) in tools {
             let name = unique(given_name, &self.names);
-            let Some(input_schema) = schema::fit(schema) else {
+            let Some(input_schema) = schema::normalize(schema) else {
                 self.toolbox.left_out.push(given_name.to_owned());
                 continue;
             };
@@ -239,7 +250,7 @@ impl Adding {
     }
 }
 
-impl Draft {
+impl CallDraft {
     /// Streams more of the input.
     pub(super) async fn input(&mut self, text: String) -> Result<(), AgentError> {
         match self {
@@ -260,7 +271,7 @@ impl Draft {
         };
         match partial_json::string_field(input, announcement.field) {
             Some(value) => {
-                draft.announce(announcement.words(&value)).await?;
+                draft.announce(announcement.text(&value)).await?;
                 Ok(true)
             }
             None => Ok(false),
@@ -277,10 +288,10 @@ impl Draft {
     }
 
     /// Whether the call may run beside others.
-    pub(super) fn is_harmless(&self) -> bool {
+    pub(super) fn is_parallel_safe(&self) -> bool {
         match self {
-            Self::Host(_, tool) => tool.is_harmless(),
-            Self::Own(_, tool) => tool.is_harmless(),
+            Self::Host(_, tool) => tool.is_parallel_safe(),
+            Self::Own(_, tool) => tool.is_parallel_safe(),
             Self::Mcp(_) | Self::Client(_) => false,
             Self::Unknown(_) => true,
         }
@@ -297,7 +308,7 @@ impl Draft {
 }
 
 /// A name like the given one that all providers take.
-pub(super) fn fit_name(name: &str) -> String {
+pub(super) fn provider_safe_name(name: &str) -> String {
     let fit = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
             c
@@ -311,7 +322,7 @@ pub(super) fn fit_name(name: &str) -> String {
 
 /// A name like the given one that all providers take and nothing else has.
 fn unique(name: &str, taken: &HashSet<String>) -> String {
-    let fitting = fit_name(name);
+    let fitting = provider_safe_name(name);
     let mut candidate = fitting.clone();
     for number in 2.. {
         if !taken.contains(&candidate) {
@@ -350,16 +361,16 @@ mod tests {
         let specs = toolbox.specs();
         assert_eq!(specs.len(), 1);
         assert_eq!(specs[0].input_schema["type"], "object");
-        let told = toolbox.left_out().unwrap();
+        let told = toolbox.left_out_notice().unwrap();
         assert!(told.contains("count, tell:"), "{told}");
         tools.truncate(1);
-        assert_eq!(Toolbox::new(&[], Vec::new(), &[], &tools).left_out(), None);
+        assert_eq!(Toolbox::new(&[], Vec::new(), &[], &tools).left_out_notice(), None);
         let many: Vec<ClientTool> = (0..512)
             .map(|n| client_tool(&format!("t{n}"), "", serde_json::json!({})))
             .collect();
-        let toolbox = Toolbox::new(&[], OwnTool::ALL.map(|tool| (tool.spec(), tool)).to_vec(), &[], &many);
+        let toolbox = Toolbox::new(&[], AgentTool::ALL.map(|tool| (tool.spec(), tool)).to_vec(), &[], &many);
         assert_eq!(toolbox.specs().len(), MAX_TOOLS);
-        assert!(toolbox.left_out().unwrap().contains("more"));
+        assert!(toolbox.left_out_notice().unwrap().contains("more"));
     }
 
     #[test]
@@ -372,7 +383,7 @@ mod tests {
             ..McpTool::default()
         };
         let mut toolbox = Toolbox::new(&[], Vec::new(), &[tool("ping"), tool("pong")], &[]);
-        let kept = toolbox.keep_to(&["Read".to_owned(), "mcp__srv__ping".to_owned()]);
+        let kept = toolbox.restrict_to(&["Read".to_owned(), "mcp__srv__ping".to_owned()]);
         assert_eq!(kept.unknown, ["Read"]);
         assert!(toolbox.has("srv__ping") && !toolbox.has("srv__pong"));
     }

@@ -14,47 +14,46 @@ use std::sync::{Arc, Mutex, PoisonError};
 use innkeeper_host::{AgentError, ClientTool, EventSink, Secret};
 use tokio::sync::mpsc;
 
-use crate::model::agent::models::{DEFAULT_EFFORT, Model};
-use crate::model::agent::sampling::{SpentOnServers, TurnsModel};
-use crate::model::agent::state::Shared;
-use crate::model::api::{Effort, ModelMessage, ModelRequest, Stop};
-use crate::model::client::ModelStream;
-use crate::model::conversation::{Conversation, Speaker};
-use crate::model::customizations::Brought;
-use crate::model::error::{ErrorKind, ProviderError};
-use crate::model::prompt::Prompt;
-use crate::model::prompt::instructions;
-use crate::model::retry::{Retry, chance};
-use crate::model::toolbox::Toolbox;
-use crate::model::toolbox::own_tools::OwnTool;
-use crate::model::turn::answer::{Answer, Broken, PendingCall};
-use crate::model::turn::context_window::Why;
-use crate::model::turn::hook_context;
-use crate::model::turn::token_usage::Spent;
-use crate::model::turn::tool_calls::carry_out;
-use crate::tools::Surroundings;
+use self::answer::{AnswerError, ModelAnswer, PendingCall};
+use self::context_window::CompactionReason;
+use self::token_usage::TurnUsage;
+use self::tool_calls::carry_out;
+use super::agent::models::{DEFAULT_EFFORT, Model};
+use super::agent::sampling::{SamplingUsage, TurnSampler};
+use super::agent::state::AgentState;
+use super::api::{Effort, ModelMessage, ModelRequest, StopReason};
+use super::client::ModelStream;
+use super::conversation::{Conversation, Speaker};
+use super::customizations::TurnContext;
+use super::error::{ErrorKind, ProviderError};
+use super::prompt::Prompt;
+use super::prompt::instructions;
+use super::retry::{Retry, jitter};
+use super::toolbox::Toolbox;
+use super::toolbox::agent_tools::AgentTool;
+use crate::tools::ToolEnv;
 
 /// What a turn has at hand.
-pub(super) struct Run<'a> {
-    pub(super) shared: &'a Arc<Shared>,
+pub(super) struct TurnRun<'a> {
+    pub(super) agent_state: &'a Arc<AgentState>,
     pub(super) events: &'a EventSink,
     pub(super) toolbox: Toolbox,
-    pub(super) surroundings: Surroundings,
+    pub(super) tool_env: ToolEnv,
     /// What the session brings along.
-    pub(super) brought: Brought,
+    pub(super) turn_context: TurnContext,
     /// The lists of tools that the turn keeps to.
-    pub(super) keeps_to: Vec<Vec<String>>,
+    pub(super) tool_lists: Vec<Vec<String>>,
     /// What people chose for this turn.
-    pub(super) choice: Choice,
+    pub(super) choice: ModelChoice,
     /// The step of the plan that is being worked on, for people.
     pub(super) step: Mutex<Option<String>>,
     /// What MCP servers had the model write.
-    pub(super) spent_on_servers: SpentOnServers,
+    pub(super) sampling_usage: SamplingUsage,
 }
 
 /// The model of a turn, and on whose behalf it is asked.
 #[derive(Debug, Clone)]
-pub(super) struct Choice {
+pub(super) struct ModelChoice {
     pub(super) model: Model,
     pub(super) effort: Option<Effort>,
     pub(super) key: Option<Secret>,
@@ -62,31 +61,31 @@ pub(super) struct Choice {
     pub(super) is_clients_key: bool,
     pub(super) client_tools: Vec<ClientTool>,
     /// Whether nobody reads along.
-    pub(super) is_helper: bool,
+    pub(super) is_subagent: bool,
 }
 
 /// What the model said last, which is in the conversation by now.
-struct Heard {
+struct Round {
     calls: Vec<PendingCall>,
-    stop: Stop,
+    stop: StopReason,
     /// Whether there was anything in it for people.
-    has_words: bool,
+    has_text: bool,
 }
 
-impl<'a> Run<'a> {
+impl<'a> TurnRun<'a> {
     /// Where tools work, and what they may read besides.
-    pub(super) fn surroundings(&self) -> Surroundings {
-        Surroundings {
-            readable: self.brought.readable(),
-            ..self.surroundings.clone()
+    pub(super) fn tool_env(&self) -> ToolEnv {
+        ToolEnv {
+            readable: self.turn_context.readable(),
+            ..self.tool_env.clone()
         }
     }
 
     /// Tells people what they should know, once in a chat.
-    pub(super) async fn tell_news(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
-        for news in self.brought.take_news() {
-            if conversation.is_news(&news) {
-                self.events.notice(news).await?;
+    pub(super) async fn show_notices(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+        for notice in self.turn_context.take_notices() {
+            if conversation.is_first_notice(&notice) {
+                self.events.notice(notice).await?;
             }
         }
         Ok(())
@@ -95,21 +94,21 @@ impl<'a> Run<'a> {
     /// Runs to the end. The conversation has what is to be answered.
     pub(super) async fn run(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let system = self.render().await?;
-        let mut spent = Spent::default();
-        hook_context::hear(conversation, self.events);
-        for _ in 0..self.shared.most_rounds {
-            self.follow_rules(conversation).await?;
-            let Heard { calls, stop, has_words } = self.answer(conversation, &system, &mut spent).await?;
+        let mut turn_usage = TurnUsage::default();
+        hook_context::add_to(conversation, self.events);
+        for _ in 0..self.agent_state.max_rounds {
+            self.apply_file_rules(conversation).await?;
+            let Round { calls, stop, has_text } = self.answer(conversation, &system, &mut turn_usage).await?;
             // A pause is no end: the model goes on from what it said.
-            let is_done = calls.is_empty() && (stop != Stop::Paused || !has_words);
+            let is_done = calls.is_empty() && (stop != StopReason::Paused || !has_text);
             if !calls.is_empty() {
                 let (outcomes, result) = carry_out(calls, &stop, self).await;
-                self.pay_for_servers(&mut spent).await?;
+                self.add_sampling_usage(&mut turn_usage).await?;
                 conversation.push(Speaker::Tools, ModelMessage::ToolResults(outcomes));
-                let loaded = self.brought.take_loaded();
+                let loaded = self.turn_context.take_loaded();
                 if !loaded.is_empty() {
-                    conversation.keep(loaded);
-                    self.remember(conversation).await?;
+                    conversation.pin(loaded);
+                    self.persist_memory(conversation).await?;
                 }
                 result?;
             }
@@ -117,7 +116,7 @@ impl<'a> Run<'a> {
             match self.events.steering().await? {
                 Some(words) => conversation.steer(words),
                 None if is_done && hook_context::may_stop(conversation, self.events).await? => {
-                    return self.end(stop, has_words).await;
+                    return self.end(stop, has_text).await;
                 }
                 None => {}
             }
@@ -127,49 +126,49 @@ impl<'a> Run<'a> {
             format!(
                 "The model was asked {} times in this turn and is still not done. Resume the turn to let it go on, \
                  or say what it should do instead.",
-                self.shared.most_rounds
+                self.agent_state.max_rounds
             ),
         ))
     }
 
-    async fn end(&self, stop: Stop, has_words: bool) -> Result<(), AgentError> {
+    async fn end(&self, stop: StopReason, has_text: bool) -> Result<(), AgentError> {
         match stop {
-            Stop::Refused(why) => {
+            StopReason::Refused(why) => {
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
                 let why = why.trim_end_matches('.');
                 let message = format!("The model will not answer this{why}. Say it in another way.");
                 Err(AgentError::failed("refused", message))
             }
-            Stop::Length => {
+            StopReason::Length => {
                 let notice = "The model reached the most it may say in one answer. Say “go on” to hear the rest.";
                 self.events.notice(notice).await
             }
-            Stop::Done | Stop::ToolCalls | Stop::Paused if !has_words => {
+            StopReason::Done | StopReason::ToolCalls | StopReason::Paused if !has_text => {
                 let notice = "The model ended its answer without a word. Say something to let it go on.";
                 self.events.notice(notice).await
             }
-            Stop::Done | Stop::ToolCalls | Stop::Paused => Ok(()),
+            StopReason::Done | StopReason::ToolCalls | StopReason::Paused => Ok(()),
         }
     }
 
     /// The system prompt of this turn (SMT-06).
     async fn render(&self) -> Result<Vec<String>, AgentError> {
         let names = self.toolbox.names();
-        let directories = &self.surroundings.working_directories;
-        let has_skills = self.toolbox.has(OwnTool::Skill.name());
+        let directories = &self.tool_env.working_directories;
+        let has_skills = self.toolbox.has(AgentTool::Skill.name());
         let prompt = Prompt {
             directories: crate::model::prompt::paths(directories),
-            today: self.shared.today(),
+            today: self.agent_state.today(),
             tools: &names,
             custom_instructions: self.instructions().await,
-            overrides: &self.shared.prompt_overrides,
-            is_helper: self.choice.is_helper,
+            overrides: &self.agent_state.prompt_overrides,
+            is_subagent: self.choice.is_subagent,
             skills: if has_skills {
-                self.brought.skill_list()
+                self.turn_context.skill_list()
             } else {
                 String::new()
             },
-            role: self.brought.role.as_ref(),
+            role: self.turn_context.role.as_ref(),
         };
         let rendered = self.events.render_prompt(prompt.sections()).await?;
         let sections = rendered.sections.into_iter().map(|section| section.content);
@@ -179,13 +178,13 @@ impl<'a> Run<'a> {
     /// What the directories ask of agents: the rules that always hold, or where nobody looks for
     /// rules, what the agent finds itself.
     async fn instructions(&self) -> String {
-        if self.shared.overrides("custom_instructions") {
+        if self.agent_state.overrides("custom_instructions") {
             return String::new();
         }
         let window = self.choice.model.context_window;
-        let mut always = instructions::of(&self.surroundings.working_directories, &self.brought, window).await;
+        let mut always = instructions::load(&self.tool_env.working_directories, &self.turn_context, window).await;
         let text = std::mem::take(&mut always.text);
-        self.brought.hold(always);
+        self.turn_context.apply_always_rules(always);
         text
     }
 
@@ -195,43 +194,46 @@ impl<'a> Run<'a> {
         &self,
         conversation: &mut Conversation,
         system: &[String],
-        spent: &mut Spent,
-    ) -> Result<Heard, AgentError> {
+        turn_usage: &mut TurnUsage,
+    ) -> Result<Round, AgentError> {
         let overhead = self.overhead(system);
-        self.keep_room(conversation, overhead, spent).await?;
-        let mut has_made_room = false;
+        self.compact_if_full(conversation, overhead, turn_usage).await?;
+        let mut has_compacted = false;
         loop {
-            let counted = conversation.counted() + overhead;
+            let counted = conversation.estimated_tokens() + overhead;
             let request = self.request(conversation, system);
-            let mut answer = Answer::default();
+            let mut answer = ModelAnswer::default();
             let heard = match self.ask(&request).await {
-                Ok(stream) => answer.hear(stream, self.events, &self.toolbox).await,
+                Ok(stream) => answer.read_stream(stream, self.events, &self.toolbox).await,
                 Err(broken) => Err(broken),
             };
             if let Some(real) = answer.usage.input {
-                conversation.learn(counted, real);
+                conversation.calibrate(counted, real);
             }
-            spent.add(answer.usage);
-            let stop = answer.stop.clone().unwrap_or(Stop::Done);
-            let has_words = answer.has_words();
+            turn_usage.add(answer.usage);
+            let stop = answer.stop.clone().unwrap_or(StopReason::Done);
+            let has_text = answer.has_text();
             let (parts, calls) = answer.finish();
-            if has_words || !calls.is_empty() {
+            if has_text || !calls.is_empty() {
                 conversation.push(Speaker::Model, ModelMessage::Assistant(parts));
             }
             match heard {
                 Ok(()) => {
-                    self.tell_cost(spent).await?;
-                    return Ok(Heard { calls, stop, has_words });
+                    self.report_usage(turn_usage).await?;
+                    return Ok(Round { calls, stop, has_text });
                 }
-                Err(Broken::Turn(error)) => return Err(error),
-                Err(Broken::Provider(error)) if error.kind == ErrorKind::ContextLength && !has_made_room => {
-                    has_made_room = true;
-                    if !self.make_room(conversation, overhead, Why::Refused, spent).await? {
+                Err(AnswerError::Turn(error)) => return Err(error),
+                Err(AnswerError::Provider(error)) if error.kind == ErrorKind::ContextLength && !has_compacted => {
+                    has_compacted = true;
+                    if !self
+                        .compact_for(conversation, overhead, CompactionReason::ProviderRefused, turn_usage)
+                        .await?
+                    {
                         return Err(self.failure(error).await);
                     }
                 }
-                Err(Broken::Provider(error)) => {
-                    self.tell_cost(spent).await?;
+                Err(AnswerError::Provider(error)) => {
+                    self.report_usage(turn_usage).await?;
                     return Err(self.failure(error).await);
                 }
             }
@@ -239,31 +241,31 @@ impl<'a> Run<'a> {
     }
 
     /// Answers MCP servers that want a model to go on.
-    pub(super) fn for_servers(&self) -> Arc<TurnsModel> {
-        Arc::new(TurnsModel {
-            shared: Arc::clone(self.shared),
+    pub(super) fn sampler(&self) -> Arc<TurnSampler> {
+        Arc::new(TurnSampler {
+            agent_state: Arc::clone(self.agent_state),
             model: self.choice.model.clone(),
             key: self.choice.key.clone(),
-            spent: Arc::clone(&self.spent_on_servers),
+            turn_usage: Arc::clone(&self.sampling_usage),
         })
     }
 
     /// What servers had the model write is part of what the turn costs.
-    async fn pay_for_servers(&self, spent: &mut Spent) -> Result<(), AgentError> {
-        let written = std::mem::take(&mut *self.spent_on_servers.lock().unwrap_or_else(PoisonError::into_inner));
+    async fn add_sampling_usage(&self, turn_usage: &mut TurnUsage) -> Result<(), AgentError> {
+        let written = std::mem::take(&mut *self.sampling_usage.lock().unwrap_or_else(PoisonError::into_inner));
         if written.is_empty() {
             return Ok(());
         }
-        written.into_iter().for_each(|usage| spent.add(usage));
-        match self.tell_cost(spent).await {
+        written.into_iter().for_each(|usage| turn_usage.add(usage));
+        match self.report_usage(turn_usage).await {
             // What was carried out is told to the model first, also of a turn that is over.
             Ok(()) | Err(AgentError::Cancelled) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    async fn tell_cost(&self, spent: &Spent) -> Result<(), AgentError> {
-        let usage = spent.usage(&self.choice.model.id, self.brought.applied());
+    async fn report_usage(&self, turn_usage: &TurnUsage) -> Result<(), AgentError> {
+        let usage = turn_usage.usage(&self.choice.model.id, self.turn_context.applied_rules());
         self.events.usage(usage).await
     }
 
@@ -272,16 +274,18 @@ impl<'a> Run<'a> {
         ModelRequest {
             model: model.id.clone(),
             system: system.to_vec(),
-            messages: conversation.messages(model.sees),
+            messages: conversation.messages(model.accepts_images),
             tools: self.toolbox.specs(),
             max_output_tokens: model.max_output_tokens,
             temperature: None,
-            effort: model.thinks.then_some(self.choice.effort.unwrap_or(DEFAULT_EFFORT)),
+            effort: model
+                .accepts_effort
+                .then_some(self.choice.effort.unwrap_or(DEFAULT_EFFORT)),
         }
     }
 
     /// Asks, and shows people when a try failed and another is made.
-    async fn ask(&self, request: &ModelRequest) -> Result<ModelStream, Broken> {
+    async fn ask(&self, request: &ModelRequest) -> Result<ModelStream, AnswerError> {
         let (tell, mut told) = mpsc::unbounded_channel();
         let announce = |retry: Retry<'_>| {
             let seconds = retry.after.as_secs_f64().ceil();
@@ -291,36 +295,36 @@ impl<'a> Run<'a> {
             ));
         };
         let key = self.choice.key.as_ref();
-        let client = &self.shared.client;
-        let asking = client.stream_with_retries(request, key, &self.shared.retry, chance, announce);
+        let client = &self.agent_state.client;
+        let asking = client.stream_with_retries(request, key, &self.agent_state.retry, jitter, announce);
         tokio::pin!(asking);
         let mut is_waiting = false;
         loop {
             tokio::select! {
                 biased;
-                () = self.events.cancelled() => return Err(Broken::Turn(AgentError::Cancelled)),
+                () = self.events.cancelled() => return Err(AnswerError::Turn(AgentError::Cancelled)),
                 Some(text) = told.recv() => {
                     is_waiting = true;
                     self.events.activity(text).await?;
                 }
                 answer = &mut asking => {
                     if is_waiting {
-                        self.back_to_work().await?;
+                        self.restore_activity().await?;
                     }
-                    return answer.map_err(Broken::Provider);
+                    return answer.map_err(AnswerError::Provider);
                 }
             }
         }
     }
 
     /// Shows people the step of the plan that is being worked on.
-    pub(super) async fn works_on(&self, step: Option<String>) -> Result<(), AgentError> {
+    pub(super) async fn set_plan_step(&self, step: Option<String>) -> Result<(), AgentError> {
         *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
-        self.back_to_work().await
+        self.restore_activity().await
     }
 
     /// Shows the plan again after something else was shown.
-    pub(super) async fn back_to_work(&self) -> Result<(), AgentError> {
+    pub(super) async fn restore_activity(&self) -> Result<(), AgentError> {
         let step = self.step.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match step {
             Some(step) => self.events.activity(step).await,
@@ -332,7 +336,7 @@ impl<'a> Run<'a> {
     /// asked for another one (AUTH-09). A key that only may not do this one thing is kept.
     async fn failure(&self, error: ProviderError) -> AgentError {
         if let (ErrorKind::Auth, true, Some(key)) = (error.kind, self.choice.is_clients_key, &self.choice.key) {
-            let told = self.events.token_refused(&self.shared.resource, key).await;
+            let told = self.events.token_refused(&self.agent_state.resource, key).await;
             if let Err(over) = told {
                 return over;
             }

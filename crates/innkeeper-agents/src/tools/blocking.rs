@@ -9,29 +9,29 @@ use innkeeper_host::AgentError;
 
 /// Says when work is to stop.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stop {
+pub(super) struct CancelFlag {
     flag: Arc<AtomicBool>,
     deadline: Option<Instant>,
 }
 
-impl Stop {
+impl CancelFlag {
     /// Whether nobody waits any more.
-    pub(super) fn is_given_up(&self) -> bool {
+    pub(super) fn is_cancelled(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
     /// Whether the time is over.
-    pub(super) fn is_late(&self) -> bool {
+    pub(super) fn is_past_deadline(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Whether there is any reason to stop.
-    pub(super) fn is_set(&self) -> bool {
-        self.is_given_up() || self.is_late()
+    pub(super) fn should_stop(&self) -> bool {
+        self.is_cancelled() || self.is_past_deadline()
     }
 
     /// The same with a time after which it stops by itself.
-    pub(super) fn within(&self, time: Duration) -> Self {
+    pub(super) fn with_timeout(&self, time: Duration) -> Self {
         Self {
             flag: Arc::clone(&self.flag),
             deadline: Instant::now().checked_add(time),
@@ -42,14 +42,14 @@ impl Stop {
 /// Reads a file until it is time to stop, which is an error of the kind `TimedOut`: however large
 /// the file is, nobody waits for its end.
 #[derive(Debug)]
-pub(super) struct Reading<'a, R> {
+pub(super) struct CancellableReader<'a, R> {
     pub(super) inner: R,
-    pub(super) stop: &'a Stop,
+    pub(super) cancel: &'a CancelFlag,
 }
 
-impl<R: Read> Read for Reading<'_, R> {
+impl<R: Read> Read for CancellableReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.is_set() {
+        if self.cancel.should_stop() {
             return Err(io::Error::new(ErrorKind::TimedOut, "reading took too long"));
         }
         self.inner.read(buffer)
@@ -57,9 +57,9 @@ impl<R: Read> Read for Reading<'_, R> {
 }
 
 /// Raises the flag when the future that waits is dropped.
-struct GivingUp(Arc<AtomicBool>);
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for GivingUp {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -69,12 +69,12 @@ impl Drop for GivingUp {
 /// wrong with the work itself is part of its result.
 pub(super) async fn run<T: Send + 'static>(
     cancelled: impl Future<Output = ()>,
-    work: impl FnOnce(&Stop) -> Result<T, String> + Send + 'static,
+    work: impl FnOnce(&CancelFlag) -> Result<T, String> + Send + 'static,
 ) -> Result<Result<T, String>, AgentError> {
     let flag = Arc::new(AtomicBool::new(false));
-    let _giving_up = GivingUp(Arc::clone(&flag));
-    let stop = Stop { flag, deadline: None };
-    let working = tokio::task::spawn_blocking(move || work(&stop));
+    let _cancel_on_drop = CancelOnDrop(Arc::clone(&flag));
+    let cancel = CancelFlag { flag, deadline: None };
+    let working = tokio::task::spawn_blocking(move || work(&cancel));
     tokio::select! {
         biased;
         () = cancelled => Err(AgentError::Cancelled),

@@ -14,17 +14,17 @@ use innkeeper_host::{
 use innkeeper_os::{Opened, open_regular, read_whole};
 use serde_json::Value;
 
-use super::diff::Difference;
-use super::outcome::{self, Done};
+use super::diff::FileDiff;
+use super::outcome::{self, ToolOutput};
 use super::place::{Place, Places};
 use super::secret::SecretFiles;
-use super::{Surroundings, ToolAnswer, ToolLimits, blocking};
+use super::{ToolAnswer, ToolEnv, ToolLimits, blocking};
 
 mod replace;
 
 /// What holds for all changes.
 #[derive(Debug, Clone)]
-pub(super) struct Rules {
+pub(super) struct ChangePolicy {
     pub(super) limits: ToolLimits,
     pub(super) secrets: SecretFiles,
     /// The permissions that new files and directories go without; `None` leaves it to the process.
@@ -33,13 +33,13 @@ pub(super) struct Rules {
 
 /// What a file will be in place of what it is.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct PlannedChange {
     pub(super) place: Place,
     /// What it is; `None` if it does not exist.
     pub(super) before: Option<Vec<u8>>,
     /// What it will be.
     pub(super) after: Vec<u8>,
-    difference: Difference,
+    diff: FileDiff,
     /// Whether it looks like a file with secrets: then nothing of it is shown to anybody.
     is_secret: bool,
     /// Why it cannot be made. Of a file with secrets even that says something, so it is told only
@@ -47,16 +47,16 @@ pub(super) struct Change {
     problem: Option<String>,
 }
 
-impl Change {
+impl PlannedChange {
     pub(super) fn new(place: Place, before: Option<Vec<u8>>, after: Vec<u8>, limits: &ToolLimits) -> Self {
         let old = before.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
-        let difference = Difference::between(&old, &String::from_utf8_lossy(&after), limits.diff_bytes);
+        let diff = FileDiff::between(&old, &String::from_utf8_lossy(&after), limits.diff_bytes);
         let is_secret = place.is_secret();
         Self {
             place,
             before,
             after,
-            difference,
+            diff,
             is_secret,
             problem: None,
         }
@@ -64,7 +64,7 @@ impl Change {
 
     /// A change that what is in the file makes impossible. It is refused at once, unless the reason
     /// would tell something of a file with secrets: then people are asked first.
-    pub(super) fn failing(place: Place, before: Vec<u8>, problem: String) -> Result<Self, String> {
+    pub(super) fn blocked(place: Place, before: Vec<u8>, problem: String) -> Result<Self, String> {
         if !place.is_secret() {
             return Err(problem);
         }
@@ -72,7 +72,7 @@ impl Change {
             place,
             after: before.clone(),
             before: Some(before),
-            difference: Difference::default(),
+            diff: FileDiff::default(),
             is_secret: true,
             problem: Some(problem),
         })
@@ -84,14 +84,14 @@ impl Change {
     }
 
     /// What will happen, for people.
-    fn announced(&self) -> Description {
+    fn description(&self) -> Description {
         Description::with_markdown(
-            self.announced_as(&self.place.quoted()),
-            self.announced_as(&self.place.link()),
+            self.description_with(&self.place.quoted()),
+            self.description_with(&self.place.link()),
         )
     }
 
-    fn announced_as(&self, name: &str) -> String {
+    fn description_with(&self, name: &str) -> String {
         let [does, ..] = self.verbs();
         if self.problem.is_some() {
             return format!("{does} {name}, which will fail; the model then reads why");
@@ -99,7 +99,7 @@ impl Change {
         if self.is_done() {
             return format!("{does} {name}, which is already like that; the model then reads so");
         }
-        format!("{does} {name} ({})", self.difference.counts())
+        format!("{does} {name} ({})", self.diff.counts())
     }
 
     /// How to say it: of what will happen, of what to ask, and of what has happened.
@@ -112,7 +112,7 @@ impl Change {
 
     /// The change for people who are asked, with snapshots of both sides: nothing else can show them what is not
     /// written yet.
-    fn asked(&self, limits: &ToolLimits) -> Vec<FileChange> {
+    fn confirmation_edits(&self, limits: &ToolLimits) -> Vec<FileChange> {
         if self.is_secret || !self.fits(limits) {
             return Vec::new();
         }
@@ -121,7 +121,7 @@ impl Change {
 
     /// The change for those who look at it afterwards, with snapshots of both sides: the file itself may have changed
     /// again since. Of what is secret or too long there is only the file.
-    fn shown(&self, limits: &ToolLimits) -> FileChange {
+    fn result_edit(&self, limits: &ToolLimits) -> FileChange {
         if !self.is_secret && self.fits(limits) {
             return self.with_snapshots();
         }
@@ -129,8 +129,8 @@ impl Change {
         FileChange {
             before: None,
             after: Some(FileSide::new(uri.clone(), uri)),
-            added: self.difference.added,
-            removed: self.difference.removed,
+            added: self.diff.added,
+            removed: self.diff.removed,
         }
     }
 
@@ -140,30 +140,30 @@ impl Change {
     }
 
     fn with_snapshots(&self) -> FileChange {
-        let side = |bytes: &[u8]| FileSide::new(self.place.uri(), carried(bytes));
+        let side = |bytes: &[u8]| FileSide::new(self.place.uri(), data_uri(bytes));
         FileChange {
             before: self.before.as_deref().map(side),
             after: Some(side(&self.after)),
-            added: self.difference.added,
-            removed: self.difference.removed,
+            added: self.diff.added,
+            removed: self.diff.removed,
         }
     }
 
-    fn done(&self, limits: &ToolLimits) -> Done {
+    fn output(&self, limits: &ToolLimits) -> ToolOutput {
         let [.., did] = self.verbs();
-        let counts = self.difference.counts();
+        let counts = self.diff.counts();
         let summary = format!("{did} {} ({counts})", self.place.quoted());
         let markdown = format!("{did} {} ({counts})", self.place.link());
-        let mut content = vec![ToolContent::FileEdit(self.shown(limits))];
+        let mut content = vec![ToolContent::FileEdit(self.result_edit(limits))];
         let mut text = format!("{summary}.\n");
         if !self.is_secret {
-            content.push(ToolContent::Text(self.difference.unified.clone()));
+            content.push(ToolContent::Text(self.diff.unified.clone()));
             // The model wrote a new file itself; only what surrounds a change is news to it.
             if self.before.is_some() {
-                text.push_str(&self.difference.unified);
+                text.push_str(&self.diff.unified);
             }
         }
-        Done {
+        ToolOutput {
             summary,
             markdown: Some(markdown),
             content,
@@ -174,7 +174,7 @@ impl Change {
 }
 
 /// A URI that carries its content to the host, which keeps it and shows its own URI instead.
-fn carried(bytes: &[u8]) -> String {
+fn data_uri(bytes: &[u8]) -> String {
     let media_type = match std::str::from_utf8(bytes) {
         Ok(_) => "text/plain;charset=utf-8",
         Err(_) => "application/octet-stream",
@@ -184,7 +184,7 @@ fn carried(bytes: &[u8]) -> String {
 
 /// What a file is now; `None` if it does not exist. What is too large to change, or may not be
 /// changed, is refused before anybody is asked.
-pub(super) fn current(place: &Place, limits: &ToolLimits) -> Result<Option<Vec<u8>>, String> {
+pub(super) fn read_current(place: &Place, limits: &ToolLimits) -> Result<Option<Vec<u8>>, String> {
     let file = match open_regular(&place.root.dir, place.within()) {
         Ok(Opened::File(file)) => file,
         Ok(Opened::Directory) => return Err(format!("{} is a directory, not a file", place.quoted())),
@@ -216,36 +216,36 @@ pub(super) fn current(place: &Place, limits: &ToolLimits) -> Result<Option<Vec<u
 }
 
 /// Makes a change of what a model or a person wrote.
-pub(super) type Plan = fn(&Value, &Places, &ToolLimits) -> Result<Change, String>;
+pub(super) type Plan = fn(&Value, &Places, &ToolLimits) -> Result<PlannedChange, String>;
 
 /// Plans a change, asks people, and writes it.
-pub(super) async fn carry_out(
+pub(super) async fn run_change(
     draft: ToolDraft,
     input: Value,
-    surroundings: &Surroundings,
-    rules: &Rules,
+    env: &ToolEnv,
+    policy: &ChangePolicy,
     plan: Plan,
 ) -> Result<ToolAnswer, AgentError> {
-    let limits = rules.limits;
-    let planned = planning(draft.cancelled(), input.clone(), surroundings, rules, plan).await?;
+    let limits = policy.limits;
+    let planned = plan_in_background(draft.cancelled(), input.clone(), env, policy, plan).await?;
     let mut change = match planned {
         Ok(change) => change,
-        Err(problem) => return outcome::refuse(draft, "Did not change a file", problem).await,
+        Err(problem) => return outcome::reject(draft, "Did not change a file", problem).await,
     };
     let name = change.place.quoted();
     let attempt = format!("Did not change {name}");
     let [_, shall, _] = change.verbs();
-    let message = change.announced();
+    let message = change.description();
     let invocation = Invocation::new(message).input(input.to_string());
     // Of a file with secrets even this would confirm a guess.
     if change.is_done() && !change.is_secret {
         let call = draft.run(invocation).await?;
-        return outcome::finish(call, &attempt, Ok(left(&change.place))).await;
+        return outcome::finish(call, &attempt, Ok(unchanged(&change.place))).await;
     }
     let confirmation = Confirmation {
         title: Some(format!("{shall} {name}?")),
         editable: true,
-        edits: change.asked(&limits),
+        edits: change.confirmation_edits(&limits),
         subject: ApprovalSubject::File {
             access: FileAccess::Change,
             path: change.place.rule_path(),
@@ -266,7 +266,7 @@ pub(super) async fn carry_out(
                 return outcome::finish(call, &attempt, Err(problem)).await;
             }
         };
-        let planned = planning(call.cancelled(), input, surroundings, rules, plan).await?;
+        let planned = plan_in_background(call.cancelled(), input, env, policy, plan).await?;
         let again = match planned {
             Ok(again) => again,
             Err(problem) => {
@@ -275,47 +275,43 @@ pub(super) async fn carry_out(
             }
         };
         if again.place.path() == change.place.path() && again.before != change.before {
-            return outcome::finish(call, &attempt, Err(replace::changed_meanwhile(&change.place))).await;
+            return outcome::finish(call, &attempt, Err(replace::changed_since_question(&change.place))).await;
         }
         change = again;
     }
-    let umask = rules.umask;
-    let done = blocking::run(call.cancelled(), move |stop| {
+    let umask = policy.umask;
+    let done = blocking::run(call.cancelled(), move |cancel| {
         if let Some(problem) = change.problem {
             return Err(problem);
         }
         if change.is_done() {
-            return Ok(left(&change.place));
+            return Ok(unchanged(&change.place));
         }
-        replace::write(&change, &limits, umask, stop)?;
-        Ok(change.done(&limits))
+        replace::write(&change, &limits, umask, cancel)?;
+        Ok(change.output(&limits))
     })
     .await?;
     let answer = outcome::finish(call, &attempt, done).await?;
     Ok(outcome::after_edit(answer, edited.as_deref()))
 }
 
-fn left(place: &Place) -> Done {
+fn unchanged(place: &Place) -> ToolOutput {
     let name = place.quoted();
     let text = format!("{name} is already like that; nothing was written.");
     let markdown = format!("Left {} as it is", place.link());
-    Done::text(format!("Left {name} as it is"), text).with_markdown(markdown)
+    ToolOutput::text(format!("Left {name} as it is"), text).with_markdown(markdown)
 }
 
-async fn planning(
+async fn plan_in_background(
     cancelled: impl Future<Output = ()>,
     input: Value,
-    surroundings: &Surroundings,
-    rules: &Rules,
+    env: &ToolEnv,
+    policy: &ChangePolicy,
     plan: Plan,
-) -> Result<Result<Change, String>, AgentError> {
-    let (surroundings, rules) = (surroundings.to_change(), rules.clone());
+) -> Result<Result<PlannedChange, String>, AgentError> {
+    let (env, policy) = (env.for_changes(), policy.clone());
     blocking::run(cancelled, move |_| {
-        plan(
-            &input,
-            &Places::open_with(&surroundings, &rules.secrets)?,
-            &rules.limits,
-        )
+        plan(&input, &Places::open_with(&env, &policy.secrets)?, &policy.limits)
     })
     .await
 }

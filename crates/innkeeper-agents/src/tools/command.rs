@@ -27,13 +27,13 @@ use super::blocking;
 use super::input::Input;
 use super::outcome::{self, quoted};
 use super::place::{Place, Places};
-use super::{Announcement, EnvironmentRules, HostTool, Surroundings, ToolAnswer, ToolLimits, secret};
+use super::{Announcement, EnvironmentRules, HostTool, ToolAnswer, ToolEnv, ToolLimits, secret};
 use crate::model::api::ToolSpec;
 
 mod output;
 
 /// How many times slower new output is shown in the end.
-const SLOWEST_PACE: u32 = 8;
+const MAX_PACE_FACTOR: u32 = 8;
 /// How much of the end of the output people see while the command runs.
 const SHOWN_BYTES: usize = 8 << 10;
 
@@ -71,14 +71,14 @@ struct Request {
 impl Request {
     fn parse(input: &Value, limits: &ToolLimits) -> Result<Self, String> {
         let input = Input::of(input)?;
-        let command = input.words("command", "the command to run")?;
+        let command = input.non_empty_text("command", "the command to run")?;
         if command.contains('\0') {
             return Err("`command` cannot have a NUL character".to_owned());
         }
         let most = limits.command_time_max.as_secs();
         Ok(Self {
             command: command.to_owned(),
-            directory: input.optional_words("directory")?.map(str::to_owned),
+            directory: input.optional_text("directory")?.map(str::to_owned),
             time: input
                 .number("timeout_seconds", 1, most)?
                 .map_or(limits.command_time, Duration::from_secs),
@@ -88,11 +88,11 @@ impl Request {
     async fn find_directory(
         &self,
         cancelled: impl Future<Output = ()>,
-        surroundings: &Surroundings,
+        env: &ToolEnv,
     ) -> Result<Result<Place, String>, AgentError> {
-        let (directory, surroundings) = (self.directory.clone(), surroundings.to_change());
+        let (directory, env) = (self.directory.clone(), env.for_changes());
         blocking::run(cancelled, move |_| {
-            let place = Places::open(&surroundings)?.existing_or_first(directory.as_deref())?;
+            let place = Places::open(&env)?.existing_or_first(directory.as_deref())?;
             place.open_dir().map(|_| place)
         })
         .await
@@ -131,7 +131,7 @@ impl HostTool for RunCommand {
         "Run a command"
     }
 
-    fn is_harmless(&self) -> bool {
+    fn is_parallel_safe(&self) -> bool {
         false
     }
 
@@ -146,15 +146,15 @@ impl HostTool for RunCommand {
         })
     }
 
-    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError> {
         let mut request = match Request::parse(&input, &self.limits) {
             Ok(request) => request,
-            Err(problem) => return outcome::refuse(draft, "Did not run a command", problem).await,
+            Err(problem) => return outcome::reject(draft, "Did not run a command", problem).await,
         };
         let attempt = format!("Did not run {}", quoted(&request.command));
-        let mut place = match request.find_directory(draft.cancelled(), surroundings).await? {
+        let mut place = match request.find_directory(draft.cancelled(), env).await? {
             Ok(place) => place,
-            Err(problem) => return outcome::refuse(draft, &attempt, problem).await,
+            Err(problem) => return outcome::reject(draft, &attempt, problem).await,
         };
         let directory = quoted(&place.path().to_string_lossy());
         let message = format!("Runs {} in {directory}", quoted(&request.command));
@@ -176,7 +176,7 @@ impl HostTool for RunCommand {
             let found = match parsed {
                 Ok(again) => {
                     request = again;
-                    request.find_directory(call.cancelled(), surroundings).await?
+                    request.find_directory(call.cancelled(), env).await?
                 }
                 Err(problem) => Err(problem),
             };
@@ -232,9 +232,9 @@ impl RunCommand {
 
 /// How a command ended.
 #[derive(Debug)]
-enum End {
+enum CommandEnd {
     Exited { status: ExitStatus, left_running: bool },
-    TimeOver,
+    TimedOut,
     Lost(String),
 }
 
@@ -257,12 +257,12 @@ async fn run(
     let end = tokio::select! {
         biased;
         () = cancelled => return Err(AgentError::Cancelled),
-        () = tokio::time::sleep(request.time) => End::TimeOver,
+        () = tokio::time::sleep(request.time) => CommandEnd::TimedOut,
         end = watch(&mut group, &mut output, &mut call, limits) => end?,
     };
     match end {
-        End::TimeOver => group.kill_and_wait().await,
-        End::Exited { .. } | End::Lost(_) => group.kill(),
+        CommandEnd::TimedOut => group.kill_and_wait().await,
+        CommandEnd::Exited { .. } | CommandEnd::Lost(_) => group.kill(),
     }
     complete(call, &name, request, &end, &output).await
 }
@@ -273,14 +273,14 @@ async fn watch(
     output: &mut Output,
     call: &mut ToolCall,
     limits: &ToolLimits,
-) -> Result<End, AgentError> {
+) -> Result<CommandEnd, AgentError> {
     let mut stdout = group.take_stdout();
     let mut stderr = group.take_stderr();
     let (mut out, mut err) = (vec![0; 32 << 10], vec![0; 32 << 10]);
     let mut ended: Option<(ExitStatus, Instant)> = None;
     // What is shown is kept as well, so a long command shows itself less often than a short one.
     let mut pace = limits.output_pace;
-    let slowest = pace * SLOWEST_PACE;
+    let slowest = pace * MAX_PACE_FACTOR;
     let mut show_at = Instant::now() + pace;
     let mut shown = 0;
     let mut alive_at = Instant::now() + limits.alive_pace;
@@ -289,7 +289,7 @@ async fn watch(
             && stdout.is_none()
             && stderr.is_none()
         {
-            return Ok(End::Exited {
+            return Ok(CommandEnd::Exited {
                 status,
                 left_running: false,
             });
@@ -300,16 +300,16 @@ async fn watch(
             read = read_some(&mut stderr, &mut err), if stderr.is_some() => take(&mut stderr, output, &err, read),
             status = group.wait(), if ended.is_none() => match status {
                 Ok(status) => ended = Some((status, Instant::now() + DRAIN_TIME)),
-                Err(error) => return Ok(End::Lost(error.to_string())),
+                Err(error) => return Ok(CommandEnd::Lost(error.to_string())),
             },
             () = tokio::time::sleep_until(drained_at), if ended.is_some() => {
                 if let Some((status, _)) = ended {
-                    return Ok(End::Exited { status, left_running: true });
+                    return Ok(CommandEnd::Exited { status, left_running: true });
                 }
             }
             () = tokio::time::sleep_until(show_at), if output.total() > shown => {
                 shown = output.total();
-                call.content(vec![ToolContent::Text(output.latest(SHOWN_BYTES))]).await?;
+                call.content(vec![ToolContent::Text(output.tail_text(SHOWN_BYTES))]).await?;
                 show_at = Instant::now() + pace;
                 pace = (pace * 2).min(slowest);
                 alive_at = Instant::now() + limits.alive_pace;
@@ -342,11 +342,11 @@ async fn complete(
     call: ToolCall,
     name: &str,
     request: &Request,
-    end: &End,
+    end: &CommandEnd,
     output: &Output,
 ) -> Result<ToolAnswer, AgentError> {
     let (is_success, how) = match end {
-        End::Exited { status, left_running } => {
+        CommandEnd::Exited { status, left_running } => {
             let mut how = match status.code() {
                 Some(code) => format!("exit code {code}"),
                 None => signal(*status),
@@ -356,22 +356,22 @@ async fn complete(
             }
             (status.success(), how)
         }
-        End::TimeOver => (
+        CommandEnd::TimedOut => (
             false,
             format!(
                 "ended after {} seconds because it took too long; everything it started was ended with it",
                 request.time.as_secs()
             ),
         ),
-        End::Lost(error) => (false, format!("the host lost sight of it: {error}")),
+        CommandEnd::Lost(error) => (false, format!("the host lost sight of it: {error}")),
     };
-    let text = output.whole();
+    let text = output.excerpt();
     let summary = match end {
-        End::Exited { .. } if is_success => format!("Ran {name}"),
+        CommandEnd::Exited { .. } if is_success => format!("Ran {name}"),
         _ => format!("Ran {name}: {how}"),
     };
     let mut content = vec![ToolContent::Text(text.clone())];
-    if let Some(all) = output.beyond_the_turn() {
+    if let Some(all) = output.full_output() {
         content.extend(call.keep("output.txt", all, "text/plain").await);
     }
     call.complete(ToolResult {

@@ -6,7 +6,7 @@ use super::outcome::count;
 
 /// The difference of two texts.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(super) struct FileDiff {
     /// Lines added.
     pub(super) added: u32,
     /// Lines removed.
@@ -15,8 +15,8 @@ pub(super) struct Difference {
     pub(super) unified: String,
 }
 
-impl Difference {
-    pub(super) fn between(before: &str, after: &str, most_bytes: usize) -> Self {
+impl FileDiff {
+    pub(super) fn between(before: &str, after: &str, max_bytes: usize) -> Self {
         let input = InternedInput::new(before, after);
         let mut diff = Diff::compute(Algorithm::Histogram, &input);
         diff.postprocess_lines(&input);
@@ -24,8 +24,8 @@ impl Difference {
         let mut unified = diff
             .unified_diff(&printer, UnifiedDiffConfig::default(), &input)
             .to_string();
-        if unified.len() > most_bytes {
-            let end = (0..=most_bytes)
+        if unified.len() > max_bytes {
+            let end = (0..=max_bytes)
                 .rev()
                 .find(|end| unified.is_char_boundary(*end))
                 .unwrap_or(0);
@@ -56,22 +56,22 @@ mod tests {
 
     #[test]
     fn lines_are_counted_and_shown() {
-        let difference = Difference::between("a\nb\nc\n", "a\nB\nc\nd\n", 1000);
-        assert_eq!((difference.added, difference.removed), (2, 1));
-        assert_eq!(difference.counts(), "+2 −1");
-        assert_eq!(difference.unified, "@@ -1,3 +1,4 @@\n a\n-b\n+B\n c\n+d\n");
+        let diff_text = FileDiff::between("a\nb\nc\n", "a\nB\nc\nd\n", 1000);
+        assert_eq!((diff_text.added, diff_text.removed), (2, 1));
+        assert_eq!(diff_text.counts(), "+2 −1");
+        assert_eq!(diff_text.unified, "@@ -1,3 +1,4 @@\n a\n-b\n+B\n c\n+d\n");
     }
 
     #[test]
     fn a_long_diff_says_what_is_left_out() {
         let after = "ü\n".repeat(1000);
-        let difference = Difference::between("", &after, 100);
-        assert_eq!(difference.added, 1000);
-        assert!(difference.unified.len() < 150, "{}", difference.unified);
+        let diff_text = FileDiff::between("", &after, 100);
+        assert_eq!(diff_text.added, 1000);
+        assert!(diff_text.unified.len() < 150, "{}", diff_text.unified);
         assert!(
-            difference.unified.contains("lines of the diff left out"),
+            diff_text.unified.contains("lines of the diff left out"),
             "{}",
-            difference.unified
+            diff_text.unified
         );
     }
 }

@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use innkeeper_host::{AgentError, ToolDraft};
 use serde_json::{Value, json};
 
-use super::change::{self, Change};
+use super::change::{self, PlannedChange};
 use super::input::Input;
 use super::outcome::shortened;
 use super::place::Places;
 use super::text::Text;
-use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
 mod nearest;
@@ -17,7 +17,7 @@ mod nearest;
 /// Edits a file.
 #[derive(Debug)]
 pub(super) struct EditFile {
-    pub(super) rules: change::Rules,
+    pub(super) policy: change::ChangePolicy,
 }
 
 #[async_trait]
@@ -46,7 +46,7 @@ impl HostTool for EditFile {
         "Edit a file"
     }
 
-    fn is_harmless(&self) -> bool {
+    fn is_parallel_safe(&self) -> bool {
         false
     }
 
@@ -57,14 +57,14 @@ impl HostTool for EditFile {
         })
     }
 
-    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
-        change::carry_out(draft, input, surroundings, &self.rules, plan).await
+    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError> {
+        change::run_change(draft, input, env, &self.policy, plan).await
     }
 }
 
-fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<Change, String> {
+fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<PlannedChange, String> {
     let input = Input::of(input)?;
-    let path = input.words("path", "the path of the file to edit")?;
+    let path = input.non_empty_text("path", "the path of the file to edit")?;
     let old = input.text("old_string", "the text to replace")?;
     let new = input.text("new_string", "the text in its place")?;
     let replace_all = input.flag("replace_all")?;
@@ -75,20 +75,20 @@ fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<Change, S
         return Err("`old_string` and `new_string` are the same: there is nothing to change".to_owned());
     }
     let place = places.existing(path)?;
-    let Some(before) = change::current(&place, limits)? else {
+    let Some(before) = change::read_current(&place, limits)? else {
         return Err(format!("there is no {} any more", place.quoted()));
     };
     let Some(text) = Text::of(&before) else {
         return Err(format!("{} is not UTF-8 text and cannot be edited", place.quoted()));
     };
-    let (old, new) = (text.habits().read(old), text.habits().read(new));
-    let occurrences: Vec<usize> = text.words.match_indices(&*old).map(|(start, _)| start).collect();
+    let (old, new) = (text.format().normalize(old), text.format().normalize(new));
+    let occurrences: Vec<usize> = text.content.match_indices(&*old).map(|(start, _)| start).collect();
     let problem = match occurrences.as_slice() {
         [] => {
             let mut problem = format!("`old_string` does not occur in {}", place.quoted());
             // Nobody has allowed the model to see what such a file says.
             if !place.is_secret() {
-                problem.push_str(&nearest::hint(&text.words, &old, limits.line_chars));
+                problem.push_str(&nearest::hint(&text.content, &old, limits.line_chars));
             }
             Some(problem)
         }
@@ -97,23 +97,23 @@ fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<Change, S
              `replace_all`",
             several.len(),
             place.quoted(),
-            lines_of(&text.words, several)
+            lines_of(&text.content, several)
         )),
         // Before anything is replaced: a few words can stand for more than the machine has room for.
-        all if !fits(&text.words, all.len(), &old, &new, limits) => {
+        all if !fits(&text.content, all.len(), &old, &new, limits) => {
             Some(format!("{} would become too large", place.quoted()))
         }
         _ => None,
     };
     if let Some(problem) = problem {
-        return Change::failing(place, before, problem);
+        return PlannedChange::blocked(place, before, problem);
     }
-    let after = text.habits().write(&text.words.replace(&*old, &new));
+    let after = text.format().write(&text.content.replace(&*old, &new));
     if after.len() as u64 > limits.change_bytes {
         let problem = format!("{} would become too large", place.quoted());
-        return Change::failing(place, before, problem);
+        return PlannedChange::blocked(place, before, problem);
     }
-    Ok(Change::new(place, Some(before), after, limits))
+    Ok(PlannedChange::new(place, Some(before), after, limits))
 }
 
 /// Whether a text is not too large once something was replaced in it some times.

@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 use url::{Host, Url};
 
 use super::input::Input;
-use super::outcome::{self, Done, count, quoted};
-use super::{Announcement, FetchSettings, HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::outcome::{self, ToolOutput, count, quoted};
+use super::{Announcement, FetchSettings, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
 mod address;
 mod page;
 
 /// How often a page may have moved within its server.
-const MOST_MOVES: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// Fetches pages.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl HostTool for FetchUrl {
         "Fetch a page"
     }
 
-    fn is_harmless(&self) -> bool {
+    fn is_parallel_safe(&self) -> bool {
         false
     }
 
@@ -70,10 +70,10 @@ impl HostTool for FetchUrl {
         })
     }
 
-    async fn run(&self, draft: ToolDraft, input: Value, _: &Surroundings) -> Result<ToolAnswer, AgentError> {
+    async fn run(&self, draft: ToolDraft, input: Value, _: &ToolEnv) -> Result<ToolAnswer, AgentError> {
         let url = match parse(&input, self.settings) {
             Ok(url) => url,
-            Err(problem) => return outcome::refuse(draft, "Did not fetch a page", problem).await,
+            Err(problem) => return outcome::reject(draft, "Did not fetch a page", problem).await,
         };
         let invocation = Invocation::new(format!("Fetches {}", quoted(url.as_str()))).input(input.to_string());
         let (call, decision) = match draft.confirm(invocation, question(&url)).await? {
@@ -117,7 +117,7 @@ fn question(url: &Url) -> Confirmation {
 }
 
 fn parse(input: &Value, settings: FetchSettings) -> Result<Url, String> {
-    let url = Input::of(input)?.words("url", "the address of the page")?;
+    let url = Input::of(input)?.non_empty_text("url", "the address of the page")?;
     let url = Url::parse(url).map_err(|error| format!("`url` is not an address: {error}"))?;
     check(&url, settings)?;
     Ok(url)
@@ -148,20 +148,24 @@ fn check(url: &Url, settings: FetchSettings) -> Result<(), String> {
 
 const PRIVATE: &str = "that server is on this machine or in a private network, which the host's settings do not allow";
 
-async fn fetch(url: Url, settings: FetchSettings, limits: &ToolLimits) -> Result<Done, String> {
+async fn fetch(url: Url, settings: FetchSettings, limits: &ToolLimits) -> Result<ToolOutput, String> {
     let client = client(settings, limits.fetch_time)?;
     let asked_for = url.clone();
     let mut url = url;
-    for _ in 0..=MOST_MOVES {
-        let response = client.get(url.clone()).send().await.map_err(|error| reason(&error))?;
-        let Some(target) = moved_to(&response, &url) else {
+    for _ in 0..=MAX_REDIRECTS {
+        let response = client
+            .get(url.clone())
+            .send()
+            .await
+            .map_err(|error| root_cause(&error))?;
+        let Some(target) = redirect_target(&response, &url) else {
             return read(&asked_for, response, limits).await;
         };
         let target = target?;
         check(&target, settings)?;
         if target.origin() != url.origin() {
             let text = format!("the page has moved to {target}, on another server: fetch that if it is what you want");
-            return Ok(Done::text(
+            return Ok(ToolOutput::text(
                 format!("Found that {} has moved", quoted(asked_for.as_str())),
                 text,
             ));
@@ -172,7 +176,7 @@ async fn fetch(url: Url, settings: FetchSettings, limits: &ToolLimits) -> Result
 }
 
 /// Where a page has moved to, if it has.
-fn moved_to(response: &Response, url: &Url) -> Option<Result<Url, String>> {
+fn redirect_target(response: &Response, url: &Url) -> Option<Result<Url, String>> {
     if !response.status().is_redirection() {
         return None;
     }
@@ -181,7 +185,7 @@ fn moved_to(response: &Response, url: &Url) -> Option<Result<Url, String>> {
     Some(target.ok_or_else(|| "the page has moved to an address that makes no sense".to_owned()))
 }
 
-async fn read(asked_for: &Url, mut response: Response, limits: &ToolLimits) -> Result<Done, String> {
+async fn read(asked_for: &Url, mut response: Response, limits: &ToolLimits) -> Result<ToolOutput, String> {
     let status = response.status();
     let media_type = response
         .headers()
@@ -193,7 +197,7 @@ async fn read(asked_for: &Url, mut response: Response, limits: &ToolLimits) -> R
     }
     let mut bytes = Vec::new();
     let mut is_whole = true;
-    while let Some(chunk) = response.chunk().await.map_err(|error| reason(&error))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| root_cause(&error))? {
         let room = limits.fetch_bytes.saturating_sub(bytes.len());
         bytes.extend_from_slice(chunk.get(..room).unwrap_or(&chunk));
         if chunk.len() > room {
@@ -207,7 +211,7 @@ async fn read(asked_for: &Url, mut response: Response, limits: &ToolLimits) -> R
     let reading = tokio::task::spawn_blocking(move || {
         let words = String::from_utf8_lossy(&bytes);
         if is_html {
-            page::words_of(&words)
+            page::text_of_html(&words)
         } else {
             words.into_owned()
         }
@@ -224,7 +228,7 @@ async fn read(asked_for: &Url, mut response: Response, limits: &ToolLimits) -> R
     if !status.is_success() {
         return Err(format!("the server answered {status}:\n{text}"));
     }
-    Ok(Done::text(
+    Ok(ToolOutput::text(
         format!("Fetched {} ({size})", quoted(asked_for.as_str())),
         text,
     ))
@@ -267,7 +271,7 @@ impl Resolve for Resolver {
 }
 
 /// The innermost reason: the outer ones only say that a request failed.
-fn reason(error: &reqwest::Error) -> String {
+fn root_cause(error: &reqwest::Error) -> String {
     let mut source: &dyn std::error::Error = error;
     while let Some(inner) = source.source() {
         source = inner;

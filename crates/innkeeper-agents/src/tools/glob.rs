@@ -8,12 +8,12 @@ use async_trait::async_trait;
 use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
 use serde_json::{Value, json};
 
-use super::blocking::{self, Stop};
+use super::blocking::{self, CancelFlag};
 use super::input::Input;
-use super::outcome::{self, Done, count, quoted};
+use super::outcome::{self, ToolOutput, count, quoted};
 use super::place::Places;
-use super::walk::{End, Pattern, Walk};
-use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::walk::{PathPattern, Walk, WalkEnd};
+use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
 /// Finds files by name.
@@ -25,7 +25,7 @@ pub(super) struct Glob {
 /// What the model asked for.
 #[derive(Debug)]
 struct Request {
-    pattern: Pattern,
+    pattern: PathPattern,
     wording: String,
     path: Option<String>,
     include_ignored: bool,
@@ -34,11 +34,11 @@ struct Request {
 impl Request {
     fn parse(input: &Value) -> Result<Self, String> {
         let input = Input::of(input)?;
-        let wording = input.words("pattern", "a pattern such as `src/**/*.rs`")?;
+        let wording = input.non_empty_text("pattern", "a pattern such as `src/**/*.rs`")?;
         Ok(Self {
-            pattern: Pattern::parse("pattern", wording)?,
+            pattern: PathPattern::parse("pattern", wording)?,
             wording: wording.to_owned(),
-            path: input.optional_words("path")?.map(str::to_owned),
+            path: input.optional_text("path")?.map(str::to_owned),
             include_ignored: input.flag("include_ignored")?,
         })
     }
@@ -71,7 +71,7 @@ impl HostTool for Glob {
         "Find files"
     }
 
-    fn is_harmless(&self) -> bool {
+    fn is_parallel_safe(&self) -> bool {
         true
     }
 
@@ -86,30 +86,30 @@ impl HostTool for Glob {
         })
     }
 
-    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError> {
         let request = match Request::parse(&input) {
             Ok(request) => request,
-            Err(problem) => return outcome::refuse(draft, "Did not look for files", problem).await,
+            Err(problem) => return outcome::reject(draft, "Did not look for files", problem).await,
         };
         let wording = quoted(&request.wording);
         let invocation = Invocation::new(format!("Looks for {wording}")).input(input.to_string());
         let call = draft.run(invocation).await?;
-        let (places, limits) = (surroundings.clone(), self.limits);
-        let done = blocking::run(call.cancelled(), move |stop| {
-            find(&Places::open(&places)?, &request, &limits, stop)
+        let (places, limits) = (env.clone(), self.limits);
+        let done = blocking::run(call.cancelled(), move |cancel| {
+            find(&Places::open(&places)?, &request, &limits, cancel)
         })
         .await?;
         outcome::finish(call, &format!("Did not look for {wording}"), done).await
     }
 }
 
-fn find(places: &Places, request: &Request, limits: &ToolLimits, stop: &Stop) -> Result<Done, String> {
+fn find(places: &Places, request: &Request, limits: &ToolLimits, cancel: &CancelFlag) -> Result<ToolOutput, String> {
     let start = places.existing_or_first(request.path.as_deref())?;
-    let stop = stop.within(limits.search_time);
+    let cancel = cancel.with_timeout(limits.search_time);
     let walk = Walk {
         include_ignored: request.include_ignored,
-        most_entries: limits.walk_entries,
-        stop: &stop,
+        max_entries: limits.walk_entries,
+        cancel: &cancel,
     };
     let mut files: Vec<(SystemTime, PathBuf)> = Vec::new();
     let end = walk.run(&start, &mut |found| {
@@ -141,15 +141,15 @@ fn find(places: &Places, request: &Request, limits: &ToolLimits, stop: &Stop) ->
         let more = files.len() - limits.glob_files;
         text.push_str(&format!("[{more} older files left out; use a narrower pattern]\n"));
     }
-    text.push_str(unfinished(end));
-    Ok(Done::text(format!("Found {found} for {wording}"), text))
+    text.push_str(incomplete_note(end));
+    Ok(ToolOutput::text(format!("Found {found} for {wording}"), text))
 }
 
 /// What to say about a walk that did not see everything.
-pub(super) fn unfinished(end: End) -> &'static str {
+pub(super) fn incomplete_note(end: WalkEnd) -> &'static str {
     match end {
-        End::Whole => "",
-        End::TooMany => "[the tree is too large to see all of it; name a directory with `path`]\n",
-        End::Late => "[it took too long to see all of the tree; name a directory with `path`]\n",
+        WalkEnd::Complete => "",
+        WalkEnd::TooManyEntries => "[the tree is too large to see all of it; name a directory with `path`]\n",
+        WalkEnd::TimedOut => "[it took too long to see all of the tree; name a directory with `path`]\n",
     }
 }

@@ -30,7 +30,7 @@ impl<'a> Input<'a> {
     }
 
     /// A text with something in it.
-    pub(super) fn words(&self, field: &str, meaning: &str) -> Result<&'a str, String> {
+    pub(super) fn non_empty_text(&self, field: &str, meaning: &str) -> Result<&'a str, String> {
         let text = self.text(field, meaning)?;
         if text.trim().is_empty() {
             return Err(format!("`{field}` is empty: give {meaning}"));
@@ -39,7 +39,7 @@ impl<'a> Input<'a> {
     }
 
     /// A text with something in it, or nothing at all. An empty one counts as left out.
-    pub(super) fn optional_words(&self, field: &str) -> Result<Option<&'a str>, String> {
+    pub(super) fn optional_text(&self, field: &str) -> Result<Option<&'a str>, String> {
         let Some(value) = self.get(field) else { return Ok(None) };
         let text = value
             .as_str()
@@ -84,9 +84,9 @@ mod tests {
         let input = json!({ "path": 3, "empty": " ", "limit": 9000, "all": "maybe" });
         let input = Input::of(&input).expect("an object");
         let complaints = [
-            input.words("missing", "the file").expect_err("missing"),
-            input.words("path", "the file").expect_err("a number"),
-            input.words("empty", "the file").expect_err("empty"),
+            input.non_empty_text("missing", "the file").expect_err("missing"),
+            input.non_empty_text("path", "the file").expect_err("a number"),
+            input.non_empty_text("empty", "the file").expect_err("empty"),
             input.number("limit", 1, 2000).expect_err("too large"),
             input.flag("all").expect_err("neither"),
         ];
@@ -105,8 +105,8 @@ mod tests {
     fn null_is_left_out_and_numbers_may_stand_in_quotes() {
         let input = json!({ "path": null, "limit": "12", "all": "true", "glob": "" });
         let input = Input::of(&input).expect("an object");
-        assert_eq!(input.optional_words("path"), Ok(None));
-        assert_eq!(input.optional_words("glob"), Ok(None));
+        assert_eq!(input.optional_text("path"), Ok(None));
+        assert_eq!(input.optional_text("glob"), Ok(None));
         assert_eq!(input.number("limit", 1, 20), Ok(Some(12)));
         assert_eq!(input.flag("all"), Ok(true));
     }

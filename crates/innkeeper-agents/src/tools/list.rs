@@ -4,15 +4,15 @@ use async_trait::async_trait;
 use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
 use serde_json::{Value, json};
 
-use super::blocking::{self, Stop};
+use super::blocking::{self, CancelFlag};
 use super::input::Input;
-use super::outcome::{self, Done, count, quoted};
+use super::outcome::{self, ToolOutput, count, quoted};
 use super::place::Places;
-use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
 /// Most entries that are read, so that a directory of millions does not fill the memory.
-const MOST_READ: usize = 100_000;
+const MAX_READ: usize = 100_000;
 
 /// Lists a directory.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl HostTool for ListDirectory {
         "List a directory"
     }
 
-    fn is_harmless(&self) -> bool {
+    fn is_parallel_safe(&self) -> bool {
         true
     }
 
@@ -57,31 +57,31 @@ impl HostTool for ListDirectory {
         })
     }
 
-    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
-        let path = match Input::of(&input).and_then(|input| input.optional_words("path")) {
+    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError> {
+        let path = match Input::of(&input).and_then(|input| input.optional_text("path")) {
             Ok(path) => path.map(str::to_owned),
-            Err(problem) => return outcome::refuse(draft, "Did not list a directory", problem).await,
+            Err(problem) => return outcome::reject(draft, "Did not list a directory", problem).await,
         };
         let name = quoted(path.as_deref().unwrap_or("."));
         let invocation = Invocation::new(format!("Lists {name}")).input(input.to_string());
         let call = draft.run(invocation).await?;
-        let (places, most) = (surroundings.clone(), self.limits.list_entries);
-        let done = blocking::run(call.cancelled(), move |stop| {
-            list(&Places::open(&places)?, path.as_deref(), most, stop)
+        let (places, most) = (env.clone(), self.limits.list_entries);
+        let done = blocking::run(call.cancelled(), move |cancel| {
+            list(&Places::open(&places)?, path.as_deref(), most, cancel)
         })
         .await?;
         outcome::finish(call, &format!("Did not list {name}"), done).await
     }
 }
 
-fn list(places: &Places, path: Option<&str>, most: usize, stop: &Stop) -> Result<Done, String> {
+fn list(places: &Places, path: Option<&str>, most: usize, cancel: &CancelFlag) -> Result<ToolOutput, String> {
     let place = places.existing_or_first(path)?;
     let dir = place.open_dir()?;
     let entries = dir.entries().map_err(|error| place.complaint(&error))?;
     let mut names = Vec::new();
     let mut is_whole = true;
     for entry in entries.flatten() {
-        if names.len() >= MOST_READ || stop.is_set() {
+        if names.len() >= MAX_READ || cancel.should_stop() {
             is_whole = false;
             break;
         }
@@ -109,7 +109,7 @@ fn list(places: &Places, path: Option<&str>, most: usize, stop: &Stop) -> Result
     let summary = format!("Listed {} ({total})", place.quoted());
     let markdown = format!("Listed {} ({total})", place.link());
     if names.is_empty() {
-        return Ok(Done::text(summary, format!("{} is empty.", place.quoted())).with_markdown(markdown));
+        return Ok(ToolOutput::text(summary, format!("{} is empty.", place.quoted())).with_markdown(markdown));
     }
     if names.len() > most || !is_whole {
         let left_out = names.len().saturating_sub(most);
@@ -117,7 +117,7 @@ fn list(places: &Places, path: Option<&str>, most: usize, stop: &Stop) -> Result
             "[{left_out} or more entries left out; use `glob` to narrow it down]\n"
         ));
     }
-    Ok(Done::text(summary, text).with_markdown(markdown))
+    Ok(ToolOutput::text(summary, text).with_markdown(markdown))
 }
 
 /// As in "12 KiB".

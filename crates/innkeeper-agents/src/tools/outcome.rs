@@ -8,7 +8,7 @@ use crate::model::attached;
 
 /// What came of a call that worked.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub(super) struct ToolOutput {
     /// What happened, for people, in the past tense.
     pub(super) summary: String,
     /// The same with links.
@@ -21,7 +21,7 @@ pub(super) struct Done {
     pub(super) images: Vec<Image>,
 }
 
-impl Done {
+impl ToolOutput {
     /// People and the model read the same.
     pub(super) fn text(summary: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
@@ -45,7 +45,7 @@ impl Done {
 pub(super) async fn finish(
     call: ToolCall,
     attempt: &str,
-    outcome: Result<Done, String>,
+    outcome: Result<ToolOutput, String>,
 ) -> Result<ToolAnswer, AgentError> {
     match outcome {
         Ok(done) => {
@@ -71,7 +71,7 @@ pub(super) async fn finish(
 }
 
 /// Ends a call that cannot even begin.
-pub(super) async fn refuse(draft: ToolDraft, attempt: &str, problem: String) -> Result<ToolAnswer, AgentError> {
+pub(super) async fn reject(draft: ToolDraft, attempt: &str, problem: String) -> Result<ToolAnswer, AgentError> {
     draft.complete(ToolResult::failed(attempt, problem.clone())).await?;
     Ok(failed(problem))
 }
@@ -122,7 +122,7 @@ pub(super) fn quoted(text: &str) -> String {
     for c in text.chars().take(MOST + 1) {
         match c {
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => line.push(' '),
-            c if is_unseen(c) => line.extend(c.escape_unicode()),
+            c if is_invisible(c) => line.extend(c.escape_unicode()),
             c => line.push(c),
         }
     }
@@ -145,7 +145,7 @@ pub(super) fn link(label: &str, uri: &str) -> String {
     for c in label.chars() {
         match c {
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => text.push(' '),
-            c if is_unseen(c) => text.extend(c.escape_unicode()),
+            c if is_invisible(c) => text.extend(c.escape_unicode()),
             c if c.is_ascii_punctuation() && !matches!(c, '/' | '.' | '-' | ',' | ';' | ':') => {
                 text.push('\\');
                 text.push(c);
@@ -159,7 +159,7 @@ pub(super) fn link(label: &str, uri: &str) -> String {
 }
 
 /// Whether a character is invisible, or changes the order in which others are shown.
-fn is_unseen(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     matches!(
         c,
         '\u{ad}'

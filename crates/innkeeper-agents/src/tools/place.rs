@@ -23,7 +23,7 @@ use cap_std::fs::Dir;
 use innkeeper_os::{Opened, leads_outside, open_regular, or_dot, without_links};
 use url::Url;
 
-use super::Surroundings;
+use super::ToolEnv;
 use super::outcome::{link, quoted};
 use super::secret::{self, SecretFiles};
 
@@ -57,22 +57,22 @@ pub(super) struct Place {
 impl Places {
     /// Opens the working directories. Those that are gone or elsewhere are passed over, unless
     /// nothing is left.
-    pub(super) fn open(surroundings: &Surroundings) -> Result<Self, String> {
-        Self::open_with(surroundings, &SecretFiles::default())
+    pub(super) fn open(env: &ToolEnv) -> Result<Self, String> {
+        Self::open_with(env, &SecretFiles::default())
     }
 
     /// The same, where further files count as secrets.
-    pub(super) fn open_with(surroundings: &Surroundings, secrets: &SecretFiles) -> Result<Self, String> {
-        let opened = surroundings.working_directories.iter().enumerate();
+    pub(super) fn open_with(env: &ToolEnv, secrets: &SecretFiles) -> Result<Self, String> {
+        let opened = env.working_directories.iter().enumerate();
         let roots: Vec<_> = opened
             .filter_map(|(index, uri)| Root::open(uri, index == 0, secrets).map(Arc::new))
             // What lies in a working directory anyway is found there first.
-            .chain(surroundings.readable.iter().filter_map(|path| {
+            .chain(env.readable.iter().filter_map(|path| {
                 let root = Root::open_path(path.clone(), false, secrets)?;
                 Some(Arc::new(root))
             }))
             .collect();
-        if roots.is_empty() && surroundings.working_directories.is_empty() {
+        if roots.is_empty() && env.working_directories.is_empty() {
             return Err(
                 "this session has no working directory, so there are no files to work with: ask the person to add \
                  one to the session"
@@ -82,7 +82,7 @@ impl Places {
         if roots.is_empty() {
             return Err(format!(
                 "none of the session's working directories can be opened ({}): ask the person to choose another",
-                surroundings.working_directories.join(", ")
+                env.working_directories.join(", ")
             ));
         }
         Ok(Self { roots })
@@ -243,7 +243,7 @@ impl Place {
     /// Whether it makes other programs run something, or is a file with secrets: a rule that allows
     /// changes below a directory does not cover it.
     pub(super) fn is_sensitive(&self) -> bool {
-        self.is_secret() || secret::runs_something(&self.relative)
+        self.is_secret() || secret::triggers_execution(&self.relative)
     }
 
     /// How rules for approvals call it: by its path from the first working directory, or in full,
@@ -359,9 +359,9 @@ mod tests {
         dir
     }
 
-    fn surroundings(dir: &Path, names: &[&str]) -> Surroundings {
+    fn env(dir: &Path, names: &[&str]) -> ToolEnv {
         let uri = |name: &&str| Url::from_file_path(dir.join(name)).expect("absolute").to_string();
-        Surroundings {
+        ToolEnv {
             readable: Vec::new(),
             working_directories: names.iter().map(uri).collect(),
         }
@@ -378,7 +378,7 @@ mod tests {
             is_absolute in any::<bool>(),
         ) {
             let dir = tree();
-            let places = Places::open(&surroundings(dir.path(), &["inside"])).expect("opened");
+            let places = Places::open(&env(dir.path(), &["inside"])).expect("opened");
             let mut path = parts.join("/");
             if is_absolute {
                 path = format!("{}/inside/{path}", dir.path().display());
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn a_relative_path_is_never_looked_for_in_another_directory() {
         let dir = tree();
-        let places = Places::open(&surroundings(dir.path(), &["gone", "inside"])).expect("opened");
+        let places = Places::open(&env(dir.path(), &["gone", "inside"])).expect("opened");
         let problem = places.existing("a/f").expect_err("the first directory is gone");
         assert!(
             problem.contains("the first working directory cannot be opened"),
@@ -413,6 +413,6 @@ mod tests {
         let full = dir.path().join("inside/a/f").display().to_string();
         let place = places.existing(&full).expect("in full it is found");
         assert_eq!(place.label(), full);
-        assert!(Places::open(&surroundings(dir.path(), &["gone"])).is_err());
+        assert!(Places::open(&env(dir.path(), &["gone"])).is_err());
     }
 }

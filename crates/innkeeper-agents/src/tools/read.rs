@@ -12,16 +12,16 @@ use innkeeper_host::{
 };
 use serde_json::{Value, json};
 
-use super::blocking::{self, Reading, Stop};
+use super::blocking::{self, CancelFlag, CancellableReader};
 use super::input::Input;
-use super::outcome::{self, Done, count, quoted, shortened};
+use super::outcome::{self, ToolOutput, count, quoted, shortened};
 use super::place::{Place, Places};
 use super::secret::SecretFiles;
-use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits, text};
+use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits, text};
 use crate::model::api::{Image, ToolSpec};
 
 /// How far a file is read only to say how many lines are left.
-const MOST_COUNTED: u64 = 64 << 20;
+const MAX_COUNTED_BYTES: u64 = 64 << 20;
 
 /// Reads a file.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Request {
         let most = limits.read_lines as u64;
         let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         Ok(Self {
-            path: input.words("path", "the path of the file to read")?.to_owned(),
+            path: input.non_empty_text("path", "the path of the file to read")?.to_owned(),
             offset: input.number("offset", 1, u64::from(u32::MAX))?.map_or(1, number),
             limit: input.number("limit", 1, most)?.map_or(limits.read_lines, number),
         })
@@ -78,7 +78,7 @@ impl HostTool for ReadFile {
         "Read a file"
     }
 
-    fn is_harmless(&self) -> bool {
+    fn is_parallel_safe(&self) -> bool {
         true
     }
 
@@ -93,22 +93,22 @@ impl HostTool for ReadFile {
         })
     }
 
-    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError> {
         let limits = self.limits;
         let request = match Request::parse(&input, &limits) {
             Ok(request) => request,
-            Err(problem) => return outcome::refuse(draft, "Did not read a file", problem).await,
+            Err(problem) => return outcome::reject(draft, "Did not read a file", problem).await,
         };
         let name = quoted(&request.path);
         let attempt = format!("Did not read {name}");
-        let (path, places, secrets) = (request.path.clone(), surroundings.clone(), self.secrets.clone());
+        let (path, places, secrets) = (request.path.clone(), env.clone(), self.secrets.clone());
         let found = blocking::run(draft.cancelled(), move |_| {
             Places::open_with(&places, &secrets)?.existing(&path)
         })
         .await?;
         let place = match found {
             Ok(place) => place,
-            Err(problem) => return outcome::refuse(draft, &attempt, problem).await,
+            Err(problem) => return outcome::reject(draft, &attempt, problem).await,
         };
         let described = Description::with_markdown(format!("Reads {name}"), format!("Reads {}", place.link()));
         let invocation = Invocation::new(described).input(input.to_string());
@@ -133,18 +133,18 @@ impl HostTool for ReadFile {
         } else {
             draft.run(invocation).await?
         };
-        let done = blocking::run(call.cancelled(), move |stop| read(&place, &request, &limits, stop)).await?;
+        let done = blocking::run(call.cancelled(), move |cancel| read(&place, &request, &limits, cancel)).await?;
         outcome::finish(call, &attempt, done).await
     }
 }
 
-fn read(place: &Place, request: &Request, limits: &ToolLimits, stop: &Stop) -> Result<Done, String> {
+fn read(place: &Place, request: &Request, limits: &ToolLimits, cancel: &CancelFlag) -> Result<ToolOutput, String> {
     let mut file = place.open_file()?;
     let broken = |error| place.complaint(&error);
     let mut start = Vec::new();
     file.by_ref().take(8192).read_to_end(&mut start).map_err(broken)?;
-    if let Some(media_type) = picture(&start) {
-        return look(place, file, start, media_type, limits);
+    if let Some(media_type) = image_type(&start) {
+        return read_image(place, file, start, media_type, limits);
     }
     if text::is_binary(&start) {
         return Err(format!(
@@ -153,24 +153,24 @@ fn read(place: &Place, request: &Request, limits: &ToolLimits, stop: &Stop) -> R
         ));
     }
     let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&start);
-    let stop = &stop.within(limits.search_time);
-    let mut reader = BufReader::new(Reading {
+    let cancel = &cancel.with_timeout(limits.search_time);
+    let mut reader = BufReader::new(CancellableReader {
         inner: start.chain(file),
-        stop,
+        cancel,
     });
-    let mut page = Page::default();
-    match page.fill(&mut reader, request, limits) {
+    let mut line_page = LinePage::default();
+    match line_page.fill(&mut reader, request, limits) {
         Ok(()) => {}
         // The lines are there, only their number is not.
-        Err(error) if error.kind() == ErrorKind::TimedOut && page.shown > 0 => {}
+        Err(error) if error.kind() == ErrorKind::TimedOut && line_page.shown > 0 => {}
         Err(error) => return Err(broken(error)),
     }
-    Ok(page.done(place, request))
+    Ok(line_page.done(place, request))
 }
 
 /// The lines that were asked for.
 #[derive(Debug, Default)]
-struct Page {
+struct LinePage {
     text: String,
     shown: usize,
     /// Lines of the file, as far as they were counted.
@@ -178,7 +178,7 @@ struct Page {
     is_counted: bool,
 }
 
-impl Page {
+impl LinePage {
     fn fill(&mut self, reader: &mut impl BufRead, request: &Request, limits: &ToolLimits) -> std::io::Result<()> {
         // Longer lines are cut before anybody decodes them.
         let longest = limits.line_chars.saturating_mul(4).saturating_add(8) as u64;
@@ -207,13 +207,13 @@ impl Page {
                 }
                 self.text.push_str(&format!("{:>6}\t{words}\n", self.lines));
                 self.shown += 1;
-            } else if self.lines >= request.offset && passed > MOST_COUNTED {
+            } else if self.lines >= request.offset && passed > MAX_COUNTED_BYTES {
                 return Ok(());
             }
         }
     }
 
-    fn done(mut self, place: &Place, request: &Request) -> Done {
+    fn done(mut self, place: &Place, request: &Request) -> ToolOutput {
         let name = place.quoted();
         let how_much = match (self.shown, self.lines) {
             (_, 0) => "empty".to_owned(),
@@ -223,11 +223,11 @@ impl Page {
         let summary = format!("Read {name} ({how_much})");
         let markdown = format!("Read {} ({how_much})", place.link());
         if self.lines == 0 {
-            return Done::text(summary, format!("{name} is empty.")).with_markdown(markdown);
+            return ToolOutput::text(summary, format!("{name} is empty.")).with_markdown(markdown);
         }
         if self.shown == 0 {
             let lines = count(self.lines, "line", "lines");
-            return Done::text(summary, format!("{name} has only {lines}.")).with_markdown(markdown);
+            return ToolOutput::text(summary, format!("{name} has only {lines}.")).with_markdown(markdown);
         }
         let next = request.offset + self.shown;
         if !self.is_counted {
@@ -237,7 +237,7 @@ impl Page {
             let more = count(self.lines + 1 - next, "more line", "more lines");
             self.text.push_str(&format!("[{more}; read on with `offset` {next}]\n"));
         }
-        Done::text(summary, self.text).with_markdown(markdown)
+        ToolOutput::text(summary, self.text).with_markdown(markdown)
     }
 }
 
@@ -260,7 +260,7 @@ fn skip_line(reader: &mut impl BufRead) -> std::io::Result<u64> {
 }
 
 /// The media type of a picture, by its first bytes.
-fn picture(start: &[u8]) -> Option<&'static str> {
+fn image_type(start: &[u8]) -> Option<&'static str> {
     match start {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1A, b'\n', ..] => Some("image/png"),
         [0xFF, 0xD8, 0xFF, ..] => Some("image/jpeg"),
@@ -270,7 +270,13 @@ fn picture(start: &[u8]) -> Option<&'static str> {
     }
 }
 
-fn look(place: &Place, file: File, start: Vec<u8>, media_type: &str, limits: &ToolLimits) -> Result<Done, String> {
+fn read_image(
+    place: &Place,
+    file: File,
+    start: Vec<u8>,
+    media_type: &str,
+    limits: &ToolLimits,
+) -> Result<ToolOutput, String> {
     let mut bytes = start;
     let rest = limits.image_bytes.saturating_sub(bytes.len() as u64).saturating_add(1);
     let reading = file.take(rest).read_to_end(&mut bytes);
@@ -287,7 +293,7 @@ fn look(place: &Place, file: File, start: Vec<u8>, media_type: &str, limits: &To
         media_type: media_type.to_owned(),
         base64: STANDARD.encode(&bytes),
     };
-    Ok(Done {
+    Ok(ToolOutput {
         summary: format!("Looked at {}", place.quoted()),
         markdown: Some(format!("Looked at {}", place.link())),
         content: vec![ToolContent::Resource {

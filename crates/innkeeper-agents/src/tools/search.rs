@@ -12,18 +12,18 @@ use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
 use innkeeper_os::{Opened, open_regular};
 use serde_json::{Value, json};
 
-use super::blocking::{self, Reading, Stop};
-use super::glob::unfinished;
+use super::blocking::{self, CancelFlag, CancellableReader};
+use super::glob::incomplete_note;
 use super::input::Input;
-use super::outcome::{self, Done, count, quoted, shortened};
+use super::outcome::{self, ToolOutput, count, quoted, shortened};
 use super::place::{Place, Places};
 use super::secret::SecretFiles;
-use super::walk::{End, Pattern, Walk};
-use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::walk::{PathPattern, Walk, WalkEnd};
+use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
 /// Most memory that one line of a file may need.
-const MOST_HEAP: usize = 16 << 20;
+const MAX_LINE_HEAP: usize = 16 << 20;
 /// Longest line that is shown whole, in characters.
 const LINE_CHARS: usize = 400;
 
@@ -40,7 +40,7 @@ struct Request {
     matcher: RegexMatcher,
     wording: String,
     path: Option<String>,
-    glob: Option<Pattern>,
+    glob: Option<PathPattern>,
     context: usize,
     files_only: bool,
     include_ignored: bool,
@@ -59,14 +59,14 @@ impl Request {
             .line_terminator(Some(b'\n'))
             .build(wording)
             .map_err(|error| format!("`pattern` is not a regular expression that fits within a line: {error}"))?;
-        let glob = input.optional_words("glob")?;
+        let glob = input.optional_text("glob")?;
         let number =
             |number: Option<u64>, default| number.map_or(default, |number| usize::try_from(number).unwrap_or(default));
         Ok(Self {
             matcher,
             wording: wording.to_owned(),
-            path: input.optional_words("path")?.map(str::to_owned),
-            glob: glob.map(|glob| Pattern::parse("glob", glob)).transpose()?,
+            path: input.optional_text("path")?.map(str::to_owned),
+            glob: glob.map(|glob| PathPattern::parse("glob", glob)).transpose()?,
             context: number(input.number("context", 0, 20)?, 0),
             files_only: input.flag("files_only")?,
             include_ignored: input.flag("include_ignored")?,
@@ -110,7 +110,7 @@ impl HostTool for Search {
         "Search in files"
     }
 
-    fn is_harmless(&self) -> bool {
+    fn is_parallel_safe(&self) -> bool {
         true
     }
 
@@ -125,42 +125,42 @@ impl HostTool for Search {
         })
     }
 
-    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
+    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError> {
         let request = match Request::parse(&input, &self.limits) {
             Ok(request) => request,
-            Err(problem) => return outcome::refuse(draft, "Did not search", problem).await,
+            Err(problem) => return outcome::reject(draft, "Did not search", problem).await,
         };
         let wording = quoted(&request.wording);
         let invocation = Invocation::new(format!("Searches for {wording}")).input(input.to_string());
         let call = draft.run(invocation).await?;
-        let (places, limits, secrets) = (surroundings.clone(), self.limits, self.secrets.clone());
-        let done = blocking::run(call.cancelled(), move |stop| {
-            search(&Places::open_with(&places, &secrets)?, &request, &limits, stop)
+        let (places, limits, secrets) = (env.clone(), self.limits, self.secrets.clone());
+        let done = blocking::run(call.cancelled(), move |cancel| {
+            search(&Places::open_with(&places, &secrets)?, &request, &limits, cancel)
         })
         .await?;
         outcome::finish(call, &format!("Did not search for {wording}"), done).await
     }
 }
 
-fn search(places: &Places, request: &Request, limits: &ToolLimits, stop: &Stop) -> Result<Done, String> {
+fn search(places: &Places, request: &Request, limits: &ToolLimits, cancel: &CancelFlag) -> Result<ToolOutput, String> {
     let start = places.existing_or_first(request.path.as_deref())?;
-    let stop = stop.within(limits.search_time);
-    let mut hits = Hits::new(request, limits, &stop);
+    let cancel = cancel.with_timeout(limits.search_time);
+    let mut results = SearchResults::new(request, limits, &cancel);
     let end = if start.root.dir.is_dir(start.within()) {
-        hits.search_tree(&start)?
+        results.search_tree(&start)?
     } else {
-        hits.search_alone(&start)?
+        results.search_single_file(&start)?
     };
-    Ok(hits.done(end))
+    Ok(results.done(end))
 }
 
 /// What was found so far.
-struct Hits<'a> {
+struct SearchResults<'a> {
     request: &'a Request,
     searcher: Searcher,
-    stop: &'a Stop,
-    most_bytes: usize,
-    most_entries: usize,
+    cancel: &'a CancelFlag,
+    max_bytes: usize,
+    max_entries: usize,
     text: String,
     matches: usize,
     files: usize,
@@ -168,21 +168,21 @@ struct Hits<'a> {
     is_full: bool,
 }
 
-impl<'a> Hits<'a> {
-    fn new(request: &'a Request, limits: &ToolLimits, stop: &'a Stop) -> Self {
+impl<'a> SearchResults<'a> {
+    fn new(request: &'a Request, limits: &ToolLimits, cancel: &'a CancelFlag) -> Self {
         let searcher = SearcherBuilder::new()
             .line_number(true)
             .before_context(request.context)
             .after_context(request.context)
             .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(MOST_HEAP))
+            .heap_limit(Some(MAX_LINE_HEAP))
             .build();
         Self {
             request,
             searcher,
-            stop,
-            most_bytes: limits.search_bytes,
-            most_entries: limits.walk_entries,
+            cancel,
+            max_bytes: limits.search_bytes,
+            max_entries: limits.walk_entries,
             text: String::new(),
             matches: 0,
             files: 0,
@@ -191,12 +191,12 @@ impl<'a> Hits<'a> {
         }
     }
 
-    fn search_tree(&mut self, start: &Place) -> Result<End, String> {
+    fn search_tree(&mut self, start: &Place) -> Result<WalkEnd, String> {
         let request = self.request;
         let walk = Walk {
             include_ignored: request.include_ignored,
-            most_entries: self.most_entries,
-            stop: self.stop,
+            max_entries: self.max_entries,
+            cancel: self.cancel,
         };
         walk.run(start, &mut |found| {
             let is_wanted = request.glob.as_ref().is_none_or(|glob| glob.fits(&found.relative));
@@ -218,7 +218,7 @@ impl<'a> Hits<'a> {
         })
     }
 
-    fn search_alone(&mut self, place: &Place) -> Result<End, String> {
+    fn search_single_file(&mut self, place: &Place) -> Result<WalkEnd, String> {
         if place.is_secret() {
             return Err(format!(
                 "{} looks like a file with secrets and is not searched: use `read_file`, which asks the person",
@@ -227,7 +227,11 @@ impl<'a> Hits<'a> {
         }
         drop(place.open_file()?);
         self.search_file(&place.root.dir, place.within(), &place.label());
-        Ok(if self.stop.is_set() { End::Late } else { End::Whole })
+        Ok(if self.cancel.should_stop() {
+            WalkEnd::TimedOut
+        } else {
+            WalkEnd::Complete
+        })
     }
 
     /// Searches one file. What cannot be read is passed over.
@@ -235,22 +239,24 @@ impl<'a> Hits<'a> {
         let Ok(Opened::File(file)) = open_regular(dir, name) else {
             return;
         };
-        let mut hits = FileHits {
+        let mut results = FileMatches {
             label,
             request: self.request,
-            room: self.most_bytes.saturating_sub(self.text.len()),
-            most_matches: self.request.limit.saturating_sub(self.matches),
+            room: self.max_bytes.saturating_sub(self.text.len()),
+            max_matches: self.request.limit.saturating_sub(self.matches),
             text: String::new(),
             matches: 0,
             is_full: false,
         };
-        let reading = Reading {
+        let reading = CancellableReader {
             inner: file,
-            stop: self.stop,
+            cancel: self.cancel,
         };
-        let searched = self.searcher.search_reader(&self.request.matcher, reading, &mut hits);
-        let (text, matches) = (hits.text, hits.matches);
-        self.is_full |= hits.is_full;
+        let searched = self
+            .searcher
+            .search_reader(&self.request.matcher, reading, &mut results);
+        let (text, matches) = (results.text, results.matches);
+        self.is_full |= results.is_full;
         if matches == 0 {
             return;
         }
@@ -260,13 +266,13 @@ impl<'a> Hits<'a> {
             self.text.push_str("--\n");
         }
         self.text.push_str(&text);
-        if searched.is_err() && !self.stop.is_set() {
+        if searched.is_err() && !self.cancel.should_stop() {
             self.text
                 .push_str(&format!("[{label} could not be searched to its end]\n"));
         }
     }
 
-    fn done(mut self, end: End) -> Done {
+    fn done(mut self, end: WalkEnd) -> ToolOutput {
         let wording = quoted(&self.request.wording);
         let files = count(self.files, "file", "files");
         let summary = if self.request.files_only {
@@ -288,24 +294,24 @@ impl<'a> Hits<'a> {
             let secrets = count(self.secrets, "file that looks", "files that look");
             self.text.push_str(&format!("[{secrets} like secrets not searched]\n"));
         }
-        self.text.push_str(unfinished(end));
-        Done::text(summary, self.text)
+        self.text.push_str(incomplete_note(end));
+        ToolOutput::text(summary, self.text)
     }
 }
 
 /// What was found in one file.
-struct FileHits<'a> {
+struct FileMatches<'a> {
     label: &'a str,
     request: &'a Request,
     /// How many bytes may still be given.
     room: usize,
-    most_matches: usize,
+    max_matches: usize,
     text: String,
     matches: usize,
     is_full: bool,
 }
 
-impl FileHits<'_> {
+impl FileMatches<'_> {
     /// Adds a line; false when there is no room for more.
     fn add(&mut self, line: &str) -> bool {
         if self.text.len() + line.len() > self.room {
@@ -324,11 +330,11 @@ impl FileHits<'_> {
     }
 }
 
-impl Sink for FileHits<'_> {
+impl Sink for FileMatches<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        if self.matches >= self.most_matches {
+        if self.matches >= self.max_matches {
             self.is_full = true;
             return Ok(false);
         }

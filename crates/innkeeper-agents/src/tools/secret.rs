@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::EnvironmentRules;
 
 /// File names, in lower case: `*` stands for anything.
-const FILES: &[&str] = &[
+const SECRET_FILES: &[&str] = &[
     ".env",
     ".env.*",
     "*.env",
@@ -43,7 +43,7 @@ const FILES: &[&str] = &[
 ];
 
 /// Names that only look like secrets: they are templates or public halves.
-const HARMLESS: &[&str] = &[
+const NOT_SECRET_FILES: &[&str] = &[
     "*.example",
     "*.sample",
     "*.template",
@@ -64,7 +64,7 @@ const HARMLESS: &[&str] = &[
 ];
 
 /// Directories whose files are all secrets.
-const DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"];
+const SECRET_DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"];
 
 /// Files that are secrets whatever they are called: those that hold the host's own keys.
 #[derive(Debug, Clone, Default)]
@@ -91,15 +91,15 @@ impl SecretFiles {
 pub(super) fn is_secret_file(path: &Path) -> bool {
     let mut names = path.iter().map(|name| name.to_string_lossy().to_lowercase());
     let Some(name) = names.next_back() else { return false };
-    if names.any(|directory| DIRECTORIES.contains(&directory.as_str())) {
+    if names.any(|directory| SECRET_DIRECTORIES.contains(&directory.as_str())) {
         return true;
     }
-    let fits = |patterns: &[&str]| patterns.iter().any(|pattern| fits(&name, pattern));
-    fits(FILES) && !fits(HARMLESS)
+    let fits = |patterns: &[&str]| patterns.iter().any(|pattern| matches_pattern(&name, pattern));
+    fits(SECRET_FILES) && !fits(NOT_SECRET_FILES)
 }
 
 /// Directories whose files tell version control, editors and agents what to run.
-const INSTRUCTIONS: &[&str] = &[
+const EXECUTION_DIRECTORIES: &[&str] = &[
     ".agents",
     ".claude",
     ".cursor",
@@ -115,16 +115,17 @@ const INSTRUCTIONS: &[&str] = &[
 ];
 
 /// Files that do the same.
-const INSTRUCTION_FILES: &[&str] = &[".mcp.json", ".gitattributes", ".gitmodules", ".pre-commit-config.yaml"];
+const EXECUTION_FILES: &[&str] = &[".mcp.json", ".gitattributes", ".gitmodules", ".pre-commit-config.yaml"];
 
 /// Whether a file makes other programs run something as soon as it is there.
-pub(super) fn runs_something(path: &Path) -> bool {
+pub(super) fn triggers_execution(path: &Path) -> bool {
     let mut names = path.iter().map(|name| name.to_string_lossy().to_lowercase());
     let name = names.next_back().unwrap_or_default();
-    INSTRUCTION_FILES.contains(&name.as_str()) || names.any(|directory| INSTRUCTIONS.contains(&directory.as_str()))
+    EXECUTION_FILES.contains(&name.as_str())
+        || names.any(|directory| EXECUTION_DIRECTORIES.contains(&directory.as_str()))
 }
 
-fn fits(name: &str, pattern: &str) -> bool {
+fn matches_pattern(name: &str, pattern: &str) -> bool {
     match pattern.split_once('*') {
         None => name == pattern,
         Some((start, end)) => name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end),
@@ -132,7 +133,7 @@ fn fits(name: &str, pattern: &str) -> bool {
 }
 
 /// Words that end a part of a variable's name when its value is a secret.
-const WORDS: &[&str] = &[
+const SECRET_NAME_SUFFIXES: &[&str] = &[
     "KEY",
     "KEYS",
     "TOKEN",
@@ -148,7 +149,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// Words that are a secret only when they are a whole part of a name.
-const WHOLE_WORDS: &[&str] = &["PASS", "PAT", "PWD", "AUTH", "JWT", "BEARER", "COOKIE"];
+const SECRET_NAME_PARTS: &[&str] = &["PASS", "PAT", "PWD", "AUTH", "JWT", "BEARER", "COOKIE"];
 
 /// Whether commands do not see a variable: its name looks like a secret's, or its value is an
 /// address with a password in it.
@@ -170,7 +171,7 @@ fn is_secret_name(name: &str) -> bool {
     }
     let name = name.to_uppercase();
     let mut parts = name.split(|c: char| !c.is_alphanumeric());
-    parts.any(|part| WORDS.iter().any(|word| part.ends_with(word)) || WHOLE_WORDS.contains(&part))
+    parts.any(|part| SECRET_NAME_SUFFIXES.iter().any(|word| part.ends_with(word)) || SECRET_NAME_PARTS.contains(&part))
 }
 
 /// As in `postgres://me:password@server/`.

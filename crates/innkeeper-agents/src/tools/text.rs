@@ -8,13 +8,13 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Text {
     /// The words, with `\n` at the ends of lines if the file has one kind of them.
-    pub(super) words: String,
-    habits: Habits,
+    pub(super) content: String,
+    format: TextFormat,
 }
 
 /// How a file writes its text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Habits {
+pub(super) struct TextFormat {
     has_bom: bool,
     has_crlf: bool,
 }
@@ -23,56 +23,56 @@ impl Text {
     /// Reads a file's bytes; `None` if they are not UTF-8 text.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         let has_bom = bytes.starts_with(BOM);
-        let words = bytes.strip_prefix(BOM).unwrap_or(bytes);
-        let words = std::str::from_utf8(words).ok()?;
-        if words.contains('\0') {
+        let text = bytes.strip_prefix(BOM).unwrap_or(bytes);
+        let text = std::str::from_utf8(text).ok()?;
+        if text.contains('\0') {
             return None;
         }
-        let crlf = words.matches("\r\n").count();
-        let lf = words.matches('\n').count();
+        let crlf = text.matches("\r\n").count();
+        let lf = text.matches('\n').count();
         // A file with both kinds is left as it is: nobody knows which one a line should have.
         let has_crlf = crlf > 0 && crlf == lf;
-        let words = if has_crlf {
-            words.replace("\r\n", "\n")
+        let text = if has_crlf {
+            text.replace("\r\n", "\n")
         } else {
-            words.to_owned()
+            text.to_owned()
         };
         Some(Self {
-            words,
-            habits: Habits { has_bom, has_crlf },
+            content: text,
+            format: TextFormat { has_bom, has_crlf },
         })
     }
 
-    pub(super) fn habits(&self) -> Habits {
-        self.habits
+    pub(super) fn format(&self) -> TextFormat {
+        self.format
     }
 }
 
-impl Habits {
+impl TextFormat {
     /// New words, written the way the file is used to.
-    pub(super) fn write(self, words: &str) -> Vec<u8> {
-        let words = if self.has_crlf {
-            Cow::Owned(words.replace('\n', "\r\n"))
+    pub(super) fn write(self, text: &str) -> Vec<u8> {
+        let text = if self.has_crlf {
+            Cow::Owned(text.replace('\n', "\r\n"))
         } else {
-            Cow::Borrowed(words)
+            Cow::Borrowed(text)
         };
-        let mut bytes = Vec::with_capacity(words.len() + BOM.len());
+        let mut bytes = Vec::with_capacity(text.len() + BOM.len());
         if self.has_bom {
             bytes.extend_from_slice(BOM);
         }
-        bytes.extend_from_slice(words.as_bytes());
+        bytes.extend_from_slice(text.as_bytes());
         bytes
     }
 
-    /// What a model wrote, with the ends of lines that [`Text::words`] has, and without a mark of
+    /// What a model wrote, with the ends of lines that [`Text::content`] has, and without a mark of
     /// its own where the file has one.
-    pub(super) fn read<'a>(self, words: &'a str) -> Cow<'a, str> {
-        let mark = words.strip_prefix('\u{FEFF}').filter(|_| self.has_bom);
-        let words = mark.unwrap_or(words);
-        if self.has_crlf && words.contains('\r') {
-            Cow::Owned(words.replace("\r\n", "\n"))
+    pub(super) fn normalize<'a>(self, text: &'a str) -> Cow<'a, str> {
+        let mark = text.strip_prefix('\u{FEFF}').filter(|_| self.has_bom);
+        let text = mark.unwrap_or(text);
+        if self.has_crlf && text.contains('\r') {
+            Cow::Owned(text.replace("\r\n", "\n"))
         } else {
-            Cow::Borrowed(words)
+            Cow::Borrowed(text)
         }
     }
 }
@@ -89,23 +89,23 @@ mod tests {
     #[test]
     fn a_file_keeps_its_mark_and_its_line_ends() {
         let text = Text::of(b"\xEF\xBB\xBFone\r\ntwo\r\n").expect("text");
-        assert_eq!(text.words, "one\ntwo\n");
-        assert_eq!(text.habits().write("one\n2\n"), b"\xEF\xBB\xBFone\r\n2\r\n");
-        assert_eq!(text.habits().read("\u{FEFF}one\r\ntwo\n"), "one\ntwo\n");
+        assert_eq!(text.content, "one\ntwo\n");
+        assert_eq!(text.format().write("one\n2\n"), b"\xEF\xBB\xBFone\r\n2\r\n");
+        assert_eq!(text.format().normalize("\u{FEFF}one\r\ntwo\n"), "one\ntwo\n");
     }
 
     #[test]
     fn a_file_with_both_kinds_of_line_ends_is_left_as_it_is() {
         let text = Text::of(b"one\r\ntwo\n").expect("text");
-        assert_eq!(text.words, "one\r\ntwo\n");
-        assert_eq!(text.habits().write(&text.words), b"one\r\ntwo\n");
+        assert_eq!(text.content, "one\r\ntwo\n");
+        assert_eq!(text.format().write(&text.content), b"one\r\ntwo\n");
     }
 
     proptest::proptest! {
         #[test]
-        fn a_text_that_is_not_changed_is_written_as_it_was(words in "[\u{FEFF}a\r\n]{0,12}") {
-            let text = Text::of(words.as_bytes()).expect("text");
-            proptest::prop_assert_eq!(text.habits().write(&text.words), words.as_bytes());
+        fn a_text_that_is_not_changed_is_written_as_it_was(source in "[\u{FEFF}a\r\n]{0,12}") {
+            let text = Text::of(source.as_bytes()).expect("text");
+            proptest::prop_assert_eq!(text.format().write(&text.content), source.as_bytes());
         }
     }
 

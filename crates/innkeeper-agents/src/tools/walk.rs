@@ -14,13 +14,13 @@ use globset::{GlobBuilder, GlobMatcher};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use innkeeper_os::{Opened, open_regular, read_whole};
 
-use super::blocking::Stop;
+use super::blocking::CancelFlag;
 use super::place::Place;
 
 /// Deepest tree that is walked. It only keeps a malicious one from filling the stack.
-const MOST_DEEP: usize = 128;
+const MAX_DEPTH: usize = 128;
 /// Longest ignore file that counts.
-const MOST_IGNORE_BYTES: u64 = 256 << 10;
+const MAX_IGNORE_FILE_BYTES: u64 = 256 << 10;
 /// Ignore rules are matched against paths that start here; nothing is ever opened there.
 const TOP: &str = "/";
 
@@ -28,24 +28,24 @@ const TOP: &str = "/";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk<'a> {
     pub(super) include_ignored: bool,
-    pub(super) most_entries: usize,
-    pub(super) stop: &'a Stop,
+    pub(super) max_entries: usize,
+    pub(super) cancel: &'a CancelFlag,
 }
 
 /// How a walk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum WalkEnd {
     /// It saw everything, or all that it was asked for.
-    Whole,
+    Complete,
     /// There was too much to see.
-    TooMany,
+    TooManyEntries,
     /// It took too long.
-    Late,
+    TimedOut,
 }
 
 /// A file on the way.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct WalkEntry<'a> {
     /// The directory it is in.
     pub(super) dir: &'a Dir,
     /// Its name there.
@@ -61,8 +61,8 @@ impl Walk<'_> {
     pub(super) fn run(
         self,
         start: &Place,
-        visit: &mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
-    ) -> Result<End, String> {
+        visit: &mut dyn FnMut(&WalkEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<WalkEnd, String> {
         let dir = start.open_dir()?;
         let mut rules = Vec::new();
         if !self.include_ignored {
@@ -84,7 +84,7 @@ impl Walk<'_> {
             visit,
         };
         Ok(match walker.descend(&dir, Path::new(""), 0) {
-            ControlFlow::Continue(()) => End::Whole,
+            ControlFlow::Continue(()) => WalkEnd::Complete,
             ControlFlow::Break(end) => end,
         })
     }
@@ -97,11 +97,11 @@ struct Walker<'a> {
     seen: usize,
     /// Ignore rules from the top down; the deepest that says something decides.
     rules: Vec<Gitignore>,
-    visit: &'a mut dyn FnMut(&Found<'_>) -> ControlFlow<()>,
+    visit: &'a mut dyn FnMut(&WalkEntry<'_>) -> ControlFlow<()>,
 }
 
 impl Walker<'_> {
-    fn descend(&mut self, dir: &Dir, relative: &Path, depth: usize) -> ControlFlow<End> {
+    fn descend(&mut self, dir: &Dir, relative: &Path, depth: usize) -> ControlFlow<WalkEnd> {
         let from_top = self.start.join(relative);
         if !self.walk.include_ignored {
             self.rules.push(ignore_files(dir, &from_top));
@@ -113,54 +113,55 @@ impl Walker<'_> {
         outcome
     }
 
-    fn entries(&mut self, dir: &Dir, relative: &Path, depth: usize) -> ControlFlow<End> {
+    fn entries(&mut self, dir: &Dir, relative: &Path, depth: usize) -> ControlFlow<WalkEnd> {
         // What cannot be read is passed over, as everybody does who walks through a tree.
         let Ok(entries) = dir.entries() else {
             return ControlFlow::Continue(());
         };
-        let mut names: Vec<(OsString, Kind)> = Vec::new();
+        let mut names: Vec<(OsString, EntryKind)> = Vec::new();
         for entry in entries.flatten() {
             self.seen += 1;
-            if self.seen > self.walk.most_entries {
-                return ControlFlow::Break(End::TooMany);
+            if self.seen > self.walk.max_entries {
+                return ControlFlow::Break(WalkEnd::TooManyEntries);
             }
-            if self.walk.stop.is_set() {
-                return ControlFlow::Break(End::Late);
+            if self.walk.cancel.should_stop() {
+                return ControlFlow::Break(WalkEnd::TimedOut);
             }
             let Ok(kind) = entry.file_type() else { continue };
             let kind = match kind {
-                kind if kind.is_dir() => Kind::Directory,
-                kind if kind.is_symlink() => Kind::Link,
-                kind if kind.is_file() => Kind::File,
+                kind if kind.is_dir() => EntryKind::Directory,
+                kind if kind.is_symlink() => EntryKind::Link,
+                kind if kind.is_file() => EntryKind::File,
                 _ => continue,
             };
             names.push((entry.file_name(), kind));
         }
         names.sort();
         for (name, kind) in names {
-            if self.walk.stop.is_set() {
-                return ControlFlow::Break(End::Late);
+            if self.walk.cancel.should_stop() {
+                return ControlFlow::Break(WalkEnd::TimedOut);
             }
             let child = relative.join(&name);
-            if (kind == Kind::Directory && name == ".git") || self.is_ignored(&child, kind == Kind::Directory) {
+            if (kind == EntryKind::Directory && name == ".git") || self.is_ignored(&child, kind == EntryKind::Directory)
+            {
                 continue;
             }
-            if kind == Kind::Directory {
-                if depth < MOST_DEEP
+            if kind == EntryKind::Directory {
+                if depth < MAX_DEPTH
                     && let Ok(below) = dir.open_dir(&name)
                 {
                     self.descend(&below, &child, depth + 1)?;
                 }
                 continue;
             }
-            let found = Found {
+            let found = WalkEntry {
                 dir,
                 name: Path::new(&name),
                 relative: child,
-                is_link: kind == Kind::Link,
+                is_link: kind == EntryKind::Link,
             };
             if (self.visit)(&found).is_break() {
-                return ControlFlow::Break(End::Whole);
+                return ControlFlow::Break(WalkEnd::Complete);
             }
         }
         ControlFlow::Continue(())
@@ -180,7 +181,7 @@ impl Walker<'_> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum EntryKind {
     Directory,
     Link,
     File,
@@ -201,7 +202,7 @@ fn rules(dir: &Dir, from_top: &Path, files: &[&str]) -> Gitignore {
         let Ok(Opened::File(opened)) = open_regular(dir, Path::new(file)) else {
             continue;
         };
-        let Ok(Some(bytes)) = read_whole(opened, MOST_IGNORE_BYTES) else {
+        let Ok(Some(bytes)) = read_whole(opened, MAX_IGNORE_FILE_BYTES) else {
             continue;
         };
         for line in String::from_utf8_lossy(&bytes).lines() {
@@ -225,12 +226,12 @@ fn non_empty(path: &Path) -> &Path {
 
 /// A pattern for paths, from where a walk begins.
 #[derive(Debug, Clone)]
-pub(super) struct Pattern {
+pub(super) struct PathPattern {
     matcher: GlobMatcher,
     is_negated: bool,
 }
 
-impl Pattern {
+impl PathPattern {
     /// A pattern without a `/` fits names in every directory, as people expect of `*.rs`.
     pub(super) fn parse(field: &str, pattern: &str) -> Result<Self, String> {
         let (is_negated, glob) = match pattern.strip_prefix('!') {

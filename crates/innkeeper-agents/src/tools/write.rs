@@ -4,17 +4,17 @@ use async_trait::async_trait;
 use innkeeper_host::{AgentError, ToolDraft};
 use serde_json::{Value, json};
 
-use super::change::{self, Change};
+use super::change::{self, PlannedChange};
 use super::input::Input;
 use super::place::Places;
 use super::text::Text;
-use super::{Announcement, HostTool, Surroundings, ToolAnswer, ToolLimits};
+use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
 /// Writes a file.
 #[derive(Debug)]
 pub(super) struct WriteFile {
-    pub(super) rules: change::Rules,
+    pub(super) policy: change::ChangePolicy,
 }
 
 #[async_trait]
@@ -41,7 +41,7 @@ impl HostTool for WriteFile {
         "Write a file"
     }
 
-    fn is_harmless(&self) -> bool {
+    fn is_parallel_safe(&self) -> bool {
         false
     }
 
@@ -52,14 +52,14 @@ impl HostTool for WriteFile {
         })
     }
 
-    async fn run(&self, draft: ToolDraft, input: Value, surroundings: &Surroundings) -> Result<ToolAnswer, AgentError> {
-        change::carry_out(draft, input, surroundings, &self.rules, plan).await
+    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError> {
+        change::run_change(draft, input, env, &self.policy, plan).await
     }
 }
 
-fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<Change, String> {
+fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<PlannedChange, String> {
     let input = Input::of(input)?;
-    let path = input.words("path", "the path of the file to write")?;
+    let path = input.non_empty_text("path", "the path of the file to write")?;
     let content = input.text("content", "all of the file's text")?;
     if content.len() as u64 > limits.change_bytes {
         return Err(format!(
@@ -71,12 +71,12 @@ fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<Change, S
         return Err(format!("`path` must name a file, not a directory: `{path}`"));
     }
     let place = places.target(path)?;
-    let before = change::current(&place, limits)?;
+    let before = change::read_current(&place, limits)?;
     let old = before.as_deref().and_then(Text::of);
     // A file that was there keeps its mark and its line ends; a new one is what the model wrote.
     let after = match old {
-        Some(old) => old.habits().write(&old.habits().read(content)),
+        Some(old) => old.format().write(&old.format().normalize(content)),
         None => content.as_bytes().to_owned(),
     };
-    Ok(Change::new(place, before, after, limits))
+    Ok(PlannedChange::new(place, before, after, limits))
 }

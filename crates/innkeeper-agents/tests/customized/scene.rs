@@ -165,7 +165,7 @@ impl Shop {
         let server = ModelServer::start(script).await;
         let endpoint = Endpoint::new(Api::ChatCompletions, server.url().parse().expect("a URL"));
         let mut settings = ModelAgentSettings::new("scripted", "Scripted", endpoint, Key::NotNeeded);
-        settings.gives_titles = false;
+        settings.generate_titles = false;
         settings.models = vec![Model::new("scripted"), Model::new("big-sonnet-4")];
         settings.tools = standard_tools(ToolSettings::default());
         change(&mut settings);

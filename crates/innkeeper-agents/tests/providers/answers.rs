@@ -1,7 +1,9 @@
 //! The same conversation through every API.
 
-use innkeeper_agents::model::api::{AssistantPart, ModelMessage, Stop, TokenUsage, ToolOutcome, ToolSpec, ToolUse};
-use innkeeper_agents::model::retry::{RetryPolicy, chance};
+use innkeeper_agents::model::api::{
+    AssistantPart, ModelMessage, StopReason, TokenUsage, ToolOutcome, ToolSpec, ToolUse,
+};
+use innkeeper_agents::model::retry::{RetryPolicy, jitter};
 use innkeeper_testkit::model_server::{Api, Chunking, Ending, ModelServer, Reply, Said, transcript};
 use serde_json::json;
 
@@ -74,7 +76,7 @@ async fn every_api_gives_the_same_answer_in_every_manner() {
                 input(&calls[1]),
                 json!({"pattern": "x\"y", "deep": {"list": [1, 2, 3]}})
             );
-            assert_eq!(answer.stop, Some(Stop::ToolCalls));
+            assert_eq!(answer.stop, Some(StopReason::ToolCalls));
             let usage = TokenUsage {
                 input: Some(1000),
                 output: Some(77),
@@ -115,7 +117,7 @@ async fn a_conversation_goes_back_as_it_came() {
         ]));
         let (events, error) = drain(client.stream(&request, Some(&key())).await.unwrap()).await;
         assert_eq!(error, None);
-        assert_eq!(Answer::of(&events).stop, Some(Stop::Done));
+        assert_eq!(Answer::of(&events).stop, Some(StopReason::Done));
 
         let asked = server.requests().pop().unwrap();
         assert_eq!(asked.model(), "scripted");
@@ -158,12 +160,12 @@ async fn a_conversation_goes_back_as_it_came() {
 #[tokio::test]
 async fn every_ending_is_told() {
     let endings = [
-        (Ending::Natural, Stop::Done),
-        (Ending::Length, Stop::Length),
-        (Ending::Refused(None), Stop::Refused(None)),
+        (Ending::Natural, StopReason::Done),
+        (Ending::Length, StopReason::Length),
+        (Ending::Refused(None), StopReason::Refused(None)),
         (
             Ending::Refused(Some("Not this.".into())),
-            Stop::Refused(Some("Not this.".into())),
+            StopReason::Refused(Some("Not this.".into())),
         ),
     ];
     for (ending, stop) in endings {
@@ -181,7 +183,7 @@ async fn every_ending_is_told() {
     }
     let server = ModelServer::start([Reply::words("So far").ending(Ending::Paused)]).await;
     let stream = client(Api::Messages, &server).stream(&ask("Go."), None).await.unwrap();
-    assert_eq!(Answer::of(&drain(stream).await.0).stop, Some(Stop::Paused));
+    assert_eq!(Answer::of(&drain(stream).await.0).stop, Some(StopReason::Paused));
 }
 
 #[tokio::test]
@@ -204,7 +206,7 @@ async fn a_call_that_was_cut_before_its_input_began_gets_none_made_up() {
             let server = ModelServer::start([reply]).await;
             let stream = client(api, &server).stream(&ask("When?"), None).await.unwrap();
             let answer = Answer::of(&drain(stream).await.0);
-            assert_eq!(answer.stop, Some(Stop::Length));
+            assert_eq!(answer.stop, Some(StopReason::Length));
             let inputs: Vec<String> = calls(&answer).into_iter().map(|call| call.input).collect();
             // In one piece, Messages always names an input.
             if !in_one_piece {
@@ -225,7 +227,11 @@ async fn an_answer_is_whole_once_it_is_said_how_it_ended_however_the_server_hang
         let (events, error) = drain(stream).await;
         assert_eq!(error, None, "{api:?}");
         let answer = Answer::of(&events);
-        assert_eq!((answer.stop, answer.parts.len()), (Some(Stop::ToolCalls), 2), "{api:?}");
+        assert_eq!(
+            (answer.stop, answer.parts.len()),
+            (Some(StopReason::ToolCalls), 2),
+            "{api:?}"
+        );
     }
 }
 
@@ -236,7 +242,7 @@ async fn an_answer_can_be_read_in_a_task_of_its_own() {
     let task = tokio::spawn(async move {
         let (request, policy) = (ask("Go."), RetryPolicy::default());
         let stream = client
-            .stream_with_retries(&request, Some(&key()), &policy, chance, |_| {})
+            .stream_with_retries(&request, Some(&key()), &policy, jitter, |_| {})
             .await;
         drain(stream.unwrap()).await
     });

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use innkeeper_agents::model::api::ModelEvent;
-use innkeeper_agents::model::client::{KeyPlacement, MOST_ANSWER_BYTES, ModelClient};
+use innkeeper_agents::model::client::{KeyPlacement, MAX_ANSWER_BYTES, ModelClient};
 use innkeeper_agents::model::error::ErrorKind;
-use innkeeper_agents::model::retry::{RetryPolicy, chance};
+use innkeeper_agents::model::retry::{RetryPolicy, jitter};
 use innkeeper_agents::model::sse::MOST_BYTES;
 use innkeeper_testkit::model_server::{Api, ModelServer, Reply, Script};
 use serde_json::json;
@@ -43,7 +43,7 @@ async fn dropping_a_retry_ends_it() {
     let (request, policy) = (ask("Go."), RetryPolicy::default());
     let (announced, told) = tokio::sync::oneshot::channel();
     let mut announced = Some(announced);
-    let asking = client.stream_with_retries(&request, None, &policy, chance, |retry| {
+    let asking = client.stream_with_retries(&request, None, &policy, jitter, |retry| {
         assert_eq!(retry.after, Duration::from_secs(50));
         let _ = announced.take().unwrap().send(());
     });
@@ -215,7 +215,7 @@ fn an_answer_without_end_is_too_much() {
     for api in Api::ALL {
         let mut decoder = decoder(api);
         let mut events = Vec::new();
-        let most = MOST_ANSWER_BYTES / event.len();
+        let most = MAX_ANSWER_BYTES / event.len();
         for _ in 0..most {
             decoder.push(event.as_bytes(), &mut events).unwrap();
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{KEY, api_of, ask, client, drain, endpoint, key};
 use innkeeper_agents::model::client::{Endpoint, ModelClient};
 use innkeeper_agents::model::error::{ErrorKind, ProviderError};
-use innkeeper_agents::model::retry::{RetryPolicy, chance};
+use innkeeper_agents::model::retry::{RetryPolicy, jitter};
 use innkeeper_host::Secret;
 use innkeeper_testkit::model_server::{Api, ModelServer, Reply, Script};
 
@@ -251,7 +251,7 @@ async fn auth12_a_key_is_in_no_log() {
         let client = client(api, &server);
         let (request, secret) = (ask("Go."), key());
         let stream = client
-            .stream_with_retries(&request, Some(&secret), &quick(), chance, |_| {})
+            .stream_with_retries(&request, Some(&secret), &quick(), jitter, |_| {})
             .await;
         drain(stream.unwrap()).await;
         client.stream(&request, Some(&secret)).await.unwrap_err();
@@ -298,7 +298,7 @@ async fn a_key_that_cannot_be_sent_is_told_and_not_shown() {
 /// Impatient enough for a test; how long pauses are is the policy's own test.
 fn quick() -> RetryPolicy {
     RetryPolicy {
-        first_pause: Duration::from_millis(1),
+        initial_delay: Duration::from_millis(1),
         ..RetryPolicy::default()
     }
 }
@@ -320,7 +320,7 @@ async fn what_passes_is_tried_again_and_announced() {
         let mut announced = Vec::new();
         let client = client(api, &server);
         let (request, secret, policy) = (ask("Go."), key(), quick());
-        let stream = client.stream_with_retries(&request, Some(&secret), &policy, chance, |retry| {
+        let stream = client.stream_with_retries(&request, Some(&secret), &policy, jitter, |retry| {
             announced.push((retry.attempt, retry.of, retry.error.kind));
         });
         let (events, error) = drain(stream.await.unwrap()).await;
@@ -347,7 +347,7 @@ async fn what_the_model_has_begun_to_say_is_not_asked_for_again() {
         let client = client(api, &server);
         let request = ask("Go.");
         let stream = client
-            .stream_with_retries(&request, None, &quick(), chance, |retry| panic!("{retry:?}"))
+            .stream_with_retries(&request, None, &quick(), jitter, |retry| panic!("{retry:?}"))
             .await;
         let (events, error) = drain(stream.unwrap()).await;
         assert!(format!("{events:?}").contains("Words."));
@@ -364,7 +364,7 @@ async fn a_wait_that_is_too_long_is_told_instead() {
         let client = client(Api::Messages, &server);
         let request = ask("Go.");
         let error = client
-            .stream_with_retries(&request, None, &quick(), chance, |retry| panic!("{retry:?}"))
+            .stream_with_retries(&request, None, &quick(), jitter, |retry| panic!("{retry:?}"))
             .await;
         let error = error.unwrap_err();
         assert_eq!(error.kind, ErrorKind::RateLimited);
@@ -386,7 +386,7 @@ async fn tries_come_to_an_end() {
     let client = client(Api::Messages, &server);
     let request = ask("Go.");
     let error = client
-        .stream_with_retries(&request, None, &quick(), chance, |_| {})
+        .stream_with_retries(&request, None, &quick(), jitter, |_| {})
         .await
         .unwrap_err();
     assert!(error.message.contains("Tried 5 times"), "{error}");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use innkeeper_agents::model::api::{
-    AssistantPart, ModelEvent, ModelMessage, ModelRequest, Reasoning, Stop, TokenUsage, ToolUse, UserPart,
+    AssistantPart, ModelEvent, ModelMessage, ModelRequest, Reasoning, StopReason, TokenUsage, ToolUse, UserPart,
 };
-use innkeeper_agents::model::client::{AnswerDecoder, Api, Endpoint, Maker, ModelClient, ModelStream};
+use innkeeper_agents::model::client::{AnswerDecoder, Api, Endpoint, ModelClient, ModelStream, ProofOrigin};
 use innkeeper_agents::model::error::{Provider, ProviderError};
 use innkeeper_host::Secret;
 use innkeeper_testkit::model_server::{Api as Wire, ModelServer};
@@ -53,7 +53,7 @@ pub fn decoder(wire: Wire) -> AnswerDecoder {
         model: "scripted".into(),
         ..Provider::default()
     };
-    AnswerDecoder::new(api_of(wire), provider, Maker::new(&endpoint, "scripted"), "made")
+    AnswerDecoder::new(api_of(wire), provider, ProofOrigin::new(&endpoint, "scripted"), "made")
 }
 
 /// All events of a stream, and the error that ended it, if one did.
@@ -77,7 +77,7 @@ pub struct Answer {
     /// Stretches of thinking, text and calls in order; neighbouring text is one.
     pub parts: Vec<AssistantPart>,
     pub usage: Option<TokenUsage>,
-    pub stop: Option<Stop>,
+    pub stop: Option<StopReason>,
 }
 
 impl Answer {

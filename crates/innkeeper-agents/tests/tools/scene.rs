@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use innkeeper_agents::tools::{HostTool, Surroundings, ToolAnswer, ToolSettings, standard_tools};
+use innkeeper_agents::tools::{HostTool, ToolAnswer, ToolEnv, ToolSettings, standard_tools};
 use innkeeper_host::{
     Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, Limits, TurnInput, async_trait, http,
 };
@@ -45,12 +45,12 @@ impl AgentChat for Caller {
             .iter()
             .find(|tool| tool.spec().name == name)
             .expect("a known tool");
-        let surroundings = Surroundings {
+        let env = ToolEnv {
             working_directories: turn.working_directories,
             readable: self.readable.clone(),
         };
         let draft = events.tool(name).display_name(tool.title()).start().await?;
-        let calling = tool.run(draft, message["input"].clone(), &surroundings);
+        let calling = tool.run(draft, message["input"].clone(), &env);
         tokio::select! {
             answer = calling => {
                 let _ = self.answers.send(answer?);

@@ -23,9 +23,9 @@ pub struct Model {
     /// The most tokens of one answer; `None` leaves it to the provider.
     pub max_output_tokens: Option<u32>,
     /// Whether it can look at pictures.
-    pub sees: bool,
+    pub accepts_images: bool,
     /// Whether it can be told how hard to think.
-    pub thinks: bool,
+    pub accepts_effort: bool,
 }
 
 impl Model {
@@ -37,8 +37,8 @@ impl Model {
             id,
             context_window: CONTEXT_WINDOW,
             max_output_tokens: None,
-            sees: true,
-            thinks: false,
+            accepts_images: true,
+            accepts_effort: false,
         }
     }
 
@@ -54,12 +54,16 @@ impl Model {
     pub(in crate::model) fn info(&self) -> ModelInfo {
         let info = ModelInfo::new(&self.id, &self.name)
             .with_context_window(self.context_window)
-            .with_vision(self.sees);
+            .with_vision(self.accepts_images);
         let info = match self.max_output_tokens {
             Some(most) => info.with_output_tokens(most),
             None => info,
         };
-        if self.thinks { info.with_setting(effort()) } else { info }
+        if self.accepts_effort {
+            info.with_setting(effort())
+        } else {
+            info
+        }
     }
 }
 
@@ -93,8 +97,8 @@ pub(in crate::model) fn effort_named(name: &str) -> Option<Effort> {
 }
 
 /// Those of the settings first, then what the provider lists besides.
-pub(in crate::model) fn merged(settled: &[Model], listed: Vec<ModelEntry>) -> Vec<Model> {
-    let mut models = settled.to_vec();
+pub(in crate::model) fn merged(configured_models: &[Model], listed: Vec<ModelEntry>) -> Vec<Model> {
+    let mut models = configured_models.to_vec();
     for entry in listed {
         if !models.iter().any(|model| model.id == entry.id) {
             models.push(Model::listed(entry));

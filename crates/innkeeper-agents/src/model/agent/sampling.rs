@@ -8,14 +8,16 @@ use async_trait::async_trait;
 use innkeeper_host::mcp::{Sampled, SampledStop, Sampler, SamplingMessage, SamplingPart, SamplingRequest};
 use innkeeper_host::{Secret, Usage};
 
-use crate::model::agent::models::Model;
-use crate::model::agent::state::Shared;
-use crate::model::api::{AssistantPart, Effort, ModelEvent, ModelMessage, ModelRequest, Stop, TokenUsage, UserPart};
+use super::models::Model;
+use super::state::AgentState;
+use crate::model::api::{
+    AssistantPart, Effort, ModelEvent, ModelMessage, ModelRequest, StopReason, TokenUsage, UserPart,
+};
 use crate::model::client::ModelStream;
 use crate::model::conversation::images;
 use crate::model::conversation::tokens::{tokens_in, tokens_of};
 use crate::model::error::ProviderError;
-use crate::model::retry::chance;
+use crate::model::retry::jitter;
 
 /// How long a model may take for a server.
 const TIME: Duration = Duration::from_secs(300);
@@ -23,18 +25,18 @@ const TIME: Duration = Duration::from_secs(300);
 const MAX_BYTES: usize = 256 << 10;
 
 /// What servers had the model write in a turn, which pays for it.
-pub(in crate::model) type SpentOnServers = Arc<Mutex<Vec<TokenUsage>>>;
+pub(in crate::model) type SamplingUsage = Arc<Mutex<Vec<TokenUsage>>>;
 
 /// Answers servers with the model of a turn.
-pub(in crate::model) struct TurnsModel {
-    pub(in crate::model) shared: Arc<Shared>,
+pub(in crate::model) struct TurnSampler {
+    pub(in crate::model) agent_state: Arc<AgentState>,
     pub(in crate::model) model: Model,
     pub(in crate::model) key: Option<Secret>,
-    pub(in crate::model) spent: SpentOnServers,
+    pub(in crate::model) turn_usage: SamplingUsage,
 }
 
 #[async_trait]
-impl Sampler for TurnsModel {
+impl Sampler for TurnSampler {
     async fn sample(&self, request: &SamplingRequest) -> Result<Sampled, String> {
         let asked = self.request(request)?;
         let hearing = self.hear(&asked, &request.stop_sequences);
@@ -52,14 +54,14 @@ impl Sampler for TurnsModel {
     }
 
     fn usage(&self) -> Option<Usage> {
-        let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn_usage = self.turn_usage.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |of: fn(&TokenUsage) -> Option<u32>| {
-            let known = spent.iter().filter_map(of);
+            let known = turn_usage.iter().filter_map(of);
             known.fold(None, |sum: Option<u32>, tokens| {
                 Some(sum.unwrap_or_default().saturating_add(tokens))
             })
         };
-        (!spent.is_empty()).then(|| Usage {
+        (!turn_usage.is_empty()).then(|| Usage {
             input_tokens: sum(|usage| usage.input),
             output_tokens: sum(|usage| usage.output),
             cache_read_tokens: sum(|usage| usage.cache_read),
@@ -69,7 +71,7 @@ impl Sampler for TurnsModel {
     }
 }
 
-impl TurnsModel {
+impl TurnSampler {
     fn request(&self, request: &SamplingRequest) -> Result<ModelRequest, String> {
         let messages = request.messages.iter().map(|message| self.message(message));
         let most = self.model.max_output_tokens.unwrap_or(u32::MAX);
@@ -79,7 +81,7 @@ impl TurnsModel {
             messages: messages.collect::<Result<_, _>>()?,
             max_output_tokens: Some(request.max_tokens.min(most)),
             temperature: request.temperature,
-            effort: self.model.thinks.then_some(Effort::Low),
+            effort: self.model.accepts_effort.then_some(Effort::Low),
             ..ModelRequest::default()
         })
     }
@@ -94,10 +96,10 @@ impl TurnsModel {
         }
         let parts = message.parts.iter().map(|part| match part {
             SamplingPart::Text(text) => Ok(UserPart::Text(text.clone())),
-            SamplingPart::Image { .. } if !self.model.sees => {
+            SamplingPart::Image { .. } if !self.model.accepts_images => {
                 Err(format!("the model {:?} does not look at pictures", self.model.id))
             }
-            SamplingPart::Image { data, content_type } => images::fit(content_type, data)
+            SamplingPart::Image { data, content_type } => images::from_base64(content_type, data)
                 .map(UserPart::Image)
                 .ok_or_else(|| format!("a picture of the type {content_type:?} cannot be shown to the model")),
         });
@@ -105,16 +107,16 @@ impl TurnsModel {
     }
 
     async fn hear(&self, request: &ModelRequest, stops: &[String]) -> Result<Sampled, ProviderError> {
-        let client = &self.shared.client;
-        let asking = client.stream_with_retries(request, self.key.as_ref(), &self.shared.retry, chance, |_| {});
+        let client = &self.agent_state.client;
+        let asking = client.stream_with_retries(request, self.key.as_ref(), &self.agent_state.retry, jitter, |_| {});
         let stream = asking.await?;
-        let mut bill = Bill {
-            spent: &self.spent,
+        let mut usage_record = UsageRecord {
+            turn_usage: &self.turn_usage,
             input: request.messages.iter().map(tokens_of).sum(),
             written: 0,
             told: None,
         };
-        let (text, stop) = listen(stream, stops, &mut bill).await?;
+        let (text, stop) = listen(stream, stops, &mut usage_record).await?;
         Ok(Sampled {
             text,
             model: self.model.id.clone(),
@@ -127,7 +129,7 @@ impl TurnsModel {
 async fn listen(
     mut stream: ModelStream,
     stops: &[String],
-    bill: &mut Bill<'_>,
+    usage_record: &mut UsageRecord<'_>,
 ) -> Result<(String, SampledStop), ProviderError> {
     let mut text = String::new();
     let mut stop = SampledStop::Done;
@@ -135,7 +137,7 @@ async fn listen(
         match event? {
             ModelEvent::Text(more) => {
                 text.push_str(&more);
-                bill.written += tokens_in(&more);
+                usage_record.written += tokens_in(&more);
                 if let Some(end) = stops.iter().filter_map(|stop| text.find(stop.as_str())).min() {
                     text.truncate(end);
                     return Ok((text, SampledStop::StopSequence));
@@ -145,9 +147,9 @@ async fn listen(
                     return Ok((text, SampledStop::Length));
                 }
             }
-            ModelEvent::Usage(now) => bill.told = Some(now),
-            ModelEvent::End(Stop::Length) => stop = SampledStop::Length,
-            ModelEvent::Reasoning(more) => bill.written += tokens_in(&more),
+            ModelEvent::Usage(now) => usage_record.told = Some(now),
+            ModelEvent::End(StopReason::Length) => stop = SampledStop::Length,
+            ModelEvent::Reasoning(more) => usage_record.written += tokens_in(&more),
             ModelEvent::End(_)
             | ModelEvent::ReasoningDone(_)
             | ModelEvent::CallStart { .. }
@@ -158,14 +160,14 @@ async fn listen(
 }
 
 /// What an answer costs, noted however it ends: also one that was given up was paid for.
-struct Bill<'a> {
-    spent: &'a SpentOnServers,
+struct UsageRecord<'a> {
+    turn_usage: &'a SamplingUsage,
     input: usize,
     written: usize,
     told: Option<TokenUsage>,
 }
 
-impl Drop for Bill<'_> {
+impl Drop for UsageRecord<'_> {
     fn drop(&mut self) {
         // Most providers say it at the end; of an answer that nobody heard out it is about this.
         let about = |tokens: usize| Some(u32::try_from(tokens).unwrap_or(u32::MAX));
@@ -174,8 +176,8 @@ impl Drop for Bill<'_> {
             output: about(self.written),
             cache_read: None,
         });
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.push(usage);
+        let mut turn_usage = self.turn_usage.lock().unwrap_or_else(PoisonError::into_inner);
+        turn_usage.push(usage);
     }
 }
 
@@ -188,14 +190,14 @@ mod tests {
     use crate::model::agent::{ModelAgent, ModelAgentSettings};
     use crate::model::client::{Api, Endpoint};
 
-    async fn model(server: &ModelServer) -> TurnsModel {
+    async fn model(server: &ModelServer) -> TurnSampler {
         let endpoint = Endpoint::new(Api::ChatCompletions, server.url().parse().unwrap());
         let settings = ModelAgentSettings::new("m", "M", endpoint, Key::NotNeeded);
-        TurnsModel {
-            shared: Arc::clone(ModelAgent::new(settings).unwrap().shared()),
+        TurnSampler {
+            agent_state: Arc::clone(ModelAgent::new(settings).unwrap().agent_state()),
             model: Model::new("m"),
             key: None,
-            spent: SpentOnServers::default(),
+            turn_usage: SamplingUsage::default(),
         }
     }
 
@@ -233,10 +235,10 @@ mod tests {
                 .or_else(|| asked.body["max_tokens"].as_u64()),
             Some(50)
         );
-        let spent = model.spent.lock().unwrap();
+        let turn_usage = model.turn_usage.lock().unwrap();
         assert!(
-            spent.iter().all(|usage| usage.output > Some(0)) && spent.len() == 1,
-            "{spent:?}"
+            turn_usage.iter().all(|usage| usage.output > Some(0)) && turn_usage.len() == 1,
+            "{turn_usage:?}"
         );
     }
 
@@ -250,7 +252,7 @@ mod tests {
         };
         let drawing = model.sample(&request(vec![picture("image/svg+xml")])).await;
         assert!(drawing.unwrap_err().contains("image/svg+xml"));
-        model.model.sees = false;
+        model.model.accepts_images = false;
         let photo = model.sample(&request(vec![picture("image/png")])).await;
         assert!(photo.unwrap_err().contains("does not look at pictures"));
         assert!(server.requests().is_empty());

@@ -5,46 +5,46 @@ use std::time::Duration;
 
 use innkeeper_host::{AgentError, Secret, TurnInput};
 
-use crate::model::agent::key::{self, Key};
-use crate::model::agent::models::{Model, merged};
-use crate::model::agent::title;
+use super::key::{self, Key};
+use super::models::{Model, merged};
+use super::title;
 use crate::model::api::{ModelEntry, ModelEvent, ModelRequest, TokenUsage};
 use crate::model::client::ModelClient;
 use crate::model::error::{ErrorKind, ProviderError};
 use crate::model::retry::RetryPolicy;
-use crate::model::turn::Run;
+use crate::model::turn::TurnRun;
 use crate::tools::HostTool;
 
 /// How long something may take that people do not wait for: a title, a summary.
-const ASIDE_TIME: Duration = Duration::from_secs(60);
+const SIDE_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Most bytes of it: a model that goes on and on must not fill the memory.
-const MAX_ASIDE: usize = 64 << 10;
+const MAX_SIDE_REQUEST_BYTES: usize = 64 << 10;
 
 /// What all chats of an agent share.
-pub(in crate::model) struct Shared {
+pub(in crate::model) struct AgentState {
     pub(in crate::model) provider: String,
     pub(in crate::model) display_name: String,
     pub(in crate::model) description: String,
     pub(in crate::model) key: Key,
     /// What `authenticate` names.
     pub(in crate::model) resource: String,
-    pub(in crate::model) settled: Vec<Model>,
+    pub(in crate::model) configured_models: Vec<Model>,
     pub(in crate::model) models: RwLock<Vec<Model>>,
     pub(in crate::model) client: ModelClient,
     pub(in crate::model) tools: Vec<Arc<dyn HostTool>>,
     pub(in crate::model) prompt_overrides: Vec<(String, String)>,
-    pub(in crate::model) gives_titles: bool,
-    pub(in crate::model) most_rounds: usize,
+    pub(in crate::model) generate_titles: bool,
+    pub(in crate::model) max_rounds: usize,
     pub(in crate::model) retry: RetryPolicy,
 }
 
-impl Shared {
-    pub(in crate::model) fn offer(&self, listed: Vec<ModelEntry>) {
-        *self.models.write().unwrap_or_else(PoisonError::into_inner) = merged(&self.settled, listed);
+impl AgentState {
+    pub(in crate::model) fn add_listed_models(&self, listed: Vec<ModelEntry>) {
+        *self.models.write().unwrap_or_else(PoisonError::into_inner) = merged(&self.configured_models, listed);
     }
 
-    pub(in crate::model) fn offered(&self) -> Vec<Model> {
+    pub(in crate::model) fn offered_models(&self) -> Vec<Model> {
         self.models.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -56,13 +56,13 @@ impl Shared {
     ) -> Result<Model, AgentError> {
         // A server that was not up when the host started, or that needs a key to say what it has,
         // can be asked now.
-        if self.offered().is_empty() && chosen.is_none() {
+        if self.offered_models().is_empty() && chosen.is_none() {
             match self.client.models(key).await {
-                Ok(listed) => self.offer(listed),
+                Ok(listed) => self.add_listed_models(listed),
                 Err(error) => tracing::debug!(kind = ?error.kind, "no models are listed"),
             }
         }
-        let offered = self.offered();
+        let offered = self.offered_models();
         match chosen {
             None => offered.into_iter().next().ok_or_else(|| {
                 let message = format!(
@@ -83,11 +83,11 @@ impl Shared {
     pub(in crate::model) async fn key_for(&self, turn: &TurnInput) -> Result<(Option<Secret>, bool), AgentError> {
         match turn.token(&self.resource) {
             Some(token) => Ok((Some(token), true)),
-            None => Ok((self.own_key().await?, false)),
+            None => Ok((self.host_key().await?, false)),
         }
     }
 
-    pub(in crate::model) async fn own_key(&self) -> Result<Option<Secret>, AgentError> {
+    pub(in crate::model) async fn host_key(&self) -> Result<Option<Secret>, AgentError> {
         match &self.key {
             Key::NotNeeded => Ok(None),
             Key::Known(key) => Ok(Some(key.clone())),
@@ -101,9 +101,9 @@ impl Shared {
 
     /// The offered model that a file of another product means by a name: the id or the name of it,
     /// or a part of the id, as in `sonnet`.
-    pub(in crate::model) fn model_called(&self, wanted: &str) -> Option<Model> {
+    pub(in crate::model) fn find_model_by_alias(&self, wanted: &str) -> Option<Model> {
         let bare = wanted.split('(').next().unwrap_or_default().trim().to_lowercase();
-        let offered = self.offered();
+        let offered = self.offered_models();
         let is_it = |model: &&Model| model.id.to_lowercase() == bare || model.name.to_lowercase() == bare;
         let has_part = |model: &&Model| {
             let id = model.id.to_lowercase();
@@ -123,7 +123,7 @@ impl Shared {
     }
 
     /// What a model says to something that nobody reads along.
-    pub(in crate::model) async fn hear_text(
+    pub(in crate::model) async fn complete_text(
         &self,
         request: &ModelRequest,
         key: Option<&Secret>,
@@ -133,7 +133,7 @@ impl Shared {
             let (mut text, mut usage) = (String::new(), TokenUsage::default());
             while let Some(event) = stream.next().await {
                 match event? {
-                    ModelEvent::Text(more) if text.len() + more.len() > MAX_ASIDE => {
+                    ModelEvent::Text(more) if text.len() + more.len() > MAX_SIDE_REQUEST_BYTES => {
                         return Err(ProviderError {
                             kind: ErrorKind::Malformed,
                             message: "The model said far more than it was asked for.".to_owned(),
@@ -151,7 +151,7 @@ impl Shared {
             }
             Ok((text, usage))
         };
-        match tokio::time::timeout(ASIDE_TIME, hearing).await {
+        match tokio::time::timeout(SIDE_REQUEST_TIMEOUT, hearing).await {
             Ok(heard) => heard,
             Err(_) => Err(ProviderError {
                 kind: ErrorKind::Interrupted,
@@ -162,14 +162,14 @@ impl Shared {
     }
 
     /// Has the model name the session after its first message. Nothing depends on it.
-    pub(in crate::model) async fn give_title(&self, turn: &TurnInput, run: &Run<'_>, wanted: bool) {
+    pub(in crate::model) async fn suggest_title(&self, turn: &TurnInput, run: &TurnRun<'_>, wanted: bool) {
         if !wanted || turn.text.trim().is_empty() {
             return;
         }
         let request = title::request(&run.choice.model, &turn.text);
-        match self.hear_text(&request, run.choice.key.as_ref()).await {
+        match self.complete_text(&request, run.choice.key.as_ref()).await {
             Ok((said, _)) => {
-                if let Some(title) = title::read(&said) {
+                if let Some(title) = title::parse(&said) {
                     let _ = run.events.title(title).await;
                 }
             }
@@ -202,8 +202,11 @@ mod tests {
             messages: vec![ModelMessage::User(vec![UserPart::Text("Name it.".to_owned())])],
             ..ModelRequest::default()
         };
-        let endless = agent.shared().hear_text(&request, None).await;
+        let endless = agent.agent_state().complete_text(&request, None).await;
         assert_eq!(endless.unwrap_err().kind, ErrorKind::Malformed);
-        assert_eq!(agent.shared().hear_text(&request, None).await.unwrap().0, "A title");
+        assert_eq!(
+            agent.agent_state().complete_text(&request, None).await.unwrap().0,
+            "A title"
+        );
     }
 }

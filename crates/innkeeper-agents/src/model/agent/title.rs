@@ -1,6 +1,6 @@
 //! Titles for sessions.
 
-use crate::model::agent::models::Model;
+use super::models::Model;
 use crate::model::api::{Effort, ModelRequest};
 use crate::model::conversation::user;
 
@@ -21,13 +21,13 @@ pub(in crate::model) fn request(model: &Model, text: &str) -> ModelRequest {
         messages: vec![user(format!("A conversation begins with this message:\n\n{text}"))],
         // Enough for a model that cannot help thinking about it first.
         max_output_tokens: Some(1000),
-        effort: model.thinks.then_some(Effort::Low),
+        effort: model.accepts_effort.then_some(Effort::Low),
         ..ModelRequest::default()
     }
 }
 
 /// The title in what a model said, if it is one.
-pub(in crate::model) fn read(said: &str) -> Option<String> {
+pub(in crate::model) fn parse(said: &str) -> Option<String> {
     let line = said.lines().map(str::trim).find(|line| !line.is_empty())?;
     let bare = line.trim_matches(|c: char| matches!(c, '"' | '“' | '”' | '*' | '#' | '`') || c.is_whitespace());
     let bare = bare.strip_suffix('.').unwrap_or(bare);
@@ -41,9 +41,9 @@ mod tests {
 
     #[test]
     fn a_title_is_one_short_line() {
-        assert_eq!(read("\n \"Fix the parser.\"\n"), Some("Fix the parser".to_owned()));
-        assert_eq!(read("**Fix it**"), Some("Fix it".to_owned()));
-        assert_eq!(read("  \n"), None);
-        assert_eq!(read(&"long ".repeat(100)), None);
+        assert_eq!(parse("\n \"Fix the parser.\"\n"), Some("Fix the parser".to_owned()));
+        assert_eq!(parse("**Fix it**"), Some("Fix it".to_owned()));
+        assert_eq!(parse("  \n"), None);
+        assert_eq!(parse(&"long ".repeat(100)), None);
     }
 }

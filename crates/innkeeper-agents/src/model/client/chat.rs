@@ -7,25 +7,25 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 pub(super) use self::decode::ChatDecoder;
-use super::calls::input_text;
 use super::endpoint::TokenField;
-use super::proof::Maker;
+use super::proof::ProofOrigin;
 use super::quirks::Quirks;
-use super::thinking::has_words;
+use super::reasoning::has_text;
+use super::tool_calls::input_text;
 use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
-use crate::model::conversation::documents::unread;
+use crate::model::conversation::documents::unsupported_note;
 
 /// The length of ids where a server wants them short.
 const SHORT_ID: usize = 9;
 
 /// Writes a request.
-pub(super) fn encode(request: &ModelRequest, maker: &Maker, token_field: TokenField, quirks: &Quirks) -> Value {
+pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, token_field: TokenField, quirks: &Quirks) -> Value {
     let mut messages = Vec::new();
     let system: Vec<&str> = request
         .system
         .iter()
         .map(String::as_str)
-        .filter(|text| has_words(text))
+        .filter(|text| has_text(text))
         .collect();
     if !system.is_empty() {
         messages.push(json!({"role": "system", "content": system.join("\n\n")}));
@@ -33,7 +33,7 @@ pub(super) fn encode(request: &ModelRequest, maker: &Maker, token_field: TokenFi
     for message in &request.messages {
         match message {
             ModelMessage::User(parts) => messages.extend(user(parts)),
-            ModelMessage::Assistant(parts) => messages.extend(assistant(parts, maker, quirks)),
+            ModelMessage::Assistant(parts) => messages.extend(assistant(parts, origin, quirks)),
             ModelMessage::ToolResults(outcomes) => tool_results(outcomes, quirks, &mut messages),
         }
     }
@@ -127,20 +127,20 @@ fn user(parts: &[UserPart]) -> Option<Value> {
         .iter()
         .map(|part| match part {
             UserPart::Text(text) => Some(Cow::Borrowed(text.as_str())),
-            UserPart::Document(document) => Some(Cow::Owned(unread(document))),
+            UserPart::Document(document) => Some(Cow::Owned(unsupported_note(document))),
             UserPart::Image(_) => None,
         })
         .collect();
     if let Some(words) = words {
-        let words: Vec<Cow<'_, str>> = words.into_iter().filter(|text| has_words(text)).collect();
+        let words: Vec<Cow<'_, str>> = words.into_iter().filter(|text| has_text(text)).collect();
         return (!words.is_empty()).then(|| json!({"role": "user", "content": words.join("\n\n")}));
     }
     let content: Vec<Value> = parts
         .iter()
         .filter_map(|part| match part {
-            UserPart::Text(text) => has_words(text).then(|| json!({"type": "text", "text": text})),
+            UserPart::Text(text) => has_text(text).then(|| json!({"type": "text", "text": text})),
             UserPart::Image(image) => Some(picture(image)),
-            UserPart::Document(document) => Some(json!({"type": "text", "text": unread(document)})),
+            UserPart::Document(document) => Some(json!({"type": "text", "text": unsupported_note(document)})),
         })
         .collect();
     Some(json!({"role": "user", "content": content}))
@@ -173,17 +173,17 @@ pub(super) fn data_url(image: &Image) -> String {
     format!("data:{};base64,{}", image.media_type, image.base64)
 }
 
-fn assistant(parts: &[AssistantPart], maker: &Maker, quirks: &Quirks) -> Option<Value> {
+fn assistant(parts: &[AssistantPart], origin: &ProofOrigin, quirks: &Quirks) -> Option<Value> {
     let mut message = Map::new();
     let mut texts = Vec::new();
     let mut calls = Vec::new();
     let mut thoughts: Vec<(&str, &str)> = Vec::new();
     for part in parts {
         match part {
-            AssistantPart::Text(text) if has_words(text) => texts.push(text.as_str()),
+            AssistantPart::Text(text) if has_text(text) => texts.push(text.as_str()),
             AssistantPart::Text(_) => {}
             AssistantPart::Reasoning(reasoning) => {
-                let field = maker.open(reasoning.proof.as_ref()).and_then(Value::as_str);
+                let field = origin.open(reasoning.proof.as_ref()).and_then(Value::as_str);
                 thoughts.extend(field.map(|field| (field, reasoning.text.as_str())));
             }
             AssistantPart::Call(call) => calls.push(json!({

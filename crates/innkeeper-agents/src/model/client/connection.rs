@@ -16,7 +16,7 @@ use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify,
 use crate::model::sse::MOST_BYTES;
 
 /// The most that is read of an error's body.
-const MOST_ERROR_BYTES: usize = 64 * 1024;
+const MAX_ERROR_BYTES: usize = 64 * 1024;
 /// How long a connection may take to be made.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
 /// How long a list of models may take.
@@ -41,7 +41,7 @@ pub(super) struct Refusal {
 
 impl Connection {
     pub(super) fn new(endpoint: &Endpoint) -> Result<Self, ProviderError> {
-        choose_cryptography();
+        install_crypto_provider();
         let mut builder = Client::builder()
             .user_agent(concat!("innkeeper/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIME)
@@ -115,7 +115,7 @@ impl Connection {
 }
 
 /// Reqwest comes without a cryptography: ring it is, unless the program chose one before.
-fn choose_cryptography() {
+fn install_crypto_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -142,17 +142,17 @@ async fn send(
     endpoint: &Endpoint,
     provider: &Provider,
     key: Option<&Secret>,
-    patience: Duration,
+    time_limit: Duration,
 ) -> Result<Response, ProviderError> {
     let request = request.headers(headers(endpoint, provider, key)?);
-    match timeout(patience, request.send()).await {
+    match timeout(time_limit, request.send()).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) if error.is_builder() => {
             Err(provider.error(ErrorKind::BadRequest, &cause(&error.without_url())))
         }
         Ok(Err(error)) => Err(provider.error(ErrorKind::Network, &cause(&error.without_url()))),
         Err(_) => {
-            let said = format!("no answer within {} seconds", patience.as_secs_f64());
+            let said = format!("no answer within {} seconds", time_limit.as_secs_f64());
             Err(provider.error(ErrorKind::Interrupted, &said))
         }
     }
@@ -164,7 +164,7 @@ fn headers(endpoint: &Endpoint, provider: &Provider, key: Option<&Secret>) -> Re
         headers.insert("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
     }
     if let Some(key) = key {
-        let (name, value) = placed(endpoint, key.reveal().trim());
+        let (name, value) = key_header(endpoint, key.reveal().trim());
         let name =
             name.ok_or_else(|| provider.error(ErrorKind::BadRequest, "the key's header has an impossible name"))?;
         let mut value = HeaderValue::from_str(&value)
@@ -186,7 +186,7 @@ fn headers(endpoint: &Endpoint, provider: &Provider, key: Option<&Secret>) -> Re
     Ok(headers)
 }
 
-fn placed(endpoint: &Endpoint, key: &str) -> (Option<HeaderName>, String) {
+fn key_header(endpoint: &Endpoint, key: &str) -> (Option<HeaderName>, String) {
     match (&endpoint.key_placement, endpoint.api) {
         (KeyPlacement::Header(name), _) => (HeaderName::from_bytes(name.as_bytes()).ok(), key.to_owned()),
         (KeyPlacement::Usual, Api::Messages) => (Some(HeaderName::from_static("x-api-key")), key.to_owned()),
@@ -197,19 +197,19 @@ fn placed(endpoint: &Endpoint, key: &str) -> (Option<HeaderName>, String) {
 async fn refusal(mut response: Response, provider: &Provider) -> Refusal {
     let status = response.status();
     if status.is_redirection() {
-        return sent_elsewhere(&response, provider);
+        return redirect_refusal(&response, provider);
     }
     let wait = retry_after(response.headers(), jiff::Timestamp::now());
-    let body = timeout(LIST_TIME, read_up_to(&mut response, MOST_ERROR_BYTES)).await;
+    let body = timeout(LIST_TIME, read_up_to(&mut response, MAX_ERROR_BYTES)).await;
     // An error whose body breaks off is that error all the same.
     let body = body.ok().and_then(Result::ok).unwrap_or_default();
-    let failure = Failure::of_body(status.as_u16(), &body);
+    let failure = Failure::from_body(status.as_u16(), &body);
     let mut error = classify(provider, &failure);
     error.retry_after = wait;
     Refusal { error, failure }
 }
 
-fn sent_elsewhere(response: &Response, provider: &Provider) -> Refusal {
+fn redirect_refusal(response: &Response, provider: &Provider) -> Refusal {
     let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
     let target = location.and_then(|location| response.url().join(location).ok());
     let to = target

@@ -5,31 +5,31 @@ mod decode;
 use serde_json::{Value, json};
 
 pub(super) use self::decode::MessagesDecoder;
-use super::calls::input_object;
 use super::chat::effort_name;
-use super::proof::Maker;
+use super::proof::ProofOrigin;
 use super::quirks::Quirks;
-use super::thinking::has_words;
+use super::reasoning::has_text;
+use super::tool_calls::input_object;
 use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
-use crate::model::conversation::documents::unread;
+use crate::model::conversation::documents::unsupported_note;
 
 /// The API wants a bound on every answer. This is what all models that are still served can write.
-const MOST_OUTPUT: u32 = 32_000;
+const MAX_OUTPUT_TOKENS: u32 = 32_000;
 /// The least that has to be left to write besides thinking.
-const LEAST_WORDS: u32 = 2048;
+const MIN_TEXT_TOKENS: u32 = 2048;
 /// The least budget for thinking that the API takes.
-const LEAST_THINKING: u32 = 1024;
+const MIN_THINKING_TOKENS: u32 = 1024;
 
 /// Writes a request.
-pub(super) fn encode(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Value {
-    let mut messages = messages(request, maker, quirks);
-    let most = request.max_output_tokens.unwrap_or(MOST_OUTPUT);
-    let most = quirks.most_output.map_or(most, |bound| most.min(bound));
+pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Value {
+    let mut messages = messages(request, origin, quirks);
+    let most = request.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS);
+    let most = quirks.max_output.map_or(most, |bound| most.min(bound));
     let mut body = json!({"model": request.model, "stream": true, "max_tokens": most});
     let mut system: Vec<Value> = request
         .system
         .iter()
-        .filter(|text| has_words(text))
+        .filter(|text| has_text(text))
         .map(text_block)
         .collect();
     if let Some(last) = system.last_mut() {
@@ -70,8 +70,8 @@ fn think(effort: Effort, most: u32, quirks: &Quirks, body: &mut Value) {
         Effort::Medium => 8192,
         Effort::High => 20_000,
     };
-    let budget = wanted.min(most.saturating_sub(LEAST_WORDS));
-    if budget >= LEAST_THINKING {
+    let budget = wanted.min(most.saturating_sub(MIN_TEXT_TOKENS));
+    if budget >= MIN_THINKING_TOKENS {
         body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
     }
 }
@@ -112,7 +112,7 @@ fn tool(spec: &ToolSpec) -> Value {
 
 /// The messages; neighbours of one role become one, because results have to stand together in the
 /// message that follows their calls, before anything a person adds.
-fn messages(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Vec<Value> {
+fn messages(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Vec<Value> {
     let mut merged: Vec<(&'static str, Vec<Value>)> = Vec::new();
     for message in &request.messages {
         let (role, blocks) = match message {
@@ -124,7 +124,7 @@ fn messages(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Vec<Value
                 "assistant",
                 parts
                     .iter()
-                    .filter_map(|part| assistant_part(part, maker))
+                    .filter_map(|part| assistant_part(part, origin))
                     .collect::<Vec<_>>(),
             ),
             ModelMessage::ToolResults(outcomes) => ("user", outcomes.iter().map(tool_result).collect()),
@@ -166,9 +166,9 @@ fn text_block(text: impl AsRef<str>) -> Value {
 
 fn user_part(part: &UserPart, quirks: &Quirks) -> Option<Value> {
     match part {
-        UserPart::Text(text) => has_words(text).then(|| text_block(text)),
+        UserPart::Text(text) => has_text(text).then(|| text_block(text)),
         UserPart::Image(image) => Some(picture(image)),
-        UserPart::Document(document) if quirks.no_documents => Some(text_block(unread(document))),
+        UserPart::Document(document) if quirks.no_documents => Some(text_block(unsupported_note(document))),
         UserPart::Document(document) => Some(json!({
             "type": "document",
             "title": document.name,
@@ -184,10 +184,10 @@ fn picture(image: &Image) -> Value {
     })
 }
 
-fn assistant_part(part: &AssistantPart, maker: &Maker) -> Option<Value> {
+fn assistant_part(part: &AssistantPart, origin: &ProofOrigin) -> Option<Value> {
     match part {
-        AssistantPart::Text(text) => has_words(text).then(|| text_block(text)),
-        AssistantPart::Reasoning(reasoning) => maker.open(reasoning.proof.as_ref()).cloned(),
+        AssistantPart::Text(text) => has_text(text).then(|| text_block(text)),
+        AssistantPart::Reasoning(reasoning) => origin.open(reasoning.proof.as_ref()).cloned(),
         AssistantPart::Call(call) => {
             Some(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input_object(call)}))
         }
@@ -196,7 +196,7 @@ fn assistant_part(part: &AssistantPart, maker: &Maker) -> Option<Value> {
 
 fn tool_result(outcome: &ToolOutcome) -> Value {
     let mut content: Vec<Value> = Vec::new();
-    if has_words(&outcome.text) {
+    if has_text(&outcome.text) {
         content.push(text_block(&outcome.text));
     }
     content.extend(outcome.images.iter().map(picture));

@@ -6,7 +6,7 @@ use crate::model::api::ModelEntry;
 use crate::model::error::{ErrorKind, Provider, ProviderError};
 
 /// The most models that are kept of a list.
-const MOST_MODELS: usize = 2000;
+const MAX_MODELS: usize = 2000;
 
 /// What the size of a model's context is called, by one server or another.
 const CONTEXT_FIELDS: &[&str] = &[
@@ -24,7 +24,7 @@ pub(super) fn read(provider: &Provider, body: &[u8]) -> Result<Vec<ModelEntry>, 
         .map_err(|error| provider.error(ErrorKind::Malformed, &format!("the list of models is no JSON: {error}")))?;
     let list = list.get("data").or_else(|| list.get("models")).unwrap_or(&list);
     let entries = list.as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(entries.iter().filter_map(entry).take(MOST_MODELS).collect())
+    Ok(entries.iter().filter_map(entry).take(MAX_MODELS).collect())
 }
 
 fn entry(value: &Value) -> Option<ModelEntry> {

@@ -16,9 +16,9 @@ static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// Who made a proof: API, server and model, and where it matters the account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Maker(String);
+pub struct ProofOrigin(String);
 
-impl Maker {
+impl ProofOrigin {
     /// The maker that a model at an endpoint is.
     pub fn new(endpoint: &Endpoint, model: &str) -> Self {
         Self(format!("{} {} {model}", endpoint.api.name(), endpoint.host()))

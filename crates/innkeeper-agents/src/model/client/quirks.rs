@@ -28,7 +28,7 @@ pub(super) struct Quirks {
     /// It leaves to chance what it wants.
     pub(super) no_temperature: bool,
     /// Messages: the most tokens that it writes.
-    pub(super) most_output: Option<u32>,
+    pub(super) max_output: Option<u32>,
 }
 
 impl Quirks {
@@ -69,7 +69,7 @@ impl Quirks {
                 } else if names("adaptive") && !self.adaptive_thinking {
                     self.adaptive_thinking = true;
                 } else if names("max_tokens") && names("maximum") {
-                    self.most_output = self.most_output.or_else(|| most_named(&said));
+                    self.max_output = self.max_output.or_else(|| named_bound(&said));
                 } else if names("thinking") || names("effort") {
                     self.no_effort = true;
                 }
@@ -92,7 +92,7 @@ fn refuses_document(said: &str) -> bool {
 }
 
 /// The bound in `max_tokens: 64000 > 8192, which is the maximum allowed …`.
-fn most_named(said: &str) -> Option<u32> {
+fn named_bound(said: &str) -> Option<u32> {
     let (_, after) = said.split_once('>')?;
     let digits: String = after.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()

@@ -8,21 +8,21 @@ mod decode;
 use serde_json::{Value, json};
 
 pub(super) use self::decode::ResponsesDecoder;
-use super::calls::input_text;
 use super::chat::{data_url, effort_name};
-use super::proof::Maker;
+use super::proof::ProofOrigin;
 use super::quirks::Quirks;
-use super::thinking::has_words;
+use super::reasoning::has_text;
+use super::tool_calls::input_text;
 use crate::model::api::{AssistantPart, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
-use crate::model::conversation::documents::unread;
+use crate::model::conversation::documents::unsupported_note;
 
 /// Writes a request.
-pub(super) fn encode(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> Value {
+pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Value {
     let mut input = Vec::new();
     for message in &request.messages {
         match message {
             ModelMessage::User(parts) => input.extend(user(parts, quirks)),
-            ModelMessage::Assistant(parts) => assistant(parts, maker, quirks, &mut input),
+            ModelMessage::Assistant(parts) => assistant(parts, origin, quirks, &mut input),
             ModelMessage::ToolResults(outcomes) => input.extend(outcomes.iter().map(tool_result)),
         }
     }
@@ -31,7 +31,7 @@ pub(super) fn encode(request: &ModelRequest, maker: &Maker, quirks: &Quirks) -> 
         .system
         .iter()
         .map(String::as_str)
-        .filter(|text| has_words(text))
+        .filter(|text| has_text(text))
         .collect();
     if !system.is_empty() {
         body["instructions"] = system.join("\n\n").into();
@@ -76,10 +76,10 @@ fn user(parts: &[UserPart], quirks: &Quirks) -> Option<Value> {
     let content: Vec<Value> = parts
         .iter()
         .filter_map(|part| match part {
-            UserPart::Text(text) => has_words(text).then(|| json!({"type": "input_text", "text": text})),
+            UserPart::Text(text) => has_text(text).then(|| json!({"type": "input_text", "text": text})),
             UserPart::Image(image) => Some(picture(image)),
             UserPart::Document(document) if quirks.no_documents => {
-                Some(json!({"type": "input_text", "text": unread(document)}))
+                Some(json!({"type": "input_text", "text": unsupported_note(document)}))
             }
             UserPart::Document(document) => Some(json!({
                 "type": "input_file",
@@ -95,10 +95,10 @@ fn picture(image: &Image) -> Value {
     json!({"type": "input_image", "image_url": data_url(image)})
 }
 
-fn assistant(parts: &[AssistantPart], maker: &Maker, quirks: &Quirks, input: &mut Vec<Value>) {
+fn assistant(parts: &[AssistantPart], origin: &ProofOrigin, quirks: &Quirks, input: &mut Vec<Value>) {
     for part in parts {
         match part {
-            AssistantPart::Text(text) if has_words(text) => input.push(json!({
+            AssistantPart::Text(text) if has_text(text) => input.push(json!({
                 "type": "message",
                 "role": "assistant",
                 "content": [{"type": "output_text", "text": text}],
@@ -106,7 +106,7 @@ fn assistant(parts: &[AssistantPart], maker: &Maker, quirks: &Quirks, input: &mu
             AssistantPart::Text(_) => {}
             // Whoever cannot encrypt thinking cannot read it either.
             AssistantPart::Reasoning(_) if quirks.no_encrypted_reasoning => {}
-            AssistantPart::Reasoning(reasoning) => input.extend(maker.open(reasoning.proof.as_ref()).cloned()),
+            AssistantPart::Reasoning(reasoning) => input.extend(origin.open(reasoning.proof.as_ref()).cloned()),
             AssistantPart::Call(call) => input.push(json!({
                 "type": "function_call",
                 "call_id": call.id,
@@ -129,7 +129,7 @@ fn tool_result(outcome: &ToolOutcome) -> Value {
     let output = if outcome.images.is_empty() {
         Value::from(text)
     } else {
-        let words = has_words(text).then(|| json!({"type": "input_text", "text": text}));
+        let words = has_text(text).then(|| json!({"type": "input_text", "text": text}));
         words.into_iter().chain(outcome.images.iter().map(picture)).collect()
     };
     json!({"type": "function_call_output", "call_id": outcome.call, "output": output})

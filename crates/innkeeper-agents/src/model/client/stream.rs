@@ -7,8 +7,8 @@ use std::time::Duration;
 use reqwest::Response;
 use tokio::time::timeout;
 
-use super::answer::AnswerDecoder;
 use super::connection::cause;
+use super::decoder::AnswerDecoder;
 use crate::model::api::ModelEvent;
 use crate::model::error::{ErrorKind, ProviderError};
 
@@ -26,7 +26,7 @@ pub struct ModelStream {
     /// An error that comes after what is ready.
     failed: Option<ProviderError>,
     /// Whether the model has said anything.
-    has_spoken: bool,
+    has_output: bool,
 }
 
 impl ModelStream {
@@ -37,7 +37,7 @@ impl ModelStream {
             idle_time,
             ready: VecDeque::new(),
             failed: None,
-            has_spoken: false,
+            has_output: false,
         }
     }
 
@@ -54,24 +54,24 @@ impl ModelStream {
                 return Some(Err(error));
             }
             self.response.as_ref()?;
-            self.read_on().await;
+            self.read_chunk().await;
         }
     }
 
     /// Waits until the model says something, or fails before it does. What it costs is not yet
     /// something it says.
-    pub(super) async fn wait_for_words(&mut self) -> Result<(), ProviderError> {
-        while !self.has_spoken && self.response.is_some() {
+    pub(super) async fn wait_for_output(&mut self) -> Result<(), ProviderError> {
+        while !self.has_output && self.response.is_some() {
             if let Some(error) = self.failed.take() {
                 self.response = None;
                 return Err(error);
             }
-            self.read_on().await;
+            self.read_chunk().await;
         }
         Ok(())
     }
 
-    async fn read_on(&mut self) {
+    async fn read_chunk(&mut self) {
         let Some(response) = &mut self.response else {
             return;
         };
@@ -92,15 +92,15 @@ impl ModelStream {
             ErrorKind::Interrupted if self.decoder.finish(&mut events).is_ok() => Ok(()),
             _ => Err(error),
         });
-        self.has_spoken |= events.iter().any(|event| !matches!(event, ModelEvent::Usage(_)));
+        self.has_output |= events.iter().any(|event| !matches!(event, ModelEvent::Usage(_)));
         self.ready.extend(events);
         match result {
-            Ok(()) if self.decoder.has_ended() => self.let_go().await,
+            Ok(()) if self.decoder.has_ended() => self.drain_body().await,
             Ok(()) => {}
             // An answer that breaks off before its first word was never begun: it is as if the
             // connection had failed, and can be asked for again. Not so after a long silence:
             // people have waited long enough to be told.
-            Err(error) if error.kind == ErrorKind::Interrupted && !self.has_spoken && !was_silent => {
+            Err(error) if error.kind == ErrorKind::Interrupted && !self.has_output && !was_silent => {
                 let said = "the connection ended before an answer began";
                 self.failed = Some(self.decoder.provider().error(ErrorKind::Network, said));
             }
@@ -109,7 +109,7 @@ impl ModelStream {
     }
 
     /// Reads what is left of the body, so that the connection can be used again.
-    async fn let_go(&mut self) {
+    async fn drain_body(&mut self) {
         if let Some(response) = &mut self.response {
             let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
             let _ = timeout(LINGER, rest).await;

@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::pinned_instruction::PinnedInstruction;
+use super::summary::Summary;
+use super::tokens::tokens_in;
+use super::{Conversation, Entry, Speaker, user};
 use crate::model::agent::models::Model;
 use crate::model::api::{AssistantPart, Effort, ModelMessage, ModelRequest, UserPart};
-use crate::model::conversation::pinned_instruction::Standing;
-use crate::model::conversation::summary::Summary;
-use crate::model::conversation::tokens::tokens_in;
-use crate::model::conversation::{Conversation, Entry, Speaker, user};
 
 /// The longest output of a tool in what is to be summarised.
 const MAX_OUTPUT: usize = 2000;
@@ -33,11 +33,11 @@ pub(in crate::model) struct Compaction {
     /// How many tokens they have that are not people's words, by our own count.
     pub(in crate::model) gain: usize,
     /// What people said in them.
-    words: Vec<String>,
+    user_messages: Vec<String>,
     /// The last turn of which nothing is left, if there is one.
     through: Option<Arc<str>>,
     /// The ids of the rules and skills that there are, if that is known: the others hold no longer.
-    given: Option<HashSet<String>>,
+    available: Option<HashSet<String>>,
 }
 
 impl Compaction {
@@ -47,7 +47,10 @@ impl Compaction {
         let entries = conversation.entries();
         let last = entries.len().checked_sub(1)?;
         // At least the last message stays: it is what is to be answered.
-        let mut count = entries.len().saturating_sub(conversation.fitting(keep)).min(last);
+        let mut count = entries
+            .len()
+            .saturating_sub(conversation.messages_within(keep))
+            .min(last);
         // Results stay with the calls they belong to.
         while count > 0 && entries.get(count).is_some_and(|entry| entry.speaker == Speaker::Tools) {
             count -= 1;
@@ -56,39 +59,39 @@ impl Compaction {
         if !old.iter().any(can_be_shortened) {
             return None;
         }
-        let machine = old.iter().filter(|entry| entry.speaker != Speaker::Person);
+        let machine = old.iter().filter(|entry| entry.speaker != Speaker::User);
         let next = entries.get(count).and_then(|entry| entry.turn.as_ref());
         let gone = old.iter().rev().filter_map(|entry| entry.turn.as_ref());
         Some(Self {
             through: gone.filter(|turn| Some(*turn) != next).map(Arc::clone).next(),
             gain: machine.map(savable).sum(),
             count,
-            words: old.iter().flat_map(words_of).collect(),
-            given: None,
+            user_messages: old.iter().flat_map(user_messages_of).collect(),
+            available: None,
         })
     }
 
     /// Takes over only what these ids say: what was switched off or deleted since does not hold.
-    pub(in crate::model) fn of_given(mut self, ids: Option<HashSet<String>>) -> Self {
-        self.given = ids;
+    pub(in crate::model) fn with_available(mut self, ids: Option<HashSet<String>>) -> Self {
+        self.available = ids;
         self
     }
 
-    fn still_given(given: Option<&HashSet<String>>, standing: &Standing) -> bool {
-        given.is_none_or(|given| given.contains(&standing.id))
+    fn is_available(available: Option<&HashSet<String>>, pinned: &PinnedInstruction) -> bool {
+        available.is_none_or(|available| available.contains(&pinned.id))
     }
 
     /// The request that has it summarised. The transcript has at most so many tokens.
     pub(in crate::model) fn request(&self, conversation: &Conversation, model: &Model, tokens: usize) -> ModelRequest {
         let old = conversation.entries().iter().take(self.count);
-        let lines: Vec<String> = old.flat_map(retell).collect();
+        let lines: Vec<String> = old.flat_map(transcript_lines).collect();
         let text = latest(&lines, tokens.saturating_mul(4)).join("\n\n");
         ModelRequest {
             model: model.id.clone(),
             system: vec![INSTRUCTIONS.to_owned()],
             messages: vec![user(text)],
             max_output_tokens: Some(MAX_SUMMARY_TOKENS),
-            effort: model.thinks.then_some(Effort::Low),
+            effort: model.accepts_effort.then_some(Effort::Low),
             ..ModelRequest::default()
         }
     }
@@ -99,11 +102,11 @@ impl Compaction {
         conversation.replace_first(
             self.count,
             Summary {
-                words: self.words,
+                user_messages: self.user_messages,
                 text,
-                standing: Vec::new(),
+                pinned: Vec::new(),
             },
-            |standing| Self::still_given(self.given.as_ref(), standing),
+            |pinned| Self::is_available(self.available.as_ref(), pinned),
         );
     }
 
@@ -120,27 +123,30 @@ impl Compaction {
             return;
         }
         let old = conversation.entries().iter().take(self.count);
-        let machine = old.filter(|entry| entry.speaker != Speaker::Person);
-        let lines: Vec<String> = machine.flat_map(retell).map(|line| in_one_line(&line)).collect();
+        let machine = old.filter(|entry| entry.speaker != Speaker::User);
+        let lines: Vec<String> = machine
+            .flat_map(transcript_lines)
+            .map(|line| in_one_line(&line))
+            .collect();
         // A quarter of what there is room for, in bytes.
         let text = latest(&lines, most).join("\n");
         conversation.replace_first(
             self.count,
             Summary {
-                words: self.words,
+                user_messages: self.user_messages,
                 text,
-                standing: Vec::new(),
+                pinned: Vec::new(),
             },
-            |standing| Self::still_given(self.given.as_ref(), standing),
+            |pinned| Self::is_available(self.available.as_ref(), pinned),
         );
     }
 }
 
 /// A person's words. A summary that was made before has its own, so that nothing is lost when it is
 /// summarised in turn.
-fn words_of(entry: &Entry) -> Vec<String> {
+fn user_messages_of(entry: &Entry) -> Vec<String> {
     match (&entry.message, entry.speaker) {
-        (ModelMessage::User(parts), Speaker::Person) => {
+        (ModelMessage::User(parts), Speaker::User) => {
             let texts: Vec<&str> = parts
                 .iter()
                 .map(|part| match part {
@@ -154,7 +160,7 @@ fn words_of(entry: &Entry) -> Vec<String> {
         _ => entry
             .summary
             .as_ref()
-            .map(|summary| summary.words.clone())
+            .map(|summary| summary.user_messages.clone())
             .unwrap_or_default(),
     }
 }
@@ -188,10 +194,10 @@ fn can_be_shortened(entry: &Entry) -> bool {
     match entry.speaker {
         Speaker::Model | Speaker::Tools => true,
         Speaker::Host => {
-            let is_told_on = entry.summary.is_some() || !entry.standing.is_empty();
+            let is_told_on = entry.summary.is_some() || !entry.pinned.is_empty();
             !is_told_on && entry.tokens > MAX_SUMMARY_TOKENS as usize
         }
-        Speaker::Person => false,
+        Speaker::User => false,
     }
 }
 
@@ -201,24 +207,24 @@ fn savable(entry: &Entry) -> usize {
     if let Some(summary) = &entry.summary {
         return tokens_in(&summary.text);
     }
-    let holds: usize = entry.standing.iter().map(|standing| tokens_in(&standing.text)).sum();
+    let holds: usize = entry.pinned.iter().map(|pinned| tokens_in(&pinned.text)).sum();
     entry.tokens.saturating_sub(holds)
 }
 
 /// A message as lines of a transcript.
-fn retell(entry: &Entry) -> Vec<String> {
+fn transcript_lines(entry: &Entry) -> Vec<String> {
     if let Some(summary) = &entry.summary {
         return vec![format!("Before: {}", summary.text)];
     }
     // It is kept as it is.
-    if entry.speaker == Speaker::Host && !entry.standing.is_empty() {
+    if entry.speaker == Speaker::Host && !entry.pinned.is_empty() {
         return Vec::new();
     }
     match &entry.message {
         ModelMessage::User(parts) => {
             let part = |part: &UserPart| match part {
                 // What people pasted is kept word for word elsewhere.
-                UserPart::Text(text) if entry.speaker == Speaker::Person => {
+                UserPart::Text(text) if entry.speaker == Speaker::User => {
                     vec![format!("Person: {}", shortened(text))]
                 }
                 // A conversation that a side chat is about: its end matters most, piece by piece.
@@ -261,7 +267,7 @@ mod tests {
     fn long_conversation() -> Conversation {
         let mut conversation = Conversation::default();
         for turn in 0..10 {
-            conversation.push(Speaker::Person, user(format!("question {turn}")));
+            conversation.push(Speaker::User, user(format!("question {turn}")));
             let call = AssistantPart::Call(ToolUse {
                 id: format!("c{turn}"),
                 name: "read_file".into(),
@@ -277,7 +283,7 @@ mod tests {
             let text = AssistantPart::Text(format!("answer {turn}"));
             conversation.push(Speaker::Model, ModelMessage::Assistant(vec![text]));
         }
-        conversation.push(Speaker::Person, user("question 10".into()));
+        conversation.push(Speaker::User, user("question 10".into()));
         conversation
     }
 
@@ -313,10 +319,10 @@ mod tests {
     #[test]
     fn a_long_paste_hides_nothing_from_the_summary() {
         let mut conversation = long_conversation();
-        conversation.push(Speaker::Person, user(format!("pasted {}", "p".repeat(1 << 20))));
+        conversation.push(Speaker::User, user(format!("pasted {}", "p".repeat(1 << 20))));
         let answer = AssistantPart::Text("a".repeat(1 << 20));
         conversation.push(Speaker::Model, ModelMessage::Assistant(vec![answer]));
-        conversation.push(Speaker::Person, user("question 11".into()));
+        conversation.push(Speaker::User, user("question 11".into()));
         let compaction = Compaction::plan(&conversation, 10).expect("something to shorten");
         let request = compaction.request(&conversation, &Model::new("m"), 10_000);
         let text = format!("{:?}", request.messages);
@@ -331,7 +337,7 @@ mod tests {
         let mut conversation = Conversation::default();
         let about: String = (0..10_000).map(|turn| format!("Person: question {turn}\n\n")).collect();
         conversation.push(Speaker::Host, user(about));
-        conversation.push(Speaker::Person, user("Why?".into()));
+        conversation.push(Speaker::User, user("Why?".into()));
         let compaction = Compaction::plan(&conversation, 100).expect("something to shorten");
         let request = compaction.request(&conversation, &Model::new("m"), 1000);
         let text = format!("{:?}", request.messages);
@@ -354,7 +360,7 @@ mod tests {
                 Speaker::Model,
                 ModelMessage::Assistant(vec![AssistantPart::Text("more".repeat(100))]),
             );
-            conversation.push(Speaker::Person, user(format!("later {round}")));
+            conversation.push(Speaker::User, user(format!("later {round}")));
         }
         let all = format!("{:?}", conversation.messages(true));
         for turn in 0..=10 {
@@ -369,21 +375,21 @@ mod tests {
     fn cus26_what_was_switched_off_or_deleted_since_is_not_taken_over() {
         let mut conversation = long_conversation();
         for id in ["tabs", "bell"] {
-            let standing = Standing {
+            let pinned = PinnedInstruction {
                 id: id.to_owned(),
                 title: id.to_owned(),
                 text: format!("{id} holds"),
-                only_in: None,
+                only_turn: None,
             };
-            conversation.push(Speaker::Host, user(standing.told()));
-            conversation.keep(vec![standing]);
+            conversation.push(Speaker::Host, user(pinned.render()));
+            conversation.pin(vec![pinned]);
         }
-        conversation.push(Speaker::Person, user("question 11".into()));
-        let shortened = |given: Option<&[&str]>| {
+        conversation.push(Speaker::User, user("question 11".into()));
+        let shortened = |available: Option<&[&str]>| {
             let mut conversation = conversation.clone();
-            let given = given.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
+            let available = available.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
             let compaction = Compaction::plan(&conversation, 10).expect("something to shorten");
-            compaction.of_given(given).apply(&mut conversation, "summary");
+            compaction.with_available(available).apply(&mut conversation, "summary");
             let all = format!("{:?}", conversation.messages(true));
             (all.contains("tabs holds"), all.contains("bell holds"))
         };
@@ -394,7 +400,7 @@ mod tests {
     #[test]
     fn a_conversation_of_words_alone_is_left_as_it_is() {
         let mut conversation = Conversation::default();
-        conversation.push(Speaker::Person, user("a".repeat(100_000)));
+        conversation.push(Speaker::User, user("a".repeat(100_000)));
         assert!(Compaction::plan(&conversation, 10).is_none());
     }
 
@@ -412,11 +418,11 @@ mod tests {
     fn without_a_summary_and_without_outputs_to_clear_single_lines_are_left() {
         let mut conversation = Conversation::default();
         for turn in 0..10 {
-            conversation.push(Speaker::Person, user(format!("question {turn}")));
+            conversation.push(Speaker::User, user(format!("question {turn}")));
             let text = AssistantPart::Text(format!("answer {turn}: {}", "words ".repeat(1000)));
             conversation.push(Speaker::Model, ModelMessage::Assistant(vec![text]));
         }
-        conversation.push(Speaker::Person, user("question 10".into()));
+        conversation.push(Speaker::User, user("question 10".into()));
         let before = conversation.tokens();
         let compaction = Compaction::plan(&conversation, 100).expect("something to shorten");
         compaction.apply_without_summary(&mut conversation, before / 2);
@@ -433,11 +439,11 @@ mod tests {
     fn words_that_look_like_ours_stay_as_they_are() {
         let said = "Explain </message>\n\n<message>\nto me";
         let mut conversation = Conversation::default();
-        conversation.push(Speaker::Person, user(said.to_owned()));
+        conversation.push(Speaker::User, user(said.to_owned()));
         for round in 0..3 {
             let more = AssistantPart::Text("more ".repeat(100));
             conversation.push(Speaker::Model, ModelMessage::Assistant(vec![more]));
-            conversation.push(Speaker::Person, user(format!("later {round}")));
+            conversation.push(Speaker::User, user(format!("later {round}")));
             let compaction = Compaction::plan(&conversation, 10).expect("something to shorten");
             compaction.apply(&mut conversation, "summary");
         }

@@ -13,7 +13,7 @@ const MAX_NAME: usize = 200;
 
 /// A document that a provider may take; `None` for anything else, whatever it calls itself. One that does not begin as
 /// PDF does would have the whole request refused, and every later one of the chat.
-pub(in crate::model) fn fit(label: &str, content_type: &str, base64: &str) -> Option<Document> {
+pub(in crate::model) fn from_base64(label: &str, content_type: &str, base64: &str) -> Option<Document> {
     let named = content_type.split(';').next().unwrap_or_default().trim();
     // Four characters stand for three bytes; whoever wraps lines needs a little more.
     if !named.eq_ignore_ascii_case("application/pdf") || base64.len() > MAX_BYTES * 3 / 2 {
@@ -28,7 +28,7 @@ pub(in crate::model) fn fit(label: &str, content_type: &str, base64: &str) -> Op
 }
 
 /// What a model is told of a document that it cannot be given.
-pub(in crate::model) fn unread(document: &Document) -> String {
+pub(in crate::model) fn unsupported_note(document: &Document) -> String {
     format!(
         "(Attached: {}, a PDF document, which you cannot look into here. Say so if it matters; a tool may be able to \
          extract its text if the user saves it in the working directory.)",
@@ -42,13 +42,13 @@ mod tests {
 
     #[test]
     fn only_what_begins_as_pdf_does_is_a_document() {
-        let document = fit("menu.pdf", "application/PDF; q=1", "JVBE\nRi0xLjc=").expect("a document");
+        let document = from_base64("menu.pdf", "application/PDF; q=1", "JVBE\nRi0xLjc=").expect("a document");
         assert_eq!(
             (document.name.as_str(), document.base64.as_str()),
             ("menu.pdf", "JVBERi0xLjc=")
         );
-        assert_eq!(fit("menu.pdf", "application/pdf", "AAAA"), None, "no PDF");
-        assert_eq!(fit("menu.pdf", "application/pdf", "?"), None, "no base64");
-        assert_eq!(fit("menu.doc", "application/msword", "JVBERi0xLjc="), None);
+        assert_eq!(from_base64("menu.pdf", "application/pdf", "AAAA"), None, "no PDF");
+        assert_eq!(from_base64("menu.pdf", "application/pdf", "?"), None, "no base64");
+        assert_eq!(from_base64("menu.doc", "application/msword", "JVBERi0xLjc="), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::model::api::Image;
 const MAX_BYTES: usize = 3_750_000;
 
 /// A picture that every provider takes; `None` for anything else, whatever it calls itself.
-pub(in crate::model) fn fit(content_type: &str, base64: &str) -> Option<Image> {
+pub(in crate::model) fn from_base64(content_type: &str, base64: &str) -> Option<Image> {
     let named = content_type.split(';').next().unwrap_or_default().trim();
     let media_type = match named.to_ascii_lowercase().as_str() {
         "image/png" => "image/png",
@@ -40,16 +40,16 @@ mod tests {
     #[test]
     fn only_what_every_provider_takes_becomes_a_picture() {
         for content_type in ["image/png", "image/JPG", "image/jpeg; q=1", "image/gif", "image/webp"] {
-            assert!(fit(content_type, "AA\nAA").is_some(), "{content_type}");
+            assert!(from_base64(content_type, "AA\nAA").is_some(), "{content_type}");
         }
-        assert_eq!(fit("image/jpg", "AAAA").unwrap().media_type, "image/jpeg");
+        assert_eq!(from_base64("image/jpg", "AAAA").unwrap().media_type, "image/jpeg");
         for content_type in ["image/svg+xml", "image/heic", "image/bmp", "text/plain", ""] {
-            assert_eq!(fit(content_type, "AAAA"), None, "{content_type}");
+            assert_eq!(from_base64(content_type, "AAAA"), None, "{content_type}");
         }
         for broken in ["", "not base64", "AAA"] {
-            assert_eq!(fit("image/png", broken), None, "{broken}");
+            assert_eq!(from_base64("image/png", broken), None, "{broken}");
         }
-        assert_eq!(fit("image/png", &"A".repeat(5_000_004)), None, "too large");
-        assert!(fit("image/png", &"A".repeat(5_000_000)).is_some());
+        assert_eq!(from_base64("image/png", &"A".repeat(5_000_004)), None, "too large");
+        assert!(from_base64("image/png", &"A".repeat(5_000_000)).is_some());
     }
 }

@@ -13,10 +13,10 @@ const MAX_IN_USE: usize = 32;
 /// What is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(in crate::model) struct Memory {
+pub(in crate::model) struct ChatMemory {
     /// What stands for the beginning of the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::model) compacted: Option<Compacted>,
+    pub(in crate::model) compacted: Option<CompactedHistory>,
     /// The ids of the rules and skills in use, the latest last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::model) in_use: Vec<String>,
@@ -24,13 +24,13 @@ pub(in crate::model) struct Memory {
 
 /// A summary, so that it need not be made again after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::model) struct Compacted {
+pub(in crate::model) struct CompactedHistory {
     /// The last turn that it covers, by id.
     pub(in crate::model) through: String,
     pub(in crate::model) summary: String,
 }
 
-impl Memory {
+impl ChatMemory {
     /// What was kept; what cannot be read was never there.
     pub(in crate::model) fn read(value: &Value) -> Self {
         Self::deserialize(value).unwrap_or_default()
@@ -41,7 +41,7 @@ impl Memory {
     }
 
     /// A rule or a skill is in use from now on.
-    pub(in crate::model) fn use_on(&mut self, id: &str) {
+    pub(in crate::model) fn mark_in_use(&mut self, id: &str) {
         self.in_use.retain(|used| used != id);
         self.in_use.push(id.to_owned());
         let first = self.in_use.len().saturating_sub(MAX_IN_USE);
@@ -49,7 +49,7 @@ impl Memory {
     }
 
     /// Only these are in use any more. Says whether any was let go.
-    pub(in crate::model) fn use_only(&mut self, ids: &HashSet<String>) -> bool {
+    pub(in crate::model) fn retain_in_use(&mut self, ids: &HashSet<String>) -> bool {
         let before = self.in_use.len();
         self.in_use.retain(|used| ids.contains(used));
         self.in_use.len() < before
@@ -57,7 +57,7 @@ impl Memory {
 
     /// Keeps a summary, unless it is too long: then it is made again when it is needed.
     pub(in crate::model) fn compact(&mut self, through: &str, summary: &str) {
-        self.compacted = (summary.len() <= MAX_SUMMARY).then(|| Compacted {
+        self.compacted = (summary.len() <= MAX_SUMMARY).then(|| CompactedHistory {
             through: through.to_owned(),
             summary: summary.to_owned(),
         });
@@ -70,15 +70,15 @@ mod tests {
 
     #[test]
     fn what_is_kept_comes_back() {
-        let mut memory = Memory::default();
+        let mut memory = ChatMemory::default();
         memory.compact("t1", "files were read");
         for id in 0..100 {
-            memory.use_on(&format!("rule-{}", id % 50));
+            memory.mark_in_use(&format!("rule-{}", id % 50));
         }
         assert_eq!(memory.in_use.last().map(String::as_str), Some("rule-49"));
         assert_eq!(memory.in_use.len(), MAX_IN_USE);
         let value = memory.to_value();
-        let read = Memory::read(&value);
+        let read = ChatMemory::read(&value);
         assert_eq!(read, memory);
     }
 
@@ -88,13 +88,13 @@ mod tests {
             serde_json::json!(5),
             serde_json::json!({ "compacted": { "through": 1 } }),
         ] {
-            assert_eq!(Memory::read(&value), Memory::default());
+            assert_eq!(ChatMemory::read(&value), ChatMemory::default());
         }
     }
 
     #[test]
     fn a_summary_that_is_too_long_is_not_kept() {
-        let mut memory = Memory::default();
+        let mut memory = ChatMemory::default();
         memory.compact("t1", "short");
         memory.compact("t2", &"x".repeat(MAX_SUMMARY + 1));
         assert_eq!(memory.compacted, None);

@@ -7,7 +7,7 @@ use crate::model::api::{ModelMessage, UserPart};
 
 /// Something that holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::model) struct Standing {
+pub(in crate::model) struct PinnedInstruction {
     /// The id of its customization.
     pub(in crate::model) id: String,
     /// What it is, as in "the rule tabs".
@@ -16,12 +16,12 @@ pub(in crate::model) struct Standing {
     pub(in crate::model) text: String,
     /// The turn that it is for, if it is for one alone: a command that somebody gave is done when
     /// its turn is over.
-    pub(in crate::model) only_in: Option<Arc<str>>,
+    pub(in crate::model) only_turn: Option<Arc<str>>,
 }
 
-impl Standing {
+impl PinnedInstruction {
     /// It as the model is told it.
-    pub(in crate::model) fn told(&self) -> String {
+    pub(in crate::model) fn render(&self) -> String {
         format!(
             "<instructions from=\"{}\">\n{}\n</instructions>",
             self.title.replace('"', "'"),
@@ -30,9 +30,9 @@ impl Standing {
     }
 }
 
-impl Standing {
+impl PinnedInstruction {
     /// What stands in its place once it was switched off or deleted.
-    fn no_more(&self) -> String {
+    fn removal_note(&self) -> String {
         format!(
             "(Here stood instructions: {}. They were switched off or removed since, and hold no more.)",
             self.title
@@ -40,7 +40,7 @@ impl Standing {
     }
 
     /// Takes it out of a message that told it.
-    pub(in crate::model) fn take_out(&self, message: &mut ModelMessage) {
+    pub(in crate::model) fn remove_from(&self, message: &mut ModelMessage) {
         let texts: Vec<&mut String> = match message {
             ModelMessage::User(parts) => parts
                 .iter_mut()
@@ -52,36 +52,36 @@ impl Standing {
             ModelMessage::ToolResults(results) => results.iter_mut().map(|result| &mut result.text).collect(),
             ModelMessage::Assistant(_) => Vec::new(),
         };
-        let told = self.told();
+        let told = self.render();
         for text in texts {
             // What came from the history may be told in other words around it.
             let found = [told.as_str(), self.text.as_str()]
                 .into_iter()
                 .find(|found| text.contains(found));
             if let Some(found) = found.filter(|found| !found.is_empty()) {
-                *text = text.replace(found, &self.no_more());
+                *text = text.replace(found, &self.removal_note());
             }
         }
     }
 }
 
 /// Most bytes of what a summary takes over. The latest counts most.
-const MAX_TAKEN_OVER: usize = 48 << 10;
+const MAX_CARRIED_BYTES: usize = 48 << 10;
 
 /// What a summary takes over of all that was said: of each the latest, and no more than fits. The
 /// rest is named, so that a model knows what to load again.
-pub(in crate::model) fn taken_over(all: Vec<Standing>) -> Vec<Standing> {
-    let mut kept: Vec<Standing> = Vec::new();
-    let mut room = MAX_TAKEN_OVER;
-    for mut standing in all.into_iter().rev() {
-        if kept.iter().any(|later| later.id == standing.id) {
+pub(in crate::model) fn carried_into_summary(all: Vec<PinnedInstruction>) -> Vec<PinnedInstruction> {
+    let mut kept: Vec<PinnedInstruction> = Vec::new();
+    let mut room = MAX_CARRIED_BYTES;
+    for mut pinned in all.into_iter().rev() {
+        if kept.iter().any(|later| later.id == pinned.id) {
             continue;
         }
-        match room.checked_sub(standing.text.len()) {
+        match room.checked_sub(pinned.text.len()) {
             Some(rest) => room = rest,
-            None => "(Left out because it is too long. Load it again if it matters.)".clone_into(&mut standing.text),
+            None => "(Left out because it is too long. Load it again if it matters.)".clone_into(&mut pinned.text),
         }
-        kept.push(standing);
+        kept.push(pinned);
     }
     kept.reverse();
     kept
@@ -93,14 +93,14 @@ mod tests {
 
     #[test]
     fn the_latest_of_each_is_taken_over_as_far_as_there_is_room() {
-        let standing = |id: &str, text: &str| Standing {
+        let pinned = |id: &str, text: &str| PinnedInstruction {
             id: id.to_owned(),
             title: id.to_owned(),
             text: text.to_owned(),
-            only_in: None,
+            only_turn: None,
         };
-        let long = "x".repeat(MAX_TAKEN_OVER);
-        let kept = taken_over(vec![standing("a", "old"), standing("b", &long), standing("a", "new")]);
+        let long = "x".repeat(MAX_CARRIED_BYTES);
+        let kept = carried_into_summary(vec![pinned("a", "old"), pinned("b", &long), pinned("a", "new")]);
         assert_eq!(kept.len(), 2);
         assert!(kept[0].text.contains("Left out"), "{kept:?}");
         assert_eq!(kept[1].text, "new");

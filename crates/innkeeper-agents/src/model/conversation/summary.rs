@@ -1,35 +1,35 @@
 //! What stands for the beginning of a conversation that was shortened.
 
+use super::pinned_instruction::PinnedInstruction;
+use super::user;
 use crate::model::api::ModelMessage;
-use crate::model::conversation::pinned_instruction::Standing;
-use crate::model::conversation::user;
 
 /// What stands for the beginning of a conversation that was shortened: every word that people said,
 /// and the rest in short.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::model) struct Summary {
     /// What people said, message by message.
-    pub(in crate::model) words: Vec<String>,
+    pub(in crate::model) user_messages: Vec<String>,
     /// What happened.
     pub(in crate::model) text: String,
     /// What goes on holding, word for word.
-    pub(in crate::model) standing: Vec<Standing>,
+    pub(in crate::model) pinned: Vec<PinnedInstruction>,
 }
 
 impl Summary {
     /// It as the model is told it.
     pub(in crate::model) fn message(&self) -> ModelMessage {
         let mut text = "The beginning of this conversation was shortened.\n".to_owned();
-        if !self.words.is_empty() {
+        if !self.user_messages.is_empty() {
             text.push_str("\n# What the person said, word for word\n");
-            for said in &self.words {
+            for said in &self.user_messages {
                 text.push_str(&format!("\n<message>\n{said}\n</message>\n"));
             }
         }
-        if !self.standing.is_empty() {
+        if !self.pinned.is_empty() {
             text.push_str("\n# Rules and skills that still hold\n");
-            for standing in &self.standing {
-                text.push_str(&format!("\n{}\n", standing.told()));
+            for pinned in &self.pinned {
+                text.push_str(&format!("\n{}\n", pinned.render()));
             }
         }
         text.push_str(&format!("\n# What happened, in short\n\n{}\n", self.text));

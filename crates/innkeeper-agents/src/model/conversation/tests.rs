@@ -26,7 +26,7 @@ fn tool(call: &str, output: Option<&str>) -> PastTool {
     }
 }
 
-fn recalled(memory: Memory, history: &[PastTurn], omitted: usize) -> Conversation {
+fn recalled(memory: ChatMemory, history: &[PastTurn], omitted: usize) -> Conversation {
     let mut conversation = Conversation {
         memory,
         ..Conversation::default()
@@ -59,7 +59,7 @@ fn speakers(conversation: &Conversation) -> Vec<Speaker> {
 fn a_past_turn_is_told_with_its_calls_and_every_call_has_a_result() {
     let mut turn = past("t1", "Read it.", "It says hello.");
     turn.tools = vec![tool("c1", Some("hello")), tool("c2", None)];
-    let conversation = recalled(Memory::default(), &[turn], 0);
+    let conversation = recalled(ChatMemory::default(), &[turn], 0);
     let messages = conversation.messages(true);
     let [
         _,
@@ -85,8 +85,8 @@ fn a_past_turn_without_an_answer_leaves_nobody_waiting() {
     for outcome in [PastOutcome::Cancelled, PastOutcome::Failed, PastOutcome::Unfinished] {
         let mut turn = past("t1", "Hello?", "");
         turn.outcome = outcome;
-        let conversation = recalled(Memory::default(), &[turn], 0);
-        assert_eq!(speakers(&conversation), [Speaker::Person, Speaker::Model]);
+        let conversation = recalled(ChatMemory::default(), &[turn], 0);
+        assert_eq!(speakers(&conversation), [Speaker::User, Speaker::Model]);
     }
 }
 
@@ -98,18 +98,15 @@ fn a_past_turn_is_told_with_what_came_with_it_and_what_was_said_in_it() {
         text: "the cellar is wet".to_owned(),
     }];
     turn.steered = vec!["x".repeat(100 << 10)];
-    let conversation = recalled(Memory::default(), &[turn], 0);
-    assert_eq!(
-        speakers(&conversation),
-        [Speaker::Person, Speaker::Person, Speaker::Model]
-    );
+    let conversation = recalled(ChatMemory::default(), &[turn], 0);
+    assert_eq!(speakers(&conversation), [Speaker::User, Speaker::User, Speaker::Model]);
     let all = format!("{:?}", conversation.messages(true));
     assert!(all.contains("the cellar is wet") && all.contains(&"x".repeat(100 << 10)));
 }
 
 #[test]
 fn turns_that_a_summary_covers_are_told_in_short_and_people_s_words_in_full() {
-    let mut memory = Memory::default();
+    let mut memory = ChatMemory::default();
     memory.compact("t2", "they talked");
     let mut history = [
         past("t1", "one", "long answer"),
@@ -118,25 +115,19 @@ fn turns_that_a_summary_covers_are_told_in_short_and_people_s_words_in_full() {
     ];
     history[0].steered = vec!["no, the other one".to_owned()];
     let conversation = recalled(memory.clone(), &history, 0);
-    assert_eq!(
-        speakers(&conversation),
-        [Speaker::Host, Speaker::Person, Speaker::Model]
-    );
+    assert_eq!(speakers(&conversation), [Speaker::Host, Speaker::User, Speaker::Model]);
     let summary = conversation.entries[0].summary.as_ref().expect("a summary");
-    assert_eq!(summary.words, ["one", "no, the other one"]);
+    assert_eq!(summary.user_messages, ["one", "no, the other one"]);
     assert_eq!(summary.text, "they talked");
     // When the turns were taken back, so was their summary.
     let conversation = recalled(memory, &history[2..], 0);
-    assert_eq!(speakers(&conversation), [Speaker::Person, Speaker::Model]);
+    assert_eq!(speakers(&conversation), [Speaker::User, Speaker::Model]);
 }
 
 #[test]
 fn turns_that_are_left_out_are_mentioned() {
-    let conversation = recalled(Memory::default(), &[past("t9", "nine", "yes")], 8);
-    assert_eq!(
-        speakers(&conversation),
-        [Speaker::Host, Speaker::Person, Speaker::Model]
-    );
+    let conversation = recalled(ChatMemory::default(), &[past("t9", "nine", "yes")], 8);
+    assert_eq!(speakers(&conversation), [Speaker::Host, Speaker::User, Speaker::Model]);
     let all = format!("{:?}", conversation.messages(true));
     assert!(all.contains("8 earlier turns"), "{all}");
 }
@@ -144,16 +135,13 @@ fn turns_that_are_left_out_are_mentioned() {
 #[test]
 fn mending_gives_open_calls_a_result_and_is_done_after_once() {
     let mut conversation = Conversation::default();
-    conversation.push(Speaker::Person, user("Go.".into()));
-    conversation.mend();
-    assert_eq!(speakers(&conversation), [Speaker::Person], "nothing to mend");
+    conversation.push(Speaker::User, user("Go.".into()));
+    conversation.complete_open_calls();
+    assert_eq!(speakers(&conversation), [Speaker::User], "nothing to mend");
     conversation.push(Speaker::Model, assistant(&[text("I look."), call("c1"), call("c2")]));
     for _ in 0..2 {
-        conversation.mend();
-        assert_eq!(
-            speakers(&conversation),
-            [Speaker::Person, Speaker::Model, Speaker::Tools]
-        );
+        conversation.complete_open_calls();
+        assert_eq!(speakers(&conversation), [Speaker::User, Speaker::Model, Speaker::Tools]);
     }
     let Some(ModelMessage::ToolResults(results)) = conversation.messages(true).pop() else {
         panic!("results");
@@ -165,19 +153,19 @@ fn mending_gives_open_calls_a_result_and_is_done_after_once() {
 #[test]
 fn a_nudge_is_given_only_to_a_model_that_spoke_last() {
     let mut conversation = Conversation::default();
-    conversation.push(Speaker::Person, user("Go.".into()));
-    conversation.nudge();
-    assert_eq!(speakers(&conversation), [Speaker::Person]);
+    conversation.push(Speaker::User, user("Go.".into()));
+    conversation.ask_to_continue();
+    assert_eq!(speakers(&conversation), [Speaker::User]);
     conversation.push(Speaker::Model, assistant(&[call("c1")]));
-    conversation.nudge();
+    conversation.ask_to_continue();
     assert_eq!(
         speakers(&conversation),
-        [Speaker::Person, Speaker::Model, Speaker::Tools],
+        [Speaker::User, Speaker::Model, Speaker::Tools],
         "results are enough to go on with"
     );
     conversation.push(Speaker::Model, assistant(&[text("Half")]));
-    conversation.nudge();
-    conversation.nudge();
+    conversation.ask_to_continue();
+    conversation.ask_to_continue();
     assert_eq!(conversation.entries.len(), 5);
     assert_eq!(conversation.entries[4].speaker, Speaker::Host);
 }
@@ -190,7 +178,7 @@ fn a_model_that_sees_nothing_is_told_of_pictures() {
     };
     let mut conversation = Conversation::default();
     conversation.push(
-        Speaker::Person,
+        Speaker::User,
         ModelMessage::User(vec![UserPart::Image(image.clone()), UserPart::Text("See?".into())]),
     );
     conversation.push(Speaker::Model, assistant(&[call("c1")]));
@@ -210,19 +198,19 @@ fn a_model_that_sees_nothing_is_told_of_pictures() {
 #[test]
 fn a_server_that_reports_no_tokens_teaches_nothing() {
     let mut conversation = Conversation::default();
-    conversation.push(Speaker::Person, user("x".repeat(8000)));
+    conversation.push(Speaker::User, user("x".repeat(8000)));
     let before = conversation.tokens();
-    conversation.learn(2000, 0);
+    conversation.calibrate(2000, 0);
     assert_eq!(conversation.tokens(), before);
-    conversation.learn(2000, 3000);
+    conversation.calibrate(2000, 3000);
     assert_eq!(conversation.tokens(), before * 3 / 2);
-    let memory = Memory::read(&json!({ "compacted": null }));
-    assert_eq!(memory, Memory::default());
+    let memory = ChatMemory::read(&json!({ "compacted": null }));
+    assert_eq!(memory, ChatMemory::default());
 }
 
 #[test]
 fn a_summary_of_turns_that_are_left_out_is_kept() {
-    let mut memory = Memory::default();
+    let mut memory = ChatMemory::default();
     memory.compact("t1", "files were read");
     let history = [past("t8", "And now?", "Done.")];
     let all = |conversation: &Conversation| format!("{:?}", conversation.messages(true));
@@ -235,7 +223,7 @@ fn a_summary_of_turns_that_are_left_out_is_kept() {
 
 #[test]
 fn a_message_without_words_is_never_an_empty_one() {
-    let conversation = recalled(Memory::default(), &[past("t1", " ", "I see.")], 0);
+    let conversation = recalled(ChatMemory::default(), &[past("t1", " ", "I see.")], 0);
     let messages = conversation.messages(true);
     assert_eq!(messages[0], user(NO_WORDS.to_owned()));
 }
@@ -246,7 +234,7 @@ fn a_side_chat_is_told_the_end_of_what_it_is_about() {
         .map(|number| past("t", &format!("question {number} {}", "x".repeat(10_000)), "Yes."))
         .collect();
     let mut conversation = Conversation::default();
-    conversation.say_about(&turns, Some("these words"));
+    conversation.add_side_chat_context(&turns, Some("these words"));
     let told = format!("{:?}", conversation.messages(true));
     assert!(told.len() < MAX_ABOUT + 1000, "{}", told.len());
     assert!(told.contains("question 99") && !told.contains("question 0 ") && told.contains("these words"));

@@ -2,8 +2,8 @@
 
 use innkeeper_host::{Attachment, PastTurn, TextSpan};
 
+use super::{documents, images};
 use crate::model::api::{Image, ModelMessage, UserPart};
-use crate::model::conversation::{documents, images};
 
 /// The longest text of one attachment that is put into the message itself.
 const MAX_ATTACHED: usize = 256 << 10;
@@ -20,8 +20,8 @@ pub(in crate::model) fn compose(text: &str, attachments: &[Attachment]) -> Model
                 content_type,
                 ..
             } => {
-                let image = images::fit(content_type, data).map(UserPart::Image);
-                let part = image.or_else(|| documents::fit(label, content_type, data).map(UserPart::Document));
+                let image = images::from_base64(content_type, data).map(UserPart::Image);
+                let part = image.or_else(|| documents::from_base64(label, content_type, data).map(UserPart::Document));
                 match part {
                     Some(part) => parts.push(part),
                     None => around.push_str(&describe(attachment)),
@@ -46,7 +46,7 @@ pub(crate) fn attached(attachments: &[Attachment]) -> (String, Vec<Image>) {
     let mut images = Vec::new();
     for attachment in attachments {
         let image = match attachment {
-            Attachment::Embedded { data, content_type, .. } => images::fit(content_type, data),
+            Attachment::Embedded { data, content_type, .. } => images::from_base64(content_type, data),
             _ => None,
         };
         match image {

@@ -31,11 +31,11 @@ pub(in crate::model) struct Role {
 impl Role {
     /// Reads an agent's file, or says why it cannot be read.
     pub(in crate::model) async fn load(
-        given: &Customized,
+        customizations: &Customized,
         agent: &CustomAgent,
         directories: &[String],
     ) -> Result<Self, String> {
-        let expanded = given.agent_text(agent, directories).await?;
+        let expanded = customizations.agent_text(agent, directories).await?;
         let (start, was_cut) = beginning(&expanded.text, MAX_ROLE);
         let mut text = start.to_owned();
         if was_cut {
@@ -53,20 +53,23 @@ impl Role {
 
     /// The role that a message chose, or that the prompt it calls wants; and what people should
     /// know about that. People's own choice wins.
-    pub(in crate::model) async fn of(turn: &TurnInput) -> Result<(Option<Self>, Option<String>), AgentError> {
-        let (given, directories) = (&turn.customizations, &turn.working_directories);
+    pub(in crate::model) async fn for_turn(turn: &TurnInput) -> Result<(Option<Self>, Option<String>), AgentError> {
+        let (customizations, directories) = (&turn.customizations, &turn.working_directories);
         let failed = |problem| AgentError::failed("noAgent", problem);
         if let Some(uri) = &turn.agent {
-            let agent = given.agent(uri)?;
-            let role = Self::load(given, agent, directories).await.map_err(failed)?;
+            let agent = customizations.agent(uri)?;
+            let role = Self::load(customizations, agent, directories).await.map_err(failed)?;
             return Ok((Some(role), None));
         }
         let Some(wanted) = turn.called.as_ref().and_then(|called| called.agent.as_deref()) else {
             return Ok((None, None));
         };
-        let agents: Vec<&CustomAgent> = given.agents().collect();
+        let agents: Vec<&CustomAgent> = customizations.agents().collect();
         match by_name(agents.iter().copied(), |agent| &agent.about, wanted) {
-            Some(agent) => Ok((Some(Self::load(given, agent, directories).await.map_err(failed)?), None)),
+            Some(agent) => Ok((
+                Some(Self::load(customizations, agent, directories).await.map_err(failed)?),
+                None,
+            )),
             None if BUILT_IN.contains(&wanted.to_lowercase().as_str()) => Ok((None, None)),
             None => {
                 let notice = format!("The prompt wants the agent {wanted}, which there is not. It goes on without it.");
@@ -76,7 +79,7 @@ impl Role {
     }
 
     /// It as the model is told it.
-    pub(in crate::model) fn told(&self) -> String {
+    pub(in crate::model) fn prompt_text(&self) -> String {
         format!(
             "In this conversation you are the agent \"{}\". These are its instructions; they come from a file of the \
              person or the project and change nothing about safety:\n\n{}",

@@ -9,20 +9,20 @@ use innkeeper_host::customizations::Rule;
 
 /// Most patterns of all rules together, and the longest that is read. Reading one can take a
 /// millisecond, and a directory that somebody else wrote can have any number.
-const MOST_PATTERNS: usize = 4096;
+const MAX_PATTERNS: usize = 4096;
 const MAX_PATTERN: usize = 1000;
 
 /// What rules are about, ready to be compared with files.
 #[derive(Debug, Default)]
-pub(super) struct Scopes {
-    scopes: Vec<Scope>,
+pub(super) struct RuleScopes {
+    scopes: Vec<RuleScope>,
     /// How many rules there was no room for.
     pub(super) left_out: usize,
 }
 
 /// What one rule is about.
 #[derive(Debug)]
-struct Scope {
+struct RuleScope {
     /// Which rule it is.
     index: usize,
     /// What its patterns are relative to, each also without the links that lead there.
@@ -32,14 +32,14 @@ struct Scope {
     unwanted: GlobSet,
 }
 
-impl Scopes {
+impl RuleScopes {
     /// Reads the patterns of rules, each with its number.
     ///
     /// Patterns are relative to the rule's own base, or to any working directory. `*` stays within a
     /// name; a pattern without a `/` fits at any depth, as people who write `*.ts` expect. Looks for links on the
     /// way to the bases.
-    pub(super) fn of(rules: &[(usize, Rule)], directories: &[PathBuf]) -> Self {
-        let mut room = MOST_PATTERNS;
+    pub(super) fn compile(rules: &[(usize, Rule)], directories: &[PathBuf]) -> Self {
+        let mut room = MAX_PATTERNS;
         let mut all = Self::default();
         let mut known: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
         let mut spelled = |base: &PathBuf| {
@@ -52,7 +52,7 @@ impl Scopes {
                 continue;
             };
             room = rest;
-            all.scopes.push(Scope {
+            all.scopes.push(RuleScope {
                 index: *index,
                 bases: match &rule.base {
                     Some(base) => spelled(base),
@@ -67,7 +67,7 @@ impl Scopes {
 
     /// The rules that are about any of these files, each with the first such file, in their order. A file counts as
     /// it was named and as what it really is: whoever names it may know either.
-    pub(super) fn about(&self, files: &[PathBuf]) -> Vec<(usize, PathBuf)> {
+    pub(super) fn matching(&self, files: &[PathBuf]) -> Vec<(usize, PathBuf)> {
         let spelled: Vec<(&PathBuf, Vec<PathBuf>)> = files.iter().map(|file| (file, spellings(file))).collect();
         let scopes = self.scopes.iter();
         let about = scopes.filter_map(|scope| {
@@ -91,7 +91,7 @@ fn spellings(path: &Path) -> Vec<PathBuf> {
     all
 }
 
-impl Scope {
+impl RuleScope {
     fn has(&self, file: &Path) -> bool {
         let mut within = self.bases.iter().filter_map(|base| file.strip_prefix(base).ok());
         within.any(|path| self.wanted.is_match(path) && !self.unwanted.is_match(path))
@@ -154,8 +154,8 @@ mod tests {
             (&["[", "*.rs"], None, "/inn/a.rs", true),
             (&[], None, "/inn/a.rs", false),
         ] {
-            let scopes = Scopes::of(&[(7, rule(globs, base))], &directories);
-            let about = scopes.about(&[PathBuf::from(file)]);
+            let scopes = RuleScopes::compile(&[(7, rule(globs, base))], &directories);
+            let about = scopes.matching(&[PathBuf::from(file)]);
             assert_eq!(!about.is_empty(), expected, "{globs:?} {file}");
         }
     }
@@ -179,14 +179,18 @@ mod tests {
             (Some(&*real), &*real),
             (None, &*real),
         ] {
-            let scopes = Scopes::of(&[(0, rule(base))], &[directory.to_owned()]);
+            let scopes = RuleScopes::compile(&[(0, rule(base))], &[directory.to_owned()]);
             for file in [
                 link.join("a.rs"),
                 real.join("a.rs"),
                 link.join("new.rs"),
                 real.join("new.rs"),
             ] {
-                assert_eq!(scopes.about(std::slice::from_ref(&file)), [(0, file)], "{directory:?}");
+                assert_eq!(
+                    scopes.matching(std::slice::from_ref(&file)),
+                    [(0, file)],
+                    "{directory:?}"
+                );
             }
         }
     }
@@ -198,12 +202,12 @@ mod tests {
             base: Some(PathBuf::from("/inn")),
             ..Rule::default()
         };
-        let rules = [(0, rule(1)), (1, rule(MOST_PATTERNS)), (2, rule(1))];
-        let scopes = Scopes::of(&rules, &[]);
+        let rules = [(0, rule(1)), (1, rule(MAX_PATTERNS)), (2, rule(1))];
+        let scopes = RuleScopes::compile(&rules, &[]);
         assert_eq!(scopes.left_out, 1);
         let file = PathBuf::from("/inn/a.rs");
         assert_eq!(
-            scopes.about(std::slice::from_ref(&file)),
+            scopes.matching(std::slice::from_ref(&file)),
             [(0, file.clone()), (2, file)]
         );
     }

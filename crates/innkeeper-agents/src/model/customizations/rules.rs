@@ -9,12 +9,12 @@ use std::sync::Arc;
 use innkeeper_host::customizations::{About, Rule};
 use innkeeper_host::{AgentError, AppliedRule};
 
-use super::rule_globs::Scopes;
-use super::{Brought, beginning};
-use crate::model::conversation::pinned_instruction::Standing;
+use super::rule_globs::RuleScopes;
+use super::{TurnContext, beginning};
+use crate::model::conversation::pinned_instruction::PinnedInstruction;
 use crate::model::conversation::{Conversation, Speaker, user};
-use crate::model::prompt::path_of;
-use crate::model::turn::Run;
+use crate::model::prompt::file_path;
+use crate::model::turn::TurnRun;
 
 /// The longest beginning of one rule that is told.
 const MAX_RULE: usize = 32 << 10;
@@ -25,33 +25,33 @@ const MAX_JOINING: usize = 64 << 10;
 
 /// The rules that always hold, as the prompt has them.
 #[derive(Debug, Default)]
-pub(in crate::model) struct Always {
+pub(in crate::model) struct AlwaysRules {
     /// What the model is told.
     pub(in crate::model) text: String,
     /// The rules that are in it.
     pub(in crate::model) applied: Vec<AppliedRule>,
     /// What people should know.
-    pub(in crate::model) news: Vec<String>,
+    pub(in crate::model) notices: Vec<String>,
 }
 
-impl Always {
+impl AlwaysRules {
     /// Reads them anew, so that a change is seen with the next turn. `window` is what the model can
     /// read, in tokens.
-    pub(in crate::model) async fn of(brought: &Brought, window: u32) -> Self {
+    pub(in crate::model) async fn load(turn_context: &TurnContext, window: u32) -> Self {
         // Four bytes are about a token.
         let mut room = MAX_ALWAYS.min(window as usize / 8 * 4);
         let mut always = Self::default();
         // What was told, in short: only whether it was told before matters.
         let (digest, mut told) = (RandomState::new(), HashSet::new());
         let mut left_out: usize = 0;
-        for rule in brought.given.rules().filter(|rule| rule.always) {
+        for rule in turn_context.customizations.rules().filter(|rule| rule.always) {
             // What nobody will be told is not read either, however many there are.
             if room == 0 {
                 left_out += 1;
                 continue;
             }
-            let place = place_of(&rule.about);
-            let text = match brought.given.text(&rule.about).await {
+            let place = location_of(&rule.about);
+            let text = match turn_context.customizations.text(&rule.about).await {
                 Ok(text) => text,
                 Err(problem) => {
                     let told = always.push(&place, &format!("(It cannot be read: {problem}.)"));
@@ -65,7 +65,7 @@ impl Always {
                 continue;
             }
             let told = if was_cut {
-                always.news.push(cut(rule));
+                always.notices.push(cut(rule));
                 always.push(
                     &place,
                     &format!("{start}\n(The rest was left out because it is too long. Read the file.)"),
@@ -80,7 +80,7 @@ impl Always {
             always
                 .text
                 .push_str("\n\n(More rules were left out because all of them are too long together.)");
-            always.news.push(format!(
+            always.notices.push(format!(
                 "The rules that always hold are too long together: {} left out. Shorten them, or switch some off.",
                 counted(left_out)
             ));
@@ -99,29 +99,29 @@ impl Always {
     }
 }
 
-impl Brought {
+impl TurnContext {
     /// The rules that always hold are part of the prompt now.
-    pub(in crate::model) fn hold(&self, always: Always) {
+    pub(in crate::model) fn apply_always_rules(&self, always: AlwaysRules) {
         for rule in always.applied {
             self.apply(rule);
         }
-        for news in always.news {
-            self.tell(news);
+        for notice in always.notices {
+            self.notify_once(notice);
         }
     }
 
     /// The rules about files that the turn has to do with since this was last asked, each with the
     /// first such file.
-    async fn rules_touched(&self) -> Vec<(Rule, PathBuf)> {
+    async fn rules_for_touched_files(&self) -> Vec<(Rule, PathBuf)> {
         let touched = self.take_touched();
         if touched.is_empty() {
             return Vec::new();
         }
-        let scopes = Arc::clone(self.scopes.get_or_init(|| self.read_scopes()).await);
+        let scopes = Arc::clone(self.scopes.get_or_init(|| self.compile_scopes()).await);
         // Thousands of patterns and files are compared beside the tasks of the host.
-        let about = tokio::task::spawn_blocking(move || scopes.about(&touched)).await;
+        let about = tokio::task::spawn_blocking(move || scopes.matching(&touched)).await;
         let mut about = about.unwrap_or_default().into_iter().peekable();
-        let rules = self.given.rules().enumerate();
+        let rules = self.customizations.rules().enumerate();
         let about = rules.filter_map(|(index, rule)| {
             let (_, file) = about.next_if(|(of, _)| *of == index)?;
             Some((rule.clone(), file))
@@ -130,16 +130,16 @@ impl Brought {
     }
 
     /// Reads what all rules are about, once in a turn.
-    async fn read_scopes(&self) -> Arc<Scopes> {
-        let rules = self.given.rules().cloned().enumerate();
+    async fn compile_scopes(&self) -> Arc<RuleScopes> {
+        let rules = self.customizations.rules().cloned().enumerate();
         let rules: Vec<(usize, Rule)> = rules
             .filter(|(_, rule)| !rule.always && !rule.globs.is_empty())
             .collect();
-        let directories: Vec<PathBuf> = self.directories.iter().filter_map(|uri| path_of(uri)).collect();
-        let reading = tokio::task::spawn_blocking(move || Scopes::of(&rules, &directories));
+        let directories: Vec<PathBuf> = self.directories.iter().filter_map(|uri| file_path(uri)).collect();
+        let reading = tokio::task::spawn_blocking(move || RuleScopes::compile(&rules, &directories));
         let scopes = reading.await.unwrap_or_default();
         if scopes.left_out > 0 {
-            self.tell(format!(
+            self.notify_once(format!(
                 "The rules for files have too many patterns together: {} left out. Switch some off.",
                 counted(scopes.left_out)
             ));
@@ -148,47 +148,47 @@ impl Brought {
     }
 }
 
-impl Run<'_> {
+impl TurnRun<'_> {
     /// Adds the rules about files that the turn has to do with, before the model is asked again:
     /// each once in a chat, unless it has changed.
-    pub(in crate::model) async fn follow_rules(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+    pub(in crate::model) async fn apply_file_rules(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let mut room = MAX_JOINING;
         let mut joined = false;
         let mut left_out: usize = 0;
-        for (rule, file) in self.brought.rules_touched().await {
+        for (rule, file) in self.turn_context.rules_for_touched_files().await {
             if room == 0 {
-                if conversation.has_standing(&rule.about.id) {
-                    self.brought.apply(applied(&rule, "glob", Some(&file)));
+                if conversation.has_pinned(&rule.about.id) {
+                    self.turn_context.apply(applied(&rule, "glob", Some(&file)));
                 } else {
                     left_out += 1;
                 }
                 continue;
             }
-            let Ok(text) = self.brought.given.text(&rule.about).await else {
+            let Ok(text) = self.turn_context.customizations.text(&rule.about).await else {
                 let name = rule.about.full_name();
-                self.brought
-                    .tell(format!("The rule {name} could not be read and was not followed."));
+                self.turn_context
+                    .notify_once(format!("The rule {name} could not be read and was not followed."));
                 continue;
             };
-            let mut standing = Standing {
+            let mut pinned = PinnedInstruction {
                 id: rule.about.id.clone(),
-                title: format!("the rule {} ({})", rule.about.full_name(), place_of(&rule.about)),
+                title: format!("the rule {} ({})", rule.about.full_name(), location_of(&rule.about)),
                 text: beginning(&text, MAX_RULE).0.to_owned(),
-                only_in: None,
+                only_turn: None,
             };
-            if standing.text.is_empty() {
+            if pinned.text.is_empty() {
                 continue;
             }
-            self.brought.apply(applied(&rule, "glob", Some(&file)));
+            self.turn_context.apply(applied(&rule, "glob", Some(&file)));
             // Little room is no reason to tell less of what is there already.
-            if conversation.holds(&standing) {
+            if conversation.has_pinned_version(&pinned) {
                 continue;
             }
             let (start, was_cut) = beginning(&text, MAX_RULE.min(room));
             if was_cut {
-                self.brought.tell(cut(&rule));
-                start.clone_into(&mut standing.text);
-                if conversation.holds(&standing) {
+                self.turn_context.notify_once(cut(&rule));
+                start.clone_into(&mut pinned.text);
+                if conversation.has_pinned_version(&pinned) {
                     continue;
                 }
             }
@@ -197,22 +197,22 @@ impl Run<'_> {
             let message = format!(
                 "A rule of this project holds for {}:\n\n{}",
                 file.display(),
-                standing.told()
+                pinned.render()
             );
             conversation.push(Speaker::Host, user(message));
-            conversation.keep(vec![standing]);
+            conversation.pin(vec![pinned]);
         }
         if left_out > 0 {
-            self.brought.tell(format!(
+            self.turn_context.notify_once(format!(
                 "The rules for the files of this turn are too long together: {} left out. Shorten them, or switch \
                  some off.",
                 counted(left_out)
             ));
         }
         if joined {
-            self.remember(conversation).await?;
+            self.persist_memory(conversation).await?;
         }
-        self.tell_news(conversation).await
+        self.show_notices(conversation).await
     }
 }
 
@@ -241,8 +241,8 @@ fn counted(rules: usize) -> String {
 }
 
 /// Where a file is, as people and tools name it.
-pub(super) fn place_of(about: &About) -> String {
-    path_of(&about.uri).map_or_else(|| about.uri.clone(), |path| path.display().to_string())
+pub(super) fn location_of(about: &About) -> String {
+    file_path(&about.uri).map_or_else(|| about.uri.clone(), |path| path.display().to_string())
 }
 
 #[cfg(test)]
@@ -283,13 +283,13 @@ mod tests {
             texts: Arc::new(Long(Arc::clone(&read))),
             ..Kit::default()
         };
-        let given = Customized::new(Arc::new(kit), Arc::default());
-        let always = Always::of(&Brought::new(given, &[], None), u32::MAX).await;
+        let customizations = Customized::new(Arc::new(kit), Arc::default());
+        let always = AlwaysRules::load(&TurnContext::new(customizations, &[], None), u32::MAX).await;
         let told = always.applied.len();
         assert!(always.text.len() < MAX_ALWAYS + 1000, "{}", always.text.len());
         assert_eq!(read.load(Ordering::SeqCst), told);
-        assert_eq!(always.news.len(), told + 1, "{:?}", always.news);
-        let left_out = always.news.last().map(String::as_str).unwrap_or_default();
+        assert_eq!(always.notices.len(), told + 1, "{:?}", always.notices);
+        let left_out = always.notices.last().map(String::as_str).unwrap_or_default();
         assert!(
             left_out.contains(&format!("{} rules were left out", 1000 - told)),
             "{left_out}"

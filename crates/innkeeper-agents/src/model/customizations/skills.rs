@@ -7,12 +7,12 @@ use innkeeper_host::customizations::{About, Customized, Rule, Skill, by_name};
 use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolResult};
 use serde_json::Value;
 
-use super::rules::{applied, place_of};
-use super::{Brought, EARLIER, beginning};
-use crate::model::conversation::pinned_instruction::Standing;
+use super::rules::{applied, location_of};
+use super::{EARLIER, TurnContext, beginning};
+use crate::model::conversation::pinned_instruction::PinnedInstruction;
 use crate::model::conversation::{Conversation, Speaker, user};
-use crate::model::turn::Run;
-use crate::tools::{ToolAnswer, files_in};
+use crate::model::turn::TurnRun;
+use crate::tools::{ToolAnswer, list_files};
 
 /// Most bytes of the list in the prompt; a token has about four.
 const MAX_LIST: usize = 12 << 10;
@@ -42,10 +42,12 @@ impl<'a> Loadable<'a> {
 }
 
 /// Everything that a model may load, with the names for it.
-fn loadable(given: &Customized) -> Vec<(String, Loadable<'_>)> {
-    let skills = given.skills_for_models().into_iter();
+fn loadable(customizations: &Customized) -> Vec<(String, Loadable<'_>)> {
+    let skills = customizations.skills_for_models().into_iter();
     let mut all: Vec<_> = skills.map(|(name, skill)| (name, Loadable::Skill(skill))).collect();
-    let on_request = given.rules().filter(|rule| !rule.always && rule.globs.is_empty());
+    let on_request = customizations
+        .rules()
+        .filter(|rule| !rule.always && rule.globs.is_empty());
     let mut taken: HashSet<String> = all.iter().map(|(name, _)| name.clone()).collect();
     for rule in on_request {
         let name = rule.about.full_name();
@@ -62,10 +64,10 @@ pub(in crate::model) fn has_skills(session: &Customized) -> bool {
     session.skills().any(|skill| skill.for_models) || rules.any(|rule| !rule.always && rule.globs.is_empty())
 }
 
-impl Brought {
+impl TurnContext {
     /// What the prompt says of them: names and what they are for.
     pub(in crate::model) fn skill_list(&self) -> String {
-        let all = loadable(&self.given);
+        let all = loadable(&self.customizations);
         if all.is_empty() {
             return String::new();
         }
@@ -109,7 +111,7 @@ fn line(name: &str, about: &About) -> String {
 pub(in crate::model) async fn use_skill(
     draft: ToolDraft,
     input: Value,
-    run: &Run<'_>,
+    run: &TurnRun<'_>,
 ) -> Result<ToolAnswer, AgentError> {
     let field = |name: &str| {
         let text = input.get(name).and_then(Value::as_str);
@@ -128,13 +130,16 @@ pub(in crate::model) async fn use_skill(
             let loaded = load(run, name, field("arguments").unwrap_or_default()).await;
             loaded.map(|text| (format!("Loaded the skill `{name}`"), text))
         }
-        (None, Some(words)) => Ok(("Looked for skills".to_owned(), search(&run.brought.given, words))),
+        (None, Some(words)) => Ok((
+            "Looked for skills".to_owned(),
+            search(&run.turn_context.customizations, words),
+        )),
         (None, None) => Err("give the `name` of a skill, or words to `search` for".to_owned()),
     };
     match outcome {
         Ok((summary, text)) => {
             call.complete(ToolResult::text(summary, text.clone())).await?;
-            Ok(ToolAnswer::said(text))
+            Ok(ToolAnswer::ok(text))
         }
         Err(problem) => {
             call.complete(ToolResult::failed("Could not load the skill", problem.clone()))
@@ -145,22 +150,23 @@ pub(in crate::model) async fn use_skill(
 }
 
 /// What a skill or a rule says. From now on it holds, and its files can be read.
-async fn load(run: &Run<'_>, name: &str, arguments: &str) -> Result<String, String> {
-    let brought = &run.brought;
+async fn load(run: &TurnRun<'_>, name: &str, arguments: &str) -> Result<String, String> {
+    let turn_context = &run.turn_context;
     let bare = name.trim_start_matches('/');
-    let all = loadable(&brought.given);
+    let all = loadable(&turn_context.customizations);
     let exact = all.iter().find(|(known, _)| known == bare).map(|(_, item)| *item);
     let item = match exact {
         Some(item) => item,
-        None => by_full_name(&brought.given, bare).ok_or_else(|| refusal(&brought.given, bare))?,
+        None => by_full_name(&turn_context.customizations, bare)
+            .ok_or_else(|| refusal(&turn_context.customizations, bare))?,
     };
     let (title, text, beside) = match item {
         Loadable::Skill(skill) => {
-            let expanded = brought
-                .given
-                .skill_text(skill, arguments, &run.surroundings.working_directories)
+            let expanded = turn_context
+                .customizations
+                .skill_text(skill, arguments, &run.tool_env.working_directories)
                 .await?;
-            brought.let_read_of(skill.directory.as_deref(), expanded.plugin_root.as_deref());
+            turn_context.allow_reading_with_plugin(skill.directory.as_deref(), expanded.plugin_root.as_deref());
             let beside = match &skill.directory {
                 Some(directory) => files_beside(directory.clone()).await,
                 None => String::new(),
@@ -168,8 +174,8 @@ async fn load(run: &Run<'_>, name: &str, arguments: &str) -> Result<String, Stri
             ("skill", expanded.text, beside)
         }
         Loadable::Rule(rule) => {
-            let text = brought.given.text(&rule.about).await?;
-            brought.apply(applied(rule, "request", None));
+            let text = turn_context.customizations.text(&rule.about).await?;
+            turn_context.apply(applied(rule, "request", None));
             ("rule", text, String::new())
         }
     };
@@ -179,34 +185,34 @@ async fn load(run: &Run<'_>, name: &str, arguments: &str) -> Result<String, Stri
     if was_cut {
         text.push_str(&format!(
             "\n(The rest was left out because it is too long. Read {}.)",
-            place_of(about)
+            location_of(about)
         ));
     }
     text.push_str(&beside);
-    let standing = Standing {
+    let pinned = PinnedInstruction {
         id: about.id.clone(),
         title: format!("the {title} {}", about.full_name()),
         text,
-        only_in: None,
+        only_turn: None,
     };
-    let told = standing.told();
-    brought.state().loaded.push(standing);
+    let told = pinned.render();
+    turn_context.state().loaded.push(pinned);
     Ok(told)
 }
 
-impl Run<'_> {
+impl TurnRun<'_> {
     /// Has what is in use hold in this turn, and nothing else. What was switched off or deleted since is taken out
     /// of the conversation.
-    pub(in crate::model) async fn hold_on(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
-        if let Some(ids) = self.brought.ids()
-            && conversation.let_go(&ids)
+    pub(in crate::model) async fn refresh_pinned(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+        if let Some(ids) = self.turn_context.available_ids()
+            && conversation.unpin_missing(&ids)
         {
-            self.remember(conversation).await?;
+            self.persist_memory(conversation).await?;
         }
-        self.bring_back(conversation).await?;
-        for rule in self.brought.given.rules().filter(|rule| !rule.always) {
-            if conversation.has_standing(&rule.about.id) {
-                self.brought.apply(applied(rule, EARLIER, None));
+        self.restore_pinned(conversation).await?;
+        for rule in self.turn_context.customizations.rules().filter(|rule| !rule.always) {
+            if conversation.has_pinned(&rule.about.id) {
+                self.turn_context.apply(applied(rule, EARLIER, None));
             }
         }
         Ok(())
@@ -214,44 +220,45 @@ impl Run<'_> {
 
     /// Has what was in use before the host was restarted hold again: the history has what was said
     /// and done, but not what was told besides.
-    async fn bring_back(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
-        let given = &self.brought.given;
+    async fn restore_pinned(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+        let customizations = &self.turn_context.customizations;
         for id in conversation.memory.in_use.clone() {
-            let skill = given.skills().find(|skill| skill.about.id == id);
-            let rule = given.rules().find(|rule| rule.about.id == id);
+            let skill = customizations.skills().find(|skill| skill.about.id == id);
+            let rule = customizations.rules().find(|rule| rule.about.id == id);
             let Some(about) = skill.map(|skill| &skill.about).or_else(|| rule.map(|rule| &rule.about)) else {
                 continue;
             };
             let text = match skill {
                 // With which arguments it was used is not known any more.
                 Some(skill) => {
-                    let directories = &self.surroundings.working_directories;
-                    let expanded = given.skill_text(skill, "", directories).await;
+                    let directories = &self.tool_env.working_directories;
+                    let expanded = customizations.skill_text(skill, "", directories).await;
                     let root = expanded
                         .as_ref()
                         .ok()
                         .and_then(|expanded| expanded.plugin_root.as_deref());
-                    self.brought.let_read_of(skill.directory.as_deref(), root);
+                    self.turn_context
+                        .allow_reading_with_plugin(skill.directory.as_deref(), root);
                     expanded.map(|expanded| expanded.text)
                 }
-                None => given.text(about).await,
+                None => customizations.text(about).await,
             };
-            let Some(text) = text.ok().filter(|_| !conversation.has_standing(&id)) else {
+            let Some(text) = text.ok().filter(|_| !conversation.has_pinned(&id)) else {
                 continue;
             };
-            let standing = Standing {
+            let pinned = PinnedInstruction {
                 id,
-                title: format!("{} ({})", about.full_name(), place_of(about)),
+                title: format!("{} ({})", about.full_name(), location_of(about)),
                 text: beginning(&text, MAX_SKILL).0.to_owned(),
-                only_in: None,
+                only_turn: None,
             };
-            if !conversation.adopt(&standing) {
+            if !conversation.adopt_pinned(&pinned) {
                 let message = format!(
                     "These instructions were in use before and still hold:\n\n{}",
-                    standing.told()
+                    pinned.render()
                 );
                 conversation.push(Speaker::Host, user(message));
-                conversation.keep(vec![standing]);
+                conversation.pin(vec![pinned]);
             }
         }
         Ok(())
@@ -259,15 +266,15 @@ impl Run<'_> {
 }
 
 /// A rule that is bound to files, or a skill under its full name: whoever names it exactly gets it.
-fn by_full_name<'a>(given: &'a Customized, name: &str) -> Option<Loadable<'a>> {
-    let skills: Vec<&Skill> = given.skills().filter(|skill| skill.for_models).collect();
-    let rules: Vec<&Rule> = given.rules().filter(|rule| !rule.always).collect();
+fn by_full_name<'a>(customizations: &'a Customized, name: &str) -> Option<Loadable<'a>> {
+    let skills: Vec<&Skill> = customizations.skills().filter(|skill| skill.for_models).collect();
+    let rules: Vec<&Rule> = customizations.rules().filter(|rule| !rule.always).collect();
     let skill = by_name(skills.iter().copied(), |skill| &skill.about, name).map(Loadable::Skill);
     skill.or_else(|| by_name(rules.iter().copied(), |rule| &rule.about, name).map(Loadable::Rule))
 }
 
-fn refusal(given: &Customized, name: &str) -> String {
-    let skills: Vec<&Skill> = given.skills().collect();
+fn refusal(customizations: &Customized, name: &str) -> String {
+    let skills: Vec<&Skill> = customizations.skills().collect();
     match by_name(skills.iter().copied(), |skill| &skill.about, name) {
         Some(skill) if skill.for_people => {
             return format!("only the person may use the skill {name:?}: they call it with /{name}");
@@ -285,7 +292,7 @@ fn refusal(given: &Customized, name: &str) -> String {
 /// The files of a skill besides the one that was just read, for a model that can read them.
 async fn files_beside(directory: std::path::PathBuf) -> String {
     let shown = directory.display().to_string();
-    let listing = tokio::task::spawn_blocking(move || files_in(&directory, MAX_FILES + 1)).await;
+    let listing = tokio::task::spawn_blocking(move || list_files(&directory, MAX_FILES + 1)).await;
     let Ok(Ok((files, is_all))) = listing else {
         return String::new();
     };
@@ -305,13 +312,13 @@ async fn files_beside(directory: std::path::PathBuf) -> String {
 }
 
 /// Those whose name or description has all the words.
-fn search(given: &Customized, words: &str) -> String {
+fn search(customizations: &Customized, words: &str) -> String {
     let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
     let fits = |name: &str, about: &About| {
         let text = format!("{name} {}", about.description.as_deref().unwrap_or_default()).to_lowercase();
         words.iter().all(|word| text.contains(word.as_str()))
     };
-    let all = loadable(given);
+    let all = loadable(customizations);
     let found: Vec<String> = all
         .iter()
         .filter(|(name, item)| fits(name, item.about()))

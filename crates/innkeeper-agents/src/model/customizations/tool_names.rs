@@ -12,7 +12,7 @@ const ALWAYS: &[&str] = &["ask_user", "update_plan", "use_skill"];
 
 /// What is left of the tools of a turn.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in crate::model) struct Kept {
+pub(in crate::model) struct ToolSelection {
     /// The names of the tools that stay.
     pub(in crate::model) names: HashSet<String>,
     /// What the list names and there is not.
@@ -22,11 +22,11 @@ pub(in crate::model) struct Kept {
 }
 
 /// A tool of a turn: the name that the model knows it by, and which one it is of an MCP server's.
-pub(in crate::model) type Named = (String, Option<ServerTool>);
+pub(in crate::model) type OfferedName = (String, Option<ServerTool>);
 
-impl Kept {
+impl ToolSelection {
     /// Keeps to a list.
-    pub(in crate::model) fn of(offered: &[Named], wanted: &[String]) -> Self {
+    pub(in crate::model) fn select(offered: &[OfferedName], wanted: &[String]) -> Self {
         let mut kept = Self::default();
         kept.names.extend(ALWAYS.iter().map(|name| (*name).to_owned()));
         for name in wanted {
@@ -34,10 +34,10 @@ impl Kept {
             // to know that the list does not.
             let bare = name.split('(').next().unwrap_or_default().trim();
             let found = offered.iter().filter(|(tool, of_server)| {
-                means(bare, tool) || of_server.as_ref().is_some_and(|tool| means_of_server(bare, tool))
+                names_tool(bare, tool) || of_server.as_ref().is_some_and(|tool| names_server_tool(bare, tool))
             });
             let found: Vec<String> = found.map(|(tool, _)| tool.clone()).collect();
-            let is_known = !found.is_empty() || ALWAYS.iter().any(|tool| means(bare, tool));
+            let is_known = !found.is_empty() || ALWAYS.iter().any(|tool| names_tool(bare, tool));
             let is_narrowed = name.trim() != bare && !found.is_empty();
             kept.names.extend(found);
             if is_narrowed {
@@ -52,7 +52,7 @@ impl Kept {
 }
 
 /// Whether a name in a file means one of the tools here.
-fn means(name: &str, tool: &str) -> bool {
+fn names_tool(name: &str, tool: &str) -> bool {
     if name == "*" || name == tool {
         return true;
     }
@@ -67,14 +67,14 @@ fn means(name: &str, tool: &str) -> bool {
     let lower = name.to_lowercase();
     // `search/codebase` and `codebase` are the same.
     let last = lower.rsplit('/').next().unwrap_or_default();
-    ours(&lower)
-        .or_else(|| ours(last))
-        .is_some_and(|ours| ours.contains(&tool))
+    tools_for_alias(&lower)
+        .or_else(|| tools_for_alias(last))
+        .is_some_and(|tools_for_alias| tools_for_alias.contains(&tool))
 }
 
 /// Whether a name in a file means a tool of an MCP server, or all tools of that server: `mcp__server__tool` and
 /// `mcp__server` in Claude's files, `server/tool` and `server/*` in Copilot's.
-fn means_of_server(name: &str, tool: &ServerTool) -> bool {
+fn names_server_tool(name: &str, tool: &ServerTool) -> bool {
     let is_named = tool
         .for_claude()
         .iter()
@@ -90,7 +90,7 @@ fn means_of_server(name: &str, tool: &ServerTool) -> bool {
 }
 
 /// The tools here that do what a name of another product stands for.
-fn ours(name: &str) -> Option<&'static [&'static str]> {
+fn tools_for_alias(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "read" => &["read_file", "list_directory"],
         "readfile" | "view" | "notebookread" | "read_many_files" | "cat" => &["read_file"],
@@ -131,7 +131,7 @@ mod tests {
         list.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn plain(list: &[&str]) -> Vec<Named> {
+    fn plain(list: &[&str]) -> Vec<OfferedName> {
         list.iter().map(|name| ((*name).to_owned(), None)).collect()
     }
 
@@ -165,7 +165,7 @@ mod tests {
             ("mcp__other__ping", &[]),
             ("mcp__sr", &[]),
         ] {
-            let kept = Kept::of(&offered, &names(&[wanted]));
+            let kept = ToolSelection::select(&offered, &names(&[wanted]));
             let mut all: HashSet<String> = names(ALWAYS).into_iter().collect();
             all.extend(names(expected));
             assert_eq!(kept.names, all, "{wanted}");
@@ -202,7 +202,7 @@ mod tests {
             (&["Teleport"], &[], &["Teleport"]),
             (&["Task", "TodoWrite"], &["delegate"], &[]),
         ] {
-            let kept = Kept::of(&offered, &names(wanted));
+            let kept = ToolSelection::select(&offered, &names(wanted));
             let mut all: HashSet<String> = names(ALWAYS).into_iter().collect();
             all.extend(names(expected));
             assert_eq!(kept.names, all, "{wanted:?}");
@@ -211,9 +211,13 @@ mod tests {
             assert_eq!(kept.narrowed.is_empty(), !has_brackets, "{wanted:?}");
         }
         // What there is not cannot be narrowed down.
-        assert!(Kept::of(&offered, &names(&["Teleport(home)"])).narrowed.is_empty());
         assert!(
-            Kept::of(&offered, &names(&["*"]))
+            ToolSelection::select(&offered, &names(&["Teleport(home)"]))
+                .narrowed
+                .is_empty()
+        );
+        assert!(
+            ToolSelection::select(&offered, &names(&["*"]))
                 .names
                 .is_superset(&offered.iter().map(|(name, _)| name.clone()).collect())
         );

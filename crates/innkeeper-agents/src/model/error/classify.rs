@@ -20,10 +20,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// Reads the body of an HTTP error, whatever it is.
-    pub(crate) fn of_body(status: u16, body: &[u8]) -> Self {
+    pub(crate) fn from_body(status: u16, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let mut failure = match serde_json::from_str::<Value>(&text) {
-            Ok(value) => Self::of_value(&value),
+            Ok(value) => Self::from_value(&value),
             // A web page says nothing that helps.
             Err(_) if text.trim_start().starts_with('<') => Self::default(),
             Err(_) => Self {
@@ -36,7 +36,7 @@ impl Failure {
     }
 
     /// Reads an error object: `{error: {type, code, message}}` and the shapes that servers make of it.
-    pub(crate) fn of_value(value: &Value) -> Self {
+    pub(crate) fn from_value(value: &Value) -> Self {
         let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
         let inner = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
         let mut codes = Vec::new();
@@ -58,7 +58,7 @@ impl Failure {
         Self {
             status,
             codes,
-            said: sentence_of(inner).or_else(|| sentence_of(value)).unwrap_or_default(),
+            said: message_of(inner).or_else(|| message_of(value)).unwrap_or_default(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Failure {
     }
 }
 
-fn sentence_of(value: &Value) -> Option<String> {
+fn message_of(value: &Value) -> Option<String> {
     if let Some(text) = value.as_str() {
         return Some(text.to_owned());
     }
@@ -80,7 +80,7 @@ fn sentence_of(value: &Value) -> Option<String> {
         match value.get(field) {
             Some(Value::String(text)) if !text.is_empty() => return Some(text.clone()),
             Some(Value::Array(list)) => {
-                let sentences: Vec<String> = list.iter().filter_map(sentence_of).collect();
+                let sentences: Vec<String> = list.iter().filter_map(message_of).collect();
                 if !sentences.is_empty() {
                     return Some(sentences.join("; "));
                 }
@@ -114,7 +114,7 @@ fn kind_of(failure: &Failure) -> ErrorKind {
     // What a provider names is surer than its status, and a status surer than the sentence of a
     // provider that names nothing.
     by_code(failure)
-        .or_else(|| by_words_and_status(failure))
+        .or_else(|| by_message_and_status(failure))
         .or_else(|| failure.status.map(by_status))
         .unwrap_or(ErrorKind::Server)
 }
@@ -193,7 +193,7 @@ fn by_code(failure: &Failure) -> Option<ErrorKind> {
     found.map(|(_, kind)| *kind)
 }
 
-fn by_words_and_status(failure: &Failure) -> Option<ErrorKind> {
+fn by_message_and_status(failure: &Failure) -> Option<ErrorKind> {
     if !matches!(failure.status, None | Some(400 | 404 | 413 | 422 | 500)) {
         return None;
     }
@@ -266,7 +266,7 @@ mod tests {
     use serde_json::json;
 
     fn kind(status: u16, body: Value) -> ErrorKind {
-        kind_of(&Failure::of_body(status, body.to_string().as_bytes()))
+        kind_of(&Failure::from_body(status, body.to_string().as_bytes()))
     }
 
     #[test]
@@ -376,7 +376,7 @@ mod tests {
             ErrorKind::Quota
         );
         let passed_on = |code: u16| {
-            kind_of(&Failure::of_value(
+            kind_of(&Failure::from_value(
                 &json!({"error": {"code": code, "message": "Provider error"}}),
             ))
         };
@@ -390,10 +390,10 @@ mod tests {
             ErrorKind::BadRequest
         );
         assert_eq!(
-            kind_of(&Failure::of_body(502, b"<html>Bad Gateway</html>")),
+            kind_of(&Failure::from_body(502, b"<html>Bad Gateway</html>")),
             ErrorKind::Server
         );
-        assert_eq!(Failure::of_body(502, b"<html>Bad Gateway</html>").said, "");
+        assert_eq!(Failure::from_body(502, b"<html>Bad Gateway</html>").said, "");
     }
 
     #[test]

@@ -5,11 +5,11 @@ use innkeeper_host::Secret;
 use super::{ErrorKind, Provider};
 
 /// The most that is quoted of what a provider says.
-const MOST_CHARS: usize = 300;
+const MAX_QUOTE_CHARS: usize = 300;
 /// What stands where a secret stood.
-const BLOT: &str = "[hidden]";
+const REDACTED: &str = "[hidden]";
 /// What is shorter is no secret, and blotting it would eat ordinary words.
-const SHORTEST_SECRET: usize = 4;
+const MIN_SECRET_LEN: usize = 4;
 
 /// The whole message of an error.
 pub(super) fn message(provider: &Provider, kind: ErrorKind, said: &str) -> String {
@@ -98,45 +98,45 @@ pub(crate) fn quote(said: &str, secrets: &[Secret]) -> String {
     // Secrets go first: a cut or a control character in the middle of one would leave its half.
     for secret in secrets {
         let secret = secret.reveal().trim();
-        if secret.len() >= SHORTEST_SECRET {
-            text = text.replace(secret, BLOT);
+        if secret.len() >= MIN_SECRET_LEN {
+            text = text.replace(secret, REDACTED);
         }
     }
     let words: Vec<String> = text
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
-        .map(|word| word.chars().filter(|c| !is_unseen(*c)).collect())
+        .map(|word| word.chars().filter(|c| !is_invisible(*c)).collect())
         .collect();
-    let text = without_lookalikes(&words).join(" ");
+    let text = redact_key_lookalikes(&words).join(" ");
     let mut chars = text.char_indices();
-    match chars.nth(MOST_CHARS) {
+    match chars.nth(MAX_QUOTE_CHARS) {
         Some((end, _)) => format!("{}…", text[..end].trim_end()),
         None => text.trim_end_matches('.').to_owned(),
     }
 }
 
 /// Whether a character is invisible or changes the order of others.
-fn is_unseen(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Blots whatever looks like a key: `sk-…`, and what follows `Bearer`.
-fn without_lookalikes(words: &[String]) -> Vec<String> {
+fn redact_key_lookalikes(words: &[String]) -> Vec<String> {
     let mut after_bearer = false;
     words
         .iter()
         .map(|word| {
             if std::mem::take(&mut after_bearer) {
-                return BLOT.to_owned();
+                return REDACTED.to_owned();
             }
             let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
             after_bearer = bare.to_ascii_lowercase().ends_with("bearer");
-            without_sk(word)
+            redact_sk_tokens(word)
         })
         .collect()
 }
 
-fn without_sk(word: &str) -> String {
+fn redact_sk_tokens(word: &str) -> String {
     let mut kept = String::new();
     let mut rest = word;
     while let Some(start) = rest.find("sk-") {
@@ -148,7 +148,11 @@ fn without_sk(word: &str) -> String {
         kept.push_str(before);
         // `task-list` and the like are words.
         let inside_a_word = before.ends_with(|c: char| c.is_ascii_alphanumeric());
-        kept.push_str(if inside_a_word || token.len() < 8 { token } else { BLOT });
+        kept.push_str(if inside_a_word || token.len() < 8 {
+            token
+        } else {
+            REDACTED
+        });
         rest = after;
     }
     kept.push_str(rest);
@@ -177,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_secret_at_the_cut_leaves_no_half() {
-        let said = format!("{} s3cr3t-key-value", "x".repeat(MOST_CHARS - 8));
+        let said = format!("{} s3cr3t-key-value", "x".repeat(MAX_QUOTE_CHARS - 8));
         let shown = quote(&said, &[Secret::new("s3cr3t-key-value")]);
         assert!(!shown.contains("s3cr"), "{shown}");
     }
@@ -186,6 +190,6 @@ mod tests {
     fn quotes_are_one_short_line_without_control_characters() {
         let shown = quote("a\n\tb\u{1b}[31m\u{202e}c", &[]);
         assert_eq!(shown, "a b [31mc");
-        assert_eq!(quote(&"ä".repeat(1000), &[]).chars().count(), MOST_CHARS + 1);
+        assert_eq!(quote(&"ä".repeat(1000), &[]).chars().count(), MAX_QUOTE_CHARS + 1);
     }
 }

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use crate::model::customizations::{Always, Brought};
-use crate::model::prompt::path_of;
-use crate::tools::read_beginning;
+use super::file_path;
+use crate::model::customizations::{AlwaysRules, TurnContext};
+use crate::tools::read_prefix;
 
 /// The file.
 const NAME: &str = "AGENTS.md";
@@ -14,32 +14,32 @@ const MAX_BYTES: usize = 32 << 10;
 
 /// What all directories ask for, with where it is from. A rule is never read twice: once somebody
 /// looks for rules, `AGENTS.md` is one of them.
-pub(in crate::model) async fn of(directories: &[String], brought: &Brought, window: u32) -> Always {
-    if brought.given.is_known() {
-        return Always::of(brought, window).await;
+pub(in crate::model) async fn load(directories: &[String], turn_context: &TurnContext, window: u32) -> AlwaysRules {
+    if turn_context.customizations.is_known() {
+        return AlwaysRules::load(turn_context, window).await;
     }
-    Always {
-        text: found_in(directories).await,
-        ..Always::default()
+    AlwaysRules {
+        text: read_agents_files(directories).await,
+        ..AlwaysRules::default()
     }
 }
 
 /// What the agent finds itself. Read anew for every turn, so that a change is seen with the next.
-async fn found_in(directories: &[String]) -> String {
+async fn read_agents_files(directories: &[String]) -> String {
     let directories = directories.to_vec();
     // Files are read beside the tasks of the host: a slow disk must not hold up others.
     let reading = tokio::task::spawn_blocking(move || {
-        let told = directories.iter().filter_map(|directory| told(directory));
+        let told = directories.iter().filter_map(|directory| file_section(directory));
         told.collect::<Vec<_>>().join("\n\n")
     });
     reading.await.unwrap_or_default()
 }
 
-fn told(directory: &str) -> Option<String> {
-    let path: PathBuf = path_of(directory)?.join(NAME);
+fn file_section(directory: &str) -> Option<String> {
+    let path: PathBuf = file_path(directory)?.join(NAME);
     // Nothing is said where there is nothing.
     std::fs::symlink_metadata(&path).ok()?;
-    let text = match read_beginning(directory, NAME, MAX_BYTES) {
+    let text = match read_prefix(directory, NAME, MAX_BYTES) {
         Ok((text, _)) if text.trim().is_empty() => return None,
         Ok((text, true)) => text,
         Ok((text, false)) => format!("{text}\n(The rest was left out because it is too long. Read the file.)"),
@@ -71,7 +71,7 @@ mod tests {
         std::fs::write(linked.join("CLAUDE.md"), "Use tabs.").unwrap();
         symlink("CLAUDE.md", linked.join(NAME)).unwrap();
         std::fs::write(long.join(NAME), format!("Be brief.{}", "ä".repeat(MAX_BYTES))).unwrap();
-        let told = found_in(&[uri(&linked), uri(&long), uri(&empty)]).await;
+        let told = read_agents_files(&[uri(&linked), uri(&long), uri(&empty)]).await;
         assert!(told.contains("Use tabs."), "{told}");
         assert!(told.contains("Be brief.") && told.contains("The rest was left out"));
         assert!(told.len() < MAX_BYTES + 1000, "{}", told.len());
@@ -90,7 +90,7 @@ mod tests {
         symlink("../secret", outside.join(NAME)).unwrap();
         let made = std::process::Command::new("mkfifo").arg(pipe.join(NAME)).status();
         assert!(made.unwrap().success());
-        let told = found_in(&[uri(&outside), uri(&pipe)]).await;
+        let told = read_agents_files(&[uri(&outside), uri(&pipe)]).await;
         assert!(!told.contains("hush"), "{told}");
         assert_eq!(told.matches("It cannot be read").count(), 2, "{told}");
     }

@@ -11,7 +11,7 @@ const COMBINING: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 const REFUSED: [&str; 7] = ["enum", "const", "not", "if", "then", "else", "$ref"];
 
 /// A schema that is an object at its top; `None` when the input would not be an object.
-pub(in crate::model) fn fit(schema: Option<&Value>) -> Option<Value> {
+pub(in crate::model) fn normalize(schema: Option<&Value>) -> Option<Value> {
     let mut top = match schema {
         None | Some(Value::Null | Value::Bool(true)) => Map::new(),
         Some(Value::Object(top)) => top.clone(),
@@ -84,7 +84,7 @@ mod tests {
             Some(json!({})),
             Some(json!({"type": ["object", "null"]})),
         ] {
-            assert_eq!(fit(schema.as_ref()), Some(empty.clone()), "{schema:?}");
+            assert_eq!(normalize(schema.as_ref()), Some(empty.clone()), "{schema:?}");
         }
         for schema in [
             json!(5),
@@ -93,10 +93,10 @@ mod tests {
             json!({"type": ["null"]}),
             json!({"type": 1}),
         ] {
-            assert_eq!(fit(Some(&schema)), None, "{schema}");
+            assert_eq!(normalize(Some(&schema)), None, "{schema}");
         }
         let whole = json!({"type": "object", "properties": {"a": {"anyOf": [{}]}}, "required": ["a"], "additionalProperties": false});
-        let fitted = fit(Some(&whole)).expect("an object");
+        let fitted = normalize(Some(&whole)).expect("an object");
         assert_eq!(
             fitted.to_string(),
             whole.to_string(),
@@ -112,7 +112,7 @@ mod tests {
             "anyOf": [{"properties": {"b": {"type": "number"}}, "required": ["b"]}, {"required": ["a"]}],
         });
         let expected = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "number"}}});
-        assert_eq!(fit(Some(&schema)), Some(expected));
+        assert_eq!(normalize(Some(&schema)), Some(expected));
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
             "$ref": "#/$defs/Ring",
             "$defs": {"Ring": {"type": "object", "properties": {"bell": {"$ref": "#/$defs/Bell"}}}, "Bell": {}},
         });
-        let fitting = fit(Some(&schema)).unwrap();
+        let fitting = normalize(Some(&schema)).unwrap();
         assert_eq!(fitting["properties"]["bell"]["$ref"], "#/$defs/Bell");
         assert!(fitting["$defs"]["Bell"].is_object() && fitting.get("$ref").is_none());
     }

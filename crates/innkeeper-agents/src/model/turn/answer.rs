@@ -2,23 +2,23 @@
 
 use innkeeper_host::{AgentError, EventSink};
 
-use crate::model::api::{AssistantPart, ModelEvent, Reasoning, Stop, TokenUsage, ToolUse};
+use crate::model::api::{AssistantPart, ModelEvent, Reasoning, StopReason, TokenUsage, ToolUse};
 use crate::model::client::ModelStream;
 use crate::model::error::ProviderError;
-use crate::model::toolbox::{Draft, Toolbox, fit_name};
+use crate::model::toolbox::{CallDraft, Toolbox, provider_safe_name};
 
 /// How much of an input is searched for what the call is about.
 const MAX_ANNOUNCED: usize = 8 << 10;
 
 /// What a model answered, as far as it got.
 #[derive(Debug, Default)]
-pub(in crate::model) struct Answer {
+pub(in crate::model) struct ModelAnswer {
     parts: Vec<AssistantPart>,
     /// Thinking that is still being streamed.
     thinking: String,
     calls: Vec<PendingCall>,
     pub(in crate::model) usage: TokenUsage,
-    pub(in crate::model) stop: Option<Stop>,
+    pub(in crate::model) stop: Option<StopReason>,
 }
 
 /// A call that the model makes, and that people see already.
@@ -29,49 +29,54 @@ pub(in crate::model) struct PendingCall {
     /// Where it stands among the parts.
     part: usize,
     pub(in crate::model) call: ToolUse,
-    pub(in crate::model) draft: Draft,
+    pub(in crate::model) draft: CallDraft,
     /// Whether people know what it is about, or will not before its input is complete.
     is_announced: bool,
 }
 
 /// Why an answer was not heard to its end.
 #[derive(Debug)]
-pub(in crate::model) enum Broken {
+pub(in crate::model) enum AnswerError {
     /// The turn is over.
     Turn(AgentError),
     /// The provider failed.
     Provider(ProviderError),
 }
 
-impl From<AgentError> for Broken {
+impl From<AgentError> for AnswerError {
     fn from(error: AgentError) -> Self {
         Self::Turn(error)
     }
 }
 
-impl Answer {
+impl ModelAnswer {
     /// Hears a stream out. What came before a failure stays here.
-    pub(in crate::model) async fn hear(
+    pub(in crate::model) async fn read_stream(
         &mut self,
         mut stream: ModelStream,
         events: &EventSink,
         toolbox: &Toolbox,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), AnswerError> {
         loop {
             let event = tokio::select! {
                 biased;
-                () = events.cancelled() => return Err(Broken::Turn(AgentError::Cancelled)),
+                () = events.cancelled() => return Err(AnswerError::Turn(AgentError::Cancelled)),
                 event = stream.next() => event,
             };
             match event {
                 None => return Ok(()),
-                Some(Err(error)) => return Err(Broken::Provider(error)),
-                Some(Ok(event)) => self.take(event, events, toolbox).await?,
+                Some(Err(error)) => return Err(AnswerError::Provider(error)),
+                Some(Ok(event)) => self.apply_event(event, events, toolbox).await?,
             }
         }
     }
 
-    async fn take(&mut self, event: ModelEvent, events: &EventSink, toolbox: &Toolbox) -> Result<(), AgentError> {
+    async fn apply_event(
+        &mut self,
+        event: ModelEvent,
+        events: &EventSink,
+        toolbox: &Toolbox,
+    ) -> Result<(), AgentError> {
         match event {
             ModelEvent::Text(text) => {
                 match self.parts.last_mut() {
@@ -95,7 +100,7 @@ impl Answer {
                     id,
                     // A name of the model's own making goes back with the conversation, and
                     // providers refuse what does not look like one.
-                    name: fit_name(&name),
+                    name: provider_safe_name(&name),
                     input: String::new(),
                 };
                 self.calls.push(PendingCall {
@@ -133,7 +138,7 @@ impl Answer {
     }
 
     /// Whether there is anything in it for people.
-    pub(in crate::model) fn has_words(&self) -> bool {
+    pub(in crate::model) fn has_text(&self) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| matches!(part, AssistantPart::Text(text) if !text.trim().is_empty()))
     }
@@ -147,7 +152,7 @@ impl Answer {
                 .push(AssistantPart::Reasoning(Reasoning { text, proof: None }));
         }
         // A model that will not answer does not act either.
-        if matches!(self.stop, None | Some(Stop::Refused(_))) {
+        if matches!(self.stop, None | Some(StopReason::Refused(_))) {
             self.parts.retain(|part| !matches!(part, AssistantPart::Call(_)));
             return (self.parts, Vec::new());
         }

@@ -2,35 +2,37 @@
 
 use innkeeper_host::AgentError;
 
+use super::TurnRun;
+use super::token_usage::TurnUsage;
 use crate::model::api::ModelRequest;
 use crate::model::conversation::Conversation;
 use crate::model::conversation::compaction::Compaction;
 use crate::model::conversation::tokens::tokens_in;
-use crate::model::turn::Run;
-use crate::model::turn::token_usage::Spent;
 
 /// What is taken for the longest answer when nobody says.
-const USUAL_OUTPUT: usize = 16_000;
+const DEFAULT_OUTPUT_TOKENS: usize = 16_000;
 /// Shortening less than this is not worth a word, in tokens.
-const LEAST_GAIN: usize = 100;
+const MIN_GAIN_TOKENS: usize = 100;
 
 /// Why room is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::model) enum Why {
+pub(in crate::model) enum CompactionReason {
     /// By our count, the next request would be too long.
-    Full,
+    WindowFull,
     /// The provider says that it was too long.
-    Refused,
+    ProviderRefused,
     /// Somebody asked for it.
-    Asked,
+    UserRequested,
 }
 
-impl Run<'_> {
+impl TurnRun<'_> {
     /// How many tokens a request may have.
-    fn room(&self) -> usize {
+    fn request_budget(&self) -> usize {
         let model = &self.choice.model;
         let window = model.context_window as usize;
-        let output = model.max_output_tokens.map_or(USUAL_OUTPUT, |most| most as usize);
+        let output = model
+            .max_output_tokens
+            .map_or(DEFAULT_OUTPUT_TOKENS, |most| most as usize);
         window - output.min(window / 4)
     }
 
@@ -45,62 +47,69 @@ impl Run<'_> {
     }
 
     /// Makes room if the next request would be too long.
-    pub(in crate::model) async fn keep_room(
+    pub(in crate::model) async fn compact_if_full(
         &self,
         conversation: &mut Conversation,
         overhead: usize,
-        spent: &mut Spent,
+        turn_usage: &mut TurnUsage,
     ) -> Result<(), AgentError> {
-        if conversation.tokens() + conversation.corrected(overhead) > self.room() {
-            self.make_room(conversation, overhead, Why::Full, spent).await?;
+        if conversation.tokens() + conversation.calibrated(overhead) > self.request_budget() {
+            self.compact_for(conversation, overhead, CompactionReason::WindowFull, turn_usage)
+                .await?;
         }
         Ok(())
     }
 
     /// Shortens the beginning of the conversation, and says so. Whether there was anything to
     /// shorten.
-    pub(in crate::model) async fn make_room(
+    pub(in crate::model) async fn compact_for(
         &self,
         conversation: &mut Conversation,
         overhead: usize,
-        why: Why,
-        spent: &mut Spent,
+        why: CompactionReason,
+        turn_usage: &mut TurnUsage,
     ) -> Result<bool, AgentError> {
         let before = conversation.tokens();
-        let overhead = conversation.corrected(overhead);
+        let overhead = conversation.calibrated(overhead);
         let most = match why {
-            Why::Full => self.room().saturating_sub(overhead),
+            CompactionReason::WindowFull => self.request_budget().saturating_sub(overhead),
             // Our count was too low, or the model's window is smaller than we think.
-            Why::Refused => (self.room() / 2).saturating_sub(overhead).min(before / 2),
-            Why::Asked => before / 2,
+            CompactionReason::ProviderRefused => (self.request_budget() / 2).saturating_sub(overhead).min(before / 2),
+            CompactionReason::UserRequested => before / 2,
         };
         let Some(compaction) = Compaction::plan(conversation, most / 3) else {
             return Ok(false);
         };
-        let compaction = compaction.of_given(self.brought.ids());
+        let compaction = compaction.with_available(self.turn_context.available_ids());
         // Summaries that make next to no room would be asked for again and again.
-        let least = if why == Why::Full { most / 10 } else { 0 };
-        if conversation.corrected(compaction.gain) < least.max(LEAST_GAIN) {
+        let least = if why == CompactionReason::WindowFull {
+            most / 10
+        } else {
+            0
+        };
+        if conversation.calibrated(compaction.gain) < least.max(MIN_GAIN_TOKENS) {
             return Ok(false);
         }
         self.events.activity("Makes room in the conversation").await?;
-        let request = compaction.request(conversation, &self.choice.model, self.room() / 2);
-        let summary = self.hear_summary(&request, spent).await?;
+        let request = compaction.request(conversation, &self.choice.model, self.request_budget() / 2);
+        let summary = self.request_summary(&request, turn_usage).await?;
         match summary.clone() {
             Some(text) => {
                 let through = compaction.through();
                 compaction.apply(conversation, &text);
                 if let Some(through) = through {
                     conversation.memory.compact(&through, &text);
-                    self.remember(conversation).await?;
+                    self.persist_memory(conversation).await?;
                 }
             }
             None => compaction.apply_without_summary(conversation, most),
         }
         let after = conversation.tokens();
         let reason = match why {
-            Why::Full | Why::Refused => "The conversation was getting too long for the model, so its beginning",
-            Why::Asked => "The beginning of the conversation",
+            CompactionReason::WindowFull | CompactionReason::ProviderRefused => {
+                "The conversation was getting too long for the model, so its beginning"
+            }
+            CompactionReason::UserRequested => "The beginning of the conversation",
         };
         let notice = format!(
             "{reason} was shortened (from about {before} to {after} tokens). Everything you said is still there, word \
@@ -111,23 +120,28 @@ impl Run<'_> {
             // People can see what the model is told from now on; it is too long for the conversation itself.
             self.events.attach("summary.md", summary, "text/markdown").await?;
         }
-        self.back_to_work().await?;
+        self.restore_activity().await?;
         Ok(true)
     }
 
     /// Shortens the conversation because somebody asked for it.
-    pub(in crate::model) async fn compact(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
-        let mut spent = Spent::default();
-        if self.make_room(conversation, 0, Why::Asked, &mut spent).await? {
-            self.events.usage(spent.usage(&self.choice.model.id, Vec::new())).await
+    pub(in crate::model) async fn compact_on_request(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
+        let mut turn_usage = TurnUsage::default();
+        if self
+            .compact_for(conversation, 0, CompactionReason::UserRequested, &mut turn_usage)
+            .await?
+        {
+            self.events
+                .usage(turn_usage.usage(&self.choice.model.id, Vec::new()))
+                .await
         } else {
             self.events.text("There is nothing to shorten yet.").await
         }
     }
 
     /// Keeps what the chat's history does not have. A helper's chat is never opened again.
-    pub(in crate::model) async fn remember(&self, conversation: &Conversation) -> Result<(), AgentError> {
-        if self.choice.is_helper {
+    pub(in crate::model) async fn persist_memory(&self, conversation: &Conversation) -> Result<(), AgentError> {
+        if self.choice.is_subagent {
             return Ok(());
         }
         match self.events.remember(conversation.memory.to_value()).await {
@@ -138,14 +152,18 @@ impl Run<'_> {
     }
 
     /// A summary; `None` when it cannot be had.
-    async fn hear_summary(&self, request: &ModelRequest, spent: &mut Spent) -> Result<Option<String>, AgentError> {
-        let hearing = self.shared.hear_text(request, self.choice.key.as_ref());
+    async fn request_summary(
+        &self,
+        request: &ModelRequest,
+        turn_usage: &mut TurnUsage,
+    ) -> Result<Option<String>, AgentError> {
+        let hearing = self.agent_state.complete_text(request, self.choice.key.as_ref());
         tokio::select! {
             biased;
             () = self.events.cancelled() => Err(AgentError::Cancelled),
             heard = hearing => Ok(match heard {
                 Ok((text, usage)) => {
-                    spent.add(usage);
+                    turn_usage.add(usage);
                     Some(text).filter(|text| !text.trim().is_empty())
                 }
                 Err(error) => {

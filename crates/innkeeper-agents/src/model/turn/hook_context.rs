@@ -7,8 +7,8 @@ use crate::model::conversation::{Conversation, Speaker, user};
 use crate::tools::ToolAnswer;
 
 /// Tells the model what hooks added to this turn.
-pub(in crate::model) fn hear(conversation: &mut Conversation, events: &EventSink) {
-    if let Some(added) = words(events.added_context()) {
+pub(in crate::model) fn add_to(conversation: &mut Conversation, events: &EventSink) {
+    if let Some(added) = context_block(events.added_context()) {
         conversation.push(Speaker::Host, user(added));
     }
 }
@@ -27,7 +27,7 @@ pub(in crate::model) async fn may_stop(
 }
 
 /// Has hooks look at a call; they may give it another input.
-pub(in crate::model) async fn check(draft: &mut ToolDraft, input: Value) -> Result<Value, AgentError> {
+pub(in crate::model) async fn apply_input_hooks(draft: &mut ToolDraft, input: Value) -> Result<Value, AgentError> {
     let changed = draft.check(&input.to_string()).await?;
     let changed = changed.and_then(|text| serde_json::from_str(&text).ok());
     Ok(changed.unwrap_or(input))
@@ -35,7 +35,7 @@ pub(in crate::model) async fn check(draft: &mut ToolDraft, input: Value) -> Resu
 
 /// What the model reads of a call, with what hooks have to say about it. A call that they refused is
 /// no end of the turn.
-pub(in crate::model) fn answer(
+pub(in crate::model) fn append_to(
     answer: Result<ToolAnswer, AgentError>,
     call: &str,
     events: &EventSink,
@@ -47,12 +47,12 @@ pub(in crate::model) fn answer(
             None => return Err(error),
         },
     };
-    if let Some(added) = words(events.context_of(call)) {
+    if let Some(added) = context_block(events.context_of(call)) {
         answer.text = format!("{}\n\n{added}", answer.text);
     }
     Ok(answer)
 }
 
-fn words(context: Vec<String>) -> Option<String> {
+fn context_block(context: Vec<String>) -> Option<String> {
     (!context.is_empty()).then(|| format!("<hook-context>\n{}\n</hook-context>", context.join("\n\n")))
 }

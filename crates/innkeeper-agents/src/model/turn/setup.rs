@@ -6,149 +6,151 @@ use std::sync::{Arc, Mutex};
 use innkeeper_host::{AgentError, EventSink, TurnInput};
 use serde_json::Value;
 
+use super::{ModelChoice, TurnRun};
 use crate::model::agent::models::effort_named;
-use crate::model::agent::sampling::SpentOnServers;
-use crate::model::agent::state::Shared;
-use crate::model::customizations::{Brought, Kept, Role};
+use crate::model::agent::sampling::SamplingUsage;
+use crate::model::agent::state::AgentState;
+use crate::model::customizations::{Role, ToolSelection, TurnContext};
 use crate::model::toolbox::Toolbox;
-use crate::model::toolbox::own_tools::OwnTool;
-use crate::model::turn::{Choice, Run};
-use crate::tools::Surroundings;
+use crate::model::toolbox::agent_tools::AgentTool;
+use crate::tools::ToolEnv;
 
-impl<'a> Run<'a> {
+impl<'a> TurnRun<'a> {
     /// Prepares a turn that a person started.
     pub(in crate::model) async fn new(
-        shared: &'a Arc<Shared>,
+        agent_state: &'a Arc<AgentState>,
         events: &'a EventSink,
         turn: &TurnInput,
     ) -> Result<Self, AgentError> {
-        let (role, missing) = Role::of(turn).await?;
-        let (key, is_clients_key) = shared.key_for(turn).await?;
+        let (role, missing) = Role::for_turn(turn).await?;
+        let (key, is_clients_key) = agent_state.key_for(turn).await?;
         let model = tokio::select! {
             biased;
             () = events.cancelled() => return Err(AgentError::Cancelled),
-            model = shared.model(turn.model.as_deref(), key.as_ref()) => model?,
+            model = agent_state.model(turn.model.as_deref(), key.as_ref()) => model?,
         };
         let effort = turn.model_settings.get("effort").and_then(Value::as_str);
-        let choice = Choice {
+        let choice = ModelChoice {
             effort: effort.and_then(effort_named),
             model,
             key,
             is_clients_key,
             client_tools: turn.client_tools.clone(),
-            is_helper: false,
+            is_subagent: false,
         };
         let called = turn.called.as_ref();
-        let brought = Brought::new(turn.customizations.clone(), &turn.working_directories, role);
-        brought.touch_attached(&turn.attachments);
+        let turn_context = TurnContext::new(turn.customizations.clone(), &turn.working_directories, role);
+        turn_context.note_attachments(&turn.attachments);
         if let Some(called) = called {
-            brought.let_read_of(called.directory.as_deref(), called.plugin_root.as_deref());
+            turn_context.allow_reading_with_plugin(called.directory.as_deref(), called.plugin_root.as_deref());
         }
-        missing.into_iter().for_each(|missing| brought.tell(missing));
+        missing
+            .into_iter()
+            .for_each(|missing| turn_context.notify_once(missing));
         // What a prompt says counts more than what the agent says that it runs in.
         let of_prompt = called.map(|called| (called.model.clone(), called.tools.clone()));
         let (model, tools) = of_prompt.unwrap_or_default();
-        let role = brought.role.as_ref();
+        let role = turn_context.role.as_ref();
         let model = model.or_else(|| role.and_then(|role| role.model.clone()));
         let tools = match role {
             Some(role) if tools.is_empty() => role.tools.clone(),
             _ => tools,
         };
-        Ok(Self::made(
-            shared,
+        Ok(Self::assemble(
+            agent_state,
             events,
             &turn.working_directories,
-            brought,
+            turn_context,
             choice,
-            &OwnTool::ALL,
+            &AgentTool::ALL,
         )
-        .asking(model.as_deref())
-        .keeping_to([tools].to_vec()))
+        .with_model(model.as_deref())
+        .restricted_to([tools].to_vec()))
     }
 
-    fn made(
-        shared: &'a Arc<Shared>,
+    fn assemble(
+        agent_state: &'a Arc<AgentState>,
         events: &'a EventSink,
         directories: &[String],
-        brought: Brought,
-        choice: Choice,
-        own: &[OwnTool],
+        turn_context: TurnContext,
+        choice: ModelChoice,
+        own: &[AgentTool],
     ) -> Self {
-        let mut offered = OwnTool::in_session(&brought.given);
+        let mut offered = AgentTool::in_session(&turn_context.customizations);
         offered.retain(|(_, tool)| own.contains(tool));
         Self {
-            shared,
+            agent_state,
             events,
-            toolbox: Toolbox::new(&shared.tools, offered, &events.mcp().tools(), &choice.client_tools),
-            surroundings: Surroundings {
+            toolbox: Toolbox::new(&agent_state.tools, offered, &events.mcp().tools(), &choice.client_tools),
+            tool_env: ToolEnv {
                 working_directories: directories.to_vec(),
                 readable: Vec::new(),
             },
-            brought,
-            keeps_to: Vec::new(),
+            turn_context,
+            tool_lists: Vec::new(),
             choice,
             step: Mutex::default(),
-            spent_on_servers: SpentOnServers::default(),
+            sampling_usage: SamplingUsage::default(),
         }
     }
 
     /// Has another model asked, if there is such a one here.
-    fn asking(mut self, wanted: Option<&str>) -> Self {
+    fn with_model(mut self, wanted: Option<&str>) -> Self {
         let Some(wanted) = wanted.filter(|wanted| !wanted.eq_ignore_ascii_case("inherit")) else {
             return self;
         };
-        match self.shared.model_called(wanted) {
+        match self.agent_state.find_model_by_alias(wanted) {
             Some(model) => self.choice.model = model,
-            None => self.brought.tell(format!(
+            None => self.turn_context.notify_once(format!(
                 "The model {wanted:?}, which was asked for, is not one of {}. It goes on with {}.",
-                self.shared.display_name, self.choice.model.name
+                self.agent_state.display_name, self.choice.model.name
             )),
         }
         self
     }
 
     /// Keeps to lists of tools, all of them.
-    fn keeping_to(mut self, lists: Vec<Vec<String>>) -> Self {
+    fn restricted_to(mut self, lists: Vec<Vec<String>>) -> Self {
         for list in &lists {
-            let Kept { unknown, narrowed, .. } = self.toolbox.keep_to(list);
+            let ToolSelection { unknown, narrowed, .. } = self.toolbox.restrict_to(list);
             if !narrowed.is_empty() {
-                self.brought.tell(format!(
+                self.turn_context.notify_once(format!(
                     "The list of tools allows only some uses of {}. That is not kept to here: the whole tool can be \
                      called, and the session's permissions decide. Take it off the list if that is too much.",
                     narrowed.join(", ")
                 ));
             }
             if !unknown.is_empty() {
-                self.brought.tell(format!(
+                self.turn_context.notify_once(format!(
                     "Some of the tools that were asked for are not known here: {}.",
                     unknown.join(", ")
                 ));
             }
         }
-        self.keeps_to = lists;
+        self.tool_lists = lists;
         self
     }
 
     /// The same for a helper: it has its own conversation, and nobody to ask.
-    pub(in crate::model) fn helper<'b>(&'b self, events: &'b EventSink, role: Option<Role>) -> Run<'b> {
-        let choice = Choice {
-            is_helper: true,
+    pub(in crate::model) fn subagent<'b>(&'b self, events: &'b EventSink, role: Option<Role>) -> TurnRun<'b> {
+        let choice = ModelChoice {
+            is_subagent: true,
             ..self.choice.clone()
         };
         let model = role.as_ref().and_then(|role| role.model.clone());
         // Whoever is sent may do no more than whoever sends.
-        let mut lists = self.keeps_to.clone();
+        let mut lists = self.tool_lists.clone();
         lists.extend(role.as_ref().map(|role| role.tools.clone()));
-        let directories = &self.surroundings.working_directories;
-        let brought = Brought::new(self.brought.given.clone(), directories, role);
-        for directory in self.brought.readable() {
-            brought.let_read(&directory);
+        let directories = &self.tool_env.working_directories;
+        let turn_context = TurnContext::new(self.turn_context.customizations.clone(), directories, role);
+        for directory in self.turn_context.readable() {
+            turn_context.allow_reading(&directory);
         }
         // No helpers of helpers: each level would multiply how many work at once, and nobody is
         // asked whether it should.
-        let own = [OwnTool::Plan, OwnTool::Skill];
-        Run::made(self.shared, events, directories, brought, choice, &own)
-            .asking(model.as_deref())
-            .keeping_to(lists)
+        let own = [AgentTool::Plan, AgentTool::Skill];
+        TurnRun::assemble(self.agent_state, events, directories, turn_context, choice, &own)
+            .with_model(model.as_deref())
+            .restricted_to(lists)
     }
 }

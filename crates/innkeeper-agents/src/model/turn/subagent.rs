@@ -5,17 +5,17 @@ use std::pin::Pin;
 use innkeeper_host::{AgentError, EventSink, Invocation, ToolContent, ToolDraft, ToolResult, WorkerEnd, WorkerSpec};
 use serde_json::Value;
 
+use super::TurnRun;
 use crate::model::api::{AssistantPart, ModelMessage};
 use crate::model::conversation::{Conversation, Speaker, user};
 use crate::model::customizations::Role;
-use crate::model::toolbox::own_tools;
-use crate::model::turn::Run;
+use crate::model::toolbox::agent_tools;
 use crate::tools::ToolAnswer;
 
-impl Run<'_> {
+impl TurnRun<'_> {
     /// `delegate`: a helper in a chat of its own.
     pub(in crate::model) async fn delegate(&self, draft: ToolDraft, input: Value) -> Result<ToolAnswer, AgentError> {
-        let (title, task) = match (own_tools::text(&input, "title"), own_tools::text(&input, "task")) {
+        let (title, task) = match (agent_tools::text(&input, "title"), agent_tools::text(&input, "task")) {
             (Ok(title), Ok(task)) => (title, task),
             (Err(problem), _) | (_, Err(problem)) => {
                 let result = ToolResult::failed("Could not send a helper", problem.clone());
@@ -23,7 +23,7 @@ impl Run<'_> {
                 return Ok(ToolAnswer::failed(problem));
             }
         };
-        let role = match self.role_of_helper(&input).await {
+        let role = match self.subagent_role(&input).await {
             Ok(role) => role,
             Err(problem) => {
                 let result = ToolResult::failed("Could not send a helper", problem.clone());
@@ -41,8 +41,8 @@ impl Run<'_> {
             }
             None => WorkerSpec::new(title, task).kind("helper"),
         };
-        let worker = match call.worker(spec).await {
-            Ok(worker) => worker,
+        let subagent = match call.worker(spec).await {
+            Ok(subagent) => subagent,
             Err(AgentError::Cancelled) => return Err(AgentError::Cancelled),
             Err(AgentError::Failed { message, .. }) => {
                 call.complete(ToolResult::failed("No helper could be sent", message.clone()))
@@ -51,10 +51,10 @@ impl Run<'_> {
             }
         };
         let mut conversation = Conversation::default();
-        conversation.push(Speaker::Person, user(task.to_owned()));
+        conversation.push(Speaker::User, user(task.to_owned()));
         let work = {
             let conversation = &mut conversation;
-            worker.drive(move |events| async move { self.help(&events, role, conversation).await })
+            subagent.drive(move |events| async move { self.run_subagent(&events, role, conversation).await })
         };
         match work.await {
             Ok(WorkerEnd::Done) => {
@@ -67,7 +67,7 @@ impl Run<'_> {
                     ..ToolResult::default()
                 })
                 .await?;
-                Ok(ToolAnswer::said(report))
+                Ok(ToolAnswer::ok(report))
             }
             Ok(WorkerEnd::Stopped) => {
                 let told = "The person stopped the helper before it was done.";
@@ -85,12 +85,12 @@ impl Run<'_> {
     }
 
     /// The custom agent that a helper is to be, if one is named (CUS-24).
-    async fn role_of_helper(&self, input: &Value) -> Result<Option<Role>, String> {
+    async fn subagent_role(&self, input: &Value) -> Result<Option<Role>, String> {
         let Some(name) = input.get("agent").and_then(Value::as_str) else {
             return Ok(None);
         };
-        let given = &self.brought.given;
-        let agents = given.agents_for_models();
+        let customizations = &self.turn_context.customizations;
+        let agents = customizations.agents_for_models();
         let named = agents
             .iter()
             .find(|(known, agent)| known == name || agent.about.full_name() == name);
@@ -102,19 +102,19 @@ impl Run<'_> {
                 names.join(", ")
             ));
         };
-        Role::load(given, agent, &self.surroundings.working_directories)
+        Role::load(customizations, agent, &self.tool_env.working_directories)
             .await
             .map(Some)
     }
 
     /// A helper's turn. Boxed, because helpers send helpers.
-    fn help<'b>(
+    fn run_subagent<'b>(
         &'b self,
         events: &'b EventSink,
         role: Option<Role>,
         conversation: &'b mut Conversation,
     ) -> Pin<Box<dyn Future<Output = Result<(), AgentError>> + Send + 'b>> {
-        Box::pin(async move { self.helper(events, role).run(conversation).await })
+        Box::pin(async move { self.subagent(events, role).run(conversation).await })
     }
 }
 

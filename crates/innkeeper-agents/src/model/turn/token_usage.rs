@@ -6,13 +6,13 @@ use crate::model::api::TokenUsage;
 
 /// What a turn has cost so far.
 #[derive(Debug, Default)]
-pub(in crate::model) struct Spent {
+pub(in crate::model) struct TurnUsage {
     input: Option<u32>,
     output: Option<u32>,
     cache_read: Option<u32>,
 }
 
-impl Spent {
+impl TurnUsage {
     pub(in crate::model) fn add(&mut self, usage: TokenUsage) {
         let sum = |so_far: Option<u32>, more: Option<u32>| match (so_far, more) {
             (None, None) => None,

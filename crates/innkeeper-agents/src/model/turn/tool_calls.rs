@@ -10,16 +10,16 @@ use innkeeper_host::{AgentError, ToolContent, ToolResult, uri};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use crate::model::api::{Stop, ToolOutcome};
+use super::TurnRun;
+use super::answer::PendingCall;
+use super::hook_context;
+use crate::model::api::{StopReason, ToolOutcome};
 use crate::model::conversation::images;
-use crate::model::conversation::unfinished;
+use crate::model::conversation::missing_result;
 use crate::model::conversation::user_message::text_of;
 use crate::model::customizations::use_skill;
-use crate::model::toolbox::Draft;
-use crate::model::toolbox::own_tools::{self, OwnTool};
-use crate::model::turn::Run;
-use crate::model::turn::answer::PendingCall;
-use crate::model::turn::hook_context;
+use crate::model::toolbox::CallDraft;
+use crate::model::toolbox::agent_tools::{self, AgentTool};
 use crate::tools::ToolAnswer;
 
 /// Most calls at the same time.
@@ -29,29 +29,29 @@ const AT_ONCE: usize = 8;
 /// order: the model has to know also of a turn that was cancelled what was done.
 pub(in crate::model) async fn carry_out(
     calls: Vec<PendingCall>,
-    stop: &Stop,
-    run: &Run<'_>,
+    stop: &StopReason,
+    run: &TurnRun<'_>,
 ) -> (Vec<ToolOutcome>, Result<(), AgentError>) {
     let ids: Vec<String> = calls.iter().map(|call| call.call.id.clone()).collect();
     let done = Mutex::new(Vec::new());
-    let work = Work {
+    let batch = CallBatch {
         run,
         done: &done,
-        was_cut: *stop == Stop::Length,
+        was_cut: *stop == StopReason::Length,
         last: ids.len().saturating_sub(1),
     };
-    let result = work.all(calls).await;
+    let result = batch.all(calls).await;
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut outcome = |(number, id): (usize, &String)| {
         let position = done.iter().position(|(of, _)| *of == number);
-        position.map_or_else(|| unfinished(id), |position| done.swap_remove(position).1)
+        position.map_or_else(|| missing_result(id), |position| done.swap_remove(position).1)
     };
     (ids.iter().enumerate().map(&mut outcome).collect(), result)
 }
 
 /// Calls being carried out.
-struct Work<'a> {
-    run: &'a Run<'a>,
+struct CallBatch<'a> {
+    run: &'a TurnRun<'a>,
     /// The outcomes so far, each with the number of its call.
     done: &'a Mutex<Vec<(usize, ToolOutcome)>>,
     /// Whether the model reached the most it may say, perhaps in the middle of a call.
@@ -60,11 +60,11 @@ struct Work<'a> {
     last: usize,
 }
 
-impl Work<'_> {
+impl CallBatch<'_> {
     async fn all(&self, calls: Vec<PendingCall>) -> Result<(), AgentError> {
         let mut beside: Vec<(usize, PendingCall)> = Vec::new();
         for (number, call) in calls.into_iter().enumerate() {
-            if !call.draft.is_harmless() {
+            if !call.draft.is_parallel_safe() {
                 self.side_by_side(std::mem::take(&mut beside)).await?;
                 self.one(number, call).await?;
                 continue;
@@ -87,7 +87,7 @@ impl Work<'_> {
         let answer = match read_input(&call.input, self.was_cut && number == self.last) {
             Ok(input) => {
                 let id = draft.id().to_owned();
-                hook_context::answer(start(draft, input, &call.input, self.run).await, &id, self.run.events)?
+                hook_context::append_to(start(draft, input, &call.input, self.run).await, &id, self.run.events)?
             }
             Err(problem) => {
                 let summary = "The model wrote an input that cannot be read";
@@ -115,23 +115,23 @@ fn touched(tool: &str, input: &Value) -> Option<String> {
 }
 
 /// Carries a call out. `text` is the input as the model wrote it.
-async fn start(draft: Draft, input: Value, text: &str, run: &Run<'_>) -> Result<ToolAnswer, AgentError> {
+async fn start(draft: CallDraft, input: Value, text: &str, run: &TurnRun<'_>) -> Result<ToolAnswer, AgentError> {
     match draft {
-        Draft::Host(mut draft, tool) => {
-            let input = hook_context::check(&mut draft, input).await?;
+        CallDraft::Host(mut draft, tool) => {
+            let input = hook_context::apply_input_hooks(&mut draft, input).await?;
             // The file that is really worked on: a hook may have named another one.
             let path = touched(&tool.spec().name, &input);
-            let answer = tool.run(draft, input, &run.surroundings()).await?;
+            let answer = tool.run(draft, input, &run.tool_env()).await?;
             if let (Some(path), false) = (path, answer.is_error) {
-                run.brought.touch_named(&path);
+                run.turn_context.note_path(&path);
             }
             Ok(answer)
         }
-        Draft::Own(draft, OwnTool::Ask) => own_tools::ask(draft, input, run.events).await,
-        Draft::Own(draft, OwnTool::Plan) => own_tools::keep(draft, input, run).await,
-        Draft::Own(draft, OwnTool::Delegate) => run.delegate(draft, input).await,
-        Draft::Own(draft, OwnTool::Skill) => use_skill(draft, input, run).await,
-        Draft::Mcp(mut draft) => {
+        CallDraft::Own(draft, AgentTool::Ask) => agent_tools::ask(draft, input, run.events).await,
+        CallDraft::Own(draft, AgentTool::Plan) => agent_tools::update_plan(draft, input, run).await,
+        CallDraft::Own(draft, AgentTool::Delegate) => run.delegate(draft, input).await,
+        CallDraft::Own(draft, AgentTool::Skill) => use_skill(draft, input, run).await,
+        CallDraft::Mcp(mut draft) => {
             // It was read before, so only an input that says nothing is none.
             let written = Arguments::parse(text).unwrap_or_default();
             let changed = draft.check(&written.to_json()).await?;
@@ -142,10 +142,10 @@ async fn start(draft: Draft, input: Value, text: &str, run: &Run<'_>) -> Result<
                 draft.complete(ToolResult::failed(summary, problem)).await?;
                 return Ok(ToolAnswer::failed(problem.to_owned()));
             };
-            Ok(told(draft.sampler(run.for_servers()).run(arguments).await?))
+            Ok(tool_answer(draft.sampler(run.sampler()).run(arguments).await?))
         }
-        Draft::Client(draft) => Ok(told(draft.run().await?)),
-        Draft::Unknown(draft) => {
+        CallDraft::Client(draft) => Ok(tool_answer(draft.run().await?)),
+        CallDraft::Unknown(draft) => {
             let problem = format!("there is no such tool; there are: {}", run.toolbox.names());
             draft
                 .complete(ToolResult::failed(
@@ -178,7 +178,7 @@ fn read_input(text: &str, was_cut: bool) -> Result<Value, String> {
 }
 
 /// What a tool of a client or of a server produced, as the model reads it.
-fn told(result: ToolResult) -> ToolAnswer {
+fn tool_answer(result: ToolResult) -> ToolAnswer {
     let mut answer = ToolAnswer {
         is_error: !result.success,
         ..ToolAnswer::default()
@@ -187,7 +187,7 @@ fn told(result: ToolResult) -> ToolAnswer {
     for content in result.content {
         match content {
             ToolContent::Text(text) => texts.push(text),
-            ToolContent::Embedded { data, content_type } => match images::fit(&content_type, &data) {
+            ToolContent::Embedded { data, content_type } => match images::from_base64(&content_type, &data) {
                 Some(image) => answer.images.push(image),
                 None => texts.push(
                     text_of(&data, &content_type)
@@ -236,14 +236,14 @@ mod tests {
 
     #[test]
     fn what_a_client_produced_is_told_in_full_or_in_its_summary() {
-        assert_eq!(told(ToolResult::text("Rang", "ding")).text, "ding");
-        assert!(told(ToolResult::failed("No", "the bell is broken")).is_error);
+        assert_eq!(tool_answer(ToolResult::text("Rang", "ding")).text, "ding");
+        assert!(tool_answer(ToolResult::failed("No", "the bell is broken")).is_error);
         let empty = ToolResult {
             success: true,
             summary: "Rang the bell".to_owned(),
             ..ToolResult::default()
         };
-        assert_eq!(told(empty).text, "Rang the bell");
+        assert_eq!(tool_answer(empty).text, "Rang the bell");
         let drawing = ToolResult {
             content: vec![ToolContent::Embedded {
                 data: "AAAA".to_owned(),
@@ -251,7 +251,7 @@ mod tests {
             }],
             ..ToolResult::default()
         };
-        let drawn = told(drawing);
+        let drawn = tool_answer(drawing);
         assert!(
             drawn.images.is_empty() && drawn.text.contains("cannot look into"),
             "{drawn:?}"
@@ -264,7 +264,7 @@ mod tests {
             }],
             ..ToolResult::default()
         };
-        assert_eq!(told(embedded).text, "two rooms");
+        assert_eq!(tool_answer(embedded).text, "two rooms");
         let link = ToolResult {
             success: true,
             content: vec![ToolContent::Resource {
@@ -275,6 +275,6 @@ mod tests {
             }],
             ..ToolResult::default()
         };
-        assert_eq!(told(link).text, "[a resource of the server: inn://rooms]");
+        assert_eq!(tool_answer(link).text, "[a resource of the server: inn://rooms]");
     }
 }

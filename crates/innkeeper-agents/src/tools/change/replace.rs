@@ -11,9 +11,9 @@ use std::path::Path;
 use cap_std::fs::{Dir, OpenOptions};
 use innkeeper_os::{Opened, Unnamed, create_directories, do_not_wait, open_regular, read_whole};
 
-use super::Change;
+use super::PlannedChange;
 use crate::tools::ToolLimits;
-use crate::tools::blocking::Stop;
+use crate::tools::blocking::CancelFlag;
 use crate::tools::place::Place;
 
 /// Whether the operating system lets the host write a file. Taking its name needs no such right,
@@ -25,7 +25,7 @@ pub(super) fn may_write(place: &Place) -> bool {
     place.root.dir.open_with(place.within(), &options).is_ok()
 }
 
-pub(super) fn changed_meanwhile(place: &Place) -> String {
+pub(super) fn changed_since_question(place: &Place) -> String {
     format!(
         "{} changed while the person was asked, so it was not written: read it again and decide anew",
         place.quoted()
@@ -33,7 +33,12 @@ pub(super) fn changed_meanwhile(place: &Place) -> String {
 }
 
 /// Writes a change, if the file still is what people saw.
-pub(super) fn write(change: &Change, limits: &ToolLimits, umask: Option<u32>, stop: &Stop) -> Result<(), String> {
+pub(super) fn write(
+    change: &PlannedChange,
+    limits: &ToolLimits,
+    umask: Option<u32>,
+    cancel: &CancelFlag,
+) -> Result<(), String> {
     let place = &change.place;
     let problem = |error: io::Error| match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
@@ -64,14 +69,14 @@ pub(super) fn write(change: &Change, limits: &ToolLimits, umask: Option<u32>, st
         _ => false,
     };
     if !is_same {
-        return Err(changed_meanwhile(place));
+        return Err(changed_since_question(place));
     }
-    if stop.is_set() {
+    if cancel.should_stop() {
         return Err(format!("{} was not written: the turn was cancelled", place.quoted()));
     }
     let taken = new.take_name(name, change.before.is_none());
     taken.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => changed_meanwhile(place),
+        ErrorKind::AlreadyExists => changed_since_question(place),
         _ => problem(error),
     })
 }

@@ -7,38 +7,38 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct Output {
     head: Vec<u8>,
-    head_most: usize,
+    max_head: usize,
     tail: VecDeque<u8>,
-    tail_most: usize,
+    max_tail: usize,
     /// All of it, as long as it is not too much.
     all: Vec<u8>,
-    all_most: usize,
+    max_all: usize,
     total: u64,
 }
 
 impl Output {
-    pub(super) fn new(head_most: usize, tail_most: usize, all_most: usize) -> Self {
+    pub(super) fn new(max_head: usize, max_tail: usize, max_all: usize) -> Self {
         Self {
             head: Vec::new(),
-            head_most,
+            max_head,
             tail: VecDeque::new(),
-            tail_most,
+            max_tail,
             all: Vec::new(),
-            all_most,
+            max_all,
             total: 0,
         }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        let room = self.all_most.saturating_sub(self.all.len()).min(bytes.len());
+        let room = self.max_all.saturating_sub(self.all.len()).min(bytes.len());
         self.all.extend_from_slice(bytes.get(..room).unwrap_or_default());
-        let room = self.head_most.saturating_sub(self.head.len()).min(bytes.len());
+        let room = self.max_head.saturating_sub(self.head.len()).min(bytes.len());
         let (first, rest) = bytes.split_at(room);
         self.head.extend_from_slice(first);
-        let skipped = rest.len().saturating_sub(self.tail_most);
+        let skipped = rest.len().saturating_sub(self.max_tail);
         let rest = rest.get(skipped..).unwrap_or_default();
-        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.tail_most);
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.max_tail);
         self.tail.drain(..surplus.min(self.tail.len()));
         self.tail.extend(rest);
     }
@@ -49,13 +49,13 @@ impl Output {
     }
 
     /// All of it from the beginning, if the turn has no room for that; of very much output only as much as is kept.
-    pub(super) fn beyond_the_turn(&self) -> Option<&[u8]> {
+    pub(super) fn full_output(&self) -> Option<&[u8]> {
         let shown = self.head.len() + self.tail.len();
         ((shown as u64) < self.total && self.all.len() > shown).then_some(&self.all)
     }
 
     /// All that was kept, and a word on what was not.
-    pub(super) fn whole(&self) -> String {
+    pub(super) fn excerpt(&self) -> String {
         let (a, b) = self.tail.as_slices();
         let kept = self.head.len() + self.tail.len();
         let left_out = self.total.saturating_sub(kept as u64);
@@ -68,7 +68,7 @@ impl Output {
     }
 
     /// The end of it, not more than so many bytes.
-    pub(super) fn latest(&self, most: usize) -> String {
+    pub(super) fn tail_text(&self, most: usize) -> String {
         let (a, b) = self.tail.as_slices();
         let kept = if self.total as usize == self.head.len() + self.tail.len() {
             [&self.head, a, b].concat()
@@ -95,10 +95,10 @@ mod tests {
         for piece in ["ab", "cü", "d"] {
             output.push(piece.as_bytes());
         }
-        assert_eq!(output.whole(), "abcüd");
-        assert_eq!(output.latest(2), "[…]\n\u{FFFD}d");
-        assert_eq!(output.latest(100), "abcüd");
-        assert_eq!(output.beyond_the_turn(), None);
+        assert_eq!(output.excerpt(), "abcüd");
+        assert_eq!(output.tail_text(2), "[…]\n\u{FFFD}d");
+        assert_eq!(output.tail_text(100), "abcüd");
+        assert_eq!(output.full_output(), None);
     }
 
     #[test]
@@ -107,22 +107,18 @@ mod tests {
         for piece in ["ab", "cdefgh", "i", "j"] {
             output.push(piece.as_bytes());
         }
-        assert_eq!(output.whole(), "abc\n[… 4 bytes of the output left out …]\nhij");
-        assert_eq!(output.latest(2), "[…]\nij");
+        assert_eq!(output.excerpt(), "abc\n[… 4 bytes of the output left out …]\nhij");
+        assert_eq!(output.tail_text(2), "[…]\nij");
         assert_eq!(output.total(), 10);
-        assert_eq!(output.beyond_the_turn(), Some(b"abcdefghij".as_slice()));
+        assert_eq!(output.full_output(), Some(b"abcdefghij".as_slice()));
     }
 
     #[test]
     fn one_huge_piece_is_no_exception() {
         let mut output = Output::new(2, 2, 10);
         output.push(&[b'x'; 1000]);
-        assert_eq!(
-            output.beyond_the_turn(),
-            Some([b'x'; 10].as_slice()),
-            "as much as is kept"
-        );
-        assert_eq!(output.whole(), "xx\n[… 996 bytes of the output left out …]\nxx");
+        assert_eq!(output.full_output(), Some([b'x'; 10].as_slice()), "as much as is kept");
+        assert_eq!(output.excerpt(), "xx\n[… 996 bytes of the output left out …]\nxx");
     }
 
     proptest::proptest! {
@@ -138,9 +134,9 @@ mod tests {
             }
             let mut whole = Output::new(head, tail, 30);
             whole.push(pieces.concat().as_bytes());
-            proptest::prop_assert_eq!(cut.whole(), whole.whole());
-            proptest::prop_assert_eq!(cut.latest(5), whole.latest(5));
-            proptest::prop_assert_eq!(cut.beyond_the_turn(), whole.beyond_the_turn());
+            proptest::prop_assert_eq!(cut.excerpt(), whole.excerpt());
+            proptest::prop_assert_eq!(cut.tail_text(5), whole.tail_text(5));
+            proptest::prop_assert_eq!(cut.full_output(), whole.full_output());
         }
     }
 }

@@ -5,19 +5,19 @@ use std::collections::HashSet;
 use super::numbered;
 
 /// Lines of a file that are compared; beyond it the hint would cost more than it helps.
-const MOST_LINES: usize = 50_000;
+const MAX_LINES: usize = 50_000;
 /// Lines shown before and after.
-const AROUND: usize = 2;
+const CONTEXT_LINES: usize = 2;
 /// Most lines of a place that are shown.
-const MOST_SHOWN: usize = 30;
+const MAX_SHOWN_LINES: usize = 30;
 /// How similar lines are at least, from 0 to 1.
-const LEAST_SIMILAR: f64 = 0.5;
+const MIN_SIMILARITY: f64 = 0.5;
 
 /// Says where a file has something like it, and what differs.
 pub(super) fn hint(text: &str, wanted: &str, line_chars: usize) -> String {
-    let lines: Vec<&str> = text.lines().take(MOST_LINES).collect();
+    let lines: Vec<&str> = text.lines().take(MAX_LINES).collect();
     let wanted: Vec<&str> = wanted.lines().skip_while(|line| line.trim().is_empty()).collect();
-    let length = wanted.len().clamp(1, MOST_SHOWN);
+    let length = wanted.len().clamp(1, MAX_SHOWN_LINES);
     if let Some(start) = same_but_for_space(&lines, &wanted) {
         let shown = around(&lines, start, length);
         return format!(
@@ -46,16 +46,16 @@ fn same_but_for_space(lines: &[&str], wanted: &[&str]) -> Option<usize> {
 
 /// The line most like the most telling line of what was wanted, and from there to its first line.
 fn most_similar(lines: &[&str], wanted: &[&str]) -> Option<usize> {
-    let (offset, telling) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
-    let telling = pairs(telling);
+    let (offset, probe) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
+    let probe = pairs(probe);
     let similarity = |line: &str| {
         let pairs = pairs(line);
-        let total = pairs.len() + telling.len();
+        let total = pairs.len() + probe.len();
         if total == 0 {
             return 0.0;
         }
         #[expect(clippy::cast_precision_loss, reason = "lines are not that long")]
-        let similarity = 2.0 * pairs.intersection(&telling).count() as f64 / total as f64;
+        let similarity = 2.0 * pairs.intersection(&probe).count() as f64 / total as f64;
         similarity
     };
     let best = lines
@@ -63,7 +63,7 @@ fn most_similar(lines: &[&str], wanted: &[&str]) -> Option<usize> {
         .enumerate()
         .map(|(index, line)| (index, similarity(line)))
         .max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    (best.1 >= LEAST_SIMILAR).then(|| best.0.saturating_sub(offset))
+    (best.1 >= MIN_SIMILARITY).then(|| best.0.saturating_sub(offset))
 }
 
 /// Pairs of neighbouring characters, spaces aside.
@@ -75,8 +75,8 @@ fn pairs(line: &str) -> HashSet<(char, char)> {
 
 /// Lines from a place on, with some around them, and the number of the first.
 fn around<'a, 'b>(lines: &'b [&'a str], start: usize, length: usize) -> (&'b [&'a str], usize) {
-    let first = start.saturating_sub(AROUND);
-    let last = (start + length + AROUND).min(lines.len());
+    let first = start.saturating_sub(CONTEXT_LINES);
+    let last = (start + length + CONTEXT_LINES).min(lines.len());
     (lines.get(first..last).unwrap_or_default(), first + 1)
 }
 

@@ -14,7 +14,7 @@ pub(super) fn is_text(media_type: &str) -> bool {
 
 /// What a page in HTML says, without what is only for browsers. It is a reading aid and no parser:
 /// what it takes for a tag is gone.
-pub(super) fn words_of(html: &str) -> String {
+pub(super) fn text_of_html(html: &str) -> String {
     let mut words = String::with_capacity(html.len() / 2);
     let mut rest = html;
     while let Some((before, tagged)) = rest.split_once('<') {
@@ -115,26 +115,26 @@ mod tests {
     fn a_page_becomes_its_words() {
         let html = "<!doctype html><head><title>Inn</title><style>p { x }</style></head><body><!-- <p>no</p> -->\
                     <h1>Rooms &amp; beds</h1><p>A  <b>warm</b>\n bed.</p><script>if (a < b) {}</script><p>1 &lt; 2</p>";
-        let words = words_of(html);
+        let words = text_of_html(html);
         let lines: Vec<&str> = words.lines().filter(|line| !line.is_empty()).collect();
         assert_eq!(lines, ["Inn", "Rooms & beds", "A warm", "bed.", "1 < 2"]);
     }
 
     #[test]
     fn what_is_left_out_ends_in_any_case_of_letters() {
-        assert_eq!(words_of("a<SCRIPT>x</b></Script >b<svg></ü></sVG>c"), "abc");
+        assert_eq!(text_of_html("a<SCRIPT>x</b></Script >b<svg></ü></sVG>c"), "abc");
     }
 
     /// It would not end in time if every element looked at all of the rest.
     #[test]
     fn a_page_of_nothing_but_short_elements_is_read_in_one_go() {
-        assert_eq!(words_of(&"<svg></svg>".repeat(400_000)), "");
+        assert_eq!(text_of_html(&"<svg></svg>".repeat(400_000)), "");
     }
 
     #[test]
     fn broken_pages_do_no_harm() {
         for html in ["<", "<script", "<!-- ", "a < b", "<script>x", "</", "<ü>"] {
-            words_of(html);
+            text_of_html(html);
         }
     }
 

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::model::api::{ModelEvent, Stop, TokenUsage};
+use crate::model::api::{ModelEvent, StopReason, TokenUsage};
 use crate::model::client::Decoder;
-use crate::model::client::calls::Calls;
-use crate::model::client::proof::Maker;
-use crate::model::client::thinking::Thinking;
+use crate::model::client::proof::ProofOrigin;
+use crate::model::client::reasoning::ReasoningBuffer;
+use crate::model::client::tool_calls::StreamedCalls;
 use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify};
 use crate::model::sse::SseEvent;
 
@@ -19,11 +19,11 @@ const THINKING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
 #[derive(Debug)]
 pub(crate) struct ChatDecoder {
     provider: Provider,
-    maker: Maker,
-    calls: Calls,
+    origin: ProofOrigin,
+    calls: StreamedCalls,
     /// Our index of a call by the server's.
     by_index: HashMap<u64, usize>,
-    thinking: Thinking,
+    thinking: ReasoningBuffer,
     /// The field that the thinking comes in, if it has one of its own.
     thinking_field: Option<&'static str>,
     refusal: String,
@@ -33,13 +33,13 @@ pub(crate) struct ChatDecoder {
 }
 
 impl ChatDecoder {
-    pub(crate) fn new(provider: Provider, maker: Maker, made_ids: &str) -> Self {
+    pub(crate) fn new(provider: Provider, origin: ProofOrigin, id_prefix: &str) -> Self {
         Self {
             provider,
-            maker,
-            calls: Calls::new(made_ids),
+            origin,
+            calls: StreamedCalls::new(id_prefix),
             by_index: HashMap::new(),
-            thinking: Thinking::default(),
+            thinking: ReasoningBuffer::default(),
             thinking_field: None,
             refusal: String::new(),
             finish: None,
@@ -50,7 +50,7 @@ impl ChatDecoder {
     /// Reads one chunk; `part` is where its choices have what was said: `delta` or `message`.
     fn chunk(&mut self, chunk: &Value, part: &str, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(classify(&self.provider, &Failure::of_value(chunk)));
+            return Err(classify(&self.provider, &Failure::from_value(chunk)));
         }
         let choice = chunk.get("choices").and_then(|choices| choices.get(0));
         if let Some(said) = choice.and_then(|choice| choice.get(part)) {
@@ -117,7 +117,7 @@ impl ChatDecoder {
     fn end_thinking(&mut self, out: &mut Vec<ModelEvent>) {
         if !self.thinking.is_empty() {
             let field = self.thinking_field.take();
-            let proof = field.map(|field| self.maker.seal(field.into()));
+            let proof = field.map(|field| self.origin.seal(field.into()));
             self.thinking.end(proof, out);
         }
     }
@@ -145,10 +145,13 @@ impl ChatDecoder {
         let known = match theirs {
             Some(theirs) => self.by_index.get(&theirs).copied(),
             None if id.is_none() && name.is_none() => self.calls.last(),
-            None => self.calls.last().filter(|last| !self.begins_another(*last, id, name)),
+            None => self
+                .calls
+                .last()
+                .filter(|last| !self.starts_another_call(*last, id, name)),
         };
         let index = known
-            .filter(|known| theirs.is_none() || !self.begins_another_id(*known, id, name))
+            .filter(|known| theirs.is_none() || !self.has_other_id(*known, id, name))
             .unwrap_or_else(|| self.calls.begin());
         if let Some(theirs) = theirs {
             self.by_index.insert(theirs, index);
@@ -157,7 +160,7 @@ impl ChatDecoder {
     }
 
     /// Whether a fragment without an index begins a call other than the last.
-    fn begins_another(&self, last: usize, id: Option<&str>, name: Option<&str>) -> bool {
+    fn starts_another_call(&self, last: usize, id: Option<&str>, name: Option<&str>) -> bool {
         match (self.calls.id(last), id) {
             (Some(known), Some(id)) => known != id,
             _ => name.is_some() && self.calls.has_name(last),
@@ -166,7 +169,7 @@ impl ChatDecoder {
 
     /// Whether a fragment with a known index is of another call all the same: it has a name and an
     /// id that is not that call's.
-    fn begins_another_id(&self, known: usize, id: Option<&str>, name: Option<&str>) -> bool {
+    fn has_other_id(&self, known: usize, id: Option<&str>, name: Option<&str>) -> bool {
         name.is_some() && matches!((self.calls.id(known), id), (Some(known), Some(id)) if known != id)
     }
 
@@ -202,12 +205,12 @@ impl ChatDecoder {
         self.calls.end_all(was_cut, out);
         let refusal = Some(std::mem::take(&mut self.refusal)).filter(|text| !text.is_empty());
         let stop = match finish.as_str() {
-            _ if was_cut => Stop::Length,
-            "content_filter" => Stop::Refused(refusal),
+            _ if was_cut => StopReason::Length,
+            "content_filter" => StopReason::Refused(refusal),
             // Many servers say `stop` although they wait for the results of calls.
-            _ if !self.calls.is_empty() => Stop::ToolCalls,
-            _ if refusal.is_some() => Stop::Refused(refusal),
-            _ => Stop::Done,
+            _ if !self.calls.is_empty() => StopReason::ToolCalls,
+            _ if refusal.is_some() => StopReason::Refused(refusal),
+            _ => StopReason::Done,
         };
         out.push(ModelEvent::End(stop));
         Ok(())
@@ -229,7 +232,7 @@ impl Decoder for ChatDecoder {
             .map_err(|error| self.provider.error(ErrorKind::Malformed, &error.to_string()))?;
         // Some servers name an event `error` and put the error itself into its data.
         if event.name.as_deref() == Some("error") {
-            return Err(classify(&self.provider, &Failure::of_value(&chunk)));
+            return Err(classify(&self.provider, &Failure::from_value(&chunk)));
         }
         self.chunk(&chunk, "delta", out)
     }

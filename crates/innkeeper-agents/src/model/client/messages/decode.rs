@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::model::api::{ModelEvent, Stop, TokenUsage};
+use crate::model::api::{ModelEvent, StopReason, TokenUsage};
 use crate::model::client::Decoder;
-use crate::model::client::calls::Calls;
-use crate::model::client::proof::Maker;
-use crate::model::client::thinking::Thinking;
+use crate::model::client::proof::ProofOrigin;
+use crate::model::client::reasoning::ReasoningBuffer;
+use crate::model::client::tool_calls::StreamedCalls;
 use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify};
 use crate::model::sse::SseEvent;
 
@@ -16,21 +16,21 @@ use crate::model::sse::SseEvent;
 #[derive(Debug)]
 pub(crate) struct MessagesDecoder {
     provider: Provider,
-    maker: Maker,
-    calls: Calls,
+    origin: ProofOrigin,
+    calls: StreamedCalls,
     /// The blocks that are under way, by the server's index.
     open: HashMap<u64, Block>,
     usage: TokenUsage,
     /// Why it stopped, once the server has said.
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
 }
 
 /// A block that is under way.
 #[derive(Debug)]
 enum Block {
     Text,
-    Thinking {
-        thinking: Thinking,
+    ReasoningBuffer {
+        thinking: ReasoningBuffer,
         signature: String,
     },
     Call(usize),
@@ -39,11 +39,11 @@ enum Block {
 }
 
 impl MessagesDecoder {
-    pub(crate) fn new(provider: Provider, maker: Maker, made_ids: &str) -> Self {
+    pub(crate) fn new(provider: Provider, origin: ProofOrigin, id_prefix: &str) -> Self {
         Self {
             provider,
-            maker,
-            calls: Calls::new(made_ids),
+            origin,
+            calls: StreamedCalls::new(id_prefix),
             open: HashMap::new(),
             usage: TokenUsage::default(),
             stop: None,
@@ -64,7 +64,7 @@ impl MessagesDecoder {
                 }
             }
             "message_stop" => return self.end(out),
-            "error" => return Err(classify(&self.provider, &Failure::of_value(event))),
+            "error" => return Err(classify(&self.provider, &Failure::from_value(event))),
             // `ping`, and whatever comes later: the API promises to add kinds.
             _ => {}
         }
@@ -80,16 +80,16 @@ impl MessagesDecoder {
                 Block::Text
             }
             "thinking" => {
-                let mut thinking = Thinking::default();
+                let mut thinking = ReasoningBuffer::default();
                 thinking.push(text("thinking"), out);
-                Block::Thinking {
+                Block::ReasoningBuffer {
                     thinking,
                     signature: text("signature").to_owned(),
                 }
             }
             "redacted_thinking" => {
                 let kept = json!({"type": "redacted_thinking", "data": text("data")});
-                Thinking::default().end(Some(self.maker.seal(kept)), out);
+                ReasoningBuffer::default().end(Some(self.origin.seal(kept)), out);
                 Block::Other
             }
             "tool_use" => {
@@ -113,7 +113,7 @@ impl MessagesDecoder {
         let text = |field: &str| delta.get(field).and_then(Value::as_str).unwrap_or_default();
         match self.open.get_mut(&index) {
             Some(Block::Text) => say(text("text"), out),
-            Some(Block::Thinking { thinking, signature }) => {
+            Some(Block::ReasoningBuffer { thinking, signature }) => {
                 thinking.push(text("thinking"), out);
                 signature.push_str(text("signature"));
             }
@@ -124,14 +124,14 @@ impl MessagesDecoder {
 
     fn block_stop(&mut self, index: u64, out: &mut Vec<ModelEvent>) {
         match self.open.remove(&index) {
-            Some(Block::Thinking {
+            Some(Block::ReasoningBuffer {
                 mut thinking,
                 signature,
             }) => {
                 // Without a signature it would be refused when it is sent back.
                 let proof = (!signature.is_empty()).then(|| {
                     let kept = json!({"type": "thinking", "thinking": thinking.text(), "signature": signature});
-                    self.maker.seal(kept)
+                    self.origin.seal(kept)
                 });
                 thinking.end(proof, out);
             }
@@ -177,9 +177,9 @@ impl MessagesDecoder {
         for index in open {
             self.block_stop(index, out);
         }
-        self.calls.end_all(stop == Stop::Length, out);
+        self.calls.end_all(stop == StopReason::Length, out);
         let stop = match stop {
-            Stop::Done if !self.calls.is_empty() => Stop::ToolCalls,
+            StopReason::Done if !self.calls.is_empty() => StopReason::ToolCalls,
             stop => stop,
         };
         out.push(ModelEvent::End(stop));
@@ -193,17 +193,17 @@ fn say(text: &str, out: &mut Vec<ModelEvent>) {
     }
 }
 
-fn stop_of(delta: &Value) -> Option<Stop> {
+fn stop_of(delta: &Value) -> Option<StopReason> {
     let reason = delta.get("stop_reason").and_then(Value::as_str)?;
     Some(match reason {
-        "tool_use" => Stop::ToolCalls,
-        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
+        "tool_use" => StopReason::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
         "refusal" => {
             let why = delta.pointer("/stop_details/explanation").and_then(Value::as_str);
-            Stop::Refused(why.map(str::to_owned))
+            StopReason::Refused(why.map(str::to_owned))
         }
-        "pause_turn" => Stop::Paused,
-        _ => Stop::Done,
+        "pause_turn" => StopReason::Paused,
+        _ => StopReason::Done,
     })
 }
 
@@ -225,7 +225,7 @@ impl Decoder for MessagesDecoder {
 
     fn whole(&mut self, answer: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         if answer.get("type").and_then(Value::as_str) == Some("error") {
-            return Err(classify(&self.provider, &Failure::of_value(answer)));
+            return Err(classify(&self.provider, &Failure::from_value(answer)));
         }
         let Some(content) = answer.get("content").and_then(Value::as_array) else {
             return Err(self.provider.error(ErrorKind::Malformed, "it holds no answer"));
@@ -236,7 +236,7 @@ impl Decoder for MessagesDecoder {
             self.block_stop(index, out);
         }
         // Whoever answers in one piece has finished, whether or not they say so.
-        self.stop = stop_of(answer).or(Some(Stop::Done));
+        self.stop = stop_of(answer).or(Some(StopReason::Done));
         self.end(out)
     }
 

@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::model::api::{ModelEvent, Stop, TokenUsage};
+use crate::model::api::{ModelEvent, StopReason, TokenUsage};
 use crate::model::client::Decoder;
-use crate::model::client::calls::Calls;
-use crate::model::client::proof::Maker;
-use crate::model::client::thinking::Thinking;
+use crate::model::client::proof::ProofOrigin;
+use crate::model::client::reasoning::ReasoningBuffer;
+use crate::model::client::tool_calls::StreamedCalls;
 use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify};
 use crate::model::sse::SseEvent;
 
@@ -16,11 +16,11 @@ use crate::model::sse::SseEvent;
 #[derive(Debug)]
 pub(crate) struct ResponsesDecoder {
     provider: Provider,
-    maker: Maker,
-    calls: Calls,
+    origin: ProofOrigin,
+    calls: StreamedCalls,
     /// Our index of a call by its place in the output.
-    by_place: HashMap<u64, usize>,
-    thinking: Thinking,
+    by_output_index: HashMap<u64, usize>,
+    thinking: ReasoningBuffer,
     /// The last part of the thinking that was streamed: its place and its part.
     thinking_part: Option<(u64, u64)>,
     /// Places of which words were streamed.
@@ -31,13 +31,13 @@ pub(crate) struct ResponsesDecoder {
 }
 
 impl ResponsesDecoder {
-    pub(crate) fn new(provider: Provider, maker: Maker, made_ids: &str) -> Self {
+    pub(crate) fn new(provider: Provider, origin: ProofOrigin, id_prefix: &str) -> Self {
         Self {
             provider,
-            maker,
-            calls: Calls::new(made_ids),
-            by_place: HashMap::new(),
-            thinking: Thinking::default(),
+            origin,
+            calls: StreamedCalls::new(id_prefix),
+            by_output_index: HashMap::new(),
+            thinking: ReasoningBuffer::default(),
             thinking_part: None,
             spoken: HashSet::new(),
             done: HashSet::new(),
@@ -58,11 +58,11 @@ impl ResponsesDecoder {
             "response.reasoning_summary_text.delta" => self.thought(place, event.get("summary_index"), delta, out),
             "response.reasoning_text.delta" => self.thought(place, event.get("content_index"), delta, out),
             "response.function_call_arguments.delta" => {
-                let index = self.call_at(place);
+                let index = self.call_for_output(place);
                 self.calls.input(index, delta, out);
             }
             "response.function_call_arguments.done" => {
-                let index = self.call_at(place);
+                let index = self.call_for_output(place);
                 if let Some(text) = event.get("arguments").and_then(Value::as_str) {
                     self.calls.whole_input(index, text, out);
                 }
@@ -75,7 +75,7 @@ impl ResponsesDecoder {
             | "response.cancelled" => {
                 return self.ended(event.get("response").unwrap_or(event), out);
             }
-            "error" => return Err(classify(&self.provider, &Failure::of_value(event))),
+            "error" => return Err(classify(&self.provider, &Failure::from_value(event))),
             // Everything else repeats what deltas said, or is news of the provider's own tools.
             _ => {}
         }
@@ -102,7 +102,7 @@ impl ResponsesDecoder {
         let Some(item) = item.filter(|item| is_call(item)) else {
             return;
         };
-        let index = self.call_at(place);
+        let index = self.call_for_output(place);
         let (id, name) = id_and_name(item);
         self.calls.describe(index, id, name, out);
     }
@@ -115,7 +115,7 @@ impl ResponsesDecoder {
             "reasoning" => self.thinking_done(item, out),
             "message" if !self.spoken.contains(&place) => self.whole_message(place, item, out),
             "function_call" => {
-                let index = self.call_at(place);
+                let index = self.call_for_output(place);
                 let (id, name) = id_and_name(item);
                 self.calls.describe(index, id, name, out);
                 if let Some(text) = item.get("arguments").and_then(Value::as_str) {
@@ -148,7 +148,7 @@ impl ResponsesDecoder {
             if let Some(id) = item.get("id") {
                 kept["id"] = id.clone();
             }
-            self.maker.seal(kept)
+            self.origin.seal(kept)
         });
         self.thinking.end(proof, out);
         self.thinking_part = None;
@@ -165,14 +165,14 @@ impl ResponsesDecoder {
         }
     }
 
-    fn call_at(&mut self, place: u64) -> usize {
-        *self.by_place.entry(place).or_insert_with(|| self.calls.begin())
+    fn call_for_output(&mut self, place: u64) -> usize {
+        *self.by_output_index.entry(place).or_insert_with(|| self.calls.begin())
     }
 
     fn ended(&mut self, response: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         let status = response.get("status").and_then(Value::as_str).unwrap_or("completed");
         if status == "failed" || response.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(classify(&self.provider, &Failure::of_value(response)));
+            return Err(classify(&self.provider, &Failure::from_value(response)));
         }
         if status == "cancelled" {
             return Err(self.provider.error(ErrorKind::Interrupted, "the provider cancelled it"));
@@ -186,14 +186,14 @@ impl ResponsesDecoder {
         let refusal = Some(std::mem::take(&mut self.refusal)).filter(|text| !text.is_empty());
         let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
         let stop = match reason {
-            Some("content_filter") => Stop::Refused(refusal),
-            Some(_) => Stop::Length,
-            None if status == "incomplete" => Stop::Length,
-            None if !self.calls.is_empty() => Stop::ToolCalls,
-            None if refusal.is_some() => Stop::Refused(refusal),
-            None => Stop::Done,
+            Some("content_filter") => StopReason::Refused(refusal),
+            Some(_) => StopReason::Length,
+            None if status == "incomplete" => StopReason::Length,
+            None if !self.calls.is_empty() => StopReason::ToolCalls,
+            None if refusal.is_some() => StopReason::Refused(refusal),
+            None => StopReason::Done,
         };
-        self.calls.end_all(stop == Stop::Length, out);
+        self.calls.end_all(stop == StopReason::Length, out);
         out.push(ModelEvent::End(stop));
         Ok(())
     }

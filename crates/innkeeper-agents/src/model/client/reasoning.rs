@@ -6,11 +6,11 @@ use crate::model::api::{ModelEvent, Reasoning};
 
 /// Collects what is streamed of a stretch of thinking, so that it can be handed out whole.
 #[derive(Debug, Default)]
-pub(super) struct Thinking {
+pub(super) struct ReasoningBuffer {
     text: String,
 }
 
-impl Thinking {
+impl ReasoningBuffer {
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -38,6 +38,6 @@ impl Thinking {
 }
 
 /// Whether words are worth sending: providers refuse empty ones.
-pub(super) fn has_words(text: &str) -> bool {
+pub(super) fn has_text(text: &str) -> bool {
     !text.trim().is_empty()
 }

@@ -33,7 +33,7 @@ pub(in crate::model) async fn ask(
         Response::Decline | Response::Cancel => "Asked, and got no answer",
     };
     call.complete(ToolResult::text(summary, said.clone())).await?;
-    Ok(ToolAnswer::said(said))
+    Ok(ToolAnswer::ok(said))
 }
 
 fn form(input: &Value) -> Result<Form, String> {

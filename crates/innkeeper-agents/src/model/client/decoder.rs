@@ -3,7 +3,7 @@
 use serde::de::IgnoredAny;
 
 use super::endpoint::Api;
-use super::proof::Maker;
+use super::proof::ProofOrigin;
 use super::{Decoder, chat, messages, responses};
 use crate::model::api::ModelEvent;
 use crate::model::error::{ErrorKind, Provider, ProviderError};
@@ -11,14 +11,14 @@ use crate::model::sse::{MOST_BYTES, SseEvent, SseParser};
 
 /// Most bytes of one answer, whatever it consists of: no model says as much, and a server that never
 /// stops must not fill the memory.
-pub const MOST_ANSWER_BYTES: usize = 64 << 20;
+pub const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// Reads one answer of a provider, however its bytes are cut.
 #[derive(Debug)]
 pub struct AnswerDecoder {
     provider: Provider,
     decoder: Box<dyn Decoder>,
-    form: Form,
+    form: BodyFormat,
     /// Bytes so far.
     read: usize,
     /// Whether the last event is out.
@@ -27,7 +27,7 @@ pub struct AnswerDecoder {
 
 /// What the bytes are.
 #[derive(Debug)]
-enum Form {
+enum BodyFormat {
     /// Nothing but space so far.
     Unknown,
     /// A stream of events.
@@ -39,16 +39,16 @@ enum Form {
 impl AnswerDecoder {
     /// Reads the answer of `provider` to a request that it gets over `api`. Calls that come without
     /// an id get one that begins with `made_ids`.
-    pub fn new(api: Api, provider: Provider, maker: Maker, made_ids: &str) -> Self {
+    pub fn new(api: Api, provider: Provider, origin: ProofOrigin, id_prefix: &str) -> Self {
         let decoder: Box<dyn Decoder> = match api {
-            Api::ChatCompletions => Box::new(chat::ChatDecoder::new(provider.clone(), maker, made_ids)),
-            Api::Responses => Box::new(responses::ResponsesDecoder::new(provider.clone(), maker, made_ids)),
-            Api::Messages => Box::new(messages::MessagesDecoder::new(provider.clone(), maker, made_ids)),
+            Api::ChatCompletions => Box::new(chat::ChatDecoder::new(provider.clone(), origin, id_prefix)),
+            Api::Responses => Box::new(responses::ResponsesDecoder::new(provider.clone(), origin, id_prefix)),
+            Api::Messages => Box::new(messages::MessagesDecoder::new(provider.clone(), origin, id_prefix)),
         };
         Self {
             provider,
             decoder,
-            form: Form::Unknown,
+            form: BodyFormat::Unknown,
             read: 0,
             ended: false,
         }
@@ -70,28 +70,28 @@ impl AnswerDecoder {
             return Ok(());
         }
         self.read = self.read.saturating_add(bytes.len());
-        if self.read > MOST_ANSWER_BYTES {
+        if self.read > MAX_ANSWER_BYTES {
             return Err(self.provider.error(ErrorKind::Malformed, "it does not come to an end"));
         }
-        if let Form::Unknown = self.form {
+        if let BodyFormat::Unknown = self.form {
             match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-                Some(b'{') => self.form = Form::Whole(Vec::new()),
+                Some(b'{') => self.form = BodyFormat::Whole(Vec::new()),
                 Some(b'<') => return Err(self.provider.error(ErrorKind::Malformed, "it is a web page")),
-                Some(_) => self.form = Form::Stream(SseParser::default()),
+                Some(_) => self.form = BodyFormat::Stream(SseParser::default()),
                 // Only space, which means nothing to either form.
                 None => return Ok(()),
             }
         }
         match &mut self.form {
-            Form::Unknown => Ok(()),
-            Form::Whole(text) if text.len() + bytes.len() > MOST_BYTES => {
+            BodyFormat::Unknown => Ok(()),
+            BodyFormat::Whole(text) if text.len() + bytes.len() > MOST_BYTES => {
                 Err(self.provider.error(ErrorKind::Malformed, "it is too long"))
             }
-            Form::Whole(text) => {
+            BodyFormat::Whole(text) => {
                 text.extend_from_slice(bytes);
                 Ok(())
             }
-            Form::Stream(parser) => {
+            BodyFormat::Stream(parser) => {
                 let mut events = Vec::new();
                 let read = parser.push(bytes, |event| events.push(event));
                 for event in events {
@@ -111,8 +111,8 @@ impl AnswerDecoder {
             return Ok(());
         }
         match &mut self.form {
-            Form::Unknown => return Err(self.provider.error(ErrorKind::Interrupted, "it is empty")),
-            Form::Whole(text) => {
+            BodyFormat::Unknown => return Err(self.provider.error(ErrorKind::Interrupted, "it is empty")),
+            BodyFormat::Whole(text) => {
                 let text = std::mem::take(text);
                 match serde_json::from_slice(&text) {
                     Ok(answer) => {
@@ -125,7 +125,7 @@ impl AnswerDecoder {
                     Err(error) => return Err(self.provider.error(ErrorKind::Malformed, &error.to_string())),
                 }
             }
-            Form::Stream(parser) => {
+            BodyFormat::Stream(parser) => {
                 // An event that lacks its empty line counts if it is whole.
                 let last = parser.finish();
                 let is_whole = |event: &SseEvent| {

@@ -4,7 +4,7 @@ use innkeeper_host::{AgentError, Invocation, ToolContent, ToolDraft, ToolResult}
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::model::turn::Run;
+use crate::model::turn::TurnRun;
 use crate::tools::ToolAnswer;
 
 /// Most steps of a plan.
@@ -32,7 +32,11 @@ enum Status {
 }
 
 /// Shows the plan.
-pub(in crate::model) async fn keep(draft: ToolDraft, input: Value, run: &Run<'_>) -> Result<ToolAnswer, AgentError> {
+pub(in crate::model) async fn update_plan(
+    draft: ToolDraft,
+    input: Value,
+    run: &TurnRun<'_>,
+) -> Result<ToolAnswer, AgentError> {
     let plan = match serde_json::from_value::<Plan>(input.clone()) {
         Ok(plan) if plan.steps.len() > MAX_STEPS => Err(format!("`steps` has more than {MAX_STEPS} entries")),
         Ok(plan) if plan.steps.is_empty() => Err("`steps` is empty".to_owned()),
@@ -53,7 +57,7 @@ pub(in crate::model) async fn keep(draft: ToolDraft, input: Value, run: &Run<'_>
         .await?;
     let done = plan.steps.iter().filter(|step| step.status == Status::Done).count();
     let now = plan.steps.iter().find(|step| step.status == Status::InProgress);
-    run.works_on(now.map(Step::line)).await?;
+    run.set_plan_step(now.map(Step::line)).await?;
     let summary = format!("Plan: {done} of {} steps done", plan.steps.len());
     call.complete(ToolResult {
         success: true,
@@ -62,7 +66,7 @@ pub(in crate::model) async fn keep(draft: ToolDraft, input: Value, run: &Run<'_>
         ..ToolResult::default()
     })
     .await?;
-    Ok(ToolAnswer::said(summary))
+    Ok(ToolAnswer::ok(summary))
 }
 
 impl Step {

@@ -3,34 +3,34 @@
 use crate::model::api::{ModelEvent, ToolUse};
 
 /// The name of a call whose name never came. No tool has it, so the model is told so.
-const NAMELESS: &str = "nameless_tool";
+const UNNAMED_TOOL: &str = "nameless_tool";
 
 /// The calls of an answer, in the order in which they began.
 ///
 /// Servers differ in when they send a call's id and name, and some never do: a call is announced
 /// once both are known, or once it is clear that they will not come.
 #[derive(Debug)]
-pub(super) struct Calls {
-    made_ids: String,
-    calls: Vec<Call>,
+pub(super) struct StreamedCalls {
+    id_prefix: String,
+    calls: Vec<StreamedCall>,
 }
 
 #[derive(Debug, Default)]
-struct Call {
+struct StreamedCall {
     id: Option<String>,
     name: Option<String>,
     /// Input that waits for the call to be announced.
-    held: String,
+    buffered: String,
     announced: bool,
     /// Bytes of input that are out.
     sent: usize,
     ended: bool,
 }
 
-impl Calls {
-    pub(super) fn new(made_ids: &str) -> Self {
+impl StreamedCalls {
+    pub(super) fn new(id_prefix: &str) -> Self {
         Self {
-            made_ids: made_ids.to_owned(),
+            id_prefix: id_prefix.to_owned(),
             calls: Vec::new(),
         }
     }
@@ -46,7 +46,7 @@ impl Calls {
 
     /// Begins another call and gives its index.
     pub(super) fn begin(&mut self) -> usize {
-        self.calls.push(Call::default());
+        self.calls.push(StreamedCall::default());
         self.calls.len() - 1
     }
 
@@ -63,12 +63,12 @@ impl Calls {
         let Some(call) = self.calls.get_mut(index) else {
             return;
         };
-        let given = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+        let non_empty = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
         if call.id.is_none() {
-            call.id = given(id);
+            call.id = non_empty(id);
         }
         if call.name.is_none() {
-            call.name = given(name);
+            call.name = non_empty(name);
         }
         if call.id.is_some() && call.name.is_some() {
             self.announce(index, out);
@@ -87,13 +87,13 @@ impl Calls {
                 text: text.to_owned(),
             });
         } else {
-            call.held.push_str(text);
+            call.buffered.push_str(text);
         }
     }
 
     /// The whole input of a call, of which some may have come before.
     pub(super) fn whole_input(&mut self, index: usize, text: &str, out: &mut Vec<ModelEvent>) {
-        let known = self.calls.get(index).map_or(0, |call| call.sent + call.held.len());
+        let known = self.calls.get(index).map_or(0, |call| call.sent + call.buffered.len());
         if let Some(rest) = text.get(known..) {
             self.input(index, rest, out);
         }
@@ -128,15 +128,15 @@ impl Calls {
             return;
         };
         call.announced = true;
-        let id = call.id.get_or_insert_with(|| format!("{}_{index}", self.made_ids));
-        let name = call.name.get_or_insert_with(|| NAMELESS.to_owned());
+        let id = call.id.get_or_insert_with(|| format!("{}_{index}", self.id_prefix));
+        let name = call.name.get_or_insert_with(|| UNNAMED_TOOL.to_owned());
         out.push(ModelEvent::CallStart {
             index,
             id: id.clone(),
             name: name.clone(),
         });
-        let held = std::mem::take(&mut call.held);
-        self.input(index, &held, out);
+        let buffered = std::mem::take(&mut call.buffered);
+        self.input(index, &buffered, out);
     }
 }
 

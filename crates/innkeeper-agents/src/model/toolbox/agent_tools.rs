@@ -4,7 +4,7 @@ mod ask;
 mod plan;
 
 pub(in crate::model) use ask::ask;
-pub(in crate::model) use plan::keep;
+pub(in crate::model) use plan::update_plan;
 
 use innkeeper_host::customizations::{CustomAgent, Customized};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const MAX_AGENT_WORDS: usize = 300;
 
 /// A tool of the agent's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::model) enum OwnTool {
+pub(in crate::model) enum AgentTool {
     /// Asks people a question.
     Ask,
     /// Keeps a list of what is to be done.
@@ -30,7 +30,7 @@ pub(in crate::model) enum OwnTool {
     Skill,
 }
 
-impl OwnTool {
+impl AgentTool {
     pub(in crate::model) const ALL: [Self; 4] = [Self::Ask, Self::Plan, Self::Delegate, Self::Skill];
 
     /// Those that a session has a use for, as its model sees them.
@@ -61,7 +61,7 @@ impl OwnTool {
 
     /// Whether calls may run beside others. A helper asks for itself before it changes anything,
     /// and several at once are the point of having them.
-    pub(in crate::model) fn is_harmless(self) -> bool {
+    pub(in crate::model) fn is_parallel_safe(self) -> bool {
         match self {
             Self::Plan | Self::Delegate | Self::Skill => true,
             Self::Ask => false,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::plan::{Counts, Fault, Op, Plan};
+use crate::plan::{Counts, Fault, FaultPlan, Op};
 use crate::recording::{Recorder, Recording};
 use crate::vfs::Registration;
 
@@ -15,13 +15,13 @@ use crate::vfs::Registration;
 /// handle is dropped, the VFS is gone; connections that are still open go on as on a good disk.
 #[derive(Debug)]
 pub struct Disk {
-    shared: Arc<Shared>,
+    inner: Arc<DiskInner>,
     registration: Registration,
 }
 
 /// What the handle and the VFS have in common.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct DiskInner {
     directory: PathBuf,
     state: Mutex<State>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
 /// in which things happened.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(crate) plan: Plan,
+    pub(crate) plan: FaultPlan,
     pub(crate) recorder: Recorder,
 }
 
@@ -48,7 +48,7 @@ impl Disk {
             let path = entry.expect("the directory of a disk is readable").path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if path.is_file() && !name.ends_with("-shm") {
-                recorder.found(name, fs::read(&path).expect("the files of a disk are readable"));
+                recorder.add_existing(name, fs::read(&path).expect("the files of a disk are readable"));
             }
         }
         Self::register(directory, recorder)
@@ -73,12 +73,12 @@ impl Disk {
             recorder,
             ..State::default()
         };
-        let shared = Arc::new(Shared {
+        let inner = Arc::new(DiskInner {
             directory,
             state: Mutex::new(state),
         });
-        let registration = Registration::new(shared.clone());
-        Self { shared, registration }
+        let registration = Registration::new(inner.clone());
+        Self { inner, registration }
     }
 
     /// The name of the VFS, for `Connection::open_with_flags_and_vfs`.
@@ -88,29 +88,29 @@ impl Disk {
 
     /// Everything that was done so far.
     pub fn recording(&self) -> Recording {
-        self.shared.state().recorder.recording.clone()
+        self.inner.state().recorder.recording.clone()
     }
 
     /// How many events there were so far. What is acknowledged now has to survive every
     /// [cut](Recording) from here on.
     pub fn position(&self) -> usize {
-        self.shared.state().recorder.recording.len()
+        self.inner.state().recorder.recording.len()
     }
 
     /// How many operations of each kind there were so far.
     pub fn counts(&self) -> Counts {
-        self.shared.state().plan.counts
+        self.inner.state().plan.counts
     }
 
     /// Makes the `n`th operation of a kind from now on fail; the next one is the first. Others of
     /// the kind succeed.
     pub fn fail_nth(&self, op: Op, n: u64, fault: Fault) {
-        self.shared.state().plan.fail(op, n, 1, fault);
+        self.inner.state().plan.fail(op, n, 1, fault);
     }
 
     /// Makes the `n`th operation of a kind from now on fail, and all that follow it.
     pub fn fail_from(&self, op: Op, n: u64, fault: Fault) {
-        self.shared.state().plan.fail(op, n, u64::MAX, fault);
+        self.inner.state().plan.fail(op, n, u64::MAX, fault);
     }
 
     /// Makes the next sync fail.
@@ -121,54 +121,54 @@ impl Disk {
     /// Limits how many bytes all files together may take. A write that needs more leaves what fits
     /// and fails with `SQLITE_FULL`; one that needs no more room succeeds.
     pub fn capacity(&self, bytes: Option<u64>) {
-        self.shared.state().plan.capacity = bytes;
+        self.inner.state().plan.capacity = bytes;
     }
 
     /// How many bytes all files take together, without the shared memory of a WAL.
     pub fn used(&self) -> u64 {
-        self.shared.state().recorder.used()
+        self.inner.state().recorder.used()
     }
 
     /// Makes the disk read-only or writable, as if it was mounted anew: open files can no longer be
     /// written, and others open read-only or not at all.
     pub fn read_only(&self, read_only: bool) {
-        self.shared.state().plan.read_only = read_only;
+        self.inner.state().plan.read_only = read_only;
     }
 
     /// Makes one bit of a file read wrong until its byte is written again. The recording knows
     /// nothing of it.
     pub fn flip_bit(&self, file: &str, offset: u64, bit: u8) {
-        self.shared.state().plan.flip(file, offset, bit);
+        self.inner.state().plan.flip(file, offset, bit);
     }
 
     /// Makes syncs succeed without doing anything. No database survives a power cut on such a disk;
     /// it shows that a test would notice.
-    pub fn lie_about_syncs(&self, lie: bool) {
-        self.shared.state().plan.lying = lie;
+    pub fn ignore_syncs(&self, lie: bool) {
+        self.inner.state().plan.ignores_syncs = lie;
     }
 
     /// Stops the disk: from now on every operation fails and nothing is recorded, until
     /// [`Self::heal`].
     pub fn stop(&self) {
-        self.shared.state().plan.stopped = true;
+        self.inner.state().plan.stopped = true;
     }
 
     /// Takes all faults back. The counts go on.
-    pub fn heal(&self) {
-        self.shared.state().plan.heal();
+    pub fn clear_faults(&self) {
+        self.inner.state().plan.clear_faults();
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
         // The VFS itself is never freed, as connections may use it still; what it recorded is.
-        let mut state = self.shared.state();
-        state.plan.heal();
+        let mut state = self.inner.state();
+        state.plan.clear_faults();
         state.recorder.close();
     }
 }
 
-impl Shared {
+impl DiskInner {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

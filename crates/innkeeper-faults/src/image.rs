@@ -38,7 +38,7 @@ impl Image {
 impl Recording {
     /// What is there when the process dies at a cut and the machine goes on: everything.
     pub fn kill(&self, cut: usize) -> Image {
-        let mut disk = Replayed::new(self);
+        let mut disk = ReplayedDisk::new(self);
         for event in self.until(cut) {
             match event {
                 Event::Create { .. } | Event::Delete { .. } => rename(&mut disk.names, event),
@@ -51,8 +51,8 @@ impl Recording {
 
     /// One of the many things that may be there when the power is cut.
     pub fn power_cut(&self, cut: usize, random: &mut Random) -> Image {
-        let luck = Luck::draw(random);
-        let mut disk = Replayed::new(self);
+        let odds = SurvivalOdds::draw(random);
+        let mut disk = ReplayedDisk::new(self);
         // What has been done but is not safe yet.
         let mut names: Vec<&Event> = Vec::new();
         let mut writes: HashMap<Inode, Vec<&Event>> = HashMap::new();
@@ -69,14 +69,14 @@ impl Recording {
                 }
                 Event::SyncFailed { inode } => {
                     for doubtful in writes.remove(inode).unwrap_or_default() {
-                        disk.file(*inode).apply_at_random(doubtful, luck, random);
+                        disk.file(*inode).apply_at_random(doubtful, odds, random);
                     }
                 }
                 Event::SyncNames => names.drain(..).for_each(|safe| rename(&mut disk.names, safe)),
             }
         }
         for doubtful in names {
-            if random.percent(luck.name) {
+            if random.percent(odds.name) {
                 rename(&mut disk.names, doubtful);
             }
         }
@@ -86,7 +86,7 @@ impl Recording {
                 continue;
             };
             for doubtful in writes.remove(inode).unwrap_or_default() {
-                disk.file(*inode).apply_at_random(doubtful, luck, random);
+                disk.file(*inode).apply_at_random(doubtful, odds, random);
             }
         }
         disk.image()
@@ -100,7 +100,7 @@ impl Recording {
 /// How lucky an image is, in percent. With the same chances everywhere, an image that lost nothing
 /// but one write, or everything but one, would hardly ever come up.
 #[derive(Debug, Clone, Copy)]
-struct Luck {
+struct SurvivalOdds {
     /// A write or a truncation is there as a whole.
     whole: u8,
     /// One that is not is torn, and not missing altogether.
@@ -113,7 +113,7 @@ struct Luck {
     name: u8,
 }
 
-impl Luck {
+impl SurvivalOdds {
     fn draw(random: &mut Random) -> Self {
         let mut one_of = |chances: &[u8]| chances[random.below(chances.len())];
         Self {
@@ -128,21 +128,21 @@ impl Luck {
 
 /// A disk on which events happen again.
 #[derive(Debug)]
-struct Replayed {
+struct ReplayedDisk {
     names: BTreeMap<Arc<str>, Inode>,
-    files: HashMap<Inode, Content>,
+    files: HashMap<Inode, FileContent>,
 }
 
-impl Replayed {
+impl ReplayedDisk {
     fn new(recording: &Recording) -> Self {
         let base = recording.base.iter();
         let (names, files) = base
-            .map(|(name, inode, bytes)| ((name.clone(), *inode), (*inode, Content(bytes.to_vec()))))
+            .map(|(name, inode, bytes)| ((name.clone(), *inode), (*inode, FileContent(bytes.to_vec()))))
             .unzip();
         Self { names, files }
     }
 
-    fn file(&mut self, inode: Inode) -> &mut Content {
+    fn file(&mut self, inode: Inode) -> &mut FileContent {
         self.files.entry(inode).or_default()
     }
 
@@ -166,9 +166,9 @@ fn rename(names: &mut BTreeMap<Arc<str>, Inode>, event: &Event) {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Content(Vec<u8>);
+struct FileContent(Vec<u8>);
 
-impl Content {
+impl FileContent {
     /// Applies a write or truncation. A gap before the written bytes is filled with noise made of
     /// a seed, or with zeros if that is 0.
     fn apply(&mut self, event: &Event, noise: u64) {
@@ -179,22 +179,22 @@ impl Content {
         }
     }
 
-    fn apply_at_random(&mut self, event: &Event, luck: Luck, random: &mut Random) {
+    fn apply_at_random(&mut self, event: &Event, odds: SurvivalOdds, random: &mut Random) {
         let noise = if random.percent(50) { 0 } else { random.number() };
-        if random.percent(luck.whole) {
+        if random.percent(odds.whole) {
             return self.apply(event, noise);
         }
         let Event::Write { offset, bytes, .. } = event else {
             return;
         };
-        if random.percent(luck.torn) {
+        if random.percent(odds.torn) {
             for (at, piece) in sectors(*offset, bytes) {
-                if random.percent(luck.sector) {
+                if random.percent(odds.sector) {
                     self.write(at, piece, noise);
                 }
             }
         }
-        if random.percent(luck.grown) {
+        if random.percent(odds.grown) {
             self.grow(offset + bytes.len() as u64, noise);
         }
     }
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_name_is_doubtful_until_the_directory_is_synced() {
         let mut recorder = Recorder::default();
-        recorder.found("old", vec![7]);
+        recorder.add_existing("old", vec![7]);
         let inode = recorder.created("new");
         recorder.written(inode, 0, &[1]);
         recorder.synced(inode);
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn f7_what_a_failed_sync_left_behind_stays_doubtful_after_a_good_one() {
         let mut recorder = Recorder::default();
-        recorder.found("a", vec![1]);
+        recorder.add_existing("a", vec![1]);
         let inode = recorder.named("a").unwrap();
         recorder.written(inode, 0, &[2]);
         recorder.sync_failed(inode);

@@ -63,7 +63,7 @@ impl Counts {
 
 /// What is going to fail.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct FaultPlan {
     pub(crate) counts: Counts,
     rules: Vec<Rule>,
     /// The bytes that all files together may take.
@@ -71,7 +71,7 @@ pub(crate) struct Plan {
     pub(crate) read_only: bool,
     pub(crate) stopped: bool,
     /// Syncs do nothing and succeed.
-    pub(crate) lying: bool,
+    pub(crate) ignores_syncs: bool,
     /// Bits of a file that are read wrong, until the byte is written again.
     flips: BTreeSet<(String, u64, u8)>,
 }
@@ -85,7 +85,7 @@ struct Rule {
     fault: Fault,
 }
 
-impl Plan {
+impl FaultPlan {
     /// Makes operations fail from the `n`th of its kind from now on, which is 1 for the next one.
     pub(crate) fn fail(&mut self, op: Op, n: u64, how_many: u64, fault: Fault) {
         let first = self.counts.of(op).saturating_add(n.max(1));
@@ -94,7 +94,7 @@ impl Plan {
     }
 
     /// Nothing fails any more.
-    pub(crate) fn heal(&mut self) {
+    pub(crate) fn clear_faults(&mut self) {
         *self = Self {
             counts: self.counts,
             ..Self::default()
@@ -122,7 +122,7 @@ impl Plan {
     }
 
     /// Flips what is to be flipped of bytes that were read.
-    pub(crate) fn spoil(&self, file: &str, offset: u64, bytes: &mut [u8]) {
+    pub(crate) fn apply_flips(&self, file: &str, offset: u64, bytes: &mut [u8]) {
         for (_, at, bit) in self.flips.iter().filter(|(name, ..)| name == file) {
             let within = at.checked_sub(offset).and_then(|within| usize::try_from(within).ok());
             if let Some(byte) = within.and_then(|within| bytes.get_mut(within)) {
@@ -132,7 +132,7 @@ impl Plan {
     }
 
     /// Bytes that were written anew are good again.
-    pub(crate) fn mend(&mut self, file: &str, offset: u64, len: u64) {
+    pub(crate) fn clear_flips(&mut self, file: &str, offset: u64, len: u64) {
         self.flips
             .retain(|(name, at, _)| name != file || !(offset..offset.saturating_add(len)).contains(at));
     }

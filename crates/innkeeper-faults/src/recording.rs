@@ -94,7 +94,7 @@ impl Recorder {
         let mut recorder = Self::default();
         // Files get the same numbers again, as they come in the same order.
         for (name, _, bytes) in &recording.base {
-            recorder.found(name, bytes.to_vec());
+            recorder.add_existing(name, bytes.to_vec());
         }
         for event in recording.events.iter().take(cut) {
             match event {
@@ -121,7 +121,7 @@ impl Recorder {
     }
 
     /// A file that is there before anything is recorded.
-    pub(crate) fn found(&mut self, name: &str, bytes: Vec<u8>) {
+    pub(crate) fn add_existing(&mut self, name: &str, bytes: Vec<u8>) {
         let inode = self.name(name, bytes.len() as u64);
         self.recording.base.push((name.into(), inode, bytes.into()));
     }

@@ -12,7 +12,7 @@ use std::{fs, ptr, slice};
 use libsqlite3_sys as sqlite;
 use sqlite::{sqlite3_file, sqlite3_int64, sqlite3_io_methods, sqlite3_vfs};
 
-use crate::disk::{Shared, State};
+use crate::disk::{DiskInner, State};
 use crate::plan::{Fault, Op};
 use crate::recording::Inode;
 
@@ -32,11 +32,11 @@ unsafe impl Sync for Registration {}
 /// What our VFS needs to know: never freed, as open files point to it.
 struct Mount {
     real: *mut sqlite3_vfs,
-    shared: Arc<Shared>,
+    inner: Arc<DiskInner>,
 }
 
 impl Registration {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(inner: Arc<DiskInner>) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("innkeeper-faults-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let c_name = CString::new(name.clone()).expect("the name has no NUL");
@@ -44,7 +44,7 @@ impl Registration {
         // SAFETY: asking for the default VFS initializes SQLite if need be and has no other demands.
         let real = unsafe { sqlite::sqlite3_vfs_find(ptr::null()) };
         assert!(!real.is_null(), "SQLite has a default VFS");
-        let mount = Box::leak(Box::new(Mount { real, shared }));
+        let mount = Box::leak(Box::new(Mount { real, inner }));
         // SAFETY: a registered VFS is a valid structure that outlives the process's use of SQLite.
         let ordinary = unsafe { *real };
         // The functions that are not replaced get this structure as their first argument. Those of
@@ -146,11 +146,11 @@ unsafe fn real_file(file: *mut sqlite3_file) -> *mut sqlite3_file {
 ///
 /// `file` is one of ours, is open, and is used by nobody else until the result is dropped. SQLite
 /// uses a file from one thread at a time.
-unsafe fn parts<'a>(file: *mut sqlite3_file) -> (&'a Shared, Option<&'a mut Tracked>) {
+unsafe fn parts<'a>(file: *mut sqlite3_file) -> (&'a DiskInner, Option<&'a mut Tracked>) {
     // SAFETY: by the contract; `mount` is leaked and `tracked` is ours until `close`.
     unsafe {
         let file = &*file.cast::<File>();
-        (&(*file.mount).shared, file.tracked.as_mut())
+        (&(*file.mount).inner, file.tracked.as_mut())
     }
 }
 
@@ -180,8 +180,8 @@ unsafe extern "C" fn open(
         let path = (!name.is_null()).then(|| Path::new(CStr::from_ptr(name).to_str().unwrap_or_default()));
         (mount(vfs), real_file(file), path)
     };
-    let path = path.filter(|path| mount.shared.tracked(path).is_some());
-    let mut state = mount.shared.state();
+    let path = path.filter(|path| mount.inner.tracked(path).is_some());
+    let mut state = mount.inner.state();
     let mut flags = flags;
     if path.is_some() {
         if let Some(fault) = state.plan.count(Op::Open) {
@@ -211,7 +211,7 @@ unsafe extern "C" fn open(
     if rc != sqlite::SQLITE_OK {
         return rc;
     }
-    let tracked = path.and_then(|path| track(&mount.shared, &mut state, path, existed, flags));
+    let tracked = path.and_then(|path| track(&mount.inner, &mut state, path, existed, flags));
     // SAFETY: `file` was initialized above.
     unsafe {
         let file = &mut *file.cast::<File>();
@@ -222,8 +222,8 @@ unsafe extern "C" fn open(
 }
 
 /// Records that a file was opened. One that appeared without our doing counts as written just now.
-fn track(shared: &Shared, state: &mut State, path: &Path, existed: bool, flags: c_int) -> Option<Tracked> {
-    let name = shared.tracked(path)?;
+fn track(inner: &DiskInner, state: &mut State, path: &Path, existed: bool, flags: c_int) -> Option<Tracked> {
+    let name = inner.tracked(path)?;
     let recorder = &mut state.recorder;
     let inode = match recorder.named(name) {
         Some(inode) if existed => inode,
@@ -247,8 +247,8 @@ fn track(shared: &Shared, state: &mut State, path: &Path, existed: bool, flags: 
 unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync_directory: c_int) -> c_int {
     // SAFETY: SQLite passes our VFS and a valid name.
     let (mount, path) = unsafe { (mount(vfs), Path::new(CStr::from_ptr(name).to_str().unwrap_or_default())) };
-    let tracked = mount.shared.tracked(path);
-    let mut state = mount.shared.state();
+    let tracked = mount.inner.tracked(path);
+    let mut state = mount.inner.state();
     if tracked.is_some() {
         if let Some(fault) = state.plan.count(Op::Delete) {
             return code(fault, sqlite::SQLITE_IOERR_DELETE);
@@ -277,7 +277,7 @@ unsafe extern "C" fn access(vfs: *mut sqlite3_vfs, name: *const c_char, flags: c
     // SAFETY: SQLite passes our VFS, and the other arguments are its own.
     unsafe {
         let mount = mount(vfs);
-        if mount.shared.state().plan.stopped {
+        if mount.inner.state().plan.stopped {
             return sqlite::SQLITE_IOERR_ACCESS;
         }
         match (*mount.real).xAccess {
@@ -302,11 +302,11 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
 
 unsafe extern "C" fn read(file: *mut sqlite3_file, buffer: *mut c_void, len: c_int, offset: sqlite3_int64) -> c_int {
     // SAFETY: SQLite passes a file that is open.
-    let (shared, tracked) = unsafe { parts(file) };
+    let (inner, tracked) = unsafe { parts(file) };
     let Some(tracked) = tracked else {
         return real!(file.xRead(buffer, len, offset), or sqlite::SQLITE_IOERR_READ);
     };
-    let mut state = shared.state();
+    let mut state = inner.state();
     let fault = state.plan.count(Op::Read);
     if fault.is_some_and(|fault| fault != Fault::Short) {
         return sqlite::SQLITE_IOERR_READ;
@@ -322,17 +322,17 @@ unsafe extern "C" fn read(file: *mut sqlite3_file, buffer: *mut c_void, len: c_i
         bytes[size(len) / 2..].fill(0);
         return sqlite::SQLITE_IOERR_SHORT_READ;
     }
-    state.plan.spoil(&tracked.name, offset.unsigned_abs(), bytes);
+    state.plan.apply_flips(&tracked.name, offset.unsigned_abs(), bytes);
     rc
 }
 
 unsafe extern "C" fn write(file: *mut sqlite3_file, buffer: *const c_void, len: c_int, offset: sqlite3_int64) -> c_int {
     // SAFETY: SQLite passes a file that is open.
-    let (shared, tracked) = unsafe { parts(file) };
+    let (inner, tracked) = unsafe { parts(file) };
     let Some(tracked) = tracked else {
         return real!(file.xWrite(buffer, len, offset), or sqlite::SQLITE_IOERR_WRITE);
     };
-    let mut state = shared.state();
+    let mut state = inner.state();
     let start = offset.unsigned_abs();
     let (writable, failure) = match state.plan.count(Op::Write) {
         Some(Fault::Short) => (len / 2, sqlite::SQLITE_IOERR_WRITE),
@@ -351,7 +351,7 @@ unsafe extern "C" fn write(file: *mut sqlite3_file, buffer: *const c_void, len: 
         // SAFETY: SQLite passes `len` bytes, and `writable` is not more.
         let bytes = unsafe { slice::from_raw_parts(buffer.cast::<u8>(), size(writable)) };
         state.recorder.written(tracked.inode, start, bytes);
-        state.plan.mend(&tracked.name, start, bytes.len() as u64);
+        state.plan.clear_flips(&tracked.name, start, bytes.len() as u64);
     }
     failure
 }
@@ -368,11 +368,11 @@ fn missing(state: &State, inode: Inode, end: u64) -> u64 {
 
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: sqlite3_int64) -> c_int {
     // SAFETY: SQLite passes a file that is open.
-    let (shared, tracked) = unsafe { parts(file) };
+    let (inner, tracked) = unsafe { parts(file) };
     let Some(tracked) = tracked else {
         return real!(file.xTruncate(size), or sqlite::SQLITE_IOERR_TRUNCATE);
     };
-    let mut state = shared.state();
+    let mut state = inner.state();
     if let Some(fault) = state.plan.count(Op::Truncate) {
         return code(fault, sqlite::SQLITE_IOERR_TRUNCATE);
     }
@@ -388,11 +388,11 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: sqlite3_int64) -> c
 
 unsafe extern "C" fn sync(file: *mut sqlite3_file, _flags: c_int) -> c_int {
     // SAFETY: SQLite passes a file that is open.
-    let (shared, tracked) = unsafe { parts(file) };
+    let (inner, tracked) = unsafe { parts(file) };
     let Some(tracked) = tracked else {
         return sqlite::SQLITE_OK;
     };
-    let mut state = shared.state();
+    let mut state = inner.state();
     if let Some(fault) = state.plan.count(Op::Sync) {
         // A disk that stopped has no say in what became of the writes.
         if !state.plan.stopped {
@@ -400,7 +400,7 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, _flags: c_int) -> c_int {
         }
         return code(fault, sqlite::SQLITE_IOERR_FSYNC);
     }
-    if state.plan.lying {
+    if state.plan.ignores_syncs {
         return sqlite::SQLITE_OK;
     }
     state.recorder.synced(tracked.inode);
@@ -458,9 +458,9 @@ unsafe extern "C" fn shm_map(
     memory: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: SQLite passes a file that is open.
-    let (shared, tracked) = unsafe { parts(file) };
+    let (inner, tracked) = unsafe { parts(file) };
     if tracked.is_some() {
-        match shared.state().plan.count(Op::Map) {
+        match inner.state().plan.count(Op::Map) {
             Some(Fault::Full) => return sqlite::SQLITE_IOERR_SHMSIZE,
             Some(fault) => return code(fault, sqlite::SQLITE_IOERR_SHMMAP),
             None => {}
@@ -484,8 +484,8 @@ unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int 
 /// Whether the disk of a file that SQLite passed to a method has stopped.
 fn stopped(file: *mut sqlite3_file) -> bool {
     // SAFETY: called with files that SQLite passed to our methods: they are open.
-    let (shared, tracked) = unsafe { parts(file) };
-    tracked.is_some() && shared.state().plan.stopped
+    let (inner, tracked) = unsafe { parts(file) };
+    tracked.is_some() && inner.state().plan.stopped
 }
 
 /// The result code of a fault, given the one for errors of input and output.

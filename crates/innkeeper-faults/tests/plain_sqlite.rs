@@ -117,7 +117,7 @@ fn f5_a_database_that_does_not_wait_for_the_disk_is_caught() {
 fn f5_a_disk_that_lies_about_syncs_is_caught() {
     let directory = TempDir::new().unwrap();
     let disk = Disk::install(directory.path());
-    disk.lie_about_syncs(true);
+    disk.ignore_syncs(true);
     let (recording, acknowledged) = insert_rows_on(&disk, &directory, "FULL");
     assert!(disk.counts().of(Op::Sync) > 100);
     assert_eq!(recording.sync_boundaries(), []);
@@ -261,7 +261,7 @@ fn f18_a_flipped_bit_is_read_until_its_byte_is_written_again() {
     drop(connection);
     assert_eq!(text(), "landlord ");
     disk.flip_bit(FILE, at as u64, 0);
-    disk.heal();
+    disk.clear_faults();
     assert_eq!(text(), "landlord ");
 }
 

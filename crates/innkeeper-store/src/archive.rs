@@ -18,15 +18,15 @@ use innkeeper_core::stored::{
 use rusqlite::{Connection, TransactionBehavior};
 
 pub use self::check::Finding;
-pub use self::import::Imported;
-pub use self::prune::{Pruned, RetentionPolicy};
+pub use self::import::ImportReport;
+pub use self::prune::{PrunedSession, RetentionPolicy};
 use crate::connection::{Location, now_ms};
 use crate::error::{ErrorKind, StoreError};
 use crate::options::Options;
-use crate::reader::{self, Recent};
-use crate::rows::{ChannelRow, HostRow, Kind};
-use crate::writer::apply::Apply;
-use crate::writer::hot::Hot;
+use crate::reader::{self, RecentTurns};
+use crate::rows::{ChannelKind, ChannelRow, HostRow};
+use crate::writer::apply::GroupWriter;
+use crate::writer::channel_cache::ChannelCache;
 use crate::writer::{compact, deleted};
 
 /// What an archive is opened for.
@@ -58,7 +58,7 @@ impl Archive {
             Mode::ReadOnly => location.open_for_reading()?,
             Mode::Exclusive if !path.exists() => {
                 return Err(StoreError::new(
-                    ErrorKind::NotThere,
+                    ErrorKind::NotFound,
                     format!("there are no kept sessions: {} does not exist", path.display()),
                 ));
             }
@@ -98,7 +98,7 @@ impl Archive {
     /// Finds a session by its own URI or that of one of its chats.
     pub fn load(&self, uri: &str) -> Result<Option<StoredSession>, StoreError> {
         let options = Options::default();
-        let recent = Recent {
+        let recent = RecentTurns {
             turns: options.recent_turns,
             bytes: options.recent_bytes,
         };
@@ -118,8 +118,8 @@ impl Archive {
 
     /// Reads a session that [`Self::export`] wrote. All of it is taken, or nothing; one whose URI
     /// is there already is refused.
-    pub fn import(&mut self, lines: &mut dyn BufRead) -> Result<Imported, StoreError> {
-        self.change(|apply| import::import(apply, lines))
+    pub fn import(&mut self, lines: &mut dyn BufRead) -> Result<ImportReport, StoreError> {
+        self.change(|writer| import::import(writer, lines))
     }
 
     /// Removes a session and everything that belongs to it. Says whether it was there.
@@ -134,17 +134,21 @@ impl Archive {
     }
 
     fn remove_checked(&mut self, uri: &str, only_if: Option<OnlyIf>) -> Result<bool, StoreError> {
-        let was_there = self.change(|apply| {
+        let was_there = self.change(|writer| {
             if let Some(only_if) = only_if {
-                prune::check(apply.conn, uri, only_if)?;
+                prune::check(writer.conn, uri, only_if)?;
             }
             let uri: Arc<str> = uri.into();
-            let found = ChannelRow::by_uri(apply.conn, &uri)?;
-            let is_session =
-                found.is_some_and(|channel| matches!(channel.kind, Kind::Session | Kind::Draft | Kind::Deleted));
+            let found = ChannelRow::by_uri(writer.conn, &uri)?;
+            let is_session = found.is_some_and(|channel| {
+                matches!(
+                    channel.kind,
+                    ChannelKind::Session | ChannelKind::Draft | ChannelKind::Deleted
+                )
+            });
             if is_session {
-                forget_subscriptions(apply, &uri)?;
-                apply.record(&Record::SessionRemoved { uri })?;
+                forget_subscriptions(writer, &uri)?;
+                writer.record(&Record::SessionRemoved { uri })?;
             }
             Ok(is_session)
         })?;
@@ -154,14 +158,14 @@ impl Archive {
 
     /// Deletes a session in a way that can be undone. Says whether it was there.
     pub fn delete(&mut self, uri: &str) -> Result<bool, StoreError> {
-        self.change(|apply| {
+        self.change(|writer| {
             let uri: Arc<str> = uri.into();
-            let found = ChannelRow::by_uri(apply.conn, &uri)?;
-            let is_session = found.is_some_and(|channel| channel.kind == Kind::Session);
+            let found = ChannelRow::by_uri(writer.conn, &uri)?;
+            let is_session = found.is_some_and(|channel| channel.kind == ChannelKind::Session);
             if is_session {
-                forget_subscriptions(apply, &uri)?;
-                let at_ms = apply.now_ms;
-                apply.record(&Record::SessionDeleted { uri, at_ms })?;
+                forget_subscriptions(writer, &uri)?;
+                let at_ms = writer.now_ms;
+                writer.record(&Record::SessionDeleted { uri, at_ms })?;
             }
             Ok(is_session)
         })
@@ -174,7 +178,7 @@ impl Archive {
 
     /// Undoes the deletion of a session. One that was not deleted is [`ErrorKind::Refused`].
     pub fn undo_deletion(&mut self, uri: &str) -> Result<ImportedSession, StoreError> {
-        self.change(|apply| apply.undo_deletion(uri))
+        self.change(|writer| writer.undo_deletion(uri))
     }
 
     /// Reads everything and says what is wrong with it.
@@ -186,11 +190,11 @@ impl Archive {
     pub fn size(&self) -> Result<u64, StoreError> {
         let size = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.len());
         let file = size(&self.location.path).map_err(|error| StoreError::io(&self.location.path, "read", &error))?;
-        Ok(file + size(&self.location.beside("-wal")).unwrap_or_default())
+        Ok(file + size(&self.location.sibling("-wal")).unwrap_or_default())
     }
 
     /// Removes the sessions that a policy lets go, or only names them.
-    pub fn prune(&mut self, policy: &RetentionPolicy, dry_run: bool) -> Result<Vec<Pruned>, StoreError> {
+    pub fn prune(&mut self, policy: &RetentionPolicy, dry_run: bool) -> Result<Vec<PrunedSession>, StoreError> {
         let chosen = prune::choose(&self.conn, policy)?;
         if !dry_run {
             for session in &chosen {
@@ -201,7 +205,7 @@ impl Archive {
     }
 
     /// Does something in one transaction, which is undone where it fails.
-    fn change<T>(&mut self, work: impl FnOnce(&mut Apply<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn change<T>(&mut self, work: impl FnOnce(&mut GroupWriter<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         if self.mode == Mode::ReadOnly {
             return Err(StoreError::new(
                 ErrorKind::Refused,
@@ -209,11 +213,11 @@ impl Archive {
             ));
         }
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut hot = Hot::new(u64::MAX);
+        let mut cache = ChannelCache::new(u64::MAX);
         let mut host = HostRow::read(&tx)?;
-        let mut apply = Apply::new(&tx, &mut hot, &mut host, now_ms());
-        let done = work(&mut apply)?;
-        apply.finish()?;
+        let mut writer = GroupWriter::new(&tx, &mut cache, &mut host, now_ms());
+        let done = work(&mut writer)?;
+        writer.finish()?;
         tx.commit()?;
         Ok(done)
     }
@@ -247,13 +251,13 @@ fn in_use(path: &Path, error: StoreError) -> StoreError {
 
 /// Nobody's picture of a session that is gone is ever continued, whatever takes its name: no client
 /// is remembered as a reader of it or of its chats.
-fn forget_subscriptions(apply: &mut Apply<'_>, session: &str) -> Result<(), StoreError> {
-    let uris: Vec<String> = apply
+fn forget_subscriptions(writer: &mut GroupWriter<'_>, session: &str) -> Result<(), StoreError> {
+    let uris: Vec<String> = writer
         .conn
         .prepare_cached("SELECT uri FROM channel WHERE session = (SELECT id FROM channel WHERE uri = ?1) OR uri = ?1")?
         .query_map([session], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
-    let clients: Vec<(String, Vec<u8>)> = apply
+    let clients: Vec<(String, Vec<u8>)> = writer
         .conn
         .prepare_cached("SELECT id, body FROM client ORDER BY touched")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
@@ -270,7 +274,7 @@ fn forget_subscriptions(apply: &mut Apply<'_>, session: &str) -> Result<(), Stor
         subscriptions.retain(|uri, _| !uris.contains(uri));
         if subscriptions.len() < before {
             let document = Document::ready(document.to_string().into_bytes());
-            apply.record(&Record::Client {
+            writer.record(&Record::Client {
                 id: id.as_str().into(),
                 document,
                 replaces: false,

@@ -8,18 +8,18 @@ use innkeeper_core::Seq;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::error::{ASK_THE_DOCTOR, ErrorKind, StoreError};
+use crate::error::{DOCTOR_HINT, ErrorKind, StoreError};
 use crate::rows::HostRow;
 use crate::schema;
 
 /// How long to wait for a lock that somebody else holds for a moment.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file up to this size is looked through at the start after an unclean end.
-const QUICK_CHECK_UP_TO: i64 = 16 << 20;
+const MAX_QUICK_CHECK_BYTES: i64 = 16 << 20;
 
 /// How much of the write-ahead log stays on the disk when it is not needed.
-const WAL_LEFTOVER: i64 = 16 << 20;
+const MAX_IDLE_WAL_BYTES: i64 = 16 << 20;
 
 /// How much of the file the writer keeps in memory.
 const WRITER_CACHE_KIB: i64 = 16 << 10;
@@ -35,14 +35,14 @@ impl Location {
     /// Opens the file for writing, and creates or migrates it where it has to be. A file that is
     /// not ours, or of a newer version, is left as it is.
     pub(crate) fn open_for_writing(&self, exclusive: bool) -> Result<Connection, StoreError> {
-        self.recognise()?;
+        self.check_header()?;
         if self.vfs.is_none() {
-            self.create_for_the_owner_alone()?;
+            self.create_private()?;
         }
         let mut conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         // Until it is known to be ours, closing it must not touch it either.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        conn.busy_timeout(if exclusive { Duration::ZERO } else { PATIENCE })?;
+        conn.busy_timeout(if exclusive { Duration::ZERO } else { LOCK_TIMEOUT })?;
         if exclusive {
             conn.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         }
@@ -60,7 +60,7 @@ impl Location {
         }
         conn.pragma_update(None, "journal_mode", "WAL")?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
-        conn.pragma_update(None, "journal_size_limit", WAL_LEFTOVER)?;
+        conn.pragma_update(None, "journal_size_limit", MAX_IDLE_WAL_BYTES)?;
         schema::migrate(&mut conn)?;
         conn.set_prepared_statement_cache_capacity(64);
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
@@ -70,25 +70,25 @@ impl Location {
     /// Opens the file, which is known to be ours and in use, for a checkpoint.
     pub(crate) fn open_beside(&self) -> Result<Connection, StoreError> {
         let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        conn.busy_timeout(PATIENCE)?;
+        conn.busy_timeout(LOCK_TIMEOUT)?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         Ok(conn)
     }
 
     /// Opens the file for reading. It has to be there and of the version of this program.
     pub(crate) fn open_for_reading(&self) -> Result<Connection, StoreError> {
-        self.recognise()?;
+        self.check_header()?;
         if self.vfs.is_none() && !self.path.exists() {
             return Err(StoreError::new(
-                ErrorKind::NotThere,
+                ErrorKind::NotFound,
                 format!("there are no kept sessions: {} does not exist", self.path.display()),
             ));
         }
         let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        conn.busy_timeout(PATIENCE)?;
+        conn.busy_timeout(LOCK_TIMEOUT)?;
         if self.identify(&conn)? {
             return Err(StoreError::new(
-                ErrorKind::NotThere,
+                ErrorKind::NotFound,
                 format!("{} is empty: no host has kept anything there yet", self.path.display()),
             ));
         }
@@ -100,10 +100,10 @@ impl Location {
 
     /// After an unclean end, looks through a small file; a large one is left to the checks of
     /// single rows, so that a start never waits for a scan (F17, F18).
-    pub(crate) fn look_through(&self, conn: &Connection, host: &HostRow) -> Result<(), StoreError> {
+    pub(crate) fn quick_check_if_small(&self, conn: &Connection, host: &HostRow) -> Result<(), StoreError> {
         let pages: i64 = conn.pragma_query_value(None, "page_count", |row| row.get(0))?;
         let page_size: i64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;
-        if host.ended_well || pages.saturating_mul(page_size) > QUICK_CHECK_UP_TO {
+        if host.ended_well || pages.saturating_mul(page_size) > MAX_QUICK_CHECK_BYTES {
             return Ok(());
         }
         let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
@@ -118,7 +118,7 @@ impl Location {
         StoreError::new(
             ErrorKind::Damaged,
             format!(
-                "{} is damaged ({how}). It is left as it is; {ASK_THE_DOCTOR}",
+                "{} is damaged ({how}). It is left as it is; {DOCTOR_HINT}",
                 self.path.display()
             ),
         )
@@ -140,14 +140,14 @@ impl Location {
     }
 
     /// Looks at the first bytes of the file, without SQLite, which might change it.
-    fn recognise(&self) -> Result<(), StoreError> {
+    fn check_header(&self) -> Result<(), StoreError> {
         if self.vfs.is_some() {
             return Ok(());
         }
-        let mut head = Vec::with_capacity(HEAD);
+        let mut head = Vec::with_capacity(HEADER_LEN);
         match std::fs::File::open(&self.path) {
             Ok(file) => file
-                .take(HEAD as u64)
+                .take(HEADER_LEN as u64)
                 .read_to_end(&mut head)
                 .map_err(|error| StoreError::io(&self.path, "read", &error))?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -158,7 +158,7 @@ impl Location {
         }
         // A crash while the file was created may leave anything in it, and beside it the rollback
         // journal with which SQLite makes it empty again (F5).
-        let unfinished = std::fs::metadata(self.beside("-journal")).is_ok_and(|journal| journal.len() > 0);
+        let unfinished = std::fs::metadata(self.sibling("-journal")).is_ok_and(|journal| journal.len() > 0);
         let number_at = |start: usize| {
             let bytes = head.get(start..start + 4)?;
             Some(i32::from_be_bytes(bytes.try_into().ok()?))
@@ -220,7 +220,7 @@ impl Location {
     }
 
     /// The name of a file that belongs to this one.
-    pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
+    pub(crate) fn sibling(&self, suffix: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(suffix);
         name.into()
@@ -228,7 +228,7 @@ impl Location {
 
     /// Conversations are nobody else's business: the file is readable by its owner alone, and
     /// SQLite gives the files beside it the same mode.
-    fn create_for_the_owner_alone(&self) -> Result<(), StoreError> {
+    fn create_private(&self) -> Result<(), StoreError> {
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create(true).truncate(false);
         #[cfg(unix)]
@@ -269,12 +269,12 @@ impl OpenedFile {
     }
 
     /// Fails when the name leads elsewhere, or nowhere.
-    pub(crate) fn is_still_there(&self) -> Result<(), StoreError> {
+    pub(crate) fn ensure_in_place(&self) -> Result<(), StoreError> {
         if self.identity.is_none() || self.identity == identity(&self.path) {
             return Ok(());
         }
         Err(StoreError::new(
-            ErrorKind::NotThere,
+            ErrorKind::NotFound,
             format!(
                 "{} was removed or replaced while the host uses it: nothing more can be kept there. Put it back, or \
                  start the host again",
@@ -297,7 +297,7 @@ fn identity(_: &std::path::Path) -> Option<(u64, u64)> {
 }
 
 /// How many bytes at the start of a SQLite file say what it is.
-const HEAD: usize = 100;
+const HEADER_LEN: usize = 100;
 
 /// Where the numbers of a new file start: at the wall clock in microseconds, as those of a host that
 /// keeps nothing do. So they do not go back when a data directory is lost, or when a host starts to

@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The file, or the session asked for, does not exist.
-    NotThere,
+    NotFound,
     /// The file belongs to something else. It was not touched.
     Foreign,
     /// A newer version wrote the file. It was not touched.
@@ -37,7 +37,7 @@ pub struct StoreError {
 }
 
 /// What to do about damage, said the same way everywhere.
-pub(crate) const ASK_THE_DOCTOR: &str = "`innkeeper doctor` says what is affected and what can be done";
+pub(crate) const DOCTOR_HINT: &str = "`innkeeper doctor` says what is affected and what can be done";
 
 impl StoreError {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -51,15 +51,13 @@ impl StoreError {
     pub(crate) fn damaged(what: impl std::fmt::Display) -> Self {
         Self::new(
             ErrorKind::Damaged,
-            format!(
-                "{what} is damaged: it cannot be read back as it was written. It is left as it is; {ASK_THE_DOCTOR}"
-            ),
+            format!("{what} is damaged: it cannot be read back as it was written. It is left as it is; {DOCTOR_HINT}"),
         )
     }
 
     pub(crate) fn io(path: &Path, doing: &str, error: &std::io::Error) -> Self {
         let kind = match error.kind() {
-            std::io::ErrorKind::NotFound => ErrorKind::NotThere,
+            std::io::ErrorKind::NotFound => ErrorKind::NotFound,
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
             _ => ErrorKind::Io,
         };
@@ -89,7 +87,7 @@ impl From<rusqlite::Error> for StoreError {
                 "there is no room left on the disk that keeps the sessions: nothing more can be kept until some is freed"
                     .into()
             }
-            ErrorKind::Damaged => format!("the file that keeps the sessions is damaged ({error}); {ASK_THE_DOCTOR}"),
+            ErrorKind::Damaged => format!("the file that keeps the sessions is damaged ({error}); {DOCTOR_HINT}"),
             ErrorKind::Busy => "somebody else is writing to the file that keeps the sessions; try again later".into(),
             // The number says which of many operations failed; the words of SQLite alone do not.
             _ => match error.sqlite_extended_error_code() {
@@ -106,7 +104,7 @@ impl From<StoreError> for JournalError {
         match error.kind {
             ErrorKind::Full => Self::Full(error.message),
             ErrorKind::Damaged => Self::Damaged(error.message),
-            ErrorKind::NotThere
+            ErrorKind::NotFound
             | ErrorKind::Foreign
             | ErrorKind::Newer
             | ErrorKind::Busy

@@ -15,9 +15,9 @@ use tokio::sync::oneshot;
 use crate::connection::Location;
 use crate::error::StoreError;
 use crate::options::Options;
-use crate::queue::{Order, Queue, gone};
-use crate::reader::{self, Recent};
-use crate::readers::{LookUps, Readers, Turns};
+use crate::queue::{Queue, WriterCommand, writer_gone};
+use crate::reader::{self, RecentTurns};
+use crate::readers::{ReadConnections, ReaderThreads, TurnReader};
 use crate::writer::{Writer, deleted};
 
 /// Keeps the sessions of a host in one SQLite file.
@@ -32,14 +32,14 @@ pub struct SqliteJournal {
     location: Location,
     options: Options,
     queue: Arc<Queue>,
-    readers: Arc<Readers>,
+    readers: Arc<ReadConnections>,
     threads: Mutex<Option<Threads>>,
 }
 
 #[derive(Debug)]
 struct Threads {
     writer: JoinHandle<()>,
-    look_ups: LookUps,
+    reader_threads: ReaderThreads,
 }
 
 impl SqliteJournal {
@@ -51,7 +51,7 @@ impl SqliteJournal {
         };
         Self {
             queue: Arc::new(Queue::new(&options)),
-            readers: Arc::new(Readers::new(location.clone())),
+            readers: Arc::new(ReadConnections::new(location.clone())),
             location,
             options,
             threads: Mutex::default(),
@@ -61,7 +61,7 @@ impl SqliteJournal {
     /// Resolves when nothing is left to compact.
     #[doc(hidden)]
     pub async fn settle(&self) -> Result<(), JournalError> {
-        self.ask(Order::Settle).await
+        self.ask(WriterCommand::Settle).await
     }
 
     /// How many bytes wait to be written, and how much a power cut at this moment would take: the
@@ -79,7 +79,7 @@ impl SqliteJournal {
         }
         let writer = Writer::new(self.location.clone(), self.options.clone(), Arc::clone(&self.queue));
         *threads = Some(Threads {
-            look_ups: LookUps::start(&self.readers)?,
+            reader_threads: ReaderThreads::start(&self.readers)?,
             writer: std::thread::Builder::new()
                 .name("innkeeper-writer".into())
                 .spawn(move || writer.run())?,
@@ -90,17 +90,17 @@ impl SqliteJournal {
     /// Gives the writer an order and waits for its answer.
     async fn ask<T>(
         &self,
-        order: impl FnOnce(oneshot::Sender<Result<T, JournalError>>) -> Order,
+        command: impl FnOnce(oneshot::Sender<Result<T, JournalError>>) -> WriterCommand,
     ) -> Result<T, JournalError> {
         self.start()
             .map_err(|error| StoreError::io(&self.location.path, "start a thread for", &error))?;
         let (reply, answer) = oneshot::channel();
-        self.queue.order(order(reply));
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        self.queue.command(command(reply));
+        answer.await.unwrap_or_else(|_| Err(writer_gone()))
     }
 
     /// Reads on a thread that may block, after everything that was appended before.
-    async fn look_up<T: Send + 'static>(
+    async fn run_read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, JournalError> {
@@ -113,13 +113,15 @@ impl SqliteJournal {
         let (reply, answer) = oneshot::channel();
         {
             let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(threads) = &*threads else { return Err(gone()) };
-            threads.look_ups.run(move |readers| {
+            let Some(threads) = &*threads else {
+                return Err(writer_gone());
+            };
+            threads.reader_threads.run(move |readers| {
                 // Whoever does not wait any more does not need to know.
                 let _ = reply.send(readers.read(work));
             });
         }
-        Ok(answer.await.map_err(|_| gone())??)
+        Ok(answer.await.map_err(|_| writer_gone())??)
     }
 }
 
@@ -132,7 +134,7 @@ impl Journal for SqliteJournal {
     /// then: the host goes on with numbers that it has, as every one of this life is below the
     /// [`Lease::last_seq`] it returns.
     async fn open(&self) -> Result<Lease, JournalError> {
-        self.ask(Order::Open).await
+        self.ask(WriterCommand::Open).await
     }
 
     fn append(&self, batch: Batch) -> Appended {
@@ -140,46 +142,46 @@ impl Journal for SqliteJournal {
     }
 
     async fn revive(&self) -> Result<(), JournalError> {
-        self.ask(Order::Revive).await
+        self.ask(WriterCommand::Revive).await
     }
 
     async fn flush(&self) -> Result<(), JournalError> {
-        self.ask(Order::Flush).await
+        self.ask(WriterCommand::Flush).await
     }
 
     async fn load(&self, channel: &str) -> Result<Option<StoredSession>, JournalError> {
         let uri = channel.to_owned();
-        let recent = Recent {
+        let recent = RecentTurns {
             turns: self.options.recent_turns,
             bytes: self.options.recent_bytes,
         };
-        self.look_up(move |conn| reader::load_or_deleted(conn, &uri, recent))
+        self.run_read(move |conn| reader::load_or_deleted(conn, &uri, recent))
             .await
     }
 
     async fn list(&self, page: ListPage) -> Result<Vec<StoredSummary>, JournalError> {
-        self.look_up(move |conn| reader::list(conn, &page)).await
+        self.run_read(move |conn| reader::list(conn, &page)).await
     }
 
     async fn import(&self, export: String) -> Result<ImportedSession, JournalError> {
-        self.ask(|reply| Order::Import(export, reply)).await
+        self.ask(|reply| WriterCommand::Import(export, reply)).await
     }
 
     async fn deleted(&self) -> Result<Vec<DeletedSession>, JournalError> {
-        self.look_up(deleted::list).await
+        self.run_read(deleted::list).await
     }
 
     async fn undo_deletion(&self, uri: &str) -> Result<ImportedSession, JournalError> {
         let uri = uri.to_owned();
-        self.ask(|reply| Order::UndoDeletion(uri, reply)).await
+        self.ask(|reply| WriterCommand::UndoDeletion(uri, reply)).await
     }
 
     async fn purge_deleted(&self, before_ms: i64) -> Result<Vec<String>, JournalError> {
-        self.ask(|reply| Order::PurgeDeleted(before_ms, reply)).await
+        self.ask(|reply| WriterCommand::PurgeDeleted(before_ms, reply)).await
     }
 
     fn turns(&self) -> Option<Arc<dyn TurnSource>> {
-        Some(Arc::new(Turns {
+        Some(Arc::new(TurnReader {
             readers: Arc::clone(&self.readers),
             queue: Arc::clone(&self.queue),
         }))
@@ -190,8 +192,8 @@ impl Drop for SqliteJournal {
     fn drop(&mut self) {
         self.queue.close();
         let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Threads { writer, look_ups }) = threads {
-            drop(look_ups);
+        if let Some(Threads { writer, reader_threads }) = threads {
+            drop(reader_threads);
             self.readers.close();
             // A writer that panicked has said so already.
             let _ = writer.join();

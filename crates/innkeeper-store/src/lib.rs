@@ -24,7 +24,7 @@ mod rows;
 mod schema;
 mod writer;
 
-pub use archive::{Archive, Finding, Imported, Mode, Pruned, RetentionPolicy};
+pub use archive::{Archive, Finding, ImportReport, Mode, PrunedSession, RetentionPolicy};
 pub use error::{ErrorKind, StoreError};
 pub use innkeeper_core::request::OnlyIf;
 pub use innkeeper_core::stored::{ListPage, StoredSummary};

@@ -10,17 +10,17 @@ use innkeeper_host::{Appended, JournalError, Lease, RESERVED};
 use tokio::sync::oneshot;
 
 /// What a group may hold, so that nobody in it waits for long.
-const GROUP_BYTES: usize = 4 << 20;
-const GROUP_BATCHES: usize = 4096;
+const MAX_GROUP_BYTES: usize = 4 << 20;
+const MAX_GROUP_BATCHES: usize = 4096;
 
 /// What a document counts for before it is encoded.
-const GUESSED_DOCUMENT: usize = 4096;
+const ESTIMATED_DOCUMENT_BYTES: usize = 4096;
 
 type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
 
 /// Something the writer does between groups.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum WriterCommand {
     Open(Reply<Lease>),
     Flush(Reply<()>),
     Revive(Reply<()>),
@@ -36,7 +36,7 @@ pub(crate) enum Order {
 
 /// A batch that waits.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct QueuedBatch {
     pub(crate) batch: Batch,
     bytes: usize,
     is_durable: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 pub(crate) enum Work {
     Group(Group),
-    Order(Order),
+    Command(WriterCommand),
     /// Nothing came before the deadline.
     Nothing,
     /// The journal was dropped, and everything that waited was taken.
@@ -67,8 +67,8 @@ pub(crate) struct Group {
 
 #[derive(Debug)]
 enum Item {
-    Batch(Waiting),
-    Order(Order),
+    Batch(QueuedBatch),
+    Command(WriterCommand),
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ struct State {
     /// Readers that wait until so many are decided.
     readers: Vec<(u64, oneshot::Sender<()>)>,
     /// When the oldest batch came that a power cut would still undo.
-    unsafe_since: Option<Instant>,
+    unsynced_since: Option<Instant>,
     /// Why nothing can be written.
     failure: Option<JournalError>,
     /// The highest number that is reserved durably.
@@ -99,10 +99,10 @@ struct State {
 pub(crate) struct Queue {
     state: Mutex<State>,
     /// Something came for the writer.
-    came: Condvar,
+    work_available: Condvar,
     /// The writer decided something.
     decided: Condvar,
-    room: usize,
+    capacity: usize,
     gather: Duration,
     gather_bytes: usize,
 }
@@ -115,9 +115,9 @@ impl Queue {
         };
         Self {
             state: Mutex::new(state),
-            came: Condvar::new(),
+            work_available: Condvar::new(),
             decided: Condvar::new(),
-            room: options.queue_bytes,
+            capacity: options.queue_bytes,
             gather: options.gather,
             gather_bytes: options.gather_bytes,
         }
@@ -138,7 +138,7 @@ impl Queue {
         }
         // Numbers that nobody reserved would be given out again after a crash (P5).
         let is_durable = has_durable_records || batch.seq.0.saturating_add(RESERVED) > state.reserved;
-        let is_full = state.bytes.saturating_add(bytes) > self.room;
+        let is_full = state.bytes.saturating_add(bytes) > self.capacity;
         let (reply, answer) = if is_durable || is_full {
             let (reply, answer) = oneshot::channel();
             (Some(reply), Some(answer))
@@ -150,8 +150,8 @@ impl Queue {
         state.urgent += usize::from(is_durable);
         let was_gathering = !state.items.is_empty() && state.urgent == 0 && state.bytes < self.gather_bytes;
         let now = Instant::now();
-        state.unsafe_since.get_or_insert(now);
-        state.items.push_back(Item::Batch(Waiting {
+        state.unsynced_since.get_or_insert(now);
+        state.items.push_back(Item::Batch(QueuedBatch {
             batch,
             bytes,
             is_durable,
@@ -160,23 +160,23 @@ impl Queue {
         }));
         drop(state);
         if !was_gathering {
-            self.came.notify_one();
+            self.work_available.notify_one();
         }
         match answer {
-            Some(answer) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(gone())) }),
+            Some(answer) => Box::pin(async { answer.await.unwrap_or_else(|_| Err(writer_gone())) }),
             None => Box::pin(std::future::ready(Ok(()))),
         }
     }
 
     /// Gives the writer an order, after everything that waits.
-    pub(crate) fn order(&self, order: Order) {
+    pub(crate) fn command(&self, command: WriterCommand) {
         let mut state = self.lock();
         if !state.is_closed {
             state.urgent += 1;
-            state.items.push_back(Item::Order(order));
+            state.items.push_back(Item::Command(command));
         }
         drop(state);
-        self.came.notify_one();
+        self.work_available.notify_one();
     }
 
     /// Resolves when everything that was appended before is committed, or lost.
@@ -190,7 +190,7 @@ impl Queue {
         state.readers.push((until, reply));
         state.urgent += 1;
         drop(state);
-        self.came.notify_one();
+        self.work_available.notify_one();
         Some(answer)
     }
 
@@ -204,7 +204,7 @@ impl Queue {
         let until = state.appended;
         if state.decided < until && !state.is_closed {
             state.urgent += 1;
-            self.came.notify_one();
+            self.work_available.notify_one();
         }
         while state.decided < until && !state.is_closed {
             state = self.decided.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +218,7 @@ impl Queue {
         loop {
             let now = Instant::now();
             let wake = match state.items.front() {
-                Some(Item::Order(_)) => return state.take_order(),
+                Some(Item::Command(_)) => return state.take_command(),
                 Some(Item::Batch(oldest)) => {
                     let until = oldest.since + self.gather;
                     if state.urgent > 0 || state.bytes >= self.gather_bytes || until <= now || state.is_closed {
@@ -239,12 +239,12 @@ impl Queue {
             state = match [wake, deadline].into_iter().flatten().min() {
                 Some(until) => {
                     let (state, _) = self
-                        .came
+                        .work_available
                         .wait_timeout(state, until.saturating_duration_since(now))
                         .unwrap_or_else(PoisonError::into_inner);
                     state
                 }
-                None => self.came.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.work_available.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
         }
     }
@@ -255,7 +255,7 @@ impl Queue {
         state.reserved = state.reserved.max(reserved);
         state.decide(group.batches.len() as u64, group.bytes);
         if group.is_durable {
-            state.all_taken_is_safe();
+            state.mark_taken_synced();
         }
         drop(state);
         self.decided.notify_all();
@@ -267,13 +267,13 @@ impl Queue {
 
     /// Everything that was taken so far would survive a power cut.
     pub(crate) fn synced(&self) {
-        self.lock().all_taken_is_safe();
+        self.lock().mark_taken_synced();
     }
 
     /// How many bytes wait, and for how long the oldest batch has been waiting to survive a power cut.
     pub(crate) fn backlog(&self) -> (usize, Duration) {
         let state = self.lock();
-        let age = state.unsafe_since.map(|since| since.elapsed()).unwrap_or_default();
+        let age = state.unsynced_since.map(|since| since.elapsed()).unwrap_or_default();
         (state.bytes, age)
     }
 
@@ -295,12 +295,12 @@ impl Queue {
                     batches += 1;
                     lost.extend(waiting.reply);
                 }
-                Item::Order(_) => state.items.push_back(item),
+                Item::Command(_) => state.items.push_back(item),
             }
         }
         let bytes = state.bytes;
         state.decide(batches, bytes);
-        state.unsafe_since = None;
+        state.unsynced_since = None;
         drop(state);
         self.decided.notify_all();
         // The latest first: whoever hears of a loss finds everything after it lost as well.
@@ -321,24 +321,24 @@ impl Queue {
         let mut state = self.lock();
         state.is_closed = true;
         drop(state);
-        self.came.notify_all();
+        self.work_available.notify_all();
         self.decided.notify_all();
     }
 }
 
 impl State {
-    fn all_taken_is_safe(&mut self) {
-        self.unsafe_since = self.items.iter().find_map(|item| match item {
+    fn mark_taken_synced(&mut self) {
+        self.unsynced_since = self.items.iter().find_map(|item| match item {
             Item::Batch(waiting) => Some(waiting.since),
-            Item::Order(_) => None,
+            Item::Command(_) => None,
         });
     }
 
-    fn take_order(&mut self) -> Work {
+    fn take_command(&mut self) -> Work {
         match self.items.pop_front() {
-            Some(Item::Order(order)) => {
+            Some(Item::Command(command)) => {
                 self.urgent = self.urgent.saturating_sub(1);
-                Work::Order(order)
+                Work::Command(command)
             }
             Some(Item::Batch(_)) | None => Work::Nothing,
         }
@@ -347,7 +347,7 @@ impl State {
     /// Takes batches until the next order, or until there are enough for one transaction.
     fn take_group(&mut self) -> Group {
         let mut group = Group::default();
-        while group.bytes < GROUP_BYTES && group.batches.len() < GROUP_BATCHES {
+        while group.bytes < MAX_GROUP_BYTES && group.batches.len() < MAX_GROUP_BATCHES {
             match self.items.pop_front() {
                 Some(Item::Batch(waiting)) => {
                     self.urgent = self.urgent.saturating_sub(usize::from(waiting.is_durable));
@@ -356,8 +356,8 @@ impl State {
                     group.replies.extend(waiting.reply);
                     group.batches.push(waiting.batch);
                 }
-                Some(order @ Item::Order(_)) => {
-                    self.items.push_front(order);
+                Some(command @ Item::Command(_)) => {
+                    self.items.push_front(command);
                     break;
                 }
                 None => break,
@@ -381,7 +381,7 @@ impl State {
 }
 
 /// The writer is not there any more, which only a bug can cause.
-pub(crate) fn gone() -> JournalError {
+pub(crate) fn writer_gone() -> JournalError {
     JournalError::Failed("the thread that writes sessions has ended".into())
 }
 
@@ -389,9 +389,9 @@ pub(crate) fn gone() -> JournalError {
 fn weight(record: &Record) -> usize {
     match record {
         Record::Action(action) => action.frame.bytes.len(),
-        Record::Turns { turns, .. } => turns.len().saturating_mul(GUESSED_DOCUMENT),
+        Record::Turns { turns, .. } => turns.len().saturating_mul(ESTIMATED_DOCUMENT_BYTES),
         Record::Session(_) | Record::Summary(_) | Record::Chat(_) | Record::Client { .. } | Record::Root { .. } => {
-            GUESSED_DOCUMENT
+            ESTIMATED_DOCUMENT_BYTES
         }
         Record::SessionRemoved { .. }
         | Record::SessionDeleted { .. }

@@ -14,18 +14,18 @@ use tokio::sync::oneshot;
 use crate::connection::Location;
 use crate::error::StoreError;
 use crate::options::Options;
-use crate::queue::gone;
-use crate::reader::{self, Recent};
-use crate::readers::{LookUps, Readers};
+use crate::queue::writer_gone;
+use crate::reader::{self, RecentTurns};
+use crate::readers::{ReadConnections, ReaderThreads};
 use crate::writer::deleted;
 
 /// Shows what another process keeps, and keeps nothing. Every look is at what is in the file by
 /// then.
 #[derive(Debug)]
 pub struct ReadOnlyJournal {
-    readers: Arc<Readers>,
-    look_ups: LookUps,
-    recent: Recent,
+    readers: Arc<ReadConnections>,
+    reader_threads: ReaderThreads,
+    recent: RecentTurns,
 }
 
 impl ReadOnlyJournal {
@@ -36,12 +36,13 @@ impl ReadOnlyJournal {
             path: path.into(),
             vfs: None,
         };
-        let readers = Arc::new(Readers::new(location));
+        let readers = Arc::new(ReadConnections::new(location));
         let options = Options::default();
         Ok(Self {
-            look_ups: LookUps::start(&readers).map_err(|error| StoreError::io(path, "start a thread for", &error))?,
+            reader_threads: ReaderThreads::start(&readers)
+                .map_err(|error| StoreError::io(path, "start a thread for", &error))?,
             readers,
-            recent: Recent {
+            recent: RecentTurns {
                 turns: options.recent_turns,
                 bytes: options.recent_bytes,
             },
@@ -49,20 +50,20 @@ impl ReadOnlyJournal {
     }
 
     /// Reads on a thread that may block.
-    async fn look_up<T: Send + 'static>(
+    async fn run_read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, JournalError> {
         let (reply, answer) = oneshot::channel();
-        self.look_ups.run(move |readers| {
+        self.reader_threads.run(move |readers| {
             // Whoever does not wait any more does not need to know.
             let _ = reply.send(readers.read(work));
         });
-        Ok(answer.await.map_err(|_| gone())??)
+        Ok(answer.await.map_err(|_| writer_gone())??)
     }
 }
 
-fn never_writes() -> JournalError {
+fn read_only_error() -> JournalError {
     JournalError::Failed("the file that keeps the sessions was opened to be looked at, not to be changed".into())
 }
 
@@ -70,15 +71,15 @@ fn never_writes() -> JournalError {
 impl Journal for ReadOnlyJournal {
     /// No client is remembered: those that the owner knows come back to the owner.
     async fn open(&self) -> Result<Lease, JournalError> {
-        self.look_up(|conn| reader::lease(conn, 0)).await
+        self.run_read(|conn| reader::lease(conn, 0)).await
     }
 
     fn append(&self, _: Batch) -> Appended {
-        Box::pin(std::future::ready(Err(never_writes())))
+        Box::pin(std::future::ready(Err(read_only_error())))
     }
 
     async fn revive(&self) -> Result<(), JournalError> {
-        Err(never_writes())
+        Err(read_only_error())
     }
 
     async fn flush(&self) -> Result<(), JournalError> {
@@ -87,28 +88,28 @@ impl Journal for ReadOnlyJournal {
 
     async fn load(&self, channel: &str) -> Result<Option<StoredSession>, JournalError> {
         let (uri, recent) = (channel.to_owned(), self.recent);
-        self.look_up(move |conn| reader::load_or_deleted(conn, &uri, recent))
+        self.run_read(move |conn| reader::load_or_deleted(conn, &uri, recent))
             .await
     }
 
     async fn list(&self, page: ListPage) -> Result<Vec<StoredSummary>, JournalError> {
-        self.look_up(move |conn| reader::list(conn, &page)).await
+        self.run_read(move |conn| reader::list(conn, &page)).await
     }
 
     async fn deleted(&self) -> Result<Vec<DeletedSession>, JournalError> {
-        self.look_up(deleted::list).await
+        self.run_read(deleted::list).await
     }
 
     fn turns(&self) -> Option<Arc<dyn TurnSource>> {
-        Some(Arc::new(StoredTurns(Arc::clone(&self.readers))))
+        Some(Arc::new(ReadOnlyTurnReader(Arc::clone(&self.readers))))
     }
 }
 
 /// Reads turns that are not in memory.
 #[derive(Debug)]
-struct StoredTurns(Arc<Readers>);
+struct ReadOnlyTurnReader(Arc<ReadConnections>);
 
-impl TurnSource for StoredTurns {
+impl TurnSource for ReadOnlyTurnReader {
     fn read(&self, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, String> {
         self.0
             .read(|conn| reader::turns(conn, chat, range))

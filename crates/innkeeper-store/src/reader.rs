@@ -13,14 +13,14 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{ErrorKind, StoreError};
 use crate::rows::{
-    self, CHANNEL_COLUMNS, ChannelRow, HostRow, Kind, LOG_COLUMNS, LogRow, ROOT_ID, SUMMARY_COLUMNS, SummaryRow,
+    self, CHANNEL_COLUMNS, ChannelKind, ChannelRow, HostRow, LOG_COLUMNS, LogRow, ROOT_ID, SUMMARY_COLUMNS, SummaryRow,
     TURN_COLUMNS, TurnRow,
 };
 use crate::writer::deleted;
 
 /// How much of the end of a chat is loaded with it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Recent {
+pub(crate) struct RecentTurns {
     pub(crate) turns: usize,
     pub(crate) bytes: usize,
 }
@@ -88,7 +88,7 @@ pub(crate) fn root(conn: &Connection) -> Result<Option<StoredRoot>, StoreError> 
 }
 
 /// Finds a session by its own URI or that of one of its chats.
-pub(crate) fn load(conn: &Connection, uri: &str, recent: Recent) -> Result<Option<StoredSession>, StoreError> {
+pub(crate) fn load(conn: &Connection, uri: &str, recent: RecentTurns) -> Result<Option<StoredSession>, StoreError> {
     // One moment for everything that belongs together.
     let tx = conn.unchecked_transaction()?;
     load_inside(&tx, uri, recent)
@@ -98,7 +98,7 @@ pub(crate) fn load(conn: &Connection, uri: &str, recent: Recent) -> Result<Optio
 pub(crate) fn load_or_deleted(
     conn: &Connection,
     uri: &str,
-    recent: Recent,
+    recent: RecentTurns,
 ) -> Result<Option<StoredSession>, StoreError> {
     let tx = conn.unchecked_transaction()?;
     match load_inside(&tx, uri, recent)? {
@@ -112,7 +112,11 @@ pub(crate) fn load_or_deleted(
 }
 
 /// The same inside a transaction.
-pub(crate) fn load_inside(conn: &Connection, uri: &str, recent: Recent) -> Result<Option<StoredSession>, StoreError> {
+pub(crate) fn load_inside(
+    conn: &Connection,
+    uri: &str,
+    recent: RecentTurns,
+) -> Result<Option<StoredSession>, StoreError> {
     let Some(found) = ChannelRow::by_uri(conn, uri)? else {
         return Ok(None);
     };
@@ -120,9 +124,9 @@ pub(crate) fn load_inside(conn: &Connection, uri: &str, recent: Recent) -> Resul
     let mut chats = Vec::new();
     for (uri, channel) in channels(conn, found.session)? {
         match channel.kind {
-            Kind::Session | Kind::Draft => session = Some((uri, channel)),
-            Kind::Chat => chats.push((uri, channel)),
-            Kind::Root | Kind::Expected | Kind::Deleted => return Ok(None),
+            ChannelKind::Session | ChannelKind::Draft => session = Some((uri, channel)),
+            ChannelKind::Chat => chats.push((uri, channel)),
+            ChannelKind::Root | ChannelKind::Expected | ChannelKind::Deleted => return Ok(None),
         }
     }
     let Some((uri, channel)) = session else {
@@ -167,7 +171,7 @@ fn chat(
     conn: &Connection,
     uri: String,
     channel: &ChannelRow,
-    recent: Recent,
+    recent: RecentTurns,
     log: &mut Vec<StoredFrame>,
 ) -> Result<StoredChat, StoreError> {
     let (seq, document) = rows::document(conn, channel.id, &uri)?
@@ -202,7 +206,7 @@ fn chat(
     })
 }
 
-impl Recent {
+impl RecentTurns {
     /// How many of the last turns are loaded.
     fn count(self, turns: &[StoredTurn]) -> usize {
         let mut bytes = 0_usize;
@@ -318,11 +322,11 @@ pub(crate) fn turns_inside(conn: &Connection, chat: &str, range: Range<usize>) -
 
 fn chunk_of_turns(conn: &Connection, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, StoreError> {
     let Some(channel) = ChannelRow::by_uri(conn, chat)? else {
-        return Err(StoreError::new(ErrorKind::NotThere, format!("there is no chat {chat}")));
+        return Err(StoreError::new(ErrorKind::NotFound, format!("there is no chat {chat}")));
     };
     if deleted::is_deleted(conn, chat)? {
         return Err(StoreError::new(
-            ErrorKind::NotThere,
+            ErrorKind::NotFound,
             format!("the chat {chat} was deleted"),
         ));
     }
@@ -342,7 +346,7 @@ fn read_turns(
     }
     if usize::try_from(channel.parts).unwrap_or_default() < range.end {
         return Err(StoreError::new(
-            ErrorKind::NotThere,
+            ErrorKind::NotFound,
             format!("{name} has {} turns, and not {}", channel.parts, range.end),
         ));
     }

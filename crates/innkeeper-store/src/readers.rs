@@ -16,19 +16,19 @@ use crate::queue::Queue;
 use crate::reader;
 
 /// How many connections are kept open between uses.
-const KEPT: usize = 4;
+const MAX_IDLE: usize = 4;
 
 /// How many threads look things up for those who cannot block.
-const THREADS: usize = 2;
+const READER_THREADS: usize = 2;
 
 /// Connections for reading.
 #[derive(Debug)]
-pub(crate) struct Readers {
+pub(crate) struct ReadConnections {
     location: Location,
     idle: Mutex<Vec<Connection>>,
 }
 
-impl Readers {
+impl ReadConnections {
     pub(crate) fn new(location: Location) -> Self {
         Self {
             location,
@@ -47,7 +47,7 @@ impl Readers {
         // One that met an error may be in any state, so it is closed.
         if result.is_ok() && conn.is_autocommit() {
             let mut idle = self.lock();
-            if idle.len() < KEPT {
+            if idle.len() < MAX_IDLE {
                 idle.push(conn);
             }
         }
@@ -64,31 +64,31 @@ impl Readers {
     }
 }
 
-type Job = Box<dyn FnOnce(&Readers) + Send>;
+type Job = Box<dyn FnOnce(&ReadConnections) + Send>;
 
 /// Threads that look things up.
-pub(crate) struct LookUps {
+pub(crate) struct ReaderThreads {
     /// Taken when this is dropped, which ends the threads.
     jobs: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl fmt::Debug for LookUps {
+impl fmt::Debug for ReaderThreads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LookUps")
+        f.write_str("ReaderThreads")
     }
 }
 
-impl LookUps {
+impl ReaderThreads {
     /// Starts the threads. Dropping this waits until they have ended.
-    pub(crate) fn start(readers: &Arc<Readers>) -> std::io::Result<Self> {
+    pub(crate) fn start(readers: &Arc<ReadConnections>) -> std::io::Result<Self> {
         let (jobs, work) = channel::<Job>();
         let work = Arc::new(Mutex::new(work));
-        let mut look_ups = Self {
+        let mut reader_threads = Self {
             jobs: Some(jobs),
-            threads: Vec::with_capacity(THREADS),
+            threads: Vec::with_capacity(READER_THREADS),
         };
-        for _ in 0..THREADS {
+        for _ in 0..READER_THREADS {
             let (readers, work) = (Arc::clone(readers), Arc::clone(&work));
             let thread = std::thread::Builder::new()
                 .name("innkeeper-reader".into())
@@ -97,13 +97,13 @@ impl LookUps {
                         job(&readers);
                     }
                 })?;
-            look_ups.threads.push(thread);
+            reader_threads.threads.push(thread);
         }
-        Ok(look_ups)
+        Ok(reader_threads)
     }
 
     /// Hands a job to a thread.
-    pub(crate) fn run(&self, job: impl FnOnce(&Readers) + Send + 'static) {
+    pub(crate) fn run(&self, job: impl FnOnce(&ReadConnections) + Send + 'static) {
         // The threads live as long as this does; a job that is dropped tells whoever waits for it.
         if let Some(jobs) = &self.jobs {
             let _ = jobs.send(Box::new(job));
@@ -111,7 +111,7 @@ impl LookUps {
     }
 }
 
-impl Drop for LookUps {
+impl Drop for ReaderThreads {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
@@ -127,12 +127,12 @@ fn next(work: &Mutex<Receiver<Job>>) -> Option<Job> {
 
 /// Reads turns that are not in memory.
 #[derive(Debug)]
-pub(crate) struct Turns {
-    pub(crate) readers: Arc<Readers>,
+pub(crate) struct TurnReader {
+    pub(crate) readers: Arc<ReadConnections>,
     pub(crate) queue: Arc<Queue>,
 }
 
-impl TurnSource for Turns {
+impl TurnSource for TurnReader {
     fn read(&self, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, String> {
         self.queue.wait_until_caught_up();
         self.readers

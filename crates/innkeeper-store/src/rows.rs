@@ -14,7 +14,7 @@ pub(crate) const ROOT_ID: i64 = 1;
 
 /// What a channel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ChannelKind {
     Root,
     Session,
     Chat,
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Deleted,
 }
 
-impl Kind {
+impl ChannelKind {
     pub(crate) fn number(self) -> i64 {
         match self {
             Self::Root => 0,
@@ -126,7 +126,7 @@ impl HostRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChannelRow {
     pub(crate) id: i64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ChannelKind,
     pub(crate) session: i64,
     pub(crate) tail: Seq,
     pub(crate) log_bytes: i64,
@@ -152,7 +152,7 @@ impl ChannelRow {
     /// Reads a row of [`CHANNEL_COLUMNS`] with its URI.
     pub(crate) fn from_row(row: &Row<'_>) -> Result<(String, Self), StoreError> {
         let uri: String = row.get(1)?;
-        let Some(kind) = Kind::read(row.get(2)?) else {
+        let Some(kind) = ChannelKind::read(row.get(2)?) else {
             return Err(StoreError::damaged(format_args!("the entry of {uri}")));
         };
         let channel = Self {
@@ -191,7 +191,7 @@ impl ChannelRow {
         let mut statement = conn.prepare_cached(&format!("SELECT {CHANNEL_COLUMNS} FROM channel WHERE uri = ?1"))?;
         let mut rows = statement.query([uri])?;
         let Some(row) = rows.next()? else {
-            return Self::must_be_free(conn, uri).map(|()| None);
+            return Self::ensure_unused(conn, uri).map(|()| None);
         };
         let (found, channel) = Self::from_row(row)?;
         // An index that leads to another row is damage as well.
@@ -203,7 +203,7 @@ impl ChannelRow {
 
     /// A URI that was not found must not be found in another way either: nothing may be created in
     /// the place of something that is only hidden (F18).
-    fn must_be_free(conn: &Connection, uri: &str) -> Result<(), StoreError> {
+    fn ensure_unused(conn: &Connection, uri: &str) -> Result<(), StoreError> {
         let mut statement = conn.prepare_cached("SELECT uri FROM channel WHERE uri_hash = ?1")?;
         let mut rows = statement.query([uri_hash(uri)])?;
         while let Some(row) = rows.next()? {

@@ -5,7 +5,7 @@ mod from_0;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use crate::error::{ErrorKind, StoreError};
-use crate::rows::{self, ChannelRow, HostRow, Kind, ROOT_ID};
+use crate::rows::{self, ChannelKind, ChannelRow, HostRow, ROOT_ID};
 use innkeeper_core::{Seq, uri};
 
 /// Says whose file it is: "INNK".
@@ -96,7 +96,7 @@ fn tables(tx: &Transaction<'_>) -> Result<(), StoreError> {
     tx.execute_batch(TABLES)?;
     let root = ChannelRow {
         id: ROOT_ID,
-        kind: Kind::Root,
+        kind: ChannelKind::Root,
         session: ROOT_ID,
         tail: Seq(0),
         log_bytes: 0,

@@ -1,10 +1,10 @@
 //! The thread that writes: takes what waits, applies it in one transaction, acknowledges it.
 
 pub(crate) mod apply;
+pub(crate) mod channel_cache;
 mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod deleted;
-pub(crate) mod hot;
 mod remove;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,23 +16,23 @@ use innkeeper_core::stored::{ImportedSession, Record};
 use innkeeper_host::{JournalError, Lease, RESERVED};
 use rusqlite::Connection;
 
-use self::apply::Apply;
+use self::apply::GroupWriter;
+use self::channel_cache::ChannelCache;
 use self::checkpoint::Checkpoints;
-use self::hot::Hot;
 use crate::archive::{export, import};
 use crate::connection::{Location, OpenedFile, now_ms};
 use crate::error::{ErrorKind, StoreError};
 use crate::options::Options;
-use crate::queue::{Group, Order, Queue, Work};
+use crate::queue::{Group, Queue, Work, WriterCommand};
 use crate::reader;
 use crate::rows::HostRow;
 
 /// How many numbers are reserved at a time (P5).
-const BLOCK: u64 = 2 * RESERVED;
+const RESERVATION_BLOCK: u64 = 2 * RESERVED;
 
 /// How long compaction leaves the writer alone after each step, and when it has nothing to do.
-const BETWEEN_STEPS: Duration = Duration::from_millis(100);
-const BETWEEN_LOOKS: Duration = Duration::from_secs(30);
+const COMPACTION_STEP_INTERVAL: Duration = Duration::from_millis(100);
+const IDLE_COMPACTION_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Everything the thread owns.
 #[derive(Debug)]
@@ -41,22 +41,22 @@ pub(crate) struct Writer {
     options: Options,
     queue: Arc<Queue>,
     /// The file, once it is open. A failure leaves it open, and nothing is written to it.
-    open: Option<Open>,
+    open: Option<OpenStore>,
     failure: Option<JournalError>,
 }
 
 /// The open file.
 #[derive(Debug)]
-struct Open {
+struct OpenStore {
     conn: Connection,
     file: OpenedFile,
     /// Keeps the index of the write-ahead log alive while `conn` is reopened: without it, SQLite
     /// would read the log anew and might find what a failed sync left there.
     anchor: Connection,
     host: HostRow,
-    hot: Hot,
+    cache: ChannelCache,
     checkpoints: Checkpoints,
-    is_full: bool,
+    full_sync: bool,
     /// When the oldest commit was made that a power cut would undo.
     unsynced_since: Option<Instant>,
     compact_at: Option<Instant>,
@@ -78,11 +78,11 @@ impl Writer {
         loop {
             match self.queue.take(self.deadline()) {
                 Work::Group(group) => self.group(group),
-                Work::Order(order) => self.order(order),
+                Work::Command(command) => self.run_command(command),
                 Work::Nothing => {}
                 Work::Close => break,
             }
-            self.chores();
+            self.run_maintenance();
         }
         self.close();
     }
@@ -101,7 +101,7 @@ impl Writer {
 
     fn group(&mut self, group: Group) {
         let Some(open) = self.open.as_mut().filter(|_| self.failure.is_none()) else {
-            let failure = self.failure.clone().unwrap_or_else(crate::queue::gone);
+            let failure = self.failure.clone().unwrap_or_else(crate::queue::writer_gone);
             return self.queue.failed(Some(group), &failure);
         };
         // Documents are encoded here. A panic in there must not end the thread: the host would
@@ -117,7 +117,7 @@ impl Writer {
         }
     }
 
-    /// From here on nothing is written until [`Order::Revive`] succeeds (F6, F7).
+    /// From here on nothing is written until [`WriterCommand::Revive`] succeeds (F6, F7).
     fn fail(&mut self, group: Option<Group>, error: StoreError) {
         tracing::error!(%error, "sessions cannot be written; the host is read-only until they can");
         let failure = JournalError::from(error);
@@ -126,7 +126,7 @@ impl Writer {
                 // It may have been rolled back already.
                 let _ = open.conn.execute_batch("ROLLBACK");
             }
-            open.hot.reset();
+            open.cache.reset();
             if let Ok(host) = HostRow::read(&open.conn) {
                 // Numbers that were reserved stay reserved.
                 let reserved = open.host.reserved.max(host.reserved);
@@ -137,20 +137,20 @@ impl Writer {
         self.failure = Some(failure);
     }
 
-    fn order(&mut self, order: Order) {
+    fn run_command(&mut self, command: WriterCommand) {
         // Whoever does not wait for the answer any more does not need it.
-        match order {
-            Order::Open(reply) => drop(reply.send(self.open_or_reopen().map_err(Into::into))),
-            Order::Flush(reply) => drop(reply.send(self.flush())),
-            Order::Revive(reply) => drop(reply.send(self.revive())),
-            Order::Import(export, reply) => drop(reply.send(self.change(|open| open.import(&export)))),
-            Order::UndoDeletion(uri, reply) => {
-                drop(reply.send(self.change(|open| open.transact(|apply| apply.undo_deletion(&uri)))));
+        match command {
+            WriterCommand::Open(reply) => drop(reply.send(self.open_or_reopen().map_err(Into::into))),
+            WriterCommand::Flush(reply) => drop(reply.send(self.flush())),
+            WriterCommand::Revive(reply) => drop(reply.send(self.revive())),
+            WriterCommand::Import(export, reply) => drop(reply.send(self.change(|open| open.import(&export)))),
+            WriterCommand::UndoDeletion(uri, reply) => {
+                drop(reply.send(self.change(|open| open.transact(|writer| writer.undo_deletion(&uri)))));
             }
-            Order::PurgeDeleted(before_ms, reply) => {
-                drop(reply.send(self.change(|open| open.transact(|apply| apply.purge_deleted(before_ms)))));
+            WriterCommand::PurgeDeleted(before_ms, reply) => {
+                drop(reply.send(self.change(|open| open.transact(|writer| writer.purge_deleted(before_ms)))));
             }
-            Order::Settle(reply) => drop(reply.send(self.settle())),
+            WriterCommand::Settle(reply) => drop(reply.send(self.settle())),
         }
     }
 
@@ -173,16 +173,16 @@ impl Writer {
         }
         let conn = self.location.open_for_writing(false)?;
         let host = HostRow::read(&conn)?;
-        self.location.look_through(&conn, &host)?;
-        let mut open = Open {
+        self.location.quick_check_if_small(&conn, &host)?;
+        let mut open = OpenStore {
             file: OpenedFile::new(&self.location),
             anchor: self.location.open_for_reading()?,
             host,
-            hot: Hot::new(self.options.replay.channel_bytes),
+            cache: ChannelCache::new(self.options.replay.channel_bytes),
             checkpoints: Checkpoints::new(self.location.clone()),
-            is_full: true,
+            full_sync: true,
             unsynced_since: None,
-            compact_at: Some(Instant::now() + BETWEEN_STEPS),
+            compact_at: Some(Instant::now() + COMPACTION_STEP_INTERVAL),
             conn,
         };
         let lease = open.lease(&self.options, &self.queue)?;
@@ -230,12 +230,12 @@ impl Writer {
     }
 
     /// Changes something that no batch carries. What is refused leaves everything as it was.
-    fn change<T>(&mut self, work: impl FnOnce(&mut Open) -> Result<T, StoreError>) -> Result<T, JournalError> {
+    fn change<T>(&mut self, work: impl FnOnce(&mut OpenStore) -> Result<T, StoreError>) -> Result<T, JournalError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
         let Some(open) = self.open.as_mut() else {
-            return Err(crate::queue::gone());
+            return Err(crate::queue::writer_gone());
         };
         match work(open) {
             Ok(done) => {
@@ -264,7 +264,7 @@ impl Writer {
     }
 
     /// What nobody waits for.
-    fn chores(&mut self) {
+    fn run_maintenance(&mut self) {
         let Some(open) = self.open.as_mut().filter(|_| self.failure.is_none()) else {
             return;
         };
@@ -278,7 +278,7 @@ impl Writer {
             done = open.compact(&self.options).map(|_| ());
         }
         if done.is_ok() {
-            done = open.checkpoints.look_after(&open.conn);
+            done = open.checkpoints.run_due(&open.conn);
         }
         if let Err(error) = done {
             self.fail(None, error);
@@ -287,7 +287,7 @@ impl Writer {
 
     /// Leaves a file that says that nothing is missing.
     fn close(mut self) {
-        self.queue.failed(None, &crate::queue::gone());
+        self.queue.failed(None, &crate::queue::writer_gone());
         let Some(open) = self.open.as_mut().filter(|_| self.failure.is_none()) else {
             return;
         };
@@ -299,7 +299,7 @@ impl Writer {
     }
 }
 
-impl Open {
+impl OpenStore {
     /// Says where the order continues, and reserves the numbers that come next before anybody can
     /// use one.
     fn lease(&mut self, options: &Options, queue: &Queue) -> Result<Lease, StoreError> {
@@ -307,11 +307,11 @@ impl Open {
         let last = self.host.reserved.max(lease.last_seq);
         lease.last_seq = last;
         let host = HostRow {
-            reserved: Seq(last.0.saturating_add(BLOCK)),
+            reserved: Seq(last.0.saturating_add(RESERVATION_BLOCK)),
             ended_well: false,
             ..self.host
         };
-        self.full(true)?;
+        self.set_full_sync(true)?;
         host.write(&self.conn)?;
         self.host = host;
         self.unsynced_since = None;
@@ -321,23 +321,23 @@ impl Open {
 
     /// Writes a group in one transaction.
     fn write(&mut self, group: &Group, options: &Options) -> Result<(), StoreError> {
-        self.file.is_still_there()?;
-        self.full(group.is_durable)?;
+        self.file.ensure_in_place()?;
+        self.set_full_sync(group.is_durable)?;
         self.conn.execute_batch("BEGIN IMMEDIATE")?;
         let mut clients_changed = false;
-        let mut apply = Apply::new(&self.conn, &mut self.hot, &mut self.host, now_ms());
+        let mut writer = GroupWriter::new(&self.conn, &mut self.cache, &mut self.host, now_ms());
         for batch in &group.batches {
             for record in &batch.records {
                 clients_changed |= matches!(record, Record::Client { .. });
-                apply.record(record)?;
+                writer.record(record)?;
             }
-            apply.host.kept = apply.host.kept.max(batch.seq);
+            writer.host.kept = writer.host.kept.max(batch.seq);
         }
-        if apply.host.kept.0.saturating_add(RESERVED) > apply.host.reserved.0 && group.is_durable {
-            apply.host.reserved = Seq(apply.host.kept.0.saturating_add(BLOCK));
+        if writer.host.kept.0.saturating_add(RESERVED) > writer.host.reserved.0 && group.is_durable {
+            writer.host.reserved = Seq(writer.host.kept.0.saturating_add(RESERVATION_BLOCK));
         }
-        apply.finish()?;
-        let written = apply.written;
+        writer.finish()?;
+        let written = writer.written;
         if clients_changed {
             compact::forget_clients(&self.conn, options.clients)?;
         }
@@ -348,13 +348,16 @@ impl Open {
     }
 
     /// Does something in one transaction that survives a power cut, or not at all.
-    fn transact<T>(&mut self, work: impl FnOnce(&mut Apply<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.file.is_still_there()?;
-        self.full(true)?;
+    fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&mut GroupWriter<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.file.ensure_in_place()?;
+        self.set_full_sync(true)?;
         let before = self.host;
         self.conn.execute_batch("BEGIN IMMEDIATE")?;
-        let mut apply = Apply::new(&self.conn, &mut self.hot, &mut self.host, now_ms());
-        let done = work(&mut apply).and_then(|done| apply.finish().map(|()| done));
+        let mut writer = GroupWriter::new(&self.conn, &mut self.cache, &mut self.host, now_ms());
+        let done = work(&mut writer).and_then(|done| writer.finish().map(|()| done));
         match done {
             Ok(done) => {
                 self.conn.execute_batch("COMMIT")?;
@@ -363,7 +366,7 @@ impl Open {
             }
             Err(error) => {
                 self.conn.execute_batch("ROLLBACK")?;
-                self.hot.reset();
+                self.cache.reset();
                 self.host = before;
                 Err(error)
             }
@@ -373,12 +376,12 @@ impl Open {
     /// Takes in a session in one transaction that survives a power cut, and reserves the numbers
     /// after its own.
     fn import(&mut self, export: &str) -> Result<ImportedSession, StoreError> {
-        let (imported, summary) = self.transact(|apply| {
-            let imported = import::import(apply, &mut export.as_bytes())?;
-            let next = Seq(imported.last_seq.0.saturating_add(BLOCK));
-            apply.host.reserved = apply.host.reserved.max(next);
-            apply.finish()?;
-            let (summary, _) = export::summary(apply.conn, &imported.uri)?;
+        let (imported, summary) = self.transact(|writer| {
+            let imported = import::import(writer, &mut export.as_bytes())?;
+            let next = Seq(imported.last_seq.0.saturating_add(RESERVATION_BLOCK));
+            writer.host.reserved = writer.host.reserved.max(next);
+            writer.finish()?;
+            let (summary, _) = export::summary(writer.conn, &imported.uri)?;
             Ok((imported, summary.body))
         })?;
         self.checkpoints.wrote(export.len());
@@ -395,7 +398,7 @@ impl Open {
 
     /// Makes everything that was committed survive a power cut.
     fn sync(&mut self) -> Result<(), StoreError> {
-        self.full(true)?;
+        self.set_full_sync(true)?;
         // SQLite does not write a page whose content stays the same, and then there is no commit.
         self.host.syncs = self.host.syncs.wrapping_add(1);
         self.host.write(&self.conn)?;
@@ -407,17 +410,24 @@ impl Open {
     /// Does one step of compaction. Says whether there may be more to do.
     fn compact(&mut self, options: &Options) -> Result<bool, StoreError> {
         let now = now_ms();
-        if !compact::is_due(&self.conn, &self.hot, &self.host, &options.replay, now)? {
-            self.compact_at = Some(Instant::now() + BETWEEN_LOOKS);
+        if !compact::is_due(&self.conn, &self.cache, &self.host, &options.replay, now)? {
+            self.compact_at = Some(Instant::now() + IDLE_COMPACTION_INTERVAL);
             return Ok(false);
         }
-        self.full(false)?;
+        self.set_full_sync(false)?;
         self.conn.execute_batch("BEGIN IMMEDIATE")?;
-        let more = compact::step(&self.conn, &mut self.hot, &mut self.host, &options.replay, now)?;
+        let more = compact::step(&self.conn, &mut self.cache, &mut self.host, &options.replay, now)?;
         self.conn.execute_batch("COMMIT")?;
         self.checkpoints.wrote(0);
         self.committed(false);
-        self.compact_at = Some(Instant::now() + if more { BETWEEN_STEPS } else { BETWEEN_LOOKS });
+        self.compact_at = Some(
+            Instant::now()
+                + if more {
+                    COMPACTION_STEP_INTERVAL
+                } else {
+                    IDLE_COMPACTION_INTERVAL
+                },
+        );
         Ok(more)
     }
 
@@ -428,16 +438,16 @@ impl Open {
         }
         let now = Instant::now();
         self.unsynced_since.get_or_insert(now);
-        let soon = now + BETWEEN_STEPS;
+        let soon = now + COMPACTION_STEP_INTERVAL;
         self.compact_at = Some(self.compact_at.map_or(soon, |at| at.min(soon)));
     }
 
     /// Chooses whether the next commit waits for the disk.
-    fn full(&mut self, is_full: bool) -> Result<(), StoreError> {
-        if self.is_full != is_full {
+    fn set_full_sync(&mut self, full_sync: bool) -> Result<(), StoreError> {
+        if self.full_sync != full_sync {
             self.conn
-                .pragma_update(None, "synchronous", if is_full { "FULL" } else { "NORMAL" })?;
-            self.is_full = is_full;
+                .pragma_update(None, "synchronous", if full_sync { "FULL" } else { "NORMAL" })?;
+            self.full_sync = full_sync;
         }
         Ok(())
     }
@@ -445,15 +455,15 @@ impl Open {
     /// Starts over after a failure: what was committed goes into the file and the write-ahead log
     /// is emptied, so that nothing of what failed is left; then a row is written as a probe.
     fn revive(&mut self, location: &Location) -> Result<(), StoreError> {
-        self.checkpoints.abandon();
-        self.file.is_still_there()?;
+        self.checkpoints.join_thread();
+        self.file.ensure_in_place()?;
         // Closed first, so that none of its locks is in the way.
         self.conn = Connection::open_in_memory()?;
         let conn = location.open_for_writing(false)?;
         checkpoint::truncate(&conn)?;
         self.conn = conn;
-        self.is_full = true;
-        self.hot.reset();
+        self.full_sync = true;
+        self.cache.reset();
         let host = HostRow::read(&self.conn)?;
         self.host = HostRow {
             reserved: self.host.reserved.max(host.reserved),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use innkeeper_cli::discovery::DataDir;
 use innkeeper_host::HostHandle;
-use innkeeper_store::{Archive, FILE_NAME, Mode, Pruned, StoreError};
+use innkeeper_store::{Archive, FILE_NAME, Mode, PrunedSession, StoreError};
 
 use crate::config::Retention;
 use crate::sessions;
@@ -52,7 +52,7 @@ async fn apply_once(host: &HostHandle, file: PathBuf, retention: Retention) {
     }
 }
 
-fn choose(file: &std::path::Path, retention: Retention) -> Result<Vec<Pruned>, StoreError> {
+fn choose(file: &std::path::Path, retention: Retention) -> Result<Vec<PrunedSession>, StoreError> {
     let policy = retention.policy(jiff::Timestamp::now());
     Archive::open(file, Mode::ReadOnly)?.prune(&policy, true)
 }

@@ -4,15 +4,15 @@ use innkeeper_core::uri::ROOT;
 use rusqlite::Connection;
 
 use crate::error::{ErrorKind, StoreError};
-use crate::reader::{self, Recent};
-use crate::rows::{CHANNEL_COLUMNS, ChannelRow, HostRow, Kind, SUMMARY_COLUMNS, SummaryRow};
+use crate::reader::{self, RecentTurns};
+use crate::rows::{CHANNEL_COLUMNS, ChannelKind, ChannelRow, HostRow, SUMMARY_COLUMNS, SummaryRow};
 use crate::schema;
 
 /// How many turns are read at a time.
-const PAGE: usize = 64;
+const TURNS_PER_READ: usize = 64;
 
 /// How many complaints of SQLite are passed on.
-const COMPLAINTS: usize = 20;
+const MAX_SQLITE_MESSAGES: usize = 20;
 
 /// Something that is wrong with the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn of_the_file(what: impl Into<String>) -> Self {
+    fn in_file(what: impl Into<String>) -> Self {
         Self {
             session: None,
             what: what.into(),
@@ -42,7 +42,7 @@ impl Finding {
         }
     }
 
-    fn of_a_session(uri: &str, error: &StoreError) -> Self {
+    fn in_session(uri: &str, error: &StoreError) -> Self {
         Self {
             session: Some(uri.to_owned()),
             what: error.message.clone(),
@@ -53,7 +53,7 @@ impl Finding {
     }
 
     /// What is in nobody's way.
-    fn of_leftovers(what: String) -> Self {
+    fn leftover(what: String) -> Self {
         Self {
             session: None,
             what,
@@ -68,36 +68,39 @@ impl Finding {
 pub(super) fn check(conn: &Connection) -> Result<Vec<Finding>, StoreError> {
     let mut findings = Vec::new();
     let result = structure(conn, &mut findings);
-    of_the_file(result, &mut findings)?;
-    of_the_file(reader::lease(conn, usize::MAX), &mut findings)?;
+    file_finding(result, &mut findings)?;
+    file_finding(reader::lease(conn, usize::MAX), &mut findings)?;
     let result = sessions(conn, &mut findings);
-    let sessions = of_the_file(result, &mut findings)?.unwrap_or_default();
+    let sessions = file_finding(result, &mut findings)?.unwrap_or_default();
     for (uri, _) in &sessions {
-        found(session(conn, uri), &mut findings, |error| {
-            Finding::of_a_session(uri, error)
+        record_damage(session(conn, uri), &mut findings, |error| {
+            Finding::in_session(uri, error)
         })?;
     }
-    let counted = sessions.iter().filter(|(_, kind)| *kind == Kind::Session).count();
+    let counted = sessions
+        .iter()
+        .filter(|(_, kind)| *kind == ChannelKind::Session)
+        .count();
     let result = count(conn, counted, &mut findings);
-    of_the_file(result, &mut findings)?;
+    file_finding(result, &mut findings)?;
     let result = leftovers(conn, &mut findings);
-    of_the_file(result, &mut findings)?;
+    file_finding(result, &mut findings)?;
     Ok(findings)
 }
 
-fn of_the_file<T>(result: Result<T, StoreError>, findings: &mut Vec<Finding>) -> Result<Option<T>, StoreError> {
-    found(result, findings, |error| Finding::of_the_file(&error.message))
+fn file_finding<T>(result: Result<T, StoreError>, findings: &mut Vec<Finding>) -> Result<Option<T>, StoreError> {
+    record_damage(result, findings, |error| Finding::in_file(&error.message))
 }
 
 /// Damage becomes a finding; everything else is an error.
-fn found<T>(
+fn record_damage<T>(
     result: Result<T, StoreError>,
     findings: &mut Vec<Finding>,
     finding: impl FnOnce(&StoreError) -> Finding,
 ) -> Result<Option<T>, StoreError> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::NotThere) => {
+        Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::NotFound) => {
             findings.push(finding(&error));
             Ok(None)
         }
@@ -120,37 +123,35 @@ fn structure(conn: &Connection, findings: &mut Vec<Finding>) -> Result<(), Store
             is_damage: false,
         });
     }
-    let complain = || -> Result<Vec<String>, StoreError> {
-        let mut statement = conn.prepare(&format!("PRAGMA quick_check({COMPLAINTS})"))?;
+    let quick_check = || -> Result<Vec<String>, StoreError> {
+        let mut statement = conn.prepare(&format!("PRAGMA quick_check({MAX_SQLITE_MESSAGES})"))?;
         let lines = statement.query_map([], |row| row.get(0))?;
         Ok(lines.collect::<Result<_, _>>()?)
     };
-    let complaints = of_the_file(complain(), findings)?.unwrap_or_default();
+    let messages = file_finding(quick_check(), findings)?.unwrap_or_default();
     findings.extend(
-        complaints
+        messages
             .into_iter()
             .filter(|line| line != "ok")
-            .map(|line| Finding::of_the_file(format!("the structure of the file is damaged: {line}"))),
+            .map(|line| Finding::in_file(format!("the structure of the file is damaged: {line}"))),
     );
     Ok(())
 }
 
 /// The URIs of all sessions and drafts, however they are found.
-fn sessions(conn: &Connection, findings: &mut Vec<Finding>) -> Result<Vec<(String, Kind)>, StoreError> {
+fn sessions(conn: &Connection, findings: &mut Vec<Finding>) -> Result<Vec<(String, ChannelKind)>, StoreError> {
     let mut uris = Vec::new();
     let mut statement = conn.prepare(&format!("SELECT {CHANNEL_COLUMNS} FROM channel ORDER BY id"))?;
     let mut rows = statement.query([])?;
     // What comes after a place that cannot be read is not found this way.
-    while let Some(row) = of_the_file(rows.next().map_err(Into::into), findings)?.flatten() {
-        let channel = of_the_file(ChannelRow::from_row(row), findings)?;
+    while let Some(row) = file_finding(rows.next().map_err(Into::into), findings)?.flatten() {
+        let channel = file_finding(ChannelRow::from_row(row), findings)?;
         match channel {
-            Some((uri, channel)) if matches!(channel.kind, Kind::Session | Kind::Draft) => {
+            Some((uri, channel)) if matches!(channel.kind, ChannelKind::Session | ChannelKind::Draft) => {
                 uris.push((uri, channel.kind));
             }
-            Some((uri, channel)) if channel.kind == Kind::Expected => {
-                findings.push(Finding::of_leftovers(format!(
-                    "{uri} is named by a chat, but is not there"
-                )));
+            Some((uri, channel)) if channel.kind == ChannelKind::Expected => {
+                findings.push(Finding::leftover(format!("{uri} is named by a chat, but is not there")));
             }
             Some(_) | None => {}
         }
@@ -161,19 +162,19 @@ fn sessions(conn: &Connection, findings: &mut Vec<Finding>) -> Result<Vec<(Strin
 /// Reads a session as a whole.
 fn session(conn: &Connection, uri: &str) -> Result<(), StoreError> {
     let missing = || StoreError::damaged(format_args!("the way to {uri}"));
-    let nothing_but_the_last = Recent { turns: 0, bytes: 0 };
-    let session = reader::load(conn, uri, nothing_but_the_last)?.ok_or_else(missing)?;
+    let last_turn_only = RecentTurns { turns: 0, bytes: 0 };
+    let session = reader::load(conn, uri, last_turn_only)?.ok_or_else(missing)?;
     let channel = ChannelRow::by_uri(conn, uri)?.ok_or_else(missing)?;
     let mut statement = conn.prepare_cached(&format!("SELECT {SUMMARY_COLUMNS} FROM summary WHERE session = ?1"))?;
     let mut rows = statement.query([channel.id])?;
     match rows.next()? {
-        Some(row) if channel.kind == Kind::Session => drop(SummaryRow::from_row(row)?),
-        None if channel.kind == Kind::Draft => {}
+        Some(row) if channel.kind == ChannelKind::Session => drop(SummaryRow::from_row(row)?),
+        None if channel.kind == ChannelKind::Draft => {}
         Some(_) | None => return Err(StoreError::damaged(format_args!("what lists show of {uri}"))),
     }
     for chat in &session.chats {
-        for (page, turns) in chat.turns.chunks(PAGE).enumerate() {
-            let start = page * PAGE;
+        for (page, turns) in chat.turns.chunks(TURNS_PER_READ).enumerate() {
+            let start = page * TURNS_PER_READ;
             reader::turns(conn, &chat.uri, start..start + turns.len())?;
         }
     }
@@ -193,7 +194,7 @@ fn count(conn: &Connection, sessions: usize, findings: &mut Vec<Finding>) -> Res
         (listed, "are listed"),
     ] {
         if number != host.sessions {
-            findings.push(Finding::of_the_file(format!(
+            findings.push(Finding::in_file(format!(
                 "{} sessions were kept, and {number} {where_found}",
                 host.sessions
             )));
@@ -230,16 +231,16 @@ fn leftovers(conn: &Connection, findings: &mut Vec<Finding>) -> Result<(), Store
         let count = conn
             .query_row(query, [], |row| row.get::<_, i64>(0))
             .map_err(Into::into);
-        let count = of_the_file(count, findings)?;
+        let count = file_finding(count, findings)?;
         if let Some(count @ 1..) = count {
-            findings.push(Finding::of_leftovers(format!(
+            findings.push(Finding::leftover(format!(
                 "{count} rows of the table {table} belong to nothing"
             )));
         }
     }
     let root: i64 = conn.query_row("SELECT count(*) FROM channel WHERE uri = ?1", [ROOT], |row| row.get(0))?;
     if root != 1 {
-        findings.push(Finding::of_the_file("the entry of the host itself is missing"));
+        findings.push(Finding::in_file("the entry of the host itself is missing"));
     }
     Ok(())
 }

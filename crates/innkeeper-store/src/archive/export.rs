@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{ErrorKind, StoreError};
-use crate::reader::{self, Recent};
-use crate::rows::{ChannelRow, Kind, SUMMARY_COLUMNS, SummaryRow};
+use crate::reader::{self, RecentTurns};
+use crate::rows::{ChannelKind, ChannelRow, SUMMARY_COLUMNS, SummaryRow};
 
 /// The version of the format.
 pub(super) const FORMAT: u32 = 1;
 
 /// How many turns are read at a time.
-const PAGE: usize = 64;
+const TURNS_PER_READ: usize = 64;
 
 /// One line. Lines come in this order: the session, each chat followed by its turns, the actions
 /// that are not part of a document, the end.
@@ -145,10 +145,10 @@ pub(super) fn export(conn: &Connection, uri: &str, out: &mut dyn Write) -> Resul
 }
 
 fn export_inside(conn: &Connection, uri: &str, out: &mut dyn Write) -> Result<(), StoreError> {
-    let nothing_but_the_last = Recent { turns: 0, bytes: 0 };
-    let Some(session) = reader::load_inside(conn, uri, nothing_but_the_last)? else {
+    let last_turn_only = RecentTurns { turns: 0, bytes: 0 };
+    let Some(session) = reader::load_inside(conn, uri, last_turn_only)? else {
         return Err(StoreError::new(
-            ErrorKind::NotThere,
+            ErrorKind::NotFound,
             format!("there is no session {uri}"),
         ));
     };
@@ -183,8 +183,8 @@ fn export_inside(conn: &Connection, uri: &str, out: &mut dyn Write) -> Result<()
                 document: Content::new(&chat.document),
             }),
         )?;
-        for (page, ids) in chat.turns.chunks(PAGE).enumerate() {
-            let start = page * PAGE;
+        for (page, ids) in chat.turns.chunks(TURNS_PER_READ).enumerate() {
+            let start = page * TURNS_PER_READ;
             let bodies = reader::turns_inside(conn, &chat.uri, start..start + ids.len())?;
             for (turn, body) in ids.iter().zip(bodies) {
                 write_turn(out, &turn.id, &body)?;
@@ -220,7 +220,7 @@ fn export_inside(conn: &Connection, uri: &str, out: &mut dyn Write) -> Result<()
 pub(crate) fn summary(conn: &Connection, uri: &str) -> Result<(SummaryRow, bool), StoreError> {
     let damaged = || StoreError::damaged(format_args!("what lists show of {uri}"));
     let channel = ChannelRow::by_uri(conn, uri)?.ok_or_else(damaged)?;
-    if channel.kind == Kind::Draft {
+    if channel.kind == ChannelKind::Draft {
         let why = format!("nobody has written anything in {uri} yet, so there is nothing to export");
         return Err(StoreError::new(ErrorKind::Refused, why));
     }

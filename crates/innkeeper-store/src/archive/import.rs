@@ -11,12 +11,12 @@ use innkeeper_core::stored::{
 use super::export::{ActionLine, ChatLine, Content, EndLine, FORMAT, Line, SessionLine, TurnLine};
 use crate::error::{ErrorKind, StoreError};
 use crate::rows::{ChannelRow, LogRow};
-use crate::writer::apply::Apply;
+use crate::writer::apply::GroupWriter;
 use crate::writer::deleted;
 
 /// What was imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportReport {
     /// The session's URI.
     pub uri: String,
     /// How many chats it has.
@@ -33,7 +33,7 @@ pub struct Imported {
 
 /// What was read so far.
 struct Import<'a, 'b> {
-    apply: &'a mut Apply<'b>,
+    writer: &'a mut GroupWriter<'b>,
     session: Option<Arc<str>>,
     at_rest: bool,
     chat: Option<Arc<str>>,
@@ -47,9 +47,9 @@ struct Import<'a, 'b> {
 }
 
 /// Reads a session inside a transaction.
-pub(crate) fn import(apply: &mut Apply<'_>, lines: &mut dyn BufRead) -> Result<Imported, StoreError> {
+pub(crate) fn import(writer: &mut GroupWriter<'_>, lines: &mut dyn BufRead) -> Result<ImportReport, StoreError> {
     let mut import = Import {
-        apply,
+        writer,
         session: None,
         at_rest: true,
         chat: None,
@@ -112,13 +112,13 @@ impl Import<'_, '_> {
                 line.format
             )));
         }
-        self.must_be_new(&line.uri)?;
+        self.ensure_new(&line.uri)?;
         let (marked, approvals) = mark_imported(&bytes(&line.document)?);
         self.approvals = approvals;
         let uri: Arc<str> = line.uri.into();
         self.highest = self.highest.max(line.seq);
         self.at_rest = line.at_rest;
-        self.apply.record(&Record::Session(Box::new(SessionRecord {
+        self.writer.record(&Record::Session(Box::new(SessionRecord {
             seq: Seq(line.seq),
             is_new: true,
             is_draft: false,
@@ -141,10 +141,10 @@ impl Import<'_, '_> {
             .session
             .clone()
             .ok_or_else(|| refused("a chat comes before its session"))?;
-        self.must_be_new(&line.uri)?;
+        self.ensure_new(&line.uri)?;
         let uri: Arc<str> = line.uri.as_str().into();
         self.highest = self.highest.max(line.seq);
-        self.apply.record(&Record::Chat(Box::new(ChatRecord {
+        self.writer.record(&Record::Chat(Box::new(ChatRecord {
             uri: Arc::clone(&uri),
             session,
             seq: Seq(line.seq),
@@ -162,7 +162,7 @@ impl Import<'_, '_> {
             .chat
             .clone()
             .ok_or_else(|| refused("a turn comes before its chat"))?;
-        self.apply.record(&Record::Turns {
+        self.writer.record(&Record::Turns {
             chat,
             from: self.position,
             turns: vec![TurnRecord {
@@ -181,11 +181,11 @@ impl Import<'_, '_> {
             .session
             .clone()
             .ok_or_else(|| refused("an action comes before its session"))?;
-        let owner = self.apply.hot.get(self.apply.conn, &session)?;
+        let owner = self.writer.cache.get(self.writer.conn, &session)?;
         let mut channel = self
-            .apply
-            .hot
-            .get(self.apply.conn, &uri)?
+            .writer
+            .cache
+            .get(self.writer.conn, &uri)?
             .filter(|channel| Some(channel.session) == owner.map(|owner| owner.id))
             .ok_or_else(|| refused(format!("{uri} is not part of the session")))?;
         if line.first > line.seq || Seq(line.seq) <= channel.tail {
@@ -205,21 +205,21 @@ impl Import<'_, '_> {
             since: line.since.into(),
             at_ms: line.at_ms,
         };
-        row.write(self.apply.conn, &message)?;
+        row.write(self.writer.conn, &message)?;
         let length = i64::try_from(message.len()).unwrap_or(i64::MAX);
         channel.tail = Seq(line.seq);
         channel.log_bytes += length;
-        self.apply.host.log_bytes += length;
-        self.apply.hot.put(&uri, channel);
+        self.writer.host.log_bytes += length;
+        self.writer.cache.put(&uri, channel);
         self.highest = self.highest.max(line.seq);
         self.found.actions += 1;
         Ok(())
     }
 
-    fn must_be_new(&self, uri: &str) -> Result<(), StoreError> {
-        match ChannelRow::by_uri(self.apply.conn, uri)? {
+    fn ensure_new(&self, uri: &str) -> Result<(), StoreError> {
+        match ChannelRow::by_uri(self.writer.conn, uri)? {
             None => Ok(()),
-            Some(_) if deleted::is_deleted(self.apply.conn, uri)? => Err(refused(format!(
+            Some(_) if deleted::is_deleted(self.writer.conn, uri)? => Err(refused(format!(
                 "{uri} is there already: it was deleted, and can still be restored. Nothing was changed; restore it, or \
                  delete it with --for-good if this one is to take its place"
             ))),
@@ -229,7 +229,7 @@ impl Import<'_, '_> {
         }
     }
 
-    fn finish(self, lines: usize) -> Result<Imported, StoreError> {
+    fn finish(self, lines: usize) -> Result<ImportReport, StoreError> {
         let Some(uri) = self.session.filter(|_| self.is_complete) else {
             return Err(at_line(lines + 1, "the end is missing, so the file is not complete"));
         };
@@ -237,18 +237,18 @@ impl Import<'_, '_> {
         let micros = u64::try_from(crate::connection::now_ms())
             .unwrap_or_default()
             .saturating_mul(1000);
-        let plausible = self.apply.host.reserved.0.max(micros).saturating_add(1 << 40);
+        let plausible = self.writer.host.reserved.0.max(micros).saturating_add(1 << 40);
         if self.highest > plausible.min(Seq::MAX.0) {
             return Err(refused("its numbers are larger than any that a host gives out"));
         }
         if !self.at_rest
-            && let Some(session) = self.apply.hot.get(self.apply.conn, &uri)?
+            && let Some(session) = self.writer.cache.get(self.writer.conn, &uri)?
         {
-            self.apply.hot.unsettle(self.apply.conn, session.id)?;
+            self.writer.cache.unsettle(self.writer.conn, session.id)?;
         }
         // Whatever happens in the session from now on comes after what happened before.
-        self.apply.host.reserved = self.apply.host.reserved.max(Seq(self.highest));
-        Ok(Imported {
+        self.writer.host.reserved = self.writer.host.reserved.max(Seq(self.highest));
+        Ok(ImportReport {
             uri: uri.to_string(),
             chats: self.found.chats,
             turns: self.found.turns,

@@ -19,7 +19,7 @@ pub struct RetentionPolicy {
 
 /// A session that went, or would go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PrunedSession {
     /// Its URI.
     pub uri: String,
     /// When it last changed, in milliseconds since 1970.
@@ -38,17 +38,17 @@ pub struct Pruned {
 struct Candidate {
     uri: String,
     modified_ms: i64,
-    may_go: bool,
+    is_removable: bool,
     bytes: u64,
     is_deleted: bool,
 }
 
 /// Names the sessions that a policy lets go, the oldest first. One that runs something stays. Deleted ones count, and go
 /// before any other when all of them together take too much.
-pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<Pruned>, StoreError> {
+pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<PrunedSession>, StoreError> {
     let mut candidates = candidates(conn, policy)?;
     if deleted::is_known(conn)? {
-        candidates.splice(..0, deleted_ones(conn)?);
+        candidates.splice(..0, deleted_candidates(conn)?);
     }
     let mut total: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
     let mut chosen = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<
             .unchanged_since_ms
             .is_some_and(|moment| candidate.modified_ms < moment && !candidate.is_deleted);
         let is_too_much = policy.total_bytes.is_some_and(|bytes| total > bytes);
-        if !candidate.may_go || !(is_old || is_too_much) {
+        if !candidate.is_removable || !(is_old || is_too_much) {
             continue;
         }
         total -= candidate.bytes;
@@ -67,7 +67,7 @@ pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<
         } else {
             "all sessions together take too much"
         };
-        chosen.push(Pruned {
+        chosen.push(PrunedSession {
             uri: candidate.uri,
             modified_ms: candidate.modified_ms,
             bytes: candidate.bytes,
@@ -97,7 +97,7 @@ fn candidates(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<Candida
         Ok(Candidate {
             uri: row.get(0)?,
             modified_ms: row.get(1)?,
-            may_go: !is_unsettled && (is_archived || !policy.archived_only),
+            is_removable: !is_unsettled && (is_archived || !policy.archived_only),
             bytes: u64::try_from(row.get::<_, i64>(4)?).unwrap_or_default(),
             is_deleted: false,
         })
@@ -106,7 +106,7 @@ fn candidates(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<Candida
 }
 
 /// The deleted sessions, the earliest deletion first.
-fn deleted_ones(conn: &Connection) -> Result<Vec<Candidate>, StoreError> {
+fn deleted_candidates(conn: &Connection) -> Result<Vec<Candidate>, StoreError> {
     let mut statement = conn.prepare(
         "SELECT deleted.uri, deleted.modified_ms, \
          length(deleted.body) + (SELECT sum(channel.log_bytes \
@@ -119,7 +119,7 @@ fn deleted_ones(conn: &Connection) -> Result<Vec<Candidate>, StoreError> {
         Ok(Candidate {
             uri: row.get(0)?,
             modified_ms: row.get(1)?,
-            may_go: true,
+            is_removable: true,
             bytes: u64::try_from(row.get::<_, i64>(2)?).unwrap_or_default(),
             is_deleted: true,
         })

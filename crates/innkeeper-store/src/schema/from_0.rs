@@ -5,7 +5,7 @@ use innkeeper_core::Seq;
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use crate::error::StoreError;
-use crate::rows::{self, ChannelRow, HostRow, Kind, LogRow, ROOT_ID, SummaryRow, TurnRow};
+use crate::rows::{self, ChannelKind, ChannelRow, HostRow, LogRow, ROOT_ID, SummaryRow, TurnRow};
 
 const OLD_TABLES: [&str; 5] = ["log", "turn", "chat", "session", "host"];
 
@@ -62,7 +62,7 @@ fn sessions(tx: &Transaction<'_>, ids: &mut Ids) -> Result<i64, StoreError> {
         let chats = tx.query_row("SELECT count(*) FROM old_chat WHERE session = ?1", [&uri], |row| {
             row.get(0)
         })?;
-        super::insert_channel(tx, &uri, &channel(id, Kind::Session, id, chats))?;
+        super::insert_channel(tx, &uri, &channel(id, ChannelKind::Session, id, chats))?;
         rows::write_document(tx, id, rows::seq(row, 3)?, &row.get::<_, Vec<u8>>(5)?)?;
         let summary = SummaryRow {
             session: id,
@@ -90,7 +90,11 @@ fn chats(tx: &Transaction<'_>, ids: &mut Ids) -> Result<(), StoreError> {
         let id = ids.take();
         let uri: String = row.get(0)?;
         let turns = turns(tx, &uri)?;
-        super::insert_channel(tx, &uri, &channel(id, Kind::Chat, row.get(1)?, turns.len() as i64))?;
+        super::insert_channel(
+            tx,
+            &uri,
+            &channel(id, ChannelKind::Chat, row.get(1)?, turns.len() as i64),
+        )?;
         rows::write_document(tx, id, rows::seq(row, 2)?, &row.get::<_, Vec<u8>>(3)?)?;
         for (position, turn_id) in turns {
             let body: Vec<u8> = tx.query_row(
@@ -148,7 +152,7 @@ fn logs(tx: &Transaction<'_>) -> Result<i64, StoreError> {
     Ok(total)
 }
 
-fn channel(id: i64, kind: Kind, session: i64, parts: i64) -> ChannelRow {
+fn channel(id: i64, kind: ChannelKind, session: i64, parts: i64) -> ChannelRow {
     ChannelRow {
         id,
         kind,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::connection::Location;
-use crate::reader::{self, Recent};
+use crate::reader::{self, RecentTurns};
 
 const DRAFT: &str = include_str!("0.sql");
 
@@ -41,7 +41,7 @@ fn sessions_of_the_draft_are_found() {
         (Seq(70000), Seq(12), 2)
     );
     assert_eq!(lease.unsettled, ["ahp-session:/a", "ahp-session:/b"]);
-    let recent = Recent { turns: 10, bytes: 1000 };
+    let recent = RecentTurns { turns: 10, bytes: 1000 };
     let session = reader::load(&conn, "ahp-chat:/a/1", recent).unwrap().unwrap();
     assert_eq!(
         (&*session.uri, &session.document[..], session.seq),

@@ -6,39 +6,39 @@ use innkeeper_core::stored::{ActionRecord, ChatRecord, Document, Record, Session
 use innkeeper_core::{ActionFrame, Seq};
 use rusqlite::{Connection, params};
 
-use super::hot::Hot;
+use super::channel_cache::ChannelCache;
 use crate::error::{ErrorKind, StoreError};
-use crate::rows::{self, ChannelRow, HostRow, Kind, LogRow, ROOT_ID, SummaryRow, TURN_COLUMNS, TurnRow};
+use crate::rows::{self, ChannelKind, ChannelRow, HostRow, LogRow, ROOT_ID, SummaryRow, TURN_COLUMNS, TurnRow};
 use crate::schema;
 
 /// How many channels stream at once before their runs end early: they are searched one by one.
-const RUNS: usize = 64;
+const MAX_OPEN_RUNS: usize = 64;
 
 /// Applies the records of one group, in order.
 #[derive(Debug)]
-pub(crate) struct Apply<'a> {
+pub(crate) struct GroupWriter<'a> {
     pub(crate) conn: &'a Connection,
-    pub(crate) hot: &'a mut Hot,
+    pub(crate) cache: &'a mut ChannelCache,
     pub(crate) host: &'a mut HostRow,
     pub(crate) now_ms: i64,
     /// Streamed output that may still grow, one run for each channel.
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<FrameRun>,
     /// How many bytes were given to SQLite.
     pub(crate) written: usize,
 }
 
 /// Adjacent frames of one channel that become one row.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct FrameRun {
     channel: Arc<str>,
     frames: Vec<Arc<ActionFrame>>,
 }
 
-impl<'a> Apply<'a> {
-    pub(crate) fn new(conn: &'a Connection, hot: &'a mut Hot, host: &'a mut HostRow, now_ms: i64) -> Self {
+impl<'a> GroupWriter<'a> {
+    pub(crate) fn new(conn: &'a Connection, cache: &'a mut ChannelCache, host: &'a mut HostRow, now_ms: i64) -> Self {
         Self {
             conn,
-            hot,
+            cache,
             host,
             now_ms,
             runs: Vec::new(),
@@ -77,7 +77,7 @@ impl<'a> Apply<'a> {
     /// Writes what is still open. The last thing before the transaction ends.
     pub(crate) fn finish(&mut self) -> Result<(), StoreError> {
         self.end_runs()?;
-        self.hot.write(self.conn)?;
+        self.cache.write(self.conn)?;
         self.host.write(self.conn)
     }
 
@@ -92,12 +92,12 @@ impl<'a> Apply<'a> {
             }
             self.end_run(&run)?;
         }
-        let run = Run {
+        let run = FrameRun {
             channel: Arc::clone(&action.channel),
             frames: vec![Arc::clone(&action.frame)],
         };
         if action.frame.is_mergeable() {
-            if self.runs.len() >= RUNS {
+            if self.runs.len() >= MAX_OPEN_RUNS {
                 self.end_runs()?;
             }
             self.runs.push(run);
@@ -113,7 +113,7 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    fn end_run(&mut self, run: &Run) -> Result<(), StoreError> {
+    fn end_run(&mut self, run: &FrameRun) -> Result<(), StoreError> {
         let [first, rest @ ..] = run.frames.as_slice() else {
             return Ok(());
         };
@@ -126,7 +126,7 @@ impl<'a> Apply<'a> {
 
     /// Adds a row to a log.
     fn frame(&mut self, uri: &Arc<str>, first: Seq, frame: &ActionFrame) -> Result<(), StoreError> {
-        let Some(mut channel) = self.hot.get(self.conn, uri)? else {
+        let Some(mut channel) = self.cache.get(self.conn, uri)? else {
             // What was removed, or is of a kind that is not kept, needs no log.
             tracing::debug!(%uri, seq = %frame.seq, "an action of a channel that is not kept");
             return Ok(());
@@ -145,9 +145,9 @@ impl<'a> Apply<'a> {
         channel.tail = frame.seq;
         channel.log_bytes += bytes;
         self.host.log_bytes += bytes;
-        self.hot.put(uri, channel);
-        if channel.kind != Kind::Root {
-            self.hot.unsettle(self.conn, channel.session)?;
+        self.cache.put(uri, channel);
+        if channel.kind != ChannelKind::Root {
+            self.cache.unsettle(self.conn, channel.session)?;
         }
         Ok(())
     }
@@ -155,18 +155,18 @@ impl<'a> Apply<'a> {
     fn session(&mut self, session: &SessionRecord) -> Result<(), StoreError> {
         let uri = &session.summary.uri;
         let (kind, counted) = match session.is_draft {
-            true => (Kind::Draft, 0),
-            false => (Kind::Session, 1),
+            true => (ChannelKind::Draft, 0),
+            false => (ChannelKind::Session, 1),
         };
-        let channel = match self.hot.get(self.conn, uri)? {
+        let channel = match self.cache.get(self.conn, uri)? {
             // Nothing that is kept is ever taken for free.
-            Some(channel) if session.is_new && channel.kind != Kind::Expected => {
+            Some(channel) if session.is_new && channel.kind != ChannelKind::Expected => {
                 return Err(refused(format_args!("{uri} is there already")));
             }
             Some(channel) if channel.kind == kind => channel,
-            Some(mut channel) if matches!(channel.kind, Kind::Expected | Kind::Draft) => {
+            Some(mut channel) if matches!(channel.kind, ChannelKind::Expected | ChannelKind::Draft) => {
                 channel.kind = kind;
-                self.hot.put(uri, channel);
+                self.cache.put(uri, channel);
                 self.host.sessions += counted;
                 channel
             }
@@ -185,15 +185,15 @@ impl<'a> Apply<'a> {
             self.write_summary(channel.id, &session.summary)?;
         }
         if session.at_rest {
-            self.hot.settle(self.conn, channel.id)
+            self.cache.settle(self.conn, channel.id)
         } else {
-            self.hot.unsettle(self.conn, channel.id)
+            self.cache.unsettle(self.conn, channel.id)
         }
     }
 
     fn summary(&mut self, summary: &SummaryRecord) -> Result<(), StoreError> {
-        match self.hot.get(self.conn, &summary.uri)? {
-            Some(channel) if channel.kind == Kind::Session => self.write_summary(channel.id, summary),
+        match self.cache.get(self.conn, &summary.uri)? {
+            Some(channel) if channel.kind == ChannelKind::Session => self.write_summary(channel.id, summary),
             Some(_) | None => {
                 tracing::debug!(uri = %summary.uri, "a summary of a session that is not listed");
                 Ok(())
@@ -221,14 +221,21 @@ impl<'a> Apply<'a> {
     }
 
     fn chat(&mut self, chat: &ChatRecord) -> Result<(), StoreError> {
-        let session = match self.hot.get(self.conn, &chat.session)? {
-            Some(session) if matches!(session.kind, Kind::Session | Kind::Draft | Kind::Expected) => session,
+        let session = match self.cache.get(self.conn, &chat.session)? {
+            Some(session)
+                if matches!(
+                    session.kind,
+                    ChannelKind::Session | ChannelKind::Draft | ChannelKind::Expected
+                ) =>
+            {
+                session
+            }
             Some(_) => return Err(refused(format_args!("{} takes no chats", chat.session))),
-            None => self.new_channel(&chat.session, Kind::Expected, None)?,
+            None => self.new_channel(&chat.session, ChannelKind::Expected, None)?,
         };
-        let channel = match self.hot.get(self.conn, &chat.uri)? {
+        let channel = match self.cache.get(self.conn, &chat.uri)? {
             Some(_) if chat.is_new => return Err(refused(format_args!("{} is there already", chat.uri))),
-            Some(channel) if channel.kind != Kind::Chat => {
+            Some(channel) if channel.kind != ChannelKind::Chat => {
                 return Err(refused(format_args!(
                     "{} is a chat, but was kept as something else",
                     chat.uri
@@ -238,13 +245,13 @@ impl<'a> Apply<'a> {
             Some(mut moved) => {
                 let before = moved.session;
                 moved.session = session.id;
-                self.hot.put(&chat.uri, moved);
+                self.cache.put(&chat.uri, moved);
                 self.count_chats(before, -1)?;
                 self.count_chats(session.id, 1)?;
                 moved
             }
             None => {
-                let channel = self.new_channel(&chat.uri, Kind::Chat, Some(session.id))?;
+                let channel = self.new_channel(&chat.uri, ChannelKind::Chat, Some(session.id))?;
                 self.count_chats(session.id, 1)?;
                 channel
             }
@@ -253,7 +260,7 @@ impl<'a> Apply<'a> {
     }
 
     fn turns(&mut self, chat: &Arc<str>, from: usize, turns: &[TurnRecord]) -> Result<(), StoreError> {
-        let Some(mut channel) = self.hot.get(self.conn, chat)? else {
+        let Some(mut channel) = self.cache.get(self.conn, chat)? else {
             tracing::debug!(%chat, "turns of a chat that is not kept");
             return Ok(());
         };
@@ -284,13 +291,14 @@ impl<'a> Apply<'a> {
             row.write(self.conn)?;
         }
         channel.parts = from + number(turns.len());
-        self.hot.put(chat, channel);
+        self.cache.put(chat, channel);
         Ok(())
     }
 
     /// Copies a table of contents; the bodies are shared, so a fork of a long chat costs little.
     fn copy_turns(&mut self, from: &Arc<str>, to: &Arc<str>, count: usize) -> Result<(), StoreError> {
-        let (Some(source), Some(mut target)) = (self.hot.get(self.conn, from)?, self.hot.get(self.conn, to)?) else {
+        let (Some(source), Some(mut target)) = (self.cache.get(self.conn, from)?, self.cache.get(self.conn, to)?)
+        else {
             tracing::debug!(%from, %to, "a copy of turns between chats that are not kept");
             return Ok(());
         };
@@ -312,7 +320,7 @@ impl<'a> Apply<'a> {
             turn.write(self.conn)?;
         }
         target.parts = count;
-        self.hot.put(to, target);
+        self.cache.put(to, target);
         Ok(())
     }
 
@@ -330,8 +338,13 @@ impl<'a> Apply<'a> {
         Ok(())
     }
 
-    fn new_channel(&mut self, uri: &Arc<str>, kind: Kind, session: Option<i64>) -> Result<ChannelRow, StoreError> {
-        let id = self.hot.new_id(self.conn)?;
+    fn new_channel(
+        &mut self,
+        uri: &Arc<str>,
+        kind: ChannelKind,
+        session: Option<i64>,
+    ) -> Result<ChannelRow, StoreError> {
+        let id = self.cache.new_id(self.conn)?;
         let channel = ChannelRow {
             id,
             kind,
@@ -341,7 +354,7 @@ impl<'a> Apply<'a> {
             parts: 0,
         };
         schema::insert_channel(self.conn, uri, &channel)?;
-        self.hot.put(uri, channel);
+        self.cache.put(uri, channel);
         Ok(channel)
     }
 
@@ -352,9 +365,9 @@ impl<'a> Apply<'a> {
             .prepare_cached("SELECT uri FROM channel WHERE id = ?1")?
             .query_row([session], |row| row.get::<_, String>(0))?
             .into();
-        if let Some(mut row) = self.hot.get(self.conn, &uri)? {
+        if let Some(mut row) = self.cache.get(self.conn, &uri)? {
             row.parts += change;
-            self.hot.put(&uri, row);
+            self.cache.put(&uri, row);
         }
         Ok(())
     }

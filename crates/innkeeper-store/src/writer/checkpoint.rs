@@ -14,16 +14,16 @@ use crate::connection::Location;
 use crate::error::{ErrorKind, StoreError};
 
 /// Beyond this the log is worth moving.
-const ENOUGH: usize = 8 << 20;
+const CHECKPOINT_BYTES: usize = 8 << 20;
 
 /// Beyond this the writer waits for it.
-const TOO_MUCH: usize = 64 << 20;
+const MAX_WAL_BYTES: usize = 64 << 20;
 
 /// What a transaction costs in the log beside its content: whole pages.
-const PAGES: usize = 16 << 10;
+const TRANSACTION_OVERHEAD: usize = 16 << 10;
 
 /// After so long without a commit the log is emptied, however little is in it.
-const QUIET: Duration = Duration::from_secs(2);
+const IDLE_TIME: Duration = Duration::from_secs(2);
 
 /// What is known of the write-ahead log.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Checkpoints {
     location: Location,
     /// How much is in the log, roughly.
     bytes: usize,
-    quiet_at: Option<Instant>,
+    idle_at: Option<Instant>,
     running: Option<Running>,
 }
 
@@ -46,38 +46,38 @@ impl Checkpoints {
         Self {
             location,
             bytes: 0,
-            quiet_at: None,
+            idle_at: None,
             running: None,
         }
     }
 
     /// A transaction was committed.
     pub(crate) fn wrote(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_add(bytes).saturating_add(PAGES);
-        self.quiet_at = Some(Instant::now() + QUIET);
+        self.bytes = self.bytes.saturating_add(bytes).saturating_add(TRANSACTION_OVERHEAD);
+        self.idle_at = Some(Instant::now() + IDLE_TIME);
     }
 
     /// When to look again, if nothing else happens.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.quiet_at
+        self.idle_at
     }
 
     /// Does what is due.
-    pub(crate) fn look_after(&mut self, conn: &Connection) -> Result<(), StoreError> {
+    pub(crate) fn run_due(&mut self, conn: &Connection) -> Result<(), StoreError> {
         if let Some(running) = &self.running {
             let finished = match running.result.try_recv() {
-                Err(TryRecvError::Empty) if self.bytes < TOO_MUCH => return Ok(()),
+                Err(TryRecvError::Empty) if self.bytes < MAX_WAL_BYTES => return Ok(()),
                 Err(TryRecvError::Empty) => running.result.recv().unwrap_or(Ok(())),
                 Err(TryRecvError::Disconnected) => Ok(()),
                 Ok(result) => result,
             };
-            self.abandon();
+            self.join_thread();
             finished?;
-            self.finish_up(conn)?;
-        } else if self.bytes >= ENOUGH {
+            self.checkpoint_rest(conn)?;
+        } else if self.bytes >= CHECKPOINT_BYTES {
             self.start()?;
-        } else if self.quiet_at.is_some_and(|at| at <= Instant::now()) {
-            self.quiet_at = None;
+        } else if self.idle_at.is_some_and(|at| at <= Instant::now()) {
+            self.idle_at = None;
             // A reader at work is no reason to wait: there will be another quiet moment.
             conn.busy_timeout(Duration::ZERO)?;
             let emptied = truncate(conn);
@@ -92,16 +92,16 @@ impl Checkpoints {
     }
 
     /// Moves what is left.
-    fn finish_up(&mut self, conn: &Connection) -> Result<(), StoreError> {
+    fn checkpoint_rest(&mut self, conn: &Connection) -> Result<(), StoreError> {
         let all = checkpoint(conn, "PASSIVE")?;
         // What a reader still needs stays, and is tried again when there is more.
-        self.bytes = if all { 0 } else { ENOUGH / 2 };
+        self.bytes = if all { 0 } else { CHECKPOINT_BYTES / 2 };
         Ok(())
     }
 
     /// The journal is closed.
     pub(crate) fn finish(&mut self, conn: &Connection) -> Result<(), StoreError> {
-        self.abandon();
+        self.join_thread();
         match truncate(conn) {
             Err(error) if error.kind == ErrorKind::Busy => Ok(()),
             result => result,
@@ -109,7 +109,7 @@ impl Checkpoints {
     }
 
     /// Waits for the thread, whatever it found.
-    pub(crate) fn abandon(&mut self) {
+    pub(crate) fn join_thread(&mut self) {
         if let Some(running) = self.running.take() {
             // It has nothing to say that the writer does not find out itself.
             let _ = running.thread.join();
@@ -135,7 +135,7 @@ impl Checkpoints {
 
 impl Drop for Checkpoints {
     fn drop(&mut self) {
-        self.abandon();
+        self.join_thread();
     }
 }
 

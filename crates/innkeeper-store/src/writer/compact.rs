@@ -3,28 +3,28 @@
 use innkeeper_core::Seq;
 use rusqlite::{Connection, params};
 
-use super::hot::Hot;
+use super::channel_cache::ChannelCache;
 use crate::error::StoreError;
 use crate::options::ReplayLimits;
 use crate::rows::{self, HostRow};
 
 /// What one step does at most.
-const ROWS: usize = 256;
-const BODIES: usize = 64;
+const MAX_STEP_ROWS: usize = 256;
+const MAX_STEP_BODIES: usize = 64;
 
 /// Does one step inside a transaction. Says whether there may be more to do.
 pub(crate) fn step(
     conn: &Connection,
-    hot: &mut Hot,
+    cache: &mut ChannelCache,
     host: &mut HostRow,
     limits: &ReplayLimits,
     now_ms: i64,
 ) -> Result<bool, StoreError> {
     let bodies = sweep(conn)?;
-    let old = drop_old_actions(conn, hot, host, limits, now_ms)?;
-    let long = shorten_long_logs(conn, hot, host, limits)?;
+    let old = drop_old_actions(conn, cache, host, limits, now_ms)?;
+    let long = shorten_long_logs(conn, cache, host, limits)?;
     if old || long {
-        hot.write(conn)?;
+        cache.write(conn)?;
         host.write(conn)?;
     }
     Ok(bodies || old || long)
@@ -33,7 +33,7 @@ pub(crate) fn step(
 /// Whether a step would find anything, without a transaction that writes.
 pub(crate) fn is_due(
     conn: &Connection,
-    hot: &Hot,
+    cache: &ChannelCache,
     host: &HostRow,
     limits: &ReplayLimits,
     now_ms: i64,
@@ -45,7 +45,7 @@ pub(crate) fn is_due(
     let oldest: bool = conn
         .prepare_cached("SELECT coalesce((SELECT at_ms FROM log ORDER BY id LIMIT 1) < ?1, 0)")?
         .query_row([oldest_ms(limits, now_ms)], |row| row.get(0))?;
-    Ok(garbage || excess || oldest || !hot.long_logs().is_empty())
+    Ok(garbage || excess || oldest || !cache.long_logs().is_empty())
 }
 
 fn oldest_ms(limits: &ReplayLimits, now_ms: i64) -> i64 {
@@ -56,7 +56,7 @@ fn oldest_ms(limits: &ReplayLimits, now_ms: i64) -> i64 {
 pub(crate) fn sweep(conn: &Connection) -> Result<bool, StoreError> {
     let marked: Vec<i64> = conn
         .prepare_cached("SELECT body FROM garbage LIMIT ?1")?
-        .query_map([BODIES as i64], |row| row.get(0))?
+        .query_map([MAX_STEP_BODIES as i64], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     for body in &marked {
         conn.prepare_cached("DELETE FROM body WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM turn WHERE turn.body = ?1)")?
@@ -83,7 +83,7 @@ const CANDIDATE: &str = "SELECT log.id, log.seq, channel.uri, log.at_ms, length(
                          LEFT JOIN document ON document.channel = log.channel";
 
 fn candidates(conn: &Connection, rest: &str, parameter: i64) -> Result<Vec<Candidate>, StoreError> {
-    let mut statement = conn.prepare_cached(&format!("{CANDIDATE} {rest} LIMIT {ROWS}"))?;
+    let mut statement = conn.prepare_cached(&format!("{CANDIDATE} {rest} LIMIT {MAX_STEP_ROWS}"))?;
     let found = statement.query_map([parameter], |row| {
         Ok(Candidate {
             id: row.get(0)?,
@@ -101,7 +101,7 @@ fn candidates(conn: &Connection, rest: &str, parameter: i64) -> Result<Vec<Candi
 /// came, so that what is left of a log never has a hole, whatever the clock did (F8).
 fn drop_old_actions(
     conn: &Connection,
-    hot: &mut Hot,
+    cache: &mut ChannelCache,
     host: &mut HostRow,
     limits: &ReplayLimits,
     now_ms: i64,
@@ -122,10 +122,10 @@ fn drop_old_actions(
             if candidate.at_ms >= oldest && host.log_bytes <= total {
                 return Ok(dropped);
             }
-            drop_action(conn, hot, host, candidate)?;
+            drop_action(conn, cache, host, candidate)?;
             dropped = true;
         }
-        if dropped || found.len() < ROWS {
+        if dropped || found.len() < MAX_STEP_ROWS {
             return Ok(dropped);
         }
     }
@@ -134,20 +134,22 @@ fn drop_old_actions(
 /// Shortens the log of one channel that takes more than its share.
 fn shorten_long_logs(
     conn: &Connection,
-    hot: &mut Hot,
+    cache: &mut ChannelCache,
     host: &mut HostRow,
     limits: &ReplayLimits,
 ) -> Result<bool, StoreError> {
     let share = i64::try_from(limits.channel_bytes).unwrap_or(i64::MAX);
     let mut dropped = false;
-    for uri in hot.long_logs() {
-        let Some(channel) = hot.get(conn, &uri)? else { continue };
+    for uri in cache.long_logs() {
+        let Some(channel) = cache.get(conn, &uri)? else {
+            continue;
+        };
         let mut excess = channel.log_bytes - share;
         for candidate in candidates(conn, "WHERE log.channel = ?1 ORDER BY log.seq", channel.id)? {
             if !candidate.is_folded || excess <= 0 {
                 break;
             }
-            drop_action(conn, hot, host, &candidate)?;
+            drop_action(conn, cache, host, &candidate)?;
             excess -= candidate.bytes;
             dropped = true;
         }
@@ -155,14 +157,19 @@ fn shorten_long_logs(
     Ok(dropped)
 }
 
-fn drop_action(conn: &Connection, hot: &mut Hot, host: &mut HostRow, candidate: &Candidate) -> Result<(), StoreError> {
+fn drop_action(
+    conn: &Connection,
+    cache: &mut ChannelCache,
+    host: &mut HostRow,
+    candidate: &Candidate,
+) -> Result<(), StoreError> {
     tracing::trace!(uri = candidate.uri, seq = %candidate.seq, "dropping an action that nobody can ask for");
     conn.prepare_cached("DELETE FROM log WHERE id = ?1")?
         .execute(params![candidate.id])?;
     host.log_bytes -= candidate.bytes;
-    if let Some(mut channel) = hot.get(conn, &candidate.uri)? {
+    if let Some(mut channel) = cache.get(conn, &candidate.uri)? {
         channel.log_bytes -= candidate.bytes;
-        hot.put(&candidate.uri.as_str().into(), channel);
+        cache.put(&candidate.uri.as_str().into(), channel);
     }
     Ok(())
 }

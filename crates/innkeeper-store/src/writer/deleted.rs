@@ -5,19 +5,19 @@ use std::sync::Arc;
 use innkeeper_core::stored::{DeletedSession, ImportedSession};
 use rusqlite::{Connection, params};
 
-use super::apply::{Apply, refused};
+use super::apply::{GroupWriter, refused};
 use crate::archive::export;
 use crate::checksum::Checksum;
 use crate::error::{ErrorKind, StoreError};
-use crate::rows::{self, Kind, SUMMARY_COLUMNS, SummaryRow};
+use crate::rows::{self, ChannelKind, SUMMARY_COLUMNS, SummaryRow};
 
-impl Apply<'_> {
+impl GroupWriter<'_> {
     /// Takes a session out of sight. Its rows stay.
     pub(crate) fn delete_session(&mut self, uri: &Arc<str>, at_ms: i64) -> Result<(), StoreError> {
-        let Some(mut session) = self.hot.get(self.conn, uri)? else {
+        let Some(mut session) = self.cache.get(self.conn, uri)? else {
             return Ok(());
         };
-        if session.kind != Kind::Session {
+        if session.kind != ChannelKind::Session {
             return Ok(());
         }
         self.conn
@@ -28,8 +28,8 @@ impl Apply<'_> {
         self.conn
             .prepare_cached("DELETE FROM summary WHERE session = ?1")?
             .execute([session.id])?;
-        session.kind = Kind::Deleted;
-        self.hot.put(uri, session);
+        session.kind = ChannelKind::Deleted;
+        self.cache.put(uri, session);
         self.host.sessions -= 1;
         Ok(())
     }
@@ -37,8 +37,8 @@ impl Apply<'_> {
     /// Brings a deleted session back, as it was.
     pub(crate) fn undo_deletion(&mut self, uri: &str) -> Result<ImportedSession, StoreError> {
         let uri: Arc<str> = uri.into();
-        let found = self.hot.get(self.conn, &uri)?;
-        let Some(mut session) = found.filter(|channel| channel.kind == Kind::Deleted) else {
+        let found = self.cache.get(self.conn, &uri)?;
+        let Some(mut session) = found.filter(|channel| channel.kind == ChannelKind::Deleted) else {
             let why = format!("there is no deleted session {uri}; `innkeeper sessions restore` lists those there are");
             return Err(StoreError::new(ErrorKind::Refused, why));
         };
@@ -55,11 +55,11 @@ impl Apply<'_> {
             )));
         }
         self.forget_deletion(session.id)?;
-        session.kind = Kind::Session;
-        self.hot.put(&uri, session);
+        session.kind = ChannelKind::Session;
+        self.cache.put(&uri, session);
         self.host.sessions += 1;
         // What the cache knows has to be known to the queries.
-        self.hot.write(self.conn)?;
+        self.cache.write(self.conn)?;
         let (summary, at_rest) = export::summary(self.conn, &uri)?;
         let (last, turns): (i64, i64) = self
             .conn
@@ -134,7 +134,7 @@ pub(crate) fn is_deleted(conn: &Connection, uri: &str) -> Result<bool, StoreErro
         return Ok(false);
     };
     let mut statement = conn.prepare_cached("SELECT 1 FROM channel WHERE id = ?1 AND kind = ?2")?;
-    Ok(statement.exists(params![channel.session, Kind::Deleted.number()])?)
+    Ok(statement.exists(params![channel.session, ChannelKind::Deleted.number()])?)
 }
 
 /// Whether the file has a place for deleted sessions: a file that is only looked at may be of an earlier version.

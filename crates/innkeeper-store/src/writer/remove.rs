@@ -5,14 +5,14 @@ use std::sync::Arc;
 use innkeeper_core::Seq;
 use rusqlite::{OptionalExtension as _, params};
 
-use super::apply::Apply;
+use super::apply::GroupWriter;
 use crate::error::{ErrorKind, StoreError};
-use crate::rows::{ChannelRow, Kind};
+use crate::rows::{ChannelKind, ChannelRow};
 
-impl Apply<'_> {
+impl GroupWriter<'_> {
     /// Removes a session with its chats, their turns and their logs.
     pub(crate) fn remove_session(&mut self, uri: &Arc<str>) -> Result<(), StoreError> {
-        let found = match self.hot.get(self.conn, uri) {
+        let found = match self.cache.get(self.conn, uri) {
             // A session goes although its entry is damaged, as long as it is certain what belongs to it.
             Err(error) if error.kind == ErrorKind::Damaged => Some(self.damaged_entry(uri)?.ok_or(error)?),
             found => found?,
@@ -20,11 +20,11 @@ impl Apply<'_> {
         let Some(session) = found else {
             return Ok(());
         };
-        if session.kind == Kind::Chat || session.kind == Kind::Root {
+        if session.kind == ChannelKind::Chat || session.kind == ChannelKind::Root {
             return Ok(());
         }
         // What the cache knows of chats that moved in or out has to be known to the query.
-        self.hot.write(self.conn)?;
+        self.cache.write(self.conn)?;
         let channels: Vec<(i64, i64)> = self
             .conn
             .prepare_cached("SELECT id, log_bytes FROM channel WHERE session = ?1")?
@@ -37,17 +37,17 @@ impl Apply<'_> {
         self.conn
             .prepare_cached("DELETE FROM summary WHERE session = ?1")?
             .execute([session.id])?;
-        if session.kind == Kind::Deleted {
+        if session.kind == ChannelKind::Deleted {
             self.forget_deletion(session.id)?;
         }
-        self.hot.settle(self.conn, session.id)?;
+        self.cache.settle(self.conn, session.id)?;
         self.conn
             .prepare_cached("DELETE FROM channel WHERE session = ?1")?
             .execute([session.id])?;
-        if session.kind == Kind::Session {
+        if session.kind == ChannelKind::Session {
             self.host.sessions -= 1;
         }
-        self.hot.forget(|channel: &ChannelRow| channel.session == session.id);
+        self.cache.forget(|channel: &ChannelRow| channel.session == session.id);
         Ok(())
     }
 
@@ -56,33 +56,40 @@ impl Apply<'_> {
         let entry = self
             .conn
             .prepare_cached("SELECT id, kind FROM channel WHERE uri = ?1 AND kind IN (?2, ?3) AND session = id")?
-            .query_row(params![uri, Kind::Session.number(), Kind::Draft.number()], |row| {
-                let id = row.get(0)?;
-                let is_draft = row.get::<_, i64>(1)? == Kind::Draft.number();
-                Ok(ChannelRow {
-                    id,
-                    kind: if is_draft { Kind::Draft } else { Kind::Session },
-                    session: id,
-                    tail: Seq(0),
-                    log_bytes: 0,
-                    parts: 0,
-                })
-            });
+            .query_row(
+                params![uri, ChannelKind::Session.number(), ChannelKind::Draft.number()],
+                |row| {
+                    let id = row.get(0)?;
+                    let is_draft = row.get::<_, i64>(1)? == ChannelKind::Draft.number();
+                    Ok(ChannelRow {
+                        id,
+                        kind: if is_draft {
+                            ChannelKind::Draft
+                        } else {
+                            ChannelKind::Session
+                        },
+                        session: id,
+                        tail: Seq(0),
+                        log_bytes: 0,
+                        parts: 0,
+                    })
+                },
+            );
         Ok(entry.optional()?)
     }
 
     /// Removes a chat with its turns and its log.
     pub(crate) fn remove_chat(&mut self, uri: &Arc<str>) -> Result<(), StoreError> {
-        let Some(chat) = self.hot.get(self.conn, uri)? else {
+        let Some(chat) = self.cache.get(self.conn, uri)? else {
             return Ok(());
         };
-        if chat.kind != Kind::Chat {
+        if chat.kind != ChannelKind::Chat {
             return Ok(());
         }
         self.remove_rows(chat.id)?;
         self.host.log_bytes -= chat.log_bytes;
         self.count_chats(chat.session, -1)?;
-        self.hot.forget(|channel: &ChannelRow| channel.id == chat.id);
+        self.cache.forget(|channel: &ChannelRow| channel.id == chat.id);
         self.conn
             .prepare_cached("DELETE FROM channel WHERE id = ?1")?
             .execute([chat.id])?;

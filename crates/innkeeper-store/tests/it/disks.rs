@@ -81,7 +81,7 @@ impl Storage for Faulty {
     }
 
     fn mend(&self) {
-        self.disk.heal();
+        self.disk.clear_faults();
     }
 }
 

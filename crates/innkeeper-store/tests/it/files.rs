@@ -93,7 +93,7 @@ async fn an_empty_file_becomes_ours() {
     std::fs::write(plain.file(), b"").unwrap();
     assert_eq!(
         Archive::open(&plain.file(), Mode::ReadOnly).unwrap_err().kind,
-        ErrorKind::NotThere
+        ErrorKind::NotFound
     );
     Life::begin(&plain).await.create(SESSION, CHAT).await;
     assert!(Life::begin(&plain).await.has(SESSION).await);
@@ -108,7 +108,7 @@ async fn a_directory_that_does_not_exist_is_named() {
     assert!(error.to_string().contains("missing"), "{error}");
     assert_eq!(
         Archive::open(&missing, Mode::ReadOnly).unwrap_err().kind,
-        ErrorKind::NotThere
+        ErrorKind::NotFound
     );
 }
 

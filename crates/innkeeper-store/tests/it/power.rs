@@ -157,7 +157,7 @@ async fn f6_a_disk_that_fills_up_while_streaming_recovers_without_a_restart() {
     assert_eq!(session.log.last().map(|frame| frame.seq), Some(kept));
     let lease = life.journal.open().await.expect("it can be read");
     assert!(lease.last_seq >= life.seq);
-    disk.heal();
+    disk.clear_faults();
     life.journal.revive().await.expect("there is room again");
     let record = life.title(SESSION, "kept");
     life.keep(vec![record]).await;
@@ -174,7 +174,7 @@ async fn f7_a_read_that_fails_costs_nothing_else() {
     let life = life.again(&storage).await;
     storage.disk.fail_from(Op::Read, 1, Fault::Io);
     life.journal.load(SESSION).await.expect_err("it cannot be read");
-    storage.disk.heal();
+    storage.disk.clear_faults();
     assert!(life.has(SESSION).await);
     life.flush().await;
 }

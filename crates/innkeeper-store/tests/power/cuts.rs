@@ -113,7 +113,7 @@ async fn p1_f5_a_power_cut_while_the_log_is_moved_takes_nothing_that_was_acknowl
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_f5_a_disk_that_lies_about_syncs_is_caught() {
     let mut run = Run::begin(54).await;
-    run.disk.lie_about_syncs(true);
+    run.disk.ignore_syncs(true);
     finish(&mut run).await;
     let recording = run.disk.recording();
     let run = Arc::new(run);

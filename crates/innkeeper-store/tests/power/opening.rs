@@ -61,7 +61,7 @@ impl Place {
         // A start that fails is a start that can be tried again.
         let opened = journal.open().await;
         drop(journal);
-        disk.heal();
+        disk.clear_faults();
         drop(disk);
         let (found, last_seq) = find(copy.path()).await;
         assert_eq!(found, self.expected, "{context}, where open said {opened:?}");

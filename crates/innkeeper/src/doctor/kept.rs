@@ -82,6 +82,6 @@ fn advice(error: &StoreError) -> &'static str {
         }
         ErrorKind::Full => "free some room on the disk",
         ErrorKind::Busy => "try again in a moment",
-        ErrorKind::NotThere | ErrorKind::Refused | ErrorKind::Io => "correct its permissions, and look at the disk",
+        ErrorKind::NotFound | ErrorKind::Refused | ErrorKind::Io => "correct its permissions, and look at the disk",
     }
 }

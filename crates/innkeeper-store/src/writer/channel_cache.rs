@@ -9,11 +9,11 @@ use crate::error::StoreError;
 use crate::rows::ChannelRow;
 
 /// How many channels are remembered. More are looked up again.
-const REMEMBERED: usize = 8192;
+const MAX_CACHED: usize = 8192;
 
 /// Rows of `channel` as they will be when the transaction ends, and which sessions are marked.
 #[derive(Debug, Default)]
-pub(crate) struct Hot {
+pub(crate) struct ChannelCache {
     channels: HashMap<Arc<str>, ChannelRow>,
     changed: HashSet<Arc<str>>,
     unsettled: HashSet<i64>,
@@ -23,7 +23,7 @@ pub(crate) struct Hot {
     share: i64,
 }
 
-impl Hot {
+impl ChannelCache {
     /// Knows nothing yet. Logs that grow beyond a share are noted.
     pub(crate) fn new(share: u64) -> Self {
         Self {
@@ -116,10 +116,10 @@ impl Hot {
                 channel.update(conn, &uri)?;
             }
         }
-        if self.channels.len() > REMEMBERED {
+        if self.channels.len() > MAX_CACHED {
             self.channels.clear();
         }
-        if self.unsettled.len() > REMEMBERED {
+        if self.unsettled.len() > MAX_CACHED {
             self.unsettled.clear();
         }
         Ok(())

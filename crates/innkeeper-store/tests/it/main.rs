@@ -1,4 +1,6 @@
-//! The store, from outside.
+//! The store, tested through its public API.
+//!
+//! One executable for all of them: linking takes longer than compiling the tests.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,6 +11,7 @@ mod archive;
 mod conformance;
 mod damage;
 mod disks;
+mod fault_injection;
 mod files;
 mod power;
 mod writing;

@@ -11,8 +11,8 @@ use innkeeper_store::FILE_NAME;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::digest::digest;
-use crate::run::{Run, images, journal_in, journal_on};
+use crate::fault_injection::digest::digest;
+use crate::fault_injection::run::{Run, images, journal_in, journal_on};
 
 /// A data directory, and what opening it brings to light.
 struct Place {
@@ -114,7 +114,7 @@ async fn places() -> Vec<Place> {
 fn earliest_version() -> TempDir {
     let directory = TempDir::new().unwrap();
     let file = Connection::open(directory.path().join(FILE_NAME)).unwrap();
-    file.execute_batch(include_str!("../../src/schema/0.sql")).unwrap();
+    file.execute_batch(include_str!("../../../src/schema/0.sql")).unwrap();
     file.execute_batch("PRAGMA application_id = 0x494E4E4B; PRAGMA user_version = 0;")
         .unwrap();
     file.execute("INSERT INTO host VALUES (100000, 500)", ()).unwrap();

@@ -4,7 +4,7 @@ use innkeeper_testkit::model_server::Reply;
 use innkeeper_testkit::official::{View, tool_calls_of, turn_started};
 use serde_json::{Value, json};
 
-use crate::scene::{Shop, count};
+use crate::customizations::scene::{Shop, count};
 
 fn offered(view: &View, session: &str) -> Vec<String> {
     let tools = view.session(session).and_then(|session| session.server_tools.clone());

@@ -9,7 +9,7 @@ use innkeeper_host::Secret;
 use innkeeper_testkit::model_server::{Api, Asked, ModelServer, Reply, Said, Script};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, ask, client, drain, endpoint};
+use crate::providers::support::{Answer, ask, client, drain, endpoint};
 
 /// What a request looks like when it arrives.
 async fn arrives(api: Api, request: &ModelRequest) -> Asked {

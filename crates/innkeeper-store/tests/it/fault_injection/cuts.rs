@@ -6,7 +6,7 @@ use innkeeper_faults::{Random, Recording};
 use innkeeper_store::FILE_NAME;
 use tempfile::TempDir;
 
-use crate::run::{Run, images};
+use crate::fault_injection::run::{Run, images};
 
 async fn work(seed: u64) -> (Run, Recording) {
     let mut run = Run::begin(seed).await;

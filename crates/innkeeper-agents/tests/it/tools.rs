@@ -1,8 +1,6 @@
 //! The tools of the model agent, called by an agent of the test's own in a real host, with the published client to
 //! allow and deny.
 
-#![cfg(unix)]
-
 mod approvals;
 mod changing;
 mod commands;

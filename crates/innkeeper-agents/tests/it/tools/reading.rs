@@ -4,7 +4,7 @@ use innkeeper_agents::tools::ToolSettings;
 use innkeeper_host::Limits;
 use serde_json::json;
 
-use crate::scene::Scene;
+use crate::tools::scene::Scene;
 
 #[tokio::test]
 async fn a_file_is_read_with_numbered_lines() {
@@ -223,7 +223,7 @@ async fn a_long_directory_is_cut_and_says_so() {
 /// ended.
 #[tokio::test]
 async fn cancelling_stops_the_reading_of_an_endless_file() {
-    let settings = crate::finding::patient();
+    let settings = crate::tools::finding::patient();
     let scene = Scene::with(settings).await;
     scene.put("endless", "words\n".repeat(2000));
     let file = std::fs::File::options().write(true).open(scene.inside.join("endless"));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, fifo, put};
+use crate::tools::scene::{Scene, fifo, put};
 
 /// Tries to read, list, search, write and edit a path that leads outside. Each must be refused, and nobody is asked.
 async fn refused(scene: &Scene, path: &str) {

@@ -3,8 +3,6 @@
 //!
 //! `INNKEEPER_POWER_CUTS` says how many power cuts to try; the full count is 500.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
-
 mod cuts;
 mod digest;
 mod failures;

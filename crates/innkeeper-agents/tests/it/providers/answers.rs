@@ -7,7 +7,7 @@ use innkeeper_agents::model::retry::{RetryPolicy, jitter};
 use innkeeper_testkit::model_server::{Api, Chunking, Ending, ModelServer, Reply, Said, transcript};
 use serde_json::json;
 
-use crate::support::{Answer, KEY, ask, client, drain, key};
+use crate::providers::support::{Answer, KEY, ask, client, drain, key};
 
 fn a_full_reply() -> Reply {
     Reply::new()

@@ -3,7 +3,7 @@
 use innkeeper_testkit::model_server::{Reply, Script};
 use serde_json::json;
 
-use crate::scene::{Shop, remarks, uri_of};
+use crate::customizations::scene::{Shop, remarks, uri_of};
 
 #[tokio::test]
 async fn cus25_the_chosen_agent_brings_its_role_its_model_and_its_tools_for_this_turn() {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use innkeeper_agents::tools::{ToolLimits, ToolSettings};
 use serde_json::json;
 
-use crate::scene::Scene;
+use crate::tools::scene::Scene;
 
 /// Tools that stop only when they are told to.
 pub fn patient() -> ToolSettings {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use innkeeper_agents::tools::ToolSettings;
 use serde_json::{Value, json};
 
-use crate::scene::Scene;
+use crate::tools::scene::Scene;
 
 /// The text that a side of a change refers to. Its URI has the path of the file, and names no live file.
 async fn side(scene: &Scene, change: &Value, side: &str) -> String {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use innkeeper_testkit::model_server::Api;
 
-use crate::support::{Answer, decoder};
+use crate::providers::support::{Answer, decoder};
 
 #[test]
 fn chat_completions() {

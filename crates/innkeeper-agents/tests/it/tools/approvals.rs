@@ -3,7 +3,7 @@
 use innkeeper_agents::tools::{FetchSettings, ToolSettings};
 use serde_json::{Value, json};
 
-use crate::scene::Scene;
+use crate::tools::scene::Scene;
 
 /// Allows a question for longer.
 async fn allow(scene: &Scene, call: &Value, option: &str) {

@@ -5,7 +5,7 @@ use innkeeper_testkit::model_server::{Api, Ending, Reply, transcript};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::{Answer, decoder};
+use crate::providers::support::{Answer, decoder};
 
 /// What a model says.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use innkeeper_host::Limits;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::scene::{Scene, fifo};
+use crate::tools::scene::{Scene, fifo};
 
 /// Starts a process in the background that ignores polite requests to end, and is in nobody's way but holds a pipe.
 const STUBBORN: &str = "trap '' TERM HUP INT; sleep 1000 > alive < /dev/null 2> /dev/null & echo $! > pid; ";

@@ -10,8 +10,8 @@ use innkeeper_host::{Journal, JournalError, Lease, MemoryJournal, RESERVED};
 use innkeeper_store::{FILE_NAME, Options, ReplayLimits, SqliteJournal};
 use tempfile::TempDir;
 
-use crate::digest::{check_logs, digest};
-use crate::workload::Workload;
+use crate::fault_injection::digest::{check_logs, digest};
+use crate::fault_injection::workload::Workload;
 
 /// How many random cuts to try: a sample, unless told otherwise.
 pub fn images() -> usize {

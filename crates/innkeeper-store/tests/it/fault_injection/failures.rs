@@ -5,7 +5,7 @@ use innkeeper_faults::{Fault, Op, Random};
 use innkeeper_host::{Journal, JournalError};
 use tempfile::TempDir;
 
-use crate::run::{Run, journal_on};
+use crate::fault_injection::run::{Run, journal_on};
 
 /// Appends until the disk fails, at most so many batches.
 async fn work_until_failure(run: &mut Run, batches: usize) -> Option<JournalError> {

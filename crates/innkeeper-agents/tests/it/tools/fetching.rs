@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::scene::Scene;
+use crate::tools::scene::Scene;
 
 async fn scene(allow_private_addresses: bool) -> Scene {
     Scene::with(ToolSettings {

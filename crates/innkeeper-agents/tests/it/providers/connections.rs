@@ -10,7 +10,7 @@ use innkeeper_agents::model::sse::MOST_BYTES;
 use innkeeper_testkit::model_server::{Api, ModelServer, Reply, Script};
 use serde_json::json;
 
-use crate::support::{KEY, ask, client, decoder, drain, endpoint, key};
+use crate::providers::support::{KEY, ask, client, decoder, drain, endpoint, key};
 
 #[tokio::test]
 async fn dropping_a_stream_hangs_up_at_once() {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::support::{KEY, api_of, ask, client, drain, endpoint, key};
+use crate::providers::support::{KEY, api_of, ask, client, drain, endpoint, key};
 use innkeeper_agents::model::client::{Endpoint, ModelClient};
 use innkeeper_agents::model::error::{ErrorKind, ProviderError};
 use innkeeper_agents::model::retry::{RetryPolicy, jitter};

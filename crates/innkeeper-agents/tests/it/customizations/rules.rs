@@ -4,7 +4,7 @@ use innkeeper_host::customizations::HookOutcome;
 use innkeeper_testkit::model_server::{Reply, Script};
 use serde_json::json;
 
-use crate::scene::{Shop, count, remarks, rules, uri_of, users};
+use crate::customizations::scene::{Shop, count, remarks, rules, uri_of, users};
 
 fn own(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()

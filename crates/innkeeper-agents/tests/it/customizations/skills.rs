@@ -4,7 +4,7 @@ use innkeeper_host::customizations::HookOutcome;
 use innkeeper_testkit::model_server::Reply;
 use serde_json::json;
 
-use crate::scene::{Shop, count, remarks, users};
+use crate::customizations::scene::{Shop, count, remarks, users};
 
 #[tokio::test]
 async fn cus24_a_skill_is_offered_by_name_and_loaded_on_use_and_its_files_can_be_read() {

@@ -1,8 +1,8 @@
-//! Agents that Innkeeper brings along.
+//! Agents that come with Innkeeper.
 //!
-//! [`model`] is a coding agent on top of any model API: `model/api.rs` says what a conversation with
-//! a model is, whoever serves it; the providers speak it over the wire. [`tools`] are what such an
-//! agent can do on the machine it runs on, within the directories of its session.
+//! [`model`] is a coding agent on top of any model API. `model/api.rs` has the provider-independent types, and
+//! `model/client` the providers. [`tools`] are the tools of such an agent on the machine it runs on, confined to the
+//! working directories of its session.
 //!
 //! ```
 //! use innkeeper_agents::model::client::{Api, Endpoint};
@@ -16,7 +16,7 @@
 //! settings.tools = standard_tools(ToolSettings::default());
 //! let agent = ModelAgent::new(settings).unwrap();
 //! assert!(agent.is_ready());
-//! // `Host::builder().agent(agent)` takes it in.
+//! // `Host::builder().agent(agent)` registers it.
 //! ```
 
 #![warn(missing_docs)]

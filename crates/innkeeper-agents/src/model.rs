@@ -1,13 +1,12 @@
-//! The model agent: a person's words go to a model, its tool calls are carried out, and so on until
-//! it is done.
+//! The model agent. A turn sends the user's message to a model, runs the tool calls of the answer, and repeats until
+//! the model is done.
 //!
-//! Follow a turn: [`agent`](ModelAgent) takes it, `turn/setup.rs` gets things ready, `turn.rs` loops,
-//! `prompt.rs` and `conversation.rs` say what the model is told, [`client`] asks it over the wire,
-//! `turn/answer.rs` hears it out, `toolbox.rs` and `turn/tool_calls.rs` carry out what it calls,
-//! `turn/subagent.rs` sends others, `agent/sampling.rs` answers MCP servers that want a model,
-//! `customizations.rs` has the rules, skills and agents that the session brings along,
-//! `turn/context_window.rs` and `conversation/compaction.rs` make room, `conversation/memory.rs` is
-//! what is kept of it all.
+//! Follow a turn: [`agent`](ModelAgent) receives it, `turn/setup.rs` prepares it, `turn.rs` is the loop, `prompt.rs`
+//! and `conversation.rs` build the request, [`client`] sends it, `turn/answer.rs` reads the answer, `toolbox.rs` and
+//! `turn/tool_calls.rs` run its tool calls, `turn/subagent.rs` runs subagents. `customizations.rs` applies the
+//! session's rules, skills and custom agents. `turn/context_window.rs` and `conversation/compaction.rs` keep the
+//! conversation within the model's context window. `conversation/memory.rs` is persisted with the chat.
+//! `agent/sampling.rs` serves MCP sampling requests.
 
 mod agent;
 pub mod api;

@@ -1,11 +1,11 @@
-//! What an agent can do on this machine: read, look around, change files, run commands.
+//! Tools that an agent runs on this machine: reading, searching and changing files, running commands, fetching pages.
 //!
-//! A tool drives its own call: from what the model wrote, over what people are asked, to what they
-//! are shown and what the model reads. Nothing outside the session's directories is touched, but the
-//! files of a skill in use may be read, and whatever changes something asks first.
+//! A tool drives its own call: it validates the input, asks for confirmation, reports progress and returns the result
+//! to the model. Tools do not leave the session's working directories, except that files of skills in use may be
+//! read. Tools with side effects ask first.
 //!
-//! `place.rs` confines paths to those directories; `change.rs` is the one way to write; `outcome.rs`
-//! ends calls. Each tool has a file of its own.
+//! `place.rs` confines paths to those directories, `change.rs` is the only code that writes files, `outcome.rs`
+//! completes calls. Each tool has its own file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,16 +39,16 @@ mod write;
 use secret::SecretFiles;
 pub use settings::{EnvironmentRules, FetchSettings, ToolLimits, ToolSettings};
 
-/// Something that an agent can do.
+/// A tool that an agent runs on the host's machine.
 #[async_trait]
 pub trait HostTool: Send + Sync + 'static {
-    /// The tool as a model sees it.
+    /// Definition for the model.
     fn spec(&self) -> ToolSpec;
 
-    /// A name for people.
+    /// Display name.
     fn title(&self) -> &str;
 
-    /// Whether calls may run beside other calls: they read, and change nothing.
+    /// Returns true if calls may run in parallel with others, because they have no side effects.
     fn is_parallel_safe(&self) -> bool;
 
     /// How clients present its calls.
@@ -56,44 +56,44 @@ pub trait HostTool: Send + Sync + 'static {
         None
     }
 
-    /// What people read while a model still writes the input: a verb, and the field of the input that says on what.
+    /// What clients show while the input is being streamed.
     fn announcement(&self) -> Option<Announcement> {
         None
     }
 
-    /// Carries out one call, whose input is an object. It ends the call, whatever comes of it;
-    /// what goes wrong with it is an answer for the model, and an error only when the turn is over.
+    /// Runs one call, whose input is an object. It always completes the call. Failures are part of the answer; an
+    /// error means that the turn has ended.
     async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError>;
 }
 
-/// What is said of a call while its input streams, as in "Editing `notes.txt`".
+/// Text shown while the input of a call is streamed, such as "Editing `notes.txt`".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Announcement {
-    /// The verb, as in "Editing".
+    /// The verb, such as "Editing".
     pub verb: &'static str,
-    /// The field of the input that names what it is about.
+    /// The input field with the subject.
     pub field: &'static str,
 }
 
 impl Announcement {
-    /// The words for a value of the field.
+    /// Returns the text for a value of the field.
     pub(crate) fn text(self, value: &str) -> String {
         format!("{} {}", self.verb, outcome::quoted(value))
     }
 }
 
-/// Where a call takes place.
+/// Where a call works.
 #[derive(Debug, Clone, Default)]
 pub struct ToolEnv {
-    /// The directories it may touch, as `file:` URIs; relative paths start at the first.
+    /// Working directories as `file:` URIs. Relative paths start at the first one.
     pub working_directories: Vec<String>,
-    /// Further directories whose files may be read, as paths: those of skills in use. Nothing in
-    /// them is ever changed, and no command runs there.
+    /// Further directories that may be read, as paths: those of skills in use. They are never changed, and no command
+    /// runs there.
     pub readable: Vec<PathBuf>,
 }
 
 impl ToolEnv {
-    /// The working directories alone, for what changes something.
+    /// Returns the working directories alone, for tools with side effects.
     fn for_changes(&self) -> Self {
         Self {
             working_directories: self.working_directories.clone(),
@@ -102,8 +102,8 @@ impl ToolEnv {
     }
 }
 
-/// The files of a directory, with their paths from there, in order and at most so many; and
-/// whether that is all. It may take as long as the disk does.
+/// Lists the files below a directory as sorted relative paths, at most `most`, and returns whether the list is
+/// complete. Blocks.
 pub(crate) fn list_files(directory: &Path, most: usize) -> Result<(Vec<String>, bool), String> {
     const MAX_ENTRIES: usize = 10_000;
     let env = ToolEnv {
@@ -130,8 +130,8 @@ pub(crate) fn list_files(directory: &Path, most: usize) -> Result<(Vec<String>, 
     Ok((files, is_all))
 }
 
-/// The beginning of a file within a working directory, and whether that is all of it. What leads
-/// out of the directory, or is no file, is refused. It may take as long as the disk does.
+/// Reads at most `most` bytes of a file in a working directory, and returns whether that is the whole file. Fails for
+/// anything outside and for anything but a regular file. Blocks.
 pub(crate) fn read_prefix(directory: &str, name: &str, most: usize) -> Result<(String, bool), String> {
     use std::io::Read as _;
     let env = ToolEnv {
@@ -149,19 +149,19 @@ pub(crate) fn read_prefix(directory: &str, name: &str, most: usize) -> Result<(S
     Ok((text.get(..end).unwrap_or_default().to_owned(), is_all))
 }
 
-/// What the model is told of a call.
+/// Result of a call for the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolAnswer {
-    /// What it reads.
+    /// Text.
     pub text: String,
-    /// What it looks at.
+    /// Images.
     pub images: Vec<Image>,
     /// Whether the call failed.
     pub is_error: bool,
 }
 
 impl ToolAnswer {
-    /// What came of a call that worked.
+    /// A successful result.
     pub fn ok(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -169,7 +169,7 @@ impl ToolAnswer {
         }
     }
 
-    /// What went wrong, and what to do about it.
+    /// A failure: what is wrong and what to do.
     pub fn failed(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -179,8 +179,7 @@ impl ToolAnswer {
     }
 }
 
-/// All tools, in the order in which models should see them. `fetch_url` is among them only where
-/// the settings allow it.
+/// Returns all tools, in the order in which models see them. `fetch_url` is included only if the settings allow it.
 pub fn standard_tools(settings: ToolSettings) -> Vec<Arc<dyn HostTool>> {
     let limits = settings.limits;
     let secrets = SecretFiles::new(settings.secret_files);

@@ -1,4 +1,4 @@
-//! What is on a disk after a crash.
+//! Computes the content of a disk after a crash.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::{fs, io};
 use crate::random::Random;
 use crate::recording::{Event, Inode, Recording};
 
-/// What a disk keeps or loses as one piece.
+/// Unit that a disk writes atomically.
 const SECTOR: u64 = 512;
 
 /// The files of a disk after a crash.
@@ -18,25 +18,25 @@ pub struct Image {
 }
 
 impl Image {
-    /// Writes the files into a directory, which had better be empty.
+    /// Writes the files into a directory, which should be empty.
     pub fn write_to(&self, directory: &Path) -> io::Result<()> {
         let mut files = self.files.iter();
         files.try_for_each(|(name, bytes)| fs::write(directory.join(name), bytes))
     }
 
-    /// The contents of a file, if it is there.
+    /// Returns the content of a file, if it exists.
     pub fn file(&self, name: &str) -> Option<&[u8]> {
         self.files.get(name).map(Vec::as_slice)
     }
 
-    /// The names of all files.
+    /// Returns the names of all files.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }
 }
 
 impl Recording {
-    /// What is there when the process dies at a cut and the machine goes on: everything.
+    /// Content after the process is killed at a cut while the machine keeps running: everything.
     pub fn kill(&self, cut: usize) -> Image {
         let mut disk = ReplayedDisk::new(self);
         for event in self.until(cut) {
@@ -49,11 +49,11 @@ impl Recording {
         disk.image()
     }
 
-    /// One of the many things that may be there when the power is cut.
+    /// A random content after a power cut.
     pub fn power_cut(&self, cut: usize, random: &mut Random) -> Image {
         let odds = SurvivalOdds::draw(random);
         let mut disk = ReplayedDisk::new(self);
-        // What has been done but is not safe yet.
+        // Operations that are not durable yet.
         let mut names: Vec<&Event> = Vec::new();
         let mut writes: HashMap<Inode, Vec<&Event>> = HashMap::new();
         for event in self.until(cut) {
@@ -80,7 +80,7 @@ impl Recording {
                 rename(&mut disk.names, doubtful);
             }
         }
-        // In the order of the events, not of a hash table: a seed has to give the same image again.
+        // Iterate over the events, not over a hash table, so that a seed yields the same image.
         for event in self.until(cut) {
             let (Event::Write { inode, .. } | Event::Truncate { inode, .. }) = event else {
                 continue;
@@ -97,19 +97,19 @@ impl Recording {
     }
 }
 
-/// How lucky an image is, in percent. With the same chances everywhere, an image that lost nothing
-/// but one write, or everything but one, would hardly ever come up.
+/// Survival odds of an image, in percent. They vary per image: with constant odds, losing a single write, or all but
+/// one, would be very rare.
 #[derive(Debug, Clone, Copy)]
 struct SurvivalOdds {
-    /// A write or a truncation is there as a whole.
+    /// A write or truncation is complete.
     whole: u8,
-    /// One that is not is torn, and not missing altogether.
+    /// An incomplete one is torn instead of missing.
     torn: u8,
     /// A sector of a torn write is there.
     sector: u8,
-    /// A file has got its new size although the bytes are missing.
+    /// A file has its new size although the bytes are missing.
     grown: u8,
-    /// A name has come or gone.
+    /// A directory entry was created or removed.
     name: u8,
 }
 
@@ -126,7 +126,7 @@ impl SurvivalOdds {
     }
 }
 
-/// A disk on which events happen again.
+/// A disk on which events are replayed.
 #[derive(Debug)]
 struct ReplayedDisk {
     names: BTreeMap<Arc<str>, Inode>,
@@ -169,8 +169,8 @@ fn rename(names: &mut BTreeMap<Arc<str>, Inode>, event: &Event) {
 struct FileContent(Vec<u8>);
 
 impl FileContent {
-    /// Applies a write or truncation. A gap before the written bytes is filled with noise made of
-    /// a seed, or with zeros if that is 0.
+    /// Applies a write or truncation. A gap before the written bytes is filled with noise from a seed, or with zeros
+    /// if the seed is 0.
     fn apply(&mut self, event: &Event, noise: u64) {
         match event {
             Event::Write { offset, bytes, .. } => self.write(*offset, bytes, noise),
@@ -215,7 +215,7 @@ impl FileContent {
     }
 }
 
-/// The pieces of a write that lie within one sector each, with their offsets.
+/// Splits a write into pieces within one sector each, with their offsets.
 fn sectors(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let mut at = offset;
     let mut rest = bytes;

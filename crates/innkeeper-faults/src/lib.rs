@@ -1,12 +1,12 @@
-//! Disks that fail on purpose.
+//! An SQLite VFS that records disk operations and injects faults.
 //!
-//! A [`Disk`] is a VFS of SQLite around the ordinary one. It keeps the files of one directory, and
-//! - **records** what is done to them, so that a power cut or the death of the process can be
-//!   replayed at any point of a run: [`Disk::recording`], then [`Recording::power_cut`] or
-//!   [`Recording::kill`], then open the [`Image`] with whatever is to recover from it;
+//! A [`Disk`] is an SQLite VFS that wraps the default one for the files of one directory. It
+//! - **records** all operations, so that a power cut or a killed process can be replayed at any
+//!   point of a run: call [`Disk::recording`], then [`Recording::power_cut`] or
+//!   [`Recording::kill`], then open the [`Image`] with the program under test;
 //! - **injects faults**: errors at a chosen operation ([`Disk::fail_nth`]), a full disk
 //!   ([`Disk::capacity`]), a read-only one ([`Disk::read_only`]), flipped bits ([`Disk::flip_bit`]),
-//!   one that lies ([`Disk::lie_about_syncs`]), and one that is gone ([`Disk::stop`]).
+//!   one that ignores syncs ([`Disk::ignore_syncs`]), and one that is gone ([`Disk::stop`]).
 //!
 //! ```
 //! # let directory = tempfile::tempdir().unwrap();
@@ -27,20 +27,19 @@
 //!
 //! # What a power cut does
 //!
-//! - What was written to a file before its last completed sync is there.
-//! - Of what was written later, every piece within one sector of 512 bytes is there or is not,
-//!   whatever became of the others: writes are torn, and reordered. Where a lost piece lies beyond
-//!   the old end of a file that grew all the same, there are zeros or noise. A later truncation
-//!   happened or did not. Bytes that nobody wrote to do not change, which SQLite relies upon
-//!   (`SQLITE_IOCAP_POWERSAFE_OVERWRITE`).
-//! - Files that were created or deleted since the directory was last synced are there or are not,
-//!   each by itself. The directory is synced when the ordinary VFS would do it: at the first sync of
-//!   a rollback journal or WAL after it was opened for creation, and by a delete that asks for it.
-//!   That a file was synced itself says nothing about its name.
-//! - The shared memory of a WAL (`-shm`) is never there: SQLite builds it anew.
+//! - Everything written to a file before its last completed sync survives.
+//! - Of later writes, each piece within one 512-byte sector survives or is lost independently:
+//!   writes are torn and reordered. If the file grew nevertheless, a lost piece beyond its old end
+//!   reads as zeros or noise. A later truncation happened or did not. Bytes that were not written
+//!   do not change, which SQLite requires (`SQLITE_IOCAP_POWERSAFE_OVERWRITE`).
+//! - Creations and deletions since the last sync of the directory survive or are lost
+//!   independently. The directory is synced when the default VFS does it: at the first sync of a
+//!   rollback journal or WAL after it was opened for creation, and by a delete that asks for it.
+//!   Syncing a file does not make its name durable.
+//! - The shared memory of a WAL (`-shm`) is always lost: SQLite rebuilds it.
 //!
-//! Nothing is really synced while a disk is recorded. It would make the tests slow and prove
-//! nothing: the machine does not lose power.
+//! Nothing is really synced while a disk is recorded. It would slow down the tests and prove
+//! nothing, because the machine does not lose power.
 
 #![warn(missing_docs)]
 

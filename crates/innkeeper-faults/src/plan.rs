@@ -5,24 +5,24 @@ use std::collections::BTreeSet;
 /// A kind of operation on a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
-    /// A file is opened, or created.
+    /// Opening or creating a file.
     Open,
-    /// Bytes are read.
+    /// Reading.
     Read,
-    /// Bytes are written.
+    /// Writing.
     Write,
-    /// A file is cut to a size.
+    /// Truncating or extending a file.
     Truncate,
-    /// A file is synced.
+    /// Syncing a file.
     Sync,
-    /// A file is deleted.
+    /// Deleting a file.
     Delete,
-    /// Shared memory of a WAL is mapped.
+    /// Mapping the shared memory of a WAL.
     Map,
 }
 
 impl Op {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Open,
         Self::Read,
@@ -37,63 +37,63 @@ impl Op {
 /// How an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// With the error for input and output that belongs to the operation.
+    /// With the IO error of the operation.
     Io,
     /// With `SQLITE_FULL`.
     Full,
     /// With `SQLITE_READONLY`.
     ReadOnly,
-    /// With an error after half of it: a write leaves its first half behind, and a read brings only
-    /// its first half. Any other operation fails as with [`Fault::Io`].
+    /// With an error after half of it: a write or read transfers its first half only. Other operations fail as with
+    /// [`Fault::Io`].
     Short,
-    /// The disk stops with this operation, as [`Disk::stop`](crate::Disk::stop) does.
+    /// The disk stops with this operation, as with [`Disk::stop`](crate::Disk::stop).
     Stop,
 }
 
-/// How many operations of each kind there were, with those that failed.
+/// Number of operations of each kind, including failed ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts([u64; Op::ALL.len()]);
 
 impl Counts {
-    /// How many there were of one kind.
+    /// Returns the number of one kind.
     pub fn of(&self, op: Op) -> u64 {
         self.0[op as usize]
     }
 }
 
-/// What is going to fail.
+/// The faults to inject.
 #[derive(Debug, Default)]
 pub(crate) struct FaultPlan {
     pub(crate) counts: Counts,
     rules: Vec<Rule>,
-    /// The bytes that all files together may take.
+    /// Maximum total size of all files.
     pub(crate) capacity: Option<u64>,
     pub(crate) read_only: bool,
     pub(crate) stopped: bool,
-    /// Syncs do nothing and succeed.
+    /// Syncs succeed without effect.
     pub(crate) ignores_syncs: bool,
-    /// Bits of a file that are read wrong, until the byte is written again.
+    /// Bits that are flipped on read until the byte is written again.
     flips: BTreeSet<(String, u64, u8)>,
 }
 
 #[derive(Debug)]
 struct Rule {
     op: Op,
-    /// By the count of operations of its kind.
+    /// Counted per kind of operation.
     first: u64,
     last: u64,
     fault: Fault,
 }
 
 impl FaultPlan {
-    /// Makes operations fail from the `n`th of its kind from now on, which is 1 for the next one.
+    /// Makes `how_many` operations fail from the `n`th of its kind on; 1 is the next one.
     pub(crate) fn fail(&mut self, op: Op, n: u64, how_many: u64, fault: Fault) {
         let first = self.counts.of(op).saturating_add(n.max(1));
         let last = first.saturating_add(how_many.max(1) - 1);
         self.rules.push(Rule { op, first, last, fault });
     }
 
-    /// Nothing fails any more.
+    /// Removes all faults.
     pub(crate) fn clear_faults(&mut self) {
         *self = Self {
             counts: self.counts,
@@ -101,7 +101,7 @@ impl FaultPlan {
         };
     }
 
-    /// Counts an operation and tells whether it fails.
+    /// Counts an operation and returns its fault, if any.
     pub(crate) fn count(&mut self, op: Op) -> Option<Fault> {
         self.counts.0[op as usize] += 1;
         let now = self.counts.of(op);
@@ -121,7 +121,7 @@ impl FaultPlan {
         self.flips.insert((file.to_owned(), offset, bit % 8));
     }
 
-    /// Flips what is to be flipped of bytes that were read.
+    /// Flips bits of bytes that were read.
     pub(crate) fn apply_flips(&self, file: &str, offset: u64, bytes: &mut [u8]) {
         for (_, at, bit) in self.flips.iter().filter(|(name, ..)| name == file) {
             let within = at.checked_sub(offset).and_then(|within| usize::try_from(within).ok());
@@ -131,7 +131,7 @@ impl FaultPlan {
         }
     }
 
-    /// Bytes that were written anew are good again.
+    /// Removes the flips of bytes that were written.
     pub(crate) fn clear_flips(&mut self, file: &str, offset: u64, len: u64) {
         self.flips
             .retain(|(name, at, _)| name != file || !(offset..offset.saturating_add(len)).contains(at));

@@ -1,16 +1,16 @@
-//! Chance that a seed repeats.
+//! Random numbers from a seed.
 
-/// A generator of random numbers (splitmix64): the same seed, the same numbers, on every machine.
+/// A pseudorandom generator (splitmix64) with the same numbers for a seed on every machine.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Starts from a seed.
+    /// Creates a generator.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -19,12 +19,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below a bound, which is not 0.
+    /// Returns a number below a bound, which must not be 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.number() % bound as u64) as usize
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true with a probability in percent.
     pub fn percent(&mut self, chance: u8) -> bool {
         self.number() % 100 < u64::from(chance)
     }

@@ -1,18 +1,18 @@
-//! What was done to a disk, in order.
+//! The operations on a disk, in order.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// A file, whatever its name is by now. A name may belong to several of them, one after another.
+/// Identity of a file. A name may refer to several files over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Inode(pub(crate) usize);
 
-/// One thing that was done.
+/// One operation.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
-    /// A file got a name that was free.
+    /// A file was created under a free name.
     Create { name: Arc<str>, inode: Inode },
-    /// A name was freed.
+    /// A name was removed.
     Delete { name: Arc<str> },
     /// Bytes were written.
     Write {
@@ -20,30 +20,30 @@ pub(crate) enum Event {
         offset: u64,
         bytes: Arc<[u8]>,
     },
-    /// A file was cut, or extended with zeros.
+    /// A file was truncated, or extended with zeros.
     Truncate { inode: Inode, size: u64 },
-    /// A file was synced: what was done to it before is safe.
+    /// A file was synced: its earlier operations are durable.
     Sync { inode: Inode },
-    /// A sync failed. What was done to the file since the last good one may be lost even if a later
-    /// sync succeeds: the system tells of an error once, and then takes the pages for clean.
+    /// A sync failed. Operations since the last successful sync may be lost even if a later sync succeeds: the system
+    /// reports an error once and then treats the pages as clean.
     SyncFailed { inode: Inode },
-    /// The directory was synced: names that came and went before are safe.
+    /// The directory was synced: earlier creations and removals are durable.
     SyncNames,
 }
 
-/// Everything that was done to a disk, from which its contents after a crash can be made.
+/// All operations on a disk, from which its content after a crash is computed.
 ///
-/// A *cut* is a number of events: the crash happens after so many of them. Zero is before
-/// everything, and [`Recording::len`] after everything.
+/// A *cut* is a number of events: the crash happens after that many. Zero is before the first event, and
+/// [`Recording::len`] after the last.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
-    /// What was there before, all of it safe.
+    /// Files that existed before, all durable.
     pub(crate) base: Vec<(Arc<str>, Inode, Arc<[u8]>)>,
     pub(crate) events: Vec<Event>,
 }
 
 impl Recording {
-    /// How many events there are.
+    /// Number of events.
     #[expect(
         clippy::len_without_is_empty,
         reason = "a recording is a line of cuts, and never empty of them"
@@ -52,7 +52,7 @@ impl Recording {
         self.events.len()
     }
 
-    /// The cuts just before and just after every sync.
+    /// Returns the cuts before and after every sync.
     pub fn sync_boundaries(&self) -> Vec<usize> {
         let is_sync = |event: &Event| matches!(event, Event::Sync { .. } | Event::SyncFailed { .. } | Event::SyncNames);
         let syncs = self.events.iter().enumerate().filter(|(_, event)| is_sync(event));
@@ -61,7 +61,7 @@ impl Recording {
         cuts
     }
 
-    /// The cuts just before every write to the files that ever had a name.
+    /// Returns the cuts before every write to files that ever had this name.
     pub fn writes_to(&self, name: &str) -> Vec<usize> {
         let before = self.base.iter().map(|(name, inode, _)| (name, *inode));
         let created = self.events.iter().filter_map(|event| match event {
@@ -76,23 +76,23 @@ impl Recording {
     }
 }
 
-/// Writes a recording, and knows what is on the disk meanwhile.
+/// Writes a recording and tracks the current files.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     pub(crate) recording: Recording,
-    /// Which file has which name.
+    /// Files by name.
     names: HashMap<Arc<str>, Inode>,
     sizes: HashMap<Inode, u64>,
     inodes: usize,
-    /// Nobody asks for the recording any more.
+    /// Whether the disk was dropped.
     closed: bool,
 }
 
 impl Recorder {
-    /// Goes on with a recording after a cut.
+    /// Continues a recording after a cut.
     pub(crate) fn continued(recording: &Recording, cut: usize) -> Self {
         let mut recorder = Self::default();
-        // Files get the same numbers again, as they come in the same order.
+        // Files get the same ids again, because they are created in the same order.
         for (name, _, bytes) in &recording.base {
             recorder.add_existing(name, bytes.to_vec());
         }
@@ -112,7 +112,7 @@ impl Recorder {
         recorder
     }
 
-    /// Forgets everything, and records nothing more.
+    /// Frees the recording and stops recording.
     pub(crate) fn close(&mut self) {
         *self = Self {
             closed: true,
@@ -120,13 +120,13 @@ impl Recorder {
         };
     }
 
-    /// A file that is there before anything is recorded.
+    /// Adds a file that existed before the recording.
     pub(crate) fn add_existing(&mut self, name: &str, bytes: Vec<u8>) {
         let inode = self.name(name, bytes.len() as u64);
         self.recording.base.push((name.into(), inode, bytes.into()));
     }
 
-    /// A file has just been created.
+    /// Records a created file.
     pub(crate) fn created(&mut self, name: &str) -> Inode {
         let inode = self.name(name, 0);
         let name = name.into();
@@ -134,7 +134,7 @@ impl Recorder {
         inode
     }
 
-    /// The file that has a name.
+    /// Returns the file with this name.
     pub(crate) fn named(&self, name: &str) -> Option<Inode> {
         self.names.get(name).copied()
     }
@@ -173,12 +173,12 @@ impl Recorder {
         self.push(Event::SyncNames);
     }
 
-    /// How many bytes all files take.
+    /// Total size of all files.
     pub(crate) fn used(&self) -> u64 {
         self.sizes.values().sum()
     }
 
-    /// How many more bytes it takes to write up to an offset of a file.
+    /// Returns how many bytes a file grows by a write up to `end`.
     pub(crate) fn growth(&self, inode: Inode, end: u64) -> u64 {
         end.saturating_sub(self.sizes.get(&inode).copied().unwrap_or_default())
     }

@@ -1,7 +1,7 @@
-//! The VFS as SQLite sees it: a table of C functions around the ordinary one.
+//! The VFS for SQLite: a table of C functions that wraps the default VFS.
 //!
-//! Decisions are taken in safe code elsewhere; this module translates. What is neither recorded nor
-//! made to fail goes straight to the real file.
+//! Decisions are made in safe code elsewhere; this module translates. Operations on files that are not tracked go
+//! straight to the real file.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -16,20 +16,19 @@ use crate::disk::{DiskInner, State};
 use crate::plan::{Fault, Op};
 use crate::recording::Inode;
 
-/// A VFS that SQLite knows by name, until this is dropped.
+/// A registered VFS. Dropping it unregisters the name.
 #[derive(Debug)]
 pub(crate) struct Registration {
     vfs: *mut sqlite3_vfs,
     name: String,
 }
 
-// SAFETY: the pointer is only handed to `sqlite3_vfs_unregister`, which locks for itself and may be
-// called from any thread.
+// SAFETY: the pointer is only passed to `sqlite3_vfs_unregister`, which locks and may be called from any thread.
 unsafe impl Send for Registration {}
-// SAFETY: as above; a shared reference gives away nothing but the name.
+// SAFETY: as above; a shared reference exposes only the name.
 unsafe impl Sync for Registration {}
 
-/// What our VFS needs to know: never freed, as open files point to it.
+/// Data of the VFS. It is never freed, because open files point to it.
 struct Mount {
     real: *mut sqlite3_vfs,
     inner: Arc<DiskInner>,
@@ -41,14 +40,14 @@ impl Registration {
         let name = format!("innkeeper-faults-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let c_name = CString::new(name.clone()).expect("the name has no NUL");
 
-        // SAFETY: asking for the default VFS initializes SQLite if need be and has no other demands.
+        // SAFETY: looking up the default VFS initialises SQLite if necessary and has no preconditions.
         let real = unsafe { sqlite::sqlite3_vfs_find(ptr::null()) };
         assert!(!real.is_null(), "SQLite has a default VFS");
         let mount = Box::leak(Box::new(Mount { real, inner }));
         // SAFETY: a registered VFS is a valid structure that outlives the process's use of SQLite.
         let ordinary = unsafe { *real };
-        // The functions that are not replaced get this structure as their first argument. Those of
-        // the default VFS on Unix do not look at it.
+        // Functions that are not replaced get this structure as their first argument. Those of the default VFS on
+        // Unix do not use it.
         let vfs = Box::leak(Box::new(sqlite3_vfs {
             szOsFile: ordinary.szOsFile + size_of::<File>() as c_int,
             pNext: ptr::null_mut(),
@@ -59,7 +58,7 @@ impl Registration {
             xAccess: Some(access),
             ..ordinary
         }));
-        // SAFETY: the structure, its name and its data are leaked, so they are valid for ever.
+        // SAFETY: the structure, its name and its data are leaked, so they are valid forever.
         let code = unsafe { sqlite::sqlite3_vfs_register(vfs, 0) };
         assert_eq!(code, sqlite::SQLITE_OK, "SQLite takes another VFS");
         Self { vfs, name }
@@ -77,7 +76,7 @@ impl Drop for Registration {
     }
 }
 
-/// An open file. The real one follows it in the same allocation, which SQLite makes.
+/// An open file. The real file follows it in the same allocation, which SQLite makes.
 #[repr(C)]
 struct File {
     base: sqlite3_file,
@@ -86,16 +85,16 @@ struct File {
     tracked: *mut Tracked,
 }
 
-/// What is known of a recorded file.
+/// A tracked file.
 struct Tracked {
     name: String,
     inode: Inode,
-    /// Its first sync also syncs the directory, as with the ordinary VFS.
+    /// Whether its next sync also syncs the directory, as with the default VFS.
     syncs_names: bool,
 }
 
 static METHODS: sqlite3_io_methods = sqlite3_io_methods {
-    // With version 3 files may be mapped into memory, and reads from there would never fail.
+    // With version 3 files may be memory-mapped, and such reads would never fail.
     iVersion: 2,
     xClose: Some(close),
     xRead: Some(read),
@@ -140,12 +139,12 @@ unsafe fn real_file(file: *mut sqlite3_file) -> *mut sqlite3_file {
     unsafe { file.cast::<File>().add(1).cast() }
 }
 
-/// The disk of a file, and what is known of the file if it is recorded.
+/// Returns the disk of a file, and the tracking data if the file is tracked.
 ///
 /// # Safety
 ///
-/// `file` is one of ours, is open, and is used by nobody else until the result is dropped. SQLite
-/// uses a file from one thread at a time.
+/// `file` is one of ours, is open, and is not used otherwise until the result is dropped. SQLite uses a file from one
+/// thread at a time.
 unsafe fn parts<'a>(file: *mut sqlite3_file) -> (&'a DiskInner, Option<&'a mut Tracked>) {
     // SAFETY: by the contract; `mount` is leaked and `tracked` is ours until `close`.
     unsafe {
@@ -172,7 +171,7 @@ unsafe extern "C" fn open(
     // SAFETY: SQLite passes our VFS, room for one of our files, and a valid name or null.
     let (mount, inner, path) = unsafe {
         file.cast::<File>().write(File {
-            // No methods as long as the file is not open: then SQLite does not close it.
+            // Without methods, SQLite does not close a file that failed to open.
             base: sqlite3_file { pMethods: ptr::null() },
             mount: (*vfs).pAppData.cast(),
             tracked: ptr::null_mut(),
@@ -221,7 +220,7 @@ unsafe extern "C" fn open(
     rc
 }
 
-/// Records that a file was opened. One that appeared without our doing counts as written just now.
+/// Records an opened file. A file that another process created counts as just written.
 fn track(inner: &DiskInner, state: &mut State, path: &Path, existed: bool, flags: c_int) -> Option<Tracked> {
     let name = inner.tracked(path)?;
     let recorder = &mut state.recorder;
@@ -315,8 +314,8 @@ unsafe extern "C" fn read(file: *mut sqlite3_file, buffer: *mut c_void, len: c_i
     if rc != sqlite::SQLITE_OK && rc != sqlite::SQLITE_IOERR_SHORT_READ {
         return rc;
     }
-    // SAFETY: the buffer has room for `len` bytes, and the real read has filled all of them: what
-    // is missing from a short one with zeros, which SQLite relies upon.
+    // SAFETY: the buffer has `len` bytes, and the real read has initialised all of them: it fills the missing part of
+    // a short read with zeros, as SQLite requires.
     let bytes = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), size(len)) };
     if fault.is_some() {
         bytes[size(len) / 2..].fill(0);
@@ -356,7 +355,7 @@ unsafe extern "C" fn write(file: *mut sqlite3_file, buffer: *const c_void, len: 
     failure
 }
 
-/// How many bytes there is no room for when a file is written up to an offset.
+/// Returns how many bytes do not fit when a file is written up to `end`.
 fn missing(state: &State, inode: Inode, end: u64) -> u64 {
     let growth = state.recorder.growth(inode, end);
     let room = state
@@ -394,7 +393,7 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, _flags: c_int) -> c_int {
     };
     let mut state = inner.state();
     if let Some(fault) = state.plan.count(Op::Sync) {
-        // A disk that stopped has no say in what became of the writes.
+        // A stopped disk does not record what became of the writes.
         if !state.plan.stopped {
             state.recorder.sync_failed(tracked.inode);
         }
@@ -435,7 +434,7 @@ unsafe extern "C" fn check_reserved_lock(file: *mut sqlite3_file, reserved: *mut
 
 unsafe extern "C" fn file_control(file: *mut sqlite3_file, op: c_int, argument: *mut c_void) -> c_int {
     match op {
-        // Hints that let the real file grow without a write that could be recorded.
+        // These hints let the real file grow without a write that could be recorded.
         sqlite::SQLITE_FCNTL_SIZE_HINT | sqlite::SQLITE_FCNTL_CHUNK_SIZE => sqlite::SQLITE_OK,
         _ => real!(file.xFileControl(op, argument), or sqlite::SQLITE_NOTFOUND),
     }
@@ -446,7 +445,7 @@ unsafe extern "C" fn sector_size(file: *mut sqlite3_file) -> c_int {
 }
 
 unsafe extern "C" fn device_characteristics(file: *mut sqlite3_file) -> c_int {
-    // Only what a power cut of ours respects; nothing here is atomic or ordered.
+    // Only what our power cuts respect: nothing is atomic or ordered.
     real!(file.xDeviceCharacteristics(), or 0) & sqlite::SQLITE_IOCAP_POWERSAFE_OVERWRITE
 }
 
@@ -481,14 +480,14 @@ unsafe extern "C" fn shm_unmap(file: *mut sqlite3_file, delete: c_int) -> c_int 
     real!(file.xShmUnmap(delete), or sqlite::SQLITE_OK)
 }
 
-/// Whether the disk of a file that SQLite passed to a method has stopped.
+/// Returns true if the disk of a file has stopped.
 fn stopped(file: *mut sqlite3_file) -> bool {
     // SAFETY: called with files that SQLite passed to our methods: they are open.
     let (inner, tracked) = unsafe { parts(file) };
     tracked.is_some() && inner.state().plan.stopped
 }
 
-/// The result code of a fault, given the one for errors of input and output.
+/// Returns the result code of a fault; `io` is the code for IO errors.
 fn code(fault: Fault, io: c_int) -> c_int {
     match fault {
         Fault::Io | Fault::Short | Fault::Stop => io,
@@ -497,7 +496,7 @@ fn code(fault: Fault, io: c_int) -> c_int {
     }
 }
 
-/// A length as SQLite passes it: an `int` that is never negative.
+/// Converts a length of SQLite, an `int` that is never negative.
 fn size(len: c_int) -> usize {
     len.unsigned_abs() as usize
 }

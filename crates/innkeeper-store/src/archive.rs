@@ -1,4 +1,4 @@
-//! The file without a host, for command-line tools.
+//! The data file without a host, for command-line tools.
 
 mod check;
 pub(crate) mod export;
@@ -29,16 +29,16 @@ use crate::writer::apply::GroupWriter;
 use crate::writer::channel_cache::ChannelCache;
 use crate::writer::{compact, deleted};
 
-/// What an archive is opened for.
+/// Access mode of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// To look at it, beside a running host too.
+    /// Read only; a host may be running.
     ReadOnly,
-    /// To change it, while no host uses it.
+    /// Read and write; no host may use the file.
     Exclusive,
 }
 
-/// The data file, without a host. Every call blocks.
+/// The data file, opened without a host. Every call blocks.
 #[derive(Debug)]
 pub struct Archive {
     conn: Connection,
@@ -47,8 +47,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens the file at a path. It has to be there; [`Mode::Exclusive`] migrates it where it has
-    /// to be, and refuses one that a host uses.
+    /// Opens an existing file. [`Mode::Exclusive`] migrates it if necessary and fails if a host uses it.
     pub fn open(path: &Path, mode: Mode) -> Result<Self, StoreError> {
         let location = Location {
             path: path.into(),
@@ -67,8 +66,7 @@ impl Archive {
         Ok(Self { conn, location, mode })
     }
 
-    /// Creates the file at a path, if it is not there, and opens it for changes: a place to import
-    /// sessions into.
+    /// Opens the file for changes and creates it if it does not exist, for example to import sessions into it.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
         let location = Location {
             path: path.into(),
@@ -79,13 +77,13 @@ impl Archive {
         Ok(Self { conn, location, mode })
     }
 
-    /// How many sessions there are.
+    /// Returns the number of sessions.
     pub fn count(&self) -> Result<usize, StoreError> {
         let host = HostRow::read(&self.conn)?;
         Ok(usize::try_from(host.sessions).unwrap_or_default())
     }
 
-    /// What is kept of the host itself, if anything is.
+    /// Returns the persisted state of the root channel, if there is any.
     pub fn host(&self) -> Result<Option<StoredRoot>, StoreError> {
         reader::root(&self.conn)
     }
@@ -95,7 +93,7 @@ impl Archive {
         reader::list(&self.conn, page)
     }
 
-    /// Finds a session by its own URI or that of one of its chats.
+    /// Loads a session by its own URI or that of one of its chats.
     pub fn load(&self, uri: &str) -> Result<Option<StoredSession>, StoreError> {
         let options = Options::default();
         let recent = RecentTurns {
@@ -105,30 +103,28 @@ impl Archive {
         reader::load(&self.conn, uri, recent)
     }
 
-    /// The turns of a chat in a range of positions, oldest first, as JSON.
+    /// Returns the turns of a chat in a range of positions, oldest first, as JSON.
     pub fn turns(&self, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, StoreError> {
         reader::turns(&self.conn, chat, range)
     }
 
-    /// Writes a session as JSON, one line for each part of it. What is only kept for clients that
-    /// reconnect stays behind.
+    /// Writes a session as JSON lines. Actions that only serve the replay for reconnecting clients are not exported.
     pub fn export(&self, uri: &str, out: &mut dyn Write) -> Result<(), StoreError> {
         export::export(&self.conn, uri, out)
     }
 
-    /// Reads a session that [`Self::export`] wrote. All of it is taken, or nothing; one whose URI
-    /// is there already is refused.
+    /// Imports a session that [`Self::export`] wrote, completely or not at all. Fails if its URI exists.
     pub fn import(&mut self, lines: &mut dyn BufRead) -> Result<ImportReport, StoreError> {
         self.change(|writer| import::import(writer, lines))
     }
 
-    /// Removes a session and everything that belongs to it. Says whether it was there.
+    /// Removes a session and everything that belongs to it. Returns whether it existed.
     pub fn remove(&mut self, uri: &str) -> Result<bool, StoreError> {
         self.remove_checked(uri, None)
     }
 
-    /// Does the same unless the session is no longer what it was when it was chosen, which is
-    /// [`ErrorKind::Refused`]. Looking and removing are one step.
+    /// Removes a session unless it changed since it was chosen, which is [`ErrorKind::Refused`]. The check and the
+    /// removal are one transaction.
     pub fn remove_if(&mut self, uri: &str, only_if: OnlyIf) -> Result<bool, StoreError> {
         self.remove_checked(uri, Some(only_if))
     }
@@ -156,7 +152,7 @@ impl Archive {
         Ok(was_there)
     }
 
-    /// Deletes a session in a way that can be undone. Says whether it was there.
+    /// Deletes a session so that the deletion can be undone. Returns whether it existed.
     pub fn delete(&mut self, uri: &str) -> Result<bool, StoreError> {
         self.change(|writer| {
             let uri: Arc<str> = uri.into();
@@ -171,29 +167,29 @@ impl Archive {
         })
     }
 
-    /// The sessions whose deletion can be undone, the latest deletion first.
+    /// Lists the deleted sessions that can be restored, the latest deletion first.
     pub fn deleted(&self) -> Result<Vec<DeletedSession>, StoreError> {
         deleted::list(&self.conn)
     }
 
-    /// Undoes the deletion of a session. One that was not deleted is [`ErrorKind::Refused`].
+    /// Restores a deleted session. Fails with [`ErrorKind::Refused`] if it was not deleted.
     pub fn undo_deletion(&mut self, uri: &str) -> Result<ImportedSession, StoreError> {
         self.change(|writer| writer.undo_deletion(uri))
     }
 
-    /// Reads everything and says what is wrong with it.
+    /// Reads everything and reports what is wrong.
     pub fn check(&self) -> Result<Vec<Finding>, StoreError> {
         check::check(&self.conn)
     }
 
-    /// How many bytes the file takes on the disk, with what is not merged into it yet.
+    /// Returns the size on disk in bytes, including the write-ahead log.
     pub fn size(&self) -> Result<u64, StoreError> {
         let size = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.len());
         let file = size(&self.location.path).map_err(|error| StoreError::io(&self.location.path, "read", &error))?;
         Ok(file + size(&self.location.sibling("-wal")).unwrap_or_default())
     }
 
-    /// Removes the sessions that a policy lets go, or only names them.
+    /// Removes the sessions that a policy selects, or only lists them.
     pub fn prune(&mut self, policy: &RetentionPolicy, dry_run: bool) -> Result<Vec<PrunedSession>, StoreError> {
         let chosen = prune::choose(&self.conn, policy)?;
         if !dry_run {
@@ -204,7 +200,7 @@ impl Archive {
         Ok(chosen)
     }
 
-    /// Does something in one transaction, which is undone where it fails.
+    /// Runs work in one transaction and rolls it back if it fails.
     fn change<T>(&mut self, work: impl FnOnce(&mut GroupWriter<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
         if self.mode == Mode::ReadOnly {
             return Err(StoreError::new(
@@ -222,7 +218,7 @@ impl Archive {
         Ok(done)
     }
 
-    /// Removes what is nobody's any more.
+    /// Removes turn bodies without references.
     fn sweep(&mut self) -> Result<(), StoreError> {
         loop {
             let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -235,7 +231,7 @@ impl Archive {
     }
 }
 
-/// Says in plain words that a host uses the file.
+/// Adds to a busy error that a host uses the file.
 fn in_use(path: &Path, error: StoreError) -> StoreError {
     if error.kind != ErrorKind::Busy {
         return error;
@@ -249,8 +245,8 @@ fn in_use(path: &Path, error: StoreError) -> StoreError {
     )
 }
 
-/// Nobody's picture of a session that is gone is ever continued, whatever takes its name: no client
-/// is remembered as a reader of it or of its chats.
+/// Removes the session and its chats from all persisted subscriptions, so that a later session with the same URI is
+/// not taken for a continuation.
 fn forget_subscriptions(writer: &mut GroupWriter<'_>, session: &str) -> Result<(), StoreError> {
     let uris: Vec<String> = writer
         .conn

@@ -1,4 +1,4 @@
-//! CRC-32C over what a row says, so that damage is noticed when the row is read (P9, F18).
+//! CRC-32C checksums of rows, so that damage is detected when a row is read (P9, F18).
 
 /// The polynomial of CRC-32C, reflected.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
@@ -36,8 +36,8 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// Gathers what a row says. Each piece is preceded by its length, so that no byte can move from
-/// one column to the next unnoticed.
+/// Checksum of a row. Each variable-length value is preceded by its length, so that moving a byte from one column to
+/// the next changes the checksum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Checksum(u32);
 
@@ -59,7 +59,7 @@ impl Checksum {
         Self(update(update(self.0, &(bytes.len() as u64).to_le_bytes()), bytes))
     }
 
-    /// The checksum, as SQLite keeps it.
+    /// Returns the checksum as SQLite stores it.
     pub(crate) fn value(self) -> i64 {
         i64::from(!self.0)
     }

@@ -1,4 +1,4 @@
-//! How the file is recognised and opened.
+//! Recognises and opens the data file.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ use crate::error::{DOCTOR_HINT, ErrorKind, StoreError};
 use crate::rows::HostRow;
 use crate::schema;
 
-/// How long to wait for a lock that somebody else holds for a moment.
+/// How long to wait for a short-lived lock of another connection.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A file up to this size is looked through at the start after an unclean end.
+/// Maximum size of a file that is checked at start after an unclean shutdown.
 const MAX_QUICK_CHECK_BYTES: i64 = 16 << 20;
 
-/// How much of the write-ahead log stays on the disk when it is not needed.
+/// Maximum size of an idle write-ahead log on disk.
 const MAX_IDLE_WAL_BYTES: i64 = 16 << 20;
 
-/// How much of the file the writer keeps in memory.
+/// Page cache of the writer, in KiB.
 const WRITER_CACHE_KIB: i64 = 16 << 10;
 
-/// Where the file is and what reads it.
+/// Path of the file and the VFS to open it with.
 #[derive(Debug, Clone)]
 pub(crate) struct Location {
     pub(crate) path: PathBuf,
@@ -32,15 +32,15 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// Opens the file for writing, and creates or migrates it where it has to be. A file that is
-    /// not ours, or of a newer version, is left as it is.
+    /// Opens the file for writing, and creates or migrates it if necessary. Leaves files of other programs and of
+    /// newer versions untouched.
     pub(crate) fn open_for_writing(&self, exclusive: bool) -> Result<Connection, StoreError> {
         self.check_header()?;
         if self.vfs.is_none() {
             self.create_private()?;
         }
         let mut conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-        // Until it is known to be ours, closing it must not touch it either.
+        // Until the file is known to be ours, closing the connection must not change it either.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         conn.busy_timeout(if exclusive { Duration::ZERO } else { LOCK_TIMEOUT })?;
         if exclusive {
@@ -50,12 +50,12 @@ impl Location {
         conn.pragma_update(None, "foreign_keys", true)?;
         conn.pragma_update(None, "temp_store", "MEMORY")?;
         conn.pragma_update(None, "cell_size_check", true)?;
-        // In KiB: a large group should not have to leave memory before it is committed.
+        // In KiB. A large group should not spill to disk before it is committed.
         conn.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
         conn.pragma_update(None, "synchronous", "FULL")?;
         if is_new {
-            // No auto_vacuum: pages that become free are used again, and moving them about to
-            // shrink the file would cost every transaction something.
+            // No auto_vacuum: free pages are reused, and moving pages to shrink the file would slow down every
+            // transaction.
             schema::create(&mut conn, first_seq())?;
         }
         conn.pragma_update(None, "journal_mode", "WAL")?;
@@ -67,7 +67,7 @@ impl Location {
         Ok(conn)
     }
 
-    /// Opens the file, which is known to be ours and in use, for a checkpoint.
+    /// Opens a second connection for a checkpoint. The file is known to be ours.
     pub(crate) fn open_beside(&self) -> Result<Connection, StoreError> {
         let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         conn.busy_timeout(LOCK_TIMEOUT)?;
@@ -75,7 +75,7 @@ impl Location {
         Ok(conn)
     }
 
-    /// Opens the file for reading. It has to be there and of the version of this program.
+    /// Opens the file for reading. It must exist and must not be of a newer version.
     pub(crate) fn open_for_reading(&self) -> Result<Connection, StoreError> {
         self.check_header()?;
         if self.vfs.is_none() && !self.path.exists() {
@@ -98,8 +98,8 @@ impl Location {
         Ok(conn)
     }
 
-    /// After an unclean end, looks through a small file; a large one is left to the checks of
-    /// single rows, so that a start never waits for a scan (F17, F18).
+    /// Checks a small file after an unclean shutdown. A large file is left to the row checksums, so that a start
+    /// never waits for a scan (F17, F18).
     pub(crate) fn quick_check_if_small(&self, conn: &Connection, host: &HostRow) -> Result<(), StoreError> {
         let pages: i64 = conn.pragma_query_value(None, "page_count", |row| row.get(0))?;
         let page_size: i64 = conn.pragma_query_value(None, "page_size", |row| row.get(0))?;
@@ -113,7 +113,7 @@ impl Location {
         Err(self.damaged(&verdict))
     }
 
-    /// The file as a whole is damaged.
+    /// An error about a damaged file.
     pub(crate) fn damaged(&self, how: &str) -> StoreError {
         StoreError::new(
             ErrorKind::Damaged,
@@ -133,13 +133,13 @@ impl Location {
         opened.map_err(|error| self.named(error))
     }
 
-    /// An error of SQLite before the file is known to be good, with the name of the file.
+    /// Adds the path to an SQLite error.
     fn named(&self, error: rusqlite::Error) -> StoreError {
         let error = StoreError::from(error);
         StoreError::new(error.kind, format!("{}: {}", self.path.display(), error.message))
     }
 
-    /// Looks at the first bytes of the file, without SQLite, which might change it.
+    /// Checks the file header without SQLite, which could change the file.
     fn check_header(&self) -> Result<(), StoreError> {
         if self.vfs.is_some() {
             return Ok(());
@@ -156,8 +156,8 @@ impl Location {
         if head.is_empty() {
             return Ok(());
         }
-        // A crash while the file was created may leave anything in it, and beside it the rollback
-        // journal with which SQLite makes it empty again (F5).
+        // A crash during creation may leave partial content with a rollback journal, with which SQLite empties the
+        // file again (F5).
         let unfinished = std::fs::metadata(self.sibling("-journal")).is_ok_and(|journal| journal.len() > 0);
         let number_at = |start: usize| {
             let bytes = head.get(start..start + 4)?;
@@ -181,7 +181,7 @@ impl Location {
         Ok(())
     }
 
-    /// Asks SQLite whose file it is. Says whether it is a new one.
+    /// Checks the application id and the version. Returns true for a new file.
     fn identify(&self, conn: &Connection) -> Result<bool, StoreError> {
         let number = |name: &str| {
             conn.pragma_query_value(None, name, |row| row.get::<_, i32>(0))
@@ -219,15 +219,15 @@ impl Location {
         StoreError::new(error.kind, format!("{}: {}", self.path.display(), error.message))
     }
 
-    /// The name of a file that belongs to this one.
+    /// Returns the path of a companion file such as the write-ahead log.
     pub(crate) fn sibling(&self, suffix: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(suffix);
         name.into()
     }
 
-    /// Conversations are nobody else's business: the file is readable by its owner alone, and
-    /// SQLite gives the files beside it the same mode.
+    /// Creates the file with mode 0600, because conversations are private. SQLite gives companion files the same
+    /// mode.
     fn create_private(&self) -> Result<(), StoreError> {
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create(true).truncate(false);
@@ -248,8 +248,7 @@ impl Location {
     }
 }
 
-/// The file that was opened, to notice when it is not there any more: SQLite would go on writing to
-/// a file that has no name (F19).
+/// Identity of the opened file. SQLite would keep writing to a file that was unlinked (F19).
 #[derive(Debug)]
 pub(crate) struct OpenedFile {
     path: PathBuf,
@@ -268,7 +267,7 @@ impl OpenedFile {
         }
     }
 
-    /// Fails when the name leads elsewhere, or nowhere.
+    /// Fails if the file was removed or replaced.
     pub(crate) fn ensure_in_place(&self) -> Result<(), StoreError> {
         if self.identity.is_none() || self.identity == identity(&self.path) {
             return Ok(());
@@ -296,12 +295,11 @@ fn identity(_: &std::path::Path) -> Option<(u64, u64)> {
     None
 }
 
-/// How many bytes at the start of a SQLite file say what it is.
+/// Length of an SQLite header.
 const HEADER_LEN: usize = 100;
 
-/// Where the numbers of a new file start: at the wall clock in microseconds, as those of a host that
-/// keeps nothing do. So they do not go back when a data directory is lost, or when a host starts to
-/// keep sessions (P5).
+/// First sequence number of a new file: the wall clock in microseconds, as for an ephemeral host. So numbers do not
+/// go backwards if a data directory is lost, or if a host starts to persist (P5).
 fn first_seq() -> Seq {
     Seq(u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or_default())
 }

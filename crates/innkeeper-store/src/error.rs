@@ -1,42 +1,42 @@
-//! What can go wrong with the file, in words for people.
+//! Errors of the store, with messages for users.
 
 use std::path::Path;
 
 use innkeeper_host::JournalError;
 use rusqlite::ErrorCode;
 
-/// What kind of trouble it is, for those who act on it.
+/// Kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The file, or the session asked for, does not exist.
+    /// The file or the session does not exist.
     NotFound,
-    /// The file belongs to something else. It was not touched.
+    /// The file belongs to another program. It was not changed.
     Foreign,
-    /// A newer version wrote the file. It was not touched.
+    /// A newer version wrote the file. It was not changed.
     Newer,
-    /// What was kept cannot be read back as it was written.
+    /// Stored data is damaged.
     Damaged,
-    /// There is no room left.
+    /// The disk is full.
     Full,
-    /// Somebody else uses the file.
+    /// Another process uses the file.
     Busy,
-    /// What was asked for cannot be done with what was given.
+    /// The request is invalid for the stored data.
     Refused,
-    /// The storage failed in some other way.
+    /// Any other storage failure.
     Io,
 }
 
-/// The store could not do what it was asked to.
+/// An error of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct StoreError {
-    /// What kind of trouble it is.
+    /// Kind of the error.
     pub kind: ErrorKind,
     /// What happened, what it means and what to do.
     pub message: String,
 }
 
-/// What to do about damage, said the same way everywhere.
+/// Advice for all damage errors.
 pub(crate) const DOCTOR_HINT: &str = "`innkeeper doctor` says what is affected and what can be done";
 
 impl StoreError {
@@ -47,7 +47,7 @@ impl StoreError {
         }
     }
 
-    /// Damage to something that has a name.
+    /// Damage of a named item.
     pub(crate) fn damaged(what: impl std::fmt::Display) -> Self {
         Self::new(
             ErrorKind::Damaged,
@@ -72,7 +72,7 @@ impl From<rusqlite::Error> for StoreError {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ErrorKind::Damaged,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ErrorKind::Busy,
             Some(_) => ErrorKind::Io,
-            // A value of a type that the schema does not allow: only damage puts it there.
+            // A value of a type that the schema does not allow can only result from damage.
             None => match error {
                 rusqlite::Error::FromSqlConversionFailure(..)
                 | rusqlite::Error::IntegralValueOutOfRange(..)
@@ -89,7 +89,7 @@ impl From<rusqlite::Error> for StoreError {
             }
             ErrorKind::Damaged => format!("the file that keeps the sessions is damaged ({error}); {DOCTOR_HINT}"),
             ErrorKind::Busy => "somebody else is writing to the file that keeps the sessions; try again later".into(),
-            // The number says which of many operations failed; the words of SQLite alone do not.
+            // The extended code identifies the failed operation; SQLite's message alone does not.
             _ => match error.sqlite_extended_error_code() {
                 Some(code) => format!("the storage that keeps the sessions failed: {error} (SQLite error {code})"),
                 None => format!("the storage that keeps the sessions failed: {error}"),

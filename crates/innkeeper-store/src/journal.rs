@@ -20,13 +20,12 @@ use crate::reader::{self, RecentTurns};
 use crate::readers::{ReadConnections, ReaderThreads, TurnReader};
 use crate::writer::{Writer, deleted};
 
-/// Keeps the sessions of a host in one SQLite file.
+/// A [`Journal`] in one SQLite file.
 ///
-/// One thread writes. It takes everything that waits, writes it in one transaction and then
-/// acknowledges all of it, so that many clients share the cost of reaching the disk. Threads of
-/// their own read.
+/// One thread writes. It takes all waiting batches, writes them in one transaction and then acknowledges them, so
+/// that many clients share the cost of a sync. Other threads read.
 ///
-/// Dropping the journal blocks until everything that was appended is safe and the file is closed.
+/// Dropping the journal blocks until everything that was appended is durable and the file is closed.
 #[derive(Debug)]
 pub struct SqliteJournal {
     location: Location,
@@ -43,7 +42,7 @@ struct Threads {
 }
 
 impl SqliteJournal {
-    /// A journal in the file at a path. Nothing is read or written before [`Journal::open`].
+    /// Creates a journal for the file at a path. Nothing is read or written before [`Journal::open`].
     pub fn new(path: &Path, options: Options) -> Self {
         let location = Location {
             path: path.into(),
@@ -58,14 +57,14 @@ impl SqliteJournal {
         }
     }
 
-    /// Resolves when nothing is left to compact.
+    /// Resolves when there is nothing left to compact.
     #[doc(hidden)]
     pub async fn settle(&self) -> Result<(), JournalError> {
         self.ask(WriterCommand::Settle).await
     }
 
-    /// How many bytes wait to be written, and how much a power cut at this moment would take: the
-    /// age of the oldest batch that it would undo. For benchmarks.
+    /// Returns the bytes that wait to be written and the age of the oldest batch that a power cut would lose. For
+    /// benchmarks.
     #[doc(hidden)]
     pub fn backlog(&self) -> (usize, std::time::Duration) {
         self.queue.backlog()
@@ -87,7 +86,7 @@ impl SqliteJournal {
         Ok(())
     }
 
-    /// Gives the writer an order and waits for its answer.
+    /// Sends the writer a command and waits for its reply.
     async fn ask<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<T, JournalError>>) -> WriterCommand,
@@ -99,7 +98,7 @@ impl SqliteJournal {
         answer.await.unwrap_or_else(|_| Err(writer_gone()))
     }
 
-    /// Reads on a thread that may block, after everything that was appended before.
+    /// Reads on a reader thread, after everything that was appended before.
     async fn run_read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -107,7 +106,7 @@ impl SqliteJournal {
         self.start()
             .map_err(|error| StoreError::io(&self.location.path, "start a thread for", &error))?;
         if let Some(caught_up) = self.queue.caught_up() {
-            // Lost batches are reported to whoever appended them.
+            // A lost batch is reported to its own caller.
             let _ = caught_up.await;
         }
         let (reply, answer) = oneshot::channel();
@@ -117,7 +116,7 @@ impl SqliteJournal {
                 return Err(writer_gone());
             };
             threads.reader_threads.run(move |readers| {
-                // Whoever does not wait any more does not need to know.
+                // The caller may have stopped waiting.
                 let _ = reply.send(readers.read(work));
             });
         }
@@ -127,12 +126,10 @@ impl SqliteJournal {
 
 #[async_trait]
 impl Journal for SqliteJournal {
-    /// Creates or migrates the file where it has to be, and reserves the numbers of this life
-    /// before it returns.
+    /// Creates or migrates the file if necessary, and reserves sequence numbers before it returns.
     ///
-    /// Called again after a failure, it says what can be read, although nothing can be reserved
-    /// then: the host goes on with numbers that it has, as every one of this life is below the
-    /// [`Lease::last_seq`] it returns.
+    /// Called again after a failure, it returns what can be read, although nothing can be reserved then. The host
+    /// continues with the numbers it has: all of them are below the returned [`Lease::last_seq`].
     async fn open(&self) -> Result<Lease, JournalError> {
         self.ask(WriterCommand::Open).await
     }
@@ -195,7 +192,7 @@ impl Drop for SqliteJournal {
         if let Some(Threads { writer, reader_threads }) = threads {
             drop(reader_threads);
             self.readers.close();
-            // A writer that panicked has said so already.
+            // A panic of the writer was already reported.
             let _ = writer.join();
         }
     }

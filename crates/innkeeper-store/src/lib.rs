@@ -1,12 +1,11 @@
-//! Keeps the sessions of a host in SQLite: what was accepted survives.
+//! Persists the sessions of a host in SQLite.
 //!
-//! [`SqliteJournal`] is the journal of a running host. One thread writes, in groups; readers have
-//! connections of their own and never hold it up. [`Archive`] is the same file without a host, for
-//! command-line tools.
+//! [`SqliteJournal`] is the journal of a running host. One thread writes in groups; readers have their own
+//! connections and never block it. [`Archive`] opens the same file without a host, for command-line tools.
 //!
-//! Follow the data: [`SqliteJournal`] puts a batch into the queue → the writer takes what waits,
-//! applies it in one transaction and acknowledges it → readers load sessions and check each row.
-//! The tables are described in `schema/1.sql` and `schema/2.sql`.
+//! Follow the data: [`SqliteJournal`] puts a batch into the queue → the writer takes the waiting batches, applies
+//! them in one transaction and acknowledges them → readers load sessions and verify each row. `schema/1.sql` and
+//! `schema/2.sql` describe the tables.
 
 #![warn(missing_docs)]
 
@@ -32,5 +31,5 @@ pub use journal::SqliteJournal;
 pub use options::{Options, ReplayLimits};
 pub use read_only::ReadOnlyJournal;
 
-/// The name of the data file inside a data directory.
+/// Name of the data file inside a data directory.
 pub const FILE_NAME: &str = "sessions.db";

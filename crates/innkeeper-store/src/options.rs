@@ -1,27 +1,27 @@
-//! How much is kept, gathered and remembered.
+//! Options of a journal.
 
 use std::time::Duration;
 
-/// How a journal works. The defaults suit a host on a person's machine.
+/// Options of a journal. The defaults suit a host on a personal machine.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What is kept for replay beyond what is needed to bring sessions back.
+    /// Retention of actions for replay. Actions that are needed to restore sessions are always retained.
     pub replay: ReplayLimits,
-    /// How many bytes may wait to be written behind before the host has to wait (P1).
+    /// Maximum bytes of unwritten batches before the host has to wait (P1).
     pub queue_bytes: usize,
-    /// How long streamed output is gathered before it is written, unless something durable waits.
+    /// How long streamed output is collected before it is written, unless a durable batch waits.
     pub gather: Duration,
-    /// How many bytes of streamed output are gathered before they are written.
+    /// Maximum bytes of streamed output that are collected before they are written.
     pub gather_bytes: usize,
-    /// How long after it was written streamed output survives a power cut at the latest (P1).
+    /// Maximum time until written output is synced (P1).
     pub sync_within: Duration,
-    /// How many turns of the end of a chat are loaded with it.
+    /// Maximum number of recent turns that are loaded with a chat.
     pub recent_turns: usize,
-    /// How many bytes of them; the last turn is loaded whatever its size.
+    /// Maximum bytes of them. The last turn is always loaded.
     pub recent_bytes: usize,
-    /// How many clients are remembered.
+    /// Maximum number of persisted clients.
     pub clients: usize,
-    /// The SQLite VFS to use: tests run a journal on a disk that fails.
+    /// SQLite VFS. Tests use one that fails.
     #[doc(hidden)]
     pub vfs: Option<String>,
 }
@@ -42,15 +42,15 @@ impl Default for Options {
     }
 }
 
-/// What is kept of logs for clients that reconnect. What a session is brought back from does not
-/// count, and is never dropped.
+/// Retention of actions for reconnecting clients. Actions that are needed to restore a session do not count and are
+/// never dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayLimits {
-    /// For how long.
+    /// Maximum age.
     pub age: Duration,
-    /// How many bytes of one channel.
+    /// Maximum bytes per channel.
     pub channel_bytes: u64,
-    /// How many bytes of all channels together.
+    /// Maximum bytes of all channels.
     pub total_bytes: u64,
 }
 

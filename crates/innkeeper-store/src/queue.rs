@@ -1,4 +1,4 @@
-//! What waits to be written. The host puts batches in, the writer takes them out in groups.
+//! The queue of batches. The host appends batches, and the writer takes them in groups.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,32 +9,32 @@ use innkeeper_core::stored::{Batch, ImportedSession, Record};
 use innkeeper_host::{Appended, JournalError, Lease, RESERVED};
 use tokio::sync::oneshot;
 
-/// What a group may hold, so that nobody in it waits for long.
+/// Maximum size of a group, which bounds the latency of its batches.
 const MAX_GROUP_BYTES: usize = 4 << 20;
 const MAX_GROUP_BATCHES: usize = 4096;
 
-/// What a document counts for before it is encoded.
+/// Assumed size of a document that is not encoded yet.
 const ESTIMATED_DOCUMENT_BYTES: usize = 4096;
 
 type Reply<T> = oneshot::Sender<Result<T, JournalError>>;
 
-/// Something the writer does between groups.
+/// A command that the writer runs between groups.
 #[derive(Debug)]
 pub(crate) enum WriterCommand {
     Open(Reply<Lease>),
     Flush(Reply<()>),
     Revive(Reply<()>),
-    /// Takes in a session that was exported.
+    /// Imports an exported session.
     Import(String, Reply<ImportedSession>),
-    /// Undoes the deletion of a session.
+    /// Restores a deleted session.
     UndoDeletion(String, Reply<ImportedSession>),
-    /// Removes the sessions for good that were deleted before a moment, and names them.
+    /// Permanently removes the sessions that were deleted before this time, and returns their URIs.
     PurgeDeleted(i64, Reply<Vec<String>>),
-    /// Resolves when nothing is left to compact.
+    /// Resolves when there is nothing left to compact.
     Settle(Reply<()>),
 }
 
-/// A batch that waits.
+/// A batch in the queue.
 #[derive(Debug)]
 pub(crate) struct QueuedBatch {
     pub(crate) batch: Batch,
@@ -44,14 +44,14 @@ pub(crate) struct QueuedBatch {
     reply: Option<Reply<()>>,
 }
 
-/// What the writer is to do next.
+/// What the writer does next.
 #[derive(Debug)]
 pub(crate) enum Work {
     Group(Group),
     Command(WriterCommand),
-    /// Nothing came before the deadline.
+    /// The deadline passed.
     Nothing,
-    /// The journal was dropped, and everything that waited was taken.
+    /// The journal was dropped and the queue is empty.
     Close,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Work {
 pub(crate) struct Group {
     pub(crate) batches: Vec<Batch>,
     pub(crate) bytes: usize,
-    /// Whether somebody waits until it survives a power cut.
+    /// Whether a caller waits until the group is durable.
     pub(crate) is_durable: bool,
     replies: Vec<Reply<()>>,
 }
@@ -74,23 +74,23 @@ enum Item {
 #[derive(Debug, Default)]
 struct State {
     items: VecDeque<Item>,
-    /// The weight of all batches that are not committed yet.
+    /// Total size of all uncommitted batches.
     bytes: usize,
-    /// How many of the waiting items must not be held back to gather more.
+    /// Number of queued items that must not wait for more batches.
     urgent: usize,
-    /// Batches that were ever put in, and of those, the ones that are decided.
+    /// Number of batches ever appended, and of those committed or lost.
     appended: u64,
     decided: u64,
-    /// Readers that wait until so many are decided.
+    /// Readers that wait until this many batches are committed or lost.
     readers: Vec<(u64, oneshot::Sender<()>)>,
-    /// When the oldest batch came that a power cut would still undo.
+    /// When the oldest batch arrived that a power cut would lose.
     unsynced_since: Option<Instant>,
     /// Why nothing can be written.
     failure: Option<JournalError>,
-    /// The highest number that is reserved durably.
+    /// Highest durably reserved sequence number.
     reserved: u64,
     is_closed: bool,
-    /// The thread that takes what waits.
+    /// The writer thread.
     writer: Option<ThreadId>,
 }
 
@@ -98,9 +98,9 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    /// Something came for the writer.
+    /// Signals new work to the writer.
     work_available: Condvar,
-    /// The writer decided something.
+    /// Signals committed or lost batches.
     decided: Condvar,
     capacity: usize,
     gather: Duration,
@@ -124,11 +124,11 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing that holds the lock can panic half-way through a change.
+        // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a batch in. What is returned resolves when the batch is as safe as it has to be.
+    /// Appends a batch. The returned future resolves when the batch is as durable as its records require.
     pub(crate) fn append(&self, batch: Batch) -> Appended {
         let bytes = batch.records.iter().map(weight).sum();
         let has_durable_records = batch.is_durable();
@@ -136,7 +136,7 @@ impl Queue {
         if let Some(failure) = &state.failure {
             return Box::pin(std::future::ready(Err(failure.clone())));
         }
-        // Numbers that nobody reserved would be given out again after a crash (P5).
+        // Sequence numbers beyond the reservation would be assigned again after a crash (P5).
         let is_durable = has_durable_records || batch.seq.0.saturating_add(RESERVED) > state.reserved;
         let is_full = state.bytes.saturating_add(bytes) > self.capacity;
         let (reply, answer) = if is_durable || is_full {
@@ -168,7 +168,7 @@ impl Queue {
         }
     }
 
-    /// Gives the writer an order, after everything that waits.
+    /// Queues a command after everything that waits.
     pub(crate) fn command(&self, command: WriterCommand) {
         let mut state = self.lock();
         if !state.is_closed {
@@ -179,7 +179,7 @@ impl Queue {
         self.work_available.notify_one();
     }
 
-    /// Resolves when everything that was appended before is committed, or lost.
+    /// Resolves when everything appended before is committed or lost.
     pub(crate) fn caught_up(&self) -> Option<oneshot::Receiver<()>> {
         let mut state = self.lock();
         if state.decided == state.appended || state.is_closed {
@@ -194,8 +194,8 @@ impl Queue {
         Some(answer)
     }
 
-    /// The same for a thread that may block. The writer's own does not: it would wait for itself, if
-    /// a document that it encodes reads turns.
+    /// Blocking variant. The writer thread returns at once: it would wait for itself when encoding a document reads
+    /// turns.
     pub(crate) fn wait_until_caught_up(&self) {
         let mut state = self.lock();
         if state.writer == Some(std::thread::current().id()) {
@@ -211,7 +211,7 @@ impl Queue {
         }
     }
 
-    /// Waits for something to do, at most until a moment.
+    /// Waits for work until the deadline.
     pub(crate) fn take(&self, deadline: Option<Instant>) -> Work {
         let mut state = self.lock();
         state.writer.get_or_insert_with(|| std::thread::current().id());
@@ -228,7 +228,7 @@ impl Queue {
                 }
                 None if state.is_closed => return Work::Close,
                 None => {
-                    // Nobody waits for anything that has not been taken.
+                    // Nothing is queued, so nothing is urgent.
                     state.urgent = 0;
                     None
                 }
@@ -249,7 +249,7 @@ impl Queue {
         }
     }
 
-    /// A group is committed, and synced if that was asked for.
+    /// Records a committed group, which is synced if it is durable.
     pub(crate) fn committed(&self, group: Group, reserved: u64) {
         let mut state = self.lock();
         state.reserved = state.reserved.max(reserved);
@@ -260,25 +260,24 @@ impl Queue {
         drop(state);
         self.decided.notify_all();
         for reply in group.replies {
-            // Whoever does not wait any more does not need to know.
+            // The caller may have stopped waiting.
             let _ = reply.send(Ok(()));
         }
     }
 
-    /// Everything that was taken so far would survive a power cut.
+    /// Records that everything taken so far is durable.
     pub(crate) fn synced(&self) {
         self.lock().mark_taken_synced();
     }
 
-    /// How many bytes wait, and for how long the oldest batch has been waiting to survive a power cut.
+    /// Returns the queued bytes and the age of the oldest batch that is not durable.
     pub(crate) fn backlog(&self) -> (usize, Duration) {
         let state = self.lock();
         let age = state.unsynced_since.map(|since| since.elapsed()).unwrap_or_default();
         (state.bytes, age)
     }
 
-    /// Nothing can be written: this group and everything that waits is lost, and so is everything
-    /// that comes, until the failure is over.
+    /// Fails this group, everything that is queued, and everything that is appended until the failure is over.
     pub(crate) fn failed(&self, group: Option<Group>, failure: &JournalError) {
         let mut lost = Vec::new();
         let mut state = self.lock();
@@ -303,20 +302,20 @@ impl Queue {
         state.unsynced_since = None;
         drop(state);
         self.decided.notify_all();
-        // The latest first: whoever hears of a loss finds everything after it lost as well.
+        // Latest first: a caller that learns of a loss finds all later batches lost as well.
         for reply in lost.into_iter().rev() {
             let _ = reply.send(Err(failure.clone()));
         }
     }
 
-    /// Batches are taken (again).
+    /// Accepts batches (again).
     pub(crate) fn opened(&self, reserved: u64) {
         let mut state = self.lock();
         state.failure = None;
         state.reserved = state.reserved.max(reserved);
     }
 
-    /// The journal is dropped: the writer ends after what waits.
+    /// Closes the queue. The writer ends after the queued items.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -344,7 +343,7 @@ impl State {
         }
     }
 
-    /// Takes batches until the next order, or until there are enough for one transaction.
+    /// Takes batches until the next command or the size limit.
     fn take_group(&mut self) -> Group {
         let mut group = Group::default();
         while group.bytes < MAX_GROUP_BYTES && group.batches.len() < MAX_GROUP_BATCHES {
@@ -380,12 +379,12 @@ impl State {
     }
 }
 
-/// The writer is not there any more, which only a bug can cause.
+/// The writer thread has ended, which only a bug can cause.
 pub(crate) fn writer_gone() -> JournalError {
     JournalError::Failed("the thread that writes sessions has ended".into())
 }
 
-/// What a record counts for in the bounded queue.
+/// Size of a record for the queue limit.
 fn weight(record: &Record) -> usize {
     match record {
         Record::Action(action) => action.frame.bytes.len(),

@@ -1,4 +1,4 @@
-//! The journal of a host that only looks, beside the one that owns the file or without one.
+//! The journal of an observer host, which reads a file that another process may own.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,8 +19,7 @@ use crate::reader::{self, RecentTurns};
 use crate::readers::{ReadConnections, ReaderThreads};
 use crate::writer::deleted;
 
-/// Shows what another process keeps, and keeps nothing. Every look is at what is in the file by
-/// then.
+/// A read-only journal. Every read sees the current content of the file.
 #[derive(Debug)]
 pub struct ReadOnlyJournal {
     readers: Arc<ReadConnections>,
@@ -29,8 +28,7 @@ pub struct ReadOnlyJournal {
 }
 
 impl ReadOnlyJournal {
-    /// Looks at the file at a path, which has to be there when the journal is opened. Nothing is
-    /// read before.
+    /// Creates a journal for the file at a path, which must exist when the journal is opened.
     pub fn new(path: &Path) -> Result<Self, StoreError> {
         let location = Location {
             path: path.into(),
@@ -49,14 +47,14 @@ impl ReadOnlyJournal {
         })
     }
 
-    /// Reads on a thread that may block.
+    /// Reads on a reader thread.
     async fn run_read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, JournalError> {
         let (reply, answer) = oneshot::channel();
         self.reader_threads.run(move |readers| {
-            // Whoever does not wait any more does not need to know.
+            // The caller may have stopped waiting.
             let _ = reply.send(readers.read(work));
         });
         Ok(answer.await.map_err(|_| writer_gone())??)
@@ -69,7 +67,7 @@ fn read_only_error() -> JournalError {
 
 #[async_trait]
 impl Journal for ReadOnlyJournal {
-    /// No client is remembered: those that the owner knows come back to the owner.
+    /// Returns no clients: the owner's clients reconnect to the owner.
     async fn open(&self) -> Result<Lease, JournalError> {
         self.run_read(|conn| reader::lease(conn, 0)).await
     }

@@ -1,4 +1,4 @@
-//! Reading sessions back. Every row is checked; what does not check out is named and left alone.
+//! Reads sessions. Every row is verified; damaged rows are reported and left as they are.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::rows::{
 };
 use crate::writer::deleted;
 
-/// How much of the end of a chat is loaded with it.
+/// How many recent turns are loaded with a chat.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecentTurns {
     pub(crate) turns: usize,
     pub(crate) bytes: usize,
 }
 
-/// What a host needs to know before it starts. No session is read for it.
+/// Returns what a host needs at start, without reading any session.
 pub(crate) fn lease(conn: &Connection, clients: usize) -> Result<Lease, StoreError> {
     let host = HostRow::read(conn)?;
     Ok(Lease {
@@ -38,8 +38,8 @@ pub(crate) fn lease(conn: &Connection, clients: usize) -> Result<Lease, StoreErr
     })
 }
 
-/// Starts with those few: with a plain join SQLite would start with all channels, for their order,
-/// and a start would take longer the more sessions there are.
+/// The cross join makes SQLite start with the few unsettled sessions. With a plain join it would scan all channels
+/// for the order, and the start would slow down with the number of sessions.
 const UNSETTLED: &str = "SELECT channel.uri FROM unsettled CROSS JOIN channel ON channel.id = unsettled.session \
      WHERE channel.kind IN (1, 4) ORDER BY unsettled.session";
 
@@ -49,8 +49,7 @@ fn unsettled(conn: &Connection) -> Result<Vec<String>, StoreError> {
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// The clients that were there last, latest last. One that is damaged only costs its client a
-/// snapshot, so it is left out.
+/// Returns the most recent clients, the latest last. A damaged one is skipped: its client merely gets snapshots.
 fn remembered(conn: &Connection, limit: usize) -> Result<Vec<StoredClient>, StoreError> {
     let mut statement =
         conn.prepare_cached("SELECT id, touched, row_check, body FROM client ORDER BY touched DESC LIMIT ?1")?;
@@ -73,13 +72,13 @@ fn remembered(conn: &Connection, limit: usize) -> Result<Vec<StoredClient>, Stor
     Ok(clients)
 }
 
-/// The host itself, if anything was kept of it.
+/// Returns the persisted root channel, if there is any.
 pub(crate) fn root(conn: &Connection) -> Result<Option<StoredRoot>, StoreError> {
     let Some(channel) = ChannelRow::by_uri(conn, uri::ROOT)? else {
         return Err(StoreError::damaged("what is known of the host itself"));
     };
     let Some((seq, document)) = rows::document(conn, ROOT_ID, "the host itself")? else {
-        // A log without a document is nothing to start from, and nothing that was promised to last.
+        // A log without a document cannot be restored, and nothing in it was acknowledged as durable.
         return Ok(None);
     };
     let mut log = Vec::new();
@@ -87,14 +86,14 @@ pub(crate) fn root(conn: &Connection) -> Result<Option<StoredRoot>, StoreError> 
     Ok(Some(StoredRoot { seq, document, log }))
 }
 
-/// Finds a session by its own URI or that of one of its chats.
+/// Loads a session by its own URI or that of one of its chats.
 pub(crate) fn load(conn: &Connection, uri: &str, recent: RecentTurns) -> Result<Option<StoredSession>, StoreError> {
-    // One moment for everything that belongs together.
+    // One read transaction for a consistent view.
     let tx = conn.unchecked_transaction()?;
     load_inside(&tx, uri, recent)
 }
 
-/// The same for a host, which has to know of a deleted session that its URIs are taken.
+/// Variant for a host, which must know that the URIs of a deleted session are taken.
 pub(crate) fn load_or_deleted(
     conn: &Connection,
     uri: &str,
@@ -111,7 +110,7 @@ pub(crate) fn load_or_deleted(
     }
 }
 
-/// The same inside a transaction.
+/// Variant for callers that have a transaction.
 pub(crate) fn load_inside(
     conn: &Connection,
     uri: &str,
@@ -154,7 +153,7 @@ pub(crate) fn load_inside(
     }))
 }
 
-/// The session with this id and its chats.
+/// Returns the session with this id and its chats.
 fn channels(conn: &Connection, session: i64) -> Result<Vec<(String, ChannelRow)>, StoreError> {
     let mut statement = conn.prepare_cached(&format!(
         "SELECT {CHANNEL_COLUMNS} FROM channel WHERE session = ?1 ORDER BY id"
@@ -207,7 +206,7 @@ fn chat(
 }
 
 impl RecentTurns {
-    /// How many of the last turns are loaded.
+    /// Returns how many of the last turns are loaded.
     fn count(self, turns: &[StoredTurn]) -> usize {
         let mut bytes = 0_usize;
         let fitting = turns
@@ -223,8 +222,7 @@ impl RecentTurns {
     }
 }
 
-/// Reads what is left of a log. A hole in it, or an end that is missing, is damage: state or
-/// clients would be wrong without anybody noticing.
+/// Reads a log. A gap, or a missing end, is damage: without the check, state would be silently wrong.
 fn read_log(
     conn: &Connection,
     channel: &ChannelRow,
@@ -240,7 +238,7 @@ fn read_log(
     let mut last: Option<Seq> = None;
     while let Some(row) = found.next()? {
         let (row, bytes) = LogRow::from_row(row, name)?;
-        // What went before the first row went because it is part of the document.
+        // Rows before the first one were dropped because the document includes them.
         let is_next = last.map_or(row.previous <= document, |last| row.previous == last);
         if row.channel != channel.id || !is_next {
             return Err(StoreError::damaged(format_args!(
@@ -265,8 +263,7 @@ fn read_log(
     Ok(())
 }
 
-/// Lists sessions without reading any of them. One that is damaged is left out here and named in
-/// the host's log; asked for by its URI, it says that it is damaged.
+/// Lists sessions without reading them. A damaged one is skipped and logged; loading it by URI fails.
 pub(crate) fn list(conn: &Connection, page: &ListPage) -> Result<Vec<StoredSummary>, StoreError> {
     let mut statement = conn.prepare_cached(&format!(
         "SELECT {SUMMARY_COLUMNS} FROM summary WHERE (modified_ms, uri) < (?1, ?2) ORDER BY modified_ms DESC, uri DESC"
@@ -295,11 +292,10 @@ pub(crate) fn list(conn: &Connection, page: &ListPage) -> Result<Vec<StoredSumma
     Ok(summaries)
 }
 
-/// How much of a history is read in one go: a reader that holds on to one moment for long keeps
-/// the write-ahead log from being emptied.
+/// Maximum bytes of turns per transaction. A long read transaction would keep the write-ahead log from being reset.
 const CHUNK: usize = 4 << 20;
 
-/// The turns of a chat in a range of positions, oldest first: all of them, or the reason why not.
+/// Returns the turns of a chat in a range of positions, oldest first, or an error.
 pub(crate) fn turns(conn: &Connection, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, StoreError> {
     let mut turns = Vec::with_capacity(range.len());
     while turns.len() < range.len() {
@@ -310,7 +306,7 @@ pub(crate) fn turns(conn: &Connection, chat: &str, range: Range<usize>) -> Resul
     Ok(turns)
 }
 
-/// The same inside a transaction, for whoever needs one moment more than an empty log.
+/// Variant for callers that need a consistent view more than a short write-ahead log.
 pub(crate) fn turns_inside(conn: &Connection, chat: &str, range: Range<usize>) -> Result<Vec<Bytes>, StoreError> {
     let mut turns = Vec::with_capacity(range.len());
     while turns.len() < range.len() {
@@ -333,7 +329,7 @@ fn chunk_of_turns(conn: &Connection, chat: &str, range: Range<usize>) -> Result<
     read_turns(conn, &channel, chat, range, CHUNK)
 }
 
-/// Reads turns from the start of a range until enough bytes are read, at least one.
+/// Reads turns from the start of a range until `enough` bytes are read, at least one.
 fn read_turns(
     conn: &Connection,
     channel: &ChannelRow,
@@ -380,7 +376,7 @@ fn read_turns(
     Ok(turns)
 }
 
-/// The position of a turn, if the chat has it.
+/// Returns the position of a turn in its chat.
 pub(crate) fn position(conn: &Connection, chat: &str, turn_id: &str) -> Result<Option<usize>, StoreError> {
     let Some(channel) = ChannelRow::by_uri(conn, chat)? else {
         return Ok(None);

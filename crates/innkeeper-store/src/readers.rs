@@ -1,4 +1,4 @@
-//! Who reads: a few connections of their own, which never hold up the writer.
+//! Connections and threads for reading, which never block the writer.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::error::StoreError;
 use crate::queue::Queue;
 use crate::reader;
 
-/// How many connections are kept open between uses.
+/// Maximum number of idle connections.
 const MAX_IDLE: usize = 4;
 
-/// How many threads look things up for those who cannot block.
+/// Number of threads for asynchronous reads.
 const READER_THREADS: usize = 2;
 
 /// Connections for reading.
@@ -36,7 +36,7 @@ impl ReadConnections {
         }
     }
 
-    /// Reads with a connection of its own. Blocks.
+    /// Reads with a connection of the pool. Blocks.
     pub(crate) fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let idle = self.lock().pop();
         let conn = match idle {
@@ -44,7 +44,7 @@ impl ReadConnections {
             None => self.location.open_for_reading()?,
         };
         let result = work(&conn);
-        // One that met an error may be in any state, so it is closed.
+        // After an error the state of a connection is unknown, so it is closed.
         if result.is_ok() && conn.is_autocommit() {
             let mut idle = self.lock();
             if idle.len() < MAX_IDLE {
@@ -54,7 +54,7 @@ impl ReadConnections {
         result
     }
 
-    /// Closes what is not in use.
+    /// Closes the idle connections.
     pub(crate) fn close(&self) {
         self.lock().clear();
     }
@@ -66,9 +66,9 @@ impl ReadConnections {
 
 type Job = Box<dyn FnOnce(&ReadConnections) + Send>;
 
-/// Threads that look things up.
+/// Threads that run reads.
 pub(crate) struct ReaderThreads {
-    /// Taken when this is dropped, which ends the threads.
+    /// Dropped first, which ends the threads.
     jobs: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -80,7 +80,7 @@ impl fmt::Debug for ReaderThreads {
 }
 
 impl ReaderThreads {
-    /// Starts the threads. Dropping this waits until they have ended.
+    /// Starts the threads. Dropping the value joins them.
     pub(crate) fn start(readers: &Arc<ReadConnections>) -> std::io::Result<Self> {
         let (jobs, work) = channel::<Job>();
         let work = Arc::new(Mutex::new(work));
@@ -102,9 +102,9 @@ impl ReaderThreads {
         Ok(reader_threads)
     }
 
-    /// Hands a job to a thread.
+    /// Queues a job.
     pub(crate) fn run(&self, job: impl FnOnce(&ReadConnections) + Send + 'static) {
-        // The threads live as long as this does; a job that is dropped tells whoever waits for it.
+        // The threads live as long as this value. Dropping a job notifies its caller.
         if let Some(jobs) = &self.jobs {
             let _ = jobs.send(Box::new(job));
         }
@@ -115,7 +115,7 @@ impl Drop for ReaderThreads {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // One that panicked has said so already.
+            // A panic was already reported.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! What single rows say and how they are checked. Everything that reads or writes one goes through
-//! here, so that a checksum is computed in one way only (P9).
+//! Rows and their checksums. All reads and writes of rows go through this module, so that checksums are computed in
+//! one way only (P9).
 
 use bytes::Bytes;
 use innkeeper_core::Seq;
@@ -9,20 +9,20 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::checksum::Checksum;
 use crate::error::StoreError;
 
-/// The channel of the host itself, which is always there.
+/// Id of the root channel, which always exists.
 pub(crate) const ROOT_ID: i64 = 1;
 
-/// What a channel is.
+/// Kind of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChannelKind {
     Root,
     Session,
     Chat,
-    /// A session that is only known because a chat names it.
+    /// A session that is known only because a chat refers to it.
     Expected,
-    /// A session in which nobody has written anything yet: it is not counted, and lists do not show it.
+    /// A session in which no user has written yet. It is neither counted nor listed.
     Draft,
-    /// A session that was deleted, which can still be undone: to everybody else it is not there.
+    /// A deleted session that can be restored. It is hidden otherwise.
     Deleted,
 }
 
@@ -51,7 +51,7 @@ impl ChannelKind {
     }
 }
 
-/// The one row of `host`.
+/// The single row of `host`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HostRow {
     pub(crate) reserved: Seq,
@@ -122,7 +122,7 @@ impl HostRow {
     }
 }
 
-/// A row of `channel`, but for its URI.
+/// A row of `channel` without its URI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChannelRow {
     pub(crate) id: i64,
@@ -169,7 +169,7 @@ impl ChannelRow {
         Ok((uri, channel))
     }
 
-    /// Writes what may have changed of a channel that is there.
+    /// Updates the row of an existing channel.
     pub(crate) fn update(&self, conn: &Connection, uri: &str) -> Result<(), StoreError> {
         conn.prepare_cached(
             "UPDATE channel SET kind = ?2, session = ?3, tail = ?4, log_bytes = ?5, parts = ?6, row_check = ?7 \
@@ -194,15 +194,15 @@ impl ChannelRow {
             return Self::ensure_unused(conn, uri).map(|()| None);
         };
         let (found, channel) = Self::from_row(row)?;
-        // An index that leads to another row is damage as well.
+        // An index that leads to another row is damaged.
         if found != uri {
             return Err(StoreError::damaged(format_args!("the way to {uri}")));
         }
         Ok(Some(channel))
     }
 
-    /// A URI that was not found must not be found in another way either: nothing may be created in
-    /// the place of something that is only hidden (F18).
+    /// Fails if a URI that the index does not find exists nevertheless. Creating it again would hide a damaged
+    /// channel (F18).
     fn ensure_unused(conn: &Connection, uri: &str) -> Result<(), StoreError> {
         let mut statement = conn.prepare_cached("SELECT uri FROM channel WHERE uri_hash = ?1")?;
         let mut rows = statement.query([uri_hash(uri)])?;
@@ -215,17 +215,17 @@ impl ChannelRow {
     }
 }
 
-/// What a URI is found by in the second way.
+/// Hash of a URI, for the second index.
 pub(crate) fn uri_hash(uri: &str) -> i64 {
     Checksum::of("uri").bytes(uri.as_bytes()).value()
 }
 
-/// A number as SQLite keeps it. All of ours are below 2^53.
+/// Converts a sequence number for SQLite. All numbers are below 2^53.
 pub(crate) fn stored(seq: Seq) -> i64 {
     i64::try_from(seq.0).unwrap_or(i64::MAX)
 }
 
-/// Reads a number.
+/// Reads a sequence number.
 pub(crate) fn seq(row: &Row<'_>, column: usize) -> rusqlite::Result<Seq> {
     let number: i64 = row.get(column)?;
     u64::try_from(number)
@@ -253,7 +253,7 @@ pub(crate) fn document(conn: &Connection, channel: i64, name: &str) -> Result<Op
     Ok(Some((seq, body.into())))
 }
 
-/// Writes the document of a channel in the place of the one it has.
+/// Inserts or replaces the document of a channel.
 pub(crate) fn write_document(conn: &Connection, channel: i64, seq: Seq, body: &[u8]) -> Result<(), StoreError> {
     conn.prepare_cached(
         "INSERT INTO document VALUES (?1, ?2, ?3, ?4) ON CONFLICT (channel) DO UPDATE SET seq = ?2, row_check = ?3, \
@@ -263,7 +263,7 @@ pub(crate) fn write_document(conn: &Connection, channel: i64, seq: Seq, body: &[
     Ok(())
 }
 
-/// What a row of `summary` says.
+/// A row of `summary`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SummaryRow {
     pub(crate) session: i64,
@@ -322,7 +322,7 @@ impl SummaryRow {
     }
 }
 
-/// A row of `log`, but for its bytes.
+/// A row of `log` without its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogRow {
     pub(crate) channel: i64,
@@ -415,7 +415,7 @@ pub(crate) const TURN_COLUMNS: &str = "turn.chat, turn.position, turn.id, turn.b
                                        turn.row_check";
 
 impl TurnRow {
-    /// The checksum of a turn's body, which goes with it wherever it is copied to.
+    /// Checksum of a turn's body, which is copied along with the turn.
     pub(crate) fn body_check(id: &str, body: &[u8]) -> i64 {
         Checksum::of("body").bytes(id.as_bytes()).bytes(body).value()
     }

@@ -1,4 +1,4 @@
-//! The versions of the file, and the way from each to the next.
+//! Versions of the file format and their migrations.
 
 mod from_0;
 
@@ -8,32 +8,32 @@ use crate::error::{ErrorKind, StoreError};
 use crate::rows::{self, ChannelKind, ChannelRow, HostRow, ROOT_ID};
 use innkeeper_core::{Seq, uri};
 
-/// Says whose file it is: "INNK".
+/// SQLite application id: "INNK".
 pub(crate) const APPLICATION_ID: i32 = 0x494E_4E4B;
 
-/// The version this program writes.
+/// The version that this program writes.
 pub(crate) const VERSION: i32 = 2;
 
 /// The tables of version 1.
 const TABLES: &str = include_str!("schema/1.sql");
 
-/// What version 2 adds.
+/// Additions of version 2.
 const DELETED: &str = include_str!("schema/2.sql");
 
-/// Leads from a version to the next one, inside a transaction.
+/// Migrates a file to the next version, inside a transaction.
 type Step = fn(&Transaction<'_>) -> Result<(), StoreError>;
 
-/// Steps from a version to the next one; step `n` leads from version `n` to `n + 1`.
+/// Migrations: step `n` leads from version `n` to `n + 1`.
 const STEPS: [Step; VERSION as usize] = [from_0::step, from_1];
 
-/// Makes an empty file ours, in one transaction: a crash leaves an empty file, which is tried again.
+/// Initialises an empty file in one transaction. After a crash the file is empty and is initialised again.
 pub(crate) fn create(conn: &mut Connection, first_seq: Seq) -> Result<(), StoreError> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tables(&tx)?;
     from_1(&tx)?;
     let host = HostRow {
         reserved: first_seq,
-        // Whatever a client has seen, it has not seen it here.
+        // No client has seen an action of this file.
         kept: Seq(0),
         sessions: 0,
         log_bytes: 0,
@@ -47,8 +47,7 @@ pub(crate) fn create(conn: &mut Connection, first_seq: Seq) -> Result<(), StoreE
     Ok(tx.commit()?)
 }
 
-/// Brings an older file to the version of this program, one step and one transaction at a time: a
-/// crash leaves a file of the version before, as it was.
+/// Migrates an older file, one transaction per step. After a crash the file has the version before the step.
 pub(crate) fn migrate(conn: &mut Connection) -> Result<(), StoreError> {
     migrate_with(conn, &STEPS)
 }
@@ -75,7 +74,7 @@ fn migrate_with(conn: &mut Connection, steps: &[Step]) -> Result<(), StoreError>
     }
 }
 
-/// A version that this program does not know.
+/// An error about an unknown version.
 pub(crate) fn unknown_version(version: i32) -> StoreError {
     StoreError::new(
         ErrorKind::Newer,
@@ -86,12 +85,12 @@ pub(crate) fn unknown_version(version: i32) -> StoreError {
     )
 }
 
-/// From version 1 to version 2: sessions whose deletion can be undone.
+/// Migrates version 1 to 2: deletions that can be undone.
 fn from_1(tx: &Transaction<'_>) -> Result<(), StoreError> {
     Ok(tx.execute_batch(DELETED)?)
 }
 
-/// Creates the tables of version 1, with the channel of the host itself.
+/// Creates the tables of version 1 and the root channel.
 fn tables(tx: &Transaction<'_>) -> Result<(), StoreError> {
     tx.execute_batch(TABLES)?;
     let root = ChannelRow {
@@ -105,7 +104,7 @@ fn tables(tx: &Transaction<'_>) -> Result<(), StoreError> {
     insert_channel(tx, uri::ROOT, &root)
 }
 
-/// Adds a channel.
+/// Inserts a channel.
 pub(crate) fn insert_channel(conn: &Connection, uri: &str, channel: &ChannelRow) -> Result<(), StoreError> {
     conn.prepare_cached("INSERT INTO channel VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
         .execute(params![

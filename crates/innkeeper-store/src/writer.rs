@@ -1,4 +1,4 @@
-//! The thread that writes: takes what waits, applies it in one transaction, acknowledges it.
+//! The writer thread: takes queued batches, applies them in one transaction and acknowledges them.
 
 pub(crate) mod apply;
 pub(crate) mod channel_cache;
@@ -27,20 +27,20 @@ use crate::queue::{Group, Queue, Work, WriterCommand};
 use crate::reader;
 use crate::rows::HostRow;
 
-/// How many numbers are reserved at a time (P5).
+/// Number of sequence numbers per reservation (P5).
 const RESERVATION_BLOCK: u64 = 2 * RESERVED;
 
-/// How long compaction leaves the writer alone after each step, and when it has nothing to do.
+/// Pause after a compaction step, and the interval of checks when there is nothing to compact.
 const COMPACTION_STEP_INTERVAL: Duration = Duration::from_millis(100);
 const IDLE_COMPACTION_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Everything the thread owns.
+/// State of the writer thread.
 #[derive(Debug)]
 pub(crate) struct Writer {
     location: Location,
     options: Options,
     queue: Arc<Queue>,
-    /// The file, once it is open. A failure leaves it open, and nothing is written to it.
+    /// The open file. After a failure it stays open, but nothing is written.
     open: Option<OpenStore>,
     failure: Option<JournalError>,
 }
@@ -50,14 +50,14 @@ pub(crate) struct Writer {
 struct OpenStore {
     conn: Connection,
     file: OpenedFile,
-    /// Keeps the index of the write-ahead log alive while `conn` is reopened: without it, SQLite
-    /// would read the log anew and might find what a failed sync left there.
+    /// Keeps the index of the write-ahead log alive while `conn` is reopened. Without it, SQLite would recover the
+    /// log and could apply frames that a failed sync left there.
     anchor: Connection,
     host: HostRow,
     cache: ChannelCache,
     checkpoints: Checkpoints,
     full_sync: bool,
-    /// When the oldest commit was made that a power cut would undo.
+    /// When the oldest commit was made that a power cut would lose.
     unsynced_since: Option<Instant>,
     compact_at: Option<Instant>,
 }
@@ -104,8 +104,7 @@ impl Writer {
             let failure = self.failure.clone().unwrap_or_else(crate::queue::writer_gone);
             return self.queue.failed(Some(group), &failure);
         };
-        // Documents are encoded here. A panic in there must not end the thread: the host would
-        // wait for it for ever.
+        // Documents are encoded here. A panic must not end the thread, because the host would wait forever.
         let written = catch_unwind(AssertUnwindSafe(|| open.write(&group, &self.options)))
             .unwrap_or_else(|_| Err(apply::refused("something that was to be kept could not be encoded")));
         match written {
@@ -117,18 +116,18 @@ impl Writer {
         }
     }
 
-    /// From here on nothing is written until [`WriterCommand::Revive`] succeeds (F6, F7).
+    /// Stops writing until [`WriterCommand::Revive`] succeeds (F6, F7).
     fn fail(&mut self, group: Option<Group>, error: StoreError) {
         tracing::error!(%error, "sessions cannot be written; the host is read-only until they can");
         let failure = JournalError::from(error);
         if let Some(open) = &mut self.open {
             if !open.conn.is_autocommit() {
-                // It may have been rolled back already.
+                // SQLite may have rolled back already.
                 let _ = open.conn.execute_batch("ROLLBACK");
             }
             open.cache.reset();
             if let Ok(host) = HostRow::read(&open.conn) {
-                // Numbers that were reserved stay reserved.
+                // Reserved sequence numbers stay reserved.
                 let reserved = open.host.reserved.max(host.reserved);
                 open.host = HostRow { reserved, ..host };
             }
@@ -138,7 +137,7 @@ impl Writer {
     }
 
     fn run_command(&mut self, command: WriterCommand) {
-        // Whoever does not wait for the answer any more does not need it.
+        // The caller may have stopped waiting.
         match command {
             WriterCommand::Open(reply) => drop(reply.send(self.open_or_reopen().map_err(Into::into))),
             WriterCommand::Flush(reply) => drop(reply.send(self.flush())),
@@ -165,7 +164,7 @@ impl Writer {
                 Ok(lease) => return Ok(lease),
                 Err(error) => error,
             };
-            // Nothing can be reserved, so nothing can be written; what there is can be read.
+            // Without a reservation nothing can be written, but the data can be read.
             let mut lease = reader::lease(&open.anchor, self.options.clients)?;
             lease.last_seq = lease.last_seq.max(open.host.reserved);
             self.fail(None, error);
@@ -229,7 +228,7 @@ impl Writer {
         }
     }
 
-    /// Changes something that no batch carries. What is refused leaves everything as it was.
+    /// Applies a change that is not part of a batch. A refused change has no effect.
     fn change<T>(&mut self, work: impl FnOnce(&mut OpenStore) -> Result<T, StoreError>) -> Result<T, JournalError> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -263,7 +262,7 @@ impl Writer {
         }
     }
 
-    /// What nobody waits for.
+    /// Runs due maintenance.
     fn run_maintenance(&mut self) {
         let Some(open) = self.open.as_mut().filter(|_| self.failure.is_none()) else {
             return;
@@ -285,7 +284,7 @@ impl Writer {
         }
     }
 
-    /// Leaves a file that says that nothing is missing.
+    /// Marks the shutdown as clean.
     fn close(mut self) {
         self.queue.failed(None, &crate::queue::writer_gone());
         let Some(open) = self.open.as_mut().filter(|_| self.failure.is_none()) else {
@@ -300,8 +299,7 @@ impl Writer {
 }
 
 impl OpenStore {
-    /// Says where the order continues, and reserves the numbers that come next before anybody can
-    /// use one.
+    /// Returns the lease and reserves the next sequence numbers before any of them can be used.
     fn lease(&mut self, options: &Options, queue: &Queue) -> Result<Lease, StoreError> {
         let mut lease = reader::lease(&self.conn, options.clients)?;
         let last = self.host.reserved.max(lease.last_seq);
@@ -347,7 +345,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Does something in one transaction that survives a power cut, or not at all.
+    /// Runs work in one durable transaction, or rolls it back.
     fn transact<T>(
         &mut self,
         work: impl FnOnce(&mut GroupWriter<'_>) -> Result<T, StoreError>,
@@ -373,8 +371,7 @@ impl OpenStore {
         }
     }
 
-    /// Takes in a session in one transaction that survives a power cut, and reserves the numbers
-    /// after its own.
+    /// Imports a session in one durable transaction and reserves the sequence numbers after its own.
     fn import(&mut self, export: &str) -> Result<ImportedSession, StoreError> {
         let (imported, summary) = self.transact(|writer| {
             let imported = import::import(writer, &mut export.as_bytes())?;
@@ -396,10 +393,10 @@ impl OpenStore {
         })
     }
 
-    /// Makes everything that was committed survive a power cut.
+    /// Makes all commits durable.
     fn sync(&mut self) -> Result<(), StoreError> {
         self.set_full_sync(true)?;
-        // SQLite does not write a page whose content stays the same, and then there is no commit.
+        // SQLite skips unchanged pages, and without a change there is no commit.
         self.host.syncs = self.host.syncs.wrapping_add(1);
         self.host.write(&self.conn)?;
         self.checkpoints.wrote(0);
@@ -407,7 +404,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Does one step of compaction. Says whether there may be more to do.
+    /// Runs one compaction step. Returns true if there may be more to do.
     fn compact(&mut self, options: &Options) -> Result<bool, StoreError> {
         let now = now_ms();
         if !compact::is_due(&self.conn, &self.cache, &self.host, &options.replay, now)? {
@@ -442,7 +439,7 @@ impl OpenStore {
         self.compact_at = Some(self.compact_at.map_or(soon, |at| at.min(soon)));
     }
 
-    /// Chooses whether the next commit waits for the disk.
+    /// Selects whether the next commit is synced.
     fn set_full_sync(&mut self, full_sync: bool) -> Result<(), StoreError> {
         if self.full_sync != full_sync {
             self.conn
@@ -452,12 +449,12 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Starts over after a failure: what was committed goes into the file and the write-ahead log
-    /// is emptied, so that nothing of what failed is left; then a row is written as a probe.
+    /// Recovers from a failure: checkpoints all commits and truncates the write-ahead log, so that nothing of the
+    /// failed writes remains, and then writes a row as a probe.
     fn revive(&mut self, location: &Location) -> Result<(), StoreError> {
         self.checkpoints.join_thread();
         self.file.ensure_in_place()?;
-        // Closed first, so that none of its locks is in the way.
+        // Close the old connection first, so that its locks are released.
         self.conn = Connection::open_in_memory()?;
         let conn = location.open_for_writing(false)?;
         checkpoint::truncate(&conn)?;

@@ -1,4 +1,4 @@
-//! The agent itself: what it offers, and the chats it holds.
+//! The [`Agent`] implementation and its chats.
 
 pub(in crate::model) mod key;
 pub(in crate::model) mod models;
@@ -34,38 +34,38 @@ use super::toolbox::agent_tools::AgentTool;
 use super::turn::TurnRun;
 use crate::tools::HostTool;
 
-/// How much longer a turn may take for the sake of a title.
+/// How long a finished turn waits for the title request.
 const TITLE_TIME: Duration = Duration::from_secs(2);
 
-/// What a model agent is made of.
+/// Configuration of a model agent.
 #[derive(Clone)]
 pub struct ModelAgentSettings {
-    /// The id that clients name in `createSession`.
+    /// The agent id that clients name in `createSession`.
     pub provider: String,
-    /// A short name.
+    /// Display name.
     pub display_name: String,
-    /// A sentence.
+    /// One-sentence description for clients.
     pub description: String,
-    /// Where the models are.
+    /// Address and API of the provider.
     pub endpoint: Endpoint,
-    /// Where the key comes from.
+    /// Source of the API key.
     pub key: Key,
-    /// The models that are offered; the first is the default. The provider may list more.
+    /// Configured models; the first is the default. The provider may list more.
     pub models: Vec<Model>,
-    /// What the agent can do on this machine.
+    /// Tools that the agent can call on this machine.
     pub tools: Vec<Arc<dyn HostTool>>,
-    /// What stands in sections of the prompt instead of the usual, by id.
+    /// Replacement texts for sections of the system prompt, by section id.
     pub prompt: Vec<(String, String)>,
-    /// Whether sessions get a title from the model.
+    /// Whether the model generates session titles.
     pub generate_titles: bool,
-    /// How often a model is asked in one turn at most.
+    /// Maximum number of model requests in one turn.
     pub max_rounds: usize,
-    /// How patient to be with the provider.
+    /// Retry policy for provider requests.
     pub retry: RetryPolicy,
 }
 
 impl ModelAgentSettings {
-    /// Settings with nothing special about them.
+    /// Creates settings with defaults for everything else.
     pub fn new(provider: &str, display_name: &str, endpoint: Endpoint, key: Key) -> Self {
         Self {
             provider: provider.to_owned(),
@@ -83,14 +83,14 @@ impl ModelAgentSettings {
     }
 }
 
-/// A coding agent on top of a model API. Clones are the same agent.
+/// A coding agent on top of a model API. Clones share their state.
 #[derive(Clone)]
 pub struct ModelAgent {
     agent_state: Arc<AgentState>,
 }
 
 impl ModelAgent {
-    /// An agent; nothing is sent yet.
+    /// Creates the agent without sending a request.
     pub fn new(settings: ModelAgentSettings) -> Result<Self, ProviderError> {
         let resource = resource_of(&settings.endpoint.base_url);
         let agent_state = AgentState {
@@ -113,9 +113,9 @@ impl ModelAgent {
         })
     }
 
-    /// Asks the provider for its models, and offers them besides those of the settings. Whoever
-    /// embeds the agent calls `HostHandle::refresh_agents` afterwards. Without a key of the
-    /// host's own, nothing is asked.
+    /// Fetches the provider's models and offers them in addition to the configured ones. Returns how many models are
+    /// offered. The embedding program calls `HostHandle::refresh_agents` afterwards. Sends no request if the host has
+    /// no key of its own.
     pub async fn list_models(&self) -> Result<usize, ProviderError> {
         let key = match &self.agent_state.key {
             Key::Missing { .. } => return Ok(self.agent_state.offered_models().len()),
@@ -131,7 +131,7 @@ impl ModelAgent {
         &self.agent_state
     }
 
-    /// Whether it can be used without anybody signing in.
+    /// Returns true if the agent works without a client signing in.
     pub fn is_ready(&self) -> bool {
         !matches!(self.agent_state.key, Key::Missing { .. })
     }
@@ -200,7 +200,7 @@ impl Agent for ModelAgent {
     }
 
     async fn open_chat(&self, context: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
-        // SMT-06: clients see the prompt a session starts with, before anybody has said anything.
+        // SMT-06: clients see the prompt of a session before its first message.
         let directories = &context.working_directories;
         let turn_context = TurnContext::new(context.customizations.clone(), directories, None);
         let window = self
@@ -224,11 +224,11 @@ impl Agent for ModelAgent {
     }
 }
 
-/// What clients sign in to: the address without anything that may be a secret, because everybody
-/// sees it (AUTH-12).
+/// Returns the protected resource that clients sign in to: the base URL without credentials and query, because every
+/// client sees it (AUTH-12).
 fn resource_of(base_url: &url::Url) -> String {
     let mut address = base_url.clone();
-    // What cannot have a user has none.
+    // A URL that cannot carry a user name has none to remove.
     let _ = address.set_username("");
     let _ = address.set_password(None);
     address.set_query(None);
@@ -236,7 +236,7 @@ fn resource_of(base_url: &url::Url) -> String {
     address.as_str().trim_end_matches('/').to_owned()
 }
 
-/// One conversation.
+/// The conversation of one chat.
 struct ModelChat {
     agent_state: Arc<AgentState>,
     conversation: Conversation,
@@ -248,8 +248,7 @@ impl AgentChat for ModelChat {
         let conversation = &mut self.conversation;
         conversation.begin_turn(&turn.turn_id);
         let wants_compaction = is_compact(&turn.text);
-        // What the person said is heard before anything can go wrong: whatever does, the turn can
-        // be gone on with.
+        // Add the user's message before anything can fail, so that the turn can be resumed after any failure.
         if !wants_compaction {
             conversation.complete_open_calls();
             if turn.resume && conversation.has_turn(&turn.turn_id) {
@@ -279,7 +278,7 @@ impl AgentChat for ModelChat {
     }
 }
 
-/// Runs a turn with something beside it that it hardly waits for.
+/// Runs a turn together with a side task. After the turn, the side task gets at most [`TITLE_TIME`].
 async fn beside<T>(
     turn: impl Future<Output = Result<T, AgentError>>,
     aside: impl Future<Output = ()>,

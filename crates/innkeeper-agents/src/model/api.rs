@@ -1,28 +1,28 @@
-//! A conversation with a model, in words that fit every provider.
+//! Provider-independent types of requests to a model and of its answers.
 
 use serde_json::Value;
 
-/// What a model is asked to go on with.
+/// A request to a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelRequest {
-    /// The model, by the provider's name for it.
+    /// The provider's id of the model.
     pub model: String,
-    /// The system prompt, in pieces. What seldom changes comes first, so that a provider's cache
-    /// of it stays good.
+    /// The system prompt, in sections. Sections that rarely change come first, so that the provider's prompt cache
+    /// stays valid.
     pub system: Vec<String>,
-    /// What was said so far; the last message is a person's or the results of tools.
+    /// The conversation. The last message is from the user or holds tool results.
     pub messages: Vec<ModelMessage>,
-    /// What the model may call.
+    /// The tools that the model may call.
     pub tools: Vec<ToolSpec>,
-    /// Most tokens of the answer; otherwise what the provider thinks fit.
+    /// Maximum tokens of the answer; `None` uses the provider's default.
     pub max_output_tokens: Option<u32>,
-    /// How much is left to chance; otherwise what the provider thinks fit.
+    /// Sampling temperature; `None` uses the provider's default.
     pub temperature: Option<f64>,
-    /// How hard the model should think, if it can.
+    /// Reasoning effort, for models that accept one.
     pub effort: Option<Effort>,
 }
 
-/// How hard a model should think.
+/// Reasoning effort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Effort {
@@ -34,163 +34,163 @@ pub enum Effort {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelMessage {
-    /// What a person said, or what the host says on their behalf.
+    /// A message of the user, or of the host on the user's behalf.
     User(Vec<UserPart>),
-    /// What the model said.
+    /// A message of the model.
     Assistant(Vec<AssistantPart>),
-    /// What came of the calls in the message before, in their order.
+    /// The results of the calls in the message before, in the order of the calls.
     ToolResults(Vec<ToolOutcome>),
 }
 
-/// A part of what a person said.
+/// A part of a user message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserPart {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A picture.
+    /// An image.
     Image(Image),
     /// A document.
     Document(Document),
 }
 
-/// A PDF document for the model.
+/// A PDF document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// Its name.
+    /// File name.
     pub name: String,
-    /// Its bytes in base64.
+    /// Content in base64.
     pub base64: String,
 }
 
-/// A picture for the model.
+/// An image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// Its media type, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Its bytes in base64.
+    /// Content in base64.
     pub base64: String,
 }
 
-/// A part of what a model said.
+/// A part of a model's message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AssistantPart {
-    /// Words for the reader.
+    /// Text for the user.
     Text(String),
-    /// Its thinking.
+    /// Reasoning.
     Reasoning(Reasoning),
-    /// A call of a tool.
+    /// A tool call.
     Call(ToolUse),
 }
 
-/// A model's thinking, as its provider wants it back.
+/// Reasoning of a model, in the form in which its provider expects it back.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reasoning {
-    /// What can be read of it.
+    /// The readable part.
     pub text: String,
-    /// What the provider needs to recognise it (a signature, an item with encrypted content). Only
-    /// the provider that sent it can read it.
+    /// Opaque data that the provider needs to recognise its own reasoning (a signature, an item with encrypted
+    /// content). No other provider can read it.
     pub proof: Option<Value>,
 }
 
-/// A call of a tool by a model.
+/// A tool call of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolUse {
     /// The provider's id of the call.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Its input: JSON text, as the model wrote it, which may be malformed.
+    /// Input as JSON text, exactly as the model wrote it. It may be malformed.
     pub input: String,
 }
 
-/// What came of a call.
+/// Result of a tool call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolOutcome {
     /// The id of the [`ToolUse`].
     pub call: String,
-    /// What the model reads.
+    /// Text for the model.
     pub text: String,
-    /// What it looks at.
+    /// Images for the model.
     pub images: Vec<Image>,
     /// Whether the tool failed.
     pub is_error: bool,
 }
 
-/// A tool as a model sees it.
+/// Definition of a tool for a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// Its name: letters, digits, `_` and `-`, at most 64.
+    /// Name: letters, digits, `_` and `-`, at most 64 characters.
     pub name: String,
-    /// What it does and when to use it.
+    /// What the tool does and when to use it.
     pub description: String,
-    /// The JSON Schema of its input, an object.
+    /// JSON Schema of the input, which is an object.
     pub input_schema: Value,
 }
 
-/// What a model says next.
+/// One event of a streamed answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
-    /// More words for the reader.
+    /// More text for the user.
     Text(String),
-    /// More of its thinking.
+    /// More reasoning.
     Reasoning(String),
-    /// A stretch of thinking is complete; its text is all that was streamed of it.
+    /// A reasoning block is complete. Its text is everything that was streamed of it.
     ReasoningDone(Reasoning),
-    /// It begins a call. `index` tells calls of one answer apart, counted from 0.
+    /// A tool call starts. `index` identifies the call within the answer, counted from 0.
     CallStart {
-        /// Which call.
+        /// Index of the call.
         index: usize,
-        /// The provider's id of it.
+        /// The provider's id of the call.
         id: String,
-        /// The tool.
+        /// Name of the tool.
         name: String,
     },
-    /// More of a call's input.
+    /// More input of a call.
     CallInput {
-        /// Which call.
+        /// Index of the call.
         index: usize,
-        /// JSON text, cut anywhere between two characters.
+        /// A fragment of JSON text, cut between any two characters.
         text: String,
     },
-    /// What the answer has cost so far; replaces what was said of it before.
+    /// Token usage so far. It replaces earlier values.
     Usage(TokenUsage),
-    /// The answer is complete. The last event, always.
+    /// The answer is complete. Always the last event.
     End(StopReason),
 }
 
 /// Why a model stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopReason {
-    /// It is done.
+    /// The model is done.
     Done,
-    /// It waits for the results of its calls.
+    /// The model waits for the results of its calls.
     ToolCalls,
-    /// It reached the most that it may say.
+    /// The answer reached the token limit.
     Length,
-    /// It, or its provider, will not answer this.
+    /// The model or its provider refuses to answer, with an optional explanation.
     Refused(Option<String>),
-    /// Its provider paused it: it goes on when what it said is sent back as it is.
+    /// The provider paused the answer. The model continues when its message is sent back unchanged.
     Paused,
 }
 
-/// Tokens of one answer.
+/// Token usage of one answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenUsage {
-    /// Tokens read, those from a cache included.
+    /// Input tokens, cached ones included.
     pub input: Option<u32>,
-    /// Tokens written.
+    /// Output tokens.
     pub output: Option<u32>,
-    /// Tokens of the input that came from a cache.
+    /// Input tokens that came from a cache.
     pub cache_read: Option<u32>,
 }
 
-/// A model that a provider has.
+/// A model that a provider lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelEntry {
-    /// The provider's name for it.
+    /// The provider's id of the model.
     pub id: String,
-    /// A name for people.
+    /// Display name.
     pub name: String,
-    /// The most tokens that a request and its answer may have together, if the provider says.
+    /// Context window in tokens, if the provider reports it.
     pub context_window: Option<u32>,
 }

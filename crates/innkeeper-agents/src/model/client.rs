@@ -1,8 +1,8 @@
-//! Model providers over the wire: a request out, a stream of [`ModelEvent`]s back.
+//! HTTP clients for model providers: send a request, receive a stream of [`ModelEvent`]s.
 //!
-//! One file per API says how a request is written ([`chat`], [`responses`], [`messages`]), and one
-//! beside it how the answer is read: pure, from bytes to events ([`AnswerDecoder`]). What they
-//! share is here: the address, the key, the connection, what is learned of a server's ways.
+//! Each API has one file that encodes requests ([`chat`], [`responses`], [`messages`]) and one beside it that decodes
+//! answers without IO ([`AnswerDecoder`]). The rest is shared: address, key, connection, and the quirks learned of a
+//! server.
 
 mod chat;
 mod connection;
@@ -32,10 +32,10 @@ use super::api::{ModelEntry, ModelEvent, ModelRequest};
 use super::error::{ErrorKind, Provider, ProviderError};
 use super::retry::{Retry, RetryPolicy, with_retries};
 
-/// How often a request is put differently because the server does not know a part of it.
+/// Maximum number of times a request is changed because the server rejects a part of it.
 const MAX_ADJUSTMENTS: usize = 4;
 
-/// A model provider that can be asked.
+/// Client for one model provider.
 pub struct ModelClient {
     endpoint: Endpoint,
     connection: Connection,
@@ -43,7 +43,7 @@ pub struct ModelClient {
 }
 
 impl ModelClient {
-    /// Prepares a client; nothing is sent yet.
+    /// Creates a client without sending a request.
     pub fn new(endpoint: Endpoint) -> Result<Self, ProviderError> {
         let connection = Connection::new(&endpoint)?;
         Ok(Self {
@@ -53,12 +53,12 @@ impl ModelClient {
         })
     }
 
-    /// Where this client asks.
+    /// Returns the provider's endpoint.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Asks a model to go on. Dropping the stream, or this future, ends the HTTP request at once.
+    /// Sends a request. Dropping the stream, or this future, cancels the HTTP request.
     pub async fn stream(&self, request: &ModelRequest, key: Option<&Secret>) -> Result<ModelStream, ProviderError> {
         let provider = self.provider(&request.model, key);
         let mut quirks = self.quirks.of(&request.model);
@@ -74,8 +74,8 @@ impl ModelClient {
                 }
                 Err(refusal) => refusal,
             };
-            // Servers differ in small ways that nobody can configure for every model: when one
-            // names the part it does not take, that part is put differently, once.
+            // Servers differ in details that cannot be configured for every model. If the server names the part it
+            // rejects, change that part and try again.
             adjustments += 1;
             if refusal.error.kind != ErrorKind::BadRequest
                 || adjustments > MAX_ADJUSTMENTS
@@ -87,8 +87,8 @@ impl ModelClient {
         }
     }
 
-    /// Asks as [`ModelClient::stream`] does, and again if it fails in a way that passes before the
-    /// model has said anything. Every further try is announced first.
+    /// Does the same as [`ModelClient::stream`], and retries transient failures that occur before the first output.
+    /// Calls `announce` before every retry.
     pub async fn stream_with_retries(
         &self,
         request: &ModelRequest,
@@ -105,7 +105,7 @@ impl ModelClient {
         .await
     }
 
-    /// The models of the provider, as far as it tells.
+    /// Returns the models that the provider lists.
     pub async fn models(&self, key: Option<&Secret>) -> Result<Vec<ModelEntry>, ProviderError> {
         let provider = self.provider("", key);
         match self.connection.get_models(&self.endpoint, &provider, key).await? {
@@ -124,7 +124,7 @@ impl ModelClient {
 
     fn provider(&self, model: &str, key: Option<&Secret>) -> Provider {
         let headers = self.endpoint.headers.iter();
-        // Headers of the settings can hold a key as well. A short value is no key.
+        // Configured headers can contain a key too. Short values are not keys.
         let of_headers = headers
             .filter(|(_, value)| value.len() >= 8)
             .map(|(_, value)| Secret::new(value.as_str()));
@@ -145,20 +145,20 @@ impl fmt::Debug for ModelClient {
     }
 }
 
-/// Reads an answer of one API, event by event, without any IO.
+/// Decodes the answers of one API without IO.
 pub(crate) trait Decoder: Send + fmt::Debug {
-    /// Reads one event of the stream.
+    /// Decodes one event of the stream.
     fn push(&mut self, event: super::sse::SseEvent, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError>;
 
-    /// Reads an answer that came in one piece although a stream was asked for.
+    /// Decodes an answer that was sent as one JSON document instead of a stream.
     fn whole(&mut self, answer: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError>;
 
-    /// The stream has ended: either it is clear how the answer ended, or it broke off.
+    /// Called at the end of the stream. Fails if the answer is incomplete.
     fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError>;
 }
 
-/// For calls that a server gives no id: ids must differ within a conversation, not only within an
-/// answer.
+/// Returns a random prefix for the ids of calls that the server sends without one. Ids must be unique within a
+/// conversation, not only within an answer.
 fn random_id_prefix() -> String {
     use std::hash::{BuildHasher as _, Hasher as _};
     format!("call_{:016x}", std::hash::RandomState::new().build_hasher().finish())

@@ -1,4 +1,4 @@
-//! What was said, as the model is told it, and how long that is.
+//! The conversation as it is sent to the model, with an estimate of its size in tokens.
 
 pub(in crate::model) mod compaction;
 pub(in crate::model) mod documents;
@@ -24,29 +24,29 @@ use self::user_message::compose;
 use super::api::{AssistantPart, ModelMessage, ToolOutcome, ToolUse, UserPart};
 use super::toolbox::provider_safe_name;
 
-/// What a model is told of a call that has no result. Nobody knows how far it got.
+/// Tool result for a call that has none. It is unknown how far the call got.
 const NO_RESULT: &str = "There is no result: the call was denied, or the turn was cancelled or interrupted before it \
     was over. Look before you try again.";
-/// What stands for a message without words.
+/// Replaces a message without text.
 const NO_WORDS: &str = "(A message without words.)";
-/// The most that a side chat is told of what it is about, in bytes.
+/// Maximum bytes of the parent conversation that a side chat includes.
 const MAX_ABOUT: usize = 256 << 10;
-/// What people write to have the conversation shortened.
+/// The command that compacts the conversation.
 pub(super) const COMPACT: &str = "/compact";
 
 /// A conversation with a model.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Conversation {
     entries: Vec<Entry>,
-    /// The turn that what is said belongs to.
+    /// The turn that new messages belong to.
     turn: Option<Arc<str>>,
-    /// By how much the provider's count differs from ours.
+    /// Ratio of the provider's token count to our estimate.
     calibration: Option<f64>,
-    /// What people were last told of tools that the model is not offered.
+    /// The last notice about tools that the model is not offered.
     tool_notice: Option<String>,
-    /// What people were told once, and need not hear again.
+    /// Notices that the user has seen. Each is shown once.
     notices_shown: HashSet<String>,
-    /// What is kept with the chat.
+    /// State that is persisted with the chat.
     pub(super) memory: ChatMemory,
 }
 
@@ -54,30 +54,30 @@ pub(super) struct Conversation {
 pub(super) struct Entry {
     pub(super) speaker: Speaker,
     pub(super) message: ModelMessage,
-    /// The turn it belongs to.
+    /// The turn the message belongs to.
     pub(super) turn: Option<Arc<str>>,
-    /// What it is made of, if it stands for the beginning of the conversation.
+    /// Set if the message is the summary of the compacted beginning.
     pub(super) summary: Option<Summary>,
-    /// What it says that goes on holding.
+    /// Instructions in the message that stay in effect.
     pub(super) pinned: Vec<PinnedInstruction>,
     pub(super) tokens: usize,
 }
 
-/// Whose words a message holds.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
-    /// A person's, which are never shortened.
+    /// The user. These messages are never shortened.
     User,
-    /// The host's: a summary, or a hint to go on.
+    /// The host: a summary, an instruction, or a request to continue.
     Host,
-    /// The model's.
+    /// The model.
     Model,
-    /// Those of tools.
+    /// Tools.
     Tools,
 }
 
 impl Conversation {
-    /// Begins with what a chat was opened with.
+    /// Restores the conversation of a chat that is opened.
     pub(super) fn restore(context: &ChatContext) -> Self {
         let mut conversation = Self::default();
         conversation.add_side_chat_context(&context.context, context.selection.as_deref());
@@ -86,11 +86,11 @@ impl Conversation {
         conversation
     }
 
-    /// Tells the turns that were held before, those that a summary covers in short.
+    /// Adds the past turns. Turns that a summary covers are replaced by it.
     fn recall(&mut self, history: &[PastTurn], omitted: usize) {
         let compacted = self.memory.compacted.clone();
-        // A turn that is not there any more was taken back, and with it what was made of it.
-        // Unless it is among those that are left out: then what was made of it is all there is.
+        // If the last summarised turn is missing from the history, it was truncated, and the summary is void. If the
+        // history omits its first turns, that turn may be among them, and the summary is all there is.
         let summarised = compacted.and_then(|compacted| {
             let position = history.iter().position(|turn| turn.id == compacted.through);
             let count = position
@@ -131,7 +131,7 @@ impl Conversation {
         }
     }
 
-    /// What a side chat is about.
+    /// Adds the parent conversation of a side chat.
     fn add_side_chat_context(&mut self, turns: &[PastTurn], selection: Option<&str>) {
         if turns.is_empty() && selection.is_none() {
             return;
@@ -144,7 +144,7 @@ impl Conversation {
         self.push(Speaker::Host, user(text));
     }
 
-    /// A turn that another life of this chat held.
+    /// Adds a completed turn from the history.
     fn add_past_turn(&mut self, turn: &PastTurn) {
         self.begin_turn(&turn.id);
         self.push(Speaker::User, compose(&turn.text, &turn.attachments));
@@ -155,13 +155,13 @@ impl Conversation {
         }
     }
 
-    /// What came of a turn that another life of this chat held, or began.
+    /// Adds the calls and the reply of a past or interrupted turn.
     pub(super) fn add_past_answer(&mut self, turn: &PastTurn) {
         if !turn.tools.is_empty() {
             let calls = turn.tools.iter().map(|tool| {
                 AssistantPart::Call(ToolUse {
                     id: tool.call.clone(),
-                    // A client's tool has a name of the client's own, which providers may refuse.
+                    // A client's tool may have a name that providers reject.
                     name: provider_safe_name(&tool.name),
                     input: tool.input.clone(),
                 })
@@ -184,8 +184,8 @@ impl Conversation {
         }
     }
 
-    /// Adds a message. One without words is said to be one: providers refuse an empty message, and
-    /// a conversation that the model begins.
+    /// Adds a message. An empty message becomes a placeholder: providers reject empty messages, and conversations
+    /// that start with the model.
     pub(super) fn push(&mut self, speaker: Speaker, message: ModelMessage) {
         let message = if is_empty(&message) {
             user(NO_WORDS.to_owned())
@@ -203,7 +203,7 @@ impl Conversation {
         });
     }
 
-    /// The last message said something that goes on holding.
+    /// Marks the last message as the source of pinned instructions.
     pub(super) fn pin(&mut self, pinned: Vec<PinnedInstruction>) {
         for pinned in pinned.iter().filter(|pinned| pinned.only_turn.is_none()) {
             self.memory.mark_in_use(&pinned.id);
@@ -213,13 +213,13 @@ impl Conversation {
         }
     }
 
-    /// The person called a skill or a prompt by its name.
+    /// Adds a skill or prompt that the user called by name.
     pub(super) fn add_called_prompt(&mut self, called: &Called) {
         let pinned = PinnedInstruction {
             id: called.about.id.clone(),
             title: format!("/{}", called.name),
             text: called.text.trim().to_owned(),
-            // A skill goes on holding; a command or a prompt is done with its turn.
+            // A skill stays in effect. A command or prompt applies to its turn only.
             only_turn: self.turn.clone().filter(|_| called.directory.is_none()),
         };
         let mut text = format!(
@@ -234,13 +234,13 @@ impl Conversation {
         self.pin(vec![pinned]);
     }
 
-    /// Whether the conversation has it as it is now.
+    /// Returns true if the latest version of the instruction is in the conversation.
     pub(super) fn has_pinned_version(&self, wanted: &PinnedInstruction) -> bool {
         self.latest_pinned(&wanted.id)
             .is_some_and(|latest| latest.text == wanted.text)
     }
 
-    /// Whether the conversation has anything of it.
+    /// Returns true if any version of the instruction is in the conversation.
     pub(super) fn has_pinned(&self, id: &str) -> bool {
         self.latest_pinned(id).is_some()
     }
@@ -254,8 +254,8 @@ impl Conversation {
         all.into_iter().find(|pinned| pinned.id == id)
     }
 
-    /// Takes out what does not hold any more because it is none of these, and says so in its place. What was for
-    /// one turn alone stays what it was. Says whether what is kept with the chat is different now.
+    /// Removes pinned instructions whose ids are not in `ids` and leaves a note in their place. Instructions for a
+    /// single turn stay. Returns true if the persisted memory changed.
     pub(super) fn unpin_missing(&mut self, ids: &HashSet<String>) -> bool {
         let holds = |pinned: &PinnedInstruction| pinned.only_turn.is_some() || ids.contains(&pinned.id);
         for entry in &mut self.entries {
@@ -275,7 +275,8 @@ impl Conversation {
         self.memory.retain_in_use(ids)
     }
 
-    /// Takes the result of a call for what it was before a restart: something that goes on holding.
+    /// Pins an instruction that is already part of a tool result, as after a restart. Returns false if no result has
+    /// it.
     pub(super) fn adopt_pinned(&mut self, pinned: &PinnedInstruction) -> bool {
         let has = |message: &ModelMessage| match message {
             ModelMessage::ToolResults(results) => results.iter().any(|result| result.text.contains(&pinned.text)),
@@ -290,36 +291,36 @@ impl Conversation {
         }
     }
 
-    /// Whether people have not been told yet.
+    /// Returns true the first time it is called with this notice.
     pub(super) fn is_first_notice(&mut self, text: &str) -> bool {
         self.notices_shown.insert(text.to_owned())
     }
 
-    /// Adds what a person said to set another direction. The host keeps it in the turn.
+    /// Adds a steering message of the user. The host records it in the turn.
     pub(super) fn steer(&mut self, words: String) {
         self.push(Speaker::User, user(words));
     }
 
-    /// What people are to be told of tools that are left out: nothing if they know.
+    /// Returns the notice about left-out tools if it differs from the last one.
     pub(super) fn changed_tool_notice(&mut self, left_out: Option<String>) -> Option<String> {
         let is_known = self.tool_notice == left_out;
         self.tool_notice = left_out;
         self.tool_notice.clone().filter(|_| !is_known)
     }
 
-    /// Whether the conversation has what the person said in a turn.
+    /// Returns true if the conversation has messages of this turn.
     pub(super) fn has_turn(&self, id: &str) -> bool {
         let mut entries = self.entries.iter();
         entries.any(|entry| entry.turn.as_deref() == Some(id))
     }
 
-    /// What is said from now on belongs to this turn.
+    /// Assigns new messages to this turn.
     pub(super) fn begin_turn(&mut self, id: &str) {
         self.turn = Some(id.into());
     }
 
-    /// Makes sure that every call has a result and that it is somebody else's turn to speak:
-    /// providers refuse anything else. An earlier turn may have ended anywhere.
+    /// Adds results for calls that have none, because providers reject a call without a result. An earlier turn may
+    /// have ended at any point.
     pub(super) fn complete_open_calls(&mut self) {
         let Some(Entry {
             message: ModelMessage::Assistant(parts),
@@ -340,7 +341,7 @@ impl Conversation {
         }
     }
 
-    /// Asks the model to go on, if it spoke last.
+    /// Asks the model to continue if the last message is its own.
     pub(super) fn ask_to_continue(&mut self) {
         self.complete_open_calls();
         if matches!(
@@ -354,7 +355,7 @@ impl Conversation {
         }
     }
 
-    /// The messages, for a request to a model that can or cannot look at pictures.
+    /// Returns the messages for a request. Images are replaced by a note if the model does not accept them.
     pub(super) fn messages(&self, accepts_images: bool) -> Vec<ModelMessage> {
         let messages = self.entries.iter().map(|entry| entry.message.clone());
         if accepts_images {
@@ -368,8 +369,8 @@ impl Conversation {
         &self.entries
     }
 
-    /// Puts a summary in place of the first messages. What they said that goes on holding is part
-    /// of it, word for word, unless it is not given any more.
+    /// Replaces the first `count` messages by a summary. Their pinned instructions become part of the summary
+    /// verbatim if they are still available.
     pub(super) fn replace_first(
         &mut self,
         count: usize,
@@ -398,7 +399,7 @@ impl Conversation {
         self.entries.splice(..count.min(self.entries.len()), [entry]);
     }
 
-    /// Takes the output of tools out of the first messages.
+    /// Removes the tool output from the first `count` messages.
     pub(super) fn clear_outputs(&mut self, count: usize) {
         let cleared = self.entries.iter_mut().take(count);
         for entry in cleared.filter(|entry| entry.pinned.is_empty()) {
@@ -412,12 +413,12 @@ impl Conversation {
         }
     }
 
-    /// How many tokens the conversation has, about.
+    /// Estimated size in tokens, calibrated with the provider's counts.
     pub(super) fn tokens(&self) -> usize {
         self.calibrated(self.entries.iter().map(|entry| entry.tokens).sum())
     }
 
-    /// How many messages from the end on fit into so many tokens.
+    /// Returns how many of the last messages fit into this many tokens.
     pub(super) fn messages_within(&self, tokens: usize) -> usize {
         let mut sum = 0;
         let fits = self.entries.iter().rev().take_while(|entry| {
@@ -427,27 +428,27 @@ impl Conversation {
         fits.count()
     }
 
-    /// Learns from the provider how many tokens a request really had, besides what it counts as.
+    /// Calibrates the estimate with the token count that the provider reported for a request.
     pub(super) fn calibrate(&mut self, counted: usize, real: u32) {
-        // Some servers report nothing and call it 0.
+        // Some servers report 0 instead of no usage.
         if counted > 500 && real > 0 {
             let factor = f64::from(real) / counted as f64;
             self.calibration = Some(factor.clamp(0.5, 4.0));
         }
     }
 
-    /// A count of ours as the provider would count.
+    /// Converts an estimate into the provider's count.
     pub(super) fn calibrated(&self, tokens: usize) -> usize {
         (tokens as f64 * self.calibration.unwrap_or(1.0)) as usize
     }
 
-    /// How many tokens there are by our own count.
+    /// Estimated size in tokens, not calibrated.
     pub(super) fn estimated_tokens(&self) -> usize {
         self.entries.iter().map(|entry| entry.tokens).sum()
     }
 }
 
-/// The latest turns, as far as there is room for them.
+/// Renders the latest turns that fit into [`MAX_ABOUT`] bytes.
 fn transcript(turns: &[PastTurn]) -> String {
     let mut room = MAX_ABOUT;
     let told = turns.iter().rev().map_while(|turn| {
@@ -466,7 +467,7 @@ fn transcript(turns: &[PastTurn]) -> String {
     told.concat()
 }
 
-/// Whether a message has nothing in it that could be sent.
+/// Returns true if a message has no content to send.
 fn is_empty(message: &ModelMessage) -> bool {
     match message {
         ModelMessage::User(parts) => parts
@@ -476,12 +477,12 @@ fn is_empty(message: &ModelMessage) -> bool {
     }
 }
 
-/// A message with a person's words, or the host's.
+/// A text message with the user role.
 pub(super) fn user(text: String) -> ModelMessage {
     ModelMessage::User(vec![UserPart::Text(text)])
 }
 
-/// A message for a model that cannot look at pictures, and would be refused with one.
+/// Replaces images, which models without vision reject.
 fn without_images(mut message: ModelMessage) -> ModelMessage {
     const UNSEEN: &str = "(A picture, which you cannot see. Say so if it matters.)";
     match &mut message {
@@ -490,7 +491,7 @@ fn without_images(mut message: ModelMessage) -> ModelMessage {
                 match part {
                     UserPart::Text(_) => {}
                     UserPart::Image(_) => *part = UserPart::Text(UNSEEN.to_owned()),
-                    // Pages are looked at as pictures are.
+                    // Models read the pages of a document as images.
                     UserPart::Document(document) => *part = UserPart::Text(unsupported_note(document)),
                 }
             }
@@ -506,12 +507,12 @@ fn without_images(mut message: ModelMessage) -> ModelMessage {
     message
 }
 
-/// Whether people want the conversation shortened; such a turn says nothing to the model.
+/// Returns true if the message is the `/compact` command. Such a turn adds nothing to the conversation.
 pub(super) fn is_compact(text: &str) -> bool {
     text.trim() == COMPACT
 }
 
-/// What stands for a result that there is not.
+/// The result of a call that has none.
 pub(super) fn missing_result(call: &str) -> ToolOutcome {
     ToolOutcome {
         call: call.to_owned(),

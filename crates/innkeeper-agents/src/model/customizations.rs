@@ -1,8 +1,8 @@
-//! What the session brings along, as one turn of the model agent uses it: rules that hold, skills
-//! that are loaded when they are needed, and the custom agent whose role is played.
+//! The customizations of a session as one turn uses them: rules that apply, skills that are loaded on demand, and the
+//! custom agent of the turn.
 //!
-//! What a turn takes in stays in the conversation as something [standing](super::conversation::pinned_instruction): it
-//! outlives a summary and a restart.
+//! Instructions that a turn adds are [pinned](super::conversation::pinned_instruction) and survive compaction and
+//! restarts.
 
 mod role;
 mod rule_globs;
@@ -26,37 +26,37 @@ use self::rule_globs::RuleScopes;
 use super::conversation::pinned_instruction::PinnedInstruction;
 use super::prompt::file_path;
 
-/// Most files of a turn that rules are looked up for before the next request.
+/// Maximum number of files that are matched against rules before one request.
 const MAX_TOUCHED_FILES: usize = 1000;
 
-/// Why a rule holds that joined the conversation in an earlier turn.
+/// Reason of a rule that an earlier turn applied.
 const EARLIER: &str = "earlier";
 
-/// What the session brings along, in one turn.
+/// The session's customizations in one turn.
 #[derive(Debug, Default)]
 pub(super) struct TurnContext {
-    /// What is switched on.
+    /// The enabled customizations.
     pub(super) customizations: Customized,
-    /// Where the session works, as URIs.
+    /// Working directories of the session, as URIs.
     directories: Vec<String>,
-    /// The custom agent whose role is played.
+    /// The custom agent of the turn.
     pub(super) role: Option<Role>,
-    /// What the rules for files are about, once somebody has asked.
+    /// Compiled globs of the rules, built on first use.
     scopes: tokio::sync::OnceCell<Arc<RuleScopes>>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The rules that hold in this turn.
+    /// Rules that apply in this turn.
     applied: Vec<AppliedRule>,
-    /// Files that the turn has to do with, and that no rule was looked up for yet.
+    /// Files of this turn that have not been matched against rules yet.
     touched: Vec<PathBuf>,
-    /// The directories of skills in use, and of plugins whose files are named.
+    /// Directories of skills in use, and of plugins that a text refers to.
     readable: Vec<PathBuf>,
-    /// What was loaded by a call whose result is not in the conversation yet.
+    /// Instructions loaded by a call whose result is not in the conversation yet.
     loaded: Vec<PinnedInstruction>,
-    /// What people should know.
+    /// Notices for the user.
     notices: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl TurnContext {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ids of everything that can hold; `None` where nobody has reported yet what there is.
+    /// Ids of all customizations that can be pinned; `None` if nothing was reported yet.
     pub(super) fn available_ids(&self) -> Option<HashSet<String>> {
         let customizations = &self.customizations;
         let skills = customizations.skills().map(|skill| &skill.about);
@@ -90,12 +90,12 @@ impl TurnContext {
             .then(|| all.map(|about| about.id.clone()).collect())
     }
 
-    /// The rules that were applied so far.
+    /// Rules applied so far.
     pub(super) fn applied_rules(&self) -> Vec<AppliedRule> {
         self.state().applied.clone()
     }
 
-    /// A rule applies. The first reason is shown, unless it is only that it did so before.
+    /// Records an applied rule. The first reason counts, but [`EARLIER`] is replaced.
     fn apply(&self, rule: AppliedRule) {
         let mut state = self.state();
         match state.applied.iter_mut().find(|applied| applied.id == rule.id) {
@@ -105,12 +105,12 @@ impl TurnContext {
         }
     }
 
-    /// The directories whose files may be read because a skill in use has them.
+    /// Directories that tools may read because a skill in use has them.
     pub(super) fn readable(&self) -> Vec<PathBuf> {
         self.state().readable.clone()
     }
 
-    /// Lets the files of a skill be read.
+    /// Lets tools read the files of a directory.
     pub(super) fn allow_reading(&self, directory: &Path) {
         let mut state = self.state();
         if !state.readable.iter().any(|readable| readable == directory) {
@@ -118,42 +118,42 @@ impl TurnContext {
         }
     }
 
-    /// Lets the files be read that a text has beside it and in its plugin, as far as it names them.
+    /// Lets tools read the directory of a text and of its plugin.
     pub(super) fn allow_reading_with_plugin(&self, directory: Option<&Path>, plugin_root: Option<&Path>) {
         for directory in directory.into_iter().chain(plugin_root) {
             self.allow_reading(directory);
         }
     }
 
-    /// Says something to people, once in a chat.
+    /// Adds a notice for the user, which is shown once per chat.
     pub(super) fn notify_once(&self, notice: impl Into<String>) {
         self.state().notices.push(notice.into());
     }
 
-    /// What people should know.
+    /// Takes the notices for the user.
     pub(super) fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut self.state().notices)
     }
 
-    /// What calls have loaded since.
+    /// Takes the instructions that calls have loaded.
     pub(super) fn take_loaded(&self) -> Vec<PinnedInstruction> {
         std::mem::take(&mut self.state().loaded)
     }
 
-    /// The turn has to do with a file, which a tool named as the model did.
+    /// Notes a file that a tool call names.
     pub(super) fn note_path(&self, path: &str) {
         let full = match url::Url::parse(path) {
             Ok(url) if url.scheme() == "file" => url.to_file_path().ok(),
             _ => {
                 let first = self.directories.first().and_then(|uri| file_path(uri));
-                // An absolute path stays what it is.
+                // Joining an absolute path yields that path.
                 first.map(|first| first.join(path)).or_else(|| Some(path.into()))
             }
         };
         self.touch(full);
     }
 
-    /// The turn has to do with files that came with a message.
+    /// Notes the files that are attached to a message.
     pub(super) fn note_attachments(&self, attachments: &[Attachment]) {
         for attachment in attachments {
             let uri = match attachment {
@@ -180,7 +180,7 @@ impl TurnContext {
     }
 }
 
-/// A path without dots. Nothing is opened by it.
+/// Resolves `.` and `..` lexically. The path is only compared, never opened.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
@@ -195,7 +195,7 @@ fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// The beginning of a text, and whether it was cut.
+/// Returns the beginning of a text and whether it was cut.
 fn beginning(text: &str, most: usize) -> (&str, bool) {
     let text = text.trim();
     let end = text.floor_char_boundary(most);

@@ -1,4 +1,4 @@
-//! What goes wrong with a model provider, in words for the people who see it.
+//! Errors of model providers, with messages for users.
 
 mod classify;
 mod messages;
@@ -10,54 +10,54 @@ use innkeeper_host::Secret;
 pub(crate) use classify::{Failure, classify, retry_after};
 pub(crate) use messages::quote;
 
-/// Why a provider gave no answer, or not all of it.
+/// An error of a model provider.
 ///
-/// The message says what happened, what it means and what to do. It never holds a key: whatever a
-/// provider says is blotted before it is quoted (AUTH-12).
+/// The message says what happened, what it means and what to do. It never contains a key: text of the provider is
+/// redacted before it is quoted (AUTH-12).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ProviderError {
-    /// What sort of failure it is.
+    /// Kind of failure.
     pub kind: ErrorKind,
-    /// What people are told.
+    /// Message for the user.
     pub message: String,
     /// How long the provider asks to wait, if it says.
     pub retry_after: Option<Duration>,
 }
 
-/// The sorts of failure.
+/// Kinds of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The key is missing, wrong, or may not do this.
+    /// The key is missing or wrong.
     Auth,
-    /// The account has nothing left to spend.
+    /// The account has no credit or quota left.
     Quota,
-    /// Too many requests for now.
+    /// Too many requests.
     RateLimited,
-    /// The provider has too much to do.
+    /// The provider is overloaded.
     Overloaded,
     /// The provider failed.
     Server,
-    /// The key is known and may not do this.
+    /// The key is valid but not allowed to do this.
     Forbidden,
-    /// The conversation is longer than the model can read.
+    /// The conversation exceeds the context window.
     ContextLength,
-    /// The provider does not take the request as it is.
+    /// The provider rejects the request.
     BadRequest,
-    /// The provider could not be reached.
+    /// The provider cannot be reached.
     Network,
-    /// The answer broke off.
+    /// The answer ended early.
     Interrupted,
-    /// The answer cannot be understood.
+    /// The answer cannot be parsed.
     Malformed,
-    /// The provider will not answer this.
+    /// The provider refuses to answer.
     Refused,
     /// The provider has no such model.
     NoModel,
 }
 
 impl ErrorKind {
-    /// Whether asking the same again a little later can help.
+    /// Returns true if the same request may succeed later.
     pub fn is_transient(self) -> bool {
         matches!(
             self,
@@ -65,27 +65,27 @@ impl ErrorKind {
         )
     }
 
-    /// Whether the turn can be gone on with: nothing is wrong with the request itself.
+    /// Returns true if the turn can be resumed, because the request itself is not at fault.
     pub fn is_resumable(self) -> bool {
         self.is_transient() || matches!(self, Self::Interrupted)
     }
 }
 
-/// Who is asked: what errors say of it, and what they must never say.
+/// The provider of a request: what error messages mention, and what they must not contain.
 #[derive(Debug, Clone, Default)]
 pub struct Provider {
-    /// The host's name.
+    /// Host name.
     pub host: String,
-    /// The model that is asked for.
+    /// Id of the requested model.
     pub model: String,
-    /// The key, and whatever else must not be seen.
+    /// The key and other values to redact.
     pub secrets: Vec<Secret>,
     /// Whether a key was sent.
     pub has_key: bool,
 }
 
 impl Provider {
-    /// An error in our words, with the provider's own where there are any.
+    /// Builds an error that quotes the provider's message, if there is one.
     pub(crate) fn error(&self, kind: ErrorKind, said: &str) -> ProviderError {
         ProviderError {
             kind,
@@ -94,7 +94,7 @@ impl Provider {
         }
     }
 
-    /// A provider's words, fit to be shown.
+    /// Redacts and shortens a message of the provider.
     pub(crate) fn quote(&self, said: &str) -> String {
         quote(said, &self.secrets)
     }

@@ -1,4 +1,4 @@
-//! The system prompt, section by section.
+//! The system prompt and its sections.
 
 pub(in crate::model) mod instructions;
 
@@ -24,7 +24,7 @@ const CODE_CHANGE_RULES: &str = "Read a file before you change it. Make the smal
 const GUIDELINES: &str = "Work until the task is done or you need the person. When something fails, find out why \
     before you try again. For work of several steps keep a plan with `update_plan`.";
 
-/// What only an agent is told that has helpers.
+/// Added for agents that can start subagents.
 const SUBAGENTS_HINT: &str = " Hand independent parts of larger work to helpers with `delegate`.";
 
 const SAFETY: &str = "Tools that change something ask the person first; when they deny a call, do not try to get the \
@@ -33,35 +33,35 @@ const SAFETY: &str = "Tools that change something ask the person first; when the
 
 const LAST_INSTRUCTIONS: &str = "Before you finish, check that what was asked is really done.";
 
-/// The prompt of one turn.
+/// Inputs of the system prompt.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Prompt<'a> {
-    /// Where the session works, as paths.
+    /// Working directories of the session, as paths.
     pub(super) directories: Vec<PathBuf>,
-    /// The day.
+    /// The current date.
     pub(super) today: String,
-    /// The names of the tools.
+    /// Names of the tools.
     pub(super) tools: &'a str,
-    /// What the directories and the rules that always hold ask of agents.
+    /// AGENTS.md files and the rules that always apply.
     pub(super) custom_instructions: String,
-    /// What the host's configuration says instead of a section.
+    /// Replacement texts from the host's configuration, by section id.
     pub(super) overrides: &'a [(String, String)],
-    /// Whether a helper is told, not the agent the person talks to.
+    /// Whether the prompt is for a subagent.
     pub(super) is_subagent: bool,
-    /// The skills there are.
+    /// The list of skills.
     pub(super) skills: String,
-    /// The role that is played.
+    /// The custom agent of the turn.
     pub(super) role: Option<&'a Role>,
 }
 
 impl Prompt<'_> {
-    /// The sections, in order. What changes often comes late, so that caches stay good.
+    /// Returns the sections in order. Sections that change often come last, so that prompt caches stay valid.
     pub(super) fn sections(&self) -> Vec<PromptSection> {
         let section = |id: &str, content: String| {
             let written = self.overrides.iter().find(|(over, _)| over == id);
             PromptSection::new(id, written.map_or(content, |(_, content)| content.clone()))
         };
-        // What people chose for the session is not the configuration's to leave out.
+        // A configured section text must not drop skills and the custom agent, which the user selected.
         let with = |mut section: PromptSection, more: &str| {
             if !more.is_empty() {
                 let gap = if section.content.is_empty() { "" } else { "\n\n" };
@@ -126,12 +126,12 @@ impl Prompt<'_> {
     }
 }
 
-/// The directories that are on this machine, as paths.
+/// Converts the `file:` URIs among the directories into paths.
 pub(super) fn paths(directories: &[String]) -> Vec<PathBuf> {
     directories.iter().filter_map(|uri| file_path(uri)).collect()
 }
 
-/// A directory on this machine, as a path.
+/// Converts a `file:` URI into a path.
 pub(super) fn file_path(uri: &str) -> Option<PathBuf> {
     url::Url::parse(uri).ok()?.to_file_path().ok()
 }

@@ -1,19 +1,19 @@
-//! When a request that failed is worth another try, and after how long.
+//! Retry policy: whether to repeat a failed request, and when.
 
 use std::time::Duration;
 
 use super::error::ProviderError;
 
-/// How patient to be with a provider.
+/// Retry policy for provider requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// The most tries altogether.
+    /// Maximum number of attempts.
     pub max_attempts: u32,
-    /// The pause after the first failure; it doubles with every further one.
+    /// Delay after the first failure. It doubles with every further failure.
     pub initial_delay: Duration,
-    /// The longest pause that we choose ourselves.
+    /// Maximum delay that the policy chooses.
     pub max_delay: Duration,
-    /// The longest wait that a provider may ask for. If it asks for more, people are told instead.
+    /// Maximum `Retry-After` that is honoured. If the provider asks for more, the error is reported instead.
     pub max_retry_after: Duration,
 }
 
@@ -28,30 +28,30 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What to do about a failure.
+/// Decision about a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RetryDecision {
-    /// Try again after this long.
+    /// Retry after this delay.
     Wait(Duration),
-    /// Leave it; this is what people are told.
+    /// Report this error.
     GiveUp(ProviderError),
 }
 
-/// Another try that is about to be made.
+/// An upcoming attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry<'a> {
-    /// Which try it will be, counted from 1: the first retry is 2.
+    /// Number of the attempt, counted from 1: the first retry is 2.
     pub attempt: u32,
-    /// The most tries that are made.
+    /// Maximum number of attempts.
     pub of: u32,
-    /// The pause before it.
+    /// Delay before the attempt.
     pub after: Duration,
-    /// Why it is needed.
+    /// The error that caused it.
     pub error: &'a ProviderError,
 }
 
 impl RetryPolicy {
-    /// Judges a failure after `failed` tries, this one included. `random` is in 0..1.
+    /// Decides about the `failed`th failure. `random` is in 0..1.
     pub fn decide(&self, failed: u32, error: &ProviderError, random: f64) -> RetryDecision {
         if !error.kind.is_transient() {
             return RetryDecision::GiveUp(error.clone());
@@ -66,8 +66,7 @@ impl RetryPolicy {
         }
         let doubled = 2u32.saturating_pow(failed.saturating_sub(1));
         let pause = self.initial_delay.saturating_mul(doubled).min(self.max_delay);
-        // Half of the pause is left to chance, so that those who failed together do not come back
-        // together.
+        // Half of the delay is random, so that clients that failed together do not retry together.
         let pause = pause.mul_f64(0.5 + 0.5 * random.clamp(0.0, 1.0));
         RetryDecision::Wait(error.retry_after.map_or(pause, |wait| wait.max(pause)))
     }
@@ -100,7 +99,7 @@ fn human_duration(wait: Duration) -> String {
     }
 }
 
-/// Tries until it works or the policy has enough. Dropping the future ends it, pauses included.
+/// Repeats `attempt` until it succeeds or the policy gives up. Dropping the future cancels it, including the delays.
 pub async fn with_retries<T, F>(
     policy: &RetryPolicy,
     mut random: impl FnMut() -> f64,
@@ -132,7 +131,7 @@ where
     }
 }
 
-/// Chance for pauses: good enough to spread them, and nothing that anybody could want to guess.
+/// Random number for delays. It only has to spread them and need not be unpredictable.
 pub fn jitter() -> f64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     let bits = std::hash::RandomState::new().build_hasher().finish();

@@ -1,4 +1,4 @@
-//! What the model may call in one turn: tools of the host, the agent's own, and those of MCP servers and clients.
+//! The tools that the model may call in one turn: the host's, the agent's own, and those of MCP servers and clients.
 
 pub(in crate::model) mod agent_tools;
 mod partial_json;
@@ -17,43 +17,42 @@ use super::api::ToolSpec;
 use super::customizations::ToolSelection;
 use crate::tools::HostTool;
 
-/// The longest name of a tool that all providers take.
+/// Maximum length of a tool name that all providers accept.
 const MAX_NAME: usize = 64;
 
-/// Most tools that all providers take.
+/// Maximum number of tools that all providers accept.
 const MAX_TOOLS: usize = 128;
-/// Most bytes of what clients say of their tools, and as many of what MCP servers say. It is part of
-/// every request, and the model has to read it.
+/// Maximum bytes of the definitions of all client tools, and of all MCP tools. They are part of every request.
 const MAX_CLIENT_BYTES: usize = 128 << 10;
 
-/// Everything that can be called, each name once.
+/// All tools of a turn. Names are unique.
 #[derive(Clone, Default)]
 pub(super) struct Toolbox {
     offered: Vec<(ToolSpec, ToolSource)>,
-    /// Tools of servers and clients that no model could be offered, by name.
+    /// Names of client and MCP tools that cannot be offered.
     left_out: Vec<String>,
 }
 
-/// Something that can be called.
+/// The implementation behind a tool.
 #[derive(Clone)]
 pub(super) enum ToolSource {
     /// A tool of the host.
     Host(Arc<dyn HostTool>),
-    /// One that needs the agent itself.
+    /// A tool of the agent itself.
     Own(AgentTool),
-    /// An MCP server's.
+    /// A tool of an MCP server.
     Mcp(Box<McpTool>),
-    /// A client's.
+    /// A tool of a client.
     Client(ClientTool),
 }
 
-/// A call whose input is being written.
+/// A call whose input is being streamed.
 pub(super) enum CallDraft {
     Host(ToolDraft, Arc<dyn HostTool>),
     Own(ToolDraft, AgentTool),
     Mcp(Box<McpDraft>),
     Client(ClientDraft),
-    /// There is no such tool.
+    /// The model called a tool that does not exist.
     Unknown(ToolDraft),
 }
 
@@ -70,7 +69,7 @@ impl std::fmt::Debug for CallDraft {
 }
 
 impl Toolbox {
-    /// The tools of a turn. Those of servers and clients come last, under names that nothing else has
+    /// Collects the tools of a turn. Client and MCP tools come last and are renamed if their names are taken
     /// (ACT-04).
     pub(super) fn new(
         host: &[Arc<dyn HostTool>],
@@ -115,8 +114,8 @@ impl Toolbox {
         adding.toolbox
     }
 
-    /// Keeps to a list of tools, in whoever's words it is written, and says what came of it. An empty
-    /// list is none (CUS-25).
+    /// Restricts the tools to a list in the notation of any supported product. An empty list restricts nothing
+    /// (CUS-25).
     pub(super) fn restrict_to(&mut self, wanted: &[String]) -> ToolSelection {
         if wanted.is_empty() {
             return ToolSelection::default();
@@ -133,7 +132,7 @@ impl Toolbox {
         kept
     }
 
-    /// What people are told of tools that the model is not offered.
+    /// Notice about tools that the model is not offered.
     pub(super) fn left_out_notice(&self) -> Option<String> {
         let first: Vec<String> = self
             .left_out
@@ -154,7 +153,7 @@ impl Toolbox {
         ))
     }
 
-    /// The tools as people see them.
+    /// Describes the tools for clients.
     pub(super) fn infos(self) -> Vec<ToolInfo> {
         let info = |(spec, tool): (ToolSpec, ToolSource)| ToolInfo {
             name: spec.name,
@@ -170,12 +169,12 @@ impl Toolbox {
         self.offered.into_iter().map(info).collect()
     }
 
-    /// The tools as the model sees them.
+    /// Returns the definitions for the model.
     pub(super) fn specs(&self) -> Vec<ToolSpec> {
         self.offered.iter().map(|(spec, _)| spec.clone()).collect()
     }
 
-    /// Shows a call that the model begins.
+    /// Starts the call that the model begins to write.
     pub(super) async fn begin(&self, events: &EventSink, name: &str) -> Result<CallDraft, AgentError> {
         let found = self.offered.iter().find(|(spec, _)| spec.name == name);
         Ok(match found {
@@ -201,29 +200,29 @@ impl Toolbox {
         })
     }
 
-    /// Whether there is such a tool.
+    /// Returns true if there is a tool of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.offered.iter().any(|(spec, _)| spec.name == name)
     }
 
-    /// The names, for a model that called something else.
+    /// Returns all names, for error messages.
     pub(super) fn names(&self) -> String {
         let names: Vec<&str> = self.offered.iter().map(|(spec, _)| spec.name.as_str()).collect();
         names.join(", ")
     }
 }
 
-/// A toolbox to which tools of others are added.
+/// Adds client and MCP tools to a toolbox.
 struct ToolboxBuilder {
     names: HashSet<String>,
     toolbox: Toolbox,
 }
 
-/// A tool of somebody else: its name, what there is of a description, its schema, and itself.
+/// A client or MCP tool: name, candidates for its description, input schema, implementation.
 type ExternalTool<'a> = (&'a str, [&'a Option<String>; 2], Option<&'a Value>, ToolSource);
 
 impl ToolboxBuilder {
-    /// Adds what all providers take, as far as there is room.
+    /// Adds the tools that all providers accept, up to the size limit.
     fn all<'a>(&mut self, tools: impl Iterator<Item = ExternalTool<'a>>) {
         let mut room = MAX_CLIENT_BYTES;
         for (given_name, description, schema, tool) in tools {
@@ -251,7 +250,7 @@ impl ToolboxBuilder {
 }
 
 impl CallDraft {
-    /// Streams more of the input.
+    /// Streams more input.
     pub(super) async fn input(&mut self, text: String) -> Result<(), AgentError> {
         match self {
             Self::Host(draft, _) | Self::Own(draft, _) | Self::Unknown(draft) => draft.input(text).await,
@@ -260,8 +259,8 @@ impl CallDraft {
         }
     }
 
-    /// Says what the call is about as soon as the input so far tells. Returns whether there is nothing left to wait
-    /// for.
+    /// Announces the subject of the call once the partial input contains it. Returns true if there is nothing more to
+    /// announce.
     pub(super) async fn announce(&mut self, input: &str) -> Result<bool, AgentError> {
         let Self::Host(draft, tool) = self else {
             return Ok(true);
@@ -278,7 +277,7 @@ impl CallDraft {
         }
     }
 
-    /// The call's id.
+    /// Returns the call's id.
     pub(super) fn id(&self) -> &str {
         match self {
             Self::Host(draft, _) | Self::Own(draft, _) | Self::Unknown(draft) => draft.id(),
@@ -287,7 +286,7 @@ impl CallDraft {
         }
     }
 
-    /// Whether the call may run beside others.
+    /// Returns true if the call may run in parallel with others.
     pub(super) fn is_parallel_safe(&self) -> bool {
         match self {
             Self::Host(_, tool) => tool.is_parallel_safe(),
@@ -297,7 +296,7 @@ impl CallDraft {
         }
     }
 
-    /// Ends the call before it ran.
+    /// Ends a call that did not run.
     pub(super) async fn refuse(self, result: ToolResult) -> Result<(), AgentError> {
         match self {
             Self::Host(draft, _) | Self::Own(draft, _) | Self::Unknown(draft) => draft.complete(result).await,
@@ -307,7 +306,7 @@ impl CallDraft {
     }
 }
 
-/// A name like the given one that all providers take.
+/// Converts a name into one that all providers accept.
 pub(super) fn provider_safe_name(name: &str) -> String {
     let fit = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
@@ -320,7 +319,7 @@ pub(super) fn provider_safe_name(name: &str) -> String {
     if fitting.is_empty() { "tool".to_owned() } else { fitting }
 }
 
-/// A name like the given one that all providers take and nothing else has.
+/// Converts a name into one that all providers accept and that is not taken.
 fn unique(name: &str, taken: &HashSet<String>) -> String {
     let fitting = provider_safe_name(name);
     let mut candidate = fitting.clone();

@@ -1,5 +1,4 @@
-//! One turn: the model answers, its calls are carried out, and so on until it has nothing left to
-//! do.
+//! The turn loop: requests an answer, runs its tool calls, and repeats until the model is done.
 
 mod answer;
 mod context_window;
@@ -33,47 +32,47 @@ use super::toolbox::Toolbox;
 use super::toolbox::agent_tools::AgentTool;
 use crate::tools::ToolEnv;
 
-/// What a turn has at hand.
+/// Everything a running turn needs.
 pub(super) struct TurnRun<'a> {
     pub(super) agent_state: &'a Arc<AgentState>,
     pub(super) events: &'a EventSink,
     pub(super) toolbox: Toolbox,
     pub(super) tool_env: ToolEnv,
-    /// What the session brings along.
+    /// The session's customizations.
     pub(super) turn_context: TurnContext,
-    /// The lists of tools that the turn keeps to.
+    /// Tool lists that restrict the turn, for subagents.
     pub(super) tool_lists: Vec<Vec<String>>,
-    /// What people chose for this turn.
+    /// Model, effort and key of the turn.
     pub(super) choice: ModelChoice,
-    /// The step of the plan that is being worked on, for people.
+    /// The plan step in progress, shown as activity.
     pub(super) step: Mutex<Option<String>>,
-    /// What MCP servers had the model write.
+    /// Token usage of MCP sampling requests.
     pub(super) sampling_usage: SamplingUsage,
 }
 
-/// The model of a turn, and on whose behalf it is asked.
+/// The model of a turn and the key it is requested with.
 #[derive(Debug, Clone)]
 pub(super) struct ModelChoice {
     pub(super) model: Model,
     pub(super) effort: Option<Effort>,
     pub(super) key: Option<Secret>,
-    /// Whether the key is a client's, who can be asked for another one.
+    /// Whether the key is a client's, who can be asked for a new one.
     pub(super) is_clients_key: bool,
     pub(super) client_tools: Vec<ClientTool>,
-    /// Whether nobody reads along.
+    /// Whether the turn runs in a subagent.
     pub(super) is_subagent: bool,
 }
 
-/// What the model said last, which is in the conversation by now.
+/// One answer of the model, which is already part of the conversation.
 struct Round {
     calls: Vec<PendingCall>,
     stop: StopReason,
-    /// Whether there was anything in it for people.
+    /// Whether the answer has text for the user.
     has_text: bool,
 }
 
 impl<'a> TurnRun<'a> {
-    /// Where tools work, and what they may read besides.
+    /// Returns where tools work and what else they may read.
     pub(super) fn tool_env(&self) -> ToolEnv {
         ToolEnv {
             readable: self.turn_context.readable(),
@@ -81,7 +80,7 @@ impl<'a> TurnRun<'a> {
         }
     }
 
-    /// Tells people what they should know, once in a chat.
+    /// Shows pending notices, each once per chat.
     pub(super) async fn show_notices(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         for notice in self.turn_context.take_notices() {
             if conversation.is_first_notice(&notice) {
@@ -91,7 +90,7 @@ impl<'a> TurnRun<'a> {
         Ok(())
     }
 
-    /// Runs to the end. The conversation has what is to be answered.
+    /// Runs the loop. The conversation already has the message to answer.
     pub(super) async fn run(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let system = self.render().await?;
         let mut turn_usage = TurnUsage::default();
@@ -99,7 +98,7 @@ impl<'a> TurnRun<'a> {
         for _ in 0..self.agent_state.max_rounds {
             self.apply_file_rules(conversation).await?;
             let Round { calls, stop, has_text } = self.answer(conversation, &system, &mut turn_usage).await?;
-            // A pause is no end: the model goes on from what it said.
+            // A pause is not the end: the model continues from its own message.
             let is_done = calls.is_empty() && (stop != StopReason::Paused || !has_text);
             if !calls.is_empty() {
                 let (outcomes, result) = carry_out(calls, &stop, self).await;
@@ -112,7 +111,7 @@ impl<'a> TurnRun<'a> {
                 }
                 result?;
             }
-            // Between calls, and before it is all over, people may set another direction.
+            // The user may steer between rounds and before the turn ends.
             match self.events.steering().await? {
                 Some(words) => conversation.steer(words),
                 None if is_done && hook_context::may_stop(conversation, self.events).await? => {
@@ -151,7 +150,7 @@ impl<'a> TurnRun<'a> {
         }
     }
 
-    /// The system prompt of this turn (SMT-06).
+    /// Renders the system prompt of this turn (SMT-06).
     async fn render(&self) -> Result<Vec<String>, AgentError> {
         let names = self.toolbox.names();
         let directories = &self.tool_env.working_directories;
@@ -175,8 +174,7 @@ impl<'a> TurnRun<'a> {
         Ok(sections.filter(|content| !content.trim().is_empty()).collect())
     }
 
-    /// What the directories ask of agents: the rules that always hold, or where nobody looks for
-    /// rules, what the agent finds itself.
+    /// Loads the instructions of the directories and records the rules among them.
     async fn instructions(&self) -> String {
         if self.agent_state.overrides("custom_instructions") {
             return String::new();
@@ -188,8 +186,8 @@ impl<'a> TurnRun<'a> {
         text
     }
 
-    /// Has the model answer, after making room if it has to. What it said is added to the
-    /// conversation, however it ended: people have seen it.
+    /// Requests one answer, compacting the conversation if necessary. Partial answers are added to the conversation
+    /// too, because the user has seen them.
     async fn answer(
         &self,
         conversation: &mut Conversation,
@@ -240,7 +238,7 @@ impl<'a> TurnRun<'a> {
         }
     }
 
-    /// Answers MCP servers that want a model to go on.
+    /// Returns a sampler for MCP servers.
     pub(super) fn sampler(&self) -> Arc<TurnSampler> {
         Arc::new(TurnSampler {
             agent_state: Arc::clone(self.agent_state),
@@ -250,7 +248,7 @@ impl<'a> TurnRun<'a> {
         })
     }
 
-    /// What servers had the model write is part of what the turn costs.
+    /// Adds the usage of sampling requests to the turn's usage.
     async fn add_sampling_usage(&self, turn_usage: &mut TurnUsage) -> Result<(), AgentError> {
         let written = std::mem::take(&mut *self.sampling_usage.lock().unwrap_or_else(PoisonError::into_inner));
         if written.is_empty() {
@@ -258,7 +256,7 @@ impl<'a> TurnRun<'a> {
         }
         written.into_iter().for_each(|usage| turn_usage.add(usage));
         match self.report_usage(turn_usage).await {
-            // What was carried out is told to the model first, also of a turn that is over.
+            // Tool results are added to the conversation first, even if the turn was cancelled.
             Ok(()) | Err(AgentError::Cancelled) => Ok(()),
             Err(error) => Err(error),
         }
@@ -284,7 +282,7 @@ impl<'a> TurnRun<'a> {
         }
     }
 
-    /// Asks, and shows people when a try failed and another is made.
+    /// Sends the request and shows retries as activity.
     async fn ask(&self, request: &ModelRequest) -> Result<ModelStream, AnswerError> {
         let (tell, mut told) = mpsc::unbounded_channel();
         let announce = |retry: Retry<'_>| {
@@ -317,13 +315,13 @@ impl<'a> TurnRun<'a> {
         }
     }
 
-    /// Shows people the step of the plan that is being worked on.
+    /// Sets the plan step in progress and shows it.
     pub(super) async fn set_plan_step(&self, step: Option<String>) -> Result<(), AgentError> {
         *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
         self.restore_activity().await
     }
 
-    /// Shows the plan again after something else was shown.
+    /// Shows the plan step again after another activity.
     pub(super) async fn restore_activity(&self) -> Result<(), AgentError> {
         let step = self.step.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match step {
@@ -332,8 +330,8 @@ impl<'a> TurnRun<'a> {
         }
     }
 
-    /// A failure of a provider as the end of the turn. Whoever brought a key that is refused is
-    /// asked for another one (AUTH-09). A key that only may not do this one thing is kept.
+    /// Converts a provider error into the turn's error. A client whose key is rejected is asked for a new one
+    /// (AUTH-09). A key that merely lacks a permission is kept.
     async fn failure(&self, error: ProviderError) -> AgentError {
         if let (ErrorKind::Auth, true, Some(key)) = (error.kind, self.choice.is_clients_key, &self.choice.key) {
             let told = self.events.token_refused(&self.agent_state.resource, key).await;
@@ -345,7 +343,7 @@ impl<'a> TurnRun<'a> {
     }
 }
 
-/// A failure of a provider as the end of a turn.
+/// Converts a provider error into the turn's error.
 fn failure(error: ProviderError) -> AgentError {
     let kind = match error.kind {
         ErrorKind::Auth | ErrorKind::Forbidden => "auth",
@@ -361,7 +359,7 @@ fn failure(error: ProviderError) -> AgentError {
         ErrorKind::Refused => "refused",
         ErrorKind::NoModel => "noModel",
     };
-    // A key or an account can be put in order; then the very same turn can go on.
+    // The same turn can continue after the key or account is fixed.
     let can_go_on =
         error.kind.is_resumable() || matches!(error.kind, ErrorKind::Auth | ErrorKind::Forbidden | ErrorKind::Quota);
     if can_go_on {

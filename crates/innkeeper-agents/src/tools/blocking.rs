@@ -1,4 +1,4 @@
-//! Work on files, beside the tasks of the host, that stops when nobody waits for it any more.
+//! Blocking file work that stops when the waiting future is dropped.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use innkeeper_host::AgentError;
 
-/// Says when work is to stop.
+/// Tells blocking work when to stop.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CancelFlag {
     flag: Arc<AtomicBool>,
@@ -15,22 +15,22 @@ pub(super) struct CancelFlag {
 }
 
 impl CancelFlag {
-    /// Whether nobody waits any more.
+    /// Returns true if the waiting future was dropped.
     pub(super) fn is_cancelled(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// Whether the time is over.
+    /// Returns true if the deadline has passed.
     pub(super) fn is_past_deadline(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Whether there is any reason to stop.
+    /// Returns true if the work should stop for either reason.
     pub(super) fn should_stop(&self) -> bool {
         self.is_cancelled() || self.is_past_deadline()
     }
 
-    /// The same with a time after which it stops by itself.
+    /// Adds a deadline.
     pub(super) fn with_timeout(&self, time: Duration) -> Self {
         Self {
             flag: Arc::clone(&self.flag),
@@ -39,8 +39,7 @@ impl CancelFlag {
     }
 }
 
-/// Reads a file until it is time to stop, which is an error of the kind `TimedOut`: however large
-/// the file is, nobody waits for its end.
+/// A reader that fails with `TimedOut` once the work should stop, so that a huge file does not block.
 #[derive(Debug)]
 pub(super) struct CancellableReader<'a, R> {
     pub(super) inner: R,
@@ -56,7 +55,7 @@ impl<R: Read> Read for CancellableReader<'_, R> {
     }
 }
 
-/// Raises the flag when the future that waits is dropped.
+/// Sets the flag when the waiting future is dropped.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -65,8 +64,8 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Has work done on a thread for such work. An error means that the turn was cancelled; what goes
-/// wrong with the work itself is part of its result.
+/// Runs work on a blocking thread. An error means that the turn was cancelled; failures of the work are part of the
+/// result.
 pub(super) async fn run<T: Send + 'static>(
     cancelled: impl Future<Output = ()>,
     work: impl FnOnce(&CancelFlag) -> Result<T, String> + Send + 'static,

@@ -1,7 +1,6 @@
-//! The one way to change a file: plan it, show it to people, and write exactly what they saw.
+//! The only way to change a file: plan the change, show it to the user, and write exactly what was shown.
 //!
-//! A file that changed between the question and the write is not written. `change/replace.rs` does
-//! the writing.
+//! If the file changes between confirmation and write, it is not written. `change/replace.rs` does the writing.
 
 use std::io::ErrorKind;
 
@@ -22,28 +21,28 @@ use super::{ToolAnswer, ToolEnv, ToolLimits, blocking};
 
 mod replace;
 
-/// What holds for all changes.
+/// Settings for all changes.
 #[derive(Debug, Clone)]
 pub(super) struct ChangePolicy {
     pub(super) limits: ToolLimits,
     pub(super) secrets: SecretFiles,
-    /// The permissions that new files and directories go without; `None` leaves it to the process.
+    /// Permissions that new files and directories lack; `None` uses the process's umask.
     pub(super) umask: Option<u32>,
 }
 
-/// What a file will be in place of what it is.
+/// A planned change of one file.
 #[derive(Debug)]
 pub(super) struct PlannedChange {
     pub(super) place: Place,
-    /// What it is; `None` if it does not exist.
+    /// Current content; `None` if the file does not exist.
     pub(super) before: Option<Vec<u8>>,
-    /// What it will be.
+    /// New content.
     pub(super) after: Vec<u8>,
     diff: FileDiff,
-    /// Whether it looks like a file with secrets: then nothing of it is shown to anybody.
+    /// Whether it looks like a file with secrets. Its content is never shown.
     is_secret: bool,
-    /// Why it cannot be made. Of a file with secrets even that says something, so it is told only
-    /// once people have allowed the change.
+    /// Why the change is impossible. For files with secrets the reason reveals content, so it is reported only after
+    /// the user has confirmed the change.
     problem: Option<String>,
 }
 
@@ -62,8 +61,8 @@ impl PlannedChange {
         }
     }
 
-    /// A change that what is in the file makes impossible. It is refused at once, unless the reason
-    /// would tell something of a file with secrets: then people are asked first.
+    /// A change that the file's content makes impossible. It fails at once, unless the reason would reveal content of
+    /// a file with secrets: then the user is asked first.
     pub(super) fn blocked(place: Place, before: Vec<u8>, problem: String) -> Result<Self, String> {
         if !place.is_secret() {
             return Err(problem);
@@ -78,12 +77,12 @@ impl PlannedChange {
         })
     }
 
-    /// Whether the file is already what it will be.
+    /// Returns true if the file already has the new content.
     fn is_done(&self) -> bool {
         self.before.as_ref() == Some(&self.after)
     }
 
-    /// What will happen, for people.
+    /// Describes the change for the user.
     fn description(&self) -> Description {
         Description::with_markdown(
             self.description_with(&self.place.quoted()),
@@ -102,7 +101,7 @@ impl PlannedChange {
         format!("{does} {name} ({})", self.diff.counts())
     }
 
-    /// How to say it: of what will happen, of what to ask, and of what has happened.
+    /// Verbs for the announcement, the question and the result.
     fn verbs(&self) -> [&'static str; 3] {
         match self.before {
             None => ["Creates", "Create", "Created"],
@@ -110,8 +109,7 @@ impl PlannedChange {
         }
     }
 
-    /// The change for people who are asked, with snapshots of both sides: nothing else can show them what is not
-    /// written yet.
+    /// The edits shown with the confirmation. They contain both contents, because the new one is not on disk yet.
     fn confirmation_edits(&self, limits: &ToolLimits) -> Vec<FileChange> {
         if self.is_secret || !self.fits(limits) {
             return Vec::new();
@@ -119,8 +117,8 @@ impl PlannedChange {
         vec![self.with_snapshots()]
     }
 
-    /// The change for those who look at it afterwards, with snapshots of both sides: the file itself may have changed
-    /// again since. Of what is secret or too long there is only the file.
+    /// The edit shown with the result. It contains both contents, because the file may change again. For files that
+    /// are secret or too large it contains the URI only.
     fn result_edit(&self, limits: &ToolLimits) -> FileChange {
         if !self.is_secret && self.fits(limits) {
             return self.with_snapshots();
@@ -158,7 +156,7 @@ impl PlannedChange {
         let mut text = format!("{summary}.\n");
         if !self.is_secret {
             content.push(ToolContent::Text(self.diff.unified.clone()));
-            // The model wrote a new file itself; only what surrounds a change is news to it.
+            // The model knows the content of a new file; of a changed one it needs the context lines.
             if self.before.is_some() {
                 text.push_str(&self.diff.unified);
             }
@@ -173,7 +171,7 @@ impl PlannedChange {
     }
 }
 
-/// A URI that carries its content to the host, which keeps it and shows its own URI instead.
+/// Encodes content as a data URI. The host stores it as a blob and replaces the URI.
 fn data_uri(bytes: &[u8]) -> String {
     let media_type = match std::str::from_utf8(bytes) {
         Ok(_) => "text/plain;charset=utf-8",
@@ -182,8 +180,8 @@ fn data_uri(bytes: &[u8]) -> String {
     format!("data:{media_type};base64,{}", STANDARD.encode(bytes))
 }
 
-/// What a file is now; `None` if it does not exist. What is too large to change, or may not be
-/// changed, is refused before anybody is asked.
+/// Reads the current content; `None` if the file does not exist. Fails for files that are too large or
+/// write-protected, before the user is asked.
 pub(super) fn read_current(place: &Place, limits: &ToolLimits) -> Result<Option<Vec<u8>>, String> {
     let file = match open_regular(&place.root.dir, place.within()) {
         Ok(Opened::File(file)) => file,
@@ -215,10 +213,10 @@ pub(super) fn read_current(place: &Place, limits: &ToolLimits) -> Result<Option<
     }
 }
 
-/// Makes a change of what a model or a person wrote.
+/// Plans a change from an input, which the model wrote or the user edited.
 pub(super) type Plan = fn(&Value, &Places, &ToolLimits) -> Result<PlannedChange, String>;
 
-/// Plans a change, asks people, and writes it.
+/// Plans a change, asks for confirmation and writes the file.
 pub(super) async fn run_change(
     draft: ToolDraft,
     input: Value,
@@ -237,7 +235,7 @@ pub(super) async fn run_change(
     let [_, shall, _] = change.verbs();
     let message = change.description();
     let invocation = Invocation::new(message).input(input.to_string());
-    // Of a file with secrets even this would confirm a guess.
+    // Don't report "already done" for secret files: it would confirm the file's content.
     if change.is_done() && !change.is_secret {
         let call = draft.run(invocation).await?;
         return outcome::finish(call, &attempt, Ok(unchanged(&change.place))).await;

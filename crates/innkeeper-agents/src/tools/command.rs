@@ -1,10 +1,9 @@
-//! `run_command`: a command of the shell.
+//! `run_command`: runs a shell command.
 //!
-//! A command can do whatever the host's user can; no working directory holds it. So people are
-//! asked, unless a rule of theirs covers exactly this command, and are told where it runs. It has a process group of its own, which is killed when
-//! its time is over, when the turn is cancelled, when nobody waits for it any more, and also when
-//! the shell has ended but left something running. What starts a session of its own (`setsid`) is
-//! out of reach.
+//! A command can do whatever the host's user can; working directories do not confine it. So the user confirms it,
+//! unless an approval covers exactly this command, and sees where it runs. It has its own process group. The group is
+//! killed on timeout, when the turn is cancelled, when the future is dropped, and when the shell exits but leaves
+//! processes behind. Processes that start their own session (`setsid`) escape.
 
 use std::ffi::OsString;
 use std::io;
@@ -32,9 +31,9 @@ use crate::model::api::ToolSpec;
 
 mod output;
 
-/// How many times slower new output is shown in the end.
+/// Maximum factor by which updates of the output slow down.
 const MAX_PACE_FACTOR: u32 = 8;
-/// How much of the end of the output people see while the command runs.
+/// Bytes of the output's end that clients see while the command runs.
 const SHOWN_BYTES: usize = 8 << 10;
 
 /// Runs commands.
@@ -43,7 +42,7 @@ pub(super) struct RunCommand {
     limits: ToolLimits,
     environment: EnvironmentRules,
     shell: &'static str,
-    /// The permissions that its files go without; `None` leaves it to the process.
+    /// Permissions that its files lack; `None` uses the process's umask.
     umask: Option<u32>,
 }
 
@@ -60,7 +59,7 @@ impl RunCommand {
     }
 }
 
-/// What the model, or the person after it, wants to run.
+/// A parsed input, written by the model or edited by the user.
 #[derive(Debug)]
 struct Request {
     command: String,
@@ -194,7 +193,7 @@ impl HostTool for RunCommand {
     }
 }
 
-/// The subject that an approval of the command is remembered by.
+/// Returns the subject for approvals.
 fn subject(request: &Request, place: &Place) -> ApprovalSubject {
     let directory = place.rule_path();
     ApprovalSubject::Command {
@@ -207,7 +206,7 @@ impl RunCommand {
     fn start(&self, command: &str, directory: PathBuf) -> io::Result<Group> {
         let line = [self.shell, "-c", command].map(OsString::from);
         let line = match self.umask {
-            // The host's own variables are not told to anybody by name: one that no shell could write may go.
+            // `with_umask` may drop a variable whose name no shell can write. Nothing relies on such a variable.
             Some(umask) => with_umask(umask, line),
             None => line.into(),
         };
@@ -220,7 +219,7 @@ impl RunCommand {
                     shell.env_remove(name);
                 }
             }
-            // Nobody is there to page, to colour for, or to answer.
+            // The command has no terminal: no pager, no colours, no prompts.
             shell.env("TERM", "dumb").env("NO_COLOR", "1");
             shell
                 .env("PAGER", "cat")
@@ -267,7 +266,7 @@ async fn run(
     complete(call, &name, request, &end, &output).await
 }
 
-/// Gathers output, and shows it now and then, until the command is over.
+/// Collects and periodically shows output until the command ends.
 async fn watch(
     group: &mut Group,
     output: &mut Output,
@@ -278,7 +277,7 @@ async fn watch(
     let mut stderr = group.take_stderr();
     let (mut out, mut err) = (vec![0; 32 << 10], vec![0; 32 << 10]);
     let mut ended: Option<(ExitStatus, Instant)> = None;
-    // What is shown is kept as well, so a long command shows itself less often than a short one.
+    // Every update is persisted, so updates of long commands become less frequent.
     let mut pace = limits.output_pace;
     let slowest = pace * MAX_PACE_FACTOR;
     let mut show_at = Instant::now() + pace;
@@ -314,7 +313,7 @@ async fn watch(
                 pace = (pace * 2).min(slowest);
                 alive_at = Instant::now() + limits.alive_pace;
             }
-            // A command that works in silence is no agent that is lost.
+            // A silent command must not trip the watchdog.
             () = tokio::time::sleep_until(alive_at) => {
                 call.alive().await?;
                 alive_at = Instant::now() + limits.alive_pace;
@@ -325,7 +324,7 @@ async fn watch(
 
 async fn read_some(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> usize {
     match pipe {
-        // A pipe that cannot be read has nothing more to say.
+        // Treat a pipe that cannot be read as closed.
         Some(pipe) => pipe.read(buffer).await.unwrap_or(0),
         None => 0,
     }

@@ -1,17 +1,17 @@
-//! What changed between two texts.
+//! Line diffs.
 
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 
 use super::outcome::count;
 
-/// The difference of two texts.
+/// The diff of two texts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FileDiff {
-    /// Lines added.
+    /// Added lines.
     pub(super) added: u32,
-    /// Lines removed.
+    /// Removed lines.
     pub(super) removed: u32,
-    /// Both with their surroundings, as `diff -u` writes it, and not longer than was asked for.
+    /// Unified diff, truncated to the limit.
     pub(super) unified: String,
 }
 
@@ -44,7 +44,7 @@ impl FileDiff {
         }
     }
 
-    /// As in "+3 −1".
+    /// Formats the counts, such as "+3 −1".
     pub(super) fn counts(&self) -> String {
         format!("+{} −{}", self.added, self.removed)
     }

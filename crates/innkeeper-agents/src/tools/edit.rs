@@ -1,4 +1,4 @@
-//! `edit_file`: one piece of text in place of another.
+//! `edit_file`: replaces a piece of text in a file.
 
 use async_trait::async_trait;
 use innkeeper_host::{AgentError, ToolDraft};
@@ -86,7 +86,7 @@ fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<PlannedCh
     let problem = match occurrences.as_slice() {
         [] => {
             let mut problem = format!("`old_string` does not occur in {}", place.quoted());
-            // Nobody has allowed the model to see what such a file says.
+            // The model may not see the content of a secret file.
             if !place.is_secret() {
                 problem.push_str(&nearest::hint(&text.content, &old, limits.line_chars));
             }
@@ -99,7 +99,7 @@ fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<PlannedCh
             place.quoted(),
             lines_of(&text.content, several)
         )),
-        // Before anything is replaced: a few words can stand for more than the machine has room for.
+        // Check before replacing: a small pattern can expand beyond available memory.
         all if !fits(&text.content, all.len(), &old, &new, limits) => {
             Some(format!("{} would become too large", place.quoted()))
         }
@@ -116,7 +116,7 @@ fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<PlannedCh
     Ok(PlannedChange::new(place, Some(before), after, limits))
 }
 
-/// Whether a text is not too large once something was replaced in it some times.
+/// Returns true if the text stays within the size limit after the replacements.
 fn fits(text: &str, times: usize, old: &str, new: &str, limits: &ToolLimits) -> bool {
     let removed = times.checked_mul(old.len());
     let added = times.checked_mul(new.len());
@@ -125,7 +125,7 @@ fn fits(text: &str, times: usize, old: &str, new: &str, limits: &ToolLimits) -> 
     size.is_some_and(|size| size as u64 <= limits.change_bytes)
 }
 
-/// The numbers of the first few lines that places are in.
+/// Returns the line numbers of the first few occurrences.
 fn lines_of(text: &str, places: &[usize]) -> String {
     const MOST: usize = 10;
     let line = |start: &usize| {
@@ -139,7 +139,7 @@ fn lines_of(text: &str, places: &[usize]) -> String {
     lines.join(", ")
 }
 
-/// Lines with their numbers, as `read_file` gives them.
+/// Numbers lines as `read_file` does.
 fn numbered(lines: &[&str], first: usize, line_chars: usize) -> String {
     let lines = lines.iter().zip(first..);
     lines

@@ -1,9 +1,9 @@
-//! `fetch_url`: the text of a page.
+//! `fetch_url`: fetches the text of a web page.
 //!
-//! It exists only where the settings allow it, and people are asked unless they allowed its server. Unless allowed, it
-//! reaches nothing on this machine or in its private networks: addresses are checked when the
-//! connection is made, so that no name changes its meaning in between. It is not led elsewhere
-//! either: where a page has moved to another server, the model is told and can ask for that.
+//! It exists only if the settings allow it, and the user confirms each host unless an approval covers it. Unless
+//! allowed, it does not reach this machine or private networks: addresses are checked when the connection is made, so
+//! that DNS cannot change in between. It does not follow redirects to other origins; the model gets the new address
+//! and can fetch that.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::model::api::ToolSpec;
 mod address;
 mod page;
 
-/// How often a page may have moved within its server.
+/// Maximum redirects within one origin.
 const MAX_REDIRECTS: usize = 5;
 
 /// Fetches pages.
@@ -123,7 +123,7 @@ fn parse(input: &Value, settings: FetchSettings) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Whether an address may be fetched, as far as can be seen from it.
+/// Checks what can be seen from the URL itself.
 fn check(url: &Url, settings: FetchSettings) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!(
@@ -175,7 +175,7 @@ async fn fetch(url: Url, settings: FetchSettings, limits: &ToolLimits) -> Result
     Err("the page has moved too many times".to_owned())
 }
 
-/// Where a page has moved to, if it has.
+/// Returns the target of a redirect.
 fn redirect_target(response: &Response, url: &Url) -> Option<Result<Url, String>> {
     if !response.status().is_redirection() {
         return None;
@@ -207,7 +207,7 @@ async fn read(asked_for: &Url, mut response: Response, limits: &ToolLimits) -> R
     }
     let size = count(bytes.len(), "byte", "bytes");
     let is_html = media_type.starts_with("text/html");
-    // Beside the tasks of the host: the page was written by others, who may want it to take long.
+    // Convert on a blocking thread: a hostile page may try to take long.
     let reading = tokio::task::spawn_blocking(move || {
         let words = String::from_utf8_lossy(&bytes);
         if is_html {
@@ -235,12 +235,12 @@ async fn read(asked_for: &Url, mut response: Response, limits: &ToolLimits) -> R
 }
 
 fn client(settings: FetchSettings, time: Duration) -> Result<Client, String> {
-    // Only the first call of a process has an effect; whoever was first made the same choice.
+    // Only the first call of a process has an effect, and all install the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder()
         .user_agent(concat!("innkeeper/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none())
-        // A proxy would resolve names in our place, where nobody checks them.
+        // A proxy would resolve names itself, beyond our checks.
         .no_proxy()
         .connect_timeout(time)
         .dns_resolver(Arc::new(Resolver { settings }));
@@ -249,7 +249,7 @@ fn client(settings: FetchSettings, time: Duration) -> Result<Client, String> {
         .map_err(|error| format!("the host cannot fetch anything: {error}"))
 }
 
-/// Resolves names to addresses that may be reached.
+/// Resolves names to allowed addresses only.
 #[derive(Debug)]
 struct Resolver {
     settings: FetchSettings,
@@ -270,7 +270,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// The innermost reason: the outer ones only say that a request failed.
+/// Returns the innermost error message; the outer ones are generic.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut source: &dyn std::error::Error = error;
     while let Some(inner) = source.source() {

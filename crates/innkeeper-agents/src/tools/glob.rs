@@ -1,4 +1,4 @@
-//! `glob`: files whose paths fit a pattern, the newest first.
+//! `glob`: finds files by path pattern, newest first.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ use super::walk::{PathPattern, Walk, WalkEnd};
 use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
-/// Finds files by name.
+/// Finds files by path.
 #[derive(Debug)]
 pub(super) struct Glob {
     pub(super) limits: ToolLimits,
 }
 
-/// What the model asked for.
+/// A parsed input.
 #[derive(Debug)]
 struct Request {
     pattern: PathPattern,
@@ -115,7 +115,7 @@ fn find(places: &Places, request: &Request, limits: &ToolLimits, cancel: &Cancel
     let end = walk.run(&start, &mut |found| {
         if request.pattern.fits(&found.relative) {
             let place = start.join(&found.relative);
-            // Through the handle of the working directory, so that a link to the outside counts as gone.
+            // Through the handle of the working directory, so that a symlink to the outside counts as missing.
             if let Ok(data) = place.root.dir.metadata(place.within())
                 && data.is_file()
             {
@@ -125,7 +125,7 @@ fn find(places: &Places, request: &Request, limits: &ToolLimits, cancel: &Cancel
         }
         ControlFlow::Continue(())
     })?;
-    // The newest first; of the same age, in the order of their names.
+    // Newest first; files of the same age by name.
     files.sort_by(|(a_time, a), (b_time, b)| b_time.cmp(a_time).then_with(|| a.cmp(b)));
     let wording = quoted(&request.wording);
     let found = count(files.len(), "file", "files");
@@ -145,7 +145,7 @@ fn find(places: &Places, request: &Request, limits: &ToolLimits, cancel: &Cancel
     Ok(ToolOutput::text(format!("Found {found} for {wording}"), text))
 }
 
-/// What to say about a walk that did not see everything.
+/// Note about an incomplete walk.
 pub(super) fn incomplete_note(end: WalkEnd) -> &'static str {
     match end {
         WalkEnd::Complete => "",

@@ -1,6 +1,6 @@
-//! What a model wrote as the input of a call, field by field.
+//! Typed access to the input fields of a call.
 //!
-//! Every complaint names the field, so that the model can mend it.
+//! Every error names the field, so that the model can correct it.
 
 use serde_json::{Map, Value};
 
@@ -15,11 +15,11 @@ impl<'a> Input<'a> {
     }
 
     fn get(&self, field: &str) -> Option<&'a Value> {
-        // Models write `null` for what they leave out.
+        // Models write `null` for omitted fields.
         self.0.get(field).filter(|value| !value.is_null())
     }
 
-    /// A text that may be empty. `meaning` completes "give …".
+    /// Returns a string, which may be empty. `meaning` completes "give …".
     pub(super) fn text(&self, field: &str, meaning: &str) -> Result<&'a str, String> {
         let value = self
             .get(field)
@@ -29,7 +29,7 @@ impl<'a> Input<'a> {
             .ok_or_else(|| format!("`{field}` must be a string: give {meaning}"))
     }
 
-    /// A text with something in it.
+    /// Returns a string that is not blank.
     pub(super) fn non_empty_text(&self, field: &str, meaning: &str) -> Result<&'a str, String> {
         let text = self.text(field, meaning)?;
         if text.trim().is_empty() {
@@ -38,7 +38,7 @@ impl<'a> Input<'a> {
         Ok(text)
     }
 
-    /// A text with something in it, or nothing at all. An empty one counts as left out.
+    /// Returns an optional string. A blank one counts as omitted.
     pub(super) fn optional_text(&self, field: &str) -> Result<Option<&'a str>, String> {
         let Some(value) = self.get(field) else { return Ok(None) };
         let text = value
@@ -47,7 +47,7 @@ impl<'a> Input<'a> {
         Ok(Some(text).filter(|text| !text.trim().is_empty()))
     }
 
-    /// A whole number within bounds. One in quotes counts, since models write those too.
+    /// Returns an optional integer within bounds. Models also write numbers as strings.
     pub(super) fn number(&self, field: &str, least: u64, most: u64) -> Result<Option<u64>, String> {
         let Some(value) = self.get(field) else { return Ok(None) };
         let number = match value {
@@ -62,7 +62,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Yes or no; left out, it is no.
+    /// Returns a boolean; omitted means false.
     pub(super) fn flag(&self, field: &str) -> Result<bool, String> {
         match self.get(field) {
             None => Ok(false),

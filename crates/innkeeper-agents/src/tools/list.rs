@@ -1,4 +1,4 @@
-//! `list_directory`: what is in a directory.
+//! `list_directory`: lists a directory.
 
 use async_trait::async_trait;
 use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
@@ -11,7 +11,7 @@ use super::place::Places;
 use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
-/// Most entries that are read, so that a directory of millions does not fill the memory.
+/// Maximum entries that are read, so that a directory with millions does not exhaust memory.
 const MAX_READ: usize = 100_000;
 
 /// Lists a directory.
@@ -120,7 +120,7 @@ fn list(places: &Places, path: Option<&str>, most: usize, cancel: &CancelFlag) -
     Ok(ToolOutput::text(summary, text).with_markdown(markdown))
 }
 
-/// As in "12 KiB".
+/// Formats a size, such as "12 KiB".
 fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => count(usize::try_from(bytes).unwrap_or(usize::MAX), "byte", "bytes"),

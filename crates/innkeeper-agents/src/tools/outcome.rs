@@ -1,4 +1,4 @@
-//! How calls end, for people and for the model.
+//! Completes calls, for clients and for the model.
 
 use innkeeper_host::{AgentError, Decision, ToolCall, ToolContent, ToolDraft, ToolResult};
 
@@ -6,23 +6,23 @@ use super::ToolAnswer;
 use crate::model::api::Image;
 use crate::model::attached;
 
-/// What came of a call that worked.
+/// Output of a successful call.
 #[derive(Debug, Default)]
 pub(super) struct ToolOutput {
-    /// What happened, for people, in the past tense.
+    /// Summary for clients, in the past tense.
     pub(super) summary: String,
-    /// The same with links.
+    /// The summary with links.
     pub(super) markdown: Option<String>,
-    /// What people are shown.
+    /// Content for clients.
     pub(super) content: Vec<ToolContent>,
-    /// What the model reads.
+    /// Text for the model.
     pub(super) text: String,
-    /// What the model looks at.
+    /// Images for the model.
     pub(super) images: Vec<Image>,
 }
 
 impl ToolOutput {
-    /// People and the model read the same.
+    /// Creates output with the same text for clients and the model.
     pub(super) fn text(summary: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -34,14 +34,14 @@ impl ToolOutput {
         }
     }
 
-    /// The same summary with links.
+    /// Sets the summary with links.
     pub(super) fn with_markdown(mut self, markdown: String) -> Self {
         self.markdown = Some(markdown);
         self
     }
 }
 
-/// Ends a call that ran. `attempt` says for people what it did not manage, as in "Did not read `a`".
+/// Completes a call that ran. `attempt` is the summary of a failure, such as "Did not read `a`".
 pub(super) async fn finish(
     call: ToolCall,
     attempt: &str,
@@ -70,13 +70,13 @@ pub(super) async fn finish(
     }
 }
 
-/// Ends a call that cannot even begin.
+/// Completes a call that cannot run.
 pub(super) async fn reject(draft: ToolDraft, attempt: &str, problem: String) -> Result<ToolAnswer, AgentError> {
     draft.complete(ToolResult::failed(attempt, problem.clone())).await?;
     Ok(failed(problem))
 }
 
-/// What the model reads when people said no, with what they attached to it.
+/// The result of a call that the user denied, with the attachments of the denial.
 pub(super) fn denied(decision: &Decision) -> ToolAnswer {
     let mut answer = failed(decision.refusal());
     let (attached, images) = attached(&decision.attachments);
@@ -87,8 +87,7 @@ pub(super) fn denied(decision: &Decision) -> ToolAnswer {
     answer
 }
 
-/// What the model reads of a call that people changed before they allowed it: otherwise it would
-/// take what happened for what it asked for.
+/// Adds the edited input to the result, so that the model knows what ran.
 pub(super) fn after_edit(answer: ToolAnswer, edited: Option<&str>) -> ToolAnswer {
     const MOST: usize = 4000;
     let Some(edited) = edited else {
@@ -113,12 +112,12 @@ pub(super) fn failed(problem: String) -> ToolAnswer {
     }
 }
 
-/// A name or a command in the midst of a sentence: one line, not too long, and without anything in
-/// it that people cannot see. What could hide or turn around the rest stands there as its number.
+/// Quotes a name or command within a sentence: one line, truncated, with invisible characters escaped, so that
+/// nothing can hide or reorder the rest.
 pub(super) fn quoted(text: &str) -> String {
     const MOST: usize = 120;
     let mut line = String::new();
-    // No more than can be shown: commands can be long.
+    // Stop at the limit: commands can be long.
     for c in text.chars().take(MOST + 1) {
         match c {
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => line.push(' '),
@@ -130,7 +129,7 @@ pub(super) fn quoted(text: &str) -> String {
         line.truncate(end);
         line.push('…');
     }
-    // A backtick inside needs a longer fence around it.
+    // A backtick inside needs a longer fence.
     if line.contains('`') {
         format!("`` {line} ``")
     } else {
@@ -138,8 +137,7 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// A file as a link in markdown, by the label that people know it by. Nothing in a name can end the link, or be
-/// taken for markdown.
+/// Formats a file as a Markdown link. The label cannot end the link or contain markup.
 pub(super) fn link(label: &str, uri: &str) -> String {
     let mut text = String::new();
     for c in label.chars() {
@@ -153,12 +151,12 @@ pub(super) fn link(label: &str, uri: &str) -> String {
             c => text.push(c),
         }
     }
-    // These are the characters that a path keeps in a URI and that end a link.
+    // Characters that a URI keeps unescaped and that would end the link.
     let target = uri.replace('(', "%28").replace(')', "%29").replace('\\', "%5C");
     format!("[{text}]({target})")
 }
 
-/// Whether a character is invisible, or changes the order in which others are shown.
+/// Returns true for invisible characters and for those that reorder text.
 fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -178,13 +176,13 @@ fn is_invisible(c: char) -> bool {
     )
 }
 
-/// "1 line", "2 lines".
+/// Formats a count: "1 line", "2 lines".
 pub(super) fn count(number: usize, one: &str, many: &str) -> String {
     let word = if number == 1 { one } else { many };
     format!("{number} {word}")
 }
 
-/// A line that is not too long to read.
+/// Truncates a line.
 pub(super) fn shortened(line: &str, most: usize) -> String {
     match line.char_indices().nth(most) {
         None => line.to_owned(),

@@ -1,4 +1,4 @@
-//! `read_file`: text with line numbers, and pictures.
+//! `read_file`: returns text with line numbers, and images.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read as _};
@@ -20,7 +20,7 @@ use super::secret::SecretFiles;
 use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits, text};
 use crate::model::api::{Image, ToolSpec};
 
-/// How far a file is read only to say how many lines are left.
+/// Maximum bytes that are read only to count the remaining lines.
 const MAX_COUNTED_BYTES: u64 = 64 << 20;
 
 /// Reads a file.
@@ -30,7 +30,7 @@ pub(super) struct ReadFile {
     pub(super) secrets: SecretFiles,
 }
 
-/// What the model asked for.
+/// A parsed input.
 #[derive(Debug, Clone)]
 struct Request {
     path: String,
@@ -161,26 +161,26 @@ fn read(place: &Place, request: &Request, limits: &ToolLimits, cancel: &CancelFl
     let mut line_page = LinePage::default();
     match line_page.fill(&mut reader, request, limits) {
         Ok(()) => {}
-        // The lines are there, only their number is not.
+        // The lines were read; only their total number is unknown.
         Err(error) if error.kind() == ErrorKind::TimedOut && line_page.shown > 0 => {}
         Err(error) => return Err(broken(error)),
     }
     Ok(line_page.done(place, request))
 }
 
-/// The lines that were asked for.
+/// The requested lines.
 #[derive(Debug, Default)]
 struct LinePage {
     text: String,
     shown: usize,
-    /// Lines of the file, as far as they were counted.
+    /// Lines counted so far.
     lines: usize,
     is_counted: bool,
 }
 
 impl LinePage {
     fn fill(&mut self, reader: &mut impl BufRead, request: &Request, limits: &ToolLimits) -> std::io::Result<()> {
-        // Longer lines are cut before anybody decodes them.
+        // Truncate long lines before decoding them.
         let longest = limits.line_chars.saturating_mul(4).saturating_add(8) as u64;
         let mut passed = 0_u64;
         let mut line = Vec::new();
@@ -241,7 +241,7 @@ impl LinePage {
     }
 }
 
-/// Passes over the rest of a line: how many bytes it had.
+/// Skips the rest of a line and returns its length in bytes.
 fn skip_line(reader: &mut impl BufRead) -> std::io::Result<u64> {
     let mut skipped = 0;
     loop {
@@ -259,7 +259,7 @@ fn skip_line(reader: &mut impl BufRead) -> std::io::Result<u64> {
     }
 }
 
-/// The media type of a picture, by its first bytes.
+/// Returns the media type of an image by its first bytes.
 fn image_type(start: &[u8]) -> Option<&'static str> {
     match start {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1A, b'\n', ..] => Some("image/png"),

@@ -1,4 +1,4 @@
-//! `search`: lines that match a regular expression, with the engine of ripgrep.
+//! `search`: finds lines that match a regular expression, with ripgrep's engine.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -22,19 +22,19 @@ use super::walk::{PathPattern, Walk, WalkEnd};
 use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
-/// Most memory that one line of a file may need.
+/// Maximum memory for one line of a file.
 const MAX_LINE_HEAP: usize = 16 << 20;
-/// Longest line that is shown whole, in characters.
+/// Maximum characters of a line before it is truncated.
 const LINE_CHARS: usize = 400;
 
-/// Searches in files.
+/// Searches file contents.
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) limits: ToolLimits,
     pub(super) secrets: SecretFiles,
 }
 
-/// What the model asked for.
+/// A parsed input.
 #[derive(Debug)]
 struct Request {
     matcher: RegexMatcher,
@@ -154,7 +154,7 @@ fn search(places: &Places, request: &Request, limits: &ToolLimits, cancel: &Canc
     Ok(results.done(end))
 }
 
-/// What was found so far.
+/// Results so far.
 struct SearchResults<'a> {
     request: &'a Request,
     searcher: Searcher,
@@ -200,7 +200,7 @@ impl<'a> SearchResults<'a> {
         };
         walk.run(start, &mut |found| {
             let is_wanted = request.glob.as_ref().is_none_or(|glob| glob.fits(&found.relative));
-            // A link leads to a file that is found under its own name, or to the outside.
+            // The target of a symlink is found under its own name, or is outside.
             if found.is_link || !is_wanted {
                 return ControlFlow::Continue(());
             }
@@ -234,7 +234,7 @@ impl<'a> SearchResults<'a> {
         })
     }
 
-    /// Searches one file. What cannot be read is passed over.
+    /// Searches one file. Unreadable files are skipped.
     fn search_file(&mut self, dir: &Dir, name: &Path, label: &str) {
         let Ok(Opened::File(file)) = open_regular(dir, name) else {
             return;
@@ -299,11 +299,11 @@ impl<'a> SearchResults<'a> {
     }
 }
 
-/// What was found in one file.
+/// Matches in one file.
 struct FileMatches<'a> {
     label: &'a str,
     request: &'a Request,
-    /// How many bytes may still be given.
+    /// Remaining bytes.
     room: usize,
     max_matches: usize,
     text: String,
@@ -312,7 +312,7 @@ struct FileMatches<'a> {
 }
 
 impl FileMatches<'_> {
-    /// Adds a line; false when there is no room for more.
+    /// Adds a line. Returns false if it does not fit.
     fn add(&mut self, line: &str) -> bool {
         if self.text.len() + line.len() > self.room {
             self.is_full = true;

@@ -1,4 +1,5 @@
-//! What looks like a secret: people are asked before a model reads it, and commands do not see it.
+//! Recognises secrets: files that a model may read only with confirmation, and variables that commands do not
+//! inherit.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use super::EnvironmentRules;
 
-/// File names, in lower case: `*` stands for anything.
+/// File name patterns in lower case; `*` matches anything.
 const SECRET_FILES: &[&str] = &[
     ".env",
     ".env.*",
@@ -42,7 +43,7 @@ const SECRET_FILES: &[&str] = &[
     "kubeconfig",
 ];
 
-/// Names that only look like secrets: they are templates or public halves.
+/// Exceptions: templates, public keys and source files.
 const NOT_SECRET_FILES: &[&str] = &[
     "*.example",
     "*.sample",
@@ -63,10 +64,10 @@ const NOT_SECRET_FILES: &[&str] = &[
     "secrets.md",
 ];
 
-/// Directories whose files are all secrets.
+/// Directories in which every file is a secret.
 const SECRET_DIRECTORIES: &[&str] = &[".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"];
 
-/// Files that are secrets whatever they are called: those that hold the host's own keys.
+/// Files that are secrets regardless of their names, such as those with the host's keys.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SecretFiles(Arc<[PathBuf]>);
 
@@ -75,8 +76,8 @@ impl SecretFiles {
         Self(paths.into())
     }
 
-    /// Those below a directory, as paths from there. Links are resolved now and not once and for
-    /// all: a key may be put in its place, or moved, while the host runs.
+    /// Returns those below a directory as relative paths. Symlinks are resolved on every call, because a key can be
+    /// created or moved while the host runs.
     pub(super) fn below(&self, canonical: &Path) -> Vec<PathBuf> {
         let resolved = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         let paths = self.0.iter().flat_map(|path| [path.clone(), resolved(path)]);
@@ -86,8 +87,7 @@ impl SecretFiles {
     }
 }
 
-/// Whether a file looks like one with secrets, by its path within a working directory. The case of
-/// letters does not count, because some file systems do not tell it apart.
+/// Returns true if a path within a working directory looks like a secret. Ignores case, because some file systems do.
 pub(super) fn is_secret_file(path: &Path) -> bool {
     let mut names = path.iter().map(|name| name.to_string_lossy().to_lowercase());
     let Some(name) = names.next_back() else { return false };
@@ -98,7 +98,7 @@ pub(super) fn is_secret_file(path: &Path) -> bool {
     fits(SECRET_FILES) && !fits(NOT_SECRET_FILES)
 }
 
-/// Directories whose files tell version control, editors and agents what to run.
+/// Directories whose files configure what version control, editors and agents run.
 const EXECUTION_DIRECTORIES: &[&str] = &[
     ".agents",
     ".claude",
@@ -117,7 +117,7 @@ const EXECUTION_DIRECTORIES: &[&str] = &[
 /// Files that do the same.
 const EXECUTION_FILES: &[&str] = &[".mcp.json", ".gitattributes", ".gitmodules", ".pre-commit-config.yaml"];
 
-/// Whether a file makes other programs run something as soon as it is there.
+/// Returns true if other programs run something because of this file.
 pub(super) fn triggers_execution(path: &Path) -> bool {
     let mut names = path.iter().map(|name| name.to_string_lossy().to_lowercase());
     let name = names.next_back().unwrap_or_default();
@@ -132,7 +132,7 @@ fn matches_pattern(name: &str, pattern: &str) -> bool {
     }
 }
 
-/// Words that end a part of a variable's name when its value is a secret.
+/// Suffixes of the parts of secret variable names.
 const SECRET_NAME_SUFFIXES: &[&str] = &[
     "KEY",
     "KEYS",
@@ -148,11 +148,11 @@ const SECRET_NAME_SUFFIXES: &[&str] = &[
     "CREDENTIALS",
 ];
 
-/// Words that are a secret only when they are a whole part of a name.
+/// Parts that are secret only as a whole.
 const SECRET_NAME_PARTS: &[&str] = &["PASS", "PAT", "PWD", "AUTH", "JWT", "BEARER", "COOKIE"];
 
-/// Whether commands do not see a variable: its name looks like a secret's, or its value is an
-/// address with a password in it.
+/// Returns true if commands must not inherit a variable: its name looks like a secret's, or its value is a URL with a
+/// password.
 pub(super) fn is_hidden_variable(rules: &EnvironmentRules, name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy();
     if rules.hide.iter().any(|hidden| *hidden == name) {
@@ -165,7 +165,7 @@ pub(super) fn is_hidden_variable(rules: &EnvironmentRules, name: &OsStr, value: 
 }
 
 fn is_secret_name(name: &str) -> bool {
-    // Where the shell is and was, and the way to an agent that never gives its keys away.
+    // Current and previous directory, and the socket of the SSH agent, which never reveals its keys.
     if ["PWD", "OLDPWD", "SSH_AUTH_SOCK"].contains(&name) {
         return false;
     }
@@ -174,7 +174,7 @@ fn is_secret_name(name: &str) -> bool {
     parts.any(|part| SECRET_NAME_SUFFIXES.iter().any(|word| part.ends_with(word)) || SECRET_NAME_PARTS.contains(&part))
 }
 
-/// As in `postgres://me:password@server/`.
+/// Returns true for URLs such as `postgres://me:password@server/`.
 fn has_password(value: &str) -> bool {
     let Some((_, rest)) = value.split_once("://") else {
         return false;

@@ -1,72 +1,71 @@
-//! How far tools go.
+//! Settings and limits of the tools.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What tools are set up with.
+/// Settings of the tools.
 #[derive(Debug, Clone, Default)]
 pub struct ToolSettings {
-    /// How much they read, show and wait.
+    /// Limits.
     pub limits: ToolLimits,
-    /// What commands see of the host's environment.
+    /// Which environment variables commands inherit.
     pub environment: EnvironmentRules,
-    /// Files that count as secrets whatever they are called, such as those that hold the host's keys.
+    /// Files that are secrets regardless of their names, such as those with the host's keys.
     pub secret_files: Vec<PathBuf>,
-    /// The permissions that files, directories and commands of people go without, if they are
-    /// others than those of the host's own process: a host that keeps its own files to itself must
-    /// not make a project's files private.
+    /// Umask for files, directories and commands, if it differs from the process's. The host's own files are private,
+    /// but a project's files must not become so.
     pub umask: Option<u32>,
-    /// Whether there is `fetch_url`, and what it may reach. Nothing, unless somebody says so.
+    /// Settings of `fetch_url`; `None` disables it.
     pub fetch: Option<FetchSettings>,
 }
 
-/// How much tools read, show and wait, so that no call floods a model, a client or the machine.
+/// Limits that protect the model, the clients and the machine from a single call.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolLimits {
-    /// Most lines that `read_file` gives at once.
+    /// Maximum lines per `read_file`.
     pub read_lines: usize,
-    /// Most bytes that `read_file` gives at once.
+    /// Maximum bytes per `read_file`.
     pub read_bytes: usize,
-    /// Longest line that is shown whole, in characters.
+    /// Maximum characters of a line before it is truncated.
     pub line_chars: usize,
-    /// Largest picture that a model looks at, in bytes.
+    /// Maximum bytes of an image for the model.
     pub image_bytes: u64,
-    /// Largest file that can be changed, in bytes.
+    /// Maximum bytes of a file that can be changed.
     pub change_bytes: u64,
-    /// Longest file of which a snapshot is kept before and after a change, in bytes; of longer ones clients see only
-    /// the file as it is.
+    /// Maximum bytes of a file whose content before and after a change is stored. For larger files clients see only
+    /// the current file.
     pub side_bytes: usize,
-    /// Longest diff that a result shows, in bytes.
+    /// Maximum bytes of a diff in a result.
     pub diff_bytes: usize,
-    /// Most entries that `list_directory` gives.
+    /// Maximum entries per `list_directory`.
     pub list_entries: usize,
-    /// Most files that `glob` gives.
+    /// Maximum files per `glob`.
     pub glob_files: usize,
-    /// Most entries of a tree that `glob` and `search` look at.
+    /// Maximum entries that `glob` and `search` visit.
     pub walk_entries: usize,
-    /// Most lines that match which `search` gives.
+    /// Maximum matching lines per `search`.
     pub search_matches: usize,
-    /// Most bytes that `search` gives.
+    /// Maximum bytes per `search`.
     pub search_bytes: usize,
-    /// How long `search` and `glob` look.
+    /// Timeout of `search` and `glob`.
     pub search_time: Duration,
-    /// How long a command runs when the model does not say.
+    /// Default timeout of a command.
     pub command_time: Duration,
-    /// How long a command runs at most.
+    /// Maximum timeout of a command.
     pub command_time_max: Duration,
-    /// How much of a command's output is kept from its beginning, in bytes.
+    /// Bytes of a command's output that the turn keeps from the start.
     pub output_head: usize,
-    /// How much of a command's output is kept from its end, in bytes.
+    /// Bytes of a command's output that the turn keeps from the end.
     pub output_tail: usize,
-    /// How much of a command's output is kept beside the turn where the turn has no room for all of it, in bytes.
+    /// Maximum bytes of a command's output that are stored beside the turn if the turn truncates it.
     pub output_kept: usize,
-    /// How soon people see new output of a command; of a long one they see it less often.
+    /// Initial interval between updates of a command's output. It grows with the running time.
     pub output_pace: Duration,
-    /// How often a command without output says that it is still at work.
+    /// Interval at which a silent command reports that it is alive.
     pub alive_pace: Duration,
-    /// Most bytes that `fetch_url` reads.
+    /// Maximum bytes that `fetch_url` reads.
     pub fetch_bytes: usize,
-    /// How long `fetch_url` waits.
+    /// Timeout of `fetch_url`.
     pub fetch_time: Duration,
 }
 
@@ -76,7 +75,7 @@ impl Default for ToolLimits {
             read_lines: 2000,
             read_bytes: 96 << 10,
             line_chars: 2000,
-            // In base64 it has 5 MB, which is the most that providers take.
+            // 5 MB in base64, the most that providers accept.
             image_bytes: 3_750_000,
             change_bytes: 4 << 20,
             side_bytes: 1 << 20,
@@ -93,7 +92,7 @@ impl Default for ToolLimits {
             output_tail: 20 << 10,
             output_kept: 4 << 20,
             output_pace: Duration::from_millis(250),
-            // Well before people are told that nothing is heard of the agent.
+            // Well below the watchdog's limit.
             alive_pace: Duration::from_secs(20),
             fetch_bytes: 256 << 10,
             fetch_time: Duration::from_secs(30),
@@ -101,22 +100,22 @@ impl Default for ToolLimits {
     }
 }
 
-/// What commands see of the host's environment: all of it, except what looks like a secret, by its
-/// name or because it is an address with a password.
+/// Which environment variables commands inherit: all except those that look like secrets, by name or because the
+/// value is a URL with a password.
 ///
-/// It keeps secrets out of logs, output and careless programs. It is no wall: a command that wants
-/// to can look for them elsewhere, which is why people are asked.
+/// This keeps secrets out of logs, output and careless programs. It is not a security boundary: a malicious command
+/// can find them elsewhere, which is why commands need confirmation.
 #[derive(Debug, Clone, Default)]
 pub struct EnvironmentRules {
-    /// Variables that commands see although they look like secrets.
+    /// Variables to inherit although they look like secrets.
     pub show: Vec<String>,
-    /// Further variables that commands do not see.
+    /// Further variables not to inherit.
     pub hide: Vec<String>,
 }
 
-/// What `fetch_url` may reach.
+/// Settings of `fetch_url`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FetchSettings {
-    /// Whether addresses of this machine and of private networks are allowed.
+    /// Whether local and private addresses are allowed.
     pub allow_private_addresses: bool,
 }

@@ -1,18 +1,18 @@
-//! Text files with the habits they keep: a byte-order mark, and how their lines end.
+//! Text files with their format: byte-order mark and line endings.
 
 use std::borrow::Cow;
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// A text, and how its file writes it.
+/// The text of a file and its format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Text {
-    /// The words, with `\n` at the ends of lines if the file has one kind of them.
+    /// The text, with `\n` line endings unless the file mixes them.
     pub(super) content: String,
     format: TextFormat,
 }
 
-/// How a file writes its text.
+/// Byte-order mark and line endings of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TextFormat {
     has_bom: bool,
@@ -20,7 +20,7 @@ pub(super) struct TextFormat {
 }
 
 impl Text {
-    /// Reads a file's bytes; `None` if they are not UTF-8 text.
+    /// Decodes a file; `None` if it is not UTF-8 text.
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         let has_bom = bytes.starts_with(BOM);
         let text = bytes.strip_prefix(BOM).unwrap_or(bytes);
@@ -30,7 +30,7 @@ impl Text {
         }
         let crlf = text.matches("\r\n").count();
         let lf = text.matches('\n').count();
-        // A file with both kinds is left as it is: nobody knows which one a line should have.
+        // Mixed line endings are preserved as they are.
         let has_crlf = crlf > 0 && crlf == lf;
         let text = if has_crlf {
             text.replace("\r\n", "\n")
@@ -49,7 +49,7 @@ impl Text {
 }
 
 impl TextFormat {
-    /// New words, written the way the file is used to.
+    /// Encodes a text in the file's format.
     pub(super) fn write(self, text: &str) -> Vec<u8> {
         let text = if self.has_crlf {
             Cow::Owned(text.replace('\n', "\r\n"))
@@ -64,8 +64,8 @@ impl TextFormat {
         bytes
     }
 
-    /// What a model wrote, with the ends of lines that [`Text::content`] has, and without a mark of
-    /// its own where the file has one.
+    /// Converts text from a model to the form of [`Text::content`]: `\n` line endings, and no byte-order mark if the
+    /// file has one.
     pub(super) fn normalize<'a>(self, text: &'a str) -> Cow<'a, str> {
         let mark = text.strip_prefix('\u{FEFF}').filter(|_| self.has_bom);
         let text = mark.unwrap_or(text);
@@ -77,7 +77,7 @@ impl TextFormat {
     }
 }
 
-/// Whether bytes look like anything but text.
+/// Returns true if bytes do not look like text.
 pub(super) fn is_binary(start: &[u8]) -> bool {
     start.contains(&0)
 }

@@ -1,9 +1,9 @@
-//! Walks through a tree, handle by handle, leaving out what its ignore files say.
+//! Walks a directory tree through directory handles, honouring ignore files.
 //!
-//! Directories are opened through the handles of those above them and links are not followed, so
-//! the walk stays inside whatever happens to the tree meanwhile. `.gitignore` and `.ignore` count
-//! whether or not there is a repository, as does `.git/info/exclude`; ignore files above the working
-//! directory and those of the user do not, because they are outside. `.git` itself is left out.
+//! Directories are opened relative to their parents and symlinks are not followed, so the walk cannot leave the tree
+//! even if it changes meanwhile. `.gitignore`, `.ignore` and `.git/info/exclude` apply, with or without a repository.
+//! Ignore files above the working directory and the user's own do not apply, because they are outside. `.git` is
+//! skipped.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -17,14 +17,14 @@ use innkeeper_os::{Opened, open_regular, read_whole};
 use super::blocking::CancelFlag;
 use super::place::Place;
 
-/// Deepest tree that is walked. It only keeps a malicious one from filling the stack.
+/// Maximum depth, which protects the stack.
 const MAX_DEPTH: usize = 128;
-/// Longest ignore file that counts.
+/// Maximum bytes of an ignore file.
 const MAX_IGNORE_FILE_BYTES: u64 = 256 << 10;
-/// Ignore rules are matched against paths that start here; nothing is ever opened there.
+/// Prefix of the paths that ignore rules are matched against. It is never opened.
 const TOP: &str = "/";
 
-/// How to walk.
+/// Parameters of a walk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Walk<'a> {
     pub(super) include_ignored: bool,
@@ -35,29 +35,29 @@ pub(super) struct Walk<'a> {
 /// How a walk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WalkEnd {
-    /// It saw everything, or all that it was asked for.
+    /// It is complete, or the visitor stopped it.
     Complete,
-    /// There was too much to see.
+    /// There are too many entries.
     TooManyEntries,
-    /// It took too long.
+    /// It timed out.
     TimedOut,
 }
 
-/// A file on the way.
+/// A visited file.
 #[derive(Debug)]
 pub(super) struct WalkEntry<'a> {
-    /// The directory it is in.
+    /// Handle of its directory.
     pub(super) dir: &'a Dir,
-    /// Its name there.
+    /// File name.
     pub(super) name: &'a Path,
-    /// Its path from where the walk began.
+    /// Path relative to the start.
     pub(super) relative: PathBuf,
-    /// Whether it is a link.
+    /// Whether it is a symlink.
     pub(super) is_link: bool,
 }
 
 impl Walk<'_> {
-    /// Visits the files below a directory in the order of their names.
+    /// Visits the files below a directory, sorted by name.
     pub(super) fn run(
         self,
         start: &Place,
@@ -66,7 +66,7 @@ impl Walk<'_> {
         let dir = start.open_dir()?;
         let mut rules = Vec::new();
         if !self.include_ignored {
-            // What the directories above say counts here as well.
+            // Ignore files of parent directories apply too.
             let mut above = PathBuf::new();
             rules.push(exclude_file(&start.root.dir));
             for name in &start.relative {
@@ -92,10 +92,10 @@ impl Walk<'_> {
 
 struct Walker<'a> {
     walk: Walk<'a>,
-    /// Where the walk began, from the working directory.
+    /// Start of the walk, relative to the working directory.
     start: &'a Path,
     seen: usize,
-    /// Ignore rules from the top down; the deepest that says something decides.
+    /// Ignore rules from the top down. The deepest match decides.
     rules: Vec<Gitignore>,
     visit: &'a mut dyn FnMut(&WalkEntry<'_>) -> ControlFlow<()>,
 }
@@ -114,7 +114,7 @@ impl Walker<'_> {
     }
 
     fn entries(&mut self, dir: &Dir, relative: &Path, depth: usize) -> ControlFlow<WalkEnd> {
-        // What cannot be read is passed over, as everybody does who walks through a tree.
+        // Unreadable directories are skipped.
         let Ok(entries) = dir.entries() else {
             return ControlFlow::Continue(());
         };
@@ -206,7 +206,7 @@ fn rules(dir: &Dir, from_top: &Path, files: &[&str]) -> Gitignore {
             continue;
         };
         for line in String::from_utf8_lossy(&bytes).lines() {
-            // A line that makes no sense ignores nothing.
+            // Invalid lines are skipped.
             is_empty &= builder.add_line(None, line).is_err();
         }
     }
@@ -224,7 +224,7 @@ fn non_empty(path: &Path) -> &Path {
     }
 }
 
-/// A pattern for paths, from where a walk begins.
+/// A glob for paths relative to the start of a walk.
 #[derive(Debug, Clone)]
 pub(super) struct PathPattern {
     matcher: GlobMatcher,
@@ -232,7 +232,7 @@ pub(super) struct PathPattern {
 }
 
 impl PathPattern {
-    /// A pattern without a `/` fits names in every directory, as people expect of `*.rs`.
+    /// Parses a glob. Without `/` it matches names in every directory, as users expect of `*.rs`.
     pub(super) fn parse(field: &str, pattern: &str) -> Result<Self, String> {
         let (is_negated, glob) = match pattern.strip_prefix('!') {
             Some(rest) => (true, rest),

@@ -1,4 +1,4 @@
-//! `write_file`: a new file, or all of an old one.
+//! `write_file`: creates or overwrites a file.
 
 use async_trait::async_trait;
 use innkeeper_host::{AgentError, ToolDraft};
@@ -73,7 +73,7 @@ fn plan(input: &Value, places: &Places, limits: &ToolLimits) -> Result<PlannedCh
     let place = places.target(path)?;
     let before = change::read_current(&place, limits)?;
     let old = before.as_deref().and_then(Text::of);
-    // A file that was there keeps its mark and its line ends; a new one is what the model wrote.
+    // An existing file keeps its byte-order mark and line endings.
     let after = match old {
         Some(old) => old.format().write(&old.format().normalize(content)),
         None => content.as_bytes().to_owned(),

@@ -1,4 +1,4 @@
-//! Reading everything, to say what is wrong with it.
+//! Reads the whole file and reports what is wrong.
 
 use innkeeper_core::uri::ROOT;
 use rusqlite::Connection;
@@ -8,24 +8,24 @@ use crate::reader::{self, RecentTurns};
 use crate::rows::{CHANNEL_COLUMNS, ChannelKind, ChannelRow, HostRow, SUMMARY_COLUMNS, SummaryRow};
 use crate::schema;
 
-/// How many turns are read at a time.
+/// Number of turns per read.
 const TURNS_PER_READ: usize = 64;
 
-/// How many complaints of SQLite are passed on.
+/// Maximum number of SQLite messages that are reported.
 const MAX_SQLITE_MESSAGES: usize = 20;
 
-/// Something that is wrong with the file.
+/// A problem of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The session it concerns, if it concerns one.
+    /// The affected session, if it is a single one.
     pub session: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// What that means for people.
+    /// What it means for users.
     pub meaning: String,
-    /// What can be done about it.
+    /// What to do.
     pub remedy: String,
-    /// Whether something is lost or cannot be read; otherwise it is merely worth knowing.
+    /// True if data is lost or unreadable; false if it is only information.
     pub is_damage: bool,
 }
 
@@ -52,7 +52,7 @@ impl Finding {
         }
     }
 
-    /// What is in nobody's way.
+    /// A harmless leftover.
     fn leftover(what: String) -> Self {
         Self {
             session: None,
@@ -64,7 +64,7 @@ impl Finding {
     }
 }
 
-/// Looks at everything. Whatever is damaged is a finding, and the rest is looked at all the same.
+/// Checks everything. Damage becomes a finding, and the check continues.
 pub(super) fn check(conn: &Connection) -> Result<Vec<Finding>, StoreError> {
     let mut findings = Vec::new();
     let result = structure(conn, &mut findings);
@@ -92,7 +92,7 @@ fn file_finding<T>(result: Result<T, StoreError>, findings: &mut Vec<Finding>) -
     record_damage(result, findings, |error| Finding::in_file(&error.message))
 }
 
-/// Damage becomes a finding; everything else is an error.
+/// Turns damage into a finding; other errors are returned.
 fn record_damage<T>(
     result: Result<T, StoreError>,
     findings: &mut Vec<Finding>,
@@ -108,7 +108,7 @@ fn record_damage<T>(
     }
 }
 
-/// What SQLite itself finds.
+/// Runs SQLite's own check.
 fn structure(conn: &Connection, findings: &mut Vec<Finding>) -> Result<(), StoreError> {
     let version: i32 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version != schema::VERSION {
@@ -138,12 +138,12 @@ fn structure(conn: &Connection, findings: &mut Vec<Finding>) -> Result<(), Store
     Ok(())
 }
 
-/// The URIs of all sessions and drafts, however they are found.
+/// Returns the URIs of all sessions and drafts, and their kinds.
 fn sessions(conn: &Connection, findings: &mut Vec<Finding>) -> Result<Vec<(String, ChannelKind)>, StoreError> {
     let mut uris = Vec::new();
     let mut statement = conn.prepare(&format!("SELECT {CHANNEL_COLUMNS} FROM channel ORDER BY id"))?;
     let mut rows = statement.query([])?;
-    // What comes after a place that cannot be read is not found this way.
+    // Rows after an unreadable page are not found this way.
     while let Some(row) = file_finding(rows.next().map_err(Into::into), findings)?.flatten() {
         let channel = file_finding(ChannelRow::from_row(row), findings)?;
         match channel {
@@ -159,7 +159,7 @@ fn sessions(conn: &Connection, findings: &mut Vec<Finding>) -> Result<Vec<(Strin
     Ok(uris)
 }
 
-/// Reads a session as a whole.
+/// Reads a complete session.
 fn session(conn: &Connection, uri: &str) -> Result<(), StoreError> {
     let missing = || StoreError::damaged(format_args!("the way to {uri}"));
     let last_turn_only = RecentTurns { turns: 0, bytes: 0 };
@@ -181,7 +181,7 @@ fn session(conn: &Connection, uri: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether as many sessions are found as there should be, in every way in which they are found.
+/// Compares the stored number of sessions with those that can be opened and listed.
 fn count(conn: &Connection, sessions: usize, findings: &mut Vec<Finding>) -> Result<(), StoreError> {
     let Ok(host) = HostRow::read(conn) else { return Ok(()) };
     let listed: i64 = conn.query_row(
@@ -203,7 +203,7 @@ fn count(conn: &Connection, sessions: usize, findings: &mut Vec<Finding>) -> Res
     Ok(())
 }
 
-/// Rows that belong to nothing.
+/// Reports rows without an owner.
 fn leftovers(conn: &Connection, findings: &mut Vec<Finding>) -> Result<(), StoreError> {
     let orphans = [
         (

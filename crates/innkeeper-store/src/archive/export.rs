@@ -1,4 +1,4 @@
-//! A session as lines of JSON.
+//! Exports a session as JSON lines.
 
 use std::io::Write;
 
@@ -15,14 +15,14 @@ use crate::error::{ErrorKind, StoreError};
 use crate::reader::{self, RecentTurns};
 use crate::rows::{ChannelKind, ChannelRow, SUMMARY_COLUMNS, SummaryRow};
 
-/// The version of the format.
+/// Version of the format.
 pub(super) const FORMAT: u32 = 1;
 
-/// How many turns are read at a time.
+/// Number of turns per read.
 const TURNS_PER_READ: usize = 64;
 
-/// One line. Lines come in this order: the session, each chat followed by its turns, the actions
-/// that are not part of a document, the end.
+/// One line. The order is: the session, each chat followed by its turns, the actions that are newer than their
+/// documents, the end.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) enum Line {
@@ -73,7 +73,7 @@ pub(super) struct ActionLine {
     pub(super) message: Content,
 }
 
-/// Says that nothing is missing.
+/// The last line. Its counts prove that the file is complete.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct EndLine {
@@ -108,8 +108,7 @@ impl From<SinceName> for Since {
     }
 }
 
-/// Bytes that are kept as they are: JSON where they are JSON that fits on one line, which is what
-/// they nearly always are, and base64 otherwise.
+/// Stored bytes: JSON if they are JSON on a single line, as nearly always, and base64 otherwise.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Content {
@@ -128,7 +127,7 @@ impl Content {
         }
     }
 
-    /// The bytes, if they can be decoded.
+    /// Decodes the bytes.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, base64::DecodeError> {
         match self {
             Self::Json(json) => Ok(json.get().as_bytes().to_vec()),
@@ -139,7 +138,7 @@ impl Content {
 
 /// Writes a session.
 pub(super) fn export(conn: &Connection, uri: &str, out: &mut dyn Write) -> Result<(), StoreError> {
-    // One moment for all of it: a host that writes meanwhile must not make it contradict itself.
+    // One read transaction, so that a host that writes meanwhile cannot make the export inconsistent.
     let moment = conn.unchecked_transaction()?;
     export_inside(&moment, uri, out)
 }
@@ -197,7 +196,7 @@ fn export_inside(conn: &Connection, uri: &str, out: &mut dyn Write) -> Result<()
             .iter()
             .find(|chat| *chat.uri == *frame.channel)
             .map_or(session.seq, |chat| chat.seq);
-        // The rest is for clients of this host alone.
+        // Older actions only serve the replay for clients of this host.
         if frame.seq > document {
             write(
                 out,
@@ -216,7 +215,7 @@ fn export_inside(conn: &Connection, uri: &str, out: &mut dyn Write) -> Result<()
     write(out, &Line::End(end))
 }
 
-/// What lists show of a session, and whether it is at rest.
+/// Returns the summary of a session and whether the session is at rest.
 pub(crate) fn summary(conn: &Connection, uri: &str) -> Result<(SummaryRow, bool), StoreError> {
     let damaged = || StoreError::damaged(format_args!("what lists show of {uri}"));
     let channel = ChannelRow::by_uri(conn, uri)?.ok_or_else(damaged)?;

@@ -1,4 +1,4 @@
-//! Reading back what an export wrote.
+//! Imports a session that an export wrote.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::rows::{ChannelRow, LogRow};
 use crate::writer::apply::GroupWriter;
 use crate::writer::deleted;
 
-/// What was imported.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportReport {
     /// The session's URI.
     pub uri: String,
-    /// How many chats it has.
+    /// Number of chats.
     pub chats: usize,
-    /// How many completed turns they have together.
+    /// Number of completed turns of all chats.
     pub turns: usize,
-    /// Whether nothing ran in it when it was exported.
+    /// Whether the session was at rest when it was exported.
     pub at_rest: bool,
-    /// The highest number in it.
+    /// Highest sequence number in the session.
     pub last_seq: Seq,
-    /// The approvals that it had before the import, which do not hold here.
+    /// The approvals that the session had. The import resets them.
     pub approvals: Vec<String>,
 }
 
-/// What was read so far.
+/// Progress of an import.
 struct Import<'a, 'b> {
     writer: &'a mut GroupWriter<'b>,
     session: Option<Arc<str>>,
@@ -40,13 +40,13 @@ struct Import<'a, 'b> {
     position: usize,
     found: EndLine,
     is_complete: bool,
-    /// The highest number of the session. This host must not give it out again.
+    /// Highest sequence number so far. This host must not assign it again.
     highest: u64,
-    /// The approvals in it.
+    /// The approvals found so far.
     approvals: Vec<String>,
 }
 
-/// Reads a session inside a transaction.
+/// Imports a session inside a transaction.
 pub(crate) fn import(writer: &mut GroupWriter<'_>, lines: &mut dyn BufRead) -> Result<ImportReport, StoreError> {
     let mut import = Import {
         writer,
@@ -233,7 +233,7 @@ impl Import<'_, '_> {
         let Some(uri) = self.session.filter(|_| self.is_complete) else {
             return Err(at_line(lines + 1, "the end is missing, so the file is not complete"));
         };
-        // A wrong digit must not use up the numbers of this host for good.
+        // Reject implausible numbers: a single wrong digit would use up the sequence numbers of this host.
         let micros = u64::try_from(crate::connection::now_ms())
             .unwrap_or_default()
             .saturating_mul(1000);
@@ -246,7 +246,7 @@ impl Import<'_, '_> {
         {
             self.writer.cache.unsettle(self.writer.conn, session.id)?;
         }
-        // Whatever happens in the session from now on comes after what happened before.
+        // New actions must get higher sequence numbers than the imported ones.
         self.writer.host.reserved = self.writer.host.reserved.max(Seq(self.highest));
         Ok(ImportReport {
             uri: uri.to_string(),

@@ -1,4 +1,4 @@
-//! Which sessions may go, where somebody asked for that.
+//! Selects the sessions that a retention policy removes.
 
 use innkeeper_core::request::OnlyIf;
 use rusqlite::{Connection, OptionalExtension as _};
@@ -6,35 +6,35 @@ use rusqlite::{Connection, OptionalExtension as _};
 use crate::error::{ErrorKind, StoreError};
 use crate::writer::deleted;
 
-/// Which sessions may go. Every limit that is set makes more of them go; without any, none does.
+/// A retention policy. Each limit selects sessions; without a limit none is selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RetentionPolicy {
-    /// Those that did not change since this moment, in milliseconds since 1970.
+    /// Selects sessions that have not changed since this time, in milliseconds since 1970.
     pub unchanged_since_ms: Option<i64>,
-    /// The oldest ones, until all of them together take no more than this.
+    /// Selects the oldest sessions until the others take at most this many bytes.
     pub total_bytes: Option<u64>,
-    /// Only those that people put away.
+    /// Selects archived sessions only.
     pub archived_only: bool,
 }
 
-/// A session that went, or would go.
+/// A session that was or would be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrunedSession {
     /// Its URI.
     pub uri: String,
-    /// When it last changed, in milliseconds since 1970.
+    /// Time of the last change, in milliseconds since 1970.
     pub modified_ms: i64,
-    /// How many bytes it takes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Which limit it exceeds, in words.
+    /// The limit that it exceeds, as text.
     pub reason: String,
-    /// What has to be so still when it goes: choosing and removing are two steps.
+    /// Condition for the removal, because the session may change after it was selected.
     pub only_if: OnlyIf,
-    /// Whether it was deleted before, and goes for good.
+    /// Whether the session was deleted before and is now removed permanently.
     pub is_deleted: bool,
 }
 
-/// What decides about a session.
+/// A session to decide about.
 struct Candidate {
     uri: String,
     modified_ms: i64,
@@ -43,8 +43,8 @@ struct Candidate {
     is_deleted: bool,
 }
 
-/// Names the sessions that a policy lets go, the oldest first. One that runs something stays. Deleted ones count, and go
-/// before any other when all of them together take too much.
+/// Returns the sessions that a policy selects, the oldest first. Sessions with running work are not selected. Deleted
+/// sessions count towards the total size and are selected first.
 pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<PrunedSession>, StoreError> {
     let mut candidates = candidates(conn, policy)?;
     if deleted::is_known(conn)? {
@@ -53,7 +53,7 @@ pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<
     let mut total: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
     let mut chosen = Vec::new();
     for candidate in candidates {
-        // A deleted session goes by the time of its deletion, not of its last change.
+        // The age limit applies to the last change, which does not matter for deleted sessions.
         let is_old = policy
             .unchanged_since_ms
             .is_some_and(|moment| candidate.modified_ms < moment && !candidate.is_deleted);
@@ -105,7 +105,7 @@ fn candidates(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<Candida
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// The deleted sessions, the earliest deletion first.
+/// Returns the deleted sessions, the earliest deletion first.
 fn deleted_candidates(conn: &Connection) -> Result<Vec<Candidate>, StoreError> {
     let mut statement = conn.prepare(
         "SELECT deleted.uri, deleted.modified_ms, \
@@ -127,8 +127,7 @@ fn deleted_candidates(conn: &Connection) -> Result<Vec<Candidate>, StoreError> {
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// Refuses to let a session go in which something runs, or which is no longer what it was when it
-/// was chosen.
+/// Fails if the session has running work or has changed since it was selected.
 pub(super) fn check(conn: &Connection, uri: &str, only_if: OnlyIf) -> Result<(), StoreError> {
     let found = conn
         .prepare_cached(

@@ -1,5 +1,4 @@
-//! From the earliest draft to version 1: numbers instead of URIs, turns with a table of contents,
-//! archiving, checksums.
+//! Migrates the first draft to version 1: ids instead of URIs, an index of turns, archiving, checksums.
 
 use innkeeper_core::Seq;
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -9,7 +8,7 @@ use crate::rows::{self, ChannelKind, ChannelRow, HostRow, LogRow, ROOT_ID, Summa
 
 const OLD_TABLES: [&str; 5] = ["log", "turn", "chat", "session", "host"];
 
-/// Does the step inside a transaction.
+/// Runs the migration inside a transaction.
 pub(super) fn step(tx: &Transaction<'_>) -> Result<(), StoreError> {
     for table in OLD_TABLES {
         tx.execute_batch(&format!("ALTER TABLE {table} RENAME TO old_{table}"))?;
@@ -73,7 +72,7 @@ fn sessions(tx: &Transaction<'_>, ids: &mut Ids) -> Result<i64, StoreError> {
             body: row.get(4)?,
         };
         summary.write(tx)?;
-        // The draft did not say which sessions were at rest, so all of them are looked after once.
+        // The draft did not record which sessions were at rest, so all of them are recovered once.
         tx.execute("INSERT INTO unsettled VALUES (?1)", [id])?;
         count += 1;
     }

@@ -1,4 +1,4 @@
-//! Files of every earlier version.
+//! Tests with files of every earlier version.
 
 use super::*;
 use crate::connection::Location;
@@ -6,7 +6,7 @@ use crate::reader::{self, RecentTurns};
 
 const DRAFT: &str = include_str!("0.sql");
 
-/// A file of the draft with two sessions in it.
+/// Creates a draft file with two sessions.
 fn draft(directory: &std::path::Path) -> Location {
     let location = Location {
         path: directory.join(crate::FILE_NAME),
@@ -86,7 +86,7 @@ fn a_step_that_fails_half_way_leaves_the_file_as_it_was() {
     assert_eq!(HostRow::read(&conn).unwrap().sessions, 2);
 }
 
-/// A migrated file and a new one are the same to whoever comes next.
+/// A migrated file must not differ from a new one.
 #[test]
 fn a_migrated_file_has_the_tables_of_a_new_one() {
     let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

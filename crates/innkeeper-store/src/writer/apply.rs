@@ -1,4 +1,4 @@
-//! How records become rows. Everything here happens inside the transaction of a group.
+//! Applies records to rows, inside the transaction of a group.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::error::{ErrorKind, StoreError};
 use crate::rows::{self, ChannelKind, ChannelRow, HostRow, LogRow, ROOT_ID, SummaryRow, TURN_COLUMNS, TurnRow};
 use crate::schema;
 
-/// How many channels stream at once before their runs end early: they are searched one by one.
+/// Maximum number of open runs. They are searched linearly.
 const MAX_OPEN_RUNS: usize = 64;
 
 /// Applies the records of one group, in order.
@@ -21,9 +21,9 @@ pub(crate) struct GroupWriter<'a> {
     pub(crate) cache: &'a mut ChannelCache,
     pub(crate) host: &'a mut HostRow,
     pub(crate) now_ms: i64,
-    /// Streamed output that may still grow, one run for each channel.
+    /// Streamed output that can still be merged, one run per channel.
     pub(crate) runs: Vec<FrameRun>,
-    /// How many bytes were given to SQLite.
+    /// Bytes written.
     pub(crate) written: usize,
 }
 
@@ -51,7 +51,7 @@ impl<'a> GroupWriter<'a> {
         if let Record::Action(action) = record {
             return self.action(action);
         }
-        // Whatever else a record is, it comes after the actions before it.
+        // Other records must not overtake earlier actions.
         self.end_runs()?;
         match record {
             Record::Action(_) => Ok(()),
@@ -74,7 +74,7 @@ impl<'a> GroupWriter<'a> {
         }
     }
 
-    /// Writes what is still open. The last thing before the transaction ends.
+    /// Writes everything that is pending. Call it before the commit.
     pub(crate) fn finish(&mut self) -> Result<(), StoreError> {
         self.end_runs()?;
         self.cache.write(self.conn)?;
@@ -124,10 +124,10 @@ impl<'a> GroupWriter<'a> {
         self.frame(&run.channel, first.seq, &merged)
     }
 
-    /// Adds a row to a log.
+    /// Inserts a row into a log.
     fn frame(&mut self, uri: &Arc<str>, first: Seq, frame: &ActionFrame) -> Result<(), StoreError> {
         let Some(mut channel) = self.cache.get(self.conn, uri)? else {
-            // What was removed, or is of a kind that is not kept, needs no log.
+            // Removed channels, and kinds that are not persisted, have no log.
             tracing::debug!(%uri, seq = %frame.seq, "an action of a channel that is not kept");
             return Ok(());
         };
@@ -159,7 +159,7 @@ impl<'a> GroupWriter<'a> {
             false => (ChannelKind::Session, 1),
         };
         let channel = match self.cache.get(self.conn, uri)? {
-            // Nothing that is kept is ever taken for free.
+            // Never overwrite an existing session.
             Some(channel) if session.is_new && channel.kind != ChannelKind::Expected => {
                 return Err(refused(format_args!("{uri} is there already")));
             }
@@ -295,7 +295,7 @@ impl<'a> GroupWriter<'a> {
         Ok(())
     }
 
-    /// Copies a table of contents; the bodies are shared, so a fork of a long chat costs little.
+    /// Copies the index of turns. The bodies are shared, so forking a long chat is cheap.
     fn copy_turns(&mut self, from: &Arc<str>, to: &Arc<str>, count: usize) -> Result<(), StoreError> {
         let (Some(source), Some(mut target)) = (self.cache.get(self.conn, from)?, self.cache.get(self.conn, to)?)
         else {
@@ -358,7 +358,7 @@ impl<'a> GroupWriter<'a> {
         Ok(channel)
     }
 
-    /// A session got a chat, or lost one.
+    /// Updates a session's number of chats.
     pub(super) fn count_chats(&mut self, session: i64, change: i64) -> Result<(), StoreError> {
         let uri: Arc<str> = self
             .conn
@@ -373,7 +373,7 @@ impl<'a> GroupWriter<'a> {
     }
 }
 
-/// What a batch asks for contradicts what is kept, which only a bug can cause.
+/// An error about a batch that contradicts the stored data, which only a bug can cause.
 pub(super) fn refused(what: impl std::fmt::Display) -> StoreError {
     StoreError::new(
         ErrorKind::Refused,

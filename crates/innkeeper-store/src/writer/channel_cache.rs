@@ -1,4 +1,4 @@
-//! The channels that were written to lately, so that an action costs one insert.
+//! A cache of recently written channels, so that an action costs one insert.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 use crate::rows::ChannelRow;
 
-/// How many channels are remembered. More are looked up again.
+/// Maximum number of cached channels.
 const MAX_CACHED: usize = 8192;
 
-/// Rows of `channel` as they will be when the transaction ends, and which sessions are marked.
+/// Pending rows of `channel` and the sessions marked as unsettled.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelCache {
     channels: HashMap<Arc<str>, ChannelRow>,
     changed: HashSet<Arc<str>>,
     unsettled: HashSet<i64>,
     next_id: Option<i64>,
-    /// Channels whose logs take more than `share` bytes.
+    /// Channels whose logs exceed `share` bytes.
     long: HashSet<Arc<str>>,
     share: i64,
 }
 
 impl ChannelCache {
-    /// Knows nothing yet. Logs that grow beyond a share are noted.
+    /// Creates an empty cache. Channels whose logs exceed `share` are tracked.
     pub(crate) fn new(share: u64) -> Self {
         Self {
             share: i64::try_from(share).unwrap_or(i64::MAX),
@@ -32,7 +32,7 @@ impl ChannelCache {
         }
     }
 
-    /// Forgets everything: the transaction did not happen.
+    /// Clears the cache after a rollback.
     pub(crate) fn reset(&mut self) {
         let share = self.share;
         *self = Self {
@@ -41,12 +41,12 @@ impl ChannelCache {
         };
     }
 
-    /// The channels that take more than their share.
+    /// Returns the channels whose logs exceed their share.
     pub(crate) fn long_logs(&self) -> Vec<Arc<str>> {
         self.long.iter().map(Arc::clone).collect()
     }
 
-    /// Finds a channel.
+    /// Returns a channel.
     pub(crate) fn get(&mut self, conn: &Connection, uri: &str) -> Result<Option<ChannelRow>, StoreError> {
         if let Some(channel) = self.channels.get(uri) {
             return Ok(Some(*channel));
@@ -58,7 +58,7 @@ impl ChannelCache {
         Ok(found)
     }
 
-    /// Changes a channel; it is written when the transaction ends.
+    /// Updates a channel. It is written at the end of the transaction.
     pub(crate) fn put(&mut self, uri: &Arc<str>, channel: ChannelRow) {
         if channel.log_bytes > self.share {
             self.long.insert(Arc::clone(uri));
@@ -69,7 +69,7 @@ impl ChannelCache {
         self.changed.insert(Arc::clone(uri));
     }
 
-    /// Channels go.
+    /// Removes channels.
     pub(crate) fn forget(&mut self, is_gone: impl Fn(&ChannelRow) -> bool) {
         let (changed, long) = (&mut self.changed, &mut self.long);
         self.channels.retain(|uri, channel| {
@@ -82,7 +82,7 @@ impl ChannelCache {
         });
     }
 
-    /// The id of a new channel.
+    /// Returns the id for a new channel.
     pub(crate) fn new_id(&mut self, conn: &Connection) -> Result<i64, StoreError> {
         let id = match self.next_id {
             Some(id) => id,
@@ -92,7 +92,7 @@ impl ChannelCache {
         Ok(id)
     }
 
-    /// Something happened in a session.
+    /// Marks a session as unsettled.
     pub(crate) fn unsettle(&mut self, conn: &Connection, session: i64) -> Result<(), StoreError> {
         if self.unsettled.insert(session) {
             conn.prepare_cached("INSERT OR IGNORE INTO unsettled VALUES (?1)")?
@@ -101,7 +101,7 @@ impl ChannelCache {
         Ok(())
     }
 
-    /// Nothing runs in a session any more.
+    /// Marks a session as at rest.
     pub(crate) fn settle(&mut self, conn: &Connection, session: i64) -> Result<(), StoreError> {
         self.unsettled.remove(&session);
         conn.prepare_cached("DELETE FROM unsettled WHERE session = ?1")?
@@ -109,7 +109,7 @@ impl ChannelCache {
         Ok(())
     }
 
-    /// Writes what changed.
+    /// Writes the changed rows.
     pub(crate) fn write(&mut self, conn: &Connection) -> Result<(), StoreError> {
         for uri in self.changed.drain() {
             if let Some(channel) = self.channels.get(&uri) {

@@ -1,8 +1,7 @@
-//! Moving what was written from the write-ahead log into the file, beside the writer.
+//! Checkpoints: moves the write-ahead log into the file, beside the writer.
 //!
-//! A thread of its own moves most of it while the writer goes on; what came in between is little,
-//! and the writer moves it itself, after it has acknowledged everything. Then SQLite starts the log
-//! over, and it does not grow.
+//! A separate thread moves most of it while the writer continues. The writer moves the small rest itself, after it
+//! has acknowledged everything. Then SQLite restarts the log, and it does not grow.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -13,23 +12,23 @@ use rusqlite::Connection;
 use crate::connection::Location;
 use crate::error::{ErrorKind, StoreError};
 
-/// Beyond this the log is worth moving.
+/// Log size that starts a checkpoint.
 const CHECKPOINT_BYTES: usize = 8 << 20;
 
-/// Beyond this the writer waits for it.
+/// Log size at which the writer waits for the checkpoint.
 const MAX_WAL_BYTES: usize = 64 << 20;
 
-/// What a transaction costs in the log beside its content: whole pages.
+/// Overhead of a transaction in the log, which contains whole pages.
 const TRANSACTION_OVERHEAD: usize = 16 << 10;
 
-/// After so long without a commit the log is emptied, however little is in it.
+/// Idle time after which the log is truncated.
 const IDLE_TIME: Duration = Duration::from_secs(2);
 
-/// What is known of the write-ahead log.
+/// State of the write-ahead log.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     location: Location,
-    /// How much is in the log, roughly.
+    /// Approximate size of the log.
     bytes: usize,
     idle_at: Option<Instant>,
     running: Option<Running>,
@@ -51,18 +50,18 @@ impl Checkpoints {
         }
     }
 
-    /// A transaction was committed.
+    /// Records a commit.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes).saturating_add(TRANSACTION_OVERHEAD);
         self.idle_at = Some(Instant::now() + IDLE_TIME);
     }
 
-    /// When to look again, if nothing else happens.
+    /// Returns when to check again.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.idle_at
     }
 
-    /// Does what is due.
+    /// Runs the checkpoint that is due.
     pub(crate) fn run_due(&mut self, conn: &Connection) -> Result<(), StoreError> {
         if let Some(running) = &self.running {
             let finished = match running.result.try_recv() {
@@ -78,7 +77,7 @@ impl Checkpoints {
             self.start()?;
         } else if self.idle_at.is_some_and(|at| at <= Instant::now()) {
             self.idle_at = None;
-            // A reader at work is no reason to wait: there will be another quiet moment.
+            // Don't wait for a reader; the next idle period comes.
             conn.busy_timeout(Duration::ZERO)?;
             let emptied = truncate(conn);
             conn.busy_timeout(Duration::from_secs(5))?;
@@ -91,15 +90,15 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Moves what is left.
+    /// Moves the rest of the log.
     fn checkpoint_rest(&mut self, conn: &Connection) -> Result<(), StoreError> {
         let all = checkpoint(conn, "PASSIVE")?;
-        // What a reader still needs stays, and is tried again when there is more.
+        // Frames that a reader needs stay until the next checkpoint.
         self.bytes = if all { 0 } else { CHECKPOINT_BYTES / 2 };
         Ok(())
     }
 
-    /// The journal is closed.
+    /// Runs the last checkpoint when the journal is closed.
     pub(crate) fn finish(&mut self, conn: &Connection) -> Result<(), StoreError> {
         self.join_thread();
         match truncate(conn) {
@@ -108,10 +107,10 @@ impl Checkpoints {
         }
     }
 
-    /// Waits for the thread, whatever it found.
+    /// Joins the thread and ignores its result.
     pub(crate) fn join_thread(&mut self) {
         if let Some(running) = self.running.take() {
-            // It has nothing to say that the writer does not find out itself.
+            // The writer finds out about every failure itself.
             let _ = running.thread.join();
         }
     }
@@ -121,7 +120,7 @@ impl Checkpoints {
         let location = self.location.clone();
         let work = move || {
             let moved = location.open_beside().and_then(|conn| checkpoint(&conn, "PASSIVE"));
-            // The writer may have given up.
+            // The writer may have stopped waiting.
             let _ = report.send(moved.map(|_| ()));
         };
         let thread = std::thread::Builder::new()
@@ -139,7 +138,7 @@ impl Drop for Checkpoints {
     }
 }
 
-/// Moves everything and empties the log, or fails.
+/// Moves everything and truncates the log, or fails.
 pub(crate) fn truncate(conn: &Connection) -> Result<(), StoreError> {
     if checkpoint(conn, "TRUNCATE")? {
         return Ok(());
@@ -150,7 +149,7 @@ pub(crate) fn truncate(conn: &Connection) -> Result<(), StoreError> {
     ))
 }
 
-/// Says whether everything was moved.
+/// Runs a checkpoint. Returns true if everything was moved.
 fn checkpoint(conn: &Connection, mode: &str) -> Result<bool, StoreError> {
     let (is_busy, in_log, moved): (bool, i64, i64) =
         conn.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {

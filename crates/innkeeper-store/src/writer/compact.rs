@@ -1,4 +1,5 @@
-//! Dropping what nobody needs any more, a little at a time, so that no acknowledgement waits for it.
+//! Compaction: drops actions and bodies that are no longer needed, in small steps, so that acknowledgements are not
+//! delayed.
 
 use innkeeper_core::Seq;
 use rusqlite::{Connection, params};
@@ -8,11 +9,11 @@ use crate::error::StoreError;
 use crate::options::ReplayLimits;
 use crate::rows::{self, HostRow};
 
-/// What one step does at most.
+/// Limits of one step.
 const MAX_STEP_ROWS: usize = 256;
 const MAX_STEP_BODIES: usize = 64;
 
-/// Does one step inside a transaction. Says whether there may be more to do.
+/// Runs one step inside a transaction. Returns true if there may be more to do.
 pub(crate) fn step(
     conn: &Connection,
     cache: &mut ChannelCache,
@@ -30,7 +31,7 @@ pub(crate) fn step(
     Ok(bodies || old || long)
 }
 
-/// Whether a step would find anything, without a transaction that writes.
+/// Returns true if a step would find anything. Writes nothing.
 pub(crate) fn is_due(
     conn: &Connection,
     cache: &ChannelCache,
@@ -52,7 +53,7 @@ fn oldest_ms(limits: &ReplayLimits, now_ms: i64) -> i64 {
     now_ms.saturating_sub(i64::try_from(limits.age.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Removes bodies that are nobody's.
+/// Removes bodies without references.
 pub(crate) fn sweep(conn: &Connection) -> Result<bool, StoreError> {
     let marked: Vec<i64> = conn
         .prepare_cached("SELECT body FROM garbage LIMIT ?1")?
@@ -67,14 +68,14 @@ pub(crate) fn sweep(conn: &Connection) -> Result<bool, StoreError> {
     Ok(!marked.is_empty())
 }
 
-/// One row that may go.
+/// A row that may be dropped.
 struct Candidate {
     id: i64,
     seq: Seq,
     uri: String,
     at_ms: i64,
     bytes: i64,
-    /// Whether it is part of a document.
+    /// Whether the channel's document includes it.
     is_folded: bool,
 }
 
@@ -97,8 +98,8 @@ fn candidates(conn: &Connection, rest: &str, parameter: i64) -> Result<Vec<Candi
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// Drops the oldest rows while they are too old or too many. Rows go in the order in which they
-/// came, so that what is left of a log never has a hole, whatever the clock did (F8).
+/// Drops the oldest rows while they exceed the age or the total size. Rows are dropped in insertion order, so that a
+/// log never has a gap, whatever the clock does (F8).
 fn drop_old_actions(
     conn: &Connection,
     cache: &mut ChannelCache,
@@ -115,7 +116,7 @@ fn drop_old_actions(
         let Some(last) = found.last() else { return Ok(dropped) };
         after = last.id;
         for candidate in &found {
-            // A session is brought back from this one; what follows it in its log is needed too.
+            // Restoring the session needs this row and everything after it.
             if !candidate.is_folded {
                 continue;
             }
@@ -131,7 +132,7 @@ fn drop_old_actions(
     }
 }
 
-/// Shortens the log of one channel that takes more than its share.
+/// Shortens logs that exceed their share.
 fn shorten_long_logs(
     conn: &Connection,
     cache: &mut ChannelCache,
@@ -174,7 +175,7 @@ fn drop_action(
     Ok(())
 }
 
-/// Forgets the clients that were away the longest.
+/// Removes the clients that have been absent the longest.
 pub(crate) fn forget_clients(conn: &Connection, remembered: usize) -> Result<(), StoreError> {
     conn.prepare_cached(
         "DELETE FROM client WHERE touched <= (SELECT touched FROM client ORDER BY touched DESC LIMIT 1 OFFSET ?1)",

@@ -1,4 +1,4 @@
-//! How sessions are deleted in a way that can be undone, come back, or go for good.
+//! Deletes sessions so that the deletion can be undone, restores them, and purges them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::{ErrorKind, StoreError};
 use crate::rows::{self, ChannelKind, SUMMARY_COLUMNS, SummaryRow};
 
 impl GroupWriter<'_> {
-    /// Takes a session out of sight. Its rows stay.
+    /// Hides a session. Its rows stay.
     pub(crate) fn delete_session(&mut self, uri: &Arc<str>, at_ms: i64) -> Result<(), StoreError> {
         let Some(mut session) = self.cache.get(self.conn, uri)? else {
             return Ok(());
@@ -34,7 +34,7 @@ impl GroupWriter<'_> {
         Ok(())
     }
 
-    /// Brings a deleted session back, as it was.
+    /// Restores a deleted session.
     pub(crate) fn undo_deletion(&mut self, uri: &str) -> Result<ImportedSession, StoreError> {
         let uri: Arc<str> = uri.into();
         let found = self.cache.get(self.conn, &uri)?;
@@ -58,7 +58,7 @@ impl GroupWriter<'_> {
         session.kind = ChannelKind::Session;
         self.cache.put(&uri, session);
         self.host.sessions += 1;
-        // What the cache knows has to be known to the queries.
+        // Write the cache first, so that the queries see its rows.
         self.cache.write(self.conn)?;
         let (summary, at_rest) = export::summary(self.conn, &uri)?;
         let (last, turns): (i64, i64) = self
@@ -76,7 +76,7 @@ impl GroupWriter<'_> {
         })
     }
 
-    /// Removes the sessions for good that were deleted before a moment, and names them.
+    /// Permanently removes the sessions that were deleted before this time, and returns their URIs.
     pub(crate) fn purge_deleted(&mut self, before_ms: i64) -> Result<Vec<String>, StoreError> {
         let uris: Vec<String> = self
             .conn
@@ -89,7 +89,7 @@ impl GroupWriter<'_> {
         Ok(uris)
     }
 
-    /// A session is not among the deleted ones any more.
+    /// Removes a session from the deleted ones.
     pub(super) fn forget_deletion(&self, session: i64) -> Result<(), StoreError> {
         self.conn
             .prepare_cached("DELETE FROM deleted WHERE session = ?1")?
@@ -98,7 +98,7 @@ impl GroupWriter<'_> {
     }
 }
 
-/// The sessions whose deletion can be undone, the latest deletion first. One that is damaged is left out.
+/// Lists the deleted sessions that can be restored, the latest deletion first. Damaged ones are skipped.
 pub(crate) fn list(conn: &Connection) -> Result<Vec<DeletedSession>, StoreError> {
     let mut sessions = Vec::new();
     if !is_known(conn)? {
@@ -128,7 +128,7 @@ pub(crate) fn list(conn: &Connection) -> Result<Vec<DeletedSession>, StoreError>
     Ok(sessions)
 }
 
-/// Whether a URI is that of a deleted session or of one of its chats.
+/// Returns true for URIs of deleted sessions and of their chats.
 pub(crate) fn is_deleted(conn: &Connection, uri: &str) -> Result<bool, StoreError> {
     let Some(channel) = rows::ChannelRow::by_uri(conn, uri)? else {
         return Ok(false);
@@ -137,7 +137,7 @@ pub(crate) fn is_deleted(conn: &Connection, uri: &str) -> Result<bool, StoreErro
     Ok(statement.exists(params![channel.session, ChannelKind::Deleted.number()])?)
 }
 
-/// Whether the file has a place for deleted sessions: a file that is only looked at may be of an earlier version.
+/// Returns true if the file has the table. A read-only file may be of an earlier version.
 pub(crate) fn is_known(conn: &Connection) -> Result<bool, StoreError> {
     let mut statement = conn.prepare_cached("SELECT 1 FROM sqlite_schema WHERE name = 'deleted'")?;
     Ok(statement.exists([])?)

@@ -1,4 +1,4 @@
-//! How sessions, chats and turns go. What is large goes later, little by little.
+//! Removes sessions, chats and turns. Large bodies are removed later by compaction.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::error::{ErrorKind, StoreError};
 use crate::rows::{ChannelKind, ChannelRow};
 
 impl GroupWriter<'_> {
-    /// Removes a session with its chats, their turns and their logs.
+    /// Removes a session with its chats, turns and logs.
     pub(crate) fn remove_session(&mut self, uri: &Arc<str>) -> Result<(), StoreError> {
         let found = match self.cache.get(self.conn, uri) {
-            // A session goes although its entry is damaged, as long as it is certain what belongs to it.
+            // A session with a damaged row can be removed if its id and kind are consistent.
             Err(error) if error.kind == ErrorKind::Damaged => Some(self.damaged_entry(uri)?.ok_or(error)?),
             found => found?,
         };
@@ -23,7 +23,7 @@ impl GroupWriter<'_> {
         if session.kind == ChannelKind::Chat || session.kind == ChannelKind::Root {
             return Ok(());
         }
-        // What the cache knows of chats that moved in or out has to be known to the query.
+        // Write the cache first, so that the query sees chats that were moved.
         self.cache.write(self.conn)?;
         let channels: Vec<(i64, i64)> = self
             .conn
@@ -51,7 +51,7 @@ impl GroupWriter<'_> {
         Ok(())
     }
 
-    /// The entry of a session that does not check out, if at least its id and what it is agree.
+    /// Returns the row of a damaged session if its id and kind are consistent.
     fn damaged_entry(&self, uri: &str) -> Result<Option<ChannelRow>, StoreError> {
         let entry = self
             .conn
@@ -96,7 +96,7 @@ impl GroupWriter<'_> {
         Ok(())
     }
 
-    /// Removes what belongs to one channel.
+    /// Removes the rows of one channel.
     fn remove_rows(&mut self, channel: i64) -> Result<(), StoreError> {
         self.remove_turns(channel, 0)?;
         for statement in [
@@ -108,8 +108,8 @@ impl GroupWriter<'_> {
         Ok(())
     }
 
-    /// Removes the turns of a chat from a position on. Their bodies may be large, and another chat
-    /// may share them, so they are only marked.
+    /// Removes the turns of a chat from a position on. Their bodies may be large or shared with another chat, so they
+    /// are only marked.
     pub(crate) fn remove_turns(&mut self, chat: i64, from: i64) -> Result<(), StoreError> {
         self.conn
             .prepare_cached("INSERT OR IGNORE INTO garbage SELECT body FROM turn WHERE chat = ?1 AND position >= ?2")?

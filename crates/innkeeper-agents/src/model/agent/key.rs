@@ -1,34 +1,33 @@
-//! Where keys come from.
+//! Sources of API keys.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use innkeeper_host::{AgentError, Secret};
 
-/// The longest file that can hold a key.
+/// Maximum size of a key file, in bytes.
 const MAX_KEY_FILE: u64 = 16 << 10;
 
-/// Where the key of a provider comes from. Whatever it is, a client's own token, given with
-/// `authenticate`, goes before it.
+/// Source of a provider's API key. A client's own token, given with `authenticate`, takes precedence.
 #[derive(Debug, Clone)]
 pub enum Key {
-    /// It needs none: a server on this machine, for instance.
+    /// The provider needs no key, for example a local server.
     NotNeeded,
-    /// The host has it.
+    /// The host has the key.
     Known(Secret),
-    /// It is in a file, which is read for every turn, so that it can be changed.
+    /// The key is in a file. It is read for every turn, so that it can be replaced while the host runs.
     File(PathBuf),
-    /// Nobody has it yet. People are told how to set it up, and clients can bring one.
+    /// No key is configured. Users see how to configure one, and clients can authenticate with their own.
     Missing {
-        /// What to do, as in "set OPENAI_API_KEY and start the host again".
+        /// Setup instruction, for example "set OPENAI_API_KEY and start the host again".
         how: String,
     },
 }
 
-/// The key in a file.
+/// Reads the key from a file.
 pub(in crate::model) async fn read(path: &Path) -> Result<Secret, AgentError> {
     let path = path.to_owned();
-    // Beside the tasks of the host: a slow disk must not hold up others.
+    // Read on a blocking thread: a slow disk must not block the runtime.
     let reading = tokio::task::spawn_blocking(move || read_now(&path));
     reading.await.unwrap_or_else(|_| {
         Err(AgentError::resumable(

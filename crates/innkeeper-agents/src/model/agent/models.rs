@@ -1,35 +1,35 @@
-//! The models an agent offers: those of the settings, and those that the provider lists.
+//! The models that an agent offers: the configured ones and those that the provider lists.
 
 use innkeeper_host::{Choice, ModelInfo, Setting, SettingKind};
 use serde_json::json;
 
 use crate::model::api::{Effort, ModelEntry};
 
-/// What a model can read and say together, if nobody knows better.
+/// Assumed context window, in tokens, if neither the settings nor the provider say.
 const CONTEXT_WINDOW: u32 = 128_000;
 
-/// How hard a model thinks if nobody says. What people are shown, and what is sent.
+/// Reasoning effort if the user chose none. Shown in the setting and sent to the provider.
 pub(in crate::model) const DEFAULT_EFFORT: Effort = Effort::Medium;
 
-/// A model that messages can choose.
+/// A model that a message can select.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
-    /// The provider's name for it.
+    /// The provider's id of the model.
     pub id: String,
-    /// A name for people.
+    /// Display name.
     pub name: String,
-    /// The most tokens that a request and its answer may have together.
+    /// Context window: maximum tokens of a request and its answer together.
     pub context_window: u32,
-    /// The most tokens of one answer; `None` leaves it to the provider.
+    /// Maximum tokens of one answer; `None` leaves it to the provider.
     pub max_output_tokens: Option<u32>,
-    /// Whether it can look at pictures.
+    /// Whether the model accepts images.
     pub accepts_images: bool,
-    /// Whether it can be told how hard to think.
+    /// Whether the model accepts a reasoning effort.
     pub accepts_effort: bool,
 }
 
 impl Model {
-    /// A model of which only the name is known.
+    /// Creates a model of which only the id is known.
     pub fn new(id: impl Into<String>) -> Self {
         let id = id.into();
         Self {
@@ -50,7 +50,7 @@ impl Model {
         }
     }
 
-    /// How people see it.
+    /// Describes the model for clients.
     pub(in crate::model) fn info(&self) -> ModelInfo {
         let info = ModelInfo::new(&self.id, &self.name)
             .with_context_window(self.context_window)
@@ -81,7 +81,7 @@ fn effort() -> Setting {
     }
 }
 
-/// What an effort is called in settings.
+/// Returns the setting value of an effort.
 fn effort_name(effort: Effort) -> &'static str {
     match effort {
         Effort::Low => "low",
@@ -90,13 +90,13 @@ fn effort_name(effort: Effort) -> &'static str {
     }
 }
 
-/// The effort of that name.
+/// Returns the effort with that setting value.
 pub(in crate::model) fn effort_named(name: &str) -> Option<Effort> {
     let mut all = [Effort::Low, Effort::Medium, Effort::High].into_iter();
     all.find(|effort| effort_name(*effort) == name)
 }
 
-/// Those of the settings first, then what the provider lists besides.
+/// Merges the configured models with those that the provider lists. Configured ones come first and win.
 pub(in crate::model) fn merged(configured_models: &[Model], listed: Vec<ModelEntry>) -> Vec<Model> {
     let mut models = configured_models.to_vec();
     for entry in listed {

@@ -1,5 +1,5 @@
-//! MCP servers that want a model to go on: they are answered by the model of the turn that called them, for as much
-//! as people allowed.
+//! Serves MCP sampling requests with the model of the turn that called the server. The host has checked that the user
+//! allows it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::model::conversation::tokens::{tokens_in, tokens_of};
 use crate::model::error::ProviderError;
 use crate::model::retry::jitter;
 
-/// How long a model may take for a server.
+/// Timeout of one sampling request.
 const TIME: Duration = Duration::from_secs(300);
-/// Most bytes of its answer: not every server of models keeps to the most that it is told.
+/// Maximum bytes of one answer: some model servers ignore the token limit.
 const MAX_BYTES: usize = 256 << 10;
 
-/// What servers had the model write in a turn, which pays for it.
+/// Token usage of sampling requests. It counts towards the usage of the turn.
 pub(in crate::model) type SamplingUsage = Arc<Mutex<Vec<TokenUsage>>>;
 
-/// Answers servers with the model of a turn.
+/// Answers sampling requests with the model of a turn.
 pub(in crate::model) struct TurnSampler {
     pub(in crate::model) agent_state: Arc<AgentState>,
     pub(in crate::model) model: Model,
@@ -125,7 +125,7 @@ impl TurnSampler {
     }
 }
 
-/// Hears a model out, or until it writes something that ends the answer: not every API can be told.
+/// Reads a stream until it ends or a stop sequence occurs. Not every API supports stop sequences.
 async fn listen(
     mut stream: ModelStream,
     stops: &[String],
@@ -159,7 +159,7 @@ async fn listen(
     Ok((text, stop))
 }
 
-/// What an answer costs, noted however it ends: also one that was given up was paid for.
+/// Records the token usage when it is dropped, because an abandoned answer is billed too.
 struct UsageRecord<'a> {
     turn_usage: &'a SamplingUsage,
     input: usize,
@@ -169,7 +169,7 @@ struct UsageRecord<'a> {
 
 impl Drop for UsageRecord<'_> {
     fn drop(&mut self) {
-        // Most providers say it at the end; of an answer that nobody heard out it is about this.
+        // Most providers report usage at the end. For an abandoned answer the estimate is used.
         let about = |tokens: usize| Some(u32::try_from(tokens).unwrap_or(u32::MAX));
         let usage = self.told.unwrap_or_else(|| TokenUsage {
             input: about(self.input),

@@ -1,4 +1,4 @@
-//! What all chats of an agent share: where the models are, which there are, and whose key is used.
+//! State that all chats of an agent share: settings, model list, key and client.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::model::retry::RetryPolicy;
 use crate::model::turn::TurnRun;
 use crate::tools::HostTool;
 
-/// How long something may take that people do not wait for: a title, a summary.
+/// Timeout of side requests such as titles and summaries.
 const SIDE_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Most bytes of it: a model that goes on and on must not fill the memory.
+/// Maximum bytes of a side answer, so that a model that never stops cannot exhaust memory.
 const MAX_SIDE_REQUEST_BYTES: usize = 64 << 10;
 
-/// What all chats of an agent share.
+/// State that all chats of an agent share.
 pub(in crate::model) struct AgentState {
     pub(in crate::model) provider: String,
     pub(in crate::model) display_name: String,
     pub(in crate::model) description: String,
     pub(in crate::model) key: Key,
-    /// What `authenticate` names.
+    /// The protected resource that clients name in `authenticate`.
     pub(in crate::model) resource: String,
     pub(in crate::model) configured_models: Vec<Model>,
     pub(in crate::model) models: RwLock<Vec<Model>>,
@@ -48,14 +48,13 @@ impl AgentState {
         self.models.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The model that a message chose, or the default.
+    /// Returns the model that a message selected, or the default model.
     pub(in crate::model) async fn model(
         &self,
         chosen: Option<&str>,
         key: Option<&Secret>,
     ) -> Result<Model, AgentError> {
-        // A server that was not up when the host started, or that needs a key to say what it has,
-        // can be asked now.
+        // The model server may have been down when the host started, or may list models only with a key.
         if self.offered_models().is_empty() && chosen.is_none() {
             match self.client.models(key).await {
                 Ok(listed) => self.add_listed_models(listed),
@@ -73,13 +72,14 @@ impl AgentState {
             }),
             Some(id) => match offered.into_iter().find(|model| model.id == id) {
                 Some(model) => Ok(model),
-                // The provider may know more models than it lists.
+                // Providers may serve models that they do not list.
                 None => Ok(Model::new(id)),
             },
         }
     }
 
-    /// The key of a turn: the person's own, else the host's. And whether it is the person's.
+    /// Returns the key of a turn and whether it is the client's. A client's token takes precedence over the host's
+    /// key.
     pub(in crate::model) async fn key_for(&self, turn: &TurnInput) -> Result<(Option<Secret>, bool), AgentError> {
         match turn.token(&self.resource) {
             Some(token) => Ok((Some(token), true)),
@@ -99,8 +99,8 @@ impl AgentState {
         }
     }
 
-    /// The offered model that a file of another product means by a name: the id or the name of it,
-    /// or a part of the id, as in `sonnet`.
+    /// Finds the offered model that a customization file of another product means: by id, by name, or by a part of
+    /// the id such as `sonnet`.
     pub(in crate::model) fn find_model_by_alias(&self, wanted: &str) -> Option<Model> {
         let bare = wanted.split('(').next().unwrap_or_default().trim().to_lowercase();
         let offered = self.offered_models();
@@ -113,7 +113,7 @@ impl AgentState {
         found.cloned()
     }
 
-    /// Whether the host's configuration says what a section of the prompt has.
+    /// Returns true if the configuration replaces this prompt section.
     pub(in crate::model) fn overrides(&self, section: &str) -> bool {
         self.prompt_overrides.iter().any(|(id, _)| id == section)
     }
@@ -122,7 +122,7 @@ impl AgentState {
         jiff::Zoned::now().date().to_string()
     }
 
-    /// What a model says to something that nobody reads along.
+    /// Sends a side request and returns the answer's text. Users do not see the stream.
     pub(in crate::model) async fn complete_text(
         &self,
         request: &ModelRequest,
@@ -161,7 +161,7 @@ impl AgentState {
         }
     }
 
-    /// Has the model name the session after its first message. Nothing depends on it.
+    /// Sets the session title from the first message. A failure leaves the title as it is.
     pub(in crate::model) async fn suggest_title(&self, turn: &TurnInput, run: &TurnRun<'_>, wanted: bool) {
         if !wanted || turn.text.trim().is_empty() {
             return;

@@ -1,32 +1,32 @@
-//! Titles for sessions.
+//! Requests for session titles.
 
 use super::models::Model;
 use crate::model::api::{Effort, ModelRequest};
 use crate::model::conversation::user;
 
-/// The longest title, in characters.
+/// Maximum length of a title, in characters.
 const MAX_TITLE: usize = 80;
-/// How much of a message a title is made from.
+/// Maximum bytes of the message that the request quotes.
 const MAX_TEXT: usize = 4000;
 
 const INSTRUCTIONS: &str = "You give conversations a title: at most six words, in the language of the message, \
     without quotes and without a full stop. Answer with the title alone.";
 
-/// The request for a title.
+/// Builds the request for a title.
 pub(in crate::model) fn request(model: &Model, text: &str) -> ModelRequest {
     let text = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
     ModelRequest {
         model: model.id.clone(),
         system: vec![INSTRUCTIONS.to_owned()],
         messages: vec![user(format!("A conversation begins with this message:\n\n{text}"))],
-        // Enough for a model that cannot help thinking about it first.
+        // Some models always reason before they answer, so leave room for that.
         max_output_tokens: Some(1000),
         effort: model.accepts_effort.then_some(Effort::Low),
         ..ModelRequest::default()
     }
 }
 
-/// The title in what a model said, if it is one.
+/// Extracts the title from an answer, or `None` if the answer is not a title.
 pub(in crate::model) fn parse(said: &str) -> Option<String> {
     let line = said.lines().map(str::trim).find(|line| !line.is_empty())?;
     let bare = line.trim_matches(|c: char| matches!(c, '"' | '“' | '”' | '*' | '#' | '`') || c.is_whitespace());

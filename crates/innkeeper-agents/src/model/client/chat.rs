@@ -1,4 +1,4 @@
-//! OpenAI's Chat Completions, and the servers that speak something like it.
+//! OpenAI's Chat Completions API and its many compatible servers.
 
 mod decode;
 
@@ -15,10 +15,10 @@ use super::tool_calls::input_text;
 use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
 use crate::model::conversation::documents::unsupported_note;
 
-/// The length of ids where a server wants them short.
+/// Length of call ids for servers that require short ones.
 const SHORT_ID: usize = 9;
 
-/// Writes a request.
+/// Encodes a request.
 pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, token_field: TokenField, quirks: &Quirks) -> Value {
     let mut messages = Vec::new();
     let system: Vec<&str> = request
@@ -61,14 +61,13 @@ pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, token_field: 
     body
 }
 
-/// Neighbours of one role become one message: the templates of many models insist that people and
-/// model take turns.
+/// Merges adjacent messages of one role: the templates of many models require alternating roles.
 fn merged(messages: Vec<Value>) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for mut message in messages {
         let before = merged.last_mut().filter(|before| {
             let is_same = before["role"] == message["role"];
-            // What calls is followed by results and nothing else.
+            // A message with calls must be followed by their results.
             is_same && (before["role"] == "user" || before["role"] == "assistant") && before["tool_calls"].is_null()
         });
         match before {
@@ -121,8 +120,8 @@ fn tool(spec: &ToolSpec) -> Value {
 }
 
 fn user(parts: &[UserPart]) -> Option<Value> {
-    // Words alone are sent as words: some servers know nothing else. Few of them take documents at all, and none says
-    // so before it refuses the request.
+    // Send text-only messages as a string: some servers support nothing else. Documents become text, because few
+    // servers accept them and none announces it.
     let words: Option<Vec<Cow<'_, str>>> = parts
         .iter()
         .map(|part| match part {
@@ -146,15 +145,15 @@ fn user(parts: &[UserPart]) -> Option<Value> {
     Some(json!({"role": "user", "content": content}))
 }
 
-/// The id of a call: as it is, or where that is refused nine letters and digits made of it. Calls of
-/// an earlier life of the chat, or of another provider, have ids of another shape.
+/// Returns the id of a call, or a nine-character id derived from it if the server requires that. Calls from before a
+/// restart, or of another provider, have ids of other shapes.
 fn id_of(id: &str, quirks: &Quirks) -> String {
     let is_short = id.len() == SHORT_ID && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if !quirks.short_ids || is_short {
         return id.to_owned();
     }
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    // FNV: the same id gives the same every time, so that a provider's cache stays good.
+    // FNV-1a: the same id always yields the same result, so the provider's prompt cache stays valid.
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let mut hash = id.bytes().fold(0xcbf2_9ce4_8422_2325, fold);
     let digit = |_| {
@@ -205,8 +204,8 @@ fn assistant(parts: &[AssistantPart], origin: &ProofOrigin, quirks: &Quirks) -> 
     message.insert("content".into(), content);
     if !calls.is_empty() {
         message.insert("tool_calls".into(), calls.into());
-        // A model that thinks on after its calls needs what it thought before them, in the field
-        // that it came in. After an answer it is done with it, and some servers refuse it then.
+        // Models that continue reasoning after tool calls need the earlier reasoning back, in the field it came in.
+        // After a final answer it is not needed, and some servers reject it.
         if let Some((field, _)) = thoughts.first() {
             let text: String = thoughts.iter().map(|(_, text)| *text).collect();
             message.insert((*field).to_owned(), text.into());
@@ -230,7 +229,7 @@ fn tool_results(outcomes: &[ToolOutcome], quirks: &Quirks, messages: &mut Vec<Va
             pictures.extend(outcome.images.iter().map(picture));
         }
     }
-    // A result can only be words here; its pictures come as if a person had shown them.
+    // Tool results can only contain text here. Their images follow in a user message.
     if !pictures.is_empty() {
         messages.push(json!({"role": "user", "content": pictures}));
     }

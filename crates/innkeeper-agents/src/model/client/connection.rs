@@ -1,4 +1,4 @@
-//! The HTTP connection to a provider.
+//! HTTP connection to a provider.
 
 use std::error::Error;
 use std::sync::Once;
@@ -15,27 +15,27 @@ use super::endpoint::{Api, Endpoint, KeyPlacement};
 use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify, retry_after};
 use crate::model::sse::MOST_BYTES;
 
-/// The most that is read of an error's body.
+/// Maximum bytes that are read of an error body.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
-/// How long a connection may take to be made.
+/// Connect timeout.
 const CONNECT_TIME: Duration = Duration::from_secs(30);
-/// How long a list of models may take.
+/// Timeout for the list of models.
 const LIST_TIME: Duration = Duration::from_secs(30);
-/// The version of Anthropic's API that is spoken.
+/// Version of Anthropic's API.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// Connections to one provider.
+/// HTTP client for one provider.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: Client,
 }
 
-/// A request that the provider did not take.
+/// A request that the provider rejected.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    /// What people are told.
+    /// The error for the user.
     pub(super) error: ProviderError,
-    /// What the provider said, to learn from.
+    /// The provider's report, from which quirks are learned.
     pub(super) failure: Failure,
 }
 
@@ -45,15 +45,15 @@ impl Connection {
         let mut builder = Client::builder()
             .user_agent(concat!("innkeeper/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIME)
-            // What is tried again, and when, is for our own policy to say.
+            // Retries are up to our own policy.
             .retry(reqwest::retry::never())
             .redirect(redirects());
         if endpoint.is_loopback() {
-            // What is meant for this machine does not go through a proxy.
+            // Requests to this machine must not go through a proxy.
             builder = builder.no_proxy();
         }
         if endpoint.base_url.scheme() == "http" {
-            // Without TLS there is no need for the system's certificates, which some machines lack.
+            // Without TLS the system's certificates are not needed, and some machines have none.
             builder = builder.tls_certs_only([]);
         }
         let client = builder.build().map_err(|error| {
@@ -66,8 +66,7 @@ impl Connection {
         Ok(Self { client })
     }
 
-    /// Sends a request for an answer. The outer error is a failure to ask, the inner one an answer
-    /// that says no.
+    /// Sends a request. The outer error means that it could not be sent; the inner one that the provider rejected it.
     pub(super) async fn post(
         &self,
         endpoint: &Endpoint,
@@ -88,7 +87,7 @@ impl Connection {
         Ok(Err(refusal(response, provider).await))
     }
 
-    /// The body of the list of models; `None` when the server has no such list.
+    /// Fetches the list of models; `None` if the server has no such endpoint.
     pub(super) async fn get_models(
         &self,
         endpoint: &Endpoint,
@@ -114,7 +113,7 @@ impl Connection {
     }
 }
 
-/// Reqwest comes without a cryptography: ring it is, unless the program chose one before.
+/// Reqwest has no default crypto provider. Use ring unless the program has installed another.
 fn install_crypto_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -122,8 +121,8 @@ fn install_crypto_provider() {
     });
 }
 
-/// A key must not travel to where somebody else points: only the same server may send us on, and
-/// only in a way that keeps the request what it is.
+/// Follows redirects only within the same origin and only if they preserve the request, so that the key is never sent
+/// elsewhere.
 fn redirects() -> Policy {
     Policy::custom(|attempt| {
         let first = attempt.previous().first();
@@ -201,7 +200,7 @@ async fn refusal(mut response: Response, provider: &Provider) -> Refusal {
     }
     let wait = retry_after(response.headers(), jiff::Timestamp::now());
     let body = timeout(LIST_TIME, read_up_to(&mut response, MAX_ERROR_BYTES)).await;
-    // An error whose body breaks off is that error all the same.
+    // Classify the error even if its body is incomplete.
     let body = body.ok().and_then(Result::ok).unwrap_or_default();
     let failure = Failure::from_body(status.as_u16(), &body);
     let mut error = classify(provider, &failure);
@@ -239,7 +238,7 @@ async fn read_up_to(response: &mut Response, most: usize) -> reqwest::Result<Vec
     Ok(body)
 }
 
-/// What is at the bottom of an error: the layers above it only say that there is one.
+/// Returns the innermost error message; the outer ones are generic.
 pub(super) fn cause(error: &dyn Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {

@@ -1,4 +1,4 @@
-//! From the bytes of an answer to its events, without any IO.
+//! Decodes the bytes of an answer into events, without IO.
 
 use serde::de::IgnoredAny;
 
@@ -9,36 +9,34 @@ use crate::model::api::ModelEvent;
 use crate::model::error::{ErrorKind, Provider, ProviderError};
 use crate::model::sse::{MOST_BYTES, SseEvent, SseParser};
 
-/// Most bytes of one answer, whatever it consists of: no model says as much, and a server that never
-/// stops must not fill the memory.
+/// Maximum bytes of one answer. No real answer is that long, and an endless one must not exhaust memory.
 pub const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// Reads one answer of a provider, however its bytes are cut.
+/// Decodes one answer, independent of how its bytes are split.
 #[derive(Debug)]
 pub struct AnswerDecoder {
     provider: Provider,
     decoder: Box<dyn Decoder>,
     form: BodyFormat,
-    /// Bytes so far.
+    /// Bytes received.
     read: usize,
-    /// Whether the last event is out.
+    /// Whether the last event was emitted.
     ended: bool,
 }
 
-/// What the bytes are.
+/// Format of the body.
 #[derive(Debug)]
 enum BodyFormat {
-    /// Nothing but space so far.
+    /// Only whitespace so far.
     Unknown,
-    /// A stream of events.
+    /// Server-sent events.
     Stream(SseParser),
-    /// One JSON text: the server does not stream.
+    /// One JSON document: the server does not stream.
     Whole(Vec<u8>),
 }
 
 impl AnswerDecoder {
-    /// Reads the answer of `provider` to a request that it gets over `api`. Calls that come without
-    /// an id get one that begins with `made_ids`.
+    /// Creates a decoder for answers of `provider`. Calls without an id get one that starts with `id_prefix`.
     pub fn new(api: Api, provider: Provider, origin: ProofOrigin, id_prefix: &str) -> Self {
         let decoder: Box<dyn Decoder> = match api {
             Api::ChatCompletions => Box::new(chat::ChatDecoder::new(provider.clone(), origin, id_prefix)),
@@ -54,17 +52,17 @@ impl AnswerDecoder {
         }
     }
 
-    /// Whose answer it is.
+    /// Returns the provider of the answer.
     pub(super) fn provider(&self) -> &Provider {
         &self.provider
     }
 
-    /// Whether the last event is out: nothing that follows matters.
+    /// Returns true after the last event. Further bytes are ignored.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Reads on. Events that came before an error are in `out` all the same.
+    /// Decodes more bytes. Events that precede an error are added to `out` too.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         if self.ended {
             return Ok(());
@@ -78,7 +76,7 @@ impl AnswerDecoder {
                 Some(b'{') => self.form = BodyFormat::Whole(Vec::new()),
                 Some(b'<') => return Err(self.provider.error(ErrorKind::Malformed, "it is a web page")),
                 Some(_) => self.form = BodyFormat::Stream(SseParser::default()),
-                // Only space, which means nothing to either form.
+                // Whitespace does not determine the format.
                 None => return Ok(()),
             }
         }
@@ -105,7 +103,7 @@ impl AnswerDecoder {
         }
     }
 
-    /// The last byte has come: afterwards the answer has ended, or this is an error.
+    /// Ends the input. Fails if the answer is incomplete.
     pub fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         if self.ended {
             return Ok(());
@@ -126,7 +124,7 @@ impl AnswerDecoder {
                 }
             }
             BodyFormat::Stream(parser) => {
-                // An event that lacks its empty line counts if it is whole.
+                // Accept a last event without its empty line if its data is complete.
                 let last = parser.finish();
                 let is_whole = |event: &SseEvent| {
                     event.data == "[DONE]" || serde_json::from_str::<IgnoredAny>(&event.data).is_ok()

@@ -1,18 +1,17 @@
-//! Where a provider is, and how it wants to be asked.
+//! Address and conventions of a provider.
 
 use std::fmt;
 use std::time::Duration;
 
 use url::{Host, Url};
 
-/// How long a stream may stay silent unless the settings say otherwise. Models that think without
-/// showing it are silent for minutes.
+/// Default idle timeout of a stream. Models that hide their reasoning are silent for minutes.
 const IDLE_TIME: Duration = Duration::from_secs(5 * 60);
 
-/// The APIs that are spoken.
+/// Supported APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {
-    /// OpenAI's Chat Completions, which most servers speak.
+    /// OpenAI's Chat Completions, which most servers support.
     ChatCompletions,
     /// OpenAI's Responses.
     Responses,
@@ -21,7 +20,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// Its name in the settings and in proofs.
+    /// Name in the settings and in proofs.
     pub fn name(self) -> &'static str {
         match self {
             Self::ChatCompletions => "chat-completions",
@@ -39,46 +38,46 @@ impl Api {
     }
 }
 
-/// Where the key goes.
+/// Header that carries the key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum KeyPlacement {
-    /// Where the API has it: `x-api-key` for Messages, `Authorization: Bearer` for the others.
+    /// The API's default: `x-api-key` for Messages, `Authorization: Bearer` for the others.
     #[default]
     Usual,
     /// `Authorization: Bearer`.
     Bearer,
-    /// In a header of this name.
+    /// A header of this name.
     Header(String),
 }
 
-/// What Chat Completions calls the most tokens of an answer.
+/// Chat Completions' field for the maximum output tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenField {
-    /// `max_completion_tokens`, as OpenAI has it now.
+    /// `max_completion_tokens`, OpenAI's current name.
     MaxCompletionTokens,
-    /// `max_tokens`, as it was and as most other servers have it.
+    /// `max_tokens`, the former name, which most other servers use.
     MaxTokens,
 }
 
-/// A provider's address and ways.
+/// Address and conventions of a provider.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The API it speaks.
+    /// The API.
     pub api: Api,
-    /// The address that the paths of the API are put behind, such as `https://api.example.com/v1`.
+    /// Base URL to which the API's paths are appended, such as `https://api.example.com/v1`.
     pub base_url: Url,
-    /// Headers to send with every request.
+    /// Headers for every request.
     pub headers: Vec<(String, String)>,
-    /// Where the key goes.
+    /// Header that carries the key.
     pub key_placement: KeyPlacement,
-    /// What the most tokens of an answer are called; `None` to choose by the host.
+    /// Field for the maximum output tokens; `None` chooses by host.
     pub token_field: Option<TokenField>,
-    /// How long a stream may stay silent before it counts as broken.
+    /// Idle timeout of a stream.
     pub idle_time: Duration,
 }
 
 impl Endpoint {
-    /// An endpoint with nothing special about it.
+    /// Creates an endpoint with defaults.
     pub fn new(api: Api, base_url: Url) -> Self {
         Self {
             api,
@@ -90,7 +89,7 @@ impl Endpoint {
         }
     }
 
-    /// The host and port, for people.
+    /// Returns host and port for messages.
     pub fn host(&self) -> String {
         let host = self.base_url.host_str().unwrap_or("the model server");
         match self.base_url.port() {
@@ -99,7 +98,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether it is this very machine.
+    /// Returns true for addresses of this machine.
     pub fn is_loopback(&self) -> bool {
         match self.base_url.host() {
             Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -109,7 +108,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether the settings bring a key along in a header.
+    /// Returns true if a configured header carries a key.
     pub(super) fn has_key_header(&self) -> bool {
         let is_key =
             |name: &str| ["authorization", "x-api-key", "api-key"].contains(&name.to_ascii_lowercase().as_str());
@@ -128,12 +127,12 @@ impl Endpoint {
         })
     }
 
-    /// Where answers are asked for.
+    /// URL of answers.
     pub(super) fn ask_url(&self) -> Url {
         self.url_of(self.api.path())
     }
 
-    /// Where models are listed.
+    /// URL of the model list.
     pub(super) fn models_url(&self) -> Url {
         let mut url = self.url_of(&["models"]);
         if self.api == Api::Messages {
@@ -154,7 +153,7 @@ impl Endpoint {
         let has_version = last
             .strip_prefix('v')
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-        // People write an address with its version or, for Messages and for local servers, without.
+        // Users write the address with its version or, for Messages and local servers, without.
         let lacks_version = !has_version && (self.api == Api::Messages || last.is_empty());
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty();
@@ -167,7 +166,7 @@ impl Endpoint {
     }
 }
 
-/// Header values and whatever is in the address beside the host may be secret (AUTH-12).
+/// Header values, and URL parts other than the host, may be secret (AUTH-12).
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();

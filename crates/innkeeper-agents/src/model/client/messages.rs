@@ -1,4 +1,4 @@
-//! Anthropic's Messages.
+//! Anthropic's Messages API.
 
 mod decode;
 
@@ -13,14 +13,14 @@ use super::tool_calls::input_object;
 use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
 use crate::model::conversation::documents::unsupported_note;
 
-/// The API wants a bound on every answer. This is what all models that are still served can write.
+/// The API requires a limit. Every model that is still served supports this one.
 const MAX_OUTPUT_TOKENS: u32 = 32_000;
-/// The least that has to be left to write besides thinking.
+/// Minimum output tokens that are left beside the thinking budget.
 const MIN_TEXT_TOKENS: u32 = 2048;
-/// The least budget for thinking that the API takes.
+/// Minimum thinking budget that the API accepts.
 const MIN_THINKING_TOKENS: u32 = 1024;
 
-/// Writes a request.
+/// Encodes a request.
 pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Value {
     let mut messages = messages(request, origin, quirks);
     let most = request.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS);
@@ -47,7 +47,7 @@ pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quir
     {
         think(effort, most, quirks, &mut body);
     }
-    // A model that thinks takes no other temperature than its own.
+    // With thinking enabled, the API accepts only the default temperature.
     if let Some(temperature) = request.temperature
         && !quirks.no_temperature
         && body.get("thinking").is_none()
@@ -76,9 +76,8 @@ fn think(effort: Effort, most: u32, quirks: &Quirks, body: &mut Value) {
     }
 }
 
-/// A turn that is under way goes on as it began: a model that thinks must have its thinking from
-/// before its first calls. If that was lost, or was another model's, the request is refused unless
-/// the turn goes on without thinking.
+/// Returns true if thinking may be enabled. Within a turn, the API requires the thinking that precedes the first
+/// call. If it is missing or from another model, the turn must continue without thinking.
 fn may_think(messages: &[Value]) -> bool {
     let first = |message: &Value| message["content"].get(0).cloned().unwrap_or_default();
     let is_question = |message: &Value| message["role"] == "user" && first(message)["type"] != "tool_result";
@@ -90,9 +89,8 @@ fn may_think(messages: &[Value]) -> bool {
     answer.is_none_or(|answer| is_thinking(&first(answer)))
 }
 
-/// The API caches a request up to each block that is marked, at most four: the last of the system
-/// prompt, the last tool, and the ends of the last two turns, so that the next request finds the
-/// one before.
+/// Marks cache breakpoints, of which the API allows four: the last block of the system prompt, the last tool, and the
+/// last two user messages, so that the next request hits the cache of this one.
 fn cache_last_turns(messages: &mut [Value]) {
     let turns = messages.iter_mut().rev().filter(|message| message["role"] == "user");
     for message in turns.take(2) {
@@ -110,8 +108,8 @@ fn tool(spec: &ToolSpec) -> Value {
     json!({"name": spec.name, "description": spec.description, "input_schema": spec.input_schema})
 }
 
-/// The messages; neighbours of one role become one, because results have to stand together in the
-/// message that follows their calls, before anything a person adds.
+/// Encodes the messages. Adjacent messages of one role are merged, because all results must be in the message that
+/// follows their calls, before any user text.
 fn messages(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Vec<Value> {
     let mut merged: Vec<(&'static str, Vec<Value>)> = Vec::new();
     for message in &request.messages {
@@ -132,12 +130,12 @@ fn messages(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Ve
         add(&mut merged, role, blocks);
     }
     for (role, content) in &mut merged {
-        // Thinking that was broken off before anything came of it is refused.
+        // The API rejects trailing thinking.
         while *role == "assistant" && content.last().is_some_and(is_thinking) {
             content.pop();
         }
     }
-    // Where a message was empty, its neighbours have become neighbours of each other.
+    // Merge again: removing an empty message made its neighbours adjacent.
     let mut said = Vec::new();
     for (role, content) in merged {
         add(&mut said, role, content);
@@ -147,7 +145,7 @@ fn messages(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Ve
         .collect()
 }
 
-/// Adds blocks to the last message if it is of the same role.
+/// Adds blocks to the last message if it has the same role.
 fn add(messages: &mut Vec<(&'static str, Vec<Value>)>, role: &'static str, blocks: Vec<Value>) {
     match messages.last_mut() {
         _ if blocks.is_empty() => {}
@@ -201,7 +199,7 @@ fn tool_result(outcome: &ToolOutcome) -> Value {
     }
     content.extend(outcome.images.iter().map(picture));
     if content.is_empty() && outcome.is_error {
-        // A failure without a word is refused.
+        // The API rejects an error without content.
         content.push(text_block("It failed."));
     }
     let mut block = json!({"type": "tool_result", "tool_use_id": outcome.call});

@@ -1,14 +1,14 @@
-//! Lists of models, as servers give them.
+//! Parses model lists of various servers.
 
 use serde_json::Value;
 
 use crate::model::api::ModelEntry;
 use crate::model::error::{ErrorKind, Provider, ProviderError};
 
-/// The most models that are kept of a list.
+/// Maximum number of models of a list.
 const MAX_MODELS: usize = 2000;
 
-/// What the size of a model's context is called, by one server or another.
+/// Names that servers use for the context window.
 const CONTEXT_FIELDS: &[&str] = &[
     "context_length",
     "context_window",
@@ -18,7 +18,7 @@ const CONTEXT_FIELDS: &[&str] = &[
     "context_size",
 ];
 
-/// Reads a list.
+/// Parses a model list.
 pub(super) fn read(provider: &Provider, body: &[u8]) -> Result<Vec<ModelEntry>, ProviderError> {
     let list: Value = serde_json::from_slice(body)
         .map_err(|error| provider.error(ErrorKind::Malformed, &format!("the list of models is no JSON: {error}")))?;

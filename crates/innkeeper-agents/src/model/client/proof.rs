@@ -1,7 +1,7 @@
-//! Proofs of thinking: which provider made them, so that no other is shown them.
+//! Proofs of reasoning, tagged with their origin.
 //!
-//! A signature or an encrypted item is good only where it was made; anybody else answers with an
-//! error, and then the whole conversation is stuck. So a proof carries its maker.
+//! Only the provider that issued a signature or encrypted item accepts it. Any other provider rejects the request,
+//! and the conversation would be unusable. So every proof carries its origin.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
@@ -11,21 +11,20 @@ use serde_json::{Value, json};
 
 use super::endpoint::{Api, Endpoint};
 
-/// Tells keys apart within this process, and nowhere else.
+/// Distinguishes keys within this process only.
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Who made a proof: API, server and model, and where it matters the account.
+/// Origin of a proof: API, host and model, and for Responses the account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofOrigin(String);
 
 impl ProofOrigin {
-    /// The maker that a model at an endpoint is.
+    /// Creates the origin of a model at an endpoint.
     pub fn new(endpoint: &Endpoint, model: &str) -> Self {
         Self(format!("{} {} {model}", endpoint.api.name(), endpoint.host()))
     }
 
-    /// The same on behalf of whoever has this key. What Responses encrypts only the same account
-    /// may send back.
+    /// Adds the account. Encrypted reasoning of Responses is accepted only from the same account.
     pub fn with_key(mut self, endpoint: &Endpoint, key: Option<&Secret>) -> Self {
         if let (Api::Responses, Some(key)) = (endpoint.api, key) {
             self.0.push_str(&format!(" {:016x}", KEYS.hash_one(key.reveal())));
@@ -33,12 +32,12 @@ impl ProofOrigin {
         self
     }
 
-    /// Marks what a provider wants back.
+    /// Tags a proof with its origin.
     pub(super) fn seal(&self, value: Value) -> Value {
         json!({"maker": self.0, "value": value})
     }
 
-    /// What the provider wants back, if it is this one that made it.
+    /// Returns the proof if its origin is this one.
     pub(super) fn open<'a>(&self, proof: Option<&'a Value>) -> Option<&'a Value> {
         let proof = proof?;
         let is_ours = proof.get("maker").and_then(Value::as_str) == Some(self.0.as_str());

@@ -1,4 +1,4 @@
-//! What is learned of a server's ways while talking to it.
+//! Quirks of servers, learned from rejected requests.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,33 +6,33 @@ use std::sync::{Mutex, PoisonError};
 use super::endpoint::Api;
 use crate::model::error::Failure;
 
-/// What one model of a server does not take, or wants differently.
+/// What a model of a server rejects, or expects in another form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Quirks {
-    /// Chat Completions: it wants the other name for the most tokens.
+    /// Chat Completions: expects the other field for the maximum output tokens.
     pub(super) other_token_field: bool,
-    /// Chat Completions: it does not know `stream_options`.
+    /// Chat Completions: rejects `stream_options`.
     pub(super) no_stream_options: bool,
-    /// Chat Completions: it wants ids of calls that have nine letters or digits.
+    /// Chat Completions: requires call ids of nine letters or digits.
     pub(super) short_ids: bool,
-    /// It does not know how to think more or less hard.
+    /// Rejects a reasoning effort.
     pub(super) no_effort: bool,
-    /// Responses: it has no encrypted thinking to give back.
+    /// Responses: does not return encrypted reasoning.
     pub(super) no_encrypted_reasoning: bool,
-    /// Responses: it shows no summary of its thinking.
+    /// Responses: does not return reasoning summaries.
     pub(super) no_reasoning_summary: bool,
-    /// Messages: it chooses its own budget for thinking, within an effort.
+    /// Messages: chooses its own thinking budget for a given effort.
     pub(super) adaptive_thinking: bool,
-    /// It does not read documents.
+    /// Rejects documents.
     pub(super) no_documents: bool,
-    /// It leaves to chance what it wants.
+    /// Rejects a temperature.
     pub(super) no_temperature: bool,
-    /// Messages: the most tokens that it writes.
+    /// Messages: maximum output tokens.
     pub(super) max_output: Option<u32>,
 }
 
 impl Quirks {
-    /// Learns from a refusal; whether there was anything to learn, so that another try makes sense.
+    /// Learns from a rejected request. Returns true if the request should be changed and sent again.
     pub(super) fn learn(&mut self, api: Api, failure: &Failure) -> bool {
         if !matches!(failure.status, Some(400 | 422)) {
             return false;
@@ -78,27 +78,27 @@ impl Quirks {
         *self != before
     }
 
-    /// Learns that a model does not take the temperature that it was sent, likewise.
+    /// Learns that the model rejects a temperature. Returns true if that is new.
     pub(super) fn learn_temperature(&mut self, failure: &Failure) -> bool {
         let is_refused = matches!(failure.status, Some(400 | 422)) && failure.said.contains("temperature");
         is_refused && !std::mem::replace(&mut self.no_temperature, true)
     }
 }
 
-/// Whether a refusal is about a document. Refusals also point to the documentation.
+/// Returns true if an error is about a document. Errors also link to the documentation.
 fn refuses_document(said: &str) -> bool {
     let parts = ["pdf", "document.source", "'document'", "\"document\"", "`document`"];
     parts.iter().any(|part| said.contains(part))
 }
 
-/// The bound in `max_tokens: 64000 > 8192, which is the maximum allowed …`.
+/// Extracts the limit from `max_tokens: 64000 > 8192, which is the maximum allowed …`.
 fn named_bound(said: &str) -> Option<u32> {
     let (_, after) = said.split_once('>')?;
     let digits: String = after.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
 
-/// What was learned, per model.
+/// Learned quirks per model.
 #[derive(Debug, Default)]
 pub(super) struct QuirksByModel(Mutex<HashMap<String, Quirks>>);
 
@@ -108,7 +108,7 @@ impl QuirksByModel {
         known.get(model).cloned().unwrap_or_default()
     }
 
-    /// Keeps what made a request work. A model without quirks takes no room.
+    /// Stores the quirks of a successful request. Models without quirks are not stored.
     pub(super) fn remember(&self, model: &str, quirks: Quirks) {
         if quirks != Quirks::default() {
             let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,10 @@
-//! A stretch of thinking while it comes in.
+//! Collects streamed reasoning.
 
 use serde_json::Value;
 
 use crate::model::api::{ModelEvent, Reasoning};
 
-/// Collects what is streamed of a stretch of thinking, so that it can be handed out whole.
+/// Collects the text of a reasoning block, so that it can be emitted as a whole.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningBuffer {
     text: String,
@@ -15,12 +15,12 @@ impl ReasoningBuffer {
         self.text.is_empty()
     }
 
-    /// What came of it so far.
+    /// The text so far.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// More of it.
+    /// Adds and emits text.
     pub(super) fn push(&mut self, text: &str, out: &mut Vec<ModelEvent>) {
         if !text.is_empty() {
             self.text.push_str(text);
@@ -28,7 +28,7 @@ impl ReasoningBuffer {
         }
     }
 
-    /// It is complete; `proof` is what the provider wants back with it.
+    /// Ends the block; `proof` is sent back to the provider with it.
     pub(super) fn end(&mut self, proof: Option<Value>, out: &mut Vec<ModelEvent>) {
         let text = std::mem::take(&mut self.text);
         if !text.is_empty() || proof.is_some() {
@@ -37,7 +37,7 @@ impl ReasoningBuffer {
     }
 }
 
-/// Whether words are worth sending: providers refuse empty ones.
+/// Returns true if a text is not blank. Providers reject blank texts.
 pub(super) fn has_text(text: &str) -> bool {
     !text.trim().is_empty()
 }

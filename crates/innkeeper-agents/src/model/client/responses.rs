@@ -1,7 +1,7 @@
-//! OpenAI's Responses.
+//! OpenAI's Responses API.
 //!
-//! Nothing is kept at the provider (`store` is false): the host has the conversation. So thinking
-//! has to come along in encrypted form, and goes back as it came.
+//! The provider stores nothing (`store` is false), because the host has the conversation. So reasoning is requested
+//! in encrypted form and sent back unchanged.
 
 mod decode;
 
@@ -16,7 +16,7 @@ use super::tool_calls::input_text;
 use crate::model::api::{AssistantPart, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
 use crate::model::conversation::documents::unsupported_note;
 
-/// Writes a request.
+/// Encodes a request.
 pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quirks) -> Value {
     let mut input = Vec::new();
     for message in &request.messages {
@@ -67,7 +67,7 @@ fn tool(spec: &ToolSpec) -> Value {
         "name": spec.name,
         "description": spec.description,
         "parameters": spec.input_schema,
-        // Strict schemas forbid much of what tools of clients and MCP servers have.
+        // Strict schemas forbid features that client and MCP tools use.
         "strict": false,
     })
 }
@@ -104,7 +104,7 @@ fn assistant(parts: &[AssistantPart], origin: &ProofOrigin, quirks: &Quirks, inp
                 "content": [{"type": "output_text", "text": text}],
             })),
             AssistantPart::Text(_) => {}
-            // Whoever cannot encrypt thinking cannot read it either.
+            // Servers that do not encrypt reasoning do not accept it either.
             AssistantPart::Reasoning(_) if quirks.no_encrypted_reasoning => {}
             AssistantPart::Reasoning(reasoning) => input.extend(origin.open(reasoning.proof.as_ref()).cloned()),
             AssistantPart::Call(call) => input.push(json!({
@@ -115,7 +115,7 @@ fn assistant(parts: &[AssistantPart], origin: &ProofOrigin, quirks: &Quirks, inp
             })),
         }
     }
-    // Thinking that nothing follows is refused: it belongs to what came after it.
+    // The API rejects trailing reasoning.
     while input.last().is_some_and(|item| item["type"] == "reasoning") {
         input.pop();
     }

@@ -1,4 +1,4 @@
-//! An answer on its way.
+//! A streamed answer.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,20 +12,20 @@ use super::decoder::AnswerDecoder;
 use crate::model::api::ModelEvent;
 use crate::model::error::{ErrorKind, ProviderError};
 
-/// How long the end of the body is waited for once the answer is complete. It mostly came along
-/// already; having read it, the connection serves the next request as well.
+/// How long to wait for the end of the body after the answer is complete. It has usually arrived, and reading it lets
+/// the connection be reused.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// The answer of a model, event by event. Dropping it ends the HTTP request at once.
+/// A streamed answer. Dropping it cancels the HTTP request.
 pub struct ModelStream {
     /// `None` once the answer has ended.
     response: Option<Response>,
     decoder: AnswerDecoder,
     idle_time: Duration,
     ready: VecDeque<ModelEvent>,
-    /// An error that comes after what is ready.
+    /// An error to return after the ready events.
     failed: Option<ProviderError>,
-    /// Whether the model has said anything.
+    /// Whether any output was received.
     has_output: bool,
 }
 
@@ -41,9 +41,9 @@ impl ModelStream {
         }
     }
 
-    /// The next event. The last one is [`ModelEvent::End`], or an error; after it, `None`.
+    /// Returns the next event. The last one is [`ModelEvent::End`] or an error; then `None`.
     ///
-    /// Nothing is lost when the future is dropped before it is done.
+    /// Dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Result<ModelEvent, ProviderError>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -58,8 +58,7 @@ impl ModelStream {
         }
     }
 
-    /// Waits until the model says something, or fails before it does. What it costs is not yet
-    /// something it says.
+    /// Waits for the first output or an earlier failure. Usage does not count as output.
     pub(super) async fn wait_for_output(&mut self) -> Result<(), ProviderError> {
         while !self.has_output && self.response.is_some() {
             if let Some(error) = self.failed.take() {
@@ -87,8 +86,7 @@ impl ModelStream {
             }
         };
         let result = result.or_else(|error| match error.kind {
-            // Some servers say how the answer ended and then do not hang up, or do so rudely: it is
-            // whole all the same.
+            // Some servers send a complete answer and then keep the connection open or reset it.
             ErrorKind::Interrupted if self.decoder.finish(&mut events).is_ok() => Ok(()),
             _ => Err(error),
         });
@@ -97,9 +95,8 @@ impl ModelStream {
         match result {
             Ok(()) if self.decoder.has_ended() => self.drain_body().await,
             Ok(()) => {}
-            // An answer that breaks off before its first word was never begun: it is as if the
-            // connection had failed, and can be asked for again. Not so after a long silence:
-            // people have waited long enough to be told.
+            // A failure before the first output counts as a network error, so that it is retried. An idle timeout
+            // does not: the user has waited long enough.
             Err(error) if error.kind == ErrorKind::Interrupted && !self.has_output && !was_silent => {
                 let said = "the connection ended before an answer began";
                 self.failed = Some(self.decoder.provider().error(ErrorKind::Network, said));
@@ -108,7 +105,7 @@ impl ModelStream {
         }
     }
 
-    /// Reads what is left of the body, so that the connection can be used again.
+    /// Reads the rest of the body, so that the connection can be reused.
     async fn drain_body(&mut self) {
         if let Some(response) = &mut self.response {
             let rest = async { while let Ok(Some(_)) = response.chunk().await {} };

@@ -1,14 +1,14 @@
-//! Calls of one answer while they come in.
+//! Collects the streamed tool calls of one answer.
 
 use crate::model::api::{ModelEvent, ToolUse};
 
-/// The name of a call whose name never came. No tool has it, so the model is told so.
+/// Name for a call without a name. No tool has it, so the model gets an error.
 const UNNAMED_TOOL: &str = "nameless_tool";
 
-/// The calls of an answer, in the order in which they began.
+/// The calls of an answer, in order.
 ///
-/// Servers differ in when they send a call's id and name, and some never do: a call is announced
-/// once both are known, or once it is clear that they will not come.
+/// Servers differ in when they send a call's id and name, and some never do. A call is emitted once both are known,
+/// or once it is certain that they will not come.
 #[derive(Debug)]
 pub(super) struct StreamedCalls {
     id_prefix: String,
@@ -19,10 +19,10 @@ pub(super) struct StreamedCalls {
 struct StreamedCall {
     id: Option<String>,
     name: Option<String>,
-    /// Input that waits for the call to be announced.
+    /// Input received before the call was emitted.
     buffered: String,
     announced: bool,
-    /// Bytes of input that are out.
+    /// Bytes of emitted input.
     sent: usize,
     ended: bool,
 }
@@ -39,12 +39,12 @@ impl StreamedCalls {
         self.calls.is_empty()
     }
 
-    /// The last call that began.
+    /// Index of the last call.
     pub(super) fn last(&self) -> Option<usize> {
         self.calls.len().checked_sub(1)
     }
 
-    /// Begins another call and gives its index.
+    /// Starts a call and returns its index.
     pub(super) fn begin(&mut self) -> usize {
         self.calls.push(StreamedCall::default());
         self.calls.len() - 1
@@ -58,7 +58,7 @@ impl StreamedCalls {
         self.calls.get(index).is_some_and(|call| call.name.is_some())
     }
 
-    /// Learns a call's id and name; what is known already stays.
+    /// Sets a call's id and name unless they are already known.
     pub(super) fn describe(&mut self, index: usize, id: Option<&str>, name: Option<&str>, out: &mut Vec<ModelEvent>) {
         let Some(call) = self.calls.get_mut(index) else {
             return;
@@ -75,7 +75,7 @@ impl StreamedCalls {
         }
     }
 
-    /// More of a call's input.
+    /// Adds input of a call.
     pub(super) fn input(&mut self, index: usize, text: &str, out: &mut Vec<ModelEvent>) {
         let Some(call) = self.calls.get_mut(index).filter(|call| !call.ended && !text.is_empty()) else {
             return;
@@ -91,7 +91,7 @@ impl StreamedCalls {
         }
     }
 
-    /// The whole input of a call, of which some may have come before.
+    /// Sets the complete input of a call. A part may have been streamed before.
     pub(super) fn whole_input(&mut self, index: usize, text: &str, out: &mut Vec<ModelEvent>) {
         let known = self.calls.get(index).map_or(0, |call| call.sent + call.buffered.len());
         if let Some(rest) = text.get(known..) {
@@ -99,7 +99,7 @@ impl StreamedCalls {
         }
     }
 
-    /// A call is complete.
+    /// Ends a call.
     pub(super) fn end(&mut self, index: usize, out: &mut Vec<ModelEvent>) {
         self.announce(index, out);
         if let Some(call) = self.calls.get_mut(index) {
@@ -107,8 +107,8 @@ impl StreamedCalls {
         }
     }
 
-    /// All calls are complete. One without any input has an empty one, unless the answer was cut
-    /// before its input began: what the model did not write must not run.
+    /// Ends all calls. A call without input gets an empty object, unless the answer was cut off before its input:
+    /// then it must not run.
     pub(super) fn end_all(&mut self, was_cut: bool, out: &mut Vec<ModelEvent>) {
         let last = self.last();
         for index in 0..self.calls.len() {
@@ -140,8 +140,8 @@ impl StreamedCalls {
     }
 }
 
-/// A call's input as an object: providers take nothing else back, and a model that sees what it
-/// wrote can do better.
+/// Parses a call's input into an object. Providers accept only objects, so malformed input is wrapped for the model
+/// to see.
 pub(super) fn input_object(call: &ToolUse) -> serde_json::Value {
     match serde_json::from_str(&call.input) {
         Ok(value @ serde_json::Value::Object(_)) => value,
@@ -150,7 +150,7 @@ pub(super) fn input_object(call: &ToolUse) -> serde_json::Value {
     }
 }
 
-/// The same as text; input that is an object stays as the model wrote it.
+/// Returns the input as JSON text; an object stays as the model wrote it.
 pub(super) fn input_text(call: &ToolUse) -> String {
     match serde_json::from_str::<serde_json::Value>(&call.input) {
         Ok(value) if value.is_object() => call.input.clone(),

@@ -1,5 +1,5 @@
-//! Making room: when a conversation gets too long for the model, its beginning is told in short.
-//! What people said stays, word for word.
+//! Compaction: replaces the beginning of a conversation by a summary when it exceeds the context window. User
+//! messages stay verbatim.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{Conversation, Entry, Speaker, user};
 use crate::model::agent::models::Model;
 use crate::model::api::{AssistantPart, Effort, ModelMessage, ModelRequest, UserPart};
 
-/// The longest output of a tool in what is to be summarised.
+/// Maximum bytes of one tool output in the transcript to summarise.
 const MAX_OUTPUT: usize = 2000;
 
 const INSTRUCTIONS: &str = "You shorten the beginning of a conversation between a person and a coding agent, so that \
@@ -20,38 +20,38 @@ const INSTRUCTIONS: &str = "You shorten the beginning of a conversation between 
     ended; what is done, what is not, what comes next. Leave out pleasantries. What the person said is kept \
     elsewhere; do not repeat it.";
 
-/// The longest summary; models that think spend some of it on that.
+/// Maximum tokens of a summary, including the reasoning of models that reason.
 const MAX_SUMMARY_TOKENS: u32 = 6000;
-/// The longest line in a summary that nobody could be asked for.
+/// Maximum bytes of a line in a summary made without a model.
 const MAX_LINE: usize = 200;
 
-/// A plan to make room.
+/// A planned compaction.
 #[derive(Debug)]
 pub(in crate::model) struct Compaction {
-    /// How many messages from the beginning are replaced.
+    /// Number of messages from the beginning that are replaced.
     count: usize,
-    /// How many tokens they have that are not people's words, by our own count.
+    /// Estimated tokens of the replaced messages that are not from the user.
     pub(in crate::model) gain: usize,
-    /// What people said in them.
+    /// User messages among the replaced ones.
     user_messages: Vec<String>,
-    /// The last turn of which nothing is left, if there is one.
+    /// The last turn that is replaced completely, if any.
     through: Option<Arc<str>>,
-    /// The ids of the rules and skills that there are, if that is known: the others hold no longer.
+    /// Ids of the available rules and skills, if known. Pinned instructions with other ids are dropped.
     available: Option<HashSet<String>>,
 }
 
 impl Compaction {
-    /// Plans to keep the latest messages of at most so many tokens. `None` when there is nothing
-    /// that could be shortened.
+    /// Plans a compaction that keeps the latest messages within `keep` tokens. Returns `None` if nothing can be
+    /// shortened.
     pub(in crate::model) fn plan(conversation: &Conversation, keep: usize) -> Option<Self> {
         let entries = conversation.entries();
         let last = entries.len().checked_sub(1)?;
-        // At least the last message stays: it is what is to be answered.
+        // Keep at least the last message: it is the one to answer.
         let mut count = entries
             .len()
             .saturating_sub(conversation.messages_within(keep))
             .min(last);
-        // Results stay with the calls they belong to.
+        // Keep tool results together with their calls.
         while count > 0 && entries.get(count).is_some_and(|entry| entry.speaker == Speaker::Tools) {
             count -= 1;
         }
@@ -71,7 +71,7 @@ impl Compaction {
         })
     }
 
-    /// Takes over only what these ids say: what was switched off or deleted since does not hold.
+    /// Keeps only pinned instructions with these ids; others were disabled or deleted.
     pub(in crate::model) fn with_available(mut self, ids: Option<HashSet<String>>) -> Self {
         self.available = ids;
         self
@@ -81,7 +81,7 @@ impl Compaction {
         available.is_none_or(|available| available.contains(&pinned.id))
     }
 
-    /// The request that has it summarised. The transcript has at most so many tokens.
+    /// Builds the summary request. Its transcript has at most `tokens` tokens.
     pub(in crate::model) fn request(&self, conversation: &Conversation, model: &Model, tokens: usize) -> ModelRequest {
         let old = conversation.entries().iter().take(self.count);
         let lines: Vec<String> = old.flat_map(transcript_lines).collect();
@@ -96,7 +96,7 @@ impl Compaction {
         }
     }
 
-    /// Puts the summary in place of the beginning.
+    /// Replaces the beginning by the summary.
     pub(in crate::model) fn apply(self, conversation: &mut Conversation, text: &str) {
         let text = text.to_owned();
         conversation.replace_first(
@@ -110,13 +110,13 @@ impl Compaction {
         );
     }
 
-    /// The last turn that the summary replaces altogether.
+    /// The last turn that the summary replaces completely.
     pub(in crate::model) fn through(&self) -> Option<Arc<str>> {
         self.through.clone()
     }
 
-    /// Makes room when no summary could be had. The output of old tool calls goes; if the
-    /// conversation then still has more than so many tokens, what happened is told in single lines.
+    /// Compacts without a summary. Clears old tool output first. If the conversation still exceeds `most` tokens,
+    /// replaces the beginning by one line per event.
     pub(in crate::model) fn apply_without_summary(self, conversation: &mut Conversation, most: usize) {
         conversation.clear_outputs(self.count);
         if conversation.tokens() <= most {
@@ -128,7 +128,7 @@ impl Compaction {
             .flat_map(transcript_lines)
             .map(|line| in_one_line(&line))
             .collect();
-        // A quarter of what there is room for, in bytes.
+        // `most` bytes are about a quarter of `most` tokens.
         let text = latest(&lines, most).join("\n");
         conversation.replace_first(
             self.count,
@@ -142,8 +142,8 @@ impl Compaction {
     }
 }
 
-/// A person's words. A summary that was made before has its own, so that nothing is lost when it is
-/// summarised in turn.
+/// Returns the user messages in an entry. An earlier summary holds those it replaced, so a summary of a summary loses
+/// none.
 fn user_messages_of(entry: &Entry) -> Vec<String> {
     match (&entry.message, entry.speaker) {
         (ModelMessage::User(parts), Speaker::User) => {
@@ -165,8 +165,8 @@ fn user_messages_of(entry: &Entry) -> Vec<String> {
     }
 }
 
-/// The lines that fit into so many bytes, the latest first, in their order: the end matters most. A
-/// line that is too long is left out, not everything before it as well.
+/// Returns the latest lines that fit into `room` bytes, in order. Skips a line that does not fit and continues with
+/// earlier ones.
 fn latest(lines: &[String], mut room: usize) -> Vec<&str> {
     let mut kept: Vec<&str> = Vec::new();
     for line in lines.iter().rev() {
@@ -188,8 +188,8 @@ fn in_one_line(text: &str) -> String {
     }
 }
 
-/// Whether there is something in a message that a summary would be shorter than: what the model or
-/// tools said, or a conversation that a side chat is about.
+/// Returns true if a summary can be shorter than the message: messages of the model and of tools, and the parent
+/// conversation of a side chat.
 fn can_be_shortened(entry: &Entry) -> bool {
     match entry.speaker {
         Speaker::Model | Speaker::Tools => true,
@@ -201,8 +201,7 @@ fn can_be_shortened(entry: &Entry) -> bool {
     }
 }
 
-/// What could be saved of a message: all of it, but of a summary only what is neither people's words
-/// nor goes on holding.
+/// Estimates the tokens that compaction saves: everything but user messages and pinned instructions.
 fn savable(entry: &Entry) -> usize {
     if let Some(summary) = &entry.summary {
         return tokens_in(&summary.text);
@@ -211,23 +210,23 @@ fn savable(entry: &Entry) -> usize {
     entry.tokens.saturating_sub(holds)
 }
 
-/// A message as lines of a transcript.
+/// Renders a message as lines of a transcript.
 fn transcript_lines(entry: &Entry) -> Vec<String> {
     if let Some(summary) = &entry.summary {
         return vec![format!("Before: {}", summary.text)];
     }
-    // It is kept as it is.
+    // Pinned instructions are carried over verbatim.
     if entry.speaker == Speaker::Host && !entry.pinned.is_empty() {
         return Vec::new();
     }
     match &entry.message {
         ModelMessage::User(parts) => {
             let part = |part: &UserPart| match part {
-                // What people pasted is kept word for word elsewhere.
+                // User messages are kept verbatim elsewhere.
                 UserPart::Text(text) if entry.speaker == Speaker::User => {
                     vec![format!("Person: {}", shortened(text))]
                 }
-                // A conversation that a side chat is about: its end matters most, piece by piece.
+                // Split the parent conversation of a side chat, so that its end is kept if it is too long.
                 UserPart::Text(text) => text.split("\n\n").map(|piece| format!("Before: {piece}")).collect(),
                 UserPart::Image(_) => vec!["Person: (a picture)".to_owned()],
                 UserPart::Document(document) => vec![format!("Person: (a document, {})", document.name)],

@@ -1,21 +1,21 @@
-//! Documents that people bring: PDF, which some providers read by themselves.
+//! PDF attachments, which some providers read natively.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::model::api::Document;
 
-/// The largest document. A provider takes 32 MB with everything else in the request, and the document is in every
-/// later request as well.
+/// Maximum size of a document in bytes. Providers accept 32 MB per request, and the document is part of every later
+/// request.
 const MAX_BYTES: usize = 10_000_000;
-/// The longest name that is told.
+/// Maximum length of the file name, in characters.
 const MAX_NAME: usize = 200;
 
-/// A document that a provider may take; `None` for anything else, whatever it calls itself. One that does not begin as
-/// PDF does would have the whole request refused, and every later one of the chat.
+/// Validates an attachment and returns it as a document, or `None` if it is not a PDF. The content must start with
+/// the PDF signature, because a provider rejects the whole request otherwise, and every later one of the chat.
 pub(in crate::model) fn from_base64(label: &str, content_type: &str, base64: &str) -> Option<Document> {
     let named = content_type.split(';').next().unwrap_or_default().trim();
-    // Four characters stand for three bytes; whoever wraps lines needs a little more.
+    // Base64 needs 4 characters for 3 bytes, and a few more if lines are wrapped.
     if !named.eq_ignore_ascii_case("application/pdf") || base64.len() > MAX_BYTES * 3 / 2 {
         return None;
     }
@@ -27,7 +27,7 @@ pub(in crate::model) fn from_base64(label: &str, content_type: &str, base64: &st
     })
 }
 
-/// What a model is told of a document that it cannot be given.
+/// Text for a model that cannot be sent the document.
 pub(in crate::model) fn unsupported_note(document: &Document) -> String {
     format!(
         "(Attached: {}, a PDF document, which you cannot look into here. Say so if it matters; a tool may be able to \

@@ -1,17 +1,17 @@
-//! Pictures that people and clients bring: only what every provider takes becomes one.
+//! Validation of image attachments. Only formats that every provider accepts become images.
 //!
-//! A provider refuses a whole request for one picture that it cannot read, and the picture is in
-//! every later request as well: the chat would be stuck for good.
+//! A provider rejects a whole request for one unreadable image. The image is part of every later request, so the chat
+//! would be unusable.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::model::api::Image;
 
-/// The largest picture. Providers take 5 MB in base64.
+/// Maximum size of an image in bytes. Providers accept 5 MB of base64.
 const MAX_BYTES: usize = 3_750_000;
 
-/// A picture that every provider takes; `None` for anything else, whatever it calls itself.
+/// Validates an image. Returns `None` if its type, encoding or size is not accepted by every provider.
 pub(in crate::model) fn from_base64(content_type: &str, base64: &str) -> Option<Image> {
     let named = content_type.split(';').next().unwrap_or_default().trim();
     let media_type = match named.to_ascii_lowercase().as_str() {
@@ -21,7 +21,7 @@ pub(in crate::model) fn from_base64(content_type: &str, base64: &str) -> Option<
         "image/webp" => "image/webp",
         _ => return None,
     };
-    // Four characters stand for three bytes; whoever wraps lines needs a little more.
+    // Base64 needs 4 characters for 3 bytes, and a few more if lines are wrapped.
     if base64.len() > MAX_BYTES * 3 / 2 {
         return None;
     }

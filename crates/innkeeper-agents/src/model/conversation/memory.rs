@@ -1,37 +1,37 @@
-//! What is kept with a chat for whoever opens it again, besides its history.
+//! State that is persisted with a chat in addition to its history.
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Most bytes of a summary that is kept; the host takes 64 KiB of everything together.
+/// Maximum bytes of a persisted summary. The host accepts 64 KiB in total.
 const MAX_SUMMARY: usize = 24 << 10;
-/// Most rules and skills in use that are remembered.
+/// Maximum number of rules and skills in use that are remembered.
 const MAX_IN_USE: usize = 32;
 
-/// What is kept.
+/// State that is persisted with a chat.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::model) struct ChatMemory {
-    /// What stands for the beginning of the conversation.
+    /// The summary of the compacted beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::model) compacted: Option<CompactedHistory>,
-    /// The ids of the rules and skills in use, the latest last.
+    /// Ids of the rules and skills in use, the latest last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::model) in_use: Vec<String>,
 }
 
-/// A summary, so that it need not be made again after a restart.
+/// A persisted summary, which saves a request after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::model) struct CompactedHistory {
-    /// The last turn that it covers, by id.
+    /// Id of the last turn that the summary covers.
     pub(in crate::model) through: String,
     pub(in crate::model) summary: String,
 }
 
 impl ChatMemory {
-    /// What was kept; what cannot be read was never there.
+    /// Deserializes the memory. Invalid data yields an empty memory.
     pub(in crate::model) fn read(value: &Value) -> Self {
         Self::deserialize(value).unwrap_or_default()
     }
@@ -40,7 +40,7 @@ impl ChatMemory {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// A rule or a skill is in use from now on.
+    /// Marks a rule or skill as in use.
     pub(in crate::model) fn mark_in_use(&mut self, id: &str) {
         self.in_use.retain(|used| used != id);
         self.in_use.push(id.to_owned());
@@ -48,14 +48,14 @@ impl ChatMemory {
         self.in_use.drain(..first);
     }
 
-    /// Only these are in use any more. Says whether any was let go.
+    /// Keeps only these ids in use. Returns true if any was removed.
     pub(in crate::model) fn retain_in_use(&mut self, ids: &HashSet<String>) -> bool {
         let before = self.in_use.len();
         self.in_use.retain(|used| ids.contains(used));
         self.in_use.len() < before
     }
 
-    /// Keeps a summary, unless it is too long: then it is made again when it is needed.
+    /// Stores a summary. One that is too long is not stored and is requested again when needed.
     pub(in crate::model) fn compact(&mut self, through: &str, summary: &str) {
         self.compacted = (summary.len() <= MAX_SUMMARY).then(|| CompactedHistory {
             through: through.to_owned(),

@@ -1,26 +1,25 @@
-//! What goes on holding once it was said: a rule that applied, a skill that was loaded. A summary
-//! takes it over word for word, and after a restart it is read again.
+//! Instructions that stay in effect for the rest of the conversation, such as applied rules and loaded skills. A
+//! summary keeps them verbatim, and they are reloaded after a restart.
 
 use std::sync::Arc;
 
 use crate::model::api::{ModelMessage, UserPart};
 
-/// Something that holds.
+/// An instruction that stays in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::model) struct PinnedInstruction {
-    /// The id of its customization.
+    /// Id of its customization.
     pub(in crate::model) id: String,
-    /// What it is, as in "the rule tabs".
+    /// Description, such as "the rule tabs".
     pub(in crate::model) title: String,
-    /// What it says.
+    /// Text of the instruction.
     pub(in crate::model) text: String,
-    /// The turn that it is for, if it is for one alone: a command that somebody gave is done when
-    /// its turn is over.
+    /// The turn it applies to, if it applies to one only, as a called command does.
     pub(in crate::model) only_turn: Option<Arc<str>>,
 }
 
 impl PinnedInstruction {
-    /// It as the model is told it.
+    /// Renders the instruction for the model.
     pub(in crate::model) fn render(&self) -> String {
         format!(
             "<instructions from=\"{}\">\n{}\n</instructions>",
@@ -31,7 +30,7 @@ impl PinnedInstruction {
 }
 
 impl PinnedInstruction {
-    /// What stands in its place once it was switched off or deleted.
+    /// Text that replaces the instruction after it was disabled or deleted.
     fn removal_note(&self) -> String {
         format!(
             "(Here stood instructions: {}. They were switched off or removed since, and hold no more.)",
@@ -39,7 +38,7 @@ impl PinnedInstruction {
         )
     }
 
-    /// Takes it out of a message that told it.
+    /// Replaces the instruction in a message by a note.
     pub(in crate::model) fn remove_from(&self, message: &mut ModelMessage) {
         let texts: Vec<&mut String> = match message {
             ModelMessage::User(parts) => parts
@@ -54,7 +53,7 @@ impl PinnedInstruction {
         };
         let told = self.render();
         for text in texts {
-            // What came from the history may be told in other words around it.
+            // In restored tool results the text may be rendered differently.
             let found = [told.as_str(), self.text.as_str()]
                 .into_iter()
                 .find(|found| text.contains(found));
@@ -65,11 +64,11 @@ impl PinnedInstruction {
     }
 }
 
-/// Most bytes of what a summary takes over. The latest counts most.
+/// Maximum bytes of instructions that a summary carries over. The latest take precedence.
 const MAX_CARRIED_BYTES: usize = 48 << 10;
 
-/// What a summary takes over of all that was said: of each the latest, and no more than fits. The
-/// rest is named, so that a model knows what to load again.
+/// Selects the instructions that a summary carries over: the latest version of each, as far as they fit. The others
+/// are named without their text, so that the model can load them again.
 pub(in crate::model) fn carried_into_summary(all: Vec<PinnedInstruction>) -> Vec<PinnedInstruction> {
     let mut kept: Vec<PinnedInstruction> = Vec::new();
     let mut room = MAX_CARRIED_BYTES;

@@ -1,23 +1,22 @@
-//! What stands for the beginning of a conversation that was shortened.
+//! The summary that replaces the beginning of a compacted conversation.
 
 use super::pinned_instruction::PinnedInstruction;
 use super::user;
 use crate::model::api::ModelMessage;
 
-/// What stands for the beginning of a conversation that was shortened: every word that people said,
-/// and the rest in short.
+/// Replaces the beginning of a compacted conversation: the user messages verbatim, and a summary of the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::model) struct Summary {
-    /// What people said, message by message.
+    /// User messages, verbatim.
     pub(in crate::model) user_messages: Vec<String>,
-    /// What happened.
+    /// Summary of everything else.
     pub(in crate::model) text: String,
-    /// What goes on holding, word for word.
+    /// Pinned instructions, verbatim.
     pub(in crate::model) pinned: Vec<PinnedInstruction>,
 }
 
 impl Summary {
-    /// It as the model is told it.
+    /// Renders the summary for the model.
     pub(in crate::model) fn message(&self) -> ModelMessage {
         let mut text = "The beginning of this conversation was shortened.\n".to_owned();
         if !self.user_messages.is_empty() {

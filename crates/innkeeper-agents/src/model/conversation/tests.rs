@@ -119,7 +119,7 @@ fn turns_that_a_summary_covers_are_told_in_short_and_people_s_words_in_full() {
     let summary = conversation.entries[0].summary.as_ref().expect("a summary");
     assert_eq!(summary.user_messages, ["one", "no, the other one"]);
     assert_eq!(summary.text, "they talked");
-    // When the turns were taken back, so was their summary.
+    // The turns were truncated, and their summary with them.
     let conversation = recalled(memory, &history[2..], 0);
     assert_eq!(speakers(&conversation), [Speaker::User, Speaker::Model]);
 }
@@ -216,7 +216,7 @@ fn a_summary_of_turns_that_are_left_out_is_kept() {
     let all = |conversation: &Conversation| format!("{:?}", conversation.messages(true));
     let told = all(&recalled(memory.clone(), &history, 7));
     assert!(told.contains("files were read") && told.contains("And now?"), "{told}");
-    // With nothing left out, the turn was taken back.
+    // Nothing is omitted, so the turn was truncated.
     let told = all(&recalled(memory, &history, 0));
     assert!(!told.contains("files were read"), "{told}");
 }

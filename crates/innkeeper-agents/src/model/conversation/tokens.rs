@@ -1,21 +1,21 @@
-//! How long something is, about, in what providers count by.
+//! Token estimates.
 
 use crate::model::api::{AssistantPart, ModelMessage, UserPart};
 
-/// What a picture costs, about; providers count them differently.
+/// Estimated tokens of an image. Providers count differently.
 const TOKENS_PER_IMAGE: usize = 1500;
-/// What a page of a document costs, about, and how many bytes in base64 a page has.
+/// Estimated tokens of a PDF page, and base64 bytes per page.
 const TOKENS_PER_PAGE: usize = 2500;
 const BASE64_BYTES_PER_PAGE: usize = 60_000;
-/// Characters of text that make a token, about. The first answer of a provider tells better.
+/// Estimated bytes per token, until the provider's first count calibrates the estimate.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// How many tokens a text has, about.
+/// Estimates the tokens of a text.
 pub(in crate::model) fn tokens_in(text: &str) -> usize {
     text.len().div_ceil(BYTES_PER_TOKEN)
 }
 
-/// How many tokens a message has, about.
+/// Estimates the tokens of a message.
 pub(in crate::model) fn tokens_of(message: &ModelMessage) -> usize {
     let tokens: usize = match message {
         ModelMessage::User(parts) => parts

@@ -1,14 +1,14 @@
-//! A person's message, with everything that came with it, as the model is told it.
+//! Converts a user message and its attachments into a model message.
 
 use innkeeper_host::{Attachment, PastTurn, TextSpan};
 
 use super::{documents, images};
 use crate::model::api::{Image, ModelMessage, UserPart};
 
-/// The longest text of one attachment that is put into the message itself.
+/// Maximum bytes of an attachment that is included as text.
 const MAX_ATTACHED: usize = 256 << 10;
 
-/// Puts a message together.
+/// Builds the model message.
 pub(in crate::model) fn compose(text: &str, attachments: &[Attachment]) -> ModelMessage {
     let mut parts = Vec::new();
     let mut around = String::new();
@@ -30,7 +30,7 @@ pub(in crate::model) fn compose(text: &str, attachments: &[Attachment]) -> Model
             other => around.push_str(&describe(other)),
         }
     }
-    // Pictures and attachments first: what the person asks about them comes last.
+    // Attachments come first, so that the user's question is last.
     if !around.is_empty() {
         parts.push(UserPart::Text(around));
     }
@@ -40,7 +40,7 @@ pub(in crate::model) fn compose(text: &str, attachments: &[Attachment]) -> Model
     ModelMessage::User(parts)
 }
 
-/// What came with a remark on a call, as text and as pictures: the result of a tool has no other parts.
+/// Converts the attachments of an approval decision into text and images. Tool results have no other parts.
 pub(crate) fn attached(attachments: &[Attachment]) -> (String, Vec<Image>) {
     let mut text = String::new();
     let mut images = Vec::new();
@@ -83,18 +83,18 @@ fn describe(attachment: &Attachment) -> String {
     }
 }
 
-/// The part of a text that is meant, in words.
+/// Describes the selected range of a text.
 fn selected(selection: Option<TextSpan>) -> String {
     selection.map_or_else(String::new, |selection| format!(", {}", selection.in_words()))
 }
 
-/// Where something is, as tools take it: a path rather than a URI.
+/// Converts a `file:` URI into a path, which is what tools accept.
 fn place(uri: &str) -> String {
     let path = url::Url::parse(uri).ok().and_then(|url| url.to_file_path().ok());
     path.map_or_else(|| uri.to_owned(), |path| path.display().to_string())
 }
 
-/// The text that bytes in base64 are, if their type is one of text.
+/// Decodes base64 content if its media type is a text type.
 pub(in crate::model) fn text_of(data: &str, content_type: &str) -> Option<String> {
     use base64::Engine as _;
     let named = content_type

@@ -1,4 +1,4 @@
-//! The custom agent whose role a turn plays: what it is told, and what it keeps to (CUS-25).
+//! The custom agent of a turn: its instructions, model and tools (CUS-25).
 
 use std::path::PathBuf;
 
@@ -7,29 +7,29 @@ use innkeeper_host::{AgentError, TurnInput};
 
 use super::beginning;
 
-/// Longest role, in bytes.
+/// Maximum bytes of the instructions.
 const MAX_ROLE: usize = 64 << 10;
-/// What prompt files call the agent they are used with anyway.
+/// Names by which prompt files mean the built-in agent.
 const BUILT_IN: &[&str] = &["agent", "ask", "edit", "plan"];
 
-/// A custom agent, with what it says.
+/// A custom agent with its loaded instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::model) struct Role {
-    /// Its name.
+    /// Full name.
     pub(in crate::model) name: String,
     pub(in crate::model) description: Option<String>,
-    /// What it is told.
+    /// The instructions.
     pub(in crate::model) text: String,
-    /// The model that it wants.
+    /// The model the agent asks for.
     pub(in crate::model) model: Option<String>,
-    /// The tools that it keeps to; empty means all.
+    /// The tools the agent is restricted to; empty for all.
     pub(in crate::model) tools: Vec<String>,
-    /// The directory of its plugin, if it is told of it.
+    /// Directory of its plugin, if the instructions refer to it.
     pub(in crate::model) plugin_root: Option<PathBuf>,
 }
 
 impl Role {
-    /// Reads an agent's file, or says why it cannot be read.
+    /// Loads the agent's file. Returns a message if it cannot be read.
     pub(in crate::model) async fn load(
         customizations: &Customized,
         agent: &CustomAgent,
@@ -51,8 +51,8 @@ impl Role {
         })
     }
 
-    /// The role that a message chose, or that the prompt it calls wants; and what people should
-    /// know about that. People's own choice wins.
+    /// Returns the agent that the message selected, or that the called prompt asks for, and a notice for the user.
+    /// The user's selection wins.
     pub(in crate::model) async fn for_turn(turn: &TurnInput) -> Result<(Option<Self>, Option<String>), AgentError> {
         let (customizations, directories) = (&turn.customizations, &turn.working_directories);
         let failed = |problem| AgentError::failed("noAgent", problem);
@@ -78,7 +78,7 @@ impl Role {
         }
     }
 
-    /// It as the model is told it.
+    /// Renders the instructions for the system prompt.
     pub(in crate::model) fn prompt_text(&self) -> String {
         format!(
             "In this conversation you are the agent \"{}\". These are its instructions; they come from a file of the \

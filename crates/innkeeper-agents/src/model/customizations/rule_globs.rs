@@ -1,4 +1,4 @@
-//! Which files a rule is about.
+//! Matches files against the globs of rules.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,37 +7,36 @@ use std::path::{Path, PathBuf};
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use innkeeper_host::customizations::Rule;
 
-/// Most patterns of all rules together, and the longest that is read. Reading one can take a
-/// millisecond, and a directory that somebody else wrote can have any number.
+/// Maximum number of patterns of all rules, and maximum length of one. Compiling a pattern can take a millisecond,
+/// and an untrusted workspace can have any number.
 const MAX_PATTERNS: usize = 4096;
 const MAX_PATTERN: usize = 1000;
 
-/// What rules are about, ready to be compared with files.
+/// Compiled globs of all rules.
 #[derive(Debug, Default)]
 pub(super) struct RuleScopes {
     scopes: Vec<RuleScope>,
-    /// How many rules there was no room for.
+    /// Number of rules dropped because there are too many patterns.
     pub(super) left_out: usize,
 }
 
-/// What one rule is about.
+/// Compiled globs of one rule.
 #[derive(Debug)]
 struct RuleScope {
-    /// Which rule it is.
+    /// Index of the rule.
     index: usize,
-    /// What its patterns are relative to, each also without the links that lead there.
+    /// Directories that the patterns are relative to, with and without symlinks resolved.
     bases: Vec<PathBuf>,
     wanted: GlobSet,
-    /// What it is not about.
+    /// Negated patterns.
     unwanted: GlobSet,
 }
 
 impl RuleScopes {
-    /// Reads the patterns of rules, each with its number.
+    /// Compiles the patterns of indexed rules.
     ///
-    /// Patterns are relative to the rule's own base, or to any working directory. `*` stays within a
-    /// name; a pattern without a `/` fits at any depth, as people who write `*.ts` expect. Looks for links on the
-    /// way to the bases.
+    /// Patterns are relative to the rule's base or, without one, to every working directory. `*` does not match `/`.
+    /// A pattern without `/` matches at any depth, as authors of `*.ts` expect. Resolves the symlinks of the bases.
     pub(super) fn compile(rules: &[(usize, Rule)], directories: &[PathBuf]) -> Self {
         let mut room = MAX_PATTERNS;
         let mut all = Self::default();
@@ -65,8 +64,8 @@ impl RuleScopes {
         all
     }
 
-    /// The rules that are about any of these files, each with the first such file, in their order. A file counts as
-    /// it was named and as what it really is: whoever names it may know either.
+    /// Returns the rules that match any of the files, each with its first matching file. A file is compared by its
+    /// given path and by its resolved path.
     pub(super) fn matching(&self, files: &[PathBuf]) -> Vec<(usize, PathBuf)> {
         let spelled: Vec<(&PathBuf, Vec<PathBuf>)> = files.iter().map(|file| (file, spellings(file))).collect();
         let scopes = self.scopes.iter();
@@ -79,7 +78,8 @@ impl RuleScopes {
     }
 }
 
-/// A path, and the same without links if it has any. What does not exist yet is in a directory that may.
+/// Returns a path and its symlink-free form if that differs. For a file that does not exist, its directory is
+/// resolved.
 fn spellings(path: &Path) -> Vec<PathBuf> {
     let of_parent = || {
         let parent = fs::canonicalize(path.parent()?).ok()?;
@@ -98,14 +98,14 @@ impl RuleScope {
     }
 }
 
-/// The patterns of a rule; those with a `!` say what it is not about.
+/// Compiles the positive or the negated (`!`) patterns of a rule.
 fn set(rule: &Rule, negated: bool) -> GlobSet {
     let mut set = GlobSetBuilder::new();
     for pattern in rule.globs.iter().filter(|pattern| pattern.len() <= MAX_PATTERN) {
         let pattern = pattern.trim();
         let bare = pattern.strip_prefix('!');
         if bare.is_some() == negated {
-            // One that cannot be read fits nothing; the scan has said so.
+            // Invalid patterns match nothing; the scan has reported them.
             for glob in globs(bare.unwrap_or(pattern)) {
                 set.add(glob);
             }

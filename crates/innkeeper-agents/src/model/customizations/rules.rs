@@ -1,5 +1,5 @@
-//! Rules: those that always hold are part of the prompt, those about files join the conversation
-//! when the turn has to do with such a file, and the others are there for the asking (CUS-26).
+//! Rules (CUS-26). Rules that always apply are part of the system prompt. Rules with globs are added when a turn
+//! touches a matching file. The others are loaded on request.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -16,36 +16,36 @@ use crate::model::conversation::{Conversation, Speaker, user};
 use crate::model::prompt::file_path;
 use crate::model::turn::TurnRun;
 
-/// The longest beginning of one rule that is told.
+/// Maximum bytes of one rule.
 const MAX_RULE: usize = 32 << 10;
-/// Most bytes of all rules that always hold; with a small model, an eighth of its window.
+/// Maximum bytes of all rules that always apply. For small models it is an eighth of the context window.
 const MAX_ALWAYS: usize = 96 << 10;
-/// Most bytes of rules that join a conversation before one request.
+/// Maximum bytes of rules added before one request.
 const MAX_JOINING: usize = 64 << 10;
 
-/// The rules that always hold, as the prompt has them.
+/// The rules that always apply, rendered for the system prompt.
 #[derive(Debug, Default)]
 pub(in crate::model) struct AlwaysRules {
-    /// What the model is told.
+    /// Text of the prompt section.
     pub(in crate::model) text: String,
-    /// The rules that are in it.
+    /// The rules in it.
     pub(in crate::model) applied: Vec<AppliedRule>,
-    /// What people should know.
+    /// Notices for the user.
     pub(in crate::model) notices: Vec<String>,
 }
 
 impl AlwaysRules {
-    /// Reads them anew, so that a change is seen with the next turn. `window` is what the model can
-    /// read, in tokens.
+    /// Reads the rules again for every turn, so that edits take effect. `window` is the model's context window in
+    /// tokens.
     pub(in crate::model) async fn load(turn_context: &TurnContext, window: u32) -> Self {
-        // Four bytes are about a token.
+        // A token has about four bytes.
         let mut room = MAX_ALWAYS.min(window as usize / 8 * 4);
         let mut always = Self::default();
-        // What was told, in short: only whether it was told before matters.
+        // Hashes of the texts, to detect duplicates.
         let (digest, mut told) = (RandomState::new(), HashSet::new());
         let mut left_out: usize = 0;
         for rule in turn_context.customizations.rules().filter(|rule| rule.always) {
-            // What nobody will be told is not read either, however many there are.
+            // Rules beyond the limit are not even read.
             if room == 0 {
                 left_out += 1;
                 continue;
@@ -60,7 +60,7 @@ impl AlwaysRules {
                 }
             };
             let (start, was_cut) = beginning(&text, MAX_RULE.min(room));
-            // The same file under two names, as AGENTS.md and CLAUDE.md often are, is told once.
+            // AGENTS.md and CLAUDE.md are often the same file. Include it once.
             if start.is_empty() && !was_cut || !told.insert((text.trim().len(), digest.hash_one(text.trim()))) {
                 continue;
             }
@@ -88,7 +88,7 @@ impl AlwaysRules {
         always
     }
 
-    /// Adds a text; how many bytes it takes with where it is from.
+    /// Appends a text with its location. Returns the bytes added.
     fn push(&mut self, place: &str, text: &str) -> usize {
         let before = self.text.len();
         if before > 0 {
@@ -100,7 +100,7 @@ impl AlwaysRules {
 }
 
 impl TurnContext {
-    /// The rules that always hold are part of the prompt now.
+    /// Records the rules that are part of the prompt.
     pub(in crate::model) fn apply_always_rules(&self, always: AlwaysRules) {
         for rule in always.applied {
             self.apply(rule);
@@ -110,15 +110,14 @@ impl TurnContext {
         }
     }
 
-    /// The rules about files that the turn has to do with since this was last asked, each with the
-    /// first such file.
+    /// Returns the rules that match files touched since the last call, each with its first matching file.
     async fn rules_for_touched_files(&self) -> Vec<(Rule, PathBuf)> {
         let touched = self.take_touched();
         if touched.is_empty() {
             return Vec::new();
         }
         let scopes = Arc::clone(self.scopes.get_or_init(|| self.compile_scopes()).await);
-        // Thousands of patterns and files are compared beside the tasks of the host.
+        // Matching thousands of patterns and files runs on a blocking thread.
         let about = tokio::task::spawn_blocking(move || scopes.matching(&touched)).await;
         let mut about = about.unwrap_or_default().into_iter().peekable();
         let rules = self.customizations.rules().enumerate();
@@ -129,7 +128,7 @@ impl TurnContext {
         about.collect()
     }
 
-    /// Reads what all rules are about, once in a turn.
+    /// Compiles the globs of all rules, once per turn.
     async fn compile_scopes(&self) -> Arc<RuleScopes> {
         let rules = self.customizations.rules().cloned().enumerate();
         let rules: Vec<(usize, Rule)> = rules
@@ -149,8 +148,8 @@ impl TurnContext {
 }
 
 impl TurnRun<'_> {
-    /// Adds the rules about files that the turn has to do with, before the model is asked again:
-    /// each once in a chat, unless it has changed.
+    /// Adds the rules that match touched files before the next request. Each is added once per chat, and again if it
+    /// changed.
     pub(in crate::model) async fn apply_file_rules(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let mut room = MAX_JOINING;
         let mut joined = false;
@@ -180,7 +179,7 @@ impl TurnRun<'_> {
                 continue;
             }
             self.turn_context.apply(applied(&rule, "glob", Some(&file)));
-            // Little room is no reason to tell less of what is there already.
+            // Compare without the size limit, so that a small remaining budget does not add a shorter version.
             if conversation.has_pinned_version(&pinned) {
                 continue;
             }
@@ -216,7 +215,7 @@ impl TurnRun<'_> {
     }
 }
 
-/// A rule as the turn shows it.
+/// Describes an applied rule for clients.
 pub(super) fn applied(rule: &Rule, reason: &'static str, file: Option<&Path>) -> AppliedRule {
     AppliedRule {
         id: rule.about.id.clone(),
@@ -232,7 +231,7 @@ fn cut(rule: &Rule) -> String {
     format!("The rule {name} is too long: the model was told only its beginning. Shorten it, or split it up.")
 }
 
-/// How many rules, with the verb.
+/// Formats the number of rules with its verb.
 fn counted(rules: usize) -> String {
     match rules {
         1 => "1 rule was".to_owned(),
@@ -240,7 +239,7 @@ fn counted(rules: usize) -> String {
     }
 }
 
-/// Where a file is, as people and tools name it.
+/// Returns the path of a customization, or its URI if it is not a local file.
 pub(super) fn location_of(about: &About) -> String {
     file_path(&about.uri).map_or_else(|| about.uri.clone(), |path| path.display().to_string())
 }
@@ -254,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// Every file says its own name and then a lot more, and it is counted how many are read.
+    /// Returns long texts that start with the rule's name, and counts the reads.
     #[derive(Default)]
     struct Long(Arc<AtomicUsize>);
 

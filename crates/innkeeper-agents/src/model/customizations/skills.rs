@@ -1,5 +1,5 @@
-//! Skills: the model knows their names and what they are for, and loads one when it needs it. Rules
-//! that nobody said when to apply are found and loaded in the same way.
+//! Skills. The prompt lists their names and descriptions, and the model loads one when it needs it. Rules without
+//! globs are listed and loaded in the same way.
 
 use std::collections::HashSet;
 
@@ -14,18 +14,18 @@ use crate::model::conversation::{Conversation, Speaker, user};
 use crate::model::turn::TurnRun;
 use crate::tools::{ToolAnswer, list_files};
 
-/// Most bytes of the list in the prompt; a token has about four.
+/// Maximum bytes of the list in the prompt.
 const MAX_LIST: usize = 12 << 10;
-/// Longest description in the list, in bytes.
+/// Maximum bytes of a description in the list.
 const MAX_DESCRIPTION: usize = 300;
-/// Longest skill that is loaded, in bytes.
+/// Maximum bytes of a loaded skill.
 const MAX_SKILL: usize = 64 << 10;
-/// Most files beside a skill that are named.
+/// Maximum number of listed files of a skill.
 const MAX_FILES: usize = 100;
-/// Most that a search finds.
+/// Maximum number of search results.
 const MAX_FOUND: usize = 30;
 
-/// Something that can be loaded by its name.
+/// A customization that can be loaded by name.
 #[derive(Clone, Copy)]
 enum Loadable<'a> {
     Skill(&'a Skill),
@@ -41,7 +41,7 @@ impl<'a> Loadable<'a> {
     }
 }
 
-/// Everything that a model may load, with the names for it.
+/// Returns everything that the model may load, with names.
 fn loadable(customizations: &Customized) -> Vec<(String, Loadable<'_>)> {
     let skills = customizations.skills_for_models().into_iter();
     let mut all: Vec<_> = skills.map(|(name, skill)| (name, Loadable::Skill(skill))).collect();
@@ -58,14 +58,14 @@ fn loadable(customizations: &Customized) -> Vec<(String, Loadable<'_>)> {
     all
 }
 
-/// Whether a session has anything that `use_skill` could load.
+/// Returns true if a session has anything that `use_skill` could load.
 pub(in crate::model) fn has_skills(session: &Customized) -> bool {
     let mut rules = session.rules();
     session.skills().any(|skill| skill.for_models) || rules.any(|rule| !rule.always && rule.globs.is_empty())
 }
 
 impl TurnContext {
-    /// What the prompt says of them: names and what they are for.
+    /// Lists the loadable skills for the prompt.
     pub(in crate::model) fn skill_list(&self) -> String {
         let all = loadable(&self.customizations);
         if all.is_empty() {
@@ -107,7 +107,7 @@ fn line(name: &str, about: &About) -> String {
     }
 }
 
-/// `use_skill`: loads one, or looks for some.
+/// Runs `use_skill`: loads one skill or searches.
 pub(in crate::model) async fn use_skill(
     draft: ToolDraft,
     input: Value,
@@ -123,7 +123,7 @@ pub(in crate::model) async fn use_skill(
         (None, Some(words)) => format!("Looks for skills: {words}"),
         (None, None) => "Uses a skill".to_owned(),
     };
-    // Hooks and people are heard first: what they refuse is not loaded, and nothing of it can be read.
+    // Ask hooks and the user first. A refused call loads nothing and makes nothing readable.
     let call = draft.run(Invocation::new(title).input(input.to_string())).await?;
     let outcome = match (name, words) {
         (Some(name), _) => {
@@ -149,7 +149,7 @@ pub(in crate::model) async fn use_skill(
     }
 }
 
-/// What a skill or a rule says. From now on it holds, and its files can be read.
+/// Loads a skill or rule by name, pins it and makes its files readable. Returns the rendered text.
 async fn load(run: &TurnRun<'_>, name: &str, arguments: &str) -> Result<String, String> {
     let turn_context = &run.turn_context;
     let bare = name.trim_start_matches('/');
@@ -201,8 +201,8 @@ async fn load(run: &TurnRun<'_>, name: &str, arguments: &str) -> Result<String, 
 }
 
 impl TurnRun<'_> {
-    /// Has what is in use hold in this turn, and nothing else. What was switched off or deleted since is taken out
-    /// of the conversation.
+    /// Removes pinned instructions that were disabled or deleted, restores those in use, and records the rules that
+    /// still apply.
     pub(in crate::model) async fn refresh_pinned(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         if let Some(ids) = self.turn_context.available_ids()
             && conversation.unpin_missing(&ids)
@@ -218,8 +218,7 @@ impl TurnRun<'_> {
         Ok(())
     }
 
-    /// Has what was in use before the host was restarted hold again: the history has what was said
-    /// and done, but not what was told besides.
+    /// Reloads the instructions that were in use before a restart. The history does not contain them.
     async fn restore_pinned(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let customizations = &self.turn_context.customizations;
         for id in conversation.memory.in_use.clone() {
@@ -229,7 +228,7 @@ impl TurnRun<'_> {
                 continue;
             };
             let text = match skill {
-                // With which arguments it was used is not known any more.
+                // The arguments of the earlier use are unknown.
                 Some(skill) => {
                     let directories = &self.tool_env.working_directories;
                     let expanded = customizations.skill_text(skill, "", directories).await;
@@ -265,7 +264,7 @@ impl TurnRun<'_> {
     }
 }
 
-/// A rule that is bound to files, or a skill under its full name: whoever names it exactly gets it.
+/// Finds a skill, or a rule with globs, by its full name.
 fn by_full_name<'a>(customizations: &'a Customized, name: &str) -> Option<Loadable<'a>> {
     let skills: Vec<&Skill> = customizations.skills().filter(|skill| skill.for_models).collect();
     let rules: Vec<&Rule> = customizations.rules().filter(|rule| !rule.always).collect();
@@ -289,7 +288,7 @@ fn refusal(customizations: &Customized, name: &str) -> String {
     format!("there is no skill {name:?}, or it is switched off: look for another one with `search`")
 }
 
-/// The files of a skill besides the one that was just read, for a model that can read them.
+/// Lists the other files of a skill, which the model can read.
 async fn files_beside(directory: std::path::PathBuf) -> String {
     let shown = directory.display().to_string();
     let listing = tokio::task::spawn_blocking(move || list_files(&directory, MAX_FILES + 1)).await;
@@ -311,7 +310,7 @@ async fn files_beside(directory: std::path::PathBuf) -> String {
     )
 }
 
-/// Those whose name or description has all the words.
+/// Returns the customizations whose name or description contains all words.
 fn search(customizations: &Customized, words: &str) -> String {
     let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
     let fits = |name: &str, about: &About| {

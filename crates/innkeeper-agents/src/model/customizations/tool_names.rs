@@ -1,37 +1,37 @@
-//! The tools that a custom agent or a prompt keeps to, in the words of whoever wrote it (CUS-25).
+//! Maps the tool lists of custom agents and prompts to our tools (CUS-25).
 //!
-//! Files are written for several products, each of which calls its tools otherwise. What nobody
-//! here knows is left out and said; a list of nothing but unknown tools leaves none that act.
+//! Files are written for several products with different tool names. Unknown names are ignored and reported. A list
+//! of unknown names only leaves no tools that act.
 
 use std::collections::HashSet;
 
 use innkeeper_host::mcp::ServerTool;
 
-/// Tools that act on nothing, and that no list takes away.
+/// Tools without side effects, which no list removes.
 const ALWAYS: &[&str] = &["ask_user", "update_plan", "use_skill"];
 
-/// What is left of the tools of a turn.
+/// The tools that a list selects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::model) struct ToolSelection {
-    /// The names of the tools that stay.
+    /// Names of the selected tools.
     pub(in crate::model) names: HashSet<String>,
-    /// What the list names and there is not.
+    /// Entries that match no tool.
     pub(in crate::model) unknown: Vec<String>,
-    /// What the list narrows down to some inputs, which is not done here: the whole tool stays.
+    /// Entries that restrict a tool to some inputs. The restriction is not supported, so the whole tool is selected.
     pub(in crate::model) narrowed: Vec<String>,
 }
 
-/// A tool of a turn: the name that the model knows it by, and which one it is of an MCP server's.
+/// A tool's name for the model, and the MCP tool it stands for, if any.
 pub(in crate::model) type OfferedName = (String, Option<ServerTool>);
 
 impl ToolSelection {
-    /// Keeps to a list.
+    /// Applies a list.
     pub(in crate::model) fn select(offered: &[OfferedName], wanted: &[String]) -> Self {
         let mut kept = Self::default();
         kept.names.extend(ALWAYS.iter().map(|name| (*name).to_owned()));
         for name in wanted {
-            // `Bash(git:*)` narrows a tool down, which people do here when they are asked. They have
-            // to know that the list does not.
+            // `Bash(git:*)` restricts a tool. Here the approval decides about inputs, and the user is told that the
+            // list does not.
             let bare = name.split('(').next().unwrap_or_default().trim();
             let found = offered.iter().filter(|(tool, of_server)| {
                 names_tool(bare, tool) || of_server.as_ref().is_some_and(|tool| names_server_tool(bare, tool))
@@ -51,12 +51,12 @@ impl ToolSelection {
     }
 }
 
-/// Whether a name in a file means one of the tools here.
+/// Returns true if a name in a list means this tool.
 fn names_tool(name: &str, tool: &str) -> bool {
     if name == "*" || name == tool {
         return true;
     }
-    // All tools of a server, or one of them: a client's tools carry its name in front.
+    // `server/tool` and `server/*`: client tools have the server's name as a prefix.
     if let Some((server, one)) = name.split_once('/') {
         let rest = [format!("mcp__{server}__"), format!("{server}__"), format!("{server}_")];
         let rest = rest.iter().find_map(|prefix| tool.strip_prefix(prefix.as_str()));
@@ -72,8 +72,8 @@ fn names_tool(name: &str, tool: &str) -> bool {
         .is_some_and(|tools_for_alias| tools_for_alias.contains(&tool))
 }
 
-/// Whether a name in a file means a tool of an MCP server, or all tools of that server: `mcp__server__tool` and
-/// `mcp__server` in Claude's files, `server/tool` and `server/*` in Copilot's.
+/// Returns true if a name means an MCP tool or its whole server: `mcp__server__tool` and `mcp__server` in Claude's
+/// files, `server/tool` and `server/*` in Copilot's.
 fn names_server_tool(name: &str, tool: &ServerTool) -> bool {
     let is_named = tool
         .for_claude()
@@ -89,7 +89,7 @@ fn names_server_tool(name: &str, tool: &ServerTool) -> bool {
     is_named || is_whole || in_copilots_words
 }
 
-/// The tools here that do what a name of another product stands for.
+/// Our tools that correspond to a tool of another product.
 fn tools_for_alias(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "read" => &["read_file", "list_directory"],
@@ -210,7 +210,7 @@ mod tests {
             let has_brackets = wanted.iter().any(|name| name.contains('('));
             assert_eq!(kept.narrowed.is_empty(), !has_brackets, "{wanted:?}");
         }
-        // What there is not cannot be narrowed down.
+        // An unknown tool is not reported as restricted.
         assert!(
             ToolSelection::select(&offered, &names(&["Teleport(home)"]))
                 .narrowed

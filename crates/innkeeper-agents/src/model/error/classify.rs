@@ -1,4 +1,4 @@
-//! From a provider's status, headers and body to a sort of failure.
+//! Classifies a failure by status, headers and body.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use serde_json::Value;
 
 use super::{ErrorKind, Provider, ProviderError};
 
-/// What a provider said of a failure.
+/// A failure as the provider reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The HTTP status; `None` when it failed in the middle of an answer and named none.
+    /// HTTP status; `None` if the stream failed without one.
     pub(crate) status: Option<u16>,
-    /// Its types and codes, in lower case, such as `insufficient_quota`.
+    /// Types and codes in lower case, such as `insufficient_quota`.
     pub(crate) codes: Vec<String>,
-    /// Its sentence.
+    /// The provider's message.
     pub(crate) said: String,
 }
 
 impl Failure {
-    /// Reads the body of an HTTP error, whatever it is.
+    /// Parses the body of an HTTP error.
     pub(crate) fn from_body(status: u16, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let mut failure = match serde_json::from_str::<Value>(&text) {
             Ok(value) => Self::from_value(&value),
-            // A web page says nothing that helps.
+            // An HTML page contains no useful message.
             Err(_) if text.trim_start().starts_with('<') => Self::default(),
             Err(_) => Self {
                 said: text.into_owned(),
@@ -35,7 +35,7 @@ impl Failure {
         failure
     }
 
-    /// Reads an error object: `{error: {type, code, message}}` and the shapes that servers make of it.
+    /// Parses an error object: `{error: {type, code, message}}` and its variants.
     pub(crate) fn from_value(value: &Value) -> Self {
         let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
         let inner = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
@@ -45,7 +45,7 @@ impl Failure {
             for field in ["type", "code", "status"] {
                 match holder.get(field) {
                     Some(Value::String(code)) if code != "error" => codes.push(code.to_ascii_lowercase()),
-                    // Gateways pass on the status that they got themselves.
+                    // Gateways pass on the upstream status as the code.
                     Some(Value::Number(code)) => {
                         let code = code.as_u64().and_then(|code| u16::try_from(code).ok());
                         status = status.or_else(|| code.filter(|code| (400..600).contains(code)));
@@ -91,7 +91,7 @@ fn message_of(value: &Value) -> Option<String> {
     None
 }
 
-/// The error that a failure is for people.
+/// Builds the error for a failure.
 pub(crate) fn classify(provider: &Provider, failure: &Failure) -> ProviderError {
     let said = match (failure.status, failure.said.is_empty()) {
         (Some(status), true) => format!("HTTP status {status}"),
@@ -101,7 +101,7 @@ pub(crate) fn classify(provider: &Provider, failure: &Failure) -> ProviderError 
     provider.error(kind_of(failure), &said)
 }
 
-/// Leaves room for the status behind what was said.
+/// Shortens the message so that the status still fits.
 fn shortened(provider: &Provider, said: &str) -> String {
     let quoted = provider.quote(said);
     match quoted.char_indices().nth(275) {
@@ -111,8 +111,7 @@ fn shortened(provider: &Provider, said: &str) -> String {
 }
 
 fn kind_of(failure: &Failure) -> ErrorKind {
-    // What a provider names is surer than its status, and a status surer than the sentence of a
-    // provider that names nothing.
+    // Error codes are more reliable than the status, and the status is more reliable than the message.
     by_code(failure)
         .or_else(|| by_message_and_status(failure))
         .or_else(|| failure.status.map(by_status))
@@ -181,7 +180,7 @@ fn by_code(failure: &Failure) -> Option<ErrorKind> {
             ErrorKind::Server,
         ),
     ];
-    // A provider that runs out of credit says so in the sentence, under whatever code.
+    // Providers report exhausted credit in the message, under various codes.
     if failure.says(&[
         "credit balance is too low",
         "exceeded your current quota",
@@ -234,7 +233,7 @@ fn by_message_and_status(failure: &Failure) -> Option<ErrorKind> {
 fn by_status(status: u16) -> ErrorKind {
     match status {
         401 | 407 => ErrorKind::Auth,
-        // Of a region, a model, a network: the key itself may be as good as ever.
+        // 403 may concern a region, a model or a network while the key itself is valid.
         403 => ErrorKind::Forbidden,
         402 => ErrorKind::Quota,
         413 => ErrorKind::ContextLength,
@@ -245,7 +244,7 @@ fn by_status(status: u16) -> ErrorKind {
     }
 }
 
-/// How long a provider asks to wait: milliseconds, seconds, or a date.
+/// Reads how long to wait: milliseconds, seconds, or a date.
 pub(crate) fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(millis) = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
@@ -256,7 +255,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<D
         return Duration::try_from_secs_f64(seconds).ok();
     }
     let date = jiff::fmt::rfc2822::parse(after).ok()?.timestamp();
-    // A date that has passed asks for no wait at all.
+    // A date in the past means no wait.
     Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
 

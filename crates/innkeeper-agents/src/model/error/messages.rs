@@ -1,17 +1,17 @@
-//! The sentences of errors, and what of a provider's own words may be in them.
+//! Error messages, and the redaction of quoted provider messages.
 
 use innkeeper_host::Secret;
 
 use super::{ErrorKind, Provider};
 
-/// The most that is quoted of what a provider says.
+/// Maximum characters of a quoted message.
 const MAX_QUOTE_CHARS: usize = 300;
-/// What stands where a secret stood.
+/// Replaces a secret.
 const REDACTED: &str = "[hidden]";
-/// What is shorter is no secret, and blotting it would eat ordinary words.
+/// Shorter values are not redacted, because they would match ordinary words.
 const MIN_SECRET_LEN: usize = 4;
 
-/// The whole message of an error.
+/// Builds the message of an error.
 pub(super) fn message(provider: &Provider, kind: ErrorKind, said: &str) -> String {
     let host = &provider.host;
     let model = &provider.model;
@@ -85,17 +85,17 @@ pub(super) fn message(provider: &Provider, kind: ErrorKind, said: &str) -> Strin
 }
 
 fn capitalised(text: &str) -> String {
-    // Hosts keep their spelling; only our own articles get a capital.
+    // Host names keep their spelling; only a leading article is capitalised.
     match text.strip_prefix("the ") {
         Some(rest) => format!("The {rest}"),
         None => text.to_owned(),
     }
 }
 
-/// What may be shown of a provider's words: one line, without secrets, not too long.
+/// Prepares a provider's message for display: one line, redacted, shortened.
 pub(crate) fn quote(said: &str, secrets: &[Secret]) -> String {
     let mut text = said.to_owned();
-    // Secrets go first: a cut or a control character in the middle of one would leave its half.
+    // Redact first: a cut or a control character inside a secret would leave half of it.
     for secret in secrets {
         let secret = secret.reveal().trim();
         if secret.len() >= MIN_SECRET_LEN {
@@ -115,12 +115,12 @@ pub(crate) fn quote(said: &str, secrets: &[Secret]) -> String {
     }
 }
 
-/// Whether a character is invisible or changes the order of others.
+/// Returns true for invisible and bidirectional control characters.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-/// Blots whatever looks like a key: `sk-…`, and what follows `Bearer`.
+/// Redacts anything that looks like a key: `sk-…`, and the word after `Bearer`.
 fn redact_key_lookalikes(words: &[String]) -> Vec<String> {
     let mut after_bearer = false;
     words
@@ -146,7 +146,7 @@ fn redact_sk_tokens(word: &str) -> String {
             .unwrap_or(found.len());
         let (token, after) = found.split_at(end);
         kept.push_str(before);
-        // `task-list` and the like are words.
+        // Words such as `task-list` are not keys.
         let inside_a_word = before.ends_with(|c: char| c.is_ascii_alphanumeric());
         kept.push_str(if inside_a_word || token.len() < 8 {
             token

@@ -1,5 +1,4 @@
-//! What working directories themselves ask of agents: the rules that were found there, or their
-//! `AGENTS.md` where nobody looks for rules.
+//! The instructions of the working directories: the discovered rules, or `AGENTS.md` if no rules were discovered.
 
 use std::path::PathBuf;
 
@@ -7,13 +6,13 @@ use super::file_path;
 use crate::model::customizations::{AlwaysRules, TurnContext};
 use crate::tools::read_prefix;
 
-/// The file.
+/// Name of the file.
 const NAME: &str = "AGENTS.md";
-/// The longest beginning of it that is taken into the prompt.
+/// Maximum bytes of a file that the prompt includes.
 const MAX_BYTES: usize = 32 << 10;
 
-/// What all directories ask for, with where it is from. A rule is never read twice: once somebody
-/// looks for rules, `AGENTS.md` is one of them.
+/// Loads the instructions of all directories. `AGENTS.md` is one of the discovered rules, so it is read directly only
+/// if nothing was discovered.
 pub(in crate::model) async fn load(directories: &[String], turn_context: &TurnContext, window: u32) -> AlwaysRules {
     if turn_context.customizations.is_known() {
         return AlwaysRules::load(turn_context, window).await;
@@ -24,10 +23,10 @@ pub(in crate::model) async fn load(directories: &[String], turn_context: &TurnCo
     }
 }
 
-/// What the agent finds itself. Read anew for every turn, so that a change is seen with the next.
+/// Reads `AGENTS.md` of each directory. It is read for every turn, so that edits take effect.
 async fn read_agents_files(directories: &[String]) -> String {
     let directories = directories.to_vec();
-    // Files are read beside the tasks of the host: a slow disk must not hold up others.
+    // Read on a blocking thread: a slow disk must not block the runtime.
     let reading = tokio::task::spawn_blocking(move || {
         let told = directories.iter().filter_map(|directory| file_section(directory));
         told.collect::<Vec<_>>().join("\n\n")
@@ -37,7 +36,7 @@ async fn read_agents_files(directories: &[String]) -> String {
 
 fn file_section(directory: &str) -> Option<String> {
     let path: PathBuf = file_path(directory)?.join(NAME);
-    // Nothing is said where there is nothing.
+    // A missing file adds nothing.
     std::fs::symlink_metadata(&path).ok()?;
     let text = match read_prefix(directory, NAME, MAX_BYTES) {
         Ok((text, _)) if text.trim().is_empty() => return None,

@@ -1,4 +1,4 @@
-//! Tools that need the agent itself: asking people, keeping a plan, loading a skill, sending a helper.
+//! Tools of the agent itself: asking the user, keeping a plan, loading a skill, running a subagent.
 
 mod ask;
 mod plan;
@@ -12,28 +12,28 @@ use serde_json::{Value, json};
 use crate::model::api::ToolSpec;
 use crate::model::customizations;
 
-/// Most bytes of what a model is told of the agents it may delegate to.
+/// Maximum bytes of the list of custom agents in the definition of `delegate`.
 const MAX_AGENTS_BYTES: usize = 8 << 10;
-/// Most of it about one of them.
+/// Maximum bytes of one agent's description.
 const MAX_AGENT_WORDS: usize = 300;
 
-/// A tool of the agent's own.
+/// A tool of the agent itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) enum AgentTool {
-    /// Asks people a question.
+    /// Asks the user a question.
     Ask,
-    /// Keeps a list of what is to be done.
+    /// Maintains a task list.
     Plan,
-    /// Has a helper do something in a chat of its own.
+    /// Runs a subagent in its own chat.
     Delegate,
-    /// Loads a skill or a rule.
+    /// Loads a skill or rule.
     Skill,
 }
 
 impl AgentTool {
     pub(in crate::model) const ALL: [Self; 4] = [Self::Ask, Self::Plan, Self::Delegate, Self::Skill];
 
-    /// Those that a session has a use for, as its model sees them.
+    /// Returns the tools that are useful in a session, with their definitions.
     pub(in crate::model) fn in_session(session: &Customized) -> Vec<(ToolSpec, Self)> {
         let agents = session.agents_for_models();
         let has_skills = customizations::has_skills(session);
@@ -59,8 +59,8 @@ impl AgentTool {
         }
     }
 
-    /// Whether calls may run beside others. A helper asks for itself before it changes anything,
-    /// and several at once are the point of having them.
+    /// Returns true if calls may run in parallel. Subagents ask before they change anything, and running several at
+    /// once is their purpose.
     pub(in crate::model) fn is_parallel_safe(self) -> bool {
         match self {
             Self::Plan | Self::Delegate | Self::Skill => true,
@@ -141,7 +141,7 @@ impl AgentTool {
         }
     }
 
-    /// How the tool is offered where there are agents to delegate to, with what they are for.
+    /// Returns the definition, which for `delegate` lists the custom agents.
     pub(in crate::model) fn spec_with(self, agents: &[(String, &CustomAgent)]) -> ToolSpec {
         let mut spec = self.spec();
         if self != Self::Delegate || agents.is_empty() {
@@ -184,7 +184,7 @@ impl AgentTool {
     }
 }
 
-/// A text of an input, or what to tell the model about it.
+/// Reads a non-empty string field of an input, or returns an error for the model.
 pub(in crate::model) fn text<'a>(input: &'a Value, field: &str) -> Result<&'a str, String> {
     match input.get(field) {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text),

@@ -1,6 +1,6 @@
-//! Reading an input that a model has not written to its end.
+//! Reads fields of an incomplete JSON object.
 
-/// The value of a field of the outer object, if it is a string that is complete.
+/// Returns the value of a top-level field if it is a complete string.
 pub(in crate::model) fn string_field(input: &str, field: &str) -> Option<String> {
     let mut rest = input.trim_start().strip_prefix('{')?;
     loop {
@@ -13,7 +13,7 @@ pub(in crate::model) fn string_field(input: &str, field: &str) -> Option<String>
     }
 }
 
-/// A complete string, and what follows it.
+/// Parses a complete string and returns the rest.
 fn string(text: &str) -> Option<(String, &str)> {
     let body = text.strip_prefix('"')?;
     let mut is_escaped = false;
@@ -28,7 +28,7 @@ fn string(text: &str) -> Option<(String, &str)> {
     Some((serde_json::from_str(whole).ok()?, rest))
 }
 
-/// What follows a complete value.
+/// Returns the rest after a complete value.
 fn after_value(text: &str) -> Option<&str> {
     if text.starts_with('"') {
         return string(text).map(|(_, rest)| rest);

@@ -1,16 +1,16 @@
-//! Schemas of clients' tools, in a form that every provider takes.
+//! Normalises the schemas of client and MCP tools.
 //!
-//! Providers refuse a whole request for one schema whose top is not a plain object. The tools of
-//! clients and of servers behind them are written for other hosts, which are more patient.
+//! Providers reject a whole request if the top level of one schema is not a plain object. Client and MCP tools are
+//! written for hosts that are less strict.
 
 use serde_json::{Map, Value, json};
 
-/// What combines schemas. At the top, providers refuse all of it.
+/// Combinators, which providers reject at the top level.
 const COMBINING: [&str; 3] = ["anyOf", "oneOf", "allOf"];
-/// What else they refuse there.
+/// Other keywords that providers reject at the top level.
 const REFUSED: [&str; 7] = ["enum", "const", "not", "if", "then", "else", "$ref"];
 
-/// A schema that is an object at its top; `None` when the input would not be an object.
+/// Returns a schema with an object at the top level, or `None` if the input is not an object.
 pub(in crate::model) fn normalize(schema: Option<&Value>) -> Option<Value> {
     let mut top = match schema {
         None | Some(Value::Null | Value::Bool(true)) => Map::new(),
@@ -40,7 +40,7 @@ pub(in crate::model) fn normalize(schema: Option<&Value>) -> Option<Value> {
         Some(Value::Object(properties)) => properties,
         _ => Map::new(),
     };
-    // Everything that one of them knows may be given; whoever has the tool checks the rest.
+    // Accept the properties of every branch; the owner of the tool validates the input.
     for combining in COMBINING {
         let Some(Value::Array(branches)) = top.shift_remove(combining) else {
             continue;
@@ -51,16 +51,16 @@ pub(in crate::model) fn normalize(schema: Option<&Value>) -> Option<Value> {
         for (name, schema) in known.flatten() {
             properties.entry(name).or_insert_with(|| schema.clone());
         }
-        // A name that only a branch knew must not be forbidden by the whole.
+        // `additionalProperties: false` would forbid properties of the branches.
         top.shift_remove("additionalProperties");
     }
     top.retain(|field, _| !REFUSED.contains(&field.as_str()));
-    // Where they stood: models read a schema in the order in which it was written.
+    // Keep the position: models read a schema in its order.
     top.insert("properties".to_owned(), properties.into());
     Some(json!(top))
 }
 
-/// The definition that the whole schema is a reference to.
+/// Returns the definition that a top-level `$ref` refers to.
 fn named(top: &Map<String, Value>) -> Option<Map<String, Value>> {
     let pointer = top.get("$ref")?.as_str()?.strip_prefix('#')?;
     let mut path = pointer.split('/').skip(1);

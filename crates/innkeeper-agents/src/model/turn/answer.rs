@@ -1,4 +1,4 @@
-//! Hearing an answer out: people see it as it comes, and its calls are collected.
+//! Reads a streamed answer: forwards it to clients and collects its tool calls.
 
 use innkeeper_host::{AgentError, EventSink};
 
@@ -7,37 +7,37 @@ use crate::model::client::ModelStream;
 use crate::model::error::ProviderError;
 use crate::model::toolbox::{CallDraft, Toolbox, provider_safe_name};
 
-/// How much of an input is searched for what the call is about.
+/// Maximum bytes of an input that are searched for the subject of a call.
 const MAX_ANNOUNCED: usize = 8 << 10;
 
-/// What a model answered, as far as it got.
+/// An answer, possibly incomplete.
 #[derive(Debug, Default)]
 pub(in crate::model) struct ModelAnswer {
     parts: Vec<AssistantPart>,
-    /// Thinking that is still being streamed.
+    /// Reasoning of the current block.
     thinking: String,
     calls: Vec<PendingCall>,
     pub(in crate::model) usage: TokenUsage,
     pub(in crate::model) stop: Option<StopReason>,
 }
 
-/// A call that the model makes, and that people see already.
+/// A tool call of the answer, which clients already see.
 #[derive(Debug)]
 pub(in crate::model) struct PendingCall {
-    /// How the provider tells it from others of the answer.
+    /// Index of the call in the stream.
     index: usize,
-    /// Where it stands among the parts.
+    /// Index of the call among the parts.
     part: usize,
     pub(in crate::model) call: ToolUse,
     pub(in crate::model) draft: CallDraft,
-    /// Whether people know what it is about, or will not before its input is complete.
+    /// Whether the subject of the call was announced or cannot be before the input is complete.
     is_announced: bool,
 }
 
-/// Why an answer was not heard to its end.
+/// Why an answer is incomplete.
 #[derive(Debug)]
 pub(in crate::model) enum AnswerError {
-    /// The turn is over.
+    /// The turn ended.
     Turn(AgentError),
     /// The provider failed.
     Provider(ProviderError),
@@ -50,7 +50,7 @@ impl From<AgentError> for AnswerError {
 }
 
 impl ModelAnswer {
-    /// Hears a stream out. What came before a failure stays here.
+    /// Reads the stream to its end. After a failure, everything received before is kept.
     pub(in crate::model) async fn read_stream(
         &mut self,
         mut stream: ModelStream,
@@ -98,8 +98,7 @@ impl ModelAnswer {
                 let draft = toolbox.begin(events, &name).await?;
                 let call = ToolUse {
                     id,
-                    // A name of the model's own making goes back with the conversation, and
-                    // providers refuse what does not look like one.
+                    // An invented tool name is sent back with the conversation, and providers reject invalid names.
                     name: provider_safe_name(&name),
                     input: String::new(),
                 };
@@ -119,7 +118,7 @@ impl ModelAnswer {
                     pending.draft.input(text).await?;
                     if !pending.is_announced {
                         let input = &pending.call.input;
-                        // What comes after a long text is not worth reading it again and again.
+                        // Searching a long input again for every fragment would be quadratic.
                         pending.is_announced = input.len() > MAX_ANNOUNCED || pending.draft.announce(input).await?;
                     }
                     Ok(())
@@ -137,21 +136,21 @@ impl ModelAnswer {
         }
     }
 
-    /// Whether there is anything in it for people.
+    /// Returns true if the answer has text for the user.
     pub(in crate::model) fn has_text(&self) -> bool {
         let mut parts = self.parts.iter();
         parts.any(|part| matches!(part, AssistantPart::Text(text) if !text.trim().is_empty()))
     }
 
-    /// What the model said and the calls it makes. If it broke off, calls are left out: nobody
-    /// knows how they would have ended. So are they in a refusal.
+    /// Returns the message and its calls. Calls of an incomplete or refused answer are dropped, because their input
+    /// may be incomplete.
     pub(in crate::model) fn finish(mut self) -> (Vec<AssistantPart>, Vec<PendingCall>) {
         if !self.thinking.is_empty() {
             let text = std::mem::take(&mut self.thinking);
             self.parts
                 .push(AssistantPart::Reasoning(Reasoning { text, proof: None }));
         }
-        // A model that will not answer does not act either.
+        // A refused answer must not have side effects.
         if matches!(self.stop, None | Some(StopReason::Refused(_))) {
             self.parts.retain(|part| !matches!(part, AssistantPart::Call(_)));
             return (self.parts, Vec::new());

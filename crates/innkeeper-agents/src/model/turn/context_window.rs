@@ -1,4 +1,4 @@
-//! Room in the model's window: how much there is, and how more is made.
+//! The context window: computes its budget and compacts the conversation when it is exceeded.
 
 use innkeeper_host::AgentError;
 
@@ -9,24 +9,24 @@ use crate::model::conversation::Conversation;
 use crate::model::conversation::compaction::Compaction;
 use crate::model::conversation::tokens::tokens_in;
 
-/// What is taken for the longest answer when nobody says.
+/// Assumed maximum output tokens if the model has no limit.
 const DEFAULT_OUTPUT_TOKENS: usize = 16_000;
-/// Shortening less than this is not worth a word, in tokens.
+/// Minimum gain of a compaction, in tokens.
 const MIN_GAIN_TOKENS: usize = 100;
 
-/// Why room is made.
+/// Why the conversation is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) enum CompactionReason {
-    /// By our count, the next request would be too long.
+    /// The next request would exceed the window by our estimate.
     WindowFull,
-    /// The provider says that it was too long.
+    /// The provider rejected the request as too long.
     ProviderRefused,
-    /// Somebody asked for it.
+    /// The user asked for it.
     UserRequested,
 }
 
 impl TurnRun<'_> {
-    /// How many tokens a request may have.
+    /// Maximum tokens of a request.
     fn request_budget(&self) -> usize {
         let model = &self.choice.model;
         let window = model.context_window as usize;
@@ -36,7 +36,7 @@ impl TurnRun<'_> {
         window - output.min(window / 4)
     }
 
-    /// What a request has besides the conversation, by our count.
+    /// Estimated tokens of a request without the conversation.
     pub(in crate::model) fn overhead(&self, system: &[String]) -> usize {
         let specs = self.toolbox.specs();
         let tools: usize = specs
@@ -46,7 +46,7 @@ impl TurnRun<'_> {
         system.iter().map(|text| tokens_in(text)).sum::<usize>() + tools
     }
 
-    /// Makes room if the next request would be too long.
+    /// Compacts the conversation if the next request would be too long.
     pub(in crate::model) async fn compact_if_full(
         &self,
         conversation: &mut Conversation,
@@ -60,8 +60,7 @@ impl TurnRun<'_> {
         Ok(())
     }
 
-    /// Shortens the beginning of the conversation, and says so. Whether there was anything to
-    /// shorten.
+    /// Compacts the conversation and tells the user. Returns false if there was nothing to compact.
     pub(in crate::model) async fn compact_for(
         &self,
         conversation: &mut Conversation,
@@ -73,7 +72,7 @@ impl TurnRun<'_> {
         let overhead = conversation.calibrated(overhead);
         let most = match why {
             CompactionReason::WindowFull => self.request_budget().saturating_sub(overhead),
-            // Our count was too low, or the model's window is smaller than we think.
+            // The estimate was too low, or the real window is smaller than assumed.
             CompactionReason::ProviderRefused => (self.request_budget() / 2).saturating_sub(overhead).min(before / 2),
             CompactionReason::UserRequested => before / 2,
         };
@@ -81,7 +80,7 @@ impl TurnRun<'_> {
             return Ok(false);
         };
         let compaction = compaction.with_available(self.turn_context.available_ids());
-        // Summaries that make next to no room would be asked for again and again.
+        // Compactions with little gain would be repeated before every request.
         let least = if why == CompactionReason::WindowFull {
             most / 10
         } else {
@@ -117,14 +116,14 @@ impl TurnRun<'_> {
         );
         self.events.notice(notice).await?;
         if let Some(summary) = summary {
-            // People can see what the model is told from now on; it is too long for the conversation itself.
+            // Users can read the summary. It is attached because it is too long for the chat.
             self.events.attach("summary.md", summary, "text/markdown").await?;
         }
         self.restore_activity().await?;
         Ok(true)
     }
 
-    /// Shortens the conversation because somebody asked for it.
+    /// Compacts the conversation at the user's request.
     pub(in crate::model) async fn compact_on_request(&self, conversation: &mut Conversation) -> Result<(), AgentError> {
         let mut turn_usage = TurnUsage::default();
         if self
@@ -139,19 +138,19 @@ impl TurnRun<'_> {
         }
     }
 
-    /// Keeps what the chat's history does not have. A helper's chat is never opened again.
+    /// Persists the chat's memory. A subagent's chat is never reopened, so it has none.
     pub(in crate::model) async fn persist_memory(&self, conversation: &Conversation) -> Result<(), AgentError> {
         if self.choice.is_subagent {
             return Ok(());
         }
         match self.events.remember(conversation.memory.to_value()).await {
             Err(AgentError::Cancelled) => Err(AgentError::Cancelled),
-            // Too long to be kept is no reason to fail.
+            // Memory that is too large is not persisted; the turn continues.
             Ok(()) | Err(AgentError::Failed { .. }) => Ok(()),
         }
     }
 
-    /// A summary; `None` when it cannot be had.
+    /// Requests a summary; `None` if the provider fails.
     async fn request_summary(
         &self,
         request: &ModelRequest,

@@ -1,4 +1,4 @@
-//! What hooks of the session want the model to know, and when they do not let it stop.
+//! Context and decisions of the session's hooks.
 
 use innkeeper_host::{AgentError, EventSink, ToolDraft};
 use serde_json::Value;
@@ -6,14 +6,14 @@ use serde_json::Value;
 use crate::model::conversation::{Conversation, Speaker, user};
 use crate::tools::ToolAnswer;
 
-/// Tells the model what hooks added to this turn.
+/// Adds the context that hooks provided for this turn.
 pub(in crate::model) fn add_to(conversation: &mut Conversation, events: &EventSink) {
     if let Some(added) = context_block(events.added_context()) {
         conversation.push(Speaker::Host, user(added));
     }
 }
 
-/// Whether the model may stop; if not, it is told why.
+/// Asks hooks whether the turn may end. If not, adds the reason to the conversation.
 pub(in crate::model) async fn may_stop(
     conversation: &mut Conversation,
     events: &EventSink,
@@ -26,15 +26,14 @@ pub(in crate::model) async fn may_stop(
     Ok(false)
 }
 
-/// Has hooks look at a call; they may give it another input.
+/// Runs the hooks of a tool call, which may replace its input.
 pub(in crate::model) async fn apply_input_hooks(draft: &mut ToolDraft, input: Value) -> Result<Value, AgentError> {
     let changed = draft.check(&input.to_string()).await?;
     let changed = changed.and_then(|text| serde_json::from_str(&text).ok());
     Ok(changed.unwrap_or(input))
 }
 
-/// What the model reads of a call, with what hooks have to say about it. A call that they refused is
-/// no end of the turn.
+/// Appends hook context to the answer of a call. A call that a hook denied does not end the turn.
 pub(in crate::model) fn append_to(
     answer: Result<ToolAnswer, AgentError>,
     call: &str,

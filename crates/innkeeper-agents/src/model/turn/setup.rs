@@ -1,5 +1,4 @@
-//! What a turn has at hand before it begins: the role that it plays, the model that is asked, and
-//! the tools that it keeps to.
+//! Prepares a turn: custom agent, model and tools.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +15,7 @@ use crate::model::toolbox::agent_tools::AgentTool;
 use crate::tools::ToolEnv;
 
 impl<'a> TurnRun<'a> {
-    /// Prepares a turn that a person started.
+    /// Prepares a turn that a user started.
     pub(in crate::model) async fn new(
         agent_state: &'a Arc<AgentState>,
         events: &'a EventSink,
@@ -47,7 +46,7 @@ impl<'a> TurnRun<'a> {
         missing
             .into_iter()
             .for_each(|missing| turn_context.notify_once(missing));
-        // What a prompt says counts more than what the agent says that it runs in.
+        // A prompt's settings override those of the custom agent.
         let of_prompt = called.map(|called| (called.model.clone(), called.tools.clone()));
         let (model, tools) = of_prompt.unwrap_or_default();
         let role = turn_context.role.as_ref();
@@ -94,7 +93,7 @@ impl<'a> TurnRun<'a> {
         }
     }
 
-    /// Has another model asked, if there is such a one here.
+    /// Selects another model if the provider offers it.
     fn with_model(mut self, wanted: Option<&str>) -> Self {
         let Some(wanted) = wanted.filter(|wanted| !wanted.eq_ignore_ascii_case("inherit")) else {
             return self;
@@ -109,7 +108,7 @@ impl<'a> TurnRun<'a> {
         self
     }
 
-    /// Keeps to lists of tools, all of them.
+    /// Restricts the tools to all of these lists.
     fn restricted_to(mut self, lists: Vec<Vec<String>>) -> Self {
         for list in &lists {
             let ToolSelection { unknown, narrowed, .. } = self.toolbox.restrict_to(list);
@@ -131,14 +130,14 @@ impl<'a> TurnRun<'a> {
         self
     }
 
-    /// The same for a helper: it has its own conversation, and nobody to ask.
+    /// Prepares the turn of a subagent. It has its own conversation and cannot ask the user.
     pub(in crate::model) fn subagent<'b>(&'b self, events: &'b EventSink, role: Option<Role>) -> TurnRun<'b> {
         let choice = ModelChoice {
             is_subagent: true,
             ..self.choice.clone()
         };
         let model = role.as_ref().and_then(|role| role.model.clone());
-        // Whoever is sent may do no more than whoever sends.
+        // A subagent may not do more than its parent.
         let mut lists = self.tool_lists.clone();
         lists.extend(role.as_ref().map(|role| role.tools.clone()));
         let directories = &self.tool_env.working_directories;
@@ -146,8 +145,8 @@ impl<'a> TurnRun<'a> {
         for directory in self.turn_context.readable() {
             turn_context.allow_reading(&directory);
         }
-        // No helpers of helpers: each level would multiply how many work at once, and nobody is
-        // asked whether it should.
+        // Subagents cannot start subagents: each level would multiply the number that runs, without the user's
+        // consent.
         let own = [AgentTool::Plan, AgentTool::Skill];
         TurnRun::assemble(self.agent_state, events, directories, turn_context, choice, &own)
             .with_model(model.as_deref())

@@ -1,4 +1,4 @@
-//! `delegate`: a helper with a conversation of its own, in a chat that people can look into.
+//! `delegate`: runs a subagent with its own conversation, in a chat that users can open.
 
 use std::pin::Pin;
 
@@ -13,7 +13,7 @@ use crate::model::toolbox::agent_tools;
 use crate::tools::ToolAnswer;
 
 impl TurnRun<'_> {
-    /// `delegate`: a helper in a chat of its own.
+    /// Runs `delegate`.
     pub(in crate::model) async fn delegate(&self, draft: ToolDraft, input: Value) -> Result<ToolAnswer, AgentError> {
         let (title, task) = match (agent_tools::text(&input, "title"), agent_tools::text(&input, "task")) {
             (Ok(title), Ok(task)) => (title, task),
@@ -84,7 +84,7 @@ impl TurnRun<'_> {
         }
     }
 
-    /// The custom agent that a helper is to be, if one is named (CUS-24).
+    /// Loads the custom agent that the subagent runs as, if one is named (CUS-24).
     async fn subagent_role(&self, input: &Value) -> Result<Option<Role>, String> {
         let Some(name) = input.get("agent").and_then(Value::as_str) else {
             return Ok(None);
@@ -107,7 +107,7 @@ impl TurnRun<'_> {
             .map(Some)
     }
 
-    /// A helper's turn. Boxed, because helpers send helpers.
+    /// Runs the subagent's turn. Boxed, because the future is recursive.
     fn run_subagent<'b>(
         &'b self,
         events: &'b EventSink,
@@ -118,7 +118,7 @@ impl TurnRun<'_> {
     }
 }
 
-/// What a helper reports: the last thing it said.
+/// Returns the subagent's report: its last text.
 fn last_words(conversation: &Conversation) -> String {
     let said = conversation
         .entries()

@@ -1,10 +1,10 @@
-//! What a turn costs.
+//! Token usage of a turn.
 
 use innkeeper_host::{AppliedRule, Usage};
 
 use crate::model::api::TokenUsage;
 
-/// What a turn has cost so far.
+/// Token usage of a turn so far.
 #[derive(Debug, Default)]
 pub(in crate::model) struct TurnUsage {
     input: Option<u32>,

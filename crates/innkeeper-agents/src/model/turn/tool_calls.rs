@@ -1,5 +1,4 @@
-//! Carrying out what a model calls: side by side where nothing is changed, one after the other
-//! where something is.
+//! Runs the tool calls of an answer: read-only calls in parallel, others one after another.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,11 +21,11 @@ use crate::model::toolbox::CallDraft;
 use crate::model::toolbox::agent_tools::{self, AgentTool};
 use crate::tools::ToolAnswer;
 
-/// Most calls at the same time.
+/// Maximum number of parallel calls.
 const AT_ONCE: usize = 8;
 
-/// Carries out the calls of one answer. Whatever happens there is an outcome for each, in their
-/// order: the model has to know also of a turn that was cancelled what was done.
+/// Runs the calls of one answer. Returns a result for every call, in order, even if the turn is cancelled, so that
+/// the model learns what was done.
 pub(in crate::model) async fn carry_out(
     calls: Vec<PendingCall>,
     stop: &StopReason,
@@ -49,14 +48,14 @@ pub(in crate::model) async fn carry_out(
     (ids.iter().enumerate().map(&mut outcome).collect(), result)
 }
 
-/// Calls being carried out.
+/// The calls of one answer.
 struct CallBatch<'a> {
     run: &'a TurnRun<'a>,
-    /// The outcomes so far, each with the number of its call.
+    /// Results so far, with the index of the call.
     done: &'a Mutex<Vec<(usize, ToolOutcome)>>,
-    /// Whether the model reached the most it may say, perhaps in the middle of a call.
+    /// Whether the answer hit the token limit, possibly inside a call.
     was_cut: bool,
-    /// The number of the last call, which is the one that may be cut.
+    /// Index of the last call, the only one that can be incomplete.
     last: usize,
 }
 
@@ -107,19 +106,19 @@ impl CallBatch<'_> {
     }
 }
 
-/// The file that a call is about: there may be rules for it.
+/// Returns the file that a call is about. Rules may apply to it.
 fn touched(tool: &str, input: &Value) -> Option<String> {
     let is_about_file = matches!(tool, "read_file" | "write_file" | "edit_file");
     let path = input.get("path").and_then(Value::as_str).filter(|_| is_about_file);
     path.map(str::to_owned)
 }
 
-/// Carries a call out. `text` is the input as the model wrote it.
+/// Runs a call. `text` is the input as the model wrote it.
 async fn start(draft: CallDraft, input: Value, text: &str, run: &TurnRun<'_>) -> Result<ToolAnswer, AgentError> {
     match draft {
         CallDraft::Host(mut draft, tool) => {
             let input = hook_context::apply_input_hooks(&mut draft, input).await?;
-            // The file that is really worked on: a hook may have named another one.
+            // Note the file of the final input, which a hook may have changed.
             let path = touched(&tool.spec().name, &input);
             let answer = tool.run(draft, input, &run.tool_env()).await?;
             if let (Some(path), false) = (path, answer.is_error) {
@@ -132,7 +131,7 @@ async fn start(draft: CallDraft, input: Value, text: &str, run: &TurnRun<'_>) ->
         CallDraft::Own(draft, AgentTool::Delegate) => run.delegate(draft, input).await,
         CallDraft::Own(draft, AgentTool::Skill) => use_skill(draft, input, run).await,
         CallDraft::Mcp(mut draft) => {
-            // It was read before, so only an input that says nothing is none.
+            // The input was parsed before, so parsing fails only if it is empty.
             let written = Arguments::parse(text).unwrap_or_default();
             let changed = draft.check(&written.to_json()).await?;
             let changed = changed.filter(|changed| serde_json::from_str::<IgnoredAny>(changed).is_ok());
@@ -158,8 +157,7 @@ async fn start(draft: CallDraft, input: Value, text: &str, run: &TurnRun<'_>) ->
     }
 }
 
-/// An input is an object; a model that has nothing to say may say nothing. Not so one that was cut:
-/// nobody knows what it was about to say.
+/// Parses an input. An empty input means an empty object, unless the answer was cut off.
 fn read_input(text: &str, was_cut: bool) -> Result<Value, String> {
     let too_long = "the answer reached the most that it may have in the middle of this input; do it in smaller pieces";
     if text.trim().is_empty() {
@@ -177,7 +175,7 @@ fn read_input(text: &str, was_cut: bool) -> Result<Value, String> {
     }
 }
 
-/// What a tool of a client or of a server produced, as the model reads it.
+/// Converts the result of a client or MCP tool into an answer for the model.
 fn tool_answer(result: ToolResult) -> ToolAnswer {
     let mut answer = ToolAnswer {
         is_error: !result.success,
@@ -197,13 +195,13 @@ fn tool_answer(result: ToolResult) -> ToolAnswer {
             ToolContent::Resource {
                 mention: Some(mention), ..
             } => texts.push(mention),
-            // What the host has for people no model can open; the text beside it says what it is.
+            // The model cannot open content that the host stores for users. The accompanying text describes it.
             ToolContent::Resource { uri, .. } if uri::is_kept_content(&uri) || is_of_mcp_server(&uri) => {}
             ToolContent::Resource { uri, .. } => texts.push(format!("(see {uri})")),
             ToolContent::FileEdit(_) | ToolContent::Terminal { .. } | ToolContent::Subagent { .. } => {}
         }
     }
-    // A tool of a server says in its content why it failed, and the error repeats it.
+    // MCP tools report a failure in their content, and the error repeats it.
     let error = result.error.filter(|error| *error != texts.join("\n"));
     texts.extend(error);
     if let (true, Some(structured)) = (texts.is_empty(), result.structured) {

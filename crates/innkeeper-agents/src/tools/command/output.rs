@@ -1,5 +1,5 @@
-//! What a command says, however much it is: its beginning and its end are for the turn, and as much as there is room
-//! for is kept beside it.
+//! Bounded output of a command. Its head and tail are part of the turn; as much as the limit allows is stored beside
+//! it.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ pub(super) struct Output {
     max_head: usize,
     tail: VecDeque<u8>,
     max_tail: usize,
-    /// All of it, as long as it is not too much.
+    /// The complete output, up to a limit.
     all: Vec<u8>,
     max_all: usize,
     total: u64,
@@ -43,18 +43,18 @@ impl Output {
         self.tail.extend(rest);
     }
 
-    /// How many bytes there were.
+    /// Total bytes received.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// All of it from the beginning, if the turn has no room for that; of very much output only as much as is kept.
+    /// Returns the output from its start, up to the limit, if it does not fit into the turn.
     pub(super) fn full_output(&self) -> Option<&[u8]> {
         let shown = self.head.len() + self.tail.len();
         ((shown as u64) < self.total && self.all.len() > shown).then_some(&self.all)
     }
 
-    /// All that was kept, and a word on what was not.
+    /// Returns head and tail, with a note about omitted bytes.
     pub(super) fn excerpt(&self) -> String {
         let (a, b) = self.tail.as_slices();
         let kept = self.head.len() + self.tail.len();
@@ -67,7 +67,7 @@ impl Output {
         format!("{head}\n[… {left_out} bytes of the output left out …]\n{tail}")
     }
 
-    /// The end of it, not more than so many bytes.
+    /// Returns at most `most` bytes of the end.
     pub(super) fn tail_text(&self, most: usize) -> String {
         let (a, b) = self.tail.as_slices();
         let kept = if self.total as usize == self.head.len() + self.tail.len() {

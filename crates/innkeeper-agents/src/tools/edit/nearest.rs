@@ -1,19 +1,19 @@
-//! What the model probably meant, when its text does not occur in a file.
+//! Finds the lines that the model probably meant, when its text does not occur in a file.
 
 use std::collections::HashSet;
 
 use super::numbered;
 
-/// Lines of a file that are compared; beyond it the hint would cost more than it helps.
+/// Maximum number of compared lines, which bounds the cost of a hint.
 const MAX_LINES: usize = 50_000;
-/// Lines shown before and after.
+/// Context lines before and after.
 const CONTEXT_LINES: usize = 2;
-/// Most lines of a place that are shown.
+/// Maximum number of lines shown.
 const MAX_SHOWN_LINES: usize = 30;
-/// How similar lines are at least, from 0 to 1.
+/// Minimum similarity of lines, from 0 to 1.
 const MIN_SIMILARITY: f64 = 0.5;
 
-/// Says where a file has something like it, and what differs.
+/// Describes the most similar part of the file and how it differs.
 pub(super) fn hint(text: &str, wanted: &str, line_chars: usize) -> String {
     let lines: Vec<&str> = text.lines().take(MAX_LINES).collect();
     let wanted: Vec<&str> = wanted.lines().skip_while(|line| line.trim().is_empty()).collect();
@@ -35,7 +35,7 @@ pub(super) fn hint(text: &str, wanted: &str, line_chars: usize) -> String {
     }
 }
 
-/// Where all lines are the same, indentation and spaces at the end aside.
+/// Finds lines that are equal except for whitespace at their ends.
 fn same_but_for_space(lines: &[&str], wanted: &[&str]) -> Option<usize> {
     if wanted.is_empty() {
         return None;
@@ -44,7 +44,7 @@ fn same_but_for_space(lines: &[&str], wanted: &[&str]) -> Option<usize> {
     lines.windows(wanted.len()).position(is_same)
 }
 
-/// The line most like the most telling line of what was wanted, and from there to its first line.
+/// Finds the line most similar to the longest wanted line, and returns the start of that passage.
 fn most_similar(lines: &[&str], wanted: &[&str]) -> Option<usize> {
     let (offset, probe) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
     let probe = pairs(probe);
@@ -66,14 +66,14 @@ fn most_similar(lines: &[&str], wanted: &[&str]) -> Option<usize> {
     (best.1 >= MIN_SIMILARITY).then(|| best.0.saturating_sub(offset))
 }
 
-/// Pairs of neighbouring characters, spaces aside.
+/// Pairs of adjacent characters, without whitespace.
 fn pairs(line: &str) -> HashSet<(char, char)> {
     let chars = line.chars().filter(|c| !c.is_whitespace()).take(500);
     let next = line.chars().filter(|c| !c.is_whitespace()).take(500).skip(1);
     chars.zip(next).collect()
 }
 
-/// Lines from a place on, with some around them, and the number of the first.
+/// Returns the lines with their context, and the number of the first.
 fn around<'a, 'b>(lines: &'b [&'a str], start: usize, length: usize) -> (&'b [&'a str], usize) {
     let first = start.saturating_sub(CONTEXT_LINES);
     let last = (start + length + CONTEXT_LINES).min(lines.len());

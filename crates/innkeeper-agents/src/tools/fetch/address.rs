@@ -1,8 +1,8 @@
-//! Which addresses are on the open internet.
+//! Distinguishes public internet addresses from others.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address is neither of this machine, nor of a private network, nor reserved.
+/// Returns true unless the address is local, private or reserved.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -26,7 +26,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    // An address of the old kind in one of the new is judged as what it stands for.
+    // Judge an embedded IPv4 address as such.
     if let Some(address) = address.to_ipv4_mapped() {
         return is_public_v4(address);
     }
@@ -35,7 +35,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0x2002, high, low, ..] => is_public_v4(embedded(high, low)),
         // Teredo, documentation.
         [0x2001, 0, ..] | [0x2001, 0xDB8, ..] => false,
-        // Only this part is given out for the internet.
+        // The only allocated range of global unicast addresses.
         [first, ..] => (0x2000..0x4000).contains(&first),
     }
 }

@@ -1,6 +1,10 @@
-//! The words of a page.
+//! Extracts the text of an HTML page in one linear pass.
+//!
+//! `html2text` is not used: it builds a tree with `html5ever`, whose parser takes quadratic time in the nesting depth
+//! and has no depth limit (servo/html5ever issue 788: 94 s for 512 KB of `<ul><li>`). The page is untrusted, and such
+//! work cannot be cancelled. A guard in front of it would be a second HTML scanner as long as this one.
 
-/// Whether a media type is text.
+/// Returns true for text media types.
 pub(super) fn is_text(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     essence.starts_with("text/")
@@ -12,8 +16,8 @@ pub(super) fn is_text(media_type: &str) -> bool {
         )
 }
 
-/// What a page in HTML says, without what is only for browsers. It is a reading aid and no parser:
-/// what it takes for a tag is gone.
+/// Returns the text of a page without scripts, styles and markup. It is an approximation, not a parser: anything that
+/// looks like a tag is removed.
 pub(super) fn text_of_html(html: &str) -> String {
     let mut words = String::with_capacity(html.len() / 2);
     let mut rest = html;
@@ -73,7 +77,7 @@ fn skip_to_end<'a>(text: &'a str, name: &str) -> &'a str {
         let start = after.as_bytes().get(..name.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(name.as_bytes()))
     };
-    // In place: a copy of the rest for each of many short elements would take for ever.
+    // Search in place: copying the rest for each of many short elements would be quadratic.
     let mut ends = text.match_indices("</");
     let after = ends.find_map(|(start, mark)| text.get(start + mark.len()..).filter(|after| names(after)));
     after
@@ -81,7 +85,7 @@ fn skip_to_end<'a>(text: &'a str, name: &str) -> &'a str {
         .map_or("", |(_, after)| after)
 }
 
-/// Entities resolved, spaces and empty lines reduced.
+/// Decodes entities and collapses whitespace and empty lines.
 fn tidied(words: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in words.lines() {
@@ -99,7 +103,7 @@ fn tidied(words: &str) -> String {
         ("&#39;", "'"),
         ("&apos;", "'"),
         ("&nbsp;", " "),
-        // Last, so that it makes no entities of its own.
+        // Last, so that its result is not decoded again.
         ("&amp;", "&"),
     ];
     entities
@@ -125,7 +129,7 @@ mod tests {
         assert_eq!(text_of_html("a<SCRIPT>x</b></Script >b<svg></ü></sVG>c"), "abc");
     }
 
-    /// It would not end in time if every element looked at all of the rest.
+    /// Fails by timeout if every element scans the rest of the page.
     #[test]
     fn a_page_of_nothing_but_short_elements_is_read_in_one_go() {
         assert_eq!(text_of_html(&"<svg></svg>".repeat(400_000)), "");

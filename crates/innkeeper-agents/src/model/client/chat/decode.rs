@@ -1,4 +1,4 @@
-//! Answers of Chat Completions.
+//! Decoder for Chat Completions.
 
 use std::collections::HashMap;
 
@@ -12,22 +12,22 @@ use crate::model::client::tool_calls::StreamedCalls;
 use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify};
 use crate::model::sse::SseEvent;
 
-/// The fields in which servers show thinking.
+/// Fields in which servers send reasoning.
 const THINKING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
 
-/// Reads a stream of chunks.
+/// Decodes a stream of chunks.
 #[derive(Debug)]
 pub(crate) struct ChatDecoder {
     provider: Provider,
     origin: ProofOrigin,
     calls: StreamedCalls,
-    /// Our index of a call by the server's.
+    /// Our call index by the server's index.
     by_index: HashMap<u64, usize>,
     thinking: ReasoningBuffer,
-    /// The field that the thinking comes in, if it has one of its own.
+    /// The field that the reasoning came in, if it has its own.
     thinking_field: Option<&'static str>,
     refusal: String,
-    /// Why it stopped, once the server has said.
+    /// The finish reason, once the server has sent it.
     finish: Option<String>,
     usage: Option<TokenUsage>,
 }
@@ -47,7 +47,7 @@ impl ChatDecoder {
         }
     }
 
-    /// Reads one chunk; `part` is where its choices have what was said: `delta` or `message`.
+    /// Decodes one chunk. `part` is the field of the choice with the content: `delta` or `message`.
     fn chunk(&mut self, chunk: &Value, part: &str, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
             return Err(classify(&self.provider, &Failure::from_value(chunk)));
@@ -74,7 +74,7 @@ impl ChatDecoder {
             if let Some(text) = said.get(field).and_then(Value::as_str).filter(|text| !text.is_empty()) {
                 self.thinking_field = Some(field);
                 self.thinking.push(text, out);
-                // Servers that fill both fields say the same in both.
+                // Servers that fill both fields send the same text in both.
                 break;
             }
         }
@@ -102,7 +102,7 @@ impl ChatDecoder {
         }
     }
 
-    /// A part of content that comes as a list, as some servers send it.
+    /// Decodes one part of content that is sent as a list.
     fn content_part(&mut self, part: &Value, out: &mut Vec<ModelEvent>) {
         if let Some(text) = part.get("text").and_then(Value::as_str) {
             self.text(text, out);
@@ -135,12 +135,13 @@ impl ChatDecoder {
         match function.and_then(|function| function.get("arguments")) {
             Some(Value::String(text)) => self.calls.input(index, text, out),
             Some(Value::Null) | None => {}
-            // Some servers send the input as what it means rather than as text.
+            // Some servers send the input as JSON instead of a string.
             Some(value) => self.calls.input(index, &value.to_string(), out),
         }
     }
 
-    /// Which call a fragment belongs to. Servers leave out the index, or give all calls the same.
+    /// Returns the call that a fragment belongs to. Some servers omit the index, or send the same index for all
+    /// calls.
     fn index_of(&mut self, theirs: Option<u64>, id: Option<&str>, name: Option<&str>) -> usize {
         let known = match theirs {
             Some(theirs) => self.by_index.get(&theirs).copied(),
@@ -159,7 +160,7 @@ impl ChatDecoder {
         index
     }
 
-    /// Whether a fragment without an index begins a call other than the last.
+    /// Returns true if a fragment without an index starts a new call.
     fn starts_another_call(&self, last: usize, id: Option<&str>, name: Option<&str>) -> bool {
         match (self.calls.id(last), id) {
             (Some(known), Some(id)) => known != id,
@@ -167,8 +168,7 @@ impl ChatDecoder {
         }
     }
 
-    /// Whether a fragment with a known index is of another call all the same: it has a name and an
-    /// id that is not that call's.
+    /// Returns true if a fragment with a known index belongs to another call: it has a name and a different id.
     fn has_other_id(&self, known: usize, id: Option<&str>, name: Option<&str>) -> bool {
         name.is_some() && matches!((self.calls.id(known), id), (Some(known), Some(id)) if known != id)
     }
@@ -207,7 +207,7 @@ impl ChatDecoder {
         let stop = match finish.as_str() {
             _ if was_cut => StopReason::Length,
             "content_filter" => StopReason::Refused(refusal),
-            // Many servers say `stop` although they wait for the results of calls.
+            // Many servers send `stop` although they wait for tool results.
             _ if !self.calls.is_empty() => StopReason::ToolCalls,
             _ if refusal.is_some() => StopReason::Refused(refusal),
             _ => StopReason::Done,
@@ -221,7 +221,7 @@ impl Decoder for ChatDecoder {
     fn push(&mut self, event: SseEvent, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         let data = event.data.trim();
         if data == "[DONE]" {
-            // It is done, even where it does not say why.
+            // `[DONE]` ends the answer even without a finish reason.
             self.finish.get_or_insert_with(|| "stop".to_owned());
             return self.end(out);
         }
@@ -230,7 +230,7 @@ impl Decoder for ChatDecoder {
         }
         let chunk: Value = serde_json::from_str(data)
             .map_err(|error| self.provider.error(ErrorKind::Malformed, &error.to_string()))?;
-        // Some servers name an event `error` and put the error itself into its data.
+        // Some servers send the error as the data of an event named `error`.
         if event.name.as_deref() == Some("error") {
             return Err(classify(&self.provider, &Failure::from_value(&chunk)));
         }
@@ -242,7 +242,7 @@ impl Decoder for ChatDecoder {
         if answer.get("choices").is_none() {
             return Err(self.provider.error(ErrorKind::Malformed, "it holds no answer"));
         }
-        // Whoever answers in one piece has finished, whether or not they say so.
+        // An answer in one document is complete, with or without a finish reason.
         self.finish.get_or_insert_with(|| "stop".to_owned());
         self.end(out)
     }

@@ -1,4 +1,4 @@
-//! Answers of Messages.
+//! Decoder for Messages.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ use crate::model::client::tool_calls::StreamedCalls;
 use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify};
 use crate::model::sse::SseEvent;
 
-/// Reads a stream of blocks.
+/// Decodes a stream of blocks.
 #[derive(Debug)]
 pub(crate) struct MessagesDecoder {
     provider: Provider,
     origin: ProofOrigin,
     calls: StreamedCalls,
-    /// The blocks that are under way, by the server's index.
+    /// Open blocks by the server's index.
     open: HashMap<u64, Block>,
     usage: TokenUsage,
-    /// Why it stopped, once the server has said.
+    /// The stop reason, once the server has sent it.
     stop: Option<StopReason>,
 }
 
-/// A block that is under way.
+/// An open block.
 #[derive(Debug)]
 enum Block {
     Text,
@@ -34,7 +34,7 @@ enum Block {
         signature: String,
     },
     Call(usize),
-    /// Something of the provider's own, which is nobody's business here.
+    /// A block of the provider's own tools, which is ignored.
     Other,
 }
 
@@ -65,7 +65,7 @@ impl MessagesDecoder {
             }
             "message_stop" => return self.end(out),
             "error" => return Err(classify(&self.provider, &Failure::from_value(event))),
-            // `ping`, and whatever comes later: the API promises to add kinds.
+            // `ping`, and event types that are added later.
             _ => {}
         }
         Ok(())
@@ -95,7 +95,7 @@ impl MessagesDecoder {
             "tool_use" => {
                 let call = self.calls.begin();
                 self.calls.describe(call, Some(text("id")), Some(text("name")), out);
-                // A server that streams no input has all of it here; one that does has `{}`.
+                // Servers that do not stream the input send it here; others send `{}`.
                 let input = block
                     .get("input")
                     .filter(|input| input.as_object().is_some_and(|input| !input.is_empty()));
@@ -128,7 +128,7 @@ impl MessagesDecoder {
                 mut thinking,
                 signature,
             }) => {
-                // Without a signature it would be refused when it is sent back.
+                // The API rejects thinking without a signature.
                 let proof = (!signature.is_empty()).then(|| {
                     let kept = json!({"type": "thinking", "thinking": thinking.text(), "signature": signature});
                     self.origin.seal(kept)
@@ -140,7 +140,7 @@ impl MessagesDecoder {
         }
     }
 
-    /// Usage comes in two halves: what was read at the start, what was written at the end.
+    /// Usage is sent in two parts: input tokens at the start, output tokens at the end.
     fn usage(&mut self, usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
         let Some(usage) = usage.filter(|usage| usage.is_object()) else {
             return;
@@ -155,7 +155,7 @@ impl MessagesDecoder {
         if let Some(fresh) = count("input_tokens") {
             let cached = [count("cache_creation_input_tokens"), count("cache_read_input_tokens")];
             let cached = cached.into_iter().flatten().fold(0, u32::saturating_add);
-            // The end may repeat the fresh tokens without the cached ones.
+            // The end may repeat the input tokens without the cached ones.
             let input = fresh.saturating_add(cached);
             self.usage.input = Some(before.input.map_or(input, |known| known.max(input)));
         }
@@ -235,7 +235,7 @@ impl Decoder for MessagesDecoder {
             self.block_start(index, block, out);
             self.block_stop(index, out);
         }
-        // Whoever answers in one piece has finished, whether or not they say so.
+        // An answer in one document is complete, with or without a stop reason.
         self.stop = stop_of(answer).or(Some(StopReason::Done));
         self.end(out)
     }

@@ -1,4 +1,4 @@
-//! Answers of Responses.
+//! Decoder for Responses.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,20 +12,20 @@ use crate::model::client::tool_calls::StreamedCalls;
 use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify};
 use crate::model::sse::SseEvent;
 
-/// Reads a stream of typed events.
+/// Decodes a stream of typed events.
 #[derive(Debug)]
 pub(crate) struct ResponsesDecoder {
     provider: Provider,
     origin: ProofOrigin,
     calls: StreamedCalls,
-    /// Our index of a call by its place in the output.
+    /// Our call index by output index.
     by_output_index: HashMap<u64, usize>,
     thinking: ReasoningBuffer,
-    /// The last part of the thinking that was streamed: its place and its part.
+    /// Output index and part index of the last streamed reasoning.
     thinking_part: Option<(u64, u64)>,
-    /// Places of which words were streamed.
+    /// Output indexes with streamed text.
     spoken: HashSet<u64>,
-    /// Places that are complete.
+    /// Completed output indexes.
     done: HashSet<u64>,
     refusal: String,
 }
@@ -76,7 +76,7 @@ impl ResponsesDecoder {
                 return self.ended(event.get("response").unwrap_or(event), out);
             }
             "error" => return Err(classify(&self.provider, &Failure::from_value(event))),
-            // Everything else repeats what deltas said, or is news of the provider's own tools.
+            // Other events repeat the deltas or concern the provider's own tools.
             _ => {}
         }
         Ok(())
@@ -137,7 +137,7 @@ impl ResponsesDecoder {
             let shown = if summary.is_empty() { texts("content") } else { summary };
             self.thinking.push(&shown.join("\n\n"), out);
         }
-        // Without its encrypted content the provider, who keeps nothing, could not recognise it.
+        // Without encrypted content the provider, which stores nothing, cannot recognise the item.
         let encrypted = item
             .get("encrypted_content")
             .and_then(Value::as_str)
@@ -177,7 +177,7 @@ impl ResponsesDecoder {
         if status == "cancelled" {
             return Err(self.provider.error(ErrorKind::Interrupted, "the provider cancelled it"));
         }
-        // What was not streamed is said here at the latest.
+        // Items that were not streamed are part of the final event.
         for (place, item) in (0..).zip(response.get("output").and_then(Value::as_array).into_iter().flatten()) {
             self.item_done(place, Some(item), out);
         }
@@ -233,7 +233,7 @@ impl Decoder for ResponsesDecoder {
         }
         let mut value: Value = serde_json::from_str(data)
             .map_err(|error| self.provider.error(ErrorKind::Malformed, &error.to_string()))?;
-        // The type is in the data; where it is not, the event's name is it.
+        // Servers that omit the type in the data send it as the event name.
         if let (Some(object), Some(name)) = (value.as_object_mut(), event.name) {
             object.entry("type").or_insert_with(|| name.into());
         }

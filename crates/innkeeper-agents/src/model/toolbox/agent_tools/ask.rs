@@ -1,4 +1,4 @@
-//! `ask_user`: a question to people.
+//! `ask_user`: asks the user a question.
 
 use innkeeper_host::{
     AgentError, Answer, AnswerValue, Choice, EventSink, Form, Invocation, Question, QuestionKind, Response, ToolDraft,
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::text;
 use crate::tools::ToolAnswer;
 
-/// Asks, and tells the model what people said.
+/// Asks the user and returns the answer to the model.
 pub(in crate::model) async fn ask(
     draft: ToolDraft,
     input: Value,

@@ -1,4 +1,4 @@
-//! `update_plan`: a checklist that people see.
+//! `update_plan`: a task list that users see.
 
 use innkeeper_host::{AgentError, Invocation, ToolContent, ToolDraft, ToolResult};
 use serde::Deserialize;
@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::model::turn::TurnRun;
 use crate::tools::ToolAnswer;
 
-/// Most steps of a plan.
+/// Maximum number of steps.
 const MAX_STEPS: usize = 100;
-/// Most characters of a step that people are shown: it stands in a single line.
+/// Maximum characters of a step, which clients show in one line.
 const MAX_STEP: usize = 200;
 
 #[derive(Debug, Deserialize)]
@@ -70,7 +70,7 @@ pub(in crate::model) async fn update_plan(
 }
 
 impl Step {
-    /// The step in one line that is not too long.
+    /// Renders the step as one line of limited length.
     fn line(&self) -> String {
         let words: Vec<&str> = self.step.split_whitespace().take(MAX_STEP).collect();
         let line = words.join(" ");

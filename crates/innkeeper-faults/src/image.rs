@@ -238,7 +238,7 @@ mod tests {
     use crate::recording::Recorder;
 
     #[test]
-    fn what_was_synced_survives_every_power_cut_and_what_was_not_is_torn_at_sectors() {
+    fn synced_data_survives_power_cuts_and_unsynced_data_is_torn_at_sectors() {
         let mut recorder = Recorder::default();
         let inode = recorder.created("a");
         recorder.written(inode, 0, &[1; 1024]);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_doubtful_until_the_directory_is_synced() {
+    fn a_name_is_not_durable_until_the_directory_is_synced() {
         let mut recorder = Recorder::default();
         recorder.add_existing("old", vec![7]);
         let inode = recorder.created("new");
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn f7_what_a_failed_sync_left_behind_stays_doubtful_after_a_good_one() {
+    fn f7_data_of_a_failed_sync_stays_undurable_after_a_later_sync() {
         let mut recorder = Recorder::default();
         recorder.add_existing("a", vec![1]);
         let inode = recorder.named("a").unwrap();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_process_loses_nothing_it_wrote_and_a_seed_repeats_its_image() {
+    fn a_killed_process_loses_nothing_and_a_seed_repeats_its_image() {
         let mut recorder = Recorder::default();
         for name in ["a", "b", "c"] {
             let inode = recorder.created(name);

@@ -81,7 +81,7 @@ fn losses(recording: &Recording, acknowledged: &[usize], cut: usize, seed: u64) 
 }
 
 #[test]
-fn f5_a_power_cut_takes_nothing_that_was_acknowledged() {
+fn f5_a_power_cut_loses_nothing_acknowledged() {
     let (recording, acknowledged) = insert_rows("FULL");
     let mut random = Random::new(5);
     let images = std::env::var("INNKEEPER_POWER_CUTS").ok();
@@ -96,7 +96,7 @@ fn f5_a_power_cut_takes_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn f5_a_database_that_does_not_wait_for_the_disk_is_caught() {
+fn f5_a_database_without_syncs_is_detected() {
     let (recording, acknowledged) = insert_rows("OFF");
     let mut random = Random::new(5);
     let found: Vec<String> = (0..200)
@@ -114,7 +114,7 @@ fn f5_a_database_that_does_not_wait_for_the_disk_is_caught() {
 }
 
 #[test]
-fn f5_a_disk_that_lies_about_syncs_is_caught() {
+fn f5_a_disk_that_ignores_syncs_is_detected() {
     let directory = TempDir::new().unwrap();
     let disk = Disk::install(directory.path());
     disk.ignore_syncs(true);
@@ -125,7 +125,7 @@ fn f5_a_disk_that_lies_about_syncs_is_caught() {
 }
 
 #[test]
-fn f1_a_kill_at_every_write_boundary_takes_nothing_that_was_acknowledged_even_without_syncs() {
+fn f1_a_kill_at_any_write_loses_nothing_even_without_syncs() {
     let (recording, acknowledged) = insert_rows("OFF");
     for cut in 0..=recording.len() {
         let directory = TempDir::new().unwrap();
@@ -138,7 +138,7 @@ fn f1_a_kill_at_every_write_boundary_takes_nothing_that_was_acknowledged_even_wi
 }
 
 #[test]
-fn f6_a_full_disk_refuses_rows_and_takes_them_again_when_there_is_room() {
+fn f6_a_full_disk_rejects_rows_until_there_is_space() {
     let directory = TempDir::new().unwrap();
     let disk = Disk::install(directory.path());
     let connection = open(directory.path(), &disk).unwrap();
@@ -161,7 +161,7 @@ fn f6_a_full_disk_refuses_rows_and_takes_them_again_when_there_is_room() {
 }
 
 #[test]
-fn f7_an_error_at_any_operation_leaves_the_rows_before_it() {
+fn f7_an_error_at_any_operation_keeps_earlier_rows() {
     let workload = |disk: &Disk, directory: &Path| -> (u32, Result<()>) {
         let connection = match open(directory, disk) {
             Ok(connection) => connection,
@@ -204,7 +204,7 @@ fn f7_an_error_at_any_operation_leaves_the_rows_before_it() {
 }
 
 #[test]
-fn f7_a_failed_sync_refuses_the_row_and_the_next_one_succeeds() {
+fn f7_a_failed_sync_rejects_the_row_and_the_next_succeeds() {
     let directory = TempDir::new().unwrap();
     let disk = Disk::install(directory.path());
     let connection = open(directory.path(), &disk).unwrap();
@@ -222,7 +222,7 @@ fn f7_a_failed_sync_refuses_the_row_and_the_next_one_succeeds() {
 }
 
 #[test]
-fn f7_a_disk_that_became_read_only_can_still_be_read() {
+fn f7_a_read_only_disk_can_be_read() {
     let directory = TempDir::new().unwrap();
     let disk = Disk::install(directory.path());
     let connection = open(directory.path(), &disk).unwrap();
@@ -266,7 +266,7 @@ fn f18_a_flipped_bit_is_read_until_its_byte_is_written_again() {
 }
 
 #[test]
-fn a_stopped_disk_fails_everything_and_keeps_what_it_had() {
+fn a_stopped_disk_fails_every_operation_and_keeps_its_data() {
     let directory = TempDir::new().unwrap();
     let disk = Disk::install(directory.path());
     let connection = open(directory.path(), &disk).unwrap();
@@ -281,7 +281,7 @@ fn a_stopped_disk_fails_everything_and_keeps_what_it_had() {
 }
 
 #[test]
-fn what_was_in_the_directory_before_is_part_of_every_image() {
+fn existing_files_are_part_of_every_image() {
     let directory = TempDir::new().unwrap();
     {
         let disk = Disk::install(directory.path());
@@ -296,7 +296,7 @@ fn what_was_in_the_directory_before_is_part_of_every_image() {
 }
 
 #[test]
-fn f5_what_a_killed_process_had_not_synced_can_still_be_lost_in_the_next_life() {
+fn f5_unsynced_data_of_a_killed_process_can_be_lost_later() {
     let (recording, acknowledged) = insert_rows("OFF");
     let middle = acknowledged[60];
     let mut lost = 0;

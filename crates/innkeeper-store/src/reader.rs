@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_does_not_look_at_every_channel() {
+    fn a_start_does_not_scan_all_channels() {
         let conn = Connection::open_in_memory().unwrap();
         conn.execute_batch(include_str!("schema/1.sql")).unwrap();
         let mut plan = conn.prepare(&format!("EXPLAIN QUERY PLAN {UNSETTLED}")).unwrap();

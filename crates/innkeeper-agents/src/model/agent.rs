@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn auth12_the_resource_that_everybody_sees_has_no_secret_in_it() {
+    fn auth12_the_protected_resource_contains_no_secret() {
         for (address, resource) in [
             ("https://user:pass@gate.example/v1/?key=k#f", "https://gate.example/v1"),
             ("http://127.0.0.1:1234/v1", "http://127.0.0.1:1234/v1"),

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prompt_has_all_standard_sections_and_what_the_directory_asks_for() {
+    fn a_prompt_has_all_standard_sections_and_custom_instructions() {
         let overrides = [("tone".to_owned(), "Sing.".to_owned())];
         let prompt = Prompt {
             directories: vec!["/inn".into()],

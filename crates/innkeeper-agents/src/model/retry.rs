@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_a_bound_and_half_of_them_is_chance() {
+    fn delays_double_up_to_a_limit_with_jitter() {
         let policy = RetryPolicy {
             max_attempts: 100,
             ..RetryPolicy::default()
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_s_wait_is_honoured_up_to_a_bound() {
+    fn retry_after_is_honoured_up_to_a_limit() {
         let policy = RetryPolicy::default();
         let decide = |wait| policy.decide(1, &error(ErrorKind::RateLimited, Some(wait)), 0.0);
         assert_eq!(decide(20), RetryDecision::Wait(Duration::from_secs(20)));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_pass_is_not_tried_again() {
+    fn permanent_failures_are_not_retried() {
         let policy = RetryPolicy::default();
         for kind in [
             ErrorKind::Auth,
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tries_are_announced_and_bounded() {
+    async fn retries_are_announced_and_bounded() {
         let mut tries = 0;
         let mut announced = Vec::new();
         let begun = tokio::time::Instant::now();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_later_try_can_work() {
+    async fn a_retry_can_succeed() {
         let mut failures = vec![error(ErrorKind::Network, None), error(ErrorKind::RateLimited, Some(9))];
         let result = with_retries(
             &RetryPolicy::default(),

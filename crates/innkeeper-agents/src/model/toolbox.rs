@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_provider_takes_is_left_out_and_said() {
+    fn unsupported_tools_are_left_out_with_a_notice() {
         let mut tools = vec![
             client_tool("ring", "Rings.", serde_json::json!({ "anyOf": [] })),
             client_tool("count", "Counts.", serde_json::json!({ "type": "number" })),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn cus25_a_list_for_claude_keeps_the_tools_of_a_server() {
+    fn cus25_a_claude_tool_list_selects_mcp_tools() {
         let tool = |tool: &str| McpTool {
             name: format!("srv__{tool}"),
             server_name: "srv".to_owned(),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn act04_names_are_fit_for_every_provider_and_unique() {
+    fn act04_tool_names_are_valid_for_every_provider_and_unique() {
         let mut taken: HashSet<String> = ["read_file".to_owned()].into();
         for (name, expected) in [
             ("read_file", "read_file_2"),

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_counted_and_shown() {
+    fn a_diff_counts_and_shows_lines() {
         let diff_text = FileDiff::between("a\nb\nc\n", "a\nB\nc\nd\n", 1000);
         assert_eq!((diff_text.added, diff_text.removed), (2, 1));
         assert_eq!(diff_text.counts(), "+2 −1");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_diff_says_what_is_left_out() {
+    fn a_truncated_diff_says_what_is_omitted() {
         let after = "ü\n".repeat(1000);
         let diff_text = FileDiff::between("", &after, 100);
         assert_eq!(diff_text.added, 1000);

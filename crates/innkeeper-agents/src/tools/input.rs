@@ -80,7 +80,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn complaints_name_the_field_and_say_what_to_give() {
+    fn errors_name_the_field_and_the_expected_value() {
         let input = json!({ "path": 3, "empty": " ", "limit": 9000, "all": "maybe" });
         let input = Input::of(&input).expect("an object");
         let complaints = [
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_left_out_and_numbers_may_stand_in_quotes() {
+    fn null_counts_as_omitted_and_numbers_may_be_strings() {
         let input = json!({ "path": null, "limit": "12", "all": "true", "glob": "" });
         let input = Input::of(&input).expect("an object");
         assert_eq!(input.optional_text("path"), Ok(None));

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_cannot_see_is_shown_by_its_number() {
+    fn invisible_characters_are_escaped() {
         assert_eq!(quoted("ls \u{202e}mr\u{202c}"), r"`ls \u{202e}mr\u{202c}`");
         assert_eq!(quoted("a\u{200b}b\u{e0041}"), r"`a\u{200b}b\u{e0041}`");
         assert_eq!(quoted("a\nb\u{2028}c"), "`a b c`");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn tool03_no_name_of_a_file_breaks_out_of_its_link() {
+    fn tool03_file_names_cannot_break_out_of_a_link() {
         assert_eq!(
             link("src/my-main.rs", "file:///inn/src/my-main.rs"),
             "[src/my-main.rs](file:///inn/src/my-main.rs)"
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_and_says_so() {
+    fn long_quotes_are_truncated() {
         assert_eq!(quoted(&"ä".repeat(120)), format!("`{}`", "ä".repeat(120)));
         let line = quoted(&"\u{200b}".repeat(1000));
         assert_eq!(line.chars().count(), 120 + "`…`".chars().count());

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_with_secrets_are_known_by_their_names_in_any_case() {
+    fn secret_files_are_recognised_by_name_in_any_case() {
         for path in [
             ".env",
             "app/.env.local",
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_with_secrets_are_hidden_unless_somebody_shows_them() {
+    fn secret_variables_are_hidden_unless_configured() {
         let rules = EnvironmentRules {
             show: vec!["PUBLIC_KEY".to_owned()],
             hide: vec!["PROJECT".to_owned()],

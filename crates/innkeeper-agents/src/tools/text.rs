@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_keeps_its_mark_and_its_line_ends() {
+    fn a_file_keeps_its_byte_order_mark_and_line_endings() {
         let text = Text::of(b"\xEF\xBB\xBFone\r\ntwo\r\n").expect("text");
         assert_eq!(text.content, "one\ntwo\n");
         assert_eq!(text.format().write("one\n2\n"), b"\xEF\xBB\xBFone\r\n2\r\n");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_both_kinds_of_line_ends_is_left_as_it_is() {
+    fn mixed_line_endings_are_preserved() {
         let text = Text::of(b"one\r\ntwo\n").expect("text");
         assert_eq!(text.content, "one\r\ntwo\n");
         assert_eq!(text.format().write(&text.content), b"one\r\ntwo\n");
@@ -103,14 +103,14 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_text_that_is_not_changed_is_written_as_it_was(source in "[\u{FEFF}a\r\n]{0,12}") {
+        fn unchanged_text_is_encoded_unchanged(source in "[\u{FEFF}a\r\n]{0,12}") {
             let text = Text::of(source.as_bytes()).expect("text");
             proptest::prop_assert_eq!(text.format().write(&text.content), source.as_bytes());
         }
     }
 
     #[test]
-    fn what_is_not_text_is_none() {
+    fn binary_content_is_not_text() {
         assert_eq!(Text::of(b"\xFF\xFEa\0"), None);
         assert_eq!(Text::of(b"a\0b"), None);
     }

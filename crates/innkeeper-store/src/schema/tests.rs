@@ -31,7 +31,7 @@ fn draft(directory: &std::path::Path) -> Location {
 }
 
 #[test]
-fn sessions_of_the_draft_are_found() {
+fn draft_files_are_migrated() {
     let directory = tempfile::tempdir().unwrap();
     let location = draft(directory.path());
     let conn = location.open_for_writing(false).unwrap();
@@ -69,7 +69,7 @@ fn sessions_of_the_draft_are_found() {
 }
 
 #[test]
-fn a_step_that_fails_half_way_leaves_the_file_as_it_was() {
+fn a_failed_migration_leaves_the_file_unchanged() {
     fn half(tx: &Transaction<'_>) -> Result<(), StoreError> {
         from_0::step(tx)?;
         Err(StoreError::new(ErrorKind::Full, "no room in the middle"))

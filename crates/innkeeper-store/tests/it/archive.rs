@@ -64,7 +64,7 @@ fn rows(plain: &Plain) -> Vec<(String, i64)> {
 }
 
 #[tokio::test]
-async fn an_exported_session_is_imported_elsewhere_and_exported_again_byte_by_byte() {
+async fn export_and_import_are_lossless() {
     let plain = Plain::new();
     let mut life = Life::begin(&plain).await;
     furnish(&mut life).await;
@@ -96,7 +96,7 @@ async fn an_exported_session_is_imported_elsewhere_and_exported_again_byte_by_by
 }
 
 #[tokio::test]
-async fn a_journal_in_use_takes_a_session_in_and_what_it_refuses_does_it_no_harm() {
+async fn a_running_journal_imports_sessions_and_survives_rejected_ones() {
     let plain = Plain::new();
     let mut life = Life::begin(&plain).await;
     furnish(&mut life).await;
@@ -136,7 +136,7 @@ async fn a_journal_in_use_takes_a_session_in_and_what_it_refuses_does_it_no_harm
 }
 
 #[tokio::test]
-async fn what_cannot_be_imported_is_named_by_its_line_and_changes_nothing() {
+async fn a_rejected_import_names_the_line_and_changes_nothing() {
     let plain = Plain::new();
     let mut life = Life::begin(&plain).await;
     furnish(&mut life).await;
@@ -204,7 +204,7 @@ async fn a_removed_session_leaves_no_row_behind() {
 }
 
 #[tokio::test]
-async fn a_file_that_a_host_uses_can_be_looked_at_but_not_changed() {
+async fn a_file_in_use_can_be_read_but_not_changed() {
     let plain = Plain::new();
     let mut life = Life::begin(&plain).await;
     furnish(&mut life).await;
@@ -234,7 +234,7 @@ fn prune(archive: &mut Archive, policy: RetentionPolicy, dry_run: bool) -> (Stri
 }
 
 #[tokio::test]
-async fn ses_retention_deletes_nothing_that_nobody_asked_for() {
+async fn ses_retention_without_limits_removes_nothing() {
     let plain = Plain::new();
     let life = Life::begin(&plain).await;
     for number in 0..10 {

@@ -5,7 +5,7 @@ use innkeeper_testkit::journal;
 use crate::disks::Faulty;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p1_a_journal_in_sqlite_does_what_every_journal_has_to() {
+async fn p1_the_sqlite_journal_passes_the_conformance_suite() {
     let ran = journal::all(|| Box::new(Faulty::new())).await;
     println!("{ran} scenarios");
 }

@@ -97,7 +97,7 @@ fn all(path: &Path) -> BTreeMap<String, String> {
 /// One flipped bit anywhere in the file is harmless or noticed, and never changes what a session
 /// says (F18).
 #[tokio::test]
-async fn f18_a_flipped_bit_never_makes_a_wrong_session() {
+async fn f18_a_flipped_bit_never_yields_a_wrong_session() {
     let plain = Plain::new();
     let mut life = Life::begin(&plain).await;
     furnish(&mut life).await;
@@ -144,7 +144,7 @@ async fn f18_a_flipped_bit_never_makes_a_wrong_session() {
 
 /// Every other session works, and the damaged one is neither removed nor replaced (P9).
 #[tokio::test]
-async fn p9_a_damaged_session_is_named_and_the_others_work() {
+async fn p9_a_damaged_session_is_reported_and_the_others_work() {
     let plain = Plain::new();
     let mut life = Life::begin(&plain).await;
     furnish(&mut life).await;
@@ -186,7 +186,7 @@ async fn p9_a_damaged_session_is_named_and_the_others_work() {
 /// A write-ahead log that is cut short anywhere loses the transaction that is cut, and those after
 /// it (F17).
 #[tokio::test]
-async fn f17_a_log_that_is_cut_short_at_any_byte_loses_only_its_end() {
+async fn f17_a_truncated_wal_loses_only_its_end() {
     let plain = Plain::new();
     let mut life = Life::begin(&plain).await;
     life.create(&session(0), &chat(0)).await;
@@ -213,7 +213,7 @@ async fn f17_a_log_that_is_cut_short_at_any_byte_loses_only_its_end() {
 
 /// Flipped bits of the write-ahead log end it there: what comes before is whole (F18).
 #[tokio::test]
-async fn f18_a_flipped_bit_of_the_log_ends_it_there() {
+async fn f18_a_flipped_bit_in_the_wal_ends_it_there() {
     let plain = Plain::new();
     let mut life = Life::begin(&plain).await;
     life.create(&session(0), &chat(0)).await;

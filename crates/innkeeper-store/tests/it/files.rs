@@ -39,7 +39,7 @@ async fn expect_untouched(plain: &Plain, words: &str, kind: ErrorKind) {
 }
 
 #[tokio::test]
-async fn p9_a_file_that_is_no_database_is_left_alone() {
+async fn p9_a_file_that_is_not_a_database_is_not_changed() {
     for content in [&b"hello"[..], &[0; 4096], b"SQLite format 3\0"] {
         let plain = Plain::new();
         std::fs::write(plain.file(), content).unwrap();
@@ -48,7 +48,7 @@ async fn p9_a_file_that_is_no_database_is_left_alone() {
 }
 
 #[tokio::test]
-async fn p9_the_database_of_something_else_is_left_alone() {
+async fn p9_a_foreign_database_is_not_changed() {
     let plain = Plain::new();
     let other = Connection::open(plain.file()).unwrap();
     other
@@ -59,7 +59,7 @@ async fn p9_the_database_of_something_else_is_left_alone() {
 }
 
 #[tokio::test]
-async fn f19_a_file_of_a_newer_version_is_left_alone() {
+async fn f19_a_file_of_a_newer_version_is_not_changed() {
     let plain = Plain::new();
     Life::begin(&plain).await.create(SESSION, CHAT).await;
     let conn = Connection::open(plain.file()).unwrap();
@@ -69,7 +69,7 @@ async fn f19_a_file_of_a_newer_version_is_left_alone() {
 }
 
 #[tokio::test]
-async fn p9_a_file_that_is_damaged_as_a_whole_is_named_and_kept() {
+async fn p9_a_damaged_file_is_reported_and_not_changed() {
     let plain = Plain::new();
     Life::begin(&plain).await.create(SESSION, CHAT).await;
     let mut bytes = std::fs::read(plain.file()).unwrap();
@@ -88,7 +88,7 @@ async fn p9_a_file_that_is_damaged_as_a_whole_is_named_and_kept() {
 }
 
 #[tokio::test]
-async fn an_empty_file_becomes_ours() {
+async fn an_empty_file_is_initialised() {
     let plain = Plain::new();
     std::fs::write(plain.file(), b"").unwrap();
     assert_eq!(
@@ -100,7 +100,7 @@ async fn an_empty_file_becomes_ours() {
 }
 
 #[tokio::test]
-async fn a_directory_that_does_not_exist_is_named() {
+async fn a_missing_directory_is_named() {
     let plain = Plain::new();
     let missing = plain.0.path().join("missing").join(FILE_NAME);
     let journal = innkeeper_store::SqliteJournal::new(&missing, Options::default());
@@ -114,7 +114,7 @@ async fn a_directory_that_does_not_exist_is_named() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn conversations_are_readable_by_their_owner_alone() {
+async fn the_file_is_readable_by_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let plain = Plain::new();
@@ -127,7 +127,7 @@ async fn conversations_are_readable_by_their_owner_alone() {
 
 /// SQLite would go on writing to a file without a name (F19).
 #[tokio::test]
-async fn f19_a_file_that_is_removed_while_it_is_used_makes_the_journal_fail() {
+async fn f19_removing_the_file_in_use_fails_the_journal() {
     let plain = Plain::new();
     let mut life = Life::begin(&plain).await;
     life.create(SESSION, CHAT).await;

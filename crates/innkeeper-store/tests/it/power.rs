@@ -31,7 +31,7 @@ fn step(life: &mut Life, number: usize) -> (Vec<innkeeper_core::stored::Record>,
 
 /// Whatever is left opens, has everything that was confirmed, and is a prefix of what happened (F5).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f5_a_power_cut_at_any_point_loses_nothing_that_was_confirmed() {
+async fn f5_a_power_cut_at_any_point_loses_nothing_confirmed() {
     let storage = Faulty::new();
     let mut life = Life::begin(&storage).await;
     life.create(SESSION, CHAT).await;
@@ -92,7 +92,7 @@ async fn f5_a_power_cut_at_any_point_loses_nothing_that_was_confirmed() {
 /// The first failure of a sync ends everything until the revival; nothing that failed comes back,
 /// whether the process lives on or not (F7).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f7_a_sync_that_fails_is_never_tried_again_for_the_same_batch() {
+async fn f7_a_failed_sync_is_not_repeated_for_the_same_batch() {
     for nth in 1..=12 {
         let storage = Faulty::new();
         let mut life = Life::begin(&storage).await;
@@ -167,7 +167,7 @@ async fn f6_a_disk_that_fills_up_while_streaming_recovers_without_a_restart() {
 
 /// A read that fails costs that read, and nothing else (F7).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f7_a_read_that_fails_costs_nothing_else() {
+async fn f7_a_failed_read_has_no_other_effect() {
     let storage = Faulty::new();
     let life = Life::begin(&storage).await;
     life.create(SESSION, CHAT).await;

@@ -60,7 +60,7 @@ async fn p1_many_clients_share_a_sync() {
 
 /// Streamed text becomes few rows, and they say the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn merged_rows_say_what_single_ones_would() {
+async fn merged_rows_equal_single_rows() {
     let storage = with(Options {
         gather: Duration::from_secs(60),
         gather_bytes: usize::MAX,
@@ -92,7 +92,7 @@ async fn merged_rows_say_what_single_ones_would() {
 
 /// What was written behind is synced within a quarter of a second, without anything else happening.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p1_streamed_output_reaches_the_disk_by_itself() {
+async fn p1_streamed_output_is_synced_without_a_flush() {
     let storage = Faulty::new();
     let mut life = Life::begin(&storage).await;
     life.create(SESSION, CHAT).await;
@@ -124,7 +124,7 @@ async fn the_queue_is_bounded() {
 
 /// Numbers run far without anything durable, and are reserved all the same (P5).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p5_numbers_are_reserved_ahead_of_their_use() {
+async fn p5_sequence_numbers_are_reserved_before_use() {
     let storage = Faulty::new();
     let mut life = Life::begin(&storage).await;
     life.create(SESSION, CHAT).await;
@@ -151,7 +151,7 @@ async fn p5_numbers_are_reserved_ahead_of_their_use() {
 /// What is kept for replay only goes when it is too old, too much, or too much of one channel;
 /// what a session is brought back from never goes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn logs_are_bounded_by_age_and_size_but_never_cut_into_what_is_needed() {
+async fn logs_are_bounded_by_age_and_size_but_keep_what_restoring_needs() {
     let limits = [
         ReplayLimits {
             age: Duration::ZERO,
@@ -216,7 +216,7 @@ async fn logs_are_bounded_by_age_and_size_but_never_cut_into_what_is_needed() {
 
 /// Turns that nobody has any more are removed, those of a fork stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_of_turns_go_when_the_last_chat_that_has_them_goes() {
+async fn turn_bodies_are_removed_with_their_last_chat() {
     let plain = Plain::new();
     let journal = Arc::new(plain.sqlite(Options::default()));
     let lease = journal.open().await.unwrap();
@@ -267,7 +267,7 @@ async fn a_document_that_cannot_be_encoded_fails_its_batch() {
 
 /// A document may be made of turns that are not in memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_document_that_reads_turns_while_it_is_encoded_is_kept() {
+async fn a_document_may_read_turns_while_it_is_encoded() {
     let storage = Faulty::new();
     let life = Life::begin(&storage).await;
     life.create(SESSION, CHAT).await;

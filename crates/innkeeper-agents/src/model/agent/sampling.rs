@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn mcp12_sampling_an_answer_ends_where_the_server_wants_it_to_and_is_paid_for() {
+    async fn mcp12_sampling_ends_at_a_stop_sequence_and_usage_is_counted() {
         let server = ModelServer::start([Reply::words("one END two").deltas([3, 2])]).await;
         let model = model(&server).await;
         let sampled = model.sample(&request(words())).await.unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn mcp12_sampling_what_no_model_can_look_at_is_refused_before_anybody_is_asked() {
+    async fn mcp12_sampling_rejects_unsupported_images_without_a_request() {
         let server = ModelServer::start([]).await;
         let mut model = model(&server).await;
         let picture = |content_type: &str| SamplingPart::Image {

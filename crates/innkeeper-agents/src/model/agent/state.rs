@@ -188,7 +188,7 @@ mod tests {
     use crate::model::client::{Api, Endpoint};
 
     #[tokio::test]
-    async fn a_title_without_end_is_not_listened_to() {
+    async fn an_endless_title_is_rejected() {
         let server = ModelServer::start([
             Reply::words("on and on ".repeat(10_000)).deltas([1000]),
             Reply::words("A title"),

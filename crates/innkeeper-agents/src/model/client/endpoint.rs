@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_taken_as_people_write_them() {
+    fn base_urls_work_with_and_without_version() {
         let chat = "http://localhost:11434/v1/chat/completions";
         for base in [
             "http://localhost:11434",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_secret_is_printed() {
+    fn debug_output_contains_no_secret() {
         let mut endpoint = Endpoint::new(
             Api::Messages,
             "https://me:pass@x.example/v1?key=sesame".parse().unwrap(),

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_many_servers_are_read() {
+    fn model_lists_of_many_servers_are_parsed() {
         let read = |text: &str| {
             let models = read(&Provider::default(), text.as_bytes()).unwrap();
             let tuples = models

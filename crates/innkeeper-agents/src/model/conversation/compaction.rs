@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_kept_calls_keep_their_results_and_people_their_words() {
+    fn compaction_keeps_results_with_calls_and_user_messages() {
         for keep in (0..12_000).step_by(111) {
             let mut conversation = long_conversation();
             let Some(compaction) = Compaction::plan(&conversation, keep) else {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_paste_hides_nothing_from_the_summary() {
+    fn a_long_paste_does_not_displace_the_transcript() {
         let mut conversation = long_conversation();
         conversation.push(Speaker::User, user(format!("pasted {}", "p".repeat(1 << 20))));
         let answer = AssistantPart::Text("a".repeat(1 << 20));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_side_chat_is_about_can_be_shortened() {
+    fn the_parent_of_a_side_chat_can_be_compacted() {
         let mut conversation = Conversation::default();
         let about: String = (0..10_000).map(|turn| format!("Person: question {turn}\n\n")).collect();
         conversation.push(Speaker::Host, user(about));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_of_a_summary_still_has_all_words() {
+    fn a_summary_of_a_summary_keeps_all_user_messages() {
         let mut conversation = long_conversation();
         for round in 0..5 {
             let compaction = Compaction::plan(&conversation, 10).expect("something to shorten");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn cus26_what_was_switched_off_or_deleted_since_is_not_taken_over() {
+    fn cus26_disabled_or_deleted_instructions_are_not_carried_over() {
         let mut conversation = long_conversation();
         for id in ["tabs", "bell"] {
             let pinned = PinnedInstruction {
@@ -397,14 +397,14 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_of_words_alone_is_left_as_it_is() {
+    fn user_messages_alone_are_not_compacted() {
         let mut conversation = Conversation::default();
         conversation.push(Speaker::User, user("a".repeat(100_000)));
         assert!(Compaction::plan(&conversation, 10).is_none());
     }
 
     #[test]
-    fn without_a_summary_the_output_of_tools_goes() {
+    fn without_a_summary_tool_output_is_cleared() {
         let mut conversation = long_conversation();
         let before = conversation.tokens();
         let compaction = Compaction::plan(&conversation, 100).expect("something to shorten");
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_summary_and_without_outputs_to_clear_single_lines_are_left() {
+    fn without_a_summary_and_tool_output_one_line_per_event_is_left() {
         let mut conversation = Conversation::default();
         for turn in 0..10 {
             conversation.push(Speaker::User, user(format!("question {turn}")));
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_look_like_ours_stay_as_they_are() {
+    fn user_text_that_looks_like_summary_markup_is_kept_verbatim() {
         let said = "Explain </message>\n\n<message>\nto me";
         let mut conversation = Conversation::default();
         conversation.push(Speaker::User, user(said.to_owned()));

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_begins_as_pdf_does_is_a_document() {
+    fn only_pdf_content_is_a_document() {
         let document = from_base64("menu.pdf", "application/PDF; q=1", "JVBE\nRi0xLjc=").expect("a document");
         assert_eq!(
             (document.name.as_str(), document.base64.as_str()),

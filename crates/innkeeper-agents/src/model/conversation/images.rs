@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_every_provider_takes_becomes_a_picture() {
+    fn only_images_that_every_provider_accepts_are_valid() {
         for content_type in ["image/png", "image/JPG", "image/jpeg; q=1", "image/gif", "image/webp"] {
             assert!(from_base64(content_type, "AA\nAA").is_some(), "{content_type}");
         }

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_comes_back() {
+    fn memory_survives_a_round_trip() {
         let mut memory = ChatMemory::default();
         memory.compact("t1", "files were read");
         for id in 0..100 {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_was_never_there() {
+    fn invalid_memory_is_ignored() {
         for value in [
             serde_json::json!(5),
             serde_json::json!({ "compacted": { "through": 1 } }),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_that_is_too_long_is_not_kept() {
+    fn a_summary_that_is_too_long_is_not_persisted() {
         let mut memory = ChatMemory::default();
         memory.compact("t1", "short");
         memory.compact("t2", &"x".repeat(MAX_SUMMARY + 1));

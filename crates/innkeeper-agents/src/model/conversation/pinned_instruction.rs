@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_of_each_is_taken_over_as_far_as_there_is_room() {
+    fn the_latest_version_of_each_instruction_is_carried_over_within_the_limit() {
         let pinned = |id: &str, text: &str| PinnedInstruction {
             id: id.to_owned(),
             title: id.to_owned(),

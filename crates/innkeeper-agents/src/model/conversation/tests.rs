@@ -56,7 +56,7 @@ fn speakers(conversation: &Conversation) -> Vec<Speaker> {
 }
 
 #[test]
-fn a_past_turn_is_told_with_its_calls_and_every_call_has_a_result() {
+fn a_past_turn_includes_its_calls_and_every_call_has_a_result() {
     let mut turn = past("t1", "Read it.", "It says hello.");
     turn.tools = vec![tool("c1", Some("hello")), tool("c2", None)];
     let conversation = recalled(ChatMemory::default(), &[turn], 0);
@@ -81,7 +81,7 @@ fn a_past_turn_is_told_with_its_calls_and_every_call_has_a_result() {
 }
 
 #[test]
-fn a_past_turn_without_an_answer_leaves_nobody_waiting() {
+fn a_past_turn_without_an_answer_gets_a_placeholder() {
     for outcome in [PastOutcome::Cancelled, PastOutcome::Failed, PastOutcome::Unfinished] {
         let mut turn = past("t1", "Hello?", "");
         turn.outcome = outcome;
@@ -91,7 +91,7 @@ fn a_past_turn_without_an_answer_leaves_nobody_waiting() {
 }
 
 #[test]
-fn a_past_turn_is_told_with_what_came_with_it_and_what_was_said_in_it() {
+fn a_past_turn_includes_attachments_and_steering() {
     let mut turn = past("t1", "", "Done.");
     turn.attachments = vec![innkeeper_host::Attachment::Text {
         label: "notes".to_owned(),
@@ -105,7 +105,7 @@ fn a_past_turn_is_told_with_what_came_with_it_and_what_was_said_in_it() {
 }
 
 #[test]
-fn turns_that_a_summary_covers_are_told_in_short_and_people_s_words_in_full() {
+fn summarised_turns_keep_user_messages_verbatim() {
     let mut memory = ChatMemory::default();
     memory.compact("t2", "they talked");
     let mut history = [
@@ -125,7 +125,7 @@ fn turns_that_a_summary_covers_are_told_in_short_and_people_s_words_in_full() {
 }
 
 #[test]
-fn turns_that_are_left_out_are_mentioned() {
+fn omitted_turns_are_mentioned() {
     let conversation = recalled(ChatMemory::default(), &[past("t9", "nine", "yes")], 8);
     assert_eq!(speakers(&conversation), [Speaker::Host, Speaker::User, Speaker::Model]);
     let all = format!("{:?}", conversation.messages(true));
@@ -133,7 +133,7 @@ fn turns_that_are_left_out_are_mentioned() {
 }
 
 #[test]
-fn mending_gives_open_calls_a_result_and_is_done_after_once() {
+fn completing_open_calls_is_idempotent() {
     let mut conversation = Conversation::default();
     conversation.push(Speaker::User, user("Go.".into()));
     conversation.complete_open_calls();
@@ -151,7 +151,7 @@ fn mending_gives_open_calls_a_result_and_is_done_after_once() {
 }
 
 #[test]
-fn a_nudge_is_given_only_to_a_model_that_spoke_last() {
+fn only_a_model_that_spoke_last_is_asked_to_continue() {
     let mut conversation = Conversation::default();
     conversation.push(Speaker::User, user("Go.".into()));
     conversation.ask_to_continue();
@@ -171,7 +171,7 @@ fn a_nudge_is_given_only_to_a_model_that_spoke_last() {
 }
 
 #[test]
-fn a_model_that_sees_nothing_is_told_of_pictures() {
+fn images_become_notes_for_models_without_vision() {
     let image = Image {
         media_type: "image/png".into(),
         base64: "AAAA".into(),
@@ -196,7 +196,7 @@ fn a_model_that_sees_nothing_is_told_of_pictures() {
 }
 
 #[test]
-fn a_server_that_reports_no_tokens_teaches_nothing() {
+fn a_token_count_of_zero_does_not_calibrate() {
     let mut conversation = Conversation::default();
     conversation.push(Speaker::User, user("x".repeat(8000)));
     let before = conversation.tokens();
@@ -209,7 +209,7 @@ fn a_server_that_reports_no_tokens_teaches_nothing() {
 }
 
 #[test]
-fn a_summary_of_turns_that_are_left_out_is_kept() {
+fn a_summary_of_omitted_turns_is_kept() {
     let mut memory = ChatMemory::default();
     memory.compact("t1", "files were read");
     let history = [past("t8", "And now?", "Done.")];
@@ -222,14 +222,14 @@ fn a_summary_of_turns_that_are_left_out_is_kept() {
 }
 
 #[test]
-fn a_message_without_words_is_never_an_empty_one() {
+fn an_empty_message_becomes_a_placeholder() {
     let conversation = recalled(ChatMemory::default(), &[past("t1", " ", "I see.")], 0);
     let messages = conversation.messages(true);
     assert_eq!(messages[0], user(NO_WORDS.to_owned()));
 }
 
 #[test]
-fn a_side_chat_is_told_the_end_of_what_it_is_about() {
+fn a_side_chat_includes_the_end_of_its_parent() {
     let turns: Vec<PastTurn> = (0..100)
         .map(|number| past("t", &format!("question {number} {}", "x".repeat(10_000)), "Yes."))
         .collect();

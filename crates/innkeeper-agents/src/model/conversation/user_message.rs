@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_are_looked_at_files_are_named_and_the_question_comes_last() {
+    fn attachments_precede_the_question() {
         let attachments = [
             Attachment::Embedded {
                 label: "shot".into(),

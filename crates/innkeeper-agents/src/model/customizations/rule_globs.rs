@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cus26_a_pattern_is_relative_to_its_base_and_a_name_fits_at_any_depth() {
+    fn cus26_patterns_are_relative_to_their_base_and_names_match_at_any_depth() {
         let rule = |globs: &[&str], base: Option<&str>| Rule {
             globs: globs.iter().map(|glob| (*glob).to_owned()).collect(),
             base: base.map(PathBuf::from),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn cus26_a_file_is_found_by_its_name_and_by_what_it_really_is() {
+    fn cus26_files_match_by_given_and_by_resolved_path() {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap().join("real");
         let link = dir.path().join("link");
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn cus26_however_many_patterns_there_are_only_so_many_are_read() {
+    fn cus26_the_number_of_compiled_patterns_is_bounded() {
         let rule = |count: usize| Rule {
             globs: vec!["*.rs".to_owned(); count],
             base: Some(PathBuf::from("/inn")),

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cus26_rules_that_there_is_no_room_for_are_not_read_and_are_told_in_one_sentence() {
+    async fn cus26_rules_beyond_the_limit_are_not_read_and_reported_in_one_notice() {
         let read = Arc::new(AtomicUsize::new(0));
         let rules = (0..1000).map(|number| Rule {
             about: About {

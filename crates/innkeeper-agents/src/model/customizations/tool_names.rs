@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn cus25_a_tool_of_a_server_is_meant_by_the_names_of_other_products() {
+    fn cus25_mcp_tools_are_selected_by_names_of_other_products() {
         let of = |plugin: Option<&str>, server: &str, tool: &str| {
             let of_server = ServerTool {
                 server: server.to_owned(),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn cus25_the_names_of_other_products_mean_our_tools_and_unknown_ones_are_said() {
+    fn cus25_tool_names_of_other_products_are_mapped_and_unknown_ones_reported() {
         let offered = plain(&[
             "read_file",
             "list_directory",

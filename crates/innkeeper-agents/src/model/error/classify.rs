@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_openai_says() {
+    fn openai_errors_are_classified() {
         let error = |code: &str, message: &str| json!({"error": {"type": "invalid_request_error", "code": code, "message": message}});
         assert_eq!(
             kind(401, error("invalid_api_key", "Incorrect API key")),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_anthropic_says() {
+    fn anthropic_errors_are_classified() {
         let error = |code: &str, message: &str| json!({"type": "error", "error": {"type": code, "message": message}});
         assert_eq!(
             kind(401, error("authentication_error", "invalid x-api-key")),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_servers_say() {
+    fn errors_of_other_servers_are_classified() {
         assert_eq!(
             kind(404, json!({"error": "model 'llama9' not found"})),
             ErrorKind::NoModel
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_read_in_every_form() {
+    fn retry_after_is_parsed_in_every_form() {
         let now: jiff::Timestamp = "2026-11-16T10:00:00Z".parse().unwrap();
         let read = |name: &'static str, value: &'static str| {
             let mut headers = HeaderMap::new();

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_what_looks_like_one_are_blotted() {
+    fn keys_and_key_lookalikes_are_redacted() {
         let secrets = [Secret::new("s3cr3t-key-value\n")];
         assert_eq!(quote("bad key s3cr3t-key-value.", &secrets), "bad key [hidden]");
         assert_eq!(
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_at_the_cut_leaves_no_half() {
+    fn a_secret_at_the_truncation_limit_is_redacted_completely() {
         let said = format!("{} s3cr3t-key-value", "x".repeat(MAX_QUOTE_CHARS - 8));
         let shown = quote(&said, &[Secret::new("s3cr3t-key-value")]);
         assert!(!shown.contains("s3cr"), "{shown}");
     }
 
     #[test]
-    fn quotes_are_one_short_line_without_control_characters() {
+    fn quotes_are_one_line_without_control_characters() {
         let shown = quote("a\n\tb\u{1b}[31m\u{202e}c", &[]);
         assert_eq!(shown, "a b [31mc");
         assert_eq!(quote(&"ä".repeat(1000), &[]).chars().count(), MAX_QUOTE_CHARS + 1);

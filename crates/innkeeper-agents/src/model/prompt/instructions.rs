@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_may_keep_its_rules_under_another_name_and_at_any_length() {
+    async fn agents_md_may_be_a_symlink_and_is_truncated() {
         let root = tempfile::tempdir().unwrap();
         let linked = root.path().join("linked");
         let long = root.path().join("long");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_outside_is_read_and_nothing_is_waited_for() {
+    async fn agents_md_outside_or_not_a_file_is_not_read() {
         let root = tempfile::tempdir().unwrap();
         let outside = root.path().join("outside");
         let pipe = root.path().join("pipe");

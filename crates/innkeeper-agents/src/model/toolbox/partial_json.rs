@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_known_once_its_string_is_complete() {
+    fn a_field_is_returned_once_its_string_is_complete() {
         for (input, expected) in [
             (r#"{"path":"out.txt""#, Some("out.txt")),
             (r#" { "n" : 3, "path" : "a \"b\".txt", "content"#, Some("a \"b\".txt")),
@@ -82,7 +82,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_beginning_can_be_read(input in ".{0,200}", field in "[a-z]{0,4}") {
+        fn any_partial_input_is_parsed_without_a_panic(input in ".{0,200}", field in "[a-z]{0,4}") {
             let _ = string_field(&input, &field);
         }
     }

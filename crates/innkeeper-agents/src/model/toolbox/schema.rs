@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_an_object_at_its_top_or_the_tool_is_left_out() {
+    fn schemas_without_an_object_at_the_top_are_rejected() {
         let empty = json!({"type": "object", "properties": {}});
         for schema in [
             None,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn combined_schemas_become_one_that_takes_what_any_of_them_takes() {
+    fn combinators_are_merged_into_one_object() {
         let schema = json!({
             "properties": {"a": {"type": "string"}},
             "additionalProperties": false,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_only_refers_is_what_it_refers_to() {
+    fn a_top_level_ref_is_resolved() {
         let schema = json!({
             "$ref": "#/$defs/Ring",
             "$defs": {"Ring": {"type": "object", "properties": {"bell": {"$ref": "#/$defs/Bell"}}}, "Bell": {}},

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_is_an_object_and_mistakes_are_explained() {
+    fn malformed_inputs_are_explained() {
         assert_eq!(read_input("  ", false), Ok(serde_json::json!({})));
         assert_eq!(read_input("{\"a\": 1}", false), Ok(serde_json::json!({ "a": 1 })));
         assert!(read_input("[1]", false).unwrap_err().contains("not a JSON object"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_produced_is_told_in_full_or_in_its_summary() {
+    fn a_client_result_without_text_falls_back_to_its_summary() {
         assert_eq!(tool_answer(ToolResult::text("Rang", "ding")).text, "ding");
         assert!(tool_answer(ToolResult::failed("No", "the bell is broken")).is_error);
         let empty = ToolResult {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_output_is_whole() {
+    fn short_output_is_complete() {
         let mut output = Output::new(4, 4, 100);
         for piece in ["ab", "cü", "d"] {
             output.push(piece.as_bytes());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn of_long_output_the_beginning_and_the_end_are_kept() {
+    fn long_output_keeps_its_head_and_tail() {
         let mut output = Output::new(3, 3, 100);
         for piece in ["ab", "cdefgh", "i", "j"] {
             output.push(piece.as_bytes());
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn one_huge_piece_is_no_exception() {
+    fn a_single_huge_chunk_is_bounded() {
         let mut output = Output::new(2, 2, 10);
         output.push(&[b'x'; 1000]);
         assert_eq!(output.full_output(), Some([b'x'; 10].as_slice()), "as much as is kept");
@@ -123,7 +123,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn it_does_not_matter_how_output_is_cut_into_pieces(
+        fn output_does_not_depend_on_chunk_boundaries(
             pieces in proptest::collection::vec("[a-zü]{0,9}", 0..9),
             head in 0_usize..9,
             tail in 0_usize..9,

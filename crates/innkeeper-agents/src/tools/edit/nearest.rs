@@ -87,7 +87,7 @@ mod tests {
     const FILE: &str = "fn main() {\n    let greeting = \"hello\";\n    println!(\"{greeting}\");\n}\n";
 
     #[test]
-    fn other_white_space_is_named_as_the_reason() {
+    fn different_whitespace_is_named_as_the_reason() {
         let hint = hint(FILE, "let greeting = \"hello\";\n  println!(\"{greeting}\");", 100);
         assert!(hint.contains("white space is not counted, at line 2:"), "{hint}");
         assert!(hint.contains("     2\t    let greeting = \"hello\";"), "{hint}");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_alike_is_said_so() {
+    fn without_a_similar_line_the_hint_says_so() {
         let hint = hint(FILE, "SELECT * FROM inns", 100);
         assert_eq!(hint, ", nor does anything like it: read the file again");
         assert!(super::hint("", "x", 100).contains("nor does anything"));

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_open_internet_is_public() {
+    fn only_public_internet_addresses_are_public() {
         let address = |text: &str| text.parse::<IpAddr>().expect("an address");
         for public in ["8.8.8.8", "93.184.215.14", "2606:4700::1111", "64:ff9b::808:808"] {
             assert!(is_public(address(public)), "{public}");

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_becomes_its_words() {
+    fn a_page_becomes_its_text() {
         let html = "<!doctype html><head><title>Inn</title><style>p { x }</style></head><body><!-- <p>no</p> -->\
                     <h1>Rooms &amp; beds</h1><p>A  <b>warm</b>\n bed.</p><script>if (a < b) {}</script><p>1 &lt; 2</p>";
         let words = text_of_html(html);
@@ -125,25 +125,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_ends_in_any_case_of_letters() {
+    fn skipped_elements_end_regardless_of_case() {
         assert_eq!(text_of_html("a<SCRIPT>x</b></Script >b<svg></ü></sVG>c"), "abc");
     }
 
     /// Fails by timeout if every element scans the rest of the page.
     #[test]
-    fn a_page_of_nothing_but_short_elements_is_read_in_one_go() {
+    fn a_page_of_many_short_elements_takes_linear_time() {
         assert_eq!(text_of_html(&"<svg></svg>".repeat(400_000)), "");
     }
 
     #[test]
-    fn broken_pages_do_no_harm() {
+    fn malformed_pages_do_not_panic() {
         for html in ["<", "<script", "<!-- ", "a < b", "<script>x", "</", "<ü>"] {
             text_of_html(html);
         }
     }
 
     #[test]
-    fn text_has_many_names() {
+    fn text_media_types_are_recognised() {
         for text in ["text/html; charset=utf-8", "application/json", "application/atom+xml"] {
             assert!(is_text(text), "{text}");
         }

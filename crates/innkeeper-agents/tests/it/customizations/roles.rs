@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::customizations::scene::{Shop, remarks, uri_of};
 
 #[tokio::test]
-async fn cus25_the_chosen_agent_brings_its_role_its_model_and_its_tools_for_this_turn() {
+async fn cus25_a_selected_agent_sets_instructions_model_and_tools_for_the_turn() {
     let shop = Shop::new().agent("reviewer", "You find faults.", |agent| {
         agent.model = Some("sonnet".to_owned());
         agent.tools = ["Read", "Grep", "Teleport"].map(str::to_owned).to_vec();
@@ -41,7 +41,7 @@ async fn cus25_the_chosen_agent_brings_its_role_its_model_and_its_tools_for_this
 }
 
 #[tokio::test]
-async fn cus25_a_model_that_there_is_not_is_said_and_a_file_that_is_gone_ends_the_turn_alone() {
+async fn cus25_an_unknown_model_is_reported_and_a_missing_file_ends_the_turn() {
     let shop = Shop::new().agent("seer", "You foresee.", |agent| {
         agent.model = Some("oracle-9".to_owned())
     });
@@ -60,7 +60,7 @@ async fn cus25_a_model_that_there_is_not_is_said_and_a_file_that_is_gone_ends_th
 }
 
 #[tokio::test]
-async fn cus24_the_model_delegates_to_agents_that_are_for_it_as_workers_with_their_name() {
+async fn cus24_the_model_delegates_to_its_agents_as_named_subagents() {
     let shop = Shop::new()
         .agent("scout", "You look around.", |agent| {
             agent.tools = vec!["Glob".to_owned()]
@@ -117,7 +117,7 @@ async fn cus24_the_model_delegates_to_agents_that_are_for_it_as_workers_with_the
 }
 
 #[tokio::test]
-async fn cus25_people_are_told_once_that_a_tool_is_not_narrowed_down() {
+async fn cus25_unsupported_tool_restrictions_are_reported_once() {
     let shop = Shop::new().agent("keeper", "You keep.", |agent| {
         agent.tools = ["Read", "Bash(git:*)"].map(str::to_owned).to_vec();
     });

@@ -11,7 +11,7 @@ fn own(list: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn cus26_a_rule_that_always_holds_is_in_the_prompt_of_every_turn_and_read_anew() {
+async fn cus26_always_rules_are_in_every_prompt_and_reread() {
     let shop = Shop::new()
         .rule("house", &[], "Wipe your feet.")
         .rule("again", &[], "Wipe your feet.\n");
@@ -28,7 +28,7 @@ async fn cus26_a_rule_that_always_holds_is_in_the_prompt_of_every_turn_and_read_
 }
 
 #[tokio::test]
-async fn cus26_a_rule_for_files_joins_before_the_next_request_once_per_chat_while_it_is_unchanged() {
+async fn cus26_a_file_rule_is_added_before_the_next_request_once_per_chat() {
     let shop = Shop::new()
         .rule("rust", &["*.rs"], "Use tabs.")
         .rule("docs", &["docs/**"], "Be brief.");
@@ -67,7 +67,7 @@ async fn cus26_a_rule_for_files_joins_before_the_next_request_once_per_chat_whil
 }
 
 #[tokio::test]
-async fn cus26_a_file_that_is_written_or_edited_brings_its_rule() {
+async fn cus26_writing_or_editing_a_file_adds_its_rule() {
     let calls = [
         ("write_file", json!({ "path": "src/new.rs", "content": "fn new() {}" })),
         (
@@ -103,7 +103,7 @@ async fn cus26_a_file_that_is_written_or_edited_brings_its_rule() {
 }
 
 #[tokio::test]
-async fn cus26_an_attached_file_brings_its_rule_with_the_first_request() {
+async fn cus26_an_attached_file_adds_its_rule_to_the_first_request() {
     let shop = Shop::new().rule("rust", &["src/**"], "Use tabs.");
     let file = uri_of(&shop.put("work/src/main.rs", "fn main() {}"));
     let scene = shop.open([Reply::words("I see.")]).await;
@@ -116,7 +116,7 @@ async fn cus26_an_attached_file_brings_its_rule_with_the_first_request() {
 }
 
 #[tokio::test]
-async fn cus26_a_rule_that_nobody_said_when_to_apply_is_loaded_on_request() {
+async fn cus26_a_rule_without_globs_is_loaded_on_request() {
     let shop = Shop::new().rule_on_request("music", "Play softly.");
     let scene = shop
         .open([
@@ -139,7 +139,7 @@ async fn cus26_a_rule_that_nobody_said_when_to_apply_is_loaded_on_request() {
 }
 
 #[tokio::test]
-async fn a_rule_that_is_too_long_is_cut_and_people_are_told_once() {
+async fn a_long_rule_is_truncated_with_one_notice() {
     let long = format!("Be brief.{}", " really".repeat(10_000));
     let shop = Shop::new().rule("long", &[], &long).rule("short", &[], "Be kind.");
     let scene = shop.open([Reply::words("Yes."), Reply::words("Yes.")]).await;
@@ -157,7 +157,7 @@ async fn a_rule_that_is_too_long_is_cut_and_people_are_told_once() {
 }
 
 #[tokio::test]
-async fn rules_and_skills_in_use_hold_after_the_conversation_was_shortened() {
+async fn rules_and_skills_in_use_survive_compaction() {
     let shop = Shop::new()
         .rule("rust", &["*.rs"], "Use tabs.")
         .skill("bell", "Ring twice.");
@@ -191,7 +191,7 @@ async fn rules_and_skills_in_use_hold_after_the_conversation_was_shortened() {
 }
 
 #[tokio::test]
-async fn cus26_when_a_hook_names_another_file_the_rules_of_that_file_hold() {
+async fn cus26_rules_apply_to_the_file_that_a_hook_substituted() {
     let mut shop = Shop::new()
         .rule("rust", &["*.rs"], "Use tabs.")
         .rule("text", &["*.txt"], "Be brief.");
@@ -208,7 +208,7 @@ async fn cus26_when_a_hook_names_another_file_the_rules_of_that_file_hold() {
 }
 
 #[tokio::test]
-async fn cus26_rules_for_files_that_do_not_fit_are_counted_in_one_sentence_and_what_holds_is_not_told_again() {
+async fn cus26_file_rules_beyond_the_limit_are_reported_once() {
     let long = "really ".repeat(4_000);
     let mut shop = Shop::new();
     for number in 0..10 {

@@ -12,7 +12,7 @@ fn offered(view: &View, session: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_session_shows_use_skill_only_where_there_are_skills() {
+async fn the_session_lists_use_skill_only_with_skills() {
     let with = Shop::new().skill("bake", "Bake.").open([Reply::words("Yes.")]).await;
     let without = Shop::new().open([Reply::words("Yes.")]).await;
     let has = |session: &str, tool: &str, view: &View| offered(view, session).iter().any(|name| name == tool);
@@ -40,7 +40,7 @@ async fn the_session_shows_use_skill_only_where_there_are_skills() {
 }
 
 #[tokio::test]
-async fn tool19_a_call_says_its_kind_and_what_it_is_about_while_its_input_streams() {
+async fn tool19_a_call_shows_its_kind_and_subject_while_its_input_streams() {
     let shop = Shop::new();
     shop.put("work/notes.txt", "hello");
     let script = [
@@ -62,7 +62,7 @@ async fn tool19_a_call_says_its_kind_and_what_it_is_about_while_its_input_stream
 }
 
 #[tokio::test]
-async fn a_command_is_a_terminal_and_a_skipped_one_is_told_as_skipped() {
+async fn a_command_is_a_terminal_call_and_can_be_skipped() {
     let run = || Reply::new().call("run_command", json!({ "command": "true" }));
     let scene = Shop::new()
         .open([run(), Reply::words("Fine."), run(), Reply::words("Fine.")])

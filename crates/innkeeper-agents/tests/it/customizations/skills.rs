@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::customizations::scene::{Shop, count, remarks, users};
 
 #[tokio::test]
-async fn cus24_a_skill_is_offered_by_name_and_loaded_on_use_and_its_files_can_be_read() {
+async fn cus24_a_skill_is_listed_loaded_on_use_and_its_files_are_readable() {
     let shop = Shop::new().skill("bell", "Ring it $ARGUMENTS.");
     let script = shop.put("home/skills/bell/scripts/ring.sh", "echo ding");
     let scene = shop
@@ -37,7 +37,7 @@ async fn cus24_a_skill_is_offered_by_name_and_loaded_on_use_and_its_files_can_be
 }
 
 #[tokio::test]
-async fn cus24_what_is_for_people_alone_is_neither_offered_nor_loaded() {
+async fn cus24_skills_for_users_only_are_neither_listed_nor_loaded() {
     let shop = Shop::new()
         .skill("open", "Come in.")
         .skill("secret", "Hush.")
@@ -70,7 +70,7 @@ async fn cus24_what_is_for_people_alone_is_neither_offered_nor_loaded() {
 }
 
 #[tokio::test]
-async fn cus24_what_its_file_keeps_from_people_is_refused_and_never_reaches_the_model() {
+async fn cus24_skills_hidden_from_users_are_rejected_and_not_sent() {
     let shop = Shop::new()
         .skill("deploy", "Ship it.")
         .last_skill(|skill| skill.for_people = false)
@@ -100,7 +100,7 @@ async fn cus24_what_its_file_keeps_from_people_is_refused_and_never_reaches_the_
 }
 
 #[tokio::test]
-async fn thousands_of_skills_fit_into_a_prompt_and_can_be_found() {
+async fn thousands_of_skills_fit_into_the_prompt_and_can_be_searched() {
     let mut shop = Shop::new();
     for number in 0..2000 {
         shop = shop.skill(&format!("skill-{number}"), "Do it.");
@@ -122,7 +122,7 @@ async fn thousands_of_skills_fit_into_a_prompt_and_can_be_found() {
 }
 
 #[tokio::test]
-async fn without_skills_there_is_no_tool_for_them() {
+async fn without_skills_there_is_no_use_skill() {
     let scene = Shop::new().open([Reply::words("Hello.")]).await;
     let turn = scene.run("t1", "/unknown thing").await;
     let asked = scene.last_asked();
@@ -132,7 +132,7 @@ async fn without_skills_there_is_no_tool_for_them() {
 }
 
 #[tokio::test]
-async fn cus24_a_skill_that_a_hook_refuses_is_not_loaded_and_its_files_stay_out_of_reach() {
+async fn cus24_a_skill_denied_by_a_hook_is_not_loaded_and_its_files_not_readable() {
     let mut shop = Shop::new().skill("bell", "Ring it.");
     let script = shop.put("home/skills/bell/ring.sh", "echo ding");
     shop.hook("use_skill", |_| HookOutcome {
@@ -155,7 +155,7 @@ async fn cus24_a_skill_that_a_hook_refuses_is_not_loaded_and_its_files_stay_out_
 }
 
 #[tokio::test]
-async fn a_text_of_a_plugin_may_name_the_directory_of_the_plugin_and_then_its_files_can_be_read() {
+async fn a_plugin_text_that_names_its_directory_makes_it_readable() {
     let text = "Run ${CLAUDE_PLUGIN_ROOT}/bin/ring.sh and ${PLUGIN_ROOT}/bin/ring.sh.";
     let mut shop = Shop::new()
         .skill("plain", "Look around.")

@@ -41,7 +41,7 @@ fn calls(answer: &Answer) -> Vec<ToolUse> {
 }
 
 #[tokio::test]
-async fn every_api_gives_the_same_answer_in_every_manner() {
+async fn every_api_yields_the_same_answer_streamed_or_not() {
     let manners: [fn(Reply) -> Reply; 7] = [
         |reply| reply,
         |reply| reply.chunked(Chunking::Whole),
@@ -88,7 +88,7 @@ async fn every_api_gives_the_same_answer_in_every_manner() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_back_as_it_came() {
+async fn a_conversation_is_sent_back_unchanged() {
     for api in Api::ALL {
         let server = ModelServer::start([a_full_reply(), Reply::words("Done.")]).await;
         let client = client(api, &server);
@@ -158,7 +158,7 @@ async fn a_conversation_goes_back_as_it_came() {
 }
 
 #[tokio::test]
-async fn every_ending_is_told() {
+async fn every_stop_reason_is_decoded() {
     let endings = [
         (Ending::Natural, StopReason::Done),
         (Ending::Length, StopReason::Length),
@@ -187,7 +187,7 @@ async fn every_ending_is_told() {
 }
 
 #[tokio::test]
-async fn a_call_without_input_has_an_empty_one() {
+async fn a_call_without_input_gets_an_empty_object() {
     for api in Api::ALL {
         let server = ModelServer::start([Reply::new().call_with_text("now", "")]).await;
         let stream = client(api, &server).stream(&ask("When?"), None).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_call_without_input_has_an_empty_one() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_cut_before_its_input_began_gets_none_made_up() {
+async fn a_call_cut_off_before_its_input_gets_no_input() {
     for api in Api::ALL {
         for in_one_piece in [false, true] {
             let reply = Reply::new().call_with_text("now", "").call_with_text("run", "");
@@ -217,7 +217,7 @@ async fn a_call_that_was_cut_before_its_input_began_gets_none_made_up() {
 }
 
 #[tokio::test]
-async fn an_answer_is_whole_once_it_is_said_how_it_ended_however_the_server_hangs_up() {
+async fn an_answer_with_a_stop_reason_is_complete_however_the_connection_ends() {
     for api in [Api::Chat, Api::Messages] {
         let reply = Reply::words("Here.").call("read", json!({"path": "a"}));
         let events = transcript(api, &reply);
@@ -236,7 +236,7 @@ async fn an_answer_is_whole_once_it_is_said_how_it_ended_however_the_server_hang
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_can_be_read_in_a_task_of_its_own() {
+async fn an_answer_can_be_read_in_another_task() {
     let server = ModelServer::start([Reply::words("Elsewhere.")]).await;
     let client = client(Api::Responses, &server);
     let task = tokio::spawn(async move {
@@ -252,7 +252,7 @@ async fn an_answer_can_be_read_in_a_task_of_its_own() {
 }
 
 #[tokio::test]
-async fn models_are_listed_where_there_is_a_list() {
+async fn models_are_listed_if_the_server_has_a_list() {
     for api in Api::ALL {
         let server = ModelServer::start([]).await;
         let client = client(api, &server);

@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn the_answer_is_the_same_however_it_is_cut(
+    fn the_answer_does_not_depend_on_chunk_boundaries(
         said in utterances(),
         ending in ending(),
         deltas in proptest::collection::vec(1usize..7, 0..4),
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn a_mutilated_stream_is_an_error_or_an_answer(
+    fn a_corrupted_stream_is_an_error_or_an_answer(
         said in utterances(),
         changes in proptest::collection::vec((any::<usize>(), any::<u8>()), 1..12),
         api in prop_oneof![Just(Api::Chat), Just(Api::Responses), Just(Api::Messages)],
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_never_end_in_a_panic(
+    fn arbitrary_bytes_never_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         api in prop_oneof![Just(Api::Chat), Just(Api::Responses), Just(Api::Messages)],
     ) {
@@ -173,7 +173,7 @@ fn every_byte_boundary_gives_the_same_answer() {
 
 /// A stream that ends anywhere before its end is an error, and never a panic or a false end.
 #[test]
-fn a_stream_that_is_cut_off_is_never_taken_for_a_whole_one() {
+fn a_truncated_stream_is_never_complete() {
     let reply = Reply::new()
         .reasoning("Hm.")
         .text("Words.")

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::providers::support::{KEY, ask, client, decoder, drain, endpoint, key};
 
 #[tokio::test]
-async fn dropping_a_stream_hangs_up_at_once() {
+async fn dropping_a_stream_closes_the_connection() {
     for api in Api::ALL {
         let server = ModelServer::start([Reply::words("Words.").stall().text("More.")]).await;
         let mut stream = client(api, &server).stream(&ask("Go."), None).await.unwrap();
@@ -25,7 +25,7 @@ async fn dropping_a_stream_hangs_up_at_once() {
 }
 
 #[tokio::test]
-async fn dropping_a_request_that_is_not_answered_hangs_up_at_once() {
+async fn dropping_a_pending_request_closes_the_connection() {
     let server = ModelServer::start([Reply::words("Words.").stall_first()]).await;
     let client = client(Api::Responses, &server);
     let request = ask("Go.");
@@ -55,7 +55,7 @@ async fn dropping_a_retry_ends_it() {
 }
 
 #[tokio::test]
-async fn a_next_that_is_dropped_loses_nothing() {
+async fn dropping_a_next_future_loses_no_event() {
     let server = ModelServer::start([Reply::words("Words.").stall().text("More.")]).await;
     let mut stream = client(Api::Messages, &server).stream(&ask("Go."), None).await.unwrap();
     while !matches!(stream.next().await, Some(Ok(ModelEvent::Text(_)))) {}
@@ -70,7 +70,7 @@ async fn a_next_that_is_dropped_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_long_silence_counts_as_broken() {
+async fn an_idle_stream_times_out() {
     for api in Api::ALL {
         for reply in [
             Reply::words("Words.").stall(),
@@ -110,14 +110,14 @@ async fn one_connection_serves_one_request_after_another() {
 }
 
 #[tokio::test]
-async fn slow_is_not_silent() {
+async fn a_slow_stream_does_not_time_out() {
     let server = ModelServer::start([Reply::words("Slowly.").drip(40, Duration::from_millis(1))]).await;
     let stream = client(Api::Chat, &server).stream(&ask("Go."), None).await.unwrap();
     assert_eq!(drain(stream).await.1, None);
 }
 
 #[tokio::test]
-async fn a_key_does_not_travel_to_another_server() {
+async fn a_key_is_not_sent_to_another_origin() {
     for api in Api::ALL {
         for status in [301, 302, 307, 308] {
             let elsewhere = ModelServer::start([Reply::words("Thank you for the key.")]).await;
@@ -143,7 +143,7 @@ async fn a_key_does_not_travel_to_another_server() {
 }
 
 #[tokio::test]
-async fn a_server_may_send_us_on_to_itself() {
+async fn redirects_within_the_origin_are_followed() {
     let redirect = Reply::new()
         .error(308, "")
         .header("location", "/other/v1/chat/completions");
@@ -159,7 +159,7 @@ async fn a_server_may_send_us_on_to_itself() {
 }
 
 #[tokio::test]
-async fn keys_go_where_the_settings_say() {
+async fn keys_are_sent_in_the_configured_header() {
     let placements = [
         (KeyPlacement::Bearer, "authorization", format!("Bearer {KEY}")),
         (KeyPlacement::Header("api-key".into()), "api-key", KEY.to_owned()),
@@ -179,7 +179,7 @@ async fn keys_go_where_the_settings_say() {
 }
 
 #[tokio::test]
-async fn encrypted_connections_need_no_preparation_and_fail_without_a_panic() {
+async fn tls_needs_no_setup_and_fails_without_a_panic() {
     // Somebody may have chosen a cryptography before us.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let server = ModelServer::start([]).await;
@@ -197,7 +197,7 @@ async fn encrypted_connections_need_no_preparation_and_fail_without_a_panic() {
 }
 
 #[tokio::test]
-async fn an_event_without_end_is_too_much() {
+async fn an_endless_event_is_rejected() {
     let body = format!("data: {}", "x".repeat(MOST_BYTES));
     let server = ModelServer::start([Reply::new().error(200, body)]).await;
     let stream = client(Api::Messages, &server).stream(&ask("Go."), None).await.unwrap();
@@ -207,7 +207,7 @@ async fn an_event_without_end_is_too_much() {
 }
 
 #[test]
-fn an_answer_without_end_is_too_much() {
+fn an_endless_answer_is_rejected() {
     // A call whose name never comes has to be held back; there is no end to it.
     let piece = "x".repeat(1 << 20);
     let event = json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}}]});
@@ -226,7 +226,7 @@ fn an_answer_without_end_is_too_much() {
 }
 
 #[tokio::test]
-async fn only_the_beginning_of_a_long_error_is_read() {
+async fn long_error_bodies_are_truncated() {
     let server = ModelServer::start([Reply::new().error(400, "long ".repeat(1_000_000))]).await;
     let error = client(Api::Chat, &server).stream(&ask("Go."), None).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::BadRequest);

@@ -37,7 +37,7 @@ fn check(error: &ProviderError) {
 }
 
 #[tokio::test]
-async fn every_refusal_has_its_kind_in_every_api() {
+async fn http_errors_are_classified_in_every_api() {
     // Status, the code that OpenAI's APIs give it, the type that Anthropic's gives it, the sentence.
     let rows = [
         (
@@ -120,7 +120,7 @@ async fn every_refusal_has_its_kind_in_every_api() {
 }
 
 #[tokio::test]
-async fn failures_in_the_middle_of_a_stream_have_their_kind() {
+async fn errors_within_a_stream_are_classified() {
     let rows = [
         ("overloaded_error", "Overloaded", ErrorKind::Overloaded),
         ("server_error", "The server had an error", ErrorKind::Server),
@@ -139,7 +139,7 @@ async fn failures_in_the_middle_of_a_stream_have_their_kind() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_keeps_what_came() {
+async fn an_interrupted_answer_keeps_its_events() {
     for api in Api::ALL {
         let reply = Reply::words("These words came.").text(" These too.").deltas([100]);
         // Enough events for the first words of every API, and not for the end of any.
@@ -162,7 +162,7 @@ async fn an_answer_that_breaks_off_keeps_what_came() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_understood_says_so() {
+async fn malformed_answers_are_reported() {
     for api in Api::ALL {
         let stranger = [
             Reply::new().error(200, "<!doctype html><title>Welcome</title>"),
@@ -182,7 +182,7 @@ async fn what_cannot_be_understood_says_so() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_matter_of_the_network() {
+async fn an_unreachable_server_is_a_network_error() {
     // A port that is taken and that nobody listens on.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -198,7 +198,7 @@ async fn a_server_that_is_not_there_is_a_matter_of_the_network() {
 }
 
 #[tokio::test]
-async fn auth12_a_key_is_in_no_error_even_when_the_provider_repeats_it() {
+async fn auth12_errors_contain_no_key_even_if_the_provider_repeats_it() {
     let said = format!(
         "wrong key {KEY}, header Bearer {KEY} or sk-abcdef0123456789 ({})",
         "x".repeat(400)
@@ -238,7 +238,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test]
-async fn auth12_a_key_is_in_no_log() {
+async fn auth12_logs_contain_no_key() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -266,7 +266,7 @@ async fn auth12_a_key_is_in_no_log() {
 }
 
 #[tokio::test]
-async fn auth12_secrets_in_headers_of_the_settings_are_kept_too() {
+async fn auth12_secrets_in_configured_headers_are_redacted() {
     let server = ModelServer::start([Reply::new().refuse(401, "no", format!("you sent {KEY}"))]).await;
     let mut endpoint = endpoint(Api::Chat, &server);
     endpoint.headers.push(("x-gateway-key".into(), KEY.into()));
@@ -281,7 +281,7 @@ async fn auth12_secrets_in_headers_of_the_settings_are_kept_too() {
 }
 
 #[tokio::test]
-async fn a_key_that_cannot_be_sent_is_told_and_not_shown() {
+async fn an_invalid_key_is_reported_without_showing_it() {
     let server = ModelServer::start([]).await;
     let broken = Secret::new(format!("{KEY}\n{KEY}"));
     for api in Api::ALL {
@@ -304,7 +304,7 @@ fn quick() -> RetryPolicy {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again_and_announced() {
+async fn transient_failures_are_retried_and_announced() {
     for api in Api::ALL {
         let server = ModelServer::start([
             Reply::new()
@@ -337,7 +337,7 @@ async fn what_passes_is_tried_again_and_announced() {
 }
 
 #[tokio::test]
-async fn what_the_model_has_begun_to_say_is_not_asked_for_again() {
+async fn a_started_answer_is_not_retried() {
     for api in Api::ALL {
         let server = ModelServer::start([
             Reply::words("Words.").fail("overloaded_error", "busy"),
@@ -357,7 +357,7 @@ async fn what_the_model_has_begun_to_say_is_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_too_long_is_told_instead() {
+async fn a_long_retry_after_is_reported_instead_of_waited() {
     let later = date_in_an_hour();
     for wait in ["3600", later.as_str()] {
         let server = ModelServer::start([Reply::new().refuse(429, "rate_limit_error", "slow").retry_after(wait)]).await;
@@ -381,7 +381,7 @@ fn date_in_an_hour() -> String {
 }
 
 #[tokio::test]
-async fn tries_come_to_an_end() {
+async fn retries_end() {
     let server = ModelServer::start(Script::by(|_| Reply::new().refuse(500, "api_error", "oops"))).await;
     let client = client(Api::Messages, &server);
     let request = ask("Go.");

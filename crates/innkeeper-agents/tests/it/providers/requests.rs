@@ -58,7 +58,7 @@ fn tool(name: &str) -> ToolSpec {
 }
 
 #[tokio::test]
-async fn pictures_and_failures_reach_the_model() {
+async fn images_and_failures_reach_the_model() {
     let mut request = ask("Look.");
     request.messages = vec![
         ModelMessage::User(vec![UserPart::Text("Look.".into()), UserPart::Image(picture())]),
@@ -101,7 +101,7 @@ async fn pictures_and_failures_reach_the_model() {
 }
 
 #[tokio::test]
-async fn documents_reach_the_models_that_read_them_and_others_are_told_of_them() {
+async fn documents_are_sent_or_replaced_by_a_note() {
     let document = Document {
         name: "menu.pdf".into(),
         base64: "JVBERi0xLjc=".into(),
@@ -133,7 +133,7 @@ async fn documents_reach_the_models_that_read_them_and_others_are_told_of_them()
 }
 
 #[tokio::test]
-async fn what_providers_refuse_is_not_sent() {
+async fn content_that_providers_reject_is_not_sent() {
     let mut request = ask("");
     request.system = vec!["  ".into()];
     request.messages = vec![
@@ -204,7 +204,7 @@ async fn what_providers_refuse_is_not_sent() {
 }
 
 #[tokio::test]
-async fn thinking_goes_back_only_to_whoever_thought_it() {
+async fn reasoning_is_sent_back_only_to_its_origin() {
     for api in Api::ALL {
         let server = ModelServer::start(Script::by(|_| Reply::new().reasoning("Hm.").call("read", json!({})))).await;
         let client = client(api, &server);
@@ -237,7 +237,7 @@ async fn thinking_goes_back_only_to_whoever_thought_it() {
 }
 
 #[tokio::test]
-async fn chat_lets_people_and_model_take_turns() {
+async fn chat_merges_adjacent_messages_of_one_role() {
     let mut request = ask("");
     request.messages = vec![
         user("One."),
@@ -266,7 +266,7 @@ async fn chat_lets_people_and_model_take_turns() {
 }
 
 #[tokio::test]
-async fn encrypted_thinking_goes_back_only_with_the_key_that_it_came_with() {
+async fn encrypted_reasoning_is_sent_back_only_with_the_same_key() {
     let script = Script::by(|_| Reply::new().reasoning("Hm.").call("read", json!({})));
     let server = ModelServer::start(script).await;
     let client = client(Api::Responses, &server);
@@ -284,7 +284,7 @@ async fn encrypted_thinking_goes_back_only_with_the_key_that_it_came_with() {
 }
 
 #[tokio::test]
-async fn encrypted_thinking_that_is_refused_is_not_sent_again() {
+async fn rejected_encrypted_reasoning_is_not_sent_again() {
     let script = Script::by(|asked| match asked.said().contains(&Said::Thought("Hm.".into())) {
         true => Reply::new().refuse(
             400,
@@ -304,7 +304,7 @@ async fn encrypted_thinking_that_is_refused_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn ids_are_made_short_for_servers_that_want_them_so() {
+async fn call_ids_are_shortened_for_servers_that_require_it() {
     let script = Script::by(|asked| {
         let ids = asked.said().into_iter().filter_map(|said| match said {
             Said::Call { id, .. } | Said::Result { call: id, .. } => Some(id),
@@ -334,7 +334,7 @@ async fn ids_are_made_short_for_servers_that_want_them_so() {
 }
 
 #[tokio::test]
-async fn thinking_that_nothing_came_of_is_not_sent() {
+async fn trailing_reasoning_is_not_sent() {
     for api in [Api::Responses, Api::Messages] {
         let server = ModelServer::start(Script::by(|_| Reply::new().reasoning("Hm."))).await;
         let client = client(api, &server);
@@ -350,7 +350,7 @@ async fn thinking_that_nothing_came_of_is_not_sent() {
 }
 
 #[tokio::test]
-async fn responses_are_not_kept_by_the_provider() {
+async fn responses_are_not_stored_by_the_provider() {
     let mut request = ask("Go.");
     request.effort = Some(Effort::High);
     request.max_output_tokens = Some(500);
@@ -362,7 +362,7 @@ async fn responses_are_not_kept_by_the_provider() {
 }
 
 #[tokio::test]
-async fn messages_mark_what_is_worth_caching() {
+async fn messages_set_cache_breakpoints() {
     let mut request = ask("First.");
     request.system = vec!["a".into(), "b".into()];
     request.tools = vec![tool("read"), tool("list")];
@@ -382,7 +382,7 @@ async fn messages_mark_what_is_worth_caching() {
 }
 
 #[tokio::test]
-async fn messages_think_within_a_budget_and_only_where_they_may() {
+async fn messages_enable_thinking_within_a_budget_and_only_if_allowed() {
     let mut request = ask("Go.");
     let body = arrives(Api::Messages, &request).await.body;
     assert_eq!(body.get("thinking"), None);
@@ -410,7 +410,7 @@ async fn messages_think_within_a_budget_and_only_where_they_may() {
 }
 
 #[tokio::test]
-async fn chat_calls_the_bound_on_tokens_what_the_server_calls_it() {
+async fn chat_uses_the_token_limit_field_of_the_server() {
     let mut request = ask("Go.");
     request.max_output_tokens = Some(500);
     request.effort = Some(Effort::Low);
@@ -448,7 +448,7 @@ async fn picky(field: &'static str, sentence: &'static str) -> ModelServer {
 }
 
 #[tokio::test]
-async fn what_a_server_does_not_take_is_put_differently_and_remembered() {
+async fn rejected_parameters_are_changed_and_remembered() {
     let rows = [
         (
             Api::Chat,
@@ -515,7 +515,7 @@ async fn what_a_server_does_not_take_is_put_differently_and_remembered() {
 }
 
 #[tokio::test]
-async fn a_bound_that_is_too_high_for_a_model_is_lowered() {
+async fn a_token_limit_that_is_too_high_is_lowered() {
     let server = ModelServer::start(Script::by(|asked| {
         if asked.body["max_tokens"].as_u64() > Some(8192) {
             let sentence =
@@ -530,7 +530,7 @@ async fn a_bound_that_is_too_high_for_a_model_is_lowered() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_nothing_can_be_learned_from_is_final() {
+async fn an_unknown_rejection_is_final() {
     let server = ModelServer::start(Script::by(|_| {
         Reply::new().refuse(400, "invalid_request_error", "max_tokens is odd")
     }))

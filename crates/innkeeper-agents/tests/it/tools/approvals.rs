@@ -28,7 +28,7 @@ fn command(command: &str) -> Value {
 }
 
 #[tokio::test]
-async fn allowing_one_command_in_the_workspace_lets_no_other_run() {
+async fn approving_one_command_allows_no_other() {
     let scene = Scene::new().await;
     scene.put("sub/a", "");
     let call = scene.ask("run_command", command("ls")).await;
@@ -61,7 +61,7 @@ async fn allowing_one_command_in_the_workspace_lets_no_other_run() {
 }
 
 #[tokio::test]
-async fn edits_are_allowed_by_where_links_really_lead() {
+async fn edit_approvals_apply_to_resolved_paths() {
     let scene = Scene::new().await;
     scene.put("src/a.txt", "one");
     scene.put("other/b.txt", "one");
@@ -88,7 +88,7 @@ async fn edits_are_allowed_by_where_links_really_lead() {
 }
 
 #[tokio::test]
-async fn a_fetch_is_allowed_for_its_server_alone() {
+async fn fetch_approvals_apply_to_one_server() {
     let settings = ToolSettings {
         fetch: Some(FetchSettings {
             allow_private_addresses: true,

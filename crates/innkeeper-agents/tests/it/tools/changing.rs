@@ -42,7 +42,7 @@ fn edit(path: &str, old: &str, new: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_new_file_is_shown_and_written_once_people_allow_it() {
+async fn a_new_file_is_shown_and_written_after_confirmation() {
     let scene = Scene::new().await;
     let call = scene
         .ask("write_file", json!({ "path": "src/a.rs", "content": "one\ntwo\n" }))
@@ -70,7 +70,7 @@ async fn a_new_file_is_shown_and_written_once_people_allow_it() {
 }
 
 #[tokio::test]
-async fn an_edit_is_shown_with_both_sides_and_its_result_has_a_diff() {
+async fn an_edit_shows_both_contents_and_its_result_a_diff() {
     let scene = Scene::new().await;
     scene.put("a.rs", "one\ntwo\nthree\n");
     let call = scene.ask("edit_file", edit("a.rs", "two", "2\n2.5")).await;
@@ -91,7 +91,7 @@ async fn an_edit_is_shown_with_both_sides_and_its_result_has_a_diff() {
 }
 
 #[tokio::test]
-async fn an_edit_must_match_once_or_say_that_it_means_all() {
+async fn an_edit_must_match_once_or_set_replace_all() {
     let scene = Scene::new().await;
     scene.put("a.rs", "let x = 1;\n\nlet x = 1;\n");
     let problem = scene.problem("edit_file", edit("a.rs", "let x", "let y")).await;
@@ -115,7 +115,7 @@ async fn an_edit_must_match_once_or_say_that_it_means_all() {
 }
 
 #[tokio::test]
-async fn a_denied_change_changes_nothing_and_the_model_reads_why() {
+async fn a_denied_change_writes_nothing_and_reports_the_reason() {
     let scene = Scene::new().await;
     scene.put("a.rs", "one\n");
     let call = scene.ask("edit_file", edit("a.rs", "one", "two")).await;
@@ -130,7 +130,7 @@ async fn a_denied_change_changes_nothing_and_the_model_reads_why() {
 }
 
 #[tokio::test]
-async fn tool06_what_people_edit_is_what_is_written() {
+async fn tool06_an_edited_input_is_written() {
     let scene = Scene::new().await;
     let call = scene
         .ask("write_file", json!({ "path": "a.rs", "content": "mine" }))
@@ -157,7 +157,7 @@ async fn tool06_what_people_edit_is_what_is_written() {
 
 /// What is written is what people were shown: a file that changed meanwhile is left alone.
 #[tokio::test]
-async fn a_file_that_changed_while_people_were_asked_is_not_written() {
+async fn a_file_that_changed_during_the_question_is_not_written() {
     let scene = Scene::new().await;
     scene.put("a.rs", "one\n");
     let call = scene.ask("edit_file", edit("a.rs", "one", "two")).await;
@@ -198,7 +198,7 @@ async fn a_file_that_changed_while_people_were_asked_is_not_written() {
 
 /// A file is swapped for a link to the outside while people think.
 #[tokio::test]
-async fn a_file_that_became_a_link_is_not_written_through() {
+async fn a_file_that_became_a_symlink_is_not_written_through() {
     let scene = Scene::new().await;
     scene.put("a.rs", "one\n");
     let call = scene.ask("edit_file", edit("a.rs", "one", "two")).await;
@@ -215,7 +215,7 @@ async fn a_file_that_became_a_link_is_not_written_through() {
 }
 
 #[tokio::test]
-async fn permissions_marks_and_line_ends_are_kept() {
+async fn permissions_byte_order_mark_and_line_endings_are_preserved() {
     let scene = Scene::new().await;
     scene.put("run.bat", "\u{FEFF}echo one\r\necho two\r\n");
     let path = scene.inside.join("run.bat");
@@ -234,7 +234,7 @@ async fn permissions_marks_and_line_ends_are_kept() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_changed_is_refused_before_anybody_is_asked() {
+async fn impossible_changes_are_rejected_without_a_question() {
     let scene = Scene::new().await;
     scene.put("locked", "one\n");
     let locked = std::fs::Permissions::from_mode(0o444);
@@ -254,7 +254,7 @@ async fn what_cannot_be_changed_is_refused_before_anybody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_already_so_is_left_alone_without_asking() {
+async fn an_unchanged_file_needs_no_confirmation() {
     let scene = Scene::new().await;
     scene.put("a", "one\n");
     let text = scene
@@ -266,7 +266,7 @@ async fn a_file_that_is_already_so_is_left_alone_without_asking() {
 
 /// Of files that are too long no snapshots are kept, and the file shows what it has become.
 #[tokio::test]
-async fn a_long_file_is_changed_without_carrying_it_through_every_client() {
+async fn a_large_file_is_changed_without_sending_its_content() {
     let scene = Scene::new().await;
     scene.put("long", "0123456789\n".repeat(100_000));
     let call = scene
@@ -285,7 +285,7 @@ async fn a_long_file_is_changed_without_carrying_it_through_every_client() {
 
 /// Neither people's clients nor the model get to see what else is in a file with secrets.
 #[tokio::test]
-async fn a_change_of_a_file_with_secrets_shows_nothing_of_it() {
+async fn changing_a_secret_file_shows_no_content() {
     let scene = Scene::new().await;
     scene.put(".env", "TOKEN=hush\nMODE=a\n");
     let call = scene.ask("edit_file", edit(".env", "MODE=a", "MODE=b")).await;
@@ -313,7 +313,7 @@ async fn a_cancelled_question_writes_nothing() {
 
 /// A guess about a file with secrets is neither confirmed nor refuted before people have allowed it.
 #[tokio::test]
-async fn what_is_wrong_with_an_edit_of_a_file_with_secrets_is_told_only_once_people_allow_it() {
+async fn edit_errors_of_secret_files_need_confirmation() {
     let scene = Scene::new().await;
     let content = "TOKEN=hush\nMODE=a\nLEVEL=a\n";
     scene.put(".env", content);
@@ -343,7 +343,7 @@ async fn what_is_wrong_with_an_edit_of_a_file_with_secrets_is_told_only_once_peo
 
 /// All of it at once would need more memory than any machine has.
 #[tokio::test]
-async fn an_edit_that_would_blow_up_a_file_is_refused_before_it_is_made() {
+async fn an_edit_that_exceeds_the_size_limit_is_rejected_first() {
     let scene = Scene::new().await;
     scene.put("lines", "\n".repeat(4 << 20));
     let mut all = edit("lines", "\n", &"x".repeat(256 << 10));
@@ -354,7 +354,7 @@ async fn an_edit_that_would_blow_up_a_file_is_refused_before_it_is_made() {
 
 /// The host keeps its own files to itself; a project's files are for whoever they were for before.
 #[tokio::test]
-async fn new_files_and_directories_get_the_permissions_that_people_chose() {
+async fn new_files_and_directories_use_the_configured_umask() {
     let scene = Scene::with(ToolSettings {
         umask: Some(0o007),
         ..ToolSettings::default()

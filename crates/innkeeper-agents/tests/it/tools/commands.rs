@@ -50,7 +50,7 @@ fn command(command: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_command_asks_and_says_where_it_runs() {
+async fn a_command_asks_for_confirmation_with_its_directory() {
     let scene = Scene::new().await;
     scene.put("sub/a", "");
     let call = scene
@@ -72,7 +72,7 @@ async fn a_command_asks_and_says_where_it_runs() {
 }
 
 #[tokio::test]
-async fn a_command_that_fails_says_how() {
+async fn a_failed_command_reports_its_exit_code() {
     let scene = Scene::new().await;
     let answer = scene.approved("run_command", command("echo no; exit 3")).await;
     assert!(answer.is_error);
@@ -164,7 +164,7 @@ async fn a_hundred_megabytes_of_output_stay_bounded() {
 }
 
 #[tokio::test]
-async fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
+async fn a_timeout_kills_a_command_and_its_children() {
     let scene = Scene::new().await;
     let watch = Watch::start(&scene);
     let input = json!({ "command": format!("{STUBBORN} echo waiting; wait"), "timeout_seconds": 1 });
@@ -179,7 +179,7 @@ async fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
 }
 
 #[tokio::test]
-async fn cancelling_ends_a_command_with_all_it_started() {
+async fn cancelling_kills_a_command_and_its_children() {
     let scene = Scene::new().await;
     let watch = Watch::start(&scene);
     let call = scene
@@ -193,7 +193,7 @@ async fn cancelling_ends_a_command_with_all_it_started() {
 }
 
 #[tokio::test]
-async fn an_agent_that_gives_up_a_command_ends_it_with_all_it_started() {
+async fn dropping_a_call_kills_the_command_and_its_children() {
     let scene = Scene::new().await;
     let watch = Watch::start(&scene);
     let call = scene
@@ -206,7 +206,7 @@ async fn an_agent_that_gives_up_a_command_ends_it_with_all_it_started() {
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_running_is_ended() {
+async fn background_children_of_a_command_are_killed() {
     let scene = Scene::new().await;
     let watch = Watch::start(&scene);
     let answer = scene
@@ -240,7 +240,7 @@ async fn commands_do_not_see_hidden_variables() {
 }
 
 #[tokio::test]
-async fn commands_create_files_with_the_permissions_that_people_chose() {
+async fn commands_use_the_configured_umask() {
     let script = "umask; echo \"$# $0\"; echo 'it'\\''s `echo quoted`'; exit 3";
     let plain = Scene::new().await.approved("run_command", command(script)).await;
     let scene = Scene::with(ToolSettings {
@@ -261,7 +261,7 @@ async fn commands_create_files_with_the_permissions_that_people_chose() {
 /// A command without output is at work, and the host hears so: its notice that the agent is silent goes away again
 /// although the command says nothing.
 #[tokio::test]
-async fn a_command_that_works_in_silence_gives_signs_of_life() {
+async fn a_silent_command_reports_that_it_is_alive() {
     let mut limits = Limits::default();
     limits.core.silence_notice_ms = 50;
     let settings = ToolSettings {

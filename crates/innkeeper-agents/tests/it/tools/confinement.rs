@@ -45,7 +45,7 @@ fn unharmed(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn dots_do_not_climb_out() {
+async fn dotdot_does_not_leave_the_root() {
     let scene = with_secret().await;
     scene.put("sub/a.txt", "fine\n");
     for path in [
@@ -91,7 +91,7 @@ async fn absolute_paths_are_accepted_only_inside() {
 }
 
 #[tokio::test]
-async fn links_to_the_outside_are_refused() {
+async fn symlinks_to_the_outside_are_rejected() {
     let scene = with_secret().await;
     symlink(scene.outside.join("secret.txt"), scene.inside.join("file")).expect("a link");
     symlink("../outside/secret.txt", scene.inside.join("relative")).expect("a link");
@@ -125,7 +125,7 @@ async fn links_to_the_outside_are_refused() {
 }
 
 #[tokio::test]
-async fn links_that_lead_nowhere_are_not_written_through() {
+async fn dangling_symlinks_are_not_written_through() {
     let scene = with_secret().await;
     symlink(scene.outside.join("new.txt"), scene.inside.join("outwards")).expect("a link");
     symlink("missing.txt", scene.inside.join("inwards")).expect("a link");
@@ -137,7 +137,7 @@ async fn links_that_lead_nowhere_are_not_written_through() {
 }
 
 #[tokio::test]
-async fn links_that_stay_inside_are_followed_and_kept() {
+async fn symlinks_inside_are_followed_and_preserved() {
     let scene = Scene::new().await;
     scene.put("real/a.txt", "one\n");
     symlink("real", scene.inside.join("dir")).expect("a link");
@@ -155,7 +155,7 @@ async fn links_that_stay_inside_are_followed_and_kept() {
 
 /// A secret stays one under the name of a link.
 #[tokio::test]
-async fn a_link_does_not_hide_that_a_file_has_secrets() {
+async fn a_symlink_does_not_hide_a_secret_file() {
     let scene = Scene::new().await;
     scene.put(".env", "TOKEN=hush\n");
     symlink(".env", scene.inside.join("notes.txt")).expect("a link");
@@ -172,7 +172,7 @@ async fn a_link_does_not_hide_that_a_file_has_secrets() {
 
 /// Writing replaces the name inside; other names of the same file keep what they had.
 #[tokio::test]
-async fn writing_does_not_go_through_hard_links() {
+async fn writes_do_not_affect_other_hard_links() {
     let scene = with_secret().await;
     std::fs::hard_link(scene.outside.join("secret.txt"), scene.inside.join("hard")).expect("a link");
     let answer = scene
@@ -184,7 +184,7 @@ async fn writing_does_not_go_through_hard_links() {
 }
 
 #[tokio::test]
-async fn pipes_sockets_and_devices_are_refused_without_waiting() {
+async fn pipes_sockets_and_devices_are_rejected_without_blocking() {
     let scene = with_secret().await;
     fifo(&scene.inside.join("pipe"));
     fifo(&scene.inside.join(".gitignore"));
@@ -203,7 +203,7 @@ async fn pipes_sockets_and_devices_are_refused_without_waiting() {
 }
 
 #[tokio::test]
-async fn strange_paths_do_no_harm() {
+async fn unusual_paths_are_rejected() {
     let scene = with_secret().await;
     for path in [
         "a\0b",
@@ -256,7 +256,7 @@ impl Drop for Swapping {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_swapped_for_a_link_never_leads_outside() {
+async fn swapping_a_directory_for_a_symlink_never_leads_outside() {
     let scene = with_secret().await;
     scene.put("d/secret.txt", "fine\n");
     let swapping = Swapping::start(&scene, "d");
@@ -282,7 +282,7 @@ async fn a_directory_that_is_swapped_for_a_link_never_leads_outside() {
 }
 
 #[tokio::test]
-async fn cus28_the_files_of_a_skill_are_read_but_never_changed_and_lead_nowhere_else() {
+async fn cus28_skill_files_are_readable_but_not_writable_and_confined() {
     let scene = with_secret().await;
     let skill = scene.outside.with_file_name("skill");
     std::fs::create_dir_all(skill.join("scripts")).expect("a directory");

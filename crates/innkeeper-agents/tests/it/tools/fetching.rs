@@ -39,7 +39,7 @@ fn page(media_type: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn fetching_exists_only_where_it_is_allowed() {
+async fn fetch_exists_only_if_enabled() {
     let names = |settings| -> Vec<String> { standard_tools(settings).iter().map(|tool| tool.spec().name).collect() };
     assert!(!names(ToolSettings::default()).contains(&"fetch_url".to_owned()));
     let settings = ToolSettings {
@@ -50,7 +50,7 @@ async fn fetching_exists_only_where_it_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_page_is_fetched_once_people_allow_it_or_its_server() {
+async fn a_fetch_needs_confirmation_or_an_approval() {
     let url = server(page(
         "text/html",
         "<h1>Rooms</h1><script>no()</script><p>A warm bed.</p>",
@@ -77,7 +77,7 @@ async fn a_page_is_fetched_once_people_allow_it_or_its_server() {
 }
 
 #[tokio::test]
-async fn this_machine_and_private_networks_are_refused() {
+async fn local_and_private_addresses_are_rejected() {
     let scene = scene(false).await;
     for url in [
         "http://127.0.0.1:1/",
@@ -100,7 +100,7 @@ async fn this_machine_and_private_networks_are_refused() {
 }
 
 #[tokio::test]
-async fn only_pages_of_text_are_fetched() {
+async fn only_text_pages_are_fetched() {
     let scene = scene(true).await;
     for (url, expected) in [
         ("file:///etc/passwd", "must begin with `http:`"),
@@ -124,7 +124,7 @@ async fn only_pages_of_text_are_fetched() {
 }
 
 #[tokio::test]
-async fn a_page_that_moved_to_another_server_is_not_followed() {
+async fn redirects_to_another_origin_are_not_followed() {
     let target = server(page("text/plain", "hush")).await;
     let moved = format!("HTTP/1.1 302 Found\r\nlocation: {target}/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     let url = server(moved).await;

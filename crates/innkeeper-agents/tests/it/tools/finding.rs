@@ -25,7 +25,7 @@ fn age(scene: &Scene, path: &str, seconds: u64) {
 }
 
 #[tokio::test]
-async fn glob_gives_the_newest_files_first() {
+async fn glob_returns_the_newest_files_first() {
     let scene = Scene::new().await;
     for (path, seconds) in [
         ("src/old.rs", 300),
@@ -50,7 +50,7 @@ async fn glob_gives_the_newest_files_first() {
 }
 
 #[tokio::test]
-async fn ignored_files_are_left_out_unless_asked_for() {
+async fn ignored_files_are_skipped_unless_requested() {
     let scene = Scene::new().await;
     scene.put(".gitignore", "target/\n*.log\n!keep.log\n");
     scene.put("sub/.ignore", "/local\n");
@@ -85,7 +85,7 @@ async fn ignored_files_are_left_out_unless_asked_for() {
 }
 
 #[tokio::test]
-async fn search_gives_lines_with_their_surroundings() {
+async fn search_returns_lines_with_context() {
     let scene = Scene::new().await;
     scene.put("a.rs", "one\nfn Needle() {}\nthree\nfour\nneedle\n");
     scene.put("b.md", "a needle\n");
@@ -104,7 +104,7 @@ async fn search_gives_lines_with_their_surroundings() {
 }
 
 #[tokio::test]
-async fn files_with_secrets_and_binary_files_are_not_searched() {
+async fn secret_and_binary_files_are_not_searched() {
     let scene = Scene::new().await;
     scene.put(".env", "needle=1\n");
     scene.put("a.bin", b"\0needle\n");
@@ -118,7 +118,7 @@ async fn files_with_secrets_and_binary_files_are_not_searched() {
 }
 
 #[tokio::test]
-async fn a_tree_of_5000_files_is_searched_and_the_answer_is_bounded() {
+async fn searching_5000_files_is_bounded() {
     let scene = Scene::new().await;
     for number in 0..5000 {
         let path = format!("d{}/e{}/f{number}.txt", number % 10, number % 100);
@@ -165,7 +165,7 @@ fn cancelling_stops_a_search() {
 
 /// Time runs out before the tree does, and the model is told.
 #[tokio::test]
-async fn a_search_that_takes_too_long_gives_what_it_has() {
+async fn a_search_that_times_out_returns_partial_results() {
     let settings = ToolSettings {
         limits: ToolLimits {
             search_time: Duration::ZERO,

@@ -25,7 +25,7 @@ async fn a_file_is_read_with_numbered_lines() {
 }
 
 #[tokio::test]
-async fn a_range_says_how_many_lines_follow() {
+async fn a_range_reports_the_remaining_lines() {
     let scene = Scene::new().await;
     let lines: String = (1..=10).map(|number| format!("line {number}\n")).collect();
     scene.put("a.txt", lines);
@@ -42,7 +42,7 @@ async fn a_range_says_how_many_lines_follow() {
 }
 
 #[tokio::test]
-async fn marks_line_ends_and_long_lines_are_made_readable() {
+async fn byte_order_marks_line_endings_and_long_lines_are_normalised() {
     let scene = Scene::new().await;
     let long = "ü".repeat(5000);
     scene.put("a.txt", format!("\u{FEFF}one\r\n{long}\nlast"));
@@ -56,7 +56,7 @@ async fn marks_line_ends_and_long_lines_are_made_readable() {
 }
 
 #[tokio::test]
-async fn a_huge_file_is_read_in_bounds() {
+async fn reading_a_huge_file_is_bounded() {
     let scene = Scene::new().await;
     scene.put("big.txt", "0123456789012345678901234567890123456789\n".repeat(500_000));
     let text = scene.text("read_file", json!({ "path": "big.txt" })).await;
@@ -69,7 +69,7 @@ async fn a_huge_file_is_read_in_bounds() {
 }
 
 #[tokio::test]
-async fn an_empty_file_is_said_to_be_empty() {
+async fn an_empty_file_is_reported_as_empty() {
     let scene = Scene::new().await;
     scene.put("empty", "");
     assert_eq!(
@@ -79,7 +79,7 @@ async fn an_empty_file_is_said_to_be_empty() {
 }
 
 #[tokio::test]
-async fn pictures_are_shown_and_other_binary_files_refused() {
+async fn images_are_returned_and_other_binary_files_rejected() {
     let scene = Scene::new().await;
     let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
     png.extend_from_slice(&[0; 100]);
@@ -100,7 +100,7 @@ async fn pictures_are_shown_and_other_binary_files_refused() {
 }
 
 #[tokio::test]
-async fn input_that_makes_no_sense_is_answered_with_the_name_of_the_field() {
+async fn invalid_input_errors_name_the_field() {
     let scene = Scene::new().await;
     let cases = [
         (
@@ -147,7 +147,7 @@ async fn input_that_makes_no_sense_is_answered_with_the_name_of_the_field() {
 }
 
 #[tokio::test]
-async fn without_a_working_directory_tools_say_what_to_do() {
+async fn without_a_working_directory_errors_say_what_to_do() {
     let scene = Scene::nowhere().await;
     for (tool, input) in [
         ("read_file", json!({ "path": "a" })),
@@ -163,7 +163,7 @@ async fn without_a_working_directory_tools_say_what_to_do() {
 }
 
 #[tokio::test]
-async fn files_with_secrets_are_read_only_when_people_allow_it() {
+async fn secret_files_need_confirmation() {
     let scene = Scene::new().await;
     scene.put(".env", "TOKEN=hush\n");
     let call = scene.ask("read_file", json!({ "path": ".env" })).await;
@@ -183,7 +183,7 @@ async fn files_with_secrets_are_read_only_when_people_allow_it() {
 }
 
 #[tokio::test]
-async fn a_directory_is_listed_with_what_its_entries_are() {
+async fn a_directory_listing_shows_entry_kinds() {
     let scene = Scene::new().await;
     scene.put("b.txt", "12345");
     scene.put("a/inner", "x");
@@ -209,7 +209,7 @@ async fn a_directory_is_listed_with_what_its_entries_are() {
 }
 
 #[tokio::test]
-async fn a_long_directory_is_cut_and_says_so() {
+async fn a_long_directory_listing_is_truncated() {
     let scene = Scene::new().await;
     for number in 0..1100 {
         scene.put(&format!("{number:04}"), "");
@@ -222,7 +222,7 @@ async fn a_long_directory_is_cut_and_says_so() {
 /// However large a file is, cancelling ends the reading of it. The test ends only when the thread that reads has
 /// ended.
 #[tokio::test]
-async fn cancelling_stops_the_reading_of_an_endless_file() {
+async fn cancelling_stops_reading_an_endless_file() {
     let settings = crate::tools::finding::patient();
     let scene = Scene::with(settings).await;
     scene.put("endless", "words\n".repeat(2000));
@@ -237,7 +237,7 @@ async fn cancelling_stops_the_reading_of_an_endless_file() {
 
 /// A key of the host is a secret whatever its file is called, and by whatever link it is reached.
 #[tokio::test]
-async fn files_that_the_host_names_as_secrets_are_treated_as_such() {
+async fn configured_secret_files_need_confirmation() {
     let settings = |inside: &std::path::Path| ToolSettings {
         secret_files: vec![inside.join("link/gateway.txt"), inside.join("later")],
         ..ToolSettings::default()

@@ -33,7 +33,7 @@ async fn cut(run: &Run, recording: &Recording, cut: usize, seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_f5_a_power_cut_at_any_point_takes_nothing_that_was_acknowledged() {
+async fn p1_f5_a_power_cut_at_any_point_loses_nothing_acknowledged() {
     let mut random = Random::new(51);
     let mut done = 0;
     // Several runs: a run is one of many ways in which threads can meet.
@@ -48,7 +48,7 @@ async fn p1_f5_a_power_cut_at_any_point_takes_nothing_that_was_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_f5_a_power_cut_around_any_sync_takes_nothing_that_was_acknowledged() {
+async fn p1_f5_a_power_cut_around_any_sync_loses_nothing_acknowledged() {
     let (run, recording) = work(52).await;
     let cuts = recording.sync_boundaries();
     for (seed, at) in (0..).zip(&cuts) {
@@ -58,7 +58,7 @@ async fn p1_f5_a_power_cut_around_any_sync_takes_nothing_that_was_acknowledged()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_f1_a_kill_at_any_write_takes_nothing_that_was_acknowledged() {
+async fn p1_f1_a_kill_at_any_write_loses_nothing_acknowledged() {
     let (run, recording) = work(53).await;
     let step = (recording.len() / images().max(1)).max(1);
     let cuts: Vec<usize> = (0..=recording.len()).step_by(step).collect();
@@ -72,7 +72,7 @@ async fn p1_f1_a_kill_at_any_write_takes_nothing_that_was_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_f5_a_power_cut_in_the_life_after_a_kill_takes_nothing_that_was_acknowledged() {
+async fn p1_f5_a_power_cut_after_a_kill_loses_nothing_acknowledged() {
     let (killed, recording) = work(56).await;
     let mut random = Random::new(56);
     let lives = images().div_ceil(4);
@@ -92,7 +92,7 @@ async fn p1_f5_a_power_cut_in_the_life_after_a_kill_takes_nothing_that_was_ackno
 
 /// Enough is written that it is moved from the write-ahead log into the file meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_f5_a_power_cut_while_the_log_is_moved_takes_nothing_that_was_acknowledged() {
+async fn p1_f5_a_power_cut_during_a_checkpoint_loses_nothing_acknowledged() {
     let mut run = Run::begin(55).await;
     for _ in 0..150 {
         run.append(4).await.unwrap();
@@ -111,7 +111,7 @@ async fn p1_f5_a_power_cut_while_the_log_is_moved_takes_nothing_that_was_acknowl
 
 /// The tests above would notice: on a disk that only says that it syncs, they find losses.
 #[tokio::test(flavor = "multi_thread")]
-async fn p1_f5_a_disk_that_lies_about_syncs_is_caught() {
+async fn p1_f5_a_disk_that_ignores_syncs_is_detected() {
     let mut run = Run::begin(54).await;
     run.disk.ignore_syncs(true);
     finish(&mut run).await;

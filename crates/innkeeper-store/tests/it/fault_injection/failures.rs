@@ -78,7 +78,7 @@ async fn check_revival(run: &mut Run, failed_after: usize, context: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p14_f7_after_an_error_nothing_is_acknowledged_until_the_revival() {
+async fn p14_f7_after_an_error_nothing_is_acknowledged_until_revive() {
     let mut cases = 0;
     for (op, fault, upto) in [
         (Op::Sync, Fault::Io, 50),
@@ -106,7 +106,7 @@ async fn p14_f7_after_an_error_nothing_is_acknowledged_until_the_revival() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p14_f6_a_full_disk_is_readable_and_the_journal_revives_when_there_is_room() {
+async fn p14_f6_a_full_disk_is_readable_and_the_journal_recovers() {
     let mut cases = 0;
     for room in (0..12).map(|n| n * 9_000) {
         let context = format!("room for {room} bytes");
@@ -131,7 +131,7 @@ async fn p14_f6_a_full_disk_is_readable_and_the_journal_revives_when_there_is_ro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p14_f7_a_disk_that_became_read_only_is_readable_and_the_journal_revives() {
+async fn p14_f7_a_read_only_disk_is_readable_and_the_journal_recovers() {
     let mut run = Run::begin(7).await;
     run.append(20).await.unwrap();
     run.flush().await.unwrap();
@@ -146,7 +146,7 @@ async fn p14_f7_a_disk_that_became_read_only_is_readable_and_the_journal_revives
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p9_f7_an_error_while_reading_is_reported_and_changes_nothing() {
+async fn p9_f7_a_read_error_is_reported_and_changes_nothing() {
     let mut run = Run::begin(8).await;
     run.work(120).await;
     run.flush().await.unwrap();

@@ -142,7 +142,7 @@ fn earliest_version() -> TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p9_f23_an_error_at_any_operation_of_opening_leaves_what_was_there() {
+async fn p9_f23_an_error_at_any_operation_of_opening_loses_no_data() {
     let mut cases = 0;
     for place in places().await {
         let copy = place.copy();
@@ -165,7 +165,7 @@ async fn p9_f23_an_error_at_any_operation_of_opening_leaves_what_was_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p9_f5_a_power_cut_at_any_point_of_opening_leaves_what_was_there() {
+async fn p9_f5_a_power_cut_at_any_point_of_opening_loses_no_data() {
     let mut cases = 0;
     for place in places().await {
         let copy = place.copy();

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_one_line_that_fits_however_long_the_model_made_it() {
+    fn a_step_is_one_line_of_limited_length() {
         let step = |text: String| Step {
             step: text,
             status: Status::InProgress,

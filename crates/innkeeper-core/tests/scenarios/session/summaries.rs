@@ -1,5 +1,8 @@
 //! The session list and its upkeep (ROOT).
 
+use ahp::reducers::apply_action_to_session;
+use ahp_types::actions::StateAction;
+use ahp_types::state::{SessionState, SessionStatus};
 use innkeeper_core::{AgentEvent, TurnEnd};
 use serde_json::{Value, json};
 
@@ -263,4 +266,49 @@ fn ses15_the_end_of_a_turn_makes_a_session_and_its_chat_unread() {
             assert!(types.iter().any(|kind| kind == told), "{told}: {types:?}");
         }
     }
+}
+
+/// A client that folds session actions with the published reducer cannot get the activity bits back to
+/// idle: `session/inputNeededRemoved` leaves `InProgress`, and `session/chatUpdated` does not touch them.
+/// The snapshot, the chat's status and the list are right (docs/adr/0008-session-status-bits.md). When this
+/// test fails after an update of `ahp`, the reducer clears the bits and the record can go.
+#[test]
+fn e08_ses21_the_fold_of_session_actions_stays_in_progress() {
+    let (idle, in_progress, input_needed) = (
+        SessionStatus::Idle.bits(),
+        SessionStatus::InProgress.bits(),
+        SessionStatus::InputNeeded.bits(),
+    );
+    let activity = |status: &Value| status.as_u64().expect("a status") as u32 & 0b1_1111;
+    let mut stage = Stage::new();
+    let conn = stage.client("c", &[]);
+    let chat = stage.listed_session(conn, SESSION);
+    let watcher = stage.client("watcher", &[SESSION]);
+    let mut fold: SessionState = serde_json::from_value(stage.state(SESSION)).expect("a session");
+    assert_eq!(fold.status & 0b1_1111, idle);
+
+    stage.start_turn(conn, &chat, "t");
+    stage.asks_permission(stage.run(), "call");
+    assert_eq!(activity(&stage.state(SESSION)["status"]), input_needed);
+    let cancelled = json!({ "type": "chat/turnCancelled", "turnId": "t", "duration": 1 });
+    stage.dispatch(conn, &chat, 2, cancelled);
+    stage.pass(1000);
+
+    let mut types = Vec::new();
+    for envelope in stage.actions(watcher) {
+        let action: StateAction = serde_json::from_value(envelope["action"].clone()).expect("an action");
+        types.push(envelope["action"]["type"].as_str().unwrap_or_default().to_owned());
+        apply_action_to_session(&mut fold, &action);
+    }
+    for needed in ["session/inputNeededSet", "session/inputNeededRemoved", "session/chatUpdated"] {
+        assert!(types.iter().any(|kind| kind == needed), "{needed} is missing in {types:?}");
+    }
+    assert_eq!(fold.status & 0b1_1111, in_progress, "the published reducer");
+    assert!(fold.input_needed.is_none());
+    assert_eq!(fold.chats[0].status & 0b1_1111, idle, "chats[].status in the fold");
+    let snapshot = stage.state(SESSION);
+    assert_eq!(activity(&snapshot["status"]), idle, "the snapshot");
+    assert_eq!(activity(&snapshot["chats"][0]["status"]), idle);
+    let list = stage.list(conn, None, None);
+    assert_eq!(activity(&list["result"]["items"][0]["status"]), idle, "the root summary");
 }

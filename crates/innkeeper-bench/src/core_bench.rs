@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-/// What to measure.
+/// The options of the benchmark.
 #[derive(clap::Args)]
 pub struct Args {
     /// Deltas per measurement.
@@ -38,7 +38,7 @@ pub struct Report {
     by_parts: Vec<Row>,
     /// By the number of completed turns.
     by_history: Vec<Row>,
-    /// The dearest delta of a long turn against the cheapest of a short one.
+    /// The cost of a delta in the longest turn, divided by the cost in the shortest.
     parts_growth: f64,
     /// The same for histories.
     history_growth: f64,

@@ -16,21 +16,21 @@ use tokio::task::JoinSet;
 
 use self::behind::WrittenBehind;
 use crate::{
-    host_session::{self, ROOT},
-    machine::Machine,
-    place::Place,
-    process_usage::cpu_time,
-    server_process::ServerProcess,
-    stats::{Percentiles, nanos, ratio},
-    ws_client::Connection,
+    client::host_session::{self, ROOT},
+    client::websocket::Connection,
+    host_options::HostOptions,
+    report::machine::Machine,
+    report::stats::{Percentiles, nanos, ratio},
+    server::process::ServerProcess,
+    server::usage::cpu_time,
 };
 
-/// The host's bounds on one client are for people.
+/// Raises the limits of one client.
 const LIMITS: &str = "messages_per_second = 1000000\nmessage_burst = 1000000\n";
 /// About what one action takes in the journal.
 const RECORD: [u8; 256] = [b'x'; 256];
 
-/// What to measure.
+/// The options of the benchmark.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many clients dispatch at once, one measurement each.
@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, default_value_t = 30.0)]
     stream_seconds: f64,
     #[command(flatten)]
-    place: Place,
+    host: HostOptions,
 }
 
 /// The result.
@@ -82,8 +82,8 @@ pub fn run(args: &Args) -> Result<Report> {
 }
 
 async fn measure(args: &Args) -> Result<Report> {
-    let host_binary = args.place.host_binary()?;
-    let directory = args.place.directory()?;
+    let host_binary = args.host.host_binary()?;
+    let directory = args.host.directory()?;
     let time = Duration::from_secs_f64(args.seconds);
     let mut groups = Vec::new();
     for clients in &args.clients {

@@ -1,18 +1,22 @@
 //! The `fanout` benchmark: one streaming turn to many clients, against the raw broadcaster.
 
+pub(crate) mod raw_broadcaster;
+mod report;
+mod round;
+
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use crate::{
-    delivery::{STAMP_DIGITS, Stamping, StreamPlan},
-    delta_scan::DeltaFrame,
-    fanout_report::{FanoutReport, RoundFigures},
-    fanout_round::{self, Load, RoundOutcome, Target},
-    machine,
-    raw_broadcaster::typical_delta_frame,
-    server_process::default_host_binary,
+    client::delivery::{STAMP_DIGITS, Stamping, StreamPlan},
+    client::delta_scan::DeltaFrame,
+    fanout::raw_broadcaster::typical_delta_frame,
+    fanout::report::{FanoutReport, RoundFigures},
+    fanout::round::{self, Load, RoundOutcome, Target},
+    report::machine,
+    server::process::default_host_binary,
 };
 
 /// Deltas that open connections fully and page memory in before the measurement.
@@ -75,7 +79,7 @@ async fn run_rounds(args: &Args, load: &Load, host_binary: Option<PathBuf>) -> R
     let mut frame = typical_delta_frame();
     for round in 1..=args.rounds {
         if let Some(binary) = &host_binary {
-            let outcome = fanout_round::run(Target::Host(binary), load)
+            let outcome = round::run(Target::Host(binary), load)
                 .await
                 .context("the host's round failed")?;
             if let Some(seen) = longest_frame(&outcome) {
@@ -83,7 +87,7 @@ async fn run_rounds(args: &Args, load: &Load, host_binary: Option<PathBuf>) -> R
             }
             host_rounds.push(figures("host", round, &outcome, load)?);
         }
-        let outcome = fanout_round::run(Target::Raw(&frame), load)
+        let outcome = round::run(Target::Raw(&frame), load)
             .await
             .context("the broadcaster's round failed")?;
         raw_rounds.push(figures("raw ", round, &outcome, load)?);

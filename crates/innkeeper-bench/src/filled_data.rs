@@ -18,10 +18,10 @@ use rustix::fs::{Advice, fadvise};
 use serde_json::{Value, json};
 
 use crate::{
-    delivery::{Stamping, StreamPlan},
-    host_session,
-    server_process::ServerProcess,
-    ws_client::Connection,
+    client::delivery::{Stamping, StreamPlan},
+    client::host_session,
+    client::websocket::Connection,
+    server::process::ServerProcess,
 };
 
 /// How many sessions go into one transaction.

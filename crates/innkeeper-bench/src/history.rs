@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    delivery::{Stamping, StreamPlan, receive_turn},
-    filling::{Template, forget_pages, stored_session},
-    host_session,
-    machine::Machine,
-    place::{Place, on_one_thread},
-    process_usage::{peak_resident_bytes, read_bytes, resident_bytes},
-    server_process::ServerProcess,
-    stats::{Percentiles, directory_bytes, median, nanos, ratio},
-    ws_client::Connection,
+    client::delivery::{Stamping, StreamPlan, receive_turn},
+    client::host_session,
+    client::websocket::Connection,
+    filled_data::{Template, forget_pages, stored_session},
+    host_options::{HostOptions, on_one_thread},
+    report::machine::Machine,
+    report::stats::{Percentiles, directory_bytes, median, nanos, ratio},
+    server::process::ServerProcess,
+    server::usage::{peak_resident_bytes, read_bytes, resident_bytes},
 };
 
 /// Snapshots of any length, as a client without a bound of its own asks for them.
@@ -34,7 +34,7 @@ const LONG: u64 = 1;
 const SHORT: u64 = 2;
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What to measure.
+/// The options of the benchmark.
 #[derive(clap::Args)]
 pub struct Args {
     /// Turns of the long chat.
@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, default_value_t = 200_000)]
     deltas: usize,
     #[command(flatten)]
-    place: Place,
+    host: HostOptions,
 }
 
 /// The result.
@@ -79,7 +79,7 @@ pub struct Report {
 struct Window {
     /// The first time, from the disk.
     first_ms: f64,
-    /// What the host read for it.
+    /// Bytes that the host read for it.
     bytes_read: u64,
     rss_growth_bytes: i64,
     answer_bytes: usize,
@@ -124,8 +124,8 @@ pub fn run(args: &Args) -> Result<Report> {
 }
 
 async fn measure(args: &Args) -> Result<Report> {
-    let host_binary = args.place.host_binary()?;
-    let directory = args.place.directory()?;
+    let host_binary = args.host.host_binary()?;
+    let directory = args.host.directory()?;
     let data = directory.path().join("data");
     let turn_bytes = (args.mib << 20) / args.turns.max(1);
     let filling = Instant::now();
@@ -243,12 +243,12 @@ async fn use_host(args: &Args, host: &ServerProcess, data: &Path) -> Result<(Sna
     Ok((snapshot, pages, [short, long]))
 }
 
-/// Reads all turns in one answer, of which the client keeps nothing.
+/// Reads all turns in one response. The client discards it.
 async fn whole(host: &ServerProcess, data: &Path) -> Result<Snapshot> {
     let mut client = Connection::open(&host.url).await?;
     host_session::initialize(&mut client, "whole", &[]).await?;
     let chat = default_chat(&stored_session(LONG));
-    // Both read the same file, and both find it in memory as far as there is room for it.
+    // Both read the same file, and both find it in the page cache as far as it fits.
     read_file(data)?;
     let rss_before_bytes = resident_bytes(host.pid())?;
     let started = Instant::now();

@@ -1,15 +1,15 @@
-//! Where a benchmark takes place: which host, and where its data goes.
+//! Options of benchmarks that start a host: its binary and its data directory.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::server_process::default_host_binary;
+use crate::server::process::default_host_binary;
 
-/// Flags of every benchmark whose host keeps its data.
+/// Flags of every benchmark whose host persists its data.
 #[derive(clap::Args)]
-pub(crate) struct Place {
+pub(crate) struct HostOptions {
     /// Where the data goes [default: a temporary directory].
     #[arg(long)]
     directory: Option<PathBuf>,
@@ -18,7 +18,7 @@ pub(crate) struct Place {
     host_binary: Option<PathBuf>,
 }
 
-impl Place {
+impl HostOptions {
     /// The host.
     pub(crate) fn host_binary(&self) -> Result<PathBuf> {
         self.host_binary.clone().map_or_else(default_host_binary, Ok)

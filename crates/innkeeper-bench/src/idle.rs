@@ -11,12 +11,12 @@ use serde::Serialize;
 use tokio::{net::TcpStream, task::JoinSet, time::sleep};
 
 use crate::{
-    host_session::{self, ROOT},
-    machine::{self, Machine},
-    process_usage::resident_bytes,
-    server_process::{ServerProcess, default_host_binary},
-    stats::{Percentiles, median, ratio},
-    ws_client::Connection,
+    client::host_session::{self, ROOT},
+    client::websocket::Connection,
+    report::machine::{self, Machine},
+    report::stats::{Percentiles, median, ratio},
+    server::process::{ServerProcess, default_host_binary},
+    server::usage::resident_bytes,
 };
 
 /// Subscribers that come at the same time.
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 pub(crate) struct IdleReport {
     bench: &'static str,
     connections: u64,
-    /// Memory of the host with nobody connected.
+    /// Memory of the host without connections.
     host_idle_bytes: u64,
     /// Memory of the host with all connections.
     rss_with_connections_bytes: u64,
@@ -66,7 +66,7 @@ pub(crate) struct IdleReport {
     machine: Machine,
 }
 
-/// What subscribers that came and went left behind.
+/// Memory and latency after subscribers came and went.
 #[derive(Debug, Serialize)]
 struct ChurnReport {
     subscribers: u64,

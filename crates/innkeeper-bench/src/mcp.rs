@@ -1,8 +1,8 @@
-//! What the host adds to a call of an MCP tool.
+//! The overhead of the host for a call of an MCP tool.
 //!
 //! The same server is called in one run in both ways: by the engine alone, which is the limit, and from a client
-//! through the host, its agent and the engine. The way through the host shows the call to everybody and keeps it; nobody
-//! is asked for permission. Sessions share one process of the server, as they do in one workspace.
+//! through the host, its agent and the engine. The host publishes and persists the call; no approval is
+//! needed. Sessions share one process of the server, as they do in one workspace.
 
 mod hosted;
 mod server;
@@ -18,22 +18,22 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use self::hosted::Guest;
+use self::hosted::CallingClient;
 use self::server::TOOL;
 pub(crate) use self::server::run as serve;
 use crate::{
-    machine::Machine,
-    process_usage::cpu_time,
-    server_process::{ServerProcess, default_host_binary},
-    stats::{Percentiles, nanos, ratio},
+    report::machine::Machine,
+    report::stats::{Percentiles, nanos, ratio},
+    server::process::{ServerProcess, default_host_binary},
+    server::usage::cpu_time,
 };
 
-/// A result that is all overhead, and one that is more than people are shown.
+/// A result that is all overhead, and one that is longer than clients show.
 const RESULTS: [usize; 2] = [64, 1 << 20];
 /// Calls that pay for connections and caches.
 const WARM_UP: usize = 5;
 
-/// What to measure.
+/// The options of the benchmark.
 #[derive(clap::Args)]
 pub struct Args {
     /// Calls of every kind.
@@ -112,9 +112,9 @@ async fn measure(args: &Args) -> Result<Report> {
 
 async fn rows(args: &Args, host: &ServerProcess) -> Result<Vec<Row>> {
     let server = Arc::new(directly().await?);
-    let mut guests = Vec::new();
+    let mut clients = Vec::new();
     for number in 0..args.concurrent {
-        guests.push(Guest::arrive(&host.url, number).await?);
+        clients.push(CallingClient::connect(&host.url, number).await?);
     }
     let mut rows = Vec::new();
     for concurrent in [1, args.concurrent] {
@@ -127,7 +127,7 @@ async fn rows(args: &Args, host: &ServerProcess) -> Result<Vec<Row>> {
             let each = all.div_ceil(concurrent);
             let direct = call_directly(&server, concurrent, result_bytes, each).await?;
             let cpu_before = cpu_time(host.pid())?;
-            let hosted = call_through_host(&mut guests, concurrent, result_bytes, each).await?;
+            let hosted = call_through_host(&mut clients, concurrent, result_bytes, each).await?;
             let cpu = cpu_time(host.pid())?.saturating_sub(cpu_before);
             rows.push(row(concurrent, result_bytes, hosted, direct, cpu)?);
         }
@@ -210,29 +210,34 @@ async fn call_directly(server: &Arc<Server>, concurrent: usize, bytes: usize, ea
     })
 }
 
-async fn call_through_host(guests: &mut Vec<Guest>, concurrent: usize, bytes: usize, each: usize) -> Result<Measured> {
+async fn call_through_host(
+    clients: &mut Vec<CallingClient>,
+    concurrent: usize,
+    bytes: usize,
+    each: usize,
+) -> Result<Measured> {
     let mut callers = JoinSet::new();
-    let mut at_work: Vec<Guest> = guests.drain(..concurrent.min(guests.len())).collect();
-    for guest in &mut at_work {
+    let mut calling: Vec<CallingClient> = clients.drain(..concurrent.min(clients.len())).collect();
+    for client in &mut calling {
         for _ in 0..WARM_UP {
-            guest.call(bytes).await?;
+            client.call(bytes).await?;
         }
     }
     let started = Instant::now();
-    for mut guest in at_work {
+    for mut client in calling {
         callers.spawn(async move {
             let mut latencies = Vec::with_capacity(each);
             for _ in 0..each {
-                latencies.push(guest.call(bytes).await?);
+                latencies.push(client.call(bytes).await?);
             }
-            anyhow::Ok((guest, latencies))
+            anyhow::Ok((client, latencies))
         });
     }
     let mut latencies = Vec::new();
     while let Some(caller) = callers.join_next().await {
-        let (guest, of_guest) = caller??;
-        guests.push(guest);
-        latencies.extend(of_guest);
+        let (client, of_client) = caller??;
+        clients.push(client);
+        latencies.extend(of_client);
     }
     Ok(Measured {
         latencies,

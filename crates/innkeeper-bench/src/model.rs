@@ -1,4 +1,4 @@
-//! What the model agent adds between a provider and a client, and what it costs.
+//! The latency and the CPU time that the model agent adds between a provider and a client.
 //!
 //! A provider on loopback stamps every piece of its answer. A client of the host reads the stamps
 //! when they arrive as deltas; a reader without a host reads the same stream from the same provider
@@ -15,18 +15,18 @@ use tokio::time::timeout;
 
 use self::provider::{Provider, read_directly, stamps_in};
 use crate::{
-    host_session::{self, ROOT},
-    machine::Machine,
-    process_usage::cpu_time,
-    server_process::{ServerProcess, default_host_binary},
-    stats::Percentiles,
-    ws_client::{Connection, unix_nanos},
+    client::host_session::{self, ROOT},
+    client::websocket::{Connection, unix_nanos},
+    report::machine::Machine,
+    report::stats::Percentiles,
+    server::process::{ServerProcess, default_host_binary},
+    server::usage::cpu_time,
 };
 
 /// The longest pause between two messages of a turn.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What to measure.
+/// The options of the benchmark.
 #[derive(clap::Args)]
 pub struct Args {
     /// Pieces of the paced answer.
@@ -109,7 +109,7 @@ async fn measure(args: &Args) -> Result<Report> {
         rushed_cpu_ms_per_10_000: cpu_ms(rushed.cpu, args.rush),
         rushed_deltas_per_second,
         direct_deltas_per_second,
-        ratio: crate::stats::ratio(rushed_deltas_per_second, direct_deltas_per_second),
+        ratio: crate::report::stats::ratio(rushed_deltas_per_second, direct_deltas_per_second),
         machine: Machine::current(),
     };
     eprintln!(
@@ -169,7 +169,7 @@ async fn turn(host: &ServerProcess, connection: &mut Connection, chat: &str, num
         });
         timeout(PATIENCE, reading)
             .await
-            .context("the turn goes on for ever")??;
+            .context("the turn did not end in time")??;
     }
     if latencies.len() as u64 != deltas {
         bail!("{} of {deltas} pieces arrived", latencies.len());

@@ -15,14 +15,14 @@ use innkeeper_plugins::{Entry, LoadState, Rescan, Sources, Tree, changes, scan};
 use serde::Serialize;
 use tempfile::TempDir;
 
-use crate::machine::Machine;
-use crate::process_usage::{peak_resident_bytes, resident_bytes};
-use crate::stats::{median, ratio};
+use crate::report::machine::Machine;
+use crate::report::stats::{median, ratio};
+use crate::server::usage::{peak_resident_bytes, resident_bytes};
 
-/// What each plugin of the collection holds: three skills, an agent, a rule, hooks and a server.
+/// The content of each plugin: three skills, an agent, a rule, hooks and an MCP server.
 const CHILDREN: usize = 7;
 
-/// What to measure.
+/// The options of the benchmark.
 #[derive(clap::Args)]
 pub struct Args {
     /// Plugins in the marketplace, with seven children each.
@@ -69,7 +69,7 @@ pub struct Report {
     action_ratio: Option<f64>,
     /// Bytes of the action that publishes one changed plugin.
     update_bytes: usize,
-    /// Putting what was read into the words of the protocol and of agents, each time something changed.
+    /// Converting the tree for clients and agents, after each change.
     publish_ms: f64,
     machine: Machine,
 }
@@ -140,7 +140,7 @@ struct Published {
     time: Duration,
 }
 
-/// What a session is told, as it travels.
+/// The report that a session gets, as it is sent.
 fn published(collection: &Path) -> Result<Published> {
     let directories = SourceDirectories {
         collections: vec![collection.to_owned()],

@@ -23,11 +23,11 @@ use self::{
     flatness::{Figure, Sample, judge},
 };
 use crate::{
-    machine::Machine,
-    place::{Place, on_one_thread},
-    process_usage::cpu_time,
-    server_process::ServerProcess,
-    stats::directory_bytes,
+    host_options::{HostOptions, on_one_thread},
+    report::machine::Machine,
+    report::stats::directory_bytes,
+    server::process::ServerProcess,
+    server::usage::cpu_time,
 };
 
 /// Bounds that a run of minutes reaches in its warm-up. With the defaults, which are for days, the
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, default_value_t = 2000)]
     sample_ms: u64,
     #[command(flatten)]
-    place: Place,
+    host: HostOptions,
 }
 
 /// The result.
@@ -65,7 +65,7 @@ pub struct Report {
     /// Lines of the host's log at the level of errors: those are bugs, or a broken disk.
     errors_in_log: Vec<String>,
     warnings_in_log: usize,
-    /// What is wrong with what the host left on the disk.
+    /// Damage in the data that the host left on the disk.
     findings_in_store: usize,
     store_bytes: u64,
     host_cpu_cores: f64,
@@ -92,8 +92,8 @@ pub fn run(args: &Args) -> Result<Report> {
 }
 
 async fn soak(args: &Args) -> Result<Report> {
-    let host_binary = args.place.host_binary()?;
-    let directory = args.place.directory()?;
+    let host_binary = args.host.host_binary()?;
+    let directory = args.host.directory()?;
     let data = directory.path().join("data");
     let host = ServerProcess::start_host_with(&host_binary, &[], Some(&data), LIMITS).await?;
     let time = Duration::from_secs_f64(args.minutes * 60.0);

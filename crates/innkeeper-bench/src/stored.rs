@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    delivery::{Stamping, StreamPlan},
-    filling::{Template, forget_pages, stored_session},
-    host_session::{self, ROOT},
-    machine::Machine,
-    place::{Place, on_one_thread},
-    process_usage::resident_bytes,
-    server_process::ServerProcess,
-    stats::{Percentiles, directory_bytes, median, nanos, ratio},
-    ws_client::Connection,
+    client::delivery::{Stamping, StreamPlan},
+    client::host_session::{self, ROOT},
+    client::websocket::Connection,
+    filled_data::{Template, forget_pages, stored_session},
+    host_options::{HostOptions, on_one_thread},
+    report::machine::Machine,
+    report::stats::{Percentiles, directory_bytes, median, nanos, ratio},
+    server::process::ServerProcess,
+    server::usage::resident_bytes,
 };
 
-/// The host's bounds on one client are for people, and sessions leave memory soon.
+/// Raises the limits of one client, and lets the host evict sessions soon.
 const LIMITS: &str = "sessions = 10000000\nmessages_per_second = 1000000\nmessage_burst = 1000000\n\
     idle_session_ms = 1000\ngrace_ms = 0\n";
 /// Longer than `idle_session_ms` by enough for a busy machine.
@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// Turns of each stored session.
 const TURNS: usize = 3;
 
-/// What to measure.
+/// The options of the benchmark.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many sessions are stored.
@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, default_value_t = 5)]
     starts: u64,
     #[command(flatten)]
-    place: Place,
+    host: HostOptions,
 }
 
 /// The result.
@@ -84,7 +84,7 @@ struct Starts {
 struct Memory {
     empty_bytes: u64,
     full_bytes: u64,
-    /// What one stored session adds to a host that nobody uses.
+    /// Memory that one stored session adds to an idle host.
     bytes_per_stored_session: f64,
     after_lists_bytes: u64,
     touched: u64,
@@ -101,8 +101,8 @@ pub fn run(args: &Args) -> Result<Report> {
 }
 
 async fn measure(args: &Args) -> Result<Report> {
-    let host_binary = args.place.host_binary()?;
-    let directory = args.place.directory()?;
+    let host_binary = args.host.host_binary()?;
+    let directory = args.host.directory()?;
     let (empty, full) = (directory.path().join("empty"), directory.path().join("full"));
     let template = Template::made_by_host(&host_binary, &full, TURNS).await?;
     let filling = Instant::now();

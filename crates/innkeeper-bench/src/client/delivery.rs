@@ -5,8 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    delta_scan::{DeltaFrame, DeltaScanner, Message},
-    ws_client::{Arrival, Connection},
+    client::delta_scan::{DeltaFrame, DeltaScanner, Message},
+    client::websocket::{Arrival, Connection},
 };
 
 /// Hex digits of the Unix time in nanoseconds that open each delta of a stamped stream.
@@ -17,7 +17,7 @@ pub(crate) const STAMP_DIGITS: usize = 16;
 pub(crate) enum Stamping {
     /// Each delta starts with [`STAMP_DIGITS`] hex digits.
     Stamped,
-    /// Deltas are filler only, and times of single deltas are not kept.
+    /// Deltas are filler only, and times of single deltas are not recorded.
     Plain,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Stamping {
 pub(crate) struct StreamPlan {
     /// The turn's id.
     pub(crate) turn_id: String,
-    /// Its place in the sequence of actions that the starting client dispatches.
+    /// The client sequence number of the action that starts it.
     pub(crate) client_seq: u64,
     /// How many deltas it has.
     pub(crate) deltas: usize,
@@ -38,7 +38,7 @@ pub(crate) struct StreamPlan {
     pub(crate) stamping: Stamping,
 }
 
-/// What one client received of one turn.
+/// One turn as one client received it.
 pub(crate) struct Delivered {
     /// Frames that carried deltas; a merged frame counts once.
     pub(crate) frames: u64,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// What a message means to a benchmark of deltas.
+/// The meaning of a message for a benchmark of deltas.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message<'payload> {
     /// One delta, or several adjacent ones merged, with the content.

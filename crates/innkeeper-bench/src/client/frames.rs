@@ -10,7 +10,7 @@ const INITIAL_CAPACITY: usize = 64 * 1024;
 /// Far above the host's limits; a longer frame means that the stream is out of step.
 const LONGEST_PAYLOAD: usize = 64 * 1024 * 1024;
 
-/// What a received frame is.
+/// The kind of a received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameKind {
     /// A whole text message.
@@ -30,7 +30,7 @@ pub(crate) enum FrameKind {
 /// One received frame, borrowed from the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'buffer> {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: FrameKind,
     /// Its payload without the header.
     pub(crate) payload: &'buffer [u8],

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::{delivery::StreamPlan, ws_client::Connection};
+use crate::{client::delivery::StreamPlan, client::websocket::Connection};
 
 /// The channel of connection-level commands.
 pub(crate) const ROOT: &str = "ahp-root://";
@@ -72,7 +72,7 @@ pub(crate) async fn start_turn(connection: &mut Connection, chat: &str, plan: &S
     say(connection, chat, &plan.turn_id, plan.client_seq, &text).await
 }
 
-/// Starts a turn with the given words.
+/// Starts a turn with the given text.
 pub(crate) async fn say(
     connection: &mut Connection,
     chat: &str,
@@ -120,7 +120,7 @@ mod tests {
     use tokio_tungstenite::accept_async;
 
     use super::*;
-    use crate::delivery::Stamping;
+    use crate::client::delivery::Stamping;
 
     /// Accepts one client, answers each message with the next list of the script, and returns what
     /// the client sent. `ID` in an answer stands for the id of the client's message.

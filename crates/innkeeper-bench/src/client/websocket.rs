@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::frames::{FrameBuffer, FrameKind, encode_close, encode_pong, encode_text};
+use crate::client::frames::{FrameBuffer, FrameKind, encode_close, encode_pong, encode_text};
 
 /// How long a server may stay silent while something is expected of it.
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
@@ -115,7 +115,7 @@ impl Connection {
         Ok(id)
     }
 
-    /// Reads one message that comes in fragments and keeps none of it: returns how many bytes it had.
+    /// Reads and discards one message that comes in fragments, and returns its size in bytes.
     pub(crate) async fn skip_long_message(&mut self) -> Result<u64> {
         let mut bytes = 0;
         loop {
@@ -141,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// Forgets messages that arrived beside a response and that nobody asked for.
+    /// Discards messages that arrived beside a response.
     pub(crate) fn forget_unread(&mut self) {
         self.unread.clear();
     }

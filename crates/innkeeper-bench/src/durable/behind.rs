@@ -24,10 +24,10 @@ use serde_json::json;
 use tokio::{net::TcpListener, task::JoinSet, time::MissedTickBehavior};
 
 use crate::{
-    host_session,
-    process_usage::{cpu_time, thread_cpu_time},
-    stats::{Percentiles, nanos},
-    ws_client::Connection,
+    client::host_session,
+    client::websocket::Connection,
+    report::stats::{Percentiles, nanos},
+    server::usage::{cpu_time, thread_cpu_time},
 };
 
 /// Chats that stream at the same time.
@@ -69,7 +69,7 @@ pub(super) async fn measure(directory: &Path, deltas_per_second: u64, time: Dura
     };
     let host = Host::builder()
         .agent(agent)
-        .journal(Shared(Arc::clone(&journal)))
+        .journal(ObservedJournal(Arc::clone(&journal)))
         .start()
         .await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -128,7 +128,7 @@ impl Samples {
         let third = self.queue.len() / 3;
         let mean = |part: &[u64]| part.iter().sum::<u64>() as f64 / part.len().max(1) as f64;
         let (first, last) = (&self.queue[..third], &self.queue[self.queue.len() - third..]);
-        let queue_growth = crate::stats::ratio(mean(last), mean(first));
+        let queue_growth = crate::report::stats::ratio(mean(last), mean(first));
         let queue_max_bytes = self.queue.iter().copied().max().unwrap_or_default();
         let lag_max = self.lag.iter().copied().max().unwrap_or_default();
         let seconds = self.elapsed.as_secs_f64();
@@ -231,11 +231,11 @@ impl AgentChat for Pacer {
     }
 }
 
-/// A journal that somebody else looks into.
-struct Shared(Arc<SqliteJournal>);
+/// A journal whose queue the benchmark also reads.
+struct ObservedJournal(Arc<SqliteJournal>);
 
 #[async_trait]
-impl Journal for Shared {
+impl Journal for ObservedJournal {
     async fn open(&self) -> Result<Lease, JournalError> {
         self.0.open().await
     }

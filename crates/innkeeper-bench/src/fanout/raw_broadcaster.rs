@@ -2,7 +2,7 @@
 //!
 //! It sends frames of the host's size and shape that were encoded beforehand, over the same WebSocket
 //! library with the same buffers and the same batching. It keeps no state, no order across channels
-//! and no history, and it validates nothing. It is told what to send by one JSON line per turn on stdin.
+//! and no history, and it validates nothing. One JSON line per turn on stdin says what to send.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,9 +21,9 @@ use tokio_tungstenite::{
 };
 
 use crate::{
-    delivery::{STAMP_DIGITS, Stamping, StreamPlan},
-    delta_scan::DeltaFrame,
-    ws_client::unix_nanos,
+    client::delivery::{STAMP_DIGITS, Stamping, StreamPlan},
+    client::delta_scan::DeltaFrame,
+    client::websocket::unix_nanos,
 };
 
 /// Frames between two flushes at full speed, as in the host.
@@ -34,7 +34,7 @@ const QUEUED_BATCHES: usize = 4;
 /// Frames that every connection writes in one go; shared, never copied.
 type Batch = Arc<[Utf8Bytes]>;
 
-/// One turn to broadcast, as told on stdin.
+/// One turn to broadcast, as read from stdin.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Broadcast {
     clients: usize,
@@ -195,7 +195,7 @@ async fn send_batch(queues: &[mpsc::Sender<Batch>], batch: &Batch) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{delivery::receive_turn, ws_client::Connection};
+    use crate::{client::delivery::receive_turn, client::websocket::Connection};
 
     fn plan(stamping: Stamping) -> StreamPlan {
         StreamPlan {

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::{
-    fanout_round::{Load, RoundOutcome},
-    machine::Machine,
-    stats::{Percentiles, median, ratio},
+    fanout::round::{Load, RoundOutcome},
+    report::machine::Machine,
+    report::stats::{Percentiles, median, ratio},
 };
 
 /// The figures of one round, or the medians of several.

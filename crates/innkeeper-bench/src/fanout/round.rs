@@ -9,12 +9,13 @@ use anyhow::{Context, Result};
 use tokio::task::JoinSet;
 
 use crate::{
-    delivery::{Delivered, Stamping, StreamPlan, receive_turn},
-    delta_scan::DeltaFrame,
-    host_session, process_usage,
-    raw_broadcaster::Broadcast,
-    server_process::ServerProcess,
-    ws_client::Connection,
+    client::delivery::{Delivered, Stamping, StreamPlan, receive_turn},
+    client::delta_scan::DeltaFrame,
+    client::host_session,
+    client::websocket::Connection,
+    fanout::raw_broadcaster::Broadcast,
+    server::process::ServerProcess,
+    server::usage,
 };
 
 /// The server of a round.
@@ -26,7 +27,7 @@ pub(crate) enum Target<'run> {
     Raw(&'run DeltaFrame),
 }
 
-/// What every round of a run has in common.
+/// The load that every round of a run has in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     /// How many clients receive.
@@ -39,9 +40,9 @@ pub(crate) struct Load {
     pub(crate) measured: StreamPlan,
 }
 
-/// What was measured in a round.
+/// The measurements of one round.
 pub(crate) struct RoundOutcome {
-    /// What each client received.
+    /// The turn as each client received it.
     pub(crate) delivered: Vec<Delivered>,
     /// CPU time of the server during the turn.
     pub(crate) server_cpu: Duration,
@@ -123,8 +124,8 @@ async fn stream(
     mut clients: Vec<Connection>,
     plan: &StreamPlan,
 ) -> Result<(RoundOutcome, Vec<Connection>)> {
-    let server_cpu = process_usage::cpu_time(server.pid())?;
-    let client_cpu = process_usage::cpu_time(std::process::id())?;
+    let server_cpu = usage::cpu_time(server.pid())?;
+    let client_cpu = usage::cpu_time(std::process::id())?;
     let started = Instant::now();
     start_turn(server, source, &mut clients, plan).await?;
 
@@ -152,9 +153,9 @@ async fn stream(
     let outcome = RoundOutcome {
         delivered,
         elapsed,
-        server_cpu: process_usage::cpu_time(server.pid())?.saturating_sub(server_cpu),
-        client_cpu: process_usage::cpu_time(std::process::id())?.saturating_sub(client_cpu),
-        peak_resident_bytes: process_usage::peak_resident_bytes(server.pid())?,
+        server_cpu: usage::cpu_time(server.pid())?.saturating_sub(server_cpu),
+        client_cpu: usage::cpu_time(std::process::id())?.saturating_sub(client_cpu),
+        peak_resident_bytes: usage::peak_resident_bytes(server.pid())?,
     };
     Ok((outcome, clients))
 }

@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::server::TOOL;
-use crate::host_session::{ROOT, initialize, say, subscribe_chat};
-use crate::stats::nanos;
-use crate::ws_client::Connection;
+use crate::client::host_session::{ROOT, initialize, say, subscribe_chat};
+use crate::client::websocket::Connection;
+use crate::report::stats::nanos;
 
-/// What people call the server.
+/// The name of the MCP server.
 const SERVER: &str = "bench";
 /// The longest that anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Writes the plugin that brings the server along, and returns what the configuration says of it. The configuration
-/// names it, so people trust it, and what it calls harmless runs without a question.
+/// Writes a plugin with the MCP server, and returns the configuration that names the plugin. A configured plugin is
+/// trusted, and its read-only tools run without an approval.
 pub(super) fn plugin(directory: &Path) -> Result<String> {
     let folder = directory.join("plugin/.claude-plugin");
     std::fs::create_dir_all(&folder)?;
@@ -32,14 +32,14 @@ pub(super) fn plugin(directory: &Path) -> Result<String> {
 }
 
 /// A client with a session of its own, whose server is ready.
-pub(super) struct Guest {
+pub(super) struct CallingClient {
     connection: Connection,
     chat: String,
     turns: u64,
 }
 
-impl Guest {
-    pub(super) async fn arrive(url: &str, number: usize) -> Result<Self> {
+impl CallingClient {
+    pub(super) async fn connect(url: &str, number: usize) -> Result<Self> {
         let mut connection = Connection::open(url).await?;
         initialize(&mut connection, &format!("guest-{number}"), &[ROOT]).await?;
         let session = format!("ahp-session:/guest-{number}");
@@ -79,7 +79,7 @@ impl Guest {
             });
             timeout(PATIENCE, reading)
                 .await
-                .context("the turn goes on for ever")??;
+                .context("the turn did not end in time")??;
         }
         took.map(nanos).context("the turn ended without a call")
     }

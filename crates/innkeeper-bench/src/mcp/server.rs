@@ -23,7 +23,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// What a message is answered with; notifications are not.
+/// Returns the response to a message, and `None` for a notification.
 fn answer(message: &Value) -> Option<Value> {
     let id = message.get("id")?;
     let result = match message.get("method")?.as_str()? {
@@ -31,7 +31,7 @@ fn answer(message: &Value) -> Option<Value> {
             "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
             "serverInfo": { "name": "bench", "version": "1" },
         }),
-        // Harmless, so that nobody is asked: approvals are not what is measured.
+        // Read-only, so that no approval is needed: approvals are not measured.
         "tools/list" => json!({ "tools": [{
             "name": TOOL, "inputSchema": { "type": "object" }, "annotations": { "readOnlyHint": true },
         }] }),

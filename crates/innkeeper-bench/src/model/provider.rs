@@ -9,11 +9,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::ws_client::unix_nanos;
+use crate::client::websocket::unix_nanos;
 
 /// Digits of a stamp: nanoseconds since the Unix epoch.
 const DIGITS: usize = 19;
-/// What stands before a stamp, and nowhere else.
+/// The marker before a stamp. It occurs nowhere else.
 const MARK: u8 = b'@';
 
 /// The provider.
@@ -24,7 +24,7 @@ pub(super) struct Provider {
     task: JoinHandle<()>,
 }
 
-/// What a reader saw.
+/// The stamps and times that a reader saw.
 pub(super) struct Read {
     pub(super) latencies: Vec<u64>,
     pub(super) time: Duration,

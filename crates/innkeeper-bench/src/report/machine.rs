@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
-/// What has to be known about a machine to judge absolute figures.
+/// The facts about a machine that absolute figures depend on.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     /// Processors that this process may use.

@@ -60,7 +60,7 @@ impl ServerProcess {
     ) -> Result<Self> {
         let directory = TempDir::new().context("cannot create a temporary directory")?;
         let data = data.map_or_else(|| directory.path().join("data"), Path::to_owned);
-        // The default bounds are for people; thousands of clients of one machine need room, and so
+        // The default limits are for few clients; thousands of clients on one machine need more, and so
         // does a turn of millions of deltas.
         let config = directory.path().join("innkeeper.toml");
         fs::write(

@@ -13,7 +13,7 @@ pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64))
 }
 
-/// Returns the CPU time of the threads of the process whose name starts so. The kernel keeps 15 characters.
+/// Returns the CPU time of the threads of a process whose names have this prefix. The kernel stores 15 characters.
 pub(crate) fn thread_cpu_time(pid: u32, name: &str) -> Result<Duration> {
     let mut ticks = 0;
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -1,4 +1,4 @@
-//! What the clients of the soak do all the time.
+//! The load of the soak: what its clients do all the time.
 
 use std::{
     sync::{
@@ -14,10 +14,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::client::SoakClient;
-use crate::host_session::ROOT;
+use crate::client::host_session::ROOT;
 
-/// What residents say to the agent, one after the other: streams slow and fast, thoughts, tools,
-/// plans, workers, failures.
+/// The messages of residents to the agent, one after the other: slow and fast streams, reasoning, tools,
+/// plans, subagents, failures.
 const MESSAGES: &[&str] = &[
     "/stream 60 5 48",
     "/stream 2000 0 64",
@@ -30,10 +30,10 @@ const MESSAGES: &[&str] = &[
     "/error",
     "/stream 40 10 400",
 ];
-/// Sessions that nobody works in: they leave memory and come back when somebody looks.
+/// Idle sessions: the host evicts them and loads them again for a subscriber.
 pub(crate) const SLEEPERS: u64 = 40;
 
-/// What all clients share.
+/// State that all clients share.
 pub(crate) struct Churn {
     pub(crate) url: String,
     pub(crate) until: Instant,
@@ -257,7 +257,7 @@ impl Churn {
         client.cut(politely).await
     }
 
-    /// Proves that a mirror equals what somebody is shown who comes afresh.
+    /// Proves that a mirror equals a fresh snapshot.
     async fn compare(&self, client: &mut SoakClient) -> Result<()> {
         let mut differences = Vec::new();
         for _ in 0..20 {
@@ -273,7 +273,7 @@ impl Churn {
                 count(&self.counts.comparisons);
                 return Ok(());
             }
-            // Something happened in between: the root counts sessions of everybody.
+            // Something happened in between: the root counts the sessions of all clients.
             client.read_for(Duration::from_millis(50)).await?;
         }
         bail!("a mirror stays different from the host: {}", differences.join("\n"));

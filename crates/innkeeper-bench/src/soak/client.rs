@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::mirror::Mirror;
-use crate::{host_session::ROOT, ws_client::Connection};
+use crate::{client::host_session::ROOT, client::websocket::Connection};
 
 /// How long anything may take. Far above what it takes on a busy machine, so that only a host that
 /// hangs is reported.

@@ -5,13 +5,13 @@ use std::fmt;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::process_usage::{open_files, resident_bytes, threads};
+use crate::server::usage::{open_files, resident_bytes, threads};
 
 /// Warm-up: the share of the run, from its start, that is sampled and not judged, and the least it takes. In
 /// its first minutes a host maps in its own code, and its allocator and SQLite find out how much they need.
 const WARM_UP: f64 = 0.2;
 const LEAST_WARM_UP_SECONDS: f64 = 120.0;
-/// What a short run may grow by whatever an hour may: the steps in which an allocator grows. Against the 600,000
+/// The growth that a short run may have: the steps in which an allocator grows. Against the 600,000
 /// actions and 3,000 connections of five minutes it is 3 bytes of each action, or 700 of each connection.
 const ALLOCATOR_STEPS: f64 = 2.0 * 1024.0 * 1024.0;
 /// Memory may grow within an hour by the larger of these: a share of itself, and some bytes.
@@ -55,7 +55,7 @@ impl fmt::Display for Sample {
     }
 }
 
-/// What became of one figure after warm-up.
+/// The trend of one figure after warm-up.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figure {
     name: &'static str,
@@ -64,11 +64,11 @@ pub(crate) struct Figure {
     maximum: f64,
     /// By how much the fitted line rises over the part of the run that is judged.
     growth: f64,
-    /// What it may rise by.
+    /// The largest rise that passes.
     allowed: f64,
     /// By how much it would rise in an hour.
     growth_per_hour: f64,
-    /// What noise alone moves a fitted line by: three standard errors.
+    /// The change that noise alone explains: three standard errors of the fitted line.
     noise: f64,
     pub(crate) is_flat: bool,
 }

@@ -1,4 +1,4 @@
-//! What a client of the soak believes, kept by the published reducers.
+//! The mirror of a soak client, built with the published reducers.
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,4 @@
+//! Servers under test: starting them, and what they cost.
+
+pub(crate) mod process;
+pub(crate) mod usage;

@@ -14,7 +14,7 @@ use crate::{
     client::delta_scan::DeltaFrame,
     fanout::raw_broadcaster::typical_delta_frame,
     fanout::report::{FanoutReport, RoundFigures},
-    fanout::round::{self, Load, RoundOutcome, Target},
+    fanout::round::{Load, RoundOutcome, Target},
     report::machine,
     server::process::default_host_binary,
 };

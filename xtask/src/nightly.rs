@@ -21,7 +21,15 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     benchmarks(workspace)?;
     let mut simulator = workspace.cargo();
     simulator
-        .args(["test", "--release", "-p", "innkeeper-testkit", "--test", "convergence"])
+        .args([
+            "test",
+            "--release",
+            "-p",
+            "innkeeper-testkit",
+            "--test",
+            "it",
+            "convergence::",
+        ])
         .env(SEEDS.0, SEEDS.1);
     step(&shown(&simulator), || run_command(&mut simulator))?;
     step("cargo xtask faults", || faults::run(workspace))

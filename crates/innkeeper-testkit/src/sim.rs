@@ -6,35 +6,17 @@
 //! bytes, which seeds, property tests and the fuzzer all share.
 
 mod agent;
-mod agents_at_work;
 mod approvals;
-mod belief;
-mod catalogue;
-mod chats;
 mod checks;
 mod choices;
-mod connection;
+mod client;
 mod crash;
-mod customizing;
-mod decoding;
-mod derived;
-mod dispatches;
-mod exchange;
-mod fitting;
-mod history;
-mod mirror;
-mod moving;
+mod customizations;
+mod mcp_servers;
 mod operations;
-mod optimism;
-mod queue;
-mod recovered;
 mod run;
-mod serving;
-mod settling;
 mod shrink;
 mod store;
-mod transports;
-mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -51,18 +33,18 @@ use innkeeper_core::{
 
 use self::agent::Agent;
 use self::approvals::Approvals;
-use self::connection::Connection;
-use self::customizing::Customizing;
-use self::decoding::Decoder;
-use self::mirror::Mirror;
-use self::serving::Serving;
+use self::checks::pending_messages::Excuse;
+use self::client::connection::Connection;
+use self::client::decoding::Decoder;
+use self::client::mirror::Mirror;
+use self::client::transports::initialize;
+use self::customizations::Customizing;
+use self::mcp_servers::Serving;
 use self::store::Store;
-use self::transports::initialize;
-use self::words::Excuse;
 use crate::mutation::{Mutation, Mutator};
 
 pub use self::choices::{Choices, bytes_from_seed};
-pub(crate) use self::queue::Item;
+pub(crate) use self::client::queue::Item;
 pub use self::run::{Coalescing, Outcome, RunOptions, run};
 pub use self::shrink::{Shrunk, shrink};
 
@@ -102,7 +84,7 @@ pub(crate) fn all_channels() -> Vec<String> {
     let mut channels: Vec<String> = sessions
         .flat_map(|session| [(*session).to_owned(), innkeeper_core::uri::default_chat(session)])
         .collect();
-    channels.extend(chats::CHATS.map(str::to_owned));
+    channels.extend(operations::chats::CHATS.map(str::to_owned));
     channels.push(innkeeper_core::uri::ROOT.to_owned());
     channels
 }

@@ -1,20 +1,21 @@
 //! The scripted agent: it acts only when told to, remembers what it did, and believes of its calls
 //! and questions what it did itself and what the host told it. That belief is one more mirror.
 
-mod hearing;
+mod replies;
 mod steps;
-mod workers;
+mod subagents;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use innkeeper_core::agent::{ClientTool, Offer, Permission, ToolStep};
 use innkeeper_core::{AgentEvent, ChannelId, Effect, TurnKey};
 
-use super::Violation;
+use crate::sim::Violation;
 
-pub use self::hearing::Heard;
+pub use self::replies::Heard;
 pub use self::steps::{RESOURCES, any_event};
-use self::workers::Above;
+use self::subagents::Above;
 
 /// All back ends of the simulated host.
 #[derive(Debug, Default)]

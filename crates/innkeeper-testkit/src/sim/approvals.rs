@@ -9,7 +9,7 @@ use innkeeper_core::Input;
 use innkeeper_core::agent::Decision;
 use serde_json::Value;
 
-use super::{Sim, Violation};
+use crate::sim::{Sim, Violation};
 
 /// Everything that was allowed for more than one call.
 #[derive(Debug, Default)]

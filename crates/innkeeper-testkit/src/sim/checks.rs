@@ -1,5 +1,10 @@
 //! What must hold when everybody has read everything.
 
+pub(super) mod agent_state;
+mod derived;
+pub(super) mod pending_messages;
+pub(super) mod recovered;
+
 use std::collections::BTreeMap;
 
 use ahp_types::commands::ListSessionsResult;
@@ -7,9 +12,10 @@ use innkeeper_core::snapshot::State;
 use innkeeper_core::{Command, ConnId, Input, RequestId, uri};
 use serde_json::Value;
 
-use super::decoding::decode;
-use super::transports::seen_by;
-use super::{PROBE_0_9, PROBE_1_0, Sim, Violation, catalogue, derived};
+use crate::sim::client::decoding::decode;
+use crate::sim::client::session_list;
+use crate::sim::client::transports::seen_by;
+use crate::sim::{PROBE_0_9, PROBE_1_0, Sim, Violation};
 
 /// How often a host may have something to do by itself before it is quiet.
 const MAX_ROUNDS: usize = 500;
@@ -161,6 +167,6 @@ impl Sim {
         let mut answer: Value = serde_json::from_slice(&answer)
             .map_err(|error| Violation::new(format!("listSessions answers no JSON: {error}")))?;
         let list: ListSessionsResult = decode(answer["result"].take())?;
-        Ok(catalogue::from_list(&list))
+        Ok(session_list::from_list(&list))
     }
 }

@@ -4,9 +4,10 @@ use futures_util::FutureExt;
 use innkeeper_core::{Effect, HostCore, Input, Opening, Seq};
 use innkeeper_host::{Journal, Keep, Lease, MemoryJournal};
 
-use super::store::{self, Store, Truth, all_sessions, answer};
-use super::{Choices, Sim, Violation, agents, recovered};
 use crate::mutation::{Forgetting, Mutator};
+use crate::sim::checks::recovered;
+use crate::sim::store::{self, Store, Truth, all_sessions, answer};
+use crate::sim::{Choices, Sim, Violation, agents};
 
 /// How a host starts again.
 struct Start {

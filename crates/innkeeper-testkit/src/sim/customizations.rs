@@ -10,10 +10,10 @@ use innkeeper_core::snapshot::State;
 use innkeeper_core::{ActionFrame, ChannelId, ClientId, ConnId, Effect, Input, TurnStart};
 use serde_json::{Map, Value, json};
 
-use super::connection::Connection;
-use super::dispatches::Draft;
-use super::operations::DIRECTORY;
-use super::{Choices, Sim, Violation};
+use crate::sim::client::connection::Connection;
+use crate::sim::operations::DIRECTORY;
+use crate::sim::operations::dispatches::Draft;
+use crate::sim::{Choices, Sim, Violation};
 
 /// What may be found, besides the plugins of clients.
 const CONTAINERS: [(&str, &str); 5] = [

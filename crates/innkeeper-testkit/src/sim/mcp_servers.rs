@@ -10,10 +10,10 @@ use innkeeper_core::snapshot::State;
 use innkeeper_core::{ChannelId, ConnId, Effect, Failure, Input};
 use serde_json::{Value, json};
 
-use super::belief::is_held;
-use super::connection::Connection;
-use super::dispatches::Draft;
-use super::{Choices, Sim, Violation};
+use crate::sim::checks::agent_state::is_held;
+use crate::sim::client::connection::Connection;
+use crate::sim::operations::dispatches::Draft;
+use crate::sim::{Choices, Sim, Violation};
 
 /// What the simulator knows of servers.
 #[derive(Debug, Default)]

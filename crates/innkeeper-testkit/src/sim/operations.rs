@@ -1,14 +1,18 @@
 //! What can happen in a simulated host, decided by one byte after the other.
 
+pub(super) mod chats;
+pub(super) mod dispatches;
+mod moves;
+
 use innkeeper_core::request::{CreateSession, Subscribe};
 use innkeeper_core::snapshot::State;
 use innkeeper_core::{Command, ConnId, Input, uri};
 
-use super::chats::CHATS;
-use super::exchange::Asked;
-use super::mirror::Mirror;
-use super::queue::Marker;
-use super::{Choices, Sim, Violation, agents};
+use crate::sim::client::mirror::Mirror;
+use crate::sim::client::queue::Marker;
+use crate::sim::client::requests::Asked;
+use crate::sim::operations::chats::CHATS;
+use crate::sim::{Choices, Sim, Violation, agents};
 
 /// The sessions of a run. Few, so that clients meet in them; one with a foreign scheme (E-50).
 pub const SESSIONS: [&str; 3] = ["ahp-session:/s0", "ahp-session:/s1", "copilot:/s2"];

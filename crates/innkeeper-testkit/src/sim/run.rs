@@ -2,9 +2,9 @@
 
 use innkeeper_core::{ConnId, CoreConfig, Input, ReplayLimits};
 
-use super::checks::DEBOUNCE_MS;
-use super::{Choices, Sim, Tally, Violation};
 use crate::mutation::{Forgetting, Mutation};
+use crate::sim::checks::DEBOUNCE_MS;
+use crate::sim::{Choices, Sim, Tally, Violation};
 
 /// Which connections merge adjacent appends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

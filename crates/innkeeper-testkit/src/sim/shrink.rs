@@ -1,6 +1,6 @@
 //! The shortest run that still goes wrong, so that a failure can be read.
 
-use super::{RunOptions, Violation, run};
+use crate::sim::{RunOptions, Violation, run};
 
 /// Most runs spent on making one shorter.
 const MOST_RUNS: usize = 3000;

@@ -12,8 +12,8 @@ use innkeeper_core::stored::{ActionRecord, Batch, ListPage, Record, StoredSummar
 use innkeeper_core::{ChannelId, Effect, HostCore, Input, TurnStart};
 use innkeeper_host::{Journal, Keep, MemoryJournal};
 
-use super::{Sim, Violation};
 use crate::mutation::Forgetting;
+use crate::sim::{Sim, Violation};
 
 /// All sessions and chats, by URI.
 pub type Truth = BTreeMap<String, Known>;

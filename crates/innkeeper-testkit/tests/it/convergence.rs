@@ -33,7 +33,7 @@ fn run_seed(seed: u64, options: RunOptions) -> Result<Tally, String> {
                 Some(shrunk) => format!("{}\nthe shortest run with it: {:?}", shrunk.violation, shrunk.bytes),
                 None => violation.to_string(),
             };
-            Err(format!("seed {seed}: {report}\nadd the seed to tests/seeds.txt"))
+            Err(format!("seed {seed}: {report}\nadd the seed to tests/it/seeds.txt"))
         }
     }
 }

@@ -9,8 +9,8 @@ use innkeeper_host::{Journal, JournalError, Keep, MemoryJournal, async_trait};
 use innkeeper_testkit::journal::life::Life;
 use innkeeper_testkit::journal::{self, SCENARIOS, Storage, Trouble};
 
-use crate::broken::Broken;
-use crate::mistakes::Mistake;
+use broken::Broken;
+use mistakes::Mistake;
 
 mod broken;
 mod mistakes;

@@ -71,7 +71,7 @@ fn next_of(run: &Run, fresh: String, choices: &mut Choices<'_>) -> AgentEvent {
         .map(|(id, _)| id)
         .collect();
     match choices.below(23) {
-        20..=22 => match super::workers::spawn(run, choices) {
+        20..=22 => match super::subagents::spawn(run, choices) {
             Some(spawn) => spawn,
             None => start(run, fresh, choices),
         },

@@ -4,12 +4,12 @@ use innkeeper_core::agent::Secret;
 use innkeeper_core::request::Authenticate;
 use innkeeper_core::{AgentEvent, Command, ConnId, Failure, Input, TurnEnd};
 
-use super::agent::{Phase, RESOURCES, any_event};
-use super::exchange::Asked;
-use super::{Choices, Sim, Violation};
+use crate::sim::agent::{Phase, RESOURCES, any_event};
+use crate::sim::client::requests::Asked;
+use crate::sim::{Choices, Sim, Violation};
 
 impl Sim {
-    pub(super) fn agent_speaks(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn agent_speaks(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let Some((chat, turn)) = self.agent.running(|len| choices.below(len)) else {
             return self.with_conn(choices, Self::start_turn);
         };
@@ -34,7 +34,7 @@ impl Sim {
     }
 
     /// A client gets on with a call of its own.
-    pub(super) fn client_works(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn client_works(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let calls = self.agent.runs().flat_map(|run| run.calls.values());
         let running = calls.filter(|call| call.phase == Phase::Running);
         let owners: Vec<&String> = running.filter_map(|call| call.owner.as_ref()).collect();
@@ -56,7 +56,7 @@ impl Sim {
     }
 
     /// Somebody signs in, to something that is asked for or not.
-    pub(super) fn authenticate(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn authenticate(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let calls = self.agent.runs().flat_map(|run| run.calls.values());
         let asked = calls.filter(|call| call.phase == Phase::SigningIn);
         let asked: Vec<String> = asked.filter_map(|call| call.resource.clone()).collect();
@@ -97,7 +97,7 @@ impl Sim {
         }
     }
 
-    pub(super) fn agent_ends(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn agent_ends(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let Some((chat, turn)) = self.agent.running(|len| choices.below(len)) else {
             return Ok(());
         };
@@ -114,7 +114,7 @@ impl Sim {
         self.handle(Input::TurnEnded { chat, turn, end })
     }
 
-    pub(super) fn session_opens(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn session_opens(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let Some(chat) = self.agent.take_opening(|len| choices.below(len)) else {
             return Ok(());
         };
@@ -127,7 +127,7 @@ impl Sim {
     }
 
     /// What an ended run still says must change nothing.
-    pub(super) fn agent_is_late(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn agent_is_late(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let Some((chat, turn)) = self.agent.ended(|len| choices.below(len)) else {
             return Ok(());
         };

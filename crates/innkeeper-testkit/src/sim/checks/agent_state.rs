@@ -9,12 +9,12 @@ use innkeeper_core::agent::{Answer, Response};
 use innkeeper_core::snapshot::State;
 use innkeeper_core::{AgentEvent, ChannelId, Effect};
 
-use super::agent::{Call, Heard, Phase, Run};
-use super::{Sim, Violation};
+use crate::sim::agent::{Call, Heard, Phase, Run};
+use crate::sim::{Sim, Violation};
 
 impl Sim {
     /// A chat as the host has it: everything but the completed turns, and those.
-    pub(super) fn host_chat(&self, uri: &str) -> Option<(Arc<ChatState>, Vec<Arc<Turn>>)> {
+    pub(in crate::sim) fn host_chat(&self, uri: &str) -> Option<(Arc<ChatState>, Vec<Arc<Turn>>)> {
         match self.snapshot(uri)?.state {
             State::Chat(head, history, _) => Some((head, history.in_memory().cloned().collect())),
             State::Root(_) | State::Session(_) | State::Watch(_) => None,
@@ -22,7 +22,7 @@ impl Sim {
     }
 
     /// A session as the host has it.
-    pub(super) fn host_session(&self, uri: &str) -> Option<Arc<SessionState>> {
+    pub(in crate::sim) fn host_session(&self, uri: &str) -> Option<Arc<SessionState>> {
         match self.snapshot(uri)?.state {
             State::Session(state) => Some(state.shared()),
             State::Root(_) | State::Chat(..) | State::Watch(_) => None,
@@ -30,7 +30,7 @@ impl Sim {
     }
 
     /// Whether an effect stops an agent because it said nothing for too long.
-    pub(super) fn is_for_silence(&self, effect: &Effect) -> bool {
+    pub(in crate::sim) fn is_for_silence(&self, effect: &Effect) -> bool {
         let Effect::CancelTurn { chat, .. } = effect else {
             return false;
         };
@@ -47,7 +47,7 @@ impl Sim {
 
     /// Whether an agent wants something of a call whose client is done and waits for people: the
     /// agent does not know of it yet, and the host passes over what it says.
-    pub(super) fn is_too_late(&self, chat: ChannelId, event: &AgentEvent) -> bool {
+    pub(in crate::sim) fn is_too_late(&self, chat: ChannelId, event: &AgentEvent) -> bool {
         let (AgentEvent::Tool { call, .. }, Some(run)) = (event, self.agent.run(chat)) else {
             return false;
         };
@@ -66,7 +66,7 @@ impl Sim {
     }
 
     /// Compares what every agent believes with what the host shows.
-    pub(super) fn check_beliefs(&self) -> Result<(), Violation> {
+    pub(in crate::sim) fn check_beliefs(&self) -> Result<(), Violation> {
         self.agent.check_workers()?;
         for (chat, uri) in self.agent.chats() {
             let Some((head, _)) = self.host_chat(uri) else {
@@ -158,7 +158,7 @@ impl Sim {
     }
 
     /// Compares what an agent was told with what everybody can see.
-    pub(super) fn check_heard(&mut self, heard: &[Heard]) -> Result<(), Violation> {
+    pub(in crate::sim) fn check_heard(&mut self, heard: &[Heard]) -> Result<(), Violation> {
         for heard in heard {
             match heard {
                 Heard::Allowed {
@@ -314,7 +314,7 @@ fn agree(id: &str, call: &Call, shown: &Shown<'_>) -> Result<(), Violation> {
 }
 
 /// Whether the turn of a chat waits for MCP servers.
-pub(super) fn is_held(chat: &ChatState) -> bool {
+pub(in crate::sim) fn is_held(chat: &ChatState) -> bool {
     chat.activity
         .as_ref()
         .is_some_and(|activity| activity.starts_with("Waiting for "))

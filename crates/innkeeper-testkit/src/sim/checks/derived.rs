@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ahp_types::state::{ChatOrigin, ChatState, ResponsePart, SessionState, SessionStatus, Turn, TurnState};
 use serde_json::{Value, json};
 
-use super::Violation;
+use crate::sim::Violation;
 
 /// Bits 0 to 4 of a status are one activity (E-26).
 const ACTIVITY_BITS: u32 = 0b1_1111;
@@ -156,5 +156,4 @@ fn check_status(session: &SessionState, chats: &[Parts<'_>]) -> Result<(), Strin
 }
 
 #[cfg(test)]
-#[path = "derived_tests.rs"]
 mod tests;

@@ -6,8 +6,8 @@ use ahp_types::actions::StateAction;
 use ahp_types::state::{ChatState, PendingMessageKind};
 use innkeeper_core::Input;
 
-use super::agent::Heard;
-use super::{Sim, Violation};
+use crate::sim::agent::Heard;
+use crate::sim::{Sim, Violation};
 
 /// The messages that wait in every chat: by chat, then by id.
 pub type Waiting = BTreeMap<String, BTreeMap<String, String>>;
@@ -44,7 +44,7 @@ impl Excuse {
 
 impl Sim {
     /// All messages that wait now.
-    pub(super) fn waiting(&self) -> Waiting {
+    pub(in crate::sim) fn waiting(&self) -> Waiting {
         let chats = self.agent.chats().filter_map(|(_, uri)| {
             let (head, _) = self.host_chat(uri)?;
             let waiting = waiting_in(&head);
@@ -54,7 +54,12 @@ impl Sim {
     }
 
     /// Looks where every message is that waited before an input.
-    pub(super) fn check_words(&self, before: &Waiting, excuse: &Excuse, heard: &[Heard]) -> Result<(), Violation> {
+    pub(in crate::sim) fn check_words(
+        &self,
+        before: &Waiting,
+        excuse: &Excuse,
+        heard: &[Heard],
+    ) -> Result<(), Violation> {
         for (uri, messages) in before {
             let Some((head, _)) = self.host_chat(uri) else {
                 continue; // The chat is gone with everything in it.

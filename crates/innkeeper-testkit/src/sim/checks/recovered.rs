@@ -11,9 +11,9 @@ use ahp_types::state::{
 use innkeeper_core::snapshot::{Snapshot, State};
 use serde_json::{Value, json};
 
-use super::Violation;
-use super::store::Truth;
 use crate::comparable::ACTIVITY_BITS;
+use crate::sim::Violation;
+use crate::sim::store::Truth;
 
 /// Compares what there was with what came back.
 pub fn check(before: &Truth, after: &Truth) -> Result<(), Violation> {

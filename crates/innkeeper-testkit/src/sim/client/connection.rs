@@ -10,13 +10,13 @@ use bytes::Bytes;
 use innkeeper_core::ConnId;
 use serde_json::Value;
 
-use super::Violation;
-use super::decoding::{Decoder, decode};
-use super::exchange::{Asked, Dispatched, FollowUp};
-use super::history::narrowed;
-use super::mirror::{Mirror, Mirrored, comparable};
-use super::optimism::Unsettled;
-use super::queue::{Marker, Queue, Read};
+use crate::sim::Violation;
+use crate::sim::client::decoding::{Decoder, decode};
+use crate::sim::client::history::narrowed;
+use crate::sim::client::mirror::{Mirror, Mirrored, comparable};
+use crate::sim::client::optimism::Unsettled;
+use crate::sim::client::queue::{Marker, Queue, Read};
+use crate::sim::client::requests::{Asked, Dispatched, FollowUp};
 
 /// One transport.
 #[derive(Debug)]
@@ -174,7 +174,7 @@ impl Connection {
                 Ok(None)
             }
             (Some(method), None) => {
-                super::catalogue::notification(&mut self.mirror, method, &message["params"])?;
+                crate::sim::client::session_list::notification(&mut self.mirror, method, &message["params"])?;
                 Ok(None)
             }
             (None, Some(_)) => self.response(message),
@@ -260,7 +260,7 @@ impl Connection {
             Asked::List => {
                 let result: ahp_types::commands::ListSessionsResult = decode(result.take())?;
                 if self.mirror.channels.contains_key(innkeeper_core::uri::ROOT) {
-                    self.mirror.catalogue = Some(super::catalogue::from_list(&result));
+                    self.mirror.catalogue = Some(crate::sim::client::session_list::from_list(&result));
                 }
                 Ok(None)
             }

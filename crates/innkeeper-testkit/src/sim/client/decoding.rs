@@ -7,7 +7,7 @@ use ahp_types::actions::ActionEnvelope;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::Violation;
+use crate::sim::Violation;
 
 /// How every action starts on the wire.
 const ACTION: &[u8] = br#"{"jsonrpc":"2.0","method":"action","params":"#;

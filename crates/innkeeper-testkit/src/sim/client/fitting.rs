@@ -4,7 +4,7 @@
 use ahp_types::actions::StateAction;
 use ahp_types::state::{ChatState, ResponsePart, SessionInputRequest, ToolCallState};
 
-use super::mirror::Mirrored;
+use crate::sim::client::mirror::Mirrored;
 
 impl Mirrored {
     /// Says what is wrong with an action in this state, if anything.

@@ -7,9 +7,9 @@ use ahp_types::state::{ChatState, Turn};
 use innkeeper_core::snapshot::{Snapshot, State, Window};
 use innkeeper_core::{Command, ConnId, Input, TurnEnd};
 
-use super::exchange::Asked;
-use super::mirror::Mirrored;
-use super::{Choices, Sim, Violation};
+use crate::sim::client::mirror::Mirrored;
+use crate::sim::client::requests::Asked;
+use crate::sim::{Choices, Sim, Violation};
 
 /// Whether a reader's turns are the end of the host's, and its cursor names the newest turn it lacks:
 /// without a cursor it has them all (SUB-12, PAGE-03).
@@ -38,7 +38,7 @@ pub fn narrowed(snapshot: &Snapshot, mirrored: &Mirrored) -> Snapshot {
 
 impl Sim {
     /// Asks for older turns, with the cursor that is shown, without one, or with a made-up one.
-    pub(super) fn fetch_turns(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn fetch_turns(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let Some(connection) = self.conns.get(&conn) else {
             return Ok(());
         };
@@ -68,7 +68,7 @@ impl Sim {
     }
 
     /// Some turns that are over before a run starts.
-    pub(super) fn live_through(&mut self, conn: ConnId, chat: &str, turns: usize) -> Result<(), Violation> {
+    pub(in crate::sim) fn live_through(&mut self, conn: ConnId, chat: &str, turns: usize) -> Result<(), Violation> {
         for _ in 0..turns {
             self.start_turn_in(conn, chat)?;
             if let Some((chat, turn)) = self.agent.running(|_| 0) {
@@ -81,7 +81,7 @@ impl Sim {
     }
 
     /// A turn of a chat that a client might cut the rest off after; some are running or not there.
-    pub(super) fn any_turn(&self, chat: &str, choices: &mut Choices<'_>) -> Option<String> {
+    pub(in crate::sim) fn any_turn(&self, chat: &str, choices: &mut Choices<'_>) -> Option<String> {
         let history = self.host_chat(chat).map(|(_, history)| history);
         let turns = history.iter().flat_map(|turns| turns.iter());
         let turns: Vec<String> = turns.map(|turn| turn.id.clone()).collect();

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::comparable::{ACTIVITY_BITS, without_extensions, without_unannounced_fields};
 
-use super::Violation;
-use super::decoding::says_unknown;
-use super::history::is_end_of;
+use crate::sim::Violation;
+use crate::sim::client::decoding::says_unknown;
+use crate::sim::client::history::is_end_of;
 
 /// Everything one connection has learned, and what it would reconnect with.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use ahp_types::actions::StateAction;
 
-use super::mirror::{Mirror, Mirrored};
+use crate::sim::client::mirror::{Mirror, Mirrored};
 
 /// What was dispatched and not settled, oldest first.
 #[derive(Debug, Default)]

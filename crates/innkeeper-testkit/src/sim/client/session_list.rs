@@ -6,9 +6,9 @@ use ahp_types::commands::ListSessionsResult;
 use ahp_types::notifications::{SessionAddedParams, SessionRemovedParams, SessionSummaryChangedParams};
 use serde_json::Value;
 
-use super::Violation;
-use super::decoding::decode;
-use super::mirror::{Mirror, comparable_summary};
+use crate::sim::Violation;
+use crate::sim::client::decoding::decode;
+use crate::sim::client::mirror::{Mirror, comparable_summary};
 
 /// The list as it was fetched.
 pub fn from_list(list: &ListSessionsResult) -> BTreeMap<String, Value> {

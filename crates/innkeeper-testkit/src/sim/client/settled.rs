@@ -1,10 +1,10 @@
 //! What must have come of everything a client asked for and dispatched, once it has read all.
 
-use super::Violation;
-use super::connection::Connection;
-use super::exchange::Expected;
-use super::history::narrowed;
-use super::mirror::{Mirrored, comparable};
+use crate::sim::Violation;
+use crate::sim::client::connection::Connection;
+use crate::sim::client::history::narrowed;
+use crate::sim::client::mirror::{Mirrored, comparable};
+use crate::sim::client::requests::Expected;
 
 impl Connection {
     /// Checks that every request was answered and every dispatch has its outcome.
@@ -51,7 +51,7 @@ impl Connection {
     }
 
     /// A reader gets as many turns as it asked for, and the latest in any case (SUB-12, CHT-15).
-    pub(super) fn check_window(&self, channel: &str, turns: Option<usize>) -> Result<(), Violation> {
+    pub(in crate::sim) fn check_window(&self, channel: &str, turns: Option<usize>) -> Result<(), Violation> {
         let Some(Mirrored::Chat(chat)) = self.mirror.channels.get(channel) else {
             return Ok(());
         };

@@ -4,15 +4,15 @@ use innkeeper_core::request::{Initialize, Reconnect};
 use innkeeper_core::snapshot::Snapshot;
 use innkeeper_core::{ClientId, Command, ConnId, Input, Principal, RequestId};
 
-use super::connection::Connection;
-use super::exchange::{Asked, FollowUp};
-use super::mirror::Mirror;
-use super::queue::Marker;
-use super::{Coalescing, Item, Sim, Violation};
+use crate::sim::client::connection::Connection;
+use crate::sim::client::mirror::Mirror;
+use crate::sim::client::queue::Marker;
+use crate::sim::client::requests::{Asked, FollowUp};
+use crate::sim::{Coalescing, Item, Sim, Violation};
 
 impl Sim {
     /// Sends a request on a connection.
-    pub(super) fn request(&mut self, conn: ConnId, asked: Asked, command: Command) -> Result<(), Violation> {
+    pub(in crate::sim) fn request(&mut self, conn: ConnId, asked: Asked, command: Command) -> Result<(), Violation> {
         let id = self.next_request;
         self.next_request += 1;
         if let Some(connection) = self.conns.get_mut(&conn) {
@@ -26,7 +26,7 @@ impl Sim {
     }
 
     /// Opens a transport for a client and returns it.
-    pub(super) fn open(&mut self, client: usize, mirror: Mirror) -> Result<ConnId, Violation> {
+    pub(in crate::sim) fn open(&mut self, client: usize, mirror: Mirror) -> Result<ConnId, Violation> {
         let id = ConnId {
             slot: self.next_slot,
             generation: 0,
@@ -47,7 +47,12 @@ impl Sim {
         Ok(id)
     }
 
-    pub(super) fn initialize(&mut self, conn: ConnId, client: usize, channels: Vec<String>) -> Result<(), Violation> {
+    pub(in crate::sim) fn initialize(
+        &mut self,
+        conn: ConnId,
+        client: usize,
+        channels: Vec<String>,
+    ) -> Result<(), Violation> {
         let command = initialize(&self.clients[client].id, self.clients[client].version, channels);
         self.request(conn, Asked::Initialize, command)?;
         if self.conns.get(&conn).is_some_and(|connection| connection.admitted) {
@@ -56,7 +61,7 @@ impl Sim {
         Ok(())
     }
 
-    pub(super) fn reconnect(&mut self, conn: ConnId, client: usize) -> Result<(), Violation> {
+    pub(in crate::sim) fn reconnect(&mut self, conn: ConnId, client: usize) -> Result<(), Violation> {
         let Some(connection) = self.conns.get(&conn) else {
             return Ok(());
         };
@@ -88,7 +93,7 @@ impl Sim {
 
     /// Puts the host's present states of a connection's channels into its queue, to be compared
     /// when the client has read that far.
-    pub(super) fn expect(&mut self, conn: ConnId) {
+    pub(in crate::sim) fn expect(&mut self, conn: ConnId) {
         let Some(connection) = self.conns.get(&conn) else {
             return;
         };
@@ -101,14 +106,14 @@ impl Sim {
         self.mark(conn, Marker::Expect(snapshots));
     }
 
-    pub(super) fn mark(&mut self, conn: ConnId, marker: Marker) {
+    pub(in crate::sim) fn mark(&mut self, conn: ConnId, marker: Marker) {
         if let Some(connection) = self.conns.get_mut(&conn) {
             connection.queue.push(Item::Marker(marker));
         }
     }
 
     /// Lets a client read, and do what it does because of what it read.
-    pub(super) fn read(&mut self, conn: ConnId, frames: usize) -> Result<(), Violation> {
+    pub(in crate::sim) fn read(&mut self, conn: ConnId, frames: usize) -> Result<(), Violation> {
         let Some(connection) = self.conns.get_mut(&conn) else {
             return Ok(());
         };
@@ -135,7 +140,7 @@ impl Sim {
     }
 
     /// Ends a transport; whatever its client had not read is lost.
-    pub(super) fn cut(&mut self, conn: ConnId) -> Result<(), Violation> {
+    pub(in crate::sim) fn cut(&mut self, conn: ConnId) -> Result<(), Violation> {
         if !self.conns.contains_key(&conn) {
             return Ok(());
         }
@@ -144,7 +149,7 @@ impl Sim {
     }
 
     /// A client loses a transport, and what it had not read.
-    pub(super) fn lose(&mut self, conn: ConnId) {
+    pub(in crate::sim) fn lose(&mut self, conn: ConnId) {
         let Some(connection) = self.conns.remove(&conn) else {
             return;
         };
@@ -182,7 +187,7 @@ impl Sim {
 }
 
 /// The command that opens a conversation.
-pub(super) fn initialize(client_id: &str, version: &str, channels: Vec<String>) -> Command {
+pub(in crate::sim) fn initialize(client_id: &str, version: &str, channels: Vec<String>) -> Command {
     Command::Initialize(Box::new(Initialize {
         protocol_versions: vec![version.to_owned()],
         client_id: ClientId::new(client_id),
@@ -194,7 +199,7 @@ pub(super) fn initialize(client_id: &str, version: &str, channels: Vec<String>) 
 }
 
 /// The host's state as a client is shown it (MCP-14).
-pub(super) fn seen_by(client_id: &str, snapshot: Snapshot) -> Snapshot {
+pub(in crate::sim) fn seen_by(client_id: &str, snapshot: Snapshot) -> Snapshot {
     match shows_apps(client_id) {
         true => snapshot,
         false => snapshot.without_apps(),
@@ -202,7 +207,7 @@ pub(super) fn seen_by(client_id: &str, snapshot: Snapshot) -> Snapshot {
 }
 
 /// Every second client shows MCP Apps.
-pub(super) fn shows_apps(client_id: &str) -> bool {
+pub(in crate::sim) fn shows_apps(client_id: &str) -> bool {
     let number = client_id
         .rsplit('-')
         .next()

@@ -5,10 +5,10 @@ use ahp_types::state::{ChatOrigin, SideChatSelection};
 use innkeeper_core::request::CreateChat;
 use innkeeper_core::{Command, ConnId, uri};
 
-use super::exchange::Asked;
-use super::operations::{DIRECTORY, SESSIONS, any_channel};
-use super::queue::Marker;
-use super::{Choices, Sim, Violation};
+use crate::sim::client::queue::Marker;
+use crate::sim::client::requests::Asked;
+use crate::sim::operations::{DIRECTORY, SESSIONS, any_channel};
+use crate::sim::{Choices, Sim, Violation};
 
 /// The chats that clients create. Few, so that their names are used again (CHT-01).
 pub const CHATS: [&str; 3] = ["ahp-chat:/c0", "ahp-chat:/c1", "ahp-chat:/c2"];
@@ -20,7 +20,7 @@ pub fn is_worker(uri: &str) -> bool {
 
 impl Sim {
     /// Creates a chat, which may be refused, and mostly follows it.
-    pub(super) fn create_chat(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn create_chat(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let session = self.likely_session(conn, choices);
         let chat = match choices.below(16) {
             0 => uri::default_chat(session),
@@ -54,7 +54,7 @@ impl Sim {
     }
 
     /// Disposes of a chat, which may be one that lasts as long as its session.
-    pub(super) fn dispose_chat(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn dispose_chat(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let chat = match choices.below(8) {
             0 => uri::default_chat(SESSIONS[choices.below(SESSIONS.len())]),
             1..=3 => self.some_channel(choices),
@@ -70,7 +70,7 @@ impl Sim {
     }
 
     /// A channel that is there, workers' chats among them, or one that may not be.
-    pub(super) fn some_channel(&self, choices: &mut Choices<'_>) -> String {
+    pub(in crate::sim) fn some_channel(&self, choices: &mut Choices<'_>) -> String {
         let unnamed = |uri: &String| is_worker(uri) || self.moved_out.contains(uri);
         let workers: Vec<String> = self.channels().into_iter().filter(unnamed).collect();
         match choices.pick(&workers) {
@@ -80,7 +80,7 @@ impl Sim {
     }
 
     /// Every session there is, and every chat in its catalogue.
-    pub(super) fn channels(&self) -> Vec<String> {
+    pub(in crate::sim) fn channels(&self) -> Vec<String> {
         let sessions = self.sessions().filter_map(|uri| Some((uri, self.host_session(uri)?)));
         sessions
             .flat_map(|(uri, session)| {
@@ -91,7 +91,7 @@ impl Sim {
     }
 
     /// Nobody may hear of channels that are gone (SUB-19). Says how many there are.
-    pub(super) fn forget_gone(&mut self, before: &[String]) -> usize {
+    pub(in crate::sim) fn forget_gone(&mut self, before: &[String]) -> usize {
         let gone = before.iter().filter(|uri| self.snapshot(uri).is_none());
         let gone: Vec<String> = gone.cloned().collect();
         if gone.is_empty() {

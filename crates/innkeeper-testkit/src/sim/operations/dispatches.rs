@@ -1,6 +1,6 @@
 //! The actions that simulated clients dispatch: sound ones, hopeless ones, and some in between.
 
-mod answering;
+mod answers;
 
 use ahp_types::state::{SessionActiveClient, ToolDefinition};
 use innkeeper_core::decode::decode_action;
@@ -9,21 +9,21 @@ use innkeeper_core::{ConnId, Dispatch, Input, uri};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::chats::{CHATS, is_worker};
-use super::customizing::published_plugins;
-use super::exchange::{Dispatched, Expected};
-use super::operations::SESSIONS;
-use super::{Choices, Sim, Violation};
+use crate::sim::client::requests::{Dispatched, Expected};
+use crate::sim::customizations::published_plugins;
+use crate::sim::operations::SESSIONS;
+use crate::sim::operations::chats::{CHATS, is_worker};
+use crate::sim::{Choices, Sim, Violation};
 
 /// An action and whether the host must refuse it in any state.
-pub(super) struct Draft {
+pub(in crate::sim) struct Draft {
     channel: String,
     action: Value,
     hopeless: bool,
 }
 
 impl Draft {
-    pub(super) fn fair(channel: impl Into<String>, action: Value) -> Self {
+    pub(in crate::sim) fn fair(channel: impl Into<String>, action: Value) -> Self {
         Self {
             channel: channel.into(),
             action,
@@ -31,7 +31,7 @@ impl Draft {
         }
     }
 
-    pub(super) fn hopeless(channel: impl Into<String>, action: Value) -> Self {
+    pub(in crate::sim) fn hopeless(channel: impl Into<String>, action: Value) -> Self {
         Self {
             channel: channel.into(),
             action,
@@ -42,7 +42,7 @@ impl Draft {
 
 impl Sim {
     /// Dispatches something; about one in five is hopeless.
-    pub(super) fn dispatch(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn dispatch(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let session = self.likely_session(conn, choices);
         let draft = match choices.below(40) {
             0..=4 => hopeless(session, choices),
@@ -62,8 +62,8 @@ impl Sim {
                 }
                 let connection = self.conns.get(&conn);
                 let draft = connection.and_then(|connection| match n {
-                    23..=29 => answering::about_a_call(connection, choices),
-                    _ => answering::to_a_question(connection, choices),
+                    23..=29 => answers::about_a_call(connection, choices),
+                    _ => answers::to_a_question(connection, choices),
                 });
                 // Nothing to answer: something to answer may come of a turn.
                 match draft {
@@ -79,16 +79,20 @@ impl Sim {
     }
 
     /// Does something about a tool call, if this connection sees one.
-    pub(super) fn dispatch_about_call(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn dispatch_about_call(
+        &mut self,
+        conn: ConnId,
+        choices: &mut Choices<'_>,
+    ) -> Result<(), Violation> {
         let connection = self.conns.get(&conn);
-        match connection.and_then(|connection| answering::about_a_call(connection, choices)) {
+        match connection.and_then(|connection| answers::about_a_call(connection, choices)) {
             Some(draft) => self.send_dispatch(conn, draft),
             None => Ok(()),
         }
     }
 
     /// Starts a turn in a chat that is probably there.
-    pub(super) fn start_turn(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn start_turn(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let session = self.likely_session(conn, choices);
         let chat = self.likely_chat(conn, session, choices);
         let action = self.turn_started(choices);
@@ -96,13 +100,13 @@ impl Sim {
     }
 
     /// Starts a turn of a new id in a chat.
-    pub(super) fn start_turn_in(&mut self, conn: ConnId, chat: &str) -> Result<(), Violation> {
+    pub(in crate::sim) fn start_turn_in(&mut self, conn: ConnId, chat: &str) -> Result<(), Violation> {
         let action = self.turn_started(&mut Choices::new(&[1]));
         self.send_dispatch(conn, Draft::fair(chat, action))
     }
 
     /// Mostly a session whose chat this connection follows.
-    pub(super) fn likely_session(&self, conn: ConnId, choices: &mut Choices<'_>) -> &'static str {
+    pub(in crate::sim) fn likely_session(&self, conn: ConnId, choices: &mut Choices<'_>) -> &'static str {
         let followed: Vec<&'static str> = SESSIONS
             .into_iter()
             .filter(|session| {
@@ -146,12 +150,12 @@ impl Sim {
     }
 
     /// A message with words of its own, so that it can be told apart wherever it goes.
-    pub(super) fn message(&mut self) -> Value {
+    pub(in crate::sim) fn message(&mut self) -> Value {
         self.next_words += 1;
         json!({ "text": format!("words {}", self.next_words), "origin": { "kind": "user" } })
     }
 
-    pub(super) fn send_dispatch(&mut self, conn: ConnId, draft: Draft) -> Result<(), Violation> {
+    pub(in crate::sim) fn send_dispatch(&mut self, conn: ConnId, draft: Draft) -> Result<(), Violation> {
         let exists = self.snapshot(&draft.channel).is_some();
         let repeats = self.repeats_announcement(&draft);
         let Some(connection) = self.conns.get_mut(&conn) else {
@@ -207,7 +211,7 @@ impl Sim {
     }
 
     /// A client's announcement of itself, in one of few versions so that some repeat.
-    pub(super) fn announcement(&self, conn: ConnId, version: usize) -> SessionActiveClient {
+    pub(in crate::sim) fn announcement(&self, conn: ConnId, version: usize) -> SessionActiveClient {
         let client = self.conns.get(&conn).map_or(0, |connection| connection.client);
         SessionActiveClient {
             client_id: self.clients[client].id.clone(),

@@ -3,19 +3,19 @@
 use innkeeper_core::request::{MoveChat, MoveDestination};
 use innkeeper_core::{Command, ConnId, uri};
 
-use super::chats::CHATS;
-use super::exchange::Asked;
-use super::operations::SESSIONS;
-use super::{Choices, PROBE_1_0, Sim, Violation};
+use crate::sim::client::requests::Asked;
+use crate::sim::operations::SESSIONS;
+use crate::sim::operations::chats::CHATS;
+use crate::sim::{Choices, PROBE_1_0, Sim, Violation};
 
 impl Sim {
     /// Every session a run may have: those that clients name, and those that chats moved out into.
-    pub(super) fn sessions(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::sim) fn sessions(&self) -> impl Iterator<Item = &str> {
         SESSIONS.into_iter().chain(self.moved_out.iter().map(String::as_str))
     }
 
     /// One of them.
-    pub(super) fn any_session(&self, choices: &mut Choices<'_>) -> String {
+    pub(in crate::sim) fn any_session(&self, choices: &mut Choices<'_>) -> String {
         let sessions: Vec<&str> = self.sessions().collect();
         choices
             .pick(&sessions)
@@ -24,7 +24,7 @@ impl Sim {
     }
 
     /// Moves a chat, which may be refused.
-    pub(super) fn move_chat(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
+    pub(in crate::sim) fn move_chat(&mut self, conn: ConnId, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let there: Vec<&str> = CHATS.into_iter().filter(|uri| self.snapshot(uri).is_some()).collect();
         let channel = match choices.pick(&there) {
             Some(chat) if choices.below(8) > 0 => (*chat).to_owned(),

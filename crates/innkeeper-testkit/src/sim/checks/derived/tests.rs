@@ -7,7 +7,7 @@ use innkeeper_core::{
 };
 
 use super::*;
-use crate::sim::transports::initialize;
+use crate::sim::client::transports::initialize;
 
 const SESSION: &str = "ahp-session:/s";
 

@@ -7,8 +7,8 @@ use ahp_types::state::{
 use serde_json::{Value, json};
 
 use super::Draft;
-use crate::sim::fitting::call_id;
-use crate::sim::mirror::Mirrored;
+use crate::sim::client::fitting::call_id;
+use crate::sim::client::mirror::Mirrored;
 use crate::sim::{Choices, Connection};
 
 /// A call that somebody sees.

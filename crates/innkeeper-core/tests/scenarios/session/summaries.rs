@@ -300,8 +300,15 @@ fn e08_ses21_the_fold_of_session_actions_stays_in_progress() {
         types.push(envelope["action"]["type"].as_str().unwrap_or_default().to_owned());
         apply_action_to_session(&mut fold, &action);
     }
-    for needed in ["session/inputNeededSet", "session/inputNeededRemoved", "session/chatUpdated"] {
-        assert!(types.iter().any(|kind| kind == needed), "{needed} is missing in {types:?}");
+    for needed in [
+        "session/inputNeededSet",
+        "session/inputNeededRemoved",
+        "session/chatUpdated",
+    ] {
+        assert!(
+            types.iter().any(|kind| kind == needed),
+            "{needed} is missing in {types:?}"
+        );
     }
     assert_eq!(fold.status & 0b1_1111, in_progress, "the published reducer");
     assert!(fold.input_needed.is_none());
@@ -310,5 +317,9 @@ fn e08_ses21_the_fold_of_session_actions_stays_in_progress() {
     assert_eq!(activity(&snapshot["status"]), idle, "the snapshot");
     assert_eq!(activity(&snapshot["chats"][0]["status"]), idle);
     let list = stage.list(conn, None, None);
-    assert_eq!(activity(&list["result"]["items"][0]["status"]), idle, "the root summary");
+    assert_eq!(
+        activity(&list["result"]["items"][0]["status"]),
+        idle,
+        "the root summary"
+    );
 }

@@ -237,7 +237,7 @@ pub(super) fn store_failure(error: StoreError) -> Failure {
     let kind = match error.kind {
         ErrorKind::Refused => Kind::Rejected,
         ErrorKind::Busy => Kind::InUse,
-        ErrorKind::NotThere
+        ErrorKind::NotFound
         | ErrorKind::Foreign
         | ErrorKind::Newer
         | ErrorKind::Damaged

@@ -6,7 +6,7 @@ use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::sessions::{Deletion, IfUnchanged, SessionBackend};
 use innkeeper_cli::terminal::{Output, confirm, note, one_line};
 use innkeeper_host::HostHandle;
-use innkeeper_store::Pruned;
+use innkeeper_store::PrunedSession;
 use serde_json::json;
 
 use super::offline::{Offline, OfflineSessions, store_failure};
@@ -60,7 +60,10 @@ pub(super) async fn run(args: PruneArgs) -> Result<(), Failure> {
 
 /// Requests that the host of this process deletes sessions that the retention settings chose. The host keeps sessions
 /// that are in use or that changed meanwhile. Returns the deleted ones.
-pub(crate) async fn dispose_of_chosen(host: &HostHandle, chosen: Vec<Pruned>) -> Result<Vec<Pruned>, Failure> {
+pub(crate) async fn dispose_of_chosen(
+    host: &HostHandle,
+    chosen: Vec<PrunedSession>,
+) -> Result<Vec<PrunedSession>, Failure> {
     let mut connection = read_only_host::connect(host).await?;
     let mut deleted = Vec::new();
     for session in chosen {
@@ -74,14 +77,14 @@ pub(crate) async fn dispose_of_chosen(host: &HostHandle, chosen: Vec<Pruned>) ->
 }
 
 /// A host compares only sessions that are not deleted yet.
-fn on_host(session: &Pruned) -> Deletion {
+fn on_host(session: &PrunedSession) -> Deletion {
     match session.is_deleted {
         true => Deletion::ForGood,
         false => if_unchanged(session),
     }
 }
 
-fn if_unchanged(session: &Pruned) -> Deletion {
+fn if_unchanged(session: &PrunedSession) -> Deletion {
     Deletion::IfUnchanged(IfUnchanged {
         modified_ms: session.only_if.modified_ms,
         is_archived: session.only_if.is_archived,
@@ -89,7 +92,7 @@ fn if_unchanged(session: &Pruned) -> Deletion {
 }
 
 /// Shows whether a session was deleted. A session that changed meanwhile stays, and that is no failure.
-fn show_result(args: &PruneArgs, session: &Pruned, removed: Result<(), Failure>) -> Result<(), Failure> {
+fn show_result(args: &PruneArgs, session: &PrunedSession, removed: Result<(), Failure>) -> Result<(), Failure> {
     match removed {
         Ok(()) => show(args, "deleted", session),
         Err(failure) if failure.kind() == Kind::Rejected => {
@@ -100,10 +103,10 @@ fn show_result(args: &PruneArgs, session: &Pruned, removed: Result<(), Failure>)
     }
 }
 
-fn show(args: &PruneArgs, what: &str, session: &Pruned) -> Result<(), Failure> {
+fn show(args: &PruneArgs, what: &str, session: &PrunedSession) -> Result<(), Failure> {
     let modified =
         jiff::Timestamp::from_millisecond(session.modified_ms).map_or_else(|_| String::new(), |at| at.to_string());
-    let Pruned { uri, bytes, reason, .. } = session;
+    let PrunedSession { uri, bytes, reason, .. } = session;
     let line = if args.json {
         json!({ "session": uri, "modified": modified, "bytes": bytes, "reason": reason }).to_string()
     } else {

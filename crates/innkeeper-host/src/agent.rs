@@ -10,28 +10,26 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use innkeeper_core::Failure;
 
-use crate::customizations::Customized;
-use crate::mcp::{McpTool, Sampler};
+use crate::services::customizations::Customized;
+use crate::services::mcp::{McpTool, Sampler};
 
-mod ask;
 mod background;
 mod client_tool;
 mod context;
-pub(crate) mod hooking;
 mod info;
-pub(crate) mod keeping;
-pub(crate) mod mailbox;
-mod model;
+mod model_info;
+pub(crate) mod overflow;
 mod prompt;
-mod resource;
+mod protected_resource;
+mod question;
+pub(crate) mod runtime;
 mod sink;
-mod tool;
-mod worker;
+mod subagent;
+mod tool_call;
 
 #[cfg(test)]
 mod tests;
 
-pub use ask::Form;
 pub use background::Background;
 pub use client_tool::{ClientCall, ClientDraft};
 pub use context::{ChatContext, SettingQuery, TurnInput};
@@ -42,13 +40,14 @@ pub use innkeeper_core::agent::{
     Question, QuestionKind, Response, Risk, STANDARD_SECTIONS, Secret, Section, Setting, SettingKind, SettingValue,
     StandardSection, TextSpan, ToolContent, ToolInfo, ToolKind, ToolResult,
 };
-pub use model::ModelInfo;
+pub use model_info::ModelInfo;
 pub use prompt::{PromptSection, RenderedPrompt, RenderedSection};
-pub use resource::ProtectedResource;
+pub use protected_resource::ProtectedResource;
+pub use question::Form;
 pub use sink::EventSink;
-pub(crate) use tool::refused;
-pub use tool::{Invocation, RiskReporter, SignIn, ToolCall, ToolCallBuilder, ToolDraft, Verdict};
-pub use worker::{Worker, WorkerEnd, WorkerSpec};
+pub use subagent::{Worker, WorkerEnd, WorkerSpec};
+pub(crate) use tool_call::refused;
+pub use tool_call::{Invocation, RiskReporter, SignIn, ToolCall, ToolCallBuilder, ToolDraft, Verdict};
 
 /// A back end that can hold conversations.
 ///

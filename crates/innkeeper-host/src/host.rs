@@ -1,7 +1,4 @@
 //! A host as embedders see it: built, reached through handles, shut down.
-//!
-//! Inside, `host/task.rs` is the main loop, `host/message.rs` everything that can happen to it, and
-//! `host/perform.rs` what follows.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,37 +11,19 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::files::Files;
-use crate::journal::JournalError;
 use crate::limits::Limits;
-use crate::outbox::Outbox;
-use crate::peer::{PeerError, ReverseMethod};
-use crate::resources::{Content, of_client};
+use crate::main_loop::Message;
+use crate::net::outbox::Outbox;
+use crate::net::reverse_requests::{PeerError, ReverseMethod};
+use crate::services::completions::Files;
+use crate::services::journal::JournalError;
+use crate::services::resources::{Content, of_client};
 
-mod app_sampling;
 mod builder;
 mod catalogue;
-mod connections;
-mod contents;
-mod customizations;
-mod keep;
-mod loading;
-mod logs;
-mod look_up;
-mod mcp;
-mod mcp_resources;
-mod message;
-mod perform;
-mod repositories;
-mod resources;
-mod restart;
-mod shown;
-mod task;
-mod tools;
 
 pub use builder::HostBuilder;
 use catalogue::Catalogue;
-pub(crate) use message::Message;
 
 /// A running host. [`Host::shutdown`] stops it; merely dropping it leaves it running for as long as
 /// a handle, a listener or a chat is alive.

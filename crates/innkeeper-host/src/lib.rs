@@ -40,43 +40,24 @@
 //! }
 //! ```
 //!
-//! Bytes come in through a [`transport`], become a [`rpc`] message, are routed by the table in
-//! [`methods`], and reach the main loop in `host`, the one task that owns the
-//! [core](innkeeper_core). What the core decides goes into each connection's [`outbox`] and out
-//! again. Agents are tasks of their own behind [`Agent`]; accepted actions go through [`Journal`].
+//! A transport in [`net`] reads bytes, [`rpc`] parses them into a message and routes it by the table in
+//! [`rpc::methods`], and the main loop, the one task that owns the [core](innkeeper_core), handles it. The effects of
+//! the core go into each connection's [`outbox`](net::outbox), to the agents, each a task of its own behind
+//! [`Agent`], and to the [`services`]. Accepted actions are persisted through [`Journal`].
 //!
 //! The library reads no environment variables, home directories or configuration files.
 
 #![warn(missing_docs)]
 
-mod access;
 mod agent;
-mod close;
-mod connection;
-mod contents;
-pub mod customizations;
-mod directories;
-mod driver;
-mod events;
-mod files;
 mod host;
-pub mod http;
-mod journal;
 mod limits;
-pub mod mcp;
-pub mod methods;
-pub mod outbox;
-mod peer;
-pub mod repositories;
-mod resources;
+mod main_loop;
+pub mod net;
 pub mod rpc;
-pub mod stdio;
-mod telemetry;
+pub mod services;
 mod tour;
-mod transform;
-pub mod transport;
 
-pub use access::{Access, BadToken, Token};
 pub use agent::{
     Agent, AgentChat, AgentError, AgentInfo, Answer, AnswerValue, ApprovalSubject, Attachment, AuthRequirement,
     Background, ChatContext, Choice, ClientCall, ClientDraft, ClientTool, ConfirmOption, Confirmation, Credential,
@@ -87,21 +68,25 @@ pub use agent::{
     ToolInfo, ToolKind, ToolResult, TurnInput, Verdict, Worker, WorkerEnd, WorkerSpec,
 };
 pub use async_trait::async_trait;
-pub use close::Close;
-pub use connection::serve;
-pub use contents::{ClosedSessions, ContentLimits, Contents, MemoryContents, content_name};
-pub use files::{Files, FoundFile, NoFiles};
 pub use host::{Host, HostBuilder, HostError, HostHandle};
 pub use innkeeper_core::agent::AppliedRule;
 pub use innkeeper_core::{ClientId, CoreConfig, Principal, ReplayLimits, Scope, Usage};
 pub use innkeeper_core::{LogLevel, LogValue, Severity};
 pub use innkeeper_core::{content, resource, stored, uri};
-pub use journal::{Appended, Journal, JournalError, Keep, Lease, MemoryJournal, RESERVED, VolatileJournal};
 pub use limits::Limits;
-pub use peer::{PeerError, ReverseMethod};
-pub use resources::{
+pub use net::access::{Access, BadToken, Token};
+pub use net::close::Close;
+pub use net::connection::serve;
+pub use net::reverse_requests::{PeerError, ReverseMethod};
+pub use net::{http, outbox, stdio, transport};
+pub use rpc::methods;
+pub use services::completions::{Files, FoundFile, NoFiles};
+pub use services::contents::{ClosedSessions, ContentLimits, Contents, MemoryContents, content_name};
+pub use services::journal::{Appended, Journal, JournalError, Keep, Lease, MemoryJournal, RESERVED, VolatileJournal};
+pub use services::resources::{
     ChangeSink, Content, Entry, EntryKind, NoResources, ResourceError, ResourceInfo, ResourceKind, Resources, Watching,
     content_type,
 };
-pub use telemetry::LogSink;
+pub use services::telemetry::LogSink;
+pub use services::{customizations, mcp, repositories};
 pub use tour::TourAgent;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use innkeeper_core::agent::BackgroundChange;
 
 use super::{AgentError, EventSink};
-use crate::driver::ChatLink;
+use crate::agent::runtime::driver::ChatLink;
 
 pub(super) async fn begin(events: &EventSink, label: String, command: String) -> Result<Background, AgentError> {
     if events.cancelled.is_cancelled() {

@@ -2,7 +2,7 @@
 
 use innkeeper_core::agent::{Contributor, Permission, ToolStart, ToolStep};
 
-use super::tool::{Call, Invocation, ToolCallBuilder, refused};
+use super::tool_call::{Call, Invocation, ToolCallBuilder, refused};
 use super::{AgentError, ClientTool, Confirmation, Decision, EventSink, ToolResult};
 
 pub(super) fn begin(events: EventSink, tool: &ClientTool) -> ClientCall {

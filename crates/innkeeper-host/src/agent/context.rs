@@ -11,11 +11,11 @@ use super::{
     Agent, AgentError, Attachment, ClientTool, Credential, EventSink, PastTurn, PromptSection, RenderedPrompt, Secret,
     prompt,
 };
-use crate::customizations::{Called, Customized};
-use crate::events::Bell;
-use crate::host::Message;
-use crate::mcp::{Mcp, prompts};
-use crate::transform::Renderer;
+use crate::agent::runtime::event_queue::Bell;
+use crate::main_loop::Message;
+use crate::services::customizations::{Called, Customized};
+use crate::services::mcp::{Mcp, prompts};
+use crate::services::prompt_transform::Renderer;
 
 /// What an agent knows about the chat it opens.
 #[derive(Debug, Clone)]

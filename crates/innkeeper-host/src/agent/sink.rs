@@ -7,17 +7,17 @@ use innkeeper_core::{AgentEvent, ELICITATION, TurnKey, Usage};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::hooking::Scene;
-use super::keeping::TurnRoom;
-use super::mailbox::Mailbox;
+use super::overflow::TurnRoom;
+use super::runtime::hooks::Scene;
+use super::runtime::mailbox::Mailbox;
 use super::{
     AgentError, Answer, Background, ClientCall, ClientTool, Form, PromptSection, RenderedPrompt, Response, Secret,
-    ToolCallBuilder, ToolResult, background, client_tool, prompt, tool,
+    ToolCallBuilder, ToolResult, background, client_tool, prompt, tool_call,
 };
-use crate::customizations::Customized;
-use crate::driver::ChatLink;
-use crate::events::Offer;
-use crate::mcp::{Mcp, McpCall, McpTool};
+use crate::agent::runtime::driver::ChatLink;
+use crate::agent::runtime::event_queue::Offer;
+use crate::services::customizations::Customized;
+use crate::services::mcp::{Mcp, McpCall, McpTool};
 
 /// Most that is remembered about a chat for its agent.
 const MAX_MEMORY_BYTES: usize = 64 << 10;
@@ -133,7 +133,7 @@ impl EventSink {
 
     /// Begins a call of one of the agent's own tools.
     pub fn tool(&self, name: impl Into<String>) -> ToolCallBuilder {
-        tool::begin(self.clone(), name.into())
+        tool_call::begin(self.clone(), name.into())
     }
 
     /// Begins a call of a tool that a client of the session executes.

@@ -10,11 +10,11 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::customizations::Bringing;
-use crate::driver::{Driver, Surroundings};
-use crate::events::{Bell, MissedBells};
-use crate::host::Message;
-use crate::transform::TransformLimits;
+use crate::agent::runtime::driver::{Archive, Driver, Surroundings};
+use crate::agent::runtime::event_queue::{Bell, MissedBells};
+use crate::main_loop::Message;
+use crate::services::customizations::Bringing;
+use crate::services::prompt_transform::TransformLimits;
 
 const CHAT: ChannelId = ChannelId(1);
 const WORKER: ChannelId = ChannelId(2);
@@ -29,7 +29,7 @@ struct Loop {
     tasks: TaskTracker,
     taken: VecDeque<Input>,
     /// Where the running turn looks for replies.
-    mailbox: Arc<std::sync::Mutex<Option<Arc<mailbox::Mailbox>>>>,
+    mailbox: Arc<std::sync::Mutex<Option<Arc<runtime::mailbox::Mailbox>>>>,
 }
 
 impl Loop {
@@ -51,21 +51,21 @@ impl Loop {
             open_time: Duration::from_secs(5),
             cancel_time: Duration::from_millis(100),
             tasks: self.tasks.clone(),
-            archive: crate::driver::Archive::new(None, usize::MAX),
+            archive: Archive::new(None, usize::MAX),
             transform: TransformLimits {
                 time: Duration::from_secs(5),
                 bytes: 1 << 20,
             },
-            mcp_reads: crate::resources::of_client::ClientReads {
+            mcp_reads: crate::services::resources::of_client::ClientReads {
                 time: Duration::from_secs(5),
                 bytes: 1 << 20,
             },
-            client_reads: crate::resources::of_client::ClientReads {
+            client_reads: crate::services::resources::of_client::ClientReads {
                 time: Duration::from_secs(5),
                 bytes: 1 << 20,
             },
-            app_requests: crate::mcp::AppRequests::default(),
-            trust: crate::mcp::TrustPatience {
+            app_requests: crate::services::mcp::AppRequests::default(),
+            trust: crate::services::mcp::TrustPatience {
                 answer: Duration::from_secs(5),
                 start: Duration::from_secs(5),
             },
@@ -597,7 +597,7 @@ async fn a_turn_that_waits_begins_once_it_is_known_and_ends_when_it_is_cancelled
     assert_eq!(main.end().await, (CHAT, TurnEnd::Cancelled));
     driver.run(WORKER_TURN, Box::new(turn_start()), unknown(), None);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    reports.send_replace(Some(crate::customizations::Reported {
+    reports.send_replace(Some(crate::services::customizations::Reported {
         kit: Arc::default(),
         off: Arc::default(),
         wait_until: None,

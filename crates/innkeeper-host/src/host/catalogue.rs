@@ -6,9 +6,10 @@ use innkeeper_core::AgentProfile;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::{HostHandle, Message};
+use super::HostHandle;
 use crate::agent::{Agent, AgentInfo};
-use crate::customizations::Common;
+use crate::main_loop::Message;
+use crate::services::customizations::Common;
 
 /// How often a host is told that is just starting anew.
 const TRIES: usize = 3;

@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn otl07_only_what_innkeeper_writes_is_told() {
-        for ours in ["innkeeper", "innkeeper::serve", "innkeeper_host::host::task"] {
+        for ours in ["innkeeper", "innkeeper::serve", "innkeeper_host::main_loop::task"] {
             assert!(is_ours(ours), "{ours}");
         }
         for other in ["rmcp", "hyper::client", "innkeepers", "reqwest", ""] {

@@ -1,0 +1,176 @@
+//! The MCP servers of the session: what they do and have, and calls of their tools.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::say;
+use crate::agent::{AgentError, EventSink, ToolContent};
+use crate::services::customizations::Customized;
+use crate::services::mcp::{
+    Arguments, Mcp, McpPrompt, McpResource, McpTool, Sampled, SampledStop, Sampler, SamplingRequest, shown,
+};
+
+/// Most tools, prompts or resources of one server that are listed.
+const MOST: usize = 100;
+/// How long a server has to say what it offers.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it has to answer.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// Most bytes that are read of it.
+const MAX_READ: usize = 64 << 10;
+
+/// Every server with what it does, and what those that are ready have.
+pub(super) async fn overview(given: &Customized) -> String {
+    let servers = given.mcp_servers();
+    if servers.is_empty() {
+        return "This session has no MCP servers. Declare some in `.mcp.json`, or bring a plugin that has some.\n"
+            .to_owned();
+    }
+    let (tools, task_tools) = (given.mcp().tools(), given.mcp().task_tools());
+    let (prompts, resources) = tokio::join!(given.mcp_prompts(PATIENCE), given.mcp().resources(PATIENCE));
+    let mut text = String::new();
+    for server in &servers {
+        // Writing to a String cannot fail.
+        if !server.is_ready {
+            let why = server.words.trim_end_matches('.');
+            let _ = writeln!(text, "**{}** is not ready: {why}.\n", server.name);
+            continue;
+        }
+        let _ = writeln!(text, "**{}**\n", server.name);
+        let mine = tools.iter().filter(|tool| tool.server == server.id);
+        list(&mut text, mine.map(tool_line).collect());
+        let mine = task_tools.iter().filter(|tool| tool.server == server.id);
+        list(&mut text, mine.map(task_tool_line).collect());
+        let mine = prompts.iter().filter(|prompt| prompt.server == server.id);
+        list(&mut text, mine.map(prompt_line).collect());
+        let mine = resources.iter().filter(|resource| resource.server == server.id);
+        list(&mut text, mine.map(resource_line).collect());
+        text.push('\n');
+    }
+    text
+}
+
+fn list(text: &mut String, lines: Vec<String>) {
+    for line in lines.iter().take(MOST) {
+        let _ = writeln!(text, "- {line}");
+    }
+    if let more @ 1.. = lines.len().saturating_sub(MOST) {
+        let _ = writeln!(text, "- and {more} more");
+    }
+}
+
+fn tool_line(tool: &McpTool) -> String {
+    let description = tool.description.as_deref().or(tool.title.as_deref());
+    format!("`{}`: {}", shown(&tool.tool), brief(description))
+}
+
+fn task_tool_line(tool: &McpTool) -> String {
+    let name = shown(&tool.tool);
+    format!("`{name}` is not offered: it can be called only as a task of MCP, which this host does not support")
+}
+
+fn prompt_line(prompt: &McpPrompt) -> String {
+    let form = format!("/{} {}", prompt.name, prompt.usage());
+    let description = prompt.shown_description();
+    format!("`{}`: {}", form.trim_end(), brief(description.as_deref()))
+}
+
+fn resource_line(resource: &McpResource) -> String {
+    let description = resource.description.as_deref().or(resource.title.as_deref());
+    let description = description.unwrap_or(&resource.name);
+    format!("`{}` to read: {}", shown(&resource.uri), brief(Some(description)))
+}
+
+fn brief(description: Option<&str>) -> String {
+    let description = description.unwrap_or("no description");
+    description.chars().take(120).collect::<String>().replace('\n', " ")
+}
+
+/// Calls a tool, as a model would.
+pub(super) async fn call(
+    mcp: &Mcp,
+    events: &EventSink,
+    server: &str,
+    name: &str,
+    input: &str,
+) -> Result<(), AgentError> {
+    let tools = mcp.tools();
+    let Some(tool) = tools
+        .iter()
+        .find(|tool| (tool.server_name == server || tool.server == server) && tool.tool == name)
+    else {
+        let problem = format!("No MCP server `{server}` with a tool `{name}` is ready. /mcp lists those that are.\n");
+        return say(events, &problem).await;
+    };
+    // It was read before as well.
+    let arguments = Arguments::parse(input).unwrap_or_default();
+    let call = events.mcp_tool(tool).sampler(Arc::new(NoModel));
+    let result = call.run(arguments).await?;
+    let mut text = match &result.error {
+        Some(error) => format!("It failed: {error}\n"),
+        None => "It answered:\n\n".to_owned(),
+    };
+    for piece in &result.content {
+        let _ = match piece {
+            ToolContent::Text(words) if result.error.is_none() => writeln!(text, "{words}"),
+            ToolContent::Embedded { content_type, .. } => writeln!(text, "({content_type})"),
+            ToolContent::Resource { uri, mention, .. } => match mention {
+                Some(mention) => writeln!(text, "{mention}"),
+                None => writeln!(text, "({uri})"),
+            },
+            _ => Ok(()),
+        };
+    }
+    say(events, &text).await
+}
+
+/// Fills in a prompt, and says what a model would be told.
+pub(super) async fn prompt(given: &Customized, server: &str, name: &str, input: &str) -> String {
+    let prompts = given.mcp_prompts(PATIENCE).await;
+    let mut prompts = prompts.iter();
+    let Some(prompt) = prompts.find(|prompt| prompt.server_name == server && prompt.prompt == name) else {
+        return format!("No MCP server `{server}` with a prompt `{name}` is ready. /mcp lists those that are.\n");
+    };
+    // It was read before as well.
+    let arguments = serde_json::from_str(input).unwrap_or_default();
+    match tokio::time::timeout(ANSWER_TIME, given.mcp().prompt(prompt, arguments)).await {
+        Ok(Ok(filled)) => format!("A model would be told:\n\n{}\n", filled.told().0),
+        Ok(Err(error)) => format!("It failed: {error}\n"),
+        Err(_) => "It did not answer.\n".to_owned(),
+    }
+}
+
+/// Reads something that a server offers.
+pub(super) async fn read(mcp: &Mcp, server: &str, uri: &str) -> String {
+    let resources = mcp.resources(PATIENCE).await;
+    let mut resources = resources.iter();
+    let Some(resource) = resources.find(|resource| resource.server_name == server && resource.uri == uri) else {
+        return format!("No MCP server `{server}` that is ready lets read `{uri}`. /mcp lists what can be read.\n");
+    };
+    match tokio::time::timeout(ANSWER_TIME, mcp.read(resource, MAX_READ)).await {
+        Ok(Ok(content)) => match String::from_utf8(content.bytes) {
+            Ok(text) => format!("It says:\n\n{text}\n"),
+            Err(error) => format!("It has {} bytes that are no text.\n", error.as_bytes().len()),
+        },
+        Ok(Err(error)) => format!("It failed: {error}\n"),
+        Err(_) => "It did not answer.\n".to_owned(),
+    }
+}
+
+/// Answers servers that want a model, so that it can be tried without one.
+pub(super) struct NoModel;
+
+#[async_trait]
+impl Sampler for NoModel {
+    async fn sample(&self, request: &SamplingRequest) -> Result<Sampled, String> {
+        let asked: String = request.last_text().unwrap_or_default().chars().take(200).collect();
+        Ok(Sampled {
+            text: format!("(The tour guide answers, not a model.) You said: {asked}"),
+            model: "tour".to_owned(),
+            stop: SampledStop::Done,
+        })
+    }
+}

@@ -1,0 +1,606 @@
+//! One task per open chat: it owns the agent's side of the conversation. A worker's chat has a
+//! driver too, but no task: its parent's agent drives it.
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use innkeeper_core::agent::{Attachment, PastTurns};
+use innkeeper_core::{ChannelId, ClientId, Input, OpenChat, Reply, TurnEnd, TurnKey, TurnStart};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use crate::agent::overflow::TurnRoom;
+use crate::agent::runtime::event_queue::{Bell, EventQueue};
+use crate::agent::runtime::hooks::Scene;
+use crate::agent::runtime::mailbox::Mailbox;
+use crate::agent::{Agent, AgentChat, AgentError, ChatContext, Credential, EventSink, TurnInput, Worker};
+use crate::main_loop::Message;
+use crate::services::contents::SessionContents;
+use crate::services::customizations::{Bringing, Customized};
+use crate::services::mcp::{AppRequest, AppRequests, AppWritten, TrustPatience};
+use crate::services::prompt_transform::{Renderer, TransformLimits};
+use crate::services::resources::of_client::{self, ClientReads};
+use crate::services::resources::offered;
+
+mod history;
+
+pub(crate) use history::Archive;
+
+/// What a driver needs of its host.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) bell: Bell,
+    pub(crate) open_time: Duration,
+    pub(crate) cancel_time: Duration,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) archive: Archive,
+    pub(crate) transform: TransformLimits,
+    pub(crate) client_reads: ClientReads,
+    /// How what MCP servers offer is read.
+    pub(crate) mcp_reads: ClientReads,
+    /// The requests of apps to the model.
+    pub(crate) app_requests: AppRequests,
+    /// How long turns wait for decisions about MCP servers.
+    pub(crate) trust: TrustPatience,
+}
+
+/// What everything that belongs to one chat's agent shares.
+#[derive(Debug)]
+pub(crate) struct ChatLink {
+    pub(crate) queue: Arc<EventQueue>,
+    /// The chat is gone, or its history changed and another agent's chat takes over.
+    pub(crate) closed: CancellationToken,
+    /// Has its prompts rewritten.
+    pub(crate) renderer: Renderer,
+    /// What hooks wanted the model to know when the session started, until a turn begins.
+    opening_context: Mutex<Vec<String>>,
+    around: Surroundings,
+}
+
+impl ChatLink {
+    fn new(chat: ChannelId, around: Surroundings) -> Arc<Self> {
+        Arc::new(Self {
+            queue: Arc::new(EventQueue::new(chat)),
+            closed: CancellationToken::new(),
+            renderer: Renderer::new(chat, around.bell.inbox().clone(), around.transform),
+            opening_context: Mutex::default(),
+            around,
+        })
+    }
+
+    pub(crate) async fn ring(&self) -> Result<(), AgentError> {
+        let rung = self.around.bell.ring(&self.queue).await;
+        rung.map_err(|()| AgentError::Cancelled)
+    }
+
+    pub(crate) fn ring_now(&self) {
+        self.around.bell.ring_now(&self.queue);
+    }
+
+    pub(crate) fn add_opening_context(&self, context: Vec<String>) {
+        let mut kept = self.opening_context.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(context);
+    }
+
+    pub(crate) fn take_opening_context(&self) -> Vec<String> {
+        let mut kept = self.opening_context.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut kept)
+    }
+
+    /// How long something may go on after it was cancelled.
+    pub(crate) fn cancel_time(&self) -> Duration {
+        self.around.cancel_time
+    }
+
+    /// Runs something beside turns, until it is done or the chat is closed. Shutdown waits for it.
+    pub(crate) fn run_apart(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
+        let closed = self.closed.clone();
+        self.around.tasks.spawn(async move {
+            tokio::select! {
+                () = closed.cancelled() => {}
+                () = work => {}
+            }
+        });
+    }
+}
+
+/// The main loop's end of a chat's agent.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    link: Arc<ChatLink>,
+    /// Where turns go; a worker's chat takes none.
+    turns: Option<mpsc::UnboundedSender<Turn>>,
+    /// Completes when the task has let go of everything.
+    finished: Option<oneshot::Receiver<()>>,
+    running: Option<Running>,
+}
+
+/// The run in progress, or the last one.
+#[derive(Debug, Clone)]
+struct Running {
+    key: TurnKey,
+    cancelled: CancellationToken,
+    mailbox: Arc<Mailbox>,
+    /// What the turn may use, once it runs; a worker's is that of its parent.
+    customized: Arc<OnceLock<Customized>>,
+    /// What hooks are told of every moment of it.
+    scene: Arc<Scene>,
+    /// What it has room for.
+    room: Arc<TurnRoom>,
+    /// The turn as the model would be asked with it for an app, once the agent runs it.
+    for_apps: Arc<OnceLock<ForApps>>,
+}
+
+/// An agent and a turn of it, for requests of apps.
+#[derive(Clone)]
+struct ForApps {
+    agent: Arc<dyn Agent>,
+    turn: TurnInput,
+}
+
+impl fmt::Debug for ForApps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForApps").finish_non_exhaustive()
+    }
+}
+
+/// A running turn in which users are asked for an app.
+pub(crate) struct ServesApp {
+    events: EventSink,
+    with: ForApps,
+}
+
+impl ServesApp {
+    /// Serves a request beside what the agent does.
+    pub(crate) async fn serve(self, request: AppRequest) {
+        let Self { events, with } = self;
+        // The turn does not end with it.
+        let _ = request
+            .serve(&events, &*with.agent, &with.turn, AppWritten::NotShown)
+            .await;
+    }
+}
+
+/// How long a turn waits for the customizations of its session, once it has said that it does.
+const CUSTOMIZATION_TIME: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+struct Turn {
+    running: Running,
+    start: Box<TurnStart>,
+    bringing: Bringing,
+}
+
+impl Driver {
+    /// Starts a chat's task. It waits for the driver before it, opens the agent's chat, reports how
+    /// that went, and waits for turns.
+    pub(crate) fn start(
+        agent: Arc<dyn Agent>,
+        open: OpenChat,
+        around: Surroundings,
+        bringing: Bringing,
+        previous: Option<oneshot::Receiver<()>>,
+    ) -> Self {
+        // Unbounded is bounded here: the core starts one turn at a time.
+        let (turns, receiver) = mpsc::unbounded_channel();
+        let (done, finished) = oneshot::channel();
+        let tasks = around.tasks.clone();
+        let chat = open.chat;
+        let link = ChatLink::new(chat, around);
+        let mut open = open;
+        let history = std::mem::take(&mut open.history);
+        let mut context = ChatContext::new(open, &link.around.bell, link.renderer.clone());
+        // Not kept: whoever opens the chat again later has tokens of their own.
+        let credentials = std::mem::take(&mut context.credentials);
+        let task = Task {
+            agent,
+            context,
+            history,
+            bringing,
+            link: Arc::clone(&link),
+        };
+        let closed = link.closed.clone();
+        tasks.spawn(async move {
+            // Dropped last, after everything the task held.
+            let _done = done;
+            if let Some(previous) = previous {
+                let _ = tokio::time::timeout(task.link.cancel_time(), previous).await;
+            }
+            tokio::select! {
+                () = closed.cancelled() => {}
+                () = task.run(chat, credentials, receiver) => {}
+            }
+        });
+        Self {
+            link,
+            turns: Some(turns),
+            finished: Some(finished),
+            running: None,
+        }
+    }
+
+    /// Prepares a worker's chat: what the main loop keeps, and what the parent's agent gets.
+    pub(crate) fn worker(
+        worker: &innkeeper_core::Worker,
+        parent: Option<&Self>,
+        around: Surroundings,
+    ) -> (Self, Worker) {
+        let link = ChatLink::new(worker.chat, around);
+        let parent = parent.and_then(|parent| parent.running(worker.parent.1));
+        let customized = parent.map(|parent| Arc::clone(&parent.customized)).unwrap_or_default();
+        let scene = parent.map(|parent| Scene::of_worker(&parent.scene)).unwrap_or_default();
+        let contents = parent.and_then(|parent| parent.room.contents.clone());
+        let parent = match parent {
+            Some(parent) if !worker.detached => parent.cancelled.clone(),
+            _ => CancellationToken::new(),
+        };
+        // What its parent waits for ends with it, at the same moment.
+        let cancelled = parent.child_token();
+        let running = Running {
+            key: worker.turn,
+            cancelled,
+            mailbox: Arc::new(Mailbox::new(worker.turn)),
+            customized,
+            scene,
+            room: TurnRoom::new(contents),
+            for_apps: Arc::default(),
+        };
+        link.queue.begin(worker.turn);
+        let handle = Worker::new(sink(&link, &running), Arc::clone(&worker.chat_uri), parent);
+        let driver = Self {
+            link,
+            turns: None,
+            finished: None,
+            running: Some(running),
+        };
+        (driver, handle)
+    }
+
+    /// What the agent produces, and where it is held back.
+    pub(crate) fn queue(&self) -> &EventQueue {
+        &self.link.queue
+    }
+
+    /// Hands a turn to the agent.
+    pub(crate) fn run(
+        &mut self,
+        key: TurnKey,
+        start: Box<TurnStart>,
+        bringing: Bringing,
+        contents: Option<SessionContents>,
+    ) {
+        let Some(turns) = &self.turns else {
+            return;
+        };
+        let running = Running {
+            key,
+            cancelled: CancellationToken::new(),
+            mailbox: Arc::new(Mailbox::resuming(key, &start.calls_before)),
+            customized: Arc::default(),
+            scene: Scene::of_turn(&start),
+            room: TurnRoom::new(contents),
+            for_apps: Arc::default(),
+        };
+        self.link.queue.begin(key);
+        let _ = turns.send(Turn {
+            running: running.clone(),
+            start,
+            bringing,
+        });
+        self.running = Some(running);
+    }
+
+    /// Stops a turn whose end is already published.
+    pub(crate) fn cancel(&mut self, key: TurnKey) {
+        if let Some(running) = self.running.take_if(|running| running.key == key) {
+            // Refused first, so that nothing an agent does on its way out is taken.
+            self.link.queue.cancel(key);
+            running.cancelled.cancel();
+        }
+    }
+
+    /// Tells a run what it waits for; a run that is over does not wait.
+    pub(crate) fn reply(&self, key: TurnKey, reply: Reply) {
+        if let Some(running) = self.running(key) {
+            running.mailbox.deliver(reply);
+        }
+    }
+
+    /// Everything that it takes to ask users in a run for an app, if its agent has begun.
+    pub(crate) fn serve_app(&self, key: TurnKey) -> Option<ServesApp> {
+        let running = self.running(key).filter(|running| !running.cancelled.is_cancelled())?;
+        Some(ServesApp {
+            events: sink(&self.link, running),
+            with: running.for_apps.get()?.clone(),
+        })
+    }
+
+    /// Gives a run the worker that one of its calls asked for.
+    pub(crate) fn hand_over(&self, key: TurnKey, call: &str, worker: Worker) {
+        if let Some(running) = self.running(key) {
+            running.mailbox.deliver_worker(call, worker);
+        }
+    }
+
+    /// Ends everything. Returns what completes when the task has let go.
+    pub(crate) fn close(mut self) -> Option<oneshot::Receiver<()>> {
+        self.finished.take()
+    }
+
+    fn running(&self, key: TurnKey) -> Option<&Running> {
+        self.running.as_ref().filter(|running| running.key == key)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.link.queue.close();
+        if let Some(running) = self.running.take() {
+            running.cancelled.cancel();
+        }
+        self.link.closed.cancel();
+    }
+}
+
+fn sink(link: &Arc<ChatLink>, running: &Running) -> EventSink {
+    EventSink {
+        link: Arc::clone(link),
+        turn: running.key,
+        cancelled: running.cancelled.clone(),
+        mailbox: Arc::clone(&running.mailbox),
+        customized: running.customized.get().cloned().unwrap_or_default(),
+        scene: Arc::clone(&running.scene),
+        room: Arc::clone(&running.room),
+    }
+}
+
+/// How a turn ended, in a word; what its agent says about it is for the people of its session (OTL-07).
+fn name_of(end: &TurnEnd) -> &str {
+    match end {
+        TurnEnd::Complete => "complete",
+        TurnEnd::Cancelled => "cancelled",
+        TurnEnd::Failed { failure, .. } => &failure.kind,
+    }
+}
+
+struct Task {
+    agent: Arc<dyn Agent>,
+    /// What the agent is told, but for its history.
+    context: ChatContext,
+    /// Its history, as far as it is in memory, and where the rest is.
+    history: PastTurns,
+    /// What its session brings along.
+    bringing: Bringing,
+    link: Arc<ChatLink>,
+}
+
+impl Task {
+    async fn run(self, chat_id: ChannelId, credentials: Vec<Credential>, mut turns: mpsc::UnboundedReceiver<Turn>) {
+        let (mut chat, outcome) = match self.open(credentials).await {
+            Ok(chat) => (Some(chat), Ok(())),
+            Err(error) => (None, Err(error.into_failure())),
+        };
+        let opened = Message::Core(Input::ChatOpened { chat: chat_id, outcome });
+        let _ = self.link.around.bell.inbox().send(opened).await;
+        let mut is_first = true;
+        while let Some(Turn {
+            running,
+            start,
+            bringing,
+        }) = turns.recv().await
+        {
+            // Whatever is logged in it names its session and turn (OTL-06).
+            let span = tracing::info_span!("turn", session = &*start.session_uri, turn = start.turn_id);
+            tracing::debug!(parent: &span, "a turn begins");
+            let app_request = start.app_request.clone();
+            let turn = async {
+                match self.customized(&running, &bringing).await {
+                    Ok(customized) => {
+                        let _ = running.customized.set(customized);
+                        // A turn for an app is none that hooks or agents take for the beginning.
+                        let is_first = start.app_request.is_none() && std::mem::take(&mut is_first);
+                        self.run_turn(&mut chat, &running, start, is_first).await
+                    }
+                    Err(error) => turn_end(Err(error)),
+                }
+            };
+            let end = turn.instrument(span.clone()).await;
+            tracing::debug!(parent: &span, outcome = name_of(&end), "a turn ended");
+            if let Some(request) = app_request {
+                // Of a turn that ended before it was served.
+                let why = "the turn in which users were to be asked has ended; ask again";
+                self.link.around.app_requests.refuse(&request, why);
+            }
+            // Whatever the agent left behind, in tasks of its own for instance, need not wait on.
+            running.cancelled.cancel();
+            if self.link.queue.end(running.key, end) {
+                let _ = self.link.ring().await;
+            }
+            if chat.is_none() {
+                // The next agent has to know what was said to this one.
+                let lost = Message::Core(Input::ChatLost { chat: chat_id });
+                let _ = self.link.around.bell.inbox().send(lost).await;
+            }
+        }
+    }
+
+    /// What a turn may use. It waits for it, and does not run without: a guard that is silently absent is
+    /// worse than a turn that has to be asked for again.
+    async fn customized(&self, running: &Running, bringing: &Bringing) -> Result<Customized, AgentError> {
+        let waits = async {
+            let notice = "This turn waits until the customizations of its session are read: its rules and hooks \
+                          would be missing otherwise.";
+            // Whoever cannot be told is gone, and so is the turn.
+            let _ = sink(&self.link, running).notice(notice).await;
+        };
+        let known = tokio::select! {
+            biased;
+            () = running.cancelled.cancelled() => Err(AgentError::Cancelled),
+            known = bringing.for_turn(CUSTOMIZATION_TIME, waits) => known.ok_or_else(|| {
+                AgentError::failed(
+                    "customizationsUnknown",
+                    "the customizations of this session could not be read in time, so its rules and hooks are not \
+                     known and nothing was done. Send the message again; if that does not help, look for a directory \
+                     that does not answer with `innkeeper customizations`, or switch customizations off with \
+                     `enabled = false` in [customizations].",
+                )
+            }),
+        }?;
+        if let awaited @ [_, ..] = known.awaited() {
+            let notice = format!(
+                "This turn goes on without what its client has not handed over yet: {}. Rules and hooks in there do \
+                 not hold in it.",
+                awaited.join(", ")
+            );
+            let _ = sink(&self.link, running).notice(notice).await;
+        }
+        Ok(known)
+    }
+
+    async fn open(&self, credentials: Vec<Credential>) -> Result<Box<dyn AgentChat>, AgentError> {
+        let open_time = self.link.around.open_time;
+        let opening = AssertUnwindSafe(async {
+            let mut context = self.context.clone();
+            context.customizations = self.bringing.first().await;
+            context.credentials = credentials;
+            let told = self.link.around.archive.tell(self.history.clone()).await;
+            let told = told.map_err(|problem| AgentError::failed("historyUnreadable", problem))?;
+            (context.history, context.omitted_turns) = (told.turns, told.omitted);
+            self.agent.open_chat(context).await
+        })
+        .catch_unwind();
+        match tokio::time::timeout(open_time, opening).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(AgentError::failed(
+                "agentDied",
+                "the agent failed while opening the chat; see the host's log",
+            )),
+            Err(_) => {
+                let message = format!(
+                    "the agent did not start within {} s; see the host's log",
+                    open_time.as_secs()
+                );
+                Err(AgentError::failed("agentTimeout", message))
+            }
+        }
+    }
+
+    async fn run_turn(
+        &self,
+        chat: &mut Option<Box<dyn AgentChat>>,
+        running: &Running,
+        start: Box<TurnStart>,
+        is_first: bool,
+    ) -> TurnEnd {
+        // An agent that died in an earlier turn gets a fresh start with the next one.
+        let agent_chat = match chat {
+            Some(chat) => chat,
+            None => match self.open(start.credentials.clone()).await {
+                Ok(opened) => chat.insert(opened),
+                Err(error) => {
+                    return TurnEnd::Failed {
+                        failure: error.into_failure(),
+                        resumable: false,
+                    };
+                }
+            },
+        };
+        let events = sink(&self.link, running);
+        let run = AssertUnwindSafe(async {
+            let mut start = *start;
+            if let Some(request) = start.app_request.take() {
+                return self.serve_app(&events, &request, start).await;
+            }
+            events.turn_begins(&start, is_first).await?;
+            events.ask_about_servers(self.link.around.trust).await?;
+            let unread = std::mem::take(&mut start.unread_chats);
+            self.link.around.archive.fill(&mut start.attachments, unread).await;
+            let attachments = std::mem::take(&mut start.attachments);
+            let _ = running.for_apps.set(ForApps {
+                agent: Arc::clone(&self.agent),
+                turn: TurnInput::new(start.clone(), events.customizations().clone()),
+            });
+            start.attachments = attachments;
+            let around = &self.link.around;
+            // Whoever has it may take its time; a cancel does not wait for it.
+            tokio::select! {
+                biased;
+                () = events.cancelled() => return Err(AgentError::Cancelled),
+                () = self.read_attached(&events, start.asked_by.as_ref(), &mut start.attachments) => {}
+            }
+            let mut turn = TurnInput::new(start, events.customizations().clone());
+            turn.find_called(&*self.agent, &events, around.mcp_reads.time).await?;
+            agent_chat.run_turn(turn, events.clone()).await?;
+            events.turn_ends().await
+        })
+        .catch_unwind();
+        let result = tokio::select! {
+            result = run => result,
+            () = out_of_patience(&running.cancelled, self.link.cancel_time()) => {
+                // Whatever state its future was in when it was dropped, nobody goes on from there.
+                *chat = None;
+                return TurnEnd::Cancelled;
+            }
+        };
+        match result {
+            Ok(result) => turn_end(result),
+            Err(_) => {
+                *chat = None;
+                died("the agent failed in the middle of the turn; the next message starts it afresh")
+            }
+        }
+    }
+}
+
+impl Task {
+    /// Runs a turn that is for a request of an app, and not for the agent's chat.
+    async fn serve_app(&self, events: &EventSink, request: &str, start: TurnStart) -> Result<(), AgentError> {
+        let Some(request) = self.link.around.app_requests.take(request) else {
+            return events.notice("The app does not wait for this any more.").await;
+        };
+        let turn = TurnInput::new(start, events.customizations().clone());
+        request.serve(events, &*self.agent, &turn, AppWritten::Shown).await
+    }
+
+    /// Reads what came with a message and only clients or MCP servers have.
+    async fn read_attached(&self, events: &EventSink, author: Option<&ClientId>, attached: &mut [Attachment]) {
+        let around = &self.link.around;
+        of_client::fill(around.bell.inbox(), around.client_reads, author, attached).await;
+        offered::fill(events.mcp(), around.mcp_reads, attached).await;
+    }
+}
+
+/// Completes some time after a cancellation, for what has not stopped by itself.
+pub(crate) async fn out_of_patience(cancelled: &CancellationToken, patience: Duration) {
+    cancelled.cancelled().await;
+    tokio::time::sleep(patience).await;
+}
+
+/// How a run ends with what its agent returned.
+pub(crate) fn turn_end(result: Result<(), AgentError>) -> TurnEnd {
+    match result {
+        Ok(()) => TurnEnd::Complete,
+        Err(AgentError::Cancelled) => TurnEnd::Cancelled,
+        Err(AgentError::Failed {
+            kind,
+            message,
+            resumable,
+        }) => TurnEnd::Failed {
+            failure: innkeeper_core::Failure::new(kind, message),
+            resumable,
+        },
+    }
+}
+
+/// How a run ends whose agent panicked.
+pub(crate) fn died(message: &str) -> TurnEnd {
+    TurnEnd::Failed {
+        failure: innkeeper_core::Failure::new("agentDied", message),
+        resumable: false,
+    }
+}

@@ -1,0 +1,392 @@
+//! The moments of a turn that hooks hear of, the same for every agent.
+//!
+//! The host runs hooks where it sees the moment by itself: before a message reaches the agent, before
+//! and after a tool call, when a worker starts, while people are waited for. Two things only the agent
+//! can do: tell its model what hooks want it to know ([`EventSink::added_context`],
+//! [`EventSink::context_of`]), and go on when a hook does not let it stop ([`EventSink::may_stop`]).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use innkeeper_core::agent::{ToolContent, ToolResult};
+use innkeeper_core::{REFUSED, TurnStart};
+use serde_json::{Map, Value, json};
+
+use crate::agent::{AgentError, EventSink};
+use crate::services::customizations::{HookCall, HookEvent, HookOutcome};
+use crate::services::mcp::ServerTool;
+
+/// How often hooks can send an agent on in one turn: two that disagree would do so for ever.
+const MOST_ROUNDS: u32 = 3;
+/// How long people may take before a hook hears that they are waited for: what the policy answers, and
+/// whoever sits in front of it, needs no reminder.
+const MOMENT: Duration = Duration::from_secs(1);
+/// How often a turn says that it is at work while hooks run.
+const ALIVE_PACE: Duration = Duration::from_secs(20);
+
+/// The tool of a call, as hooks hear of it.
+#[derive(Debug)]
+pub(in crate::agent) struct Tool {
+    /// The name that models know it by.
+    pub(in crate::agent) name: String,
+    /// Which one it is of an MCP server's.
+    pub(in crate::agent) mcp: Option<Box<ServerTool>>,
+}
+
+/// What hooks are told of every moment of a run, and what they said in it.
+#[derive(Debug, Default)]
+pub(crate) struct Scene {
+    session: Arc<str>,
+    turn: Arc<str>,
+    working_directories: Vec<String>,
+    is_worker: bool,
+    heard: Mutex<Heard>,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// What the model is to be told: by call, or by no call at all.
+    context: HashMap<Option<String>, Vec<String>>,
+    /// The name of a worker's kind.
+    kind: String,
+    /// Whether hooks heard that the agent is done.
+    stopped: bool,
+    /// How often they sent it on.
+    rounds: u32,
+}
+
+impl Scene {
+    pub(crate) fn of_turn(start: &TurnStart) -> Arc<Self> {
+        Arc::new(Self {
+            session: Arc::clone(&start.session_uri),
+            turn: start.turn_id.as_str().into(),
+            working_directories: start.working_directories.clone(),
+            ..Self::default()
+        })
+    }
+
+    /// The scene of a worker: that of its parent, but for what was said in it.
+    pub(crate) fn of_worker(parent: &Self) -> Arc<Self> {
+        Arc::new(Self {
+            session: Arc::clone(&parent.session),
+            turn: Arc::clone(&parent.turn),
+            working_directories: parent.working_directories.clone(),
+            is_worker: true,
+            heard: Mutex::default(),
+        })
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call(&self, event: HookEvent, subject: &str, input: Map<String, Value>) -> HookCall {
+        HookCall {
+            event,
+            subject: subject.to_owned(),
+            mcp: None,
+            session: Arc::clone(&self.session),
+            turn: Arc::clone(&self.turn),
+            working_directories: self.working_directories.clone(),
+            input,
+        }
+    }
+}
+
+impl EventSink {
+    /// What hooks want the model to know in this turn, or in this worker's, besides what people said.
+    /// Each of it is given once.
+    pub fn added_context(&self) -> Vec<String> {
+        self.scene.heard().context.remove(&None).unwrap_or_default()
+    }
+
+    /// What hooks want the model to know about one of its calls, by the call's id, once the call is
+    /// over. Each of it is given once.
+    pub fn context_of(&self, call: &str) -> Vec<String> {
+        let key = Some(call.to_owned());
+        self.scene.heard().context.remove(&key).unwrap_or_default()
+    }
+
+    /// Says that the agent has nothing left to do. A hook may want it to go on: then this says what for,
+    /// and the agent tells its model and goes on. An agent that does not ask is done when it returns.
+    ///
+    /// # Errors
+    ///
+    /// When the turn is cancelled.
+    pub async fn may_stop(&self) -> Result<Option<String>, AgentError> {
+        let event = if self.scene.is_worker {
+            HookEvent::SubagentStop
+        } else {
+            HookEvent::Stop
+        };
+        let (kind, rounds) = {
+            let mut heard = self.scene.heard();
+            heard.stopped = true;
+            (heard.kind.clone(), heard.rounds)
+        };
+        let input = object(json!({ "stop_hook_active": rounds > 0, "agent_type": kind }));
+        let outcome = self.hook(event, &kind, input).await?;
+        if let Some(why) = outcome.stop {
+            self.notice(format!("A hook ends the turn here: {why}")).await?;
+            return Ok(None);
+        }
+        let Some(reason) = outcome.deny else {
+            return Ok(None);
+        };
+        if rounds >= MOST_ROUNDS {
+            let notice = format!(
+                "A hook wants the agent to go on after it did so {MOST_ROUNDS} times, which is enough for one turn. \
+                 It said: {reason}"
+            );
+            self.notice(notice).await?;
+            return Ok(None);
+        }
+        self.scene.heard().rounds += 1;
+        self.notice(format!("A hook sends the agent on: {reason}")).await?;
+        Ok(Some(reason))
+    }
+
+    /// What comes before an agent hears of a turn. Refused, it does not.
+    pub(crate) async fn turn_begins(&self, start: &TurnStart, is_first: bool) -> Result<(), AgentError> {
+        if is_first {
+            let is_new = start.turns_before == 0 && !start.resume;
+            let source = if is_new { "startup" } else { "resume" };
+            let input = object(json!({ "source": source }));
+            let outcome = self.hook(HookEvent::SessionStart, source, input).await?;
+            // It is about the whole session, and waits for a turn that begins.
+            self.link.add_opening_context(outcome.context);
+            refuse(outcome.stop)?;
+        }
+        let mut of_prompt = Vec::new();
+        if !start.resume {
+            let input = object(json!({ "prompt": start.text }));
+            let outcome = self.hook(HookEvent::UserPromptSubmit, "", input).await?;
+            refuse(outcome.deny.or(outcome.stop))?;
+            of_prompt = outcome.context;
+        }
+        self.keep_context(None, self.link.take_opening_context());
+        self.keep_context(None, of_prompt);
+        Ok(())
+    }
+
+    /// What comes before an agent hears a steering message, which is a message like any other. Returns
+    /// whether it may.
+    pub(in crate::agent) async fn steering_comes(&self, words: &str) -> Result<bool, AgentError> {
+        let input = object(json!({ "prompt": words }));
+        let outcome = self.hook(HookEvent::UserPromptSubmit, "", input).await?;
+        if let Some(reason) = outcome.deny {
+            let notice = format!("A hook refused this message, so the agent has not heard it: {reason}");
+            self.notice(notice).await?;
+            return Ok(false);
+        }
+        if let Some(why) = outcome.stop {
+            return Err(stopped(&why));
+        }
+        self.keep_context(None, outcome.context);
+        Ok(true)
+    }
+
+    /// What comes after an agent is done, unless it asked before it was.
+    pub(crate) async fn turn_ends(&self) -> Result<(), AgentError> {
+        let stopped = self.scene.heard().stopped;
+        if !stopped && let Some(reason) = self.may_stop().await? {
+            let notice = format!("This agent cannot be sent on, so the turn ends although a hook said: {reason}");
+            self.notice(notice).await?;
+        }
+        Ok(())
+    }
+
+    /// A worker is about to start.
+    pub(in crate::agent) async fn worker_starts(&self, kind: Option<&str>) -> Result<(), AgentError> {
+        let kind = kind.unwrap_or("helper");
+        kind.clone_into(&mut self.scene.heard().kind);
+        let input = object(json!({ "agent_id": self.turn.0.to_string(), "agent_type": kind }));
+        let outcome = self.hook(HookEvent::SubagentStart, kind, input).await?;
+        self.keep_context(None, outcome.context);
+        Ok(())
+    }
+
+    /// A tool is about to be called. What hooks want the model to know of it is kept.
+    pub(in crate::agent) async fn tool_begins(
+        &self,
+        call: &str,
+        tool: &Tool,
+        input: Option<&str>,
+    ) -> Result<HookOutcome, AgentError> {
+        if !self.hears(HookEvent::PreToolUse) {
+            return Ok(HookOutcome::default());
+        }
+        let told = about_call(call, &tool.name, input);
+        let mut outcome = self.hook_of_tool(HookEvent::PreToolUse, tool, told).await?;
+        self.keep_context(Some(call), std::mem::take(&mut outcome.context));
+        Ok(outcome)
+    }
+
+    /// Whether hooks want to hear of the end of a call.
+    pub(in crate::agent) fn hears_end(&self, result: &ToolResult) -> bool {
+        self.hears(end_of(result))
+    }
+
+    /// A tool was called.
+    pub(in crate::agent) async fn tool_ended(
+        &self,
+        call: &str,
+        tool: &Tool,
+        input: Option<&str>,
+        result: &ToolResult,
+    ) -> Result<(), AgentError> {
+        let event = end_of(result);
+        let mut told = about_call(call, &tool.name, input);
+        told.insert("tool_response".to_owned(), response(result));
+        if let Some(error) = &result.error {
+            told.insert("error".to_owned(), Value::String(error.clone()));
+        }
+        let outcome = self.hook_of_tool(event, tool, told).await?;
+        self.keep_context(Some(call), outcome.context.into_iter().chain(outcome.deny).collect());
+        match outcome.stop {
+            Some(why) => Err(stopped(&why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for people, and tells hooks if it takes longer than a moment.
+    pub(in crate::agent) async fn while_people_think<T>(
+        &self,
+        kind: &'static str,
+        message: String,
+        waiting: impl Future<Output = T>,
+    ) -> T {
+        if !self.hears(HookEvent::Notification) {
+            return waiting.await;
+        }
+        tokio::pin!(waiting);
+        tokio::select! {
+            biased;
+            answer = &mut waiting => return answer,
+            () = tokio::time::sleep(MOMENT) => {}
+        }
+        let input = object(json!({ "message": message, "notification_type": kind }));
+        let call = self.scene.call(HookEvent::Notification, kind, input);
+        let events = self.clone();
+        // Beside the turn: nobody waits for a bell to fall silent.
+        self.link.run_apart(async move {
+            let (hooks, off) = events.customized.hooks();
+            let outcome = hooks.run(call, off, None).await;
+            for notice in outcome.notices {
+                let _ = events.notice(notice).await;
+            }
+        });
+        waiting.await
+    }
+
+    fn hears(&self, event: HookEvent) -> bool {
+        let (hooks, off) = self.customized.hooks();
+        hooks.hear(event, off)
+    }
+
+    async fn hook(
+        &self,
+        event: HookEvent,
+        subject: &str,
+        input: Map<String, Value>,
+    ) -> Result<HookOutcome, AgentError> {
+        self.hook_with(self.scene.call(event, subject, input)).await
+    }
+
+    async fn hook_of_tool(
+        &self,
+        event: HookEvent,
+        tool: &Tool,
+        input: Map<String, Value>,
+    ) -> Result<HookOutcome, AgentError> {
+        let call = HookCall {
+            mcp: tool.mcp.as_deref().cloned(),
+            ..self.scene.call(event, &tool.name, input)
+        };
+        self.hook_with(call).await
+    }
+
+    async fn hook_with(&self, call: HookCall) -> Result<HookOutcome, AgentError> {
+        if !self.hears(call.event) {
+            return Ok(HookOutcome::default());
+        }
+        let (hooks, off) = self.customized.hooks();
+        let running = hooks.run(call, off, Some(self));
+        tokio::pin!(running);
+        let mut outcome = loop {
+            tokio::select! {
+                biased;
+                () = self.cancelled.cancelled() => return Err(AgentError::Cancelled),
+                outcome = &mut running => break outcome,
+                () = tokio::time::sleep(ALIVE_PACE) => self.alive().await?,
+            }
+        };
+        for notice in std::mem::take(&mut outcome.notices) {
+            self.notice(notice).await?;
+        }
+        Ok(outcome)
+    }
+
+    fn keep_context(&self, call: Option<&str>, context: Vec<String>) {
+        if !context.is_empty() {
+            let key = call.map(str::to_owned);
+            self.scene.heard().context.entry(key).or_default().extend(context);
+        }
+    }
+}
+
+/// A hook ends the turn.
+pub(in crate::agent) fn stopped(why: &str) -> AgentError {
+    AgentError::failed("stoppedByHook", format!("A hook ended the turn: {why}"))
+}
+
+fn end_of(result: &ToolResult) -> HookEvent {
+    if result.success {
+        HookEvent::PostToolUse
+    } else {
+        HookEvent::PostToolUseFailure
+    }
+}
+
+fn refuse(reason: Option<String>) -> Result<(), AgentError> {
+    match reason {
+        Some(reason) => {
+            let message = format!("A hook refused this message, so the agent has not heard it: {reason}");
+            Err(AgentError::failed(REFUSED, message))
+        }
+        None => Ok(()),
+    }
+}
+
+fn about_call(call: &str, tool: &str, input: Option<&str>) -> Map<String, Value> {
+    // What is no JSON is told as the text that it is.
+    let input = input.map_or_else(
+        || json!({}),
+        |text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
+    );
+    object(json!({ "tool_name": tool, "tool_use_id": call, "tool_input": input }))
+}
+
+fn response(result: &ToolResult) -> Value {
+    let texts = result.content.iter().filter_map(|content| match content {
+        ToolContent::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let text = texts.collect::<Vec<_>>().join("\n");
+    let mut response = object(json!({ "success": result.success, "summary": result.summary, "text": text }));
+    if let Some(error) = &result.error {
+        response.insert("error".to_owned(), Value::String(error.clone()));
+    }
+    if let Some(structured) = &result.structured {
+        response.insert("structured".to_owned(), Value::Object(structured.clone()));
+    }
+    Value::Object(response)
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}

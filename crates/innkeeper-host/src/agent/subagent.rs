@@ -1,0 +1,193 @@
+//! Workers: chats that a tool call starts, and that its agent drives.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use innkeeper_core::TurnEnd;
+use innkeeper_core::agent::Spawn;
+use tokio_util::sync::CancellationToken;
+
+use super::{AgentError, EventSink};
+use crate::agent::runtime::driver::{died, out_of_patience, turn_end};
+
+/// What a worker is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerSpec {
+    title: String,
+    prompt: String,
+    kind: Option<String>,
+    description: Option<String>,
+    detached: bool,
+}
+
+impl WorkerSpec {
+    /// A worker with a title for its chat and what it is told to do. It ends with the turn that
+    /// started it.
+    pub fn new(title: impl Into<String>, prompt: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            prompt: prompt.into(),
+            kind: None,
+            description: None,
+            detached: false,
+        }
+    }
+
+    /// The name of the worker's kind, such as `explorer`.
+    #[must_use]
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
+        self
+    }
+
+    /// A sentence about it.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// Lets it outlive the turn that started it, as background work (CHT-24).
+    #[must_use]
+    pub fn detached(mut self) -> Self {
+        self.detached = true;
+        self
+    }
+
+    pub(super) fn kind_name(&self) -> Option<&str> {
+        self.kind.as_deref()
+    }
+
+    pub(super) fn into_spawn(self, call: String) -> Spawn {
+        Spawn {
+            call,
+            title: self.title,
+            prompt: self.prompt,
+            agent_name: self.kind,
+            description: self.description,
+            detached: self.detached,
+        }
+    }
+}
+
+/// A worker that was started: a chat with one turn, driven by whoever holds this. Made by
+/// [`ToolCall::worker`](super::ToolCall::worker). Dropping it ends the turn as cancelled.
+///
+/// When the turn that started it ends, its own is cancelled with it, unless it is detached. Its
+/// turn can also be cancelled by people; then everything that waits in it fails with
+/// [`AgentError::Cancelled`].
+#[derive(Debug)]
+#[must_use = "a worker that is dropped ends as cancelled"]
+pub struct Worker {
+    events: EventSink,
+    uri: Arc<str>,
+    /// The turn that waits for it; a detached worker is not waited for.
+    parent: CancellationToken,
+    is_over: bool,
+}
+
+/// How a worker that did not fail ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerEnd {
+    /// It did its work.
+    Done,
+    /// Somebody stopped it, and it alone.
+    Stopped,
+}
+
+impl Worker {
+    pub(crate) fn new(events: EventSink, uri: Arc<str>, parent: CancellationToken) -> Self {
+        Self {
+            events,
+            uri,
+            parent,
+            is_over: false,
+        }
+    }
+
+    /// Where its output goes. It can do all that the agent itself can, start workers included.
+    pub fn events(&self) -> &EventSink {
+        &self.events
+    }
+
+    /// The URI of its chat.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Ends its turn.
+    pub fn finish(mut self, result: Result<(), AgentError>) {
+        self.end(turn_end(result));
+    }
+
+    /// Drives it to the end of the given work, and ends its turn with what came of it. That people
+    /// stopped the worker and nothing else is no error of whoever started it. Several can
+    /// be driven at once, for instance with `tokio::join!`. Work that panics ends the worker's turn
+    /// with an error, and no other.
+    pub async fn drive<W, F>(self, work: W) -> Result<WorkerEnd, AgentError>
+    where
+        W: FnOnce(EventSink) -> F + Send,
+        F: Future<Output = Result<(), AgentError>> + Send,
+    {
+        let mut worker = self;
+        let events = worker.events.clone();
+        let patience = events.link.cancel_time();
+        let cancelled = events.cancelled.clone();
+        // Called inside, so that also a panic before the first await is caught.
+        let driving = AssertUnwindSafe(async move {
+            work(events.clone()).await?;
+            events.turn_ends().await
+        })
+        .catch_unwind();
+        let result = tokio::select! {
+            result = driving => result,
+            () = out_of_patience(&cancelled, patience) => Ok(Err(AgentError::Cancelled)),
+        };
+        match result {
+            Ok(result) => {
+                worker.end(turn_end(result.clone()));
+                match result {
+                    Ok(()) => Ok(WorkerEnd::Done),
+                    Err(AgentError::Cancelled) if !worker.parent.is_cancelled() => Ok(WorkerEnd::Stopped),
+                    Err(error) => Err(error),
+                }
+            }
+            Err(_) => {
+                let message = "the worker failed in the middle of its turn; see the host's log";
+                worker.end(died(message));
+                Err(AgentError::failed("agentDied", message))
+            }
+        }
+    }
+
+    /// Drives it in a task of the host's, without anybody waiting for it; meant for
+    /// [`WorkerSpec::detached`] ones. The task ends with the worker's chat.
+    pub fn drive_apart<W, F>(self, work: W)
+    where
+        W: FnOnce(EventSink) -> F + Send + 'static,
+        F: Future<Output = Result<(), AgentError>> + Send + 'static,
+    {
+        let link = Arc::clone(&self.events.link);
+        link.run_apart(async move {
+            let _ = self.drive(work).await;
+        });
+    }
+
+    fn end(&mut self, end: TurnEnd) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        if self.events.link.queue.end(self.events.turn, end) {
+            self.events.link.ring_now();
+        }
+        // Whatever still waits in this turn need not wait on.
+        self.events.cancelled.cancel();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.end(TurnEnd::Cancelled);
+    }
+}

@@ -1,0 +1,122 @@
+//! Everything that can happen to a host.
+
+use std::sync::Arc;
+
+use innkeeper_core::repository::RepositoryState;
+use innkeeper_core::{
+    AgentProfile, ChannelId, ClientId, ConnId, Input, Principal, PromptPlan, RequestId, RpcError, TurnKey,
+};
+use serde_json::{Map, Value};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::agent::runtime::event_queue::EventQueue;
+use crate::net::outbox::Outbox;
+use crate::net::reverse_requests::{PeerError, ReverseMethod};
+use crate::services::customizations::Report;
+
+use crate::services::resources::effects::WatchOpened;
+
+/// Everything that can happen to a host.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Something for the core.
+    Core(Input),
+    /// The agent of a session is to say which tools it offers there.
+    ListTools { session: ChannelId, provider: String },
+    /// Enough was logged to take it, or long enough ago.
+    Logs { taken: oneshot::Sender<()> },
+    /// An agent produced something.
+    Events(Arc<EventQueue>),
+    /// A request for the core, and its place among those of its connection.
+    Request {
+        conn: ConnId,
+        input: Input,
+        in_flight: OwnedSemaphorePermit,
+    },
+    /// A transport was accepted.
+    Attach {
+        principal: Principal,
+        reply: oneshot::Sender<(ConnId, Arc<Outbox>)>,
+    },
+    /// A connection's tasks are done with its slot.
+    Detached { conn: ConnId },
+    /// The host wants something of a client.
+    Ask {
+        client: ClientId,
+        method: ReverseMethod,
+        params: Map<String, Value>,
+        reply: oneshot::Sender<Result<Value, PeerError>>,
+    },
+    /// An agent puts a system prompt together.
+    Render {
+        chat: ChannelId,
+        turn: Option<TurnKey>,
+        sections: Vec<String>,
+        reply: oneshot::Sender<PromptPlan>,
+    },
+    /// Sections of it are rewritten by whoever is on a connection.
+    Transform {
+        conn: ConnId,
+        /// As JSON.
+        params: String,
+        reply: oneshot::Sender<Result<Value, PeerError>>,
+    },
+    /// A client answered.
+    Answered {
+        conn: ConnId,
+        id: u64,
+        outcome: Result<Value, PeerError>,
+    },
+    /// What a request asked for was found outside the core.
+    Respond {
+        conn: ConnId,
+        id: RequestId,
+        outcome: Result<Value, RpcError>,
+    },
+    /// Something was read for a client: a JSON object without its closing brace.
+    Found {
+        conn: ConnId,
+        id: RequestId,
+        object: Vec<u8>,
+    },
+    /// A watch was set up, or could not be.
+    WatchOpened(Box<WatchOpened>),
+    /// Agents describe themselves differently.
+    AgentsChanged {
+        profiles: Vec<AgentProfile>,
+        done: oneshot::Sender<()>,
+    },
+    /// Somebody found what a session brings along.
+    Customized {
+        session: ChannelId,
+        number: u64,
+        report: Report,
+    },
+    /// The repository around a directory was looked at.
+    RepositorySeen {
+        directory: Arc<str>,
+        number: u64,
+        state: Option<Box<RepositoryState>>,
+    },
+    /// The journal took a session in, or did not, for a core that may have been replaced since.
+    Imported { life: u64, input: Input },
+    /// These deleted sessions were removed for good.
+    Purged(Vec<String>),
+    /// Stop in order.
+    ShutDown { done: oneshot::Sender<()> },
+}
+
+impl Message {
+    /// The answer to a request that was looked into outside the core: an object without its closing brace,
+    /// or why there is none.
+    pub(crate) fn found(conn: ConnId, id: RequestId, outcome: Result<Vec<u8>, RpcError>) -> Self {
+        match outcome {
+            Ok(object) => Self::Found { conn, id, object },
+            Err(error) => Self::Respond {
+                conn,
+                id,
+                outcome: Err(error),
+            },
+        }
+    }
+}

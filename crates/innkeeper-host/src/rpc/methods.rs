@@ -1,0 +1,278 @@
+//! Every method and notification of AHP 1.0, of MCP on its side channel and of this host alone, and where
+//! each goes.
+//!
+//! A method without a handler answers `-32601`: an empty success would make a client wait for
+//! something that never comes.
+
+use innkeeper_core::decode::{decode_action, plain};
+use innkeeper_core::{Command, Dispatch, RpcError, Scope, uri};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+mod approvals;
+mod chats;
+mod connection;
+mod mcp;
+mod refresh;
+mod resources;
+mod sessions;
+
+use approvals::{allow_approval, list_approvals, revoke_approval};
+use chats::{completions, create_chat, dispose_chat, fetch_turns, move_chat};
+use connection::{authenticate, initialize, ping, reconnect, subscribe};
+pub use mcp::mcp_request;
+use resources::{
+    allow_resource, import_content, list_resource_grants, resource_copy, resource_delete, resource_list,
+    resource_mkdir, resource_move, resource_read, resource_request, resource_resolve, resource_write, revoke_resource,
+    watch_resource,
+};
+use sessions::{
+    create_session, dispose_session, import_session, list_deleted_sessions, list_sessions, resolve_session_config,
+    restore_session, session_config_completions,
+};
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Method {
+    /// The name on the wire.
+    pub name: &'static str,
+    /// What `params.channel` names.
+    pub channel: Target,
+    /// The scope it needs.
+    pub scope: Scope,
+    /// Who handles it.
+    pub route: Route,
+}
+
+/// What a method's `channel` names (TRN-05, TRN-06).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// The connection itself: the literal root channel.
+    Root,
+    /// The thing the method is about.
+    Named,
+}
+
+/// Who handles a message.
+#[derive(Debug, Clone, Copy)]
+pub enum Route {
+    /// A request for the core.
+    Core(fn(&RawValue) -> Result<Command, RpcError>),
+    /// A notification for the core that changes a channel.
+    Dispatch,
+    /// A notification for the core that ends a subscription.
+    Unsubscribe,
+    /// A request of MCP, for one of a session's servers.
+    Mcp,
+    /// A notification of MCP, likewise.
+    McpNotification,
+    /// Nobody yet: `-32601`.
+    Unsupported,
+}
+
+const fn row(name: &'static str, channel: Target, scope: Scope, route: Route) -> Method {
+    Method {
+        name,
+        channel,
+        scope,
+        route,
+    }
+}
+
+/// The table. Scopes of core requests are enforced by the core; they stand here so that one look
+/// tells all.
+pub const METHODS: &[Method] = {
+    use Route::{Core, Dispatch, Mcp, McpNotification, Unsubscribe, Unsupported};
+    use Scope::{Admin, Drive, View};
+    use Target::{Named, Root};
+    &[
+        row("initialize", Root, View, Core(initialize)),
+        row("reconnect", Root, View, Core(reconnect)),
+        row("ping", Root, View, Core(ping)),
+        row("subscribe", Named, View, Core(subscribe)),
+        row("unsubscribe", Named, View, Unsubscribe),
+        row("dispatchAction", Named, Drive, Dispatch),
+        row("listSessions", Root, View, Core(list_sessions)),
+        row("createSession", Named, Drive, Core(create_session)),
+        row("disposeSession", Named, Drive, Core(dispose_session)),
+        row("createChat", Named, Drive, Core(create_chat)),
+        row("disposeChat", Named, Drive, Core(dispose_chat)),
+        row("moveChat", Named, Drive, Core(move_chat)),
+        row("fetchTurns", Named, View, Core(fetch_turns)),
+        row("completions", Named, View, Core(completions)),
+        row("resolveSessionConfig", Root, View, Core(resolve_session_config)),
+        row("sessionConfigCompletions", Root, View, Core(session_config_completions)),
+        row("authenticate", Root, Drive, Core(authenticate)),
+        row("createTerminal", Named, Drive, Unsupported),
+        row("disposeTerminal", Named, Drive, Unsupported),
+        row("invokeChangesetOperation", Named, Drive, Unsupported),
+        row("listAutomationTriggerDefinitions", Root, View, Unsupported),
+        row("runAutomation", Named, Admin, Unsupported),
+        row("fetchAutomationRuns", Named, View, Unsupported),
+        row("resourceRead", Root, View, Core(resource_read)),
+        row("resourceWrite", Root, Drive, Core(resource_write)),
+        row("resourceList", Root, View, Core(resource_list)),
+        row("resourceCopy", Root, Drive, Core(resource_copy)),
+        row("resourceDelete", Root, Drive, Core(resource_delete)),
+        row("resourceMove", Root, Drive, Core(resource_move)),
+        row("resourceResolve", Root, View, Core(resource_resolve)),
+        row("resourceMkdir", Root, Drive, Core(resource_mkdir)),
+        row("resourceRequest", Root, View, Core(resource_request)),
+        row("createResourceWatch", Root, View, Core(watch_resource)),
+        // Of MCP, for servers whose apps a client shows.
+        row("tools/list", Named, View, Mcp),
+        row("tools/call", Named, Drive, Mcp),
+        row("resources/list", Named, View, Mcp),
+        row("resources/templates/list", Named, View, Mcp),
+        row("resources/read", Named, Drive, Mcp),
+        row("logging/setLevel", Named, Drive, Mcp),
+        row("sampling/createMessage", Named, Drive, Mcp),
+        row("notifications/message", Named, Drive, McpNotification),
+        // This host's own.
+        row("innkeeper/importSession", Root, Admin, Core(import_session)),
+        row(
+            "innkeeper/listDeletedSessions",
+            Root,
+            Drive,
+            Core(list_deleted_sessions),
+        ),
+        row("innkeeper/restoreSession", Root, Drive, Core(restore_session)),
+        row("innkeeper/importContent", Root, Admin, Core(import_content)),
+        row("innkeeper/listResourceGrants", Root, Admin, Core(list_resource_grants)),
+        row("innkeeper/allowResource", Root, Admin, Core(allow_resource)),
+        row("innkeeper/revokeResource", Root, Admin, Core(revoke_resource)),
+        row("innkeeper/listApprovals", Root, Admin, Core(list_approvals)),
+        row("innkeeper/allowApproval", Root, Admin, Core(allow_approval)),
+        row("innkeeper/revokeApproval", Root, Admin, Core(revoke_approval)),
+    ]
+};
+
+/// Finds a method's row.
+pub fn find(name: &str) -> Option<&'static Method> {
+    METHODS.iter().find(|method| method.name == name)
+}
+
+/// Checks what a method's `channel` names before its parameters are read.
+pub fn check_channel(method: &Method, params: &RawValue) -> Result<(), RpcError> {
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(default)]
+        channel: Option<String>,
+    }
+    let head: Head = read(params)?;
+    match (method.channel, head.channel) {
+        // TRN-07: the reference client leaves it out at times; naming another one is an error.
+        (Target::Root, None) => Ok(()),
+        (Target::Root, Some(channel)) if channel == uri::ROOT => Ok(()),
+        (Target::Root, Some(_)) => Err(RpcError::invalid_params(
+            "channel",
+            format!("{} is addressed to {}", method.name, uri::ROOT),
+        )),
+        (Target::Named, Some(channel)) => {
+            uri::check(&channel).map_err(|problem| RpcError::invalid_params("channel", problem))
+        }
+        (Target::Named, None) => Err(RpcError::invalid_params("channel", "is missing")),
+    }
+}
+
+/// Reads the parameters of `dispatchAction`. The action itself may be broken: that is for the
+/// core to refuse, because a notification gets no error (DSP-01, DSP-08).
+pub fn dispatch(params: &RawValue) -> Result<Dispatch, RpcError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Params {
+        channel: String,
+        client_seq: i64,
+        action: Box<RawValue>,
+    }
+    let Params {
+        channel,
+        client_seq,
+        action: raw,
+    } = read(params)?;
+    let action = decode_action(&raw);
+    Ok(Dispatch {
+        channel,
+        client_seq,
+        raw,
+        action,
+    })
+}
+
+/// Reads the parameters of `unsubscribe`.
+pub fn unsubscribe(params: &RawValue) -> Result<String, RpcError> {
+    #[derive(Deserialize)]
+    struct Params {
+        channel: String,
+    }
+    read::<Params>(params).map(|params| params.channel)
+}
+
+/// Parses parameters, naming the field that is wrong.
+fn read<'a, T: Deserialize<'a>>(params: &'a RawValue) -> Result<T, RpcError> {
+    if !params.get().starts_with('{') {
+        return Err(RpcError::new(
+            innkeeper_core::error::code::INVALID_PARAMS,
+            "params: must be an object",
+        ));
+    }
+    let mut json = serde_json::Deserializer::from_str(params.get());
+    serde_path_to_error::deserialize(&mut json).map_err(|error| at("", &error))
+}
+
+fn at(prefix: &str, error: &serde_path_to_error::Error<serde_json::Error>) -> RpcError {
+    let path = error.path().to_string();
+    let mut field = String::from("params");
+    for piece in [prefix, &path] {
+        if !piece.is_empty() && piece != "." {
+            field.push('.');
+            field.push_str(piece);
+        }
+    }
+    RpcError::new(
+        innkeeper_core::error::code::INVALID_PARAMS,
+        format!("{field}: {}", plain(error.inner())),
+    )
+}
+
+/// Reads a part of the parameters that was kept as JSON.
+fn read_part<T: DeserializeOwned>(path: &str, value: Value) -> Result<T, RpcError> {
+    serde_path_to_error::deserialize(value).map_err(|error| at(path, &error))
+}
+
+/// Takes apart a tagged union. The published types read a broken variant as an unknown one (E-42),
+/// so its tag is looked at first: what is unknown, what is missing and what is merely wrong are
+/// three different mistakes.
+fn tag<'a>(path: &str, field: &str, value: &'a Value, known: &[&'static str]) -> Result<&'a str, RpcError> {
+    let Some(fields) = value.as_object() else {
+        return Err(RpcError::invalid_params(path, "must be an object"));
+    };
+    let path = format!("{path}.{field}");
+    let choices = known.join(", ");
+    match fields.get(field) {
+        None => Err(RpcError::invalid_params(
+            &path,
+            format!("is missing; it is one of {choices}"),
+        )),
+        Some(Value::String(tag)) if known.contains(&tag.as_str()) => Ok(tag),
+        Some(Value::String(tag)) => {
+            let shown: String = tag.chars().take(128).collect();
+            let problem = format!("{shown:?} is unknown to this host; it is one of {choices}");
+            Err(RpcError::invalid_params(&path, problem))
+        }
+        Some(_) => Err(RpcError::invalid_params(&path, format!("must be one of {choices}"))),
+    }
+}
+
+/// Checks a list of directories.
+fn check_directories(field: &str, uris: &[String]) -> Result<(), RpcError> {
+    for (index, one) in uris.iter().enumerate() {
+        uri::check_directory(one).map_err(|problem| RpcError::invalid_params(&format!("{field}[{index}]"), problem))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

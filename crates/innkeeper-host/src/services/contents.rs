@@ -1,0 +1,281 @@
+//! What tools gave back and no turn has room for: kept beside the session, and read by whoever sees it (RES-03).
+//!
+//! A turn shows the beginning and the end, and says where the whole is: at a URI of the host's own, which
+//! `resourceRead` serves. It is there before anybody is told of it, and goes with its session.
+
+mod closed;
+mod effects;
+mod memory;
+mod moved;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use innkeeper_core::content::{self, ContentUri};
+use innkeeper_core::resource::{KeepContent, Reach};
+use innkeeper_core::uri;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::RwLock;
+
+pub use self::closed::ClosedSessions;
+pub use self::memory::MemoryContents;
+pub(crate) use self::moved::names_in;
+use crate::services::resources::{Content, ResourceError};
+
+/// How many bytes of a hash make a name: enough that nobody finds two contents with the same one.
+const NAME_BYTES: usize = 16;
+/// Longest media type that is kept.
+const MAX_TYPE_BYTES: usize = 255;
+
+/// Keeps what tools gave back.
+///
+/// There are bounds, per session and for all of them together; beyond, what is oldest goes.
+#[async_trait]
+pub trait Contents: Send + Sync + 'static {
+    /// Keeps something for a session, as safely as the session itself. What has the same name is the same.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not kept, in words for people.
+    async fn keep(&self, session: &str, name: &str, content: Content) -> Result<(), String>;
+
+    /// What was kept; `None` if it is not there any more, or never was.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be read, in words for people.
+    async fn read(&self, session: &str, name: &str) -> Result<Option<Content>, String>;
+
+    /// Keeps something that was kept elsewhere at that time. Returns whether there was room: it counts as old as
+    /// it is, and the oldest go.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not kept, in words for people.
+    async fn restore(&self, session: &str, name: &str, content: Content, kept: SystemTime) -> Result<bool, String>;
+
+    /// Keeps for one session what another one has under these names, the oldest first; what it has not is left
+    /// out. Both have it then, and it ends with the last of them.
+    ///
+    /// # Errors
+    ///
+    /// Why not all of it was kept, in words for people.
+    async fn share(&self, from: &str, names: Vec<String>, to: &str) -> Result<(), String> {
+        for name in names {
+            if let Some(content) = self.read(from, &name).await? {
+                self.keep(to, &name, content).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The most bytes that a session can keep.
+    fn room(&self) -> u64;
+
+    /// There is a session of this URI, perhaps again. Comes before it keeps anything.
+    fn open(&self, session: &str);
+
+    /// The session is gone for good: nothing is kept for it from now on, whatever is still under way. What was
+    /// kept is removed by [`Contents::forget`], which comes next.
+    fn close(&self, session: &str);
+
+    /// Removes what was kept for a session that is gone.
+    async fn forget(&self, session: &str);
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentLimits {
+    /// Most bytes for one session.
+    pub session_bytes: u64,
+    /// Most bytes for all of them together.
+    pub total_bytes: u64,
+}
+
+/// Where something is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reference {
+    pub(crate) uri: String,
+    pub(crate) size: u64,
+}
+
+/// What is kept for one session.
+#[derive(Clone)]
+pub(crate) struct SessionContents {
+    contents: Arc<dyn Contents>,
+    session: Arc<str>,
+    /// The most that can be read in one piece: what is longer nobody could open.
+    most: usize,
+    /// Held by whoever removes what a session of the same URI left: that goes before anything new comes.
+    order: Arc<RwLock<()>>,
+}
+
+impl fmt::Debug for SessionContents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionContents")
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionContents {
+    pub(crate) fn new(contents: Arc<dyn Contents>, session: Arc<str>, most: usize, order: Arc<RwLock<()>>) -> Self {
+        contents.open(&session);
+        Self {
+            contents,
+            session,
+            most,
+            order,
+        }
+    }
+
+    /// The most bytes of one content.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// The most bytes of the whole session.
+    pub(crate) fn room(&self) -> usize {
+        usize::try_from(self.contents.room()).unwrap_or(usize::MAX)
+    }
+
+    /// Keeps something; or says why it was not.
+    pub(crate) async fn keep(&self, bytes: Vec<u8>, content_type: Option<String>) -> Result<Reference, String> {
+        let (name, size) = self.store(bytes, content_type).await?;
+        Ok(Reference {
+            uri: uri::kept_content(&self.session, &name),
+            size,
+        })
+    }
+
+    /// Keeps the content of a file, under a URI with the path of that file; or says why it was not.
+    pub(crate) async fn keep_file(
+        &self,
+        file: &str,
+        bytes: Vec<u8>,
+        content_type: Option<String>,
+    ) -> Result<Reference, String> {
+        let (name, size) = self.store(bytes, content_type).await?;
+        let uri = content::kept(&name, file);
+        Ok(Reference { uri, size })
+    }
+
+    /// Returns the name that something was kept under, and its size.
+    async fn store(&self, bytes: Vec<u8>, content_type: Option<String>) -> Result<(String, u64), String> {
+        if bytes.len() > self.most {
+            return Err(format!("it has more than {} bytes", self.most));
+        }
+        // What cannot be kept of it must not be part of its name either.
+        let content_type = content_type.filter(|text| is_type(text));
+        let name = content_name(&bytes, content_type.as_deref());
+        let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let content = Content { bytes, content_type };
+        let _place = self.order.read().await;
+        self.contents.keep(&self.session, &name, content).await?;
+        Ok((name, size))
+    }
+}
+
+/// Whether a media type is kept with its content.
+fn is_type(text: &str) -> bool {
+    text.len() <= MAX_TYPE_BYTES && !text.contains(char::is_control)
+}
+
+/// The name of a content. The same content has the same name, and nobody guesses it who has not seen it.
+pub fn content_name(bytes: &[u8], content_type: Option<&str>) -> String {
+    let mut hash = Sha256::new();
+    hash.update(content_type.unwrap_or_default());
+    hash.update([0]);
+    hash.update(bytes);
+    let hash = hash.finalize();
+    hash.iter().take(NAME_BYTES).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads what is kept behind a URI, for a client that sees these sessions.
+///
+/// A session that the URI names comes first. It may be gone, or the chat that refers to it may have moved: what
+/// another session has under the same name is the same.
+pub(crate) async fn read(contents: &dyn Contents, uri: &str, seen: &[Reach]) -> Result<Content, ResourceError> {
+    let (first, name) = match ContentUri::parse(uri) {
+        Some(ContentUri::Inline(bytes)) => {
+            let content_type = match std::str::from_utf8(&bytes) {
+                Ok(_) => "text/plain",
+                Err(_) => "application/octet-stream",
+            };
+            let content_type = Some(content_type.to_owned());
+            return Ok(Content { bytes, content_type });
+        }
+        Some(ContentUri::OfSession { session, name }) => (Some(session), name),
+        Some(ContentUri::Kept(name)) => (None, name),
+        None => {
+            let problem = format!("{uri:.200} is no content that this host keeps");
+            return Err(ResourceError::NotFound(problem));
+        }
+    };
+    let is_first = |session: &&Reach| first.as_ref().is_some_and(|first| session.uri == *first);
+    let (named, others): (Vec<&Reach>, Vec<&Reach>) = seen.iter().partition(is_first);
+    let is_seen = if first.is_some() {
+        !named.is_empty()
+    } else {
+        !seen.is_empty()
+    };
+    let mut failed = None;
+    for session in named.into_iter().chain(others) {
+        match contents.read(&session.uri, &name).await {
+            Ok(Some(content)) => return Ok(content),
+            Ok(None) => {}
+            Err(problem) => failed = Some(problem),
+        }
+    }
+    Err(match failed {
+        Some(problem) => ResourceError::Failed(problem),
+        None if is_seen => ResourceError::NotFound(
+            "this content is not kept any more: the host keeps the latest contents of a session, and this was older. \
+             Call the tool again to get the result of a tool; what a file was before a change is gone"
+                .to_owned(),
+        ),
+        None => ResourceError::Refused(
+            "this belongs to a session that this client does not see; subscribe to the session first".to_owned(),
+        ),
+    })
+}
+
+/// Keeps something that came with a session from elsewhere. Returns whether there was room for it.
+pub(crate) async fn import(contents: &dyn Contents, keep: KeepContent, most: usize) -> Result<bool, ResourceError> {
+    let KeepContent {
+        session,
+        name,
+        content_type,
+        kept_ms,
+        data: bytes,
+    } = keep;
+    let size = bytes.len();
+    if size > most {
+        let problem = format!("it has {size} bytes, and this host reads at most {most} of one resource");
+        return Err(ResourceError::Conflict(problem));
+    }
+    if content_type.as_deref().is_some_and(|text| !is_type(text)) {
+        let problem = format!(
+            "its media type is none that this host keeps: it has more than {MAX_TYPE_BYTES} bytes, or control characters"
+        );
+        return Err(ResourceError::Conflict(problem));
+    }
+    if content_name(&bytes, content_type.as_deref()) != name {
+        let problem = "it is not what its name says, so something changed it on its way".to_owned();
+        return Err(ResourceError::Conflict(problem));
+    }
+    if u64::try_from(size).unwrap_or(u64::MAX) > contents.room() {
+        return Ok(false);
+    }
+    // A time that cannot be is taken for the oldest.
+    let kept = Duration::from_millis(u64::try_from(kept_ms).unwrap_or_default());
+    let kept = SystemTime::UNIX_EPOCH.checked_add(kept);
+    let kept = kept.unwrap_or(SystemTime::UNIX_EPOCH);
+    let content = Content { bytes, content_type };
+    let restored = contents.restore(&session, &name, content, kept).await;
+    restored.map_err(ResourceError::Failed)
+}

@@ -1,0 +1,195 @@
+//! What a session brings along, from when somebody looks for it until a turn may use it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::customized::Customized;
+use super::kit::Kit;
+use crate::services::mcp::Mcp;
+
+/// How long it is waited in silence until it is known what a session brings along. Most have been read long
+/// before; a chat that opens goes on without then, because each of its turns is told for itself.
+const FIRST_TIME: Duration = Duration::from_secs(5);
+
+/// What was found, and what of it people had switched off when it was.
+#[derive(Debug, Clone)]
+pub(crate) struct Reported {
+    pub(crate) kit: Arc<Kit>,
+    pub(crate) off: Arc<BTreeSet<String>>,
+    /// Until when turns wait for the next report, because more is on its way.
+    pub(crate) wait_until: Option<Instant>,
+}
+
+/// What a session brings along, as soon as it is known.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bringing {
+    found: Option<watch::Receiver<Option<Reported>>>,
+    off: Arc<BTreeSet<String>>,
+    mcp: Mcp,
+}
+
+impl Bringing {
+    pub(crate) fn new(found: watch::Receiver<Option<Reported>>, off: Arc<BTreeSet<String>>) -> Self {
+        Self {
+            found: Some(found),
+            off,
+            mcp: Mcp::default(),
+        }
+    }
+
+    /// The same with the session's MCP servers.
+    pub(crate) fn with_mcp(self, mcp: Mcp) -> Self {
+        Self { mcp, ..self }
+    }
+
+    /// What is known now. What was reported since the turn began was not switched by then, so what is
+    /// off of it came with the report.
+    pub(crate) fn now(&self) -> Customized {
+        let found = self.found.as_ref();
+        let is_newer = found.is_some_and(|found| found.has_changed().unwrap_or(false));
+        let reported = found.and_then(|found| found.borrow().clone());
+        let off = match &reported {
+            Some(reported) if is_newer => &reported.off,
+            _ => &self.off,
+        };
+        Customized {
+            is_known: reported.is_some(),
+            off: Arc::clone(off),
+            kit: reported.map(|reported| reported.kit).unwrap_or_default(),
+            mcp: self.mcp.clone(),
+        }
+    }
+
+    /// What is known once somebody has looked: what a session brings along holds from its first turn on.
+    pub(crate) async fn first(&self) -> Customized {
+        self.within(FIRST_TIME).await.unwrap_or_else(|| self.now())
+    }
+
+    /// The same for a turn, which says that it waits. `None` if nobody has said after a `patience` what there
+    /// is: rules would be missing then, and hooks that guard what the turn does. What clients have not handed over
+    /// yet is waited for as well, but not for long: only they know how long it takes.
+    pub(crate) async fn for_turn(&self, patience: Duration, waits: impl Future<Output = ()>) -> Option<Customized> {
+        if self.within(FIRST_TIME).await.is_none() {
+            waits.await;
+            self.within(patience).await?;
+            self.settled().await;
+            return Some(self.now());
+        }
+        let settled = self.settled();
+        tokio::pin!(settled);
+        if tokio::time::timeout(FIRST_TIME, &mut settled).await.is_err() {
+            waits.await;
+            settled.await;
+        }
+        Some(self.now())
+    }
+
+    /// Waits until nothing is on its way any more, as long as that is worth it.
+    async fn settled(&self) {
+        let Some(mut found) = self.found.clone() else {
+            return;
+        };
+        loop {
+            let wait_until = found
+                .borrow_and_update()
+                .as_ref()
+                .and_then(|reported| reported.wait_until);
+            let Some(wait_until) = wait_until else {
+                return;
+            };
+            if !matches!(tokio::time::timeout_at(wait_until, found.changed()).await, Ok(Ok(()))) {
+                return;
+            }
+        }
+    }
+
+    async fn within(&self, time: Duration) -> Option<Customized> {
+        if let Some(found) = &self.found {
+            let mut found = found.clone();
+            let reported = tokio::time::timeout(time, found.wait_for(Option::is_some)).await;
+            if !matches!(reported, Ok(Ok(_))) {
+                tracing::warn!("nobody has said within {time:?} what a session brings along");
+                return None;
+            }
+        }
+        Some(self.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::customizations::{About, Skill};
+
+    /// A report that says until when more is worth waiting for.
+    fn reported(awaited: &[&str], wait: Option<Duration>) -> Option<Reported> {
+        let kit = Kit {
+            awaited: awaited.iter().map(|name| (*name).to_owned()).collect(),
+            ..Kit::default()
+        };
+        Some(Reported {
+            kit: Arc::new(kit),
+            off: Arc::default(),
+            wait_until: wait.map(|wait| Instant::now() + wait),
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cus22_a_turn_waits_for_what_a_client_hands_over_and_not_for_ever() {
+        let (reports, found) = watch::channel(reported(&["tools"], Some(Duration::from_secs(8))));
+        let bringing = Bringing::new(found, Arc::default());
+        let patience = Duration::from_secs(60);
+        let begun = Instant::now();
+        let (known, ()) = tokio::join!(bringing.for_turn(patience, async { panic!("in silence") }), async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            reports.send_replace(reported(&[], None));
+        });
+        assert!(known.expect("known").awaited().is_empty());
+        assert_eq!(begun.elapsed(), Duration::from_secs(2));
+
+        reports.send_replace(reported(&["tools"], Some(Duration::from_secs(8))));
+        let (begun, told) = (Instant::now(), std::cell::Cell::new(false));
+        let known = bringing.for_turn(patience, async { told.set(true) }).await;
+        assert_eq!(known.expect("known").awaited(), ["tools"], "it goes on without");
+        assert_eq!((begun.elapsed(), told.get()), (Duration::from_secs(8), true));
+    }
+
+    #[tokio::test]
+    async fn cus11_what_is_reported_after_a_turn_began_comes_with_what_is_switched_off() {
+        let kit = Arc::new(Kit {
+            skills: ["a", "b"]
+                .map(|id| Skill {
+                    about: About {
+                        id: id.to_owned(),
+                        name: id.to_owned(),
+                        ..About::default()
+                    },
+                    ..Skill::default()
+                })
+                .to_vec(),
+            ..Kit::default()
+        });
+        let off = |id: &str| Arc::new(BTreeSet::from([id.to_owned()]));
+        let names = |customized: &Customized| -> Vec<String> {
+            let skills = customized.skills();
+            skills.map(|skill| skill.about.name.clone()).collect()
+        };
+        let (reports, found) = watch::channel(None);
+        // Nothing was known when the turn began, so nothing could be said to be off.
+        let early = Bringing::new(found, Arc::default());
+        reports.send_replace(Some(Reported {
+            kit: Arc::clone(&kit),
+            off: off("a"),
+            wait_until: None,
+        }));
+        assert_eq!(names(&early.first().await), ["b"]);
+        // A turn that begins later knows better than the report.
+        let late = Bringing::new(reports.subscribe(), off("b"));
+        assert_eq!(names(&late.first().await), ["a"]);
+        assert_eq!(names(&late.now()), ["a"]);
+    }
+}

@@ -1,0 +1,636 @@
+//! What a turn may use of what its session brings along.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::expand::{Around, expand, expand_places, names_plugin_root};
+use super::hook::Hooks;
+use super::kit::{About, CustomAgent, Kit, Original, PromptFile, Rule, Skill};
+use crate::agent::{AgentError, Attachment};
+use crate::services::mcp::{Mcp, ServerDeclaration};
+
+/// The customizations of a session that are switched on, as they were when the turn started.
+#[derive(Debug, Clone, Default)]
+pub struct Customized {
+    pub(super) kit: Arc<Kit>,
+    pub(super) off: Arc<BTreeSet<String>>,
+    pub(super) is_known: bool,
+    pub(super) mcp: Mcp,
+}
+
+/// Something that people call with a `/` and its name.
+#[derive(Debug, Clone, Copy)]
+pub enum Callable<'a> {
+    /// A skill or a command.
+    Skill(&'a Skill),
+    /// A prompt file.
+    Prompt(&'a PromptFile),
+}
+
+impl<'a> Callable<'a> {
+    /// What every customization has.
+    pub fn about(self) -> &'a About {
+        match self {
+            Self::Skill(skill) => &skill.about,
+            Self::Prompt(prompt) => &prompt.about,
+        }
+    }
+
+    /// What may follow its name.
+    pub fn argument_hint(self) -> Option<&'a str> {
+        match self {
+            Self::Skill(skill) => skill.argument_hint.as_deref(),
+            Self::Prompt(prompt) => prompt.argument_hint.as_deref(),
+        }
+    }
+
+    fn is_for_people(self) -> bool {
+        match self {
+            Self::Skill(skill) => skill.for_people,
+            Self::Prompt(_) => true,
+        }
+    }
+}
+
+/// A skill or a prompt that a message called by name, with what it says once the arguments are in
+/// place. The message itself stays what the person wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Called {
+    /// What was called.
+    pub about: About,
+    /// The name that the person used.
+    pub name: String,
+    /// What followed the name.
+    pub arguments: String,
+    /// Its text with the arguments.
+    pub text: String,
+    /// The directory with the other files of a skill.
+    pub directory: Option<PathBuf>,
+    /// The directory of its plugin, if its text names it: then it is meant to be read.
+    pub plugin_root: Option<PathBuf>,
+    /// The custom agent that a prompt wants, by name.
+    pub agent: Option<String>,
+    /// The model that a prompt wants.
+    pub model: Option<String>,
+    /// The tools that a prompt keeps to; empty means all.
+    pub tools: Vec<String>,
+    /// What a prompt of an MCP server brings that cannot be said in words, such as pictures.
+    pub attachments: Vec<Attachment>,
+}
+
+/// What a customization says, once everything is in place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Expanded {
+    /// The text.
+    pub text: String,
+    /// The directory of its plugin, if the text names it: then it is meant to be read.
+    pub plugin_root: Option<PathBuf>,
+}
+
+impl Customized {
+    /// What a kit has, without what is switched off. For agents under test: in a host they come
+    /// with [`TurnInput::customizations`](crate::TurnInput::customizations).
+    pub fn new(kit: Arc<Kit>, off: Arc<BTreeSet<String>>) -> Self {
+        Self {
+            kit,
+            off,
+            is_known: true,
+            mcp: Mcp::default(),
+        }
+    }
+
+    /// What a session has right now, of which nothing may have been found yet.
+    pub(crate) fn of_session(kit: Option<Arc<Kit>>, off: Arc<BTreeSet<String>>, mcp: Mcp) -> Self {
+        Self {
+            is_known: kit.is_some(),
+            kit: kit.unwrap_or_default(),
+            off,
+            mcp,
+        }
+    }
+
+    /// The MCP servers of the session.
+    pub fn mcp(&self) -> &Mcp {
+        &self.mcp
+    }
+
+    /// Whether somebody looks for customizations here and has reported what there is. Otherwise an
+    /// agent that knows where to look may do so itself.
+    pub fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// The names of plugins of which nothing is here yet, because their clients are still asked for them.
+    pub fn awaited(&self) -> &[String] {
+        &self.kit.awaited
+    }
+
+    /// How the MCP servers of the session are started, also those that are switched off; one that is the
+    /// same as another is left out.
+    pub(crate) fn declared_servers(&self) -> impl Iterator<Item = (&Arc<ServerDeclaration>, bool)> {
+        let is_off = |about: &About| self.off.contains(&about.id) || self.off.contains(&about.container);
+        let declared = self.kit.mcp_servers.iter();
+        declared.filter_map(move |declared| match is_off(&declared.about) {
+            true => Some((declared, false)),
+            false => self.is_on(&declared.about).then_some((declared, true)),
+        })
+    }
+
+    fn is_on(&self, about: &About) -> bool {
+        let is_on = |id: &str, container: &str| !self.off.contains(id) && !self.off.contains(container);
+        let is_there_already = |original: &Original| is_on(&original.id, &original.container);
+        is_on(&about.id, &about.container) && !about.original.as_ref().is_some_and(is_there_already)
+    }
+
+    /// Its hooks, which know by themselves what is switched off.
+    pub(crate) fn hooks(&self) -> (&dyn Hooks, &BTreeSet<String>) {
+        (&*self.kit.hooks, &self.off)
+    }
+
+    /// Skills and commands, those that win first.
+    pub fn skills(&self) -> impl Iterator<Item = &Skill> {
+        self.kit.skills.iter().filter(|skill| self.is_on(&skill.about))
+    }
+
+    /// Prompt files.
+    pub fn prompts(&self) -> impl Iterator<Item = &PromptFile> {
+        self.kit.prompts.iter().filter(|prompt| self.is_on(&prompt.about))
+    }
+
+    /// Custom agents.
+    pub fn agents(&self) -> impl Iterator<Item = &CustomAgent> {
+        self.kit.agents.iter().filter(|agent| self.is_on(&agent.about))
+    }
+
+    /// Rules.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.kit.rules.iter().filter(|rule| self.is_on(&rule.about))
+    }
+
+    /// The agent that a message chose by its URI (`AgentSelection.uri`).
+    ///
+    /// # Errors
+    ///
+    /// When there is none, when it is switched off, or when it is not for people. One that may be in a plugin that
+    /// is still on its way can be asked for again: the error is resumable then.
+    pub fn agent(&self, uri: &str) -> Result<&CustomAgent, AgentError> {
+        let failed = |problem| Err(AgentError::failed("noAgent", problem));
+        let mut here = self.kit.agents.iter().filter(|agent| agent.about.uri == uri);
+        // The same file may be reached through two directories, of which one is on.
+        let found = here
+            .clone()
+            .find(|agent| self.is_on(&agent.about))
+            .or_else(|| here.next());
+        match found {
+            Some(agent) if !self.is_on(&agent.about) => failed(format!(
+                "The agent {} ({uri}) is switched off. Switch it on, or choose another one.",
+                agent.about.name
+            )),
+            Some(agent) if !agent.for_people && !agent.for_models => failed(format!(
+                "The agent {} ({uri}) cannot be used at all: its file keeps it from people and from models. Remove \
+                 `user-invocable: false` or `disable-model-invocation: true` from it to use it.",
+                agent.about.name
+            )),
+            Some(agent) if !agent.for_people => failed(format!(
+                "The agent {} ({uri}) cannot be chosen by people; only models may delegate to it.",
+                agent.about.name
+            )),
+            Some(agent) => Ok(agent),
+            None if !self.kit.awaited.is_empty() => Err(AgentError::resumable(
+                "agentLoading",
+                format!(
+                    "The agent {uri} is not known yet: its client has not handed over all of {}. Nothing was done. \
+                     Resume the turn in a moment, or choose another agent.",
+                    self.kit.awaited.join(", ")
+                ),
+            )),
+            None => failed(format!(
+                "There is no agent {uri} any more. Its file may have been moved or deleted: choose another one."
+            )),
+        }
+    }
+
+    /// Everything that people can call, each under the name that calls it: the plain one where
+    /// that is enough, else the full one. What cannot be called at all is left out: it has no name
+    /// of its own beside something that wins. `taken` are names that mean something else.
+    pub fn callable(&self, taken: &[&str]) -> Vec<(String, Callable<'_>)> {
+        let everything = self.called_by_people(|about| self.is_on(about));
+        named(everything, |callable| callable.about(), taken)
+    }
+
+    /// The skills that a model may use by itself, each under the name that means it.
+    pub fn skills_for_models(&self) -> Vec<(String, &Skill)> {
+        let skills = self.skills().filter(|skill| skill.for_models);
+        named(skills.collect(), |skill| &skill.about, &[])
+    }
+
+    /// The agents that a model may delegate to, each under the name that means it.
+    pub fn agents_for_models(&self) -> Vec<(String, &CustomAgent)> {
+        let agents = self.agents().filter(|agent| agent.for_models);
+        named(agents.collect(), |agent| &agent.about, &[])
+    }
+
+    fn called_by_people(&self, counts: impl Fn(&About) -> bool) -> Vec<Callable<'_>> {
+        let skills = self.kit.skills.iter().map(Callable::Skill);
+        let all = skills.chain(self.kit.prompts.iter().map(Callable::Prompt));
+        all.filter(|callable| callable.is_for_people() && counts(callable.about()))
+            .collect()
+    }
+
+    /// What a message calls: one that begins with a `/` and the name of a skill or a prompt. Any
+    /// other is what it is, also one whose name is among those that are `taken` by an agent.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, when what it names is switched off, is not for people, or cannot be read.
+    pub async fn call(&self, text: &str, taken: &[&str], directories: &[String]) -> Result<Option<Called>, String> {
+        let Some(line) = text.trim().strip_prefix('/') else {
+            return Ok(None);
+        };
+        let on = self.called_by_people(|about| self.is_on(about));
+        let Some((name, callable)) = find_called(&on, line, taken) else {
+            return self.refuse_call(line, taken).map_or(Ok(None), Err);
+        };
+        let about = callable.about();
+        let body = self.text(about).await?;
+        let arguments = line.get(name.len()..).unwrap_or_default().trim().to_owned();
+        let mut called = Called {
+            about: about.clone(),
+            name: name.to_owned(),
+            text: String::new(),
+            directory: None,
+            plugin_root: None,
+            agent: None,
+            model: None,
+            tools: Vec::new(),
+            attachments: Vec::new(),
+            arguments,
+        };
+        match callable {
+            Callable::Skill(skill) => called.directory.clone_from(&skill.directory),
+            Callable::Prompt(prompt) => {
+                called.agent.clone_from(&prompt.agent);
+                called.model.clone_from(&prompt.model);
+                called.tools.clone_from(&prompt.tools);
+            }
+        }
+        let around = Surrounding::of(about, called.directory.as_deref(), directories);
+        let expanded = around.expand(&body, Some(&called.arguments));
+        let expanded = expanded.map_err(|problem| format!("/{name}: {problem}"))?;
+        (called.text, called.plugin_root) = (expanded.text, expanded.plugin_root);
+        Ok(Some(called))
+    }
+
+    /// Why a message that calls something gets nothing, if it names something that is here: what is switched off, and
+    /// what its file keeps from people. Everything else is an ordinary message.
+    fn refuse_call(&self, line: &str, taken: &[&str]) -> Option<String> {
+        let off = self.called_by_people(|about| !self.is_on(about));
+        if let Some((name, _)) = find_called(&off, line, taken) {
+            return Some(format!(
+                "/{name} is switched off in this session. Switch it on to use it, or say what you want in your own \
+                 words."
+            ));
+        }
+        let closed = self.kit.skills.iter().filter(|skill| !skill.for_people);
+        let closed: Vec<Callable<'_>> = closed.map(Callable::Skill).collect();
+        let (name, callable) = find_called(&closed, line, taken)?;
+        let uri = &callable.about().uri;
+        let is_for_models = matches!(callable, Callable::Skill(skill) if skill.for_models);
+        Some(match is_for_models {
+            true => format!(
+                "/{name} cannot be called: its file ({uri}) says `user-invocable: false`, so only the agent uses it, \
+                 by itself. Say in your own words what you want done."
+            ),
+            false => format!(
+                "/{name} cannot be used at all: its file ({uri}) keeps it from people and from the agent. Remove \
+                 `user-invocable: false` or `disable-model-invocation: true` from it to use it."
+            ),
+        })
+    }
+
+    /// What a skill says once its arguments are in place.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, when its file is gone or cannot be read.
+    pub async fn skill_text(&self, skill: &Skill, arguments: &str, directories: &[String]) -> Result<Expanded, String> {
+        let body = self.text(&skill.about).await?;
+        let around = Surrounding::of(&skill.about, skill.directory.as_deref(), directories);
+        around.expand(&body, Some(arguments))
+    }
+
+    /// What a custom agent is told. It takes no arguments, but may name places.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, when its file is gone or cannot be read.
+    pub async fn agent_text(&self, agent: &CustomAgent, directories: &[String]) -> Result<Expanded, String> {
+        let body = self.text(&agent.about).await?;
+        Surrounding::of(&agent.about, None, directories).expand(&body, None)
+    }
+
+    /// What a customization says, without its frontmatter.
+    ///
+    /// # Errors
+    ///
+    /// In a sentence, when its file is gone or cannot be read.
+    pub async fn text(&self, about: &About) -> Result<String, String> {
+        self.kit.texts.read(about).await
+    }
+}
+
+/// What a text is expanded in.
+struct Surrounding<'a> {
+    workspace: Option<PathBuf>,
+    directory: Option<&'a Path>,
+    plugin_root: Option<&'a Path>,
+}
+
+impl<'a> Surrounding<'a> {
+    fn of(about: &'a About, directory: Option<&'a Path>, directories: &[String]) -> Self {
+        Self {
+            workspace: directories.first().and_then(|uri| path_of(uri)),
+            directory,
+            plugin_root: about.plugin_root.as_deref(),
+        }
+    }
+
+    fn expand(&self, body: &str, arguments: Option<&str>) -> Result<Expanded, String> {
+        let around = Around {
+            workspace: self.workspace.as_deref(),
+            directory: self.directory,
+            plugin: self.plugin_root,
+        };
+        let text = match arguments {
+            Some(arguments) => expand(body, arguments, &around)?,
+            None => expand_places(body, &around)?,
+        };
+        let plugin_root = self.plugin_root.filter(|_| names_plugin_root(body));
+        Ok(Expanded {
+            text,
+            plugin_root: plugin_root.map(Path::to_owned),
+        })
+    }
+}
+
+/// Things with the names that mean them.
+fn named<'a, T: Copy>(everything: Vec<T>, about: impl Fn(T) -> &'a About, taken: &[&str]) -> Vec<(String, T)> {
+    let names = Names::of(everything.iter().map(|thing| about(*thing)), taken);
+    let everything = everything.into_iter().enumerate();
+    everything
+        .filter_map(|(index, thing)| Some((names.of_index(index, about(thing))?, thing)))
+        .collect()
+}
+
+/// The path of a `file:` URI.
+fn path_of(uri: &str) -> Option<PathBuf> {
+    let url = url::Url::parse(uri).ok()?;
+    url.to_file_path().ok()
+}
+
+/// One of several things by its name: by the full one, which is exact, or else by the plain one,
+/// where whatever comes first wins.
+pub fn by_name<'a, T>(
+    items: impl Iterator<Item = &'a T> + Clone,
+    about: fn(&T) -> &About,
+    name: &str,
+) -> Option<&'a T> {
+    let exact = items.clone().find(|item| about(item).full_name() == name);
+    exact.or_else(|| items.clone().find(|item| about(item).name == name))
+}
+
+/// What a line after the `/` calls, and the part of it that is the name.
+fn find_called<'a, 'b>(everything: &[Callable<'a>], line: &'b str, taken: &[&str]) -> Option<(&'b str, Callable<'a>)> {
+    let names = Names::of(everything.iter().map(|callable| callable.about()), taken);
+    let word = line.split(char::is_whitespace).next().unwrap_or_default();
+    if let Some(callable) = names.index_of(word).and_then(|index| everything.get(index)) {
+        return Some((word, *callable));
+    }
+    // Names may have spaces in them.
+    let starts = |name: &str| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+    };
+    let spaced = names.0.iter().filter(|(name, _)| name.contains(char::is_whitespace));
+    let (name, index) = spaced
+        .filter(|(name, _)| starts(name))
+        .max_by_key(|(name, _)| name.len())?;
+    Some((line.get(..name.len())?, *everything.get(*index)?))
+}
+
+/// Which name means which of several things.
+struct Names(HashMap<String, usize>);
+
+impl Names {
+    fn of<'a>(everything: impl Iterator<Item = &'a About> + Clone, taken: &[&str]) -> Self {
+        let mut names = HashMap::new();
+        let full = everything.clone().map(About::full_name);
+        let plain = everything.map(|about| about.name.clone());
+        for (index, name) in full.enumerate().chain(plain.enumerate()) {
+            if !taken.contains(&name.as_str()) {
+                names.entry(name).or_insert(index);
+            }
+        }
+        Self(names)
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        self.0.get(name).copied()
+    }
+
+    fn of_index(&self, index: usize, about: &About) -> Option<String> {
+        let mut names = [about.name.clone(), about.full_name()].into_iter();
+        names.find(|name| self.index_of(name) == Some(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::customizations::Texts;
+
+    struct Named;
+
+    #[async_trait::async_trait]
+    impl Texts for Named {
+        async fn read(&self, about: &About) -> Result<String, String> {
+            Ok(format!("{} says $ARGUMENTS", about.id))
+        }
+    }
+
+    fn about(id: &str, plugin: Option<&str>, name: &str) -> About {
+        About {
+            id: id.to_owned(),
+            plugin: plugin.map(str::to_owned),
+            name: name.to_owned(),
+            uri: format!("file:///{id}"),
+            ..About::default()
+        }
+    }
+
+    fn skill(id: &str, plugin: Option<&str>, name: &str) -> Skill {
+        Skill {
+            about: about(id, plugin, name),
+            for_people: true,
+            ..Skill::default()
+        }
+    }
+
+    fn customized(off: &[&str]) -> Customized {
+        let kit = Kit {
+            skills: vec![
+                skill("a", Some("kit"), "review"),
+                skill("b", None, "review"),
+                skill("c", Some("box"), "review"),
+                skill("d", None, "tidy up"),
+                skill("e", None, "git:commit"),
+                skill("f", Some("git"), "commit"),
+            ],
+            agents: vec![
+                CustomAgent {
+                    about: about("g", None, "judge"),
+                    for_people: true,
+                    ..CustomAgent::default()
+                },
+                CustomAgent {
+                    about: About {
+                        id: "h".to_owned(),
+                        ..about("g", None, "judge")
+                    },
+                    for_people: true,
+                    ..CustomAgent::default()
+                },
+            ],
+            texts: Arc::new(Named),
+            ..Kit::default()
+        };
+        let off = off.iter().map(|id| (*id).to_owned()).collect();
+        Customized::new(Arc::new(kit), Arc::new(off))
+    }
+
+    async fn said(given: &Customized, text: &str) -> Result<Option<String>, String> {
+        let called = given.call(text, &["stop"], &[]).await?;
+        Ok(called.map(|called| called.text))
+    }
+
+    #[tokio::test]
+    async fn a_full_name_is_exact_and_a_plain_one_is_that_of_whoever_wins() {
+        let given = customized(&[]);
+        for (text, expected) in [
+            ("/kit:review x", "a says x"),
+            ("  /review x\n", "b says x"),
+            ("/box:review", "c says "),
+            ("/tidy up the house", "d says the house"),
+            ("/git:commit", "e says "),
+            ("/commit", "f says "),
+        ] {
+            assert_eq!(said(&given, text).await, Ok(Some(expected.to_owned())), "{text}");
+        }
+        for plain in ["/stop", "/tidy", "/", "review", "/ review", "/reviewer"] {
+            assert_eq!(said(&given, plain).await, Ok(None), "{plain}");
+        }
+    }
+
+    #[tokio::test]
+    async fn cus11_what_is_off_is_said_to_be_unless_something_else_has_its_name() {
+        let given = customized(&["b"]);
+        assert_eq!(said(&given, "/review x").await, Ok(Some("a says x".to_owned())));
+        let given = customized(&["a", "b", "c"]);
+        let problem = said(&given, "/review x").await.expect_err("switched off");
+        assert!(problem.contains("/review is switched off"), "{problem}");
+        assert_eq!(given.callable(&[]).len(), 3);
+    }
+
+    #[tokio::test]
+    async fn cus24_what_its_file_keeps_from_people_is_refused_and_not_sent_to_the_model_as_text() {
+        let gated = |id: &str, for_models: bool| Skill {
+            for_models,
+            for_people: false,
+            ..skill(id, None, id)
+        };
+        let kit = Kit {
+            skills: vec![
+                gated("deploy", true),
+                gated("archive", false),
+                skill("open", None, "open"),
+                Skill {
+                    for_people: false,
+                    ..skill("closed", Some("kit"), "open")
+                },
+            ],
+            texts: Arc::new(Named),
+            ..Kit::default()
+        };
+        let given = Customized::new(Arc::new(kit), Arc::default());
+        let problem = said(&given, "/deploy now").await.expect_err("for the agent alone");
+        assert!(problem.contains("/deploy cannot be called"), "{problem}");
+        assert!(problem.contains("only the agent uses it"), "{problem}");
+        let problem = said(&given, "/archive").await.expect_err("for nobody");
+        assert!(problem.contains("cannot be used at all"), "{problem}");
+        assert!(problem.contains("people and from the agent"), "{problem}");
+        let problem = said(&given, "/kit:open").await.expect_err("named exactly");
+        assert!(problem.contains("/kit:open"), "{problem}");
+        assert_eq!(said(&given, "/open x").await, Ok(Some("open says x".to_owned())));
+        assert_eq!(said(&given, "/deployment").await, Ok(None), "an ordinary message");
+    }
+
+    #[test]
+    fn cus02_an_agent_is_chosen_by_its_file_through_whichever_directory_is_on() {
+        assert_eq!(customized(&["g"]).agent("file:///g").expect("on").about.id, "h");
+        let problem = customized(&["g", "h"]).agent("file:///g").expect_err("off");
+        let problem = problem.into_failure().message;
+        assert!(problem.contains("switched off"), "{problem}");
+    }
+
+    #[test]
+    fn cus24_an_agent_that_its_file_keeps_from_everybody_says_so() {
+        let closed = |for_models: bool| {
+            let agent = CustomAgent {
+                about: about("a", None, "a"),
+                for_models,
+                for_people: false,
+                ..CustomAgent::default()
+            };
+            let kit = Kit {
+                agents: vec![agent],
+                ..Kit::default()
+            };
+            let given = Customized::new(Arc::new(kit), Arc::default());
+            given.agent("file:///a").expect_err("closed").into_failure().message
+        };
+        assert!(closed(true).contains("only models may delegate to it"));
+        assert!(closed(false).contains("cannot be used at all"));
+    }
+
+    #[test]
+    fn cus22_an_agent_that_may_be_in_what_is_on_its_way_can_be_asked_for_again() {
+        let chosen = |awaited: &[&str]| {
+            let kit = Kit {
+                awaited: awaited.iter().map(|name| (*name).to_owned()).collect(),
+                ..Kit::default()
+            };
+            let given = Customized::new(Arc::new(kit), Arc::default());
+            given.agent("virtual://editor/p/agents/a.md").map(|_| ())
+        };
+        let Err(AgentError::Failed {
+            kind,
+            message,
+            resumable,
+        }) = chosen(&["tools"])
+        else {
+            panic!("it is not there");
+        };
+        assert_eq!((kind.as_str(), resumable), ("agentLoading", true), "{message}");
+        assert!(
+            message.contains("tools") && message.contains("Resume the turn"),
+            "{message}"
+        );
+        let Err(AgentError::Failed { kind, resumable, .. }) = chosen(&[]) else {
+            panic!("it is not there");
+        };
+        assert_eq!((kind.as_str(), resumable), ("noAgent", false));
+    }
+}

@@ -1,0 +1,126 @@
+//! What sessions show of their customizations, for clients that see them (RES-03).
+//!
+//! Plugins and directories lie anywhere: in the home, where the configuration says, or with a client that alone
+//! can read them. A client that sees a session may read what the session shows, wherever that is, and nothing
+//! beside it. Whoever found it says where it really is.
+
+use std::sync::Arc;
+
+use innkeeper_core::resource::{Reach, ResourceOp, Sight};
+
+use crate::services::customizations::effects::Followed;
+use crate::services::customizations::{Kit, Look, Shown};
+use crate::services::resources::effects::{content_info, list_result, object, read_result, resolve_result};
+use crate::services::resources::{ResourceError, ResourceInfo, ResourceKind, Resources};
+
+/// What the sessions bring along that a client sees.
+pub(crate) struct Kits {
+    kits: Vec<Arc<Kit>>,
+    look: Look,
+}
+
+impl Kits {
+    pub(crate) fn new(followed: &Followed, sight: &Sight, bytes: usize) -> Self {
+        let sessions = sight.sessions.iter();
+        Self {
+            kits: sessions.filter_map(|session| followed.known_kit(*session)).collect(),
+            look: Look {
+                drives: sight.drives,
+                bytes,
+            },
+        }
+    }
+
+    /// The operation once more, if one of the sessions may show what it is about.
+    pub(crate) fn may_have(&self, op: &ResourceOp) -> Option<ResourceOp> {
+        let looks = matches!(
+            op,
+            ResourceOp::Read { .. } | ResourceOp::List { .. } | ResourceOp::Resolve { .. }
+        );
+        (looks && !self.kits.is_empty()).then(|| op.clone())
+    }
+
+    /// Does what could not be done in the places that the client reaches, if a session shows what it is about.
+    pub(crate) async fn or_shown(
+        &self,
+        resources: &dyn Resources,
+        op: ResourceOp,
+        error: ResourceError,
+    ) -> Result<Vec<u8>, ResourceError> {
+        let (ResourceOp::Read { uri, .. } | ResourceOp::List { uri } | ResourceOp::Resolve { uri, .. }) = &op else {
+            return Err(error);
+        };
+        let may_be_shown = match &error {
+            ResourceError::Outside { .. } | ResourceError::Refused(_) => true,
+            // A file that is in reach and not there is nowhere else either.
+            ResourceError::NotFound(_) => !uri.starts_with("file:"),
+            _ => false,
+        };
+        if !may_be_shown {
+            return Err(error);
+        }
+        for kit in &self.kits {
+            if let Some(found) = kit.texts.find(uri, self.look).await {
+                return serve(resources, op, found?, self.look.bytes).await;
+            }
+        }
+        Err(error)
+    }
+}
+
+/// Does it, and returns the result as a JSON object without its closing brace.
+async fn serve(resources: &dyn Resources, op: ResourceOp, shown: Shown, most: usize) -> Result<Vec<u8>, ResourceError> {
+    match (op, shown) {
+        (op, Shown::Here(here)) => {
+            // Exact: should something on the way become a link, it leads nowhere.
+            let reach = [Reach {
+                uri: here.clone(),
+                write: false,
+                exact: true,
+            }];
+            match op {
+                ResourceOp::List { .. } => {
+                    let entries = resources.list(&reach, &here).await?;
+                    Ok(object(&list_result(entries)))
+                }
+                ResourceOp::Resolve { uri, follow } => {
+                    let info = resources.resolve(&reach, &here, follow).await?;
+                    let uri = if follow { info.uri } else { uri };
+                    Ok(object(&resolve_result(ResourceInfo { uri, ..info })))
+                }
+                ResourceOp::Read { encoding, .. } => {
+                    let content = resources.read(&reach, &here, most).await?;
+                    Ok(object(&read_result(content, encoding)))
+                }
+                other => Err(refused(&other)),
+            }
+        }
+        (ResourceOp::Read { encoding, .. }, Shown::File(content)) => Ok(object(&read_result(content, encoding))),
+        (ResourceOp::Resolve { uri, .. }, Shown::File(content)) => {
+            Ok(object(&resolve_result(content_info(uri, &content))))
+        }
+        (ResourceOp::List { .. }, Shown::Directory(entries)) => Ok(object(&list_result(entries))),
+        (ResourceOp::Resolve { uri, .. }, Shown::Directory(_)) => Ok(object(&resolve_result(ResourceInfo {
+            uri,
+            kind: ResourceKind::Directory,
+            size: None,
+            modified: None,
+            created: None,
+            content_type: None,
+            etag: None,
+        }))),
+        (ResourceOp::Read { uri, .. }, Shown::Directory(_)) => Err(ResourceError::Invalid {
+            field: "uri",
+            problem: format!("{uri:.300} is a directory, not a file"),
+        }),
+        (ResourceOp::List { uri }, Shown::File(_)) => Err(ResourceError::Invalid {
+            field: "uri",
+            problem: format!("{uri:.300} is not a directory"),
+        }),
+        (other, _) => Err(refused(&other)),
+    }
+}
+
+fn refused(op: &ResourceOp) -> ResourceError {
+    ResourceError::Refused(format!("{}: what a session shows can only be read", op.method()))
+}

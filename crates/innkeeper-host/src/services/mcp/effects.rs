@@ -1,0 +1,353 @@
+//! Which MCP servers are wanted of whoever runs them, and what clients ask them.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use innkeeper_core::error::code;
+use innkeeper_core::mcp::{ToServer, TokenChange, WantedServers};
+use innkeeper_core::{ChannelId, ConnId, Failure, Input, RequestId, RpcError};
+use serde_json::Value;
+
+use crate::main_loop::message::Message;
+use crate::main_loop::task::HostTask;
+use crate::services::contents::SessionContents;
+use crate::services::customizations::Kit;
+use crate::services::mcp::{
+    CREATE_MESSAGE, Mcp, McpError, McpServers, ServerSink, ServerStatus, ServerWish, SessionLink, SessionWants, bounds,
+};
+use crate::services::resources::effects::failure;
+
+/// The servers of all sessions.
+pub(crate) struct Servers {
+    runner: Arc<dyn McpServers>,
+    sessions: HashMap<ChannelId, OneSession>,
+}
+
+struct OneSession {
+    link: Arc<SessionLink>,
+    sink: ServerSink,
+    /// What the core wants.
+    wanted: Box<WantedServers>,
+    /// What was asked for last.
+    wishes: Vec<ServerWish>,
+}
+
+impl Drop for OneSession {
+    fn drop(&mut self) {
+        // Turns may hold on to the servers; that is no reason for them to run.
+        self.link.set_wanted(Arc::default());
+        self.link.servers.want(SessionWants {
+            session: Arc::clone(&self.wanted.session_uri),
+            ..SessionWants::default()
+        });
+    }
+}
+
+impl Servers {
+    pub(crate) fn new(runner: Arc<dyn McpServers>) -> Self {
+        Self {
+            runner,
+            sessions: HashMap::new(),
+        }
+    }
+
+    /// What a turn of a session may use.
+    pub(crate) fn of(&self, session: ChannelId) -> Mcp {
+        let link = self.sessions.get(&session).map(|session| Arc::clone(&session.link));
+        link.map(Mcp::new).unwrap_or_default()
+    }
+
+    /// No session wants any server, because the core is replaced.
+    pub(crate) fn clear(&mut self) {
+        self.sessions.clear();
+    }
+}
+
+impl HostTask {
+    pub(crate) fn want_servers(&mut self, session: ChannelId, wanted: Box<WantedServers>) {
+        let (inbox, runner) = (self.inbox.clone(), &self.servers.runner);
+        let (contents, order) = (Arc::clone(&self.contents), self.content_order.lock());
+        let most = self.limits.resource_bytes;
+        let entry = self.servers.sessions.entry(session).or_insert_with(|| {
+            let sink = ServerSink::new(session, inbox);
+            OneSession {
+                link: SessionLink::new(
+                    runner.open(sink.clone()),
+                    Arc::clone(&wanted.session_uri),
+                    sink.reported(),
+                    SessionContents::new(contents, Arc::clone(&wanted.session_uri), most, order),
+                ),
+                sink,
+                wanted: wanted.clone(),
+                wishes: Vec::new(),
+            }
+        });
+        entry.wanted = wanted;
+        self.send_wishes(session, true);
+    }
+
+    pub(crate) fn forget_servers(&mut self, session: ChannelId) {
+        self.servers.sessions.remove(&session);
+    }
+
+    /// How servers are started may have changed.
+    pub(crate) fn redeclared(&mut self, session: ChannelId) {
+        self.send_wishes(session, false);
+    }
+
+    fn send_wishes(&mut self, session: ChannelId, is_asked: bool) {
+        let kit = self.followed.kit(session);
+        let Some(entry) = self.servers.sessions.get_mut(&session) else {
+            return;
+        };
+        let (mut wishes, undeclared) = wishes(&entry.wanted, &kit);
+        if !is_asked {
+            let redeclared = keep_declared(&mut wishes, &entry.wishes);
+            if let Some(inbox) = self.inbox.upgrade().filter(|_| !redeclared.is_empty()) {
+                let input = Input::McpRedeclared {
+                    session,
+                    servers: redeclared,
+                };
+                // The inbox may be full, and this is the task that empties it.
+                self.tasks.spawn(async move {
+                    let _ = inbox.send(Message::Core(input)).await;
+                });
+            }
+            if wishes == entry.wishes {
+                return;
+            }
+        }
+        for (id, attempt) in undeclared {
+            let sink = entry.sink.clone();
+            // The inbox may be full, and this is the task that empties it.
+            self.tasks.spawn(async move {
+                let message = "nothing says how to start it any more; look at the file that it is declared in";
+                let status = ServerStatus::Failed(Failure::new("notDeclared", message));
+                sink.status(&id, attempt, status).await;
+            });
+        }
+        let ids = wishes.iter().map(|wish| wish.declaration.about.id.clone());
+        entry.link.set_wanted(ids.collect());
+        entry.link.forget_changed(&entry.wishes, &wishes);
+        entry.wishes.clone_from(&wishes);
+        entry.link.servers.want(SessionWants {
+            session: Arc::clone(&entry.wanted.session_uri),
+            roots: entry.wanted.roots.clone(),
+            servers: wishes,
+        });
+    }
+
+    /// Passes a token on. Whoever asked for it is answered when it is kept, as with everything that is to
+    /// hold after a crash.
+    pub(crate) fn set_server_token(
+        &mut self,
+        resource: &str,
+        change: TokenChange,
+        answer: Option<(ConnId, RequestId)>,
+    ) {
+        let kept = self.servers.runner.set_token(resource, change);
+        let Some((conn, id)) = answer else {
+            return;
+        };
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        self.tasks.spawn(async move {
+            if AssertUnwindSafe(kept).catch_unwind().await.is_err() {
+                tracing::error!("keeping the token of MCP servers panicked");
+            }
+            let outcome = Ok(Value::Object(serde_json::Map::new()));
+            let _ = inbox.send(Message::Respond { conn, id, outcome }).await;
+            drop(in_flight);
+        });
+    }
+
+    /// Asks a server something for a client. The answer comes back as a message.
+    pub(crate) fn ask_server(&mut self, conn: ConnId, id: RequestId, session: ChannelId, what: ToServer) {
+        if what.method == CREATE_MESSAGE {
+            return self.sample_for_app(conn, id, session, what);
+        }
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let link = self
+            .servers
+            .sessions
+            .get(&session)
+            .map(|session| Arc::clone(&session.link));
+        let (time, most) = (self.limits.mcp_request_time, self.limits.mcp_answer_bytes);
+        self.tasks.spawn(async move {
+            let ToServer {
+                server,
+                attempt,
+                method,
+                params,
+                client: _,
+            } = what;
+            let asking = async {
+                match link {
+                    Some(link) => link.servers.app_request(&server, attempt, method, params).await,
+                    None => Err(McpError::server_gone()),
+                }
+            };
+            let outcome = in_time(method, time, asking)
+                .await
+                .and_then(|outcome| outcome.map_err(rpc_error))
+                .and_then(|value| fitting(method, value, most));
+            let _ = inbox.send(Message::found(conn, id, outcome)).await;
+            drop(in_flight);
+        });
+    }
+
+    pub(crate) fn tell_server(&self, session: ChannelId, what: ToServer) {
+        if let Some(session) = self.servers.sessions.get(&session) {
+            let servers = &session.link.servers;
+            servers.app_notification(&what.server, what.attempt, what.method, what.params);
+        }
+    }
+}
+
+/// Waits for a server, which may take its time, and may be run by somebody else's code that fails.
+pub(crate) async fn in_time<T>(
+    method: &str,
+    time: Duration,
+    asking: impl Future<Output = T> + Send,
+) -> Result<T, RpcError> {
+    match tokio::time::timeout(time, AssertUnwindSafe(asking).catch_unwind()).await {
+        Ok(Ok(outcome)) => Ok(outcome),
+        Ok(Err(_)) => {
+            tracing::error!(method, "asking an MCP server panicked");
+            Err(failure(format!("{method} failed; the host's log says more")))
+        }
+        Err(_) => {
+            let seconds = time.as_secs();
+            Err(failure(format!(
+                "{method}: the MCP server did not answer within {seconds} s"
+            )))
+        }
+    }
+}
+
+/// What to ask for, and what nobody can be asked for because nothing says how to start it.
+fn wishes(wanted: &WantedServers, kit: &Kit) -> (Vec<ServerWish>, Vec<(String, u64)>) {
+    let declared: HashMap<&str, _> = kit
+        .mcp_servers
+        .iter()
+        .map(|declaration| (declaration.about.id.as_str(), declaration))
+        .collect();
+    let (mut wishes, mut undeclared) = (Vec::new(), Vec::new());
+    for server in &wanted.servers {
+        match declared.get(server.id.as_str()) {
+            Some(declaration) => wishes.push(ServerWish {
+                attempt: server.attempt,
+                declaration: Arc::clone(declaration),
+            }),
+            None => undeclared.push((server.id.clone(), server.attempt)),
+        }
+    }
+    (wishes, undeclared)
+}
+
+/// Leaves starts as they were declared, because no start has two declarations: the core is to say that the
+/// server starts anew. Returns what it is to say that of.
+fn keep_declared(wishes: &mut Vec<ServerWish>, before: &[ServerWish]) -> Vec<(String, u64)> {
+    let mut redeclared = Vec::new();
+    wishes.retain_mut(|wish| {
+        let id = &wish.declaration.about.id;
+        let mut before = before.iter();
+        let before = before.find(|before| before.declaration.about.id == *id && before.attempt == wish.attempt);
+        if before == Some(&*wish) {
+            return true;
+        }
+        redeclared.push((id.clone(), wish.attempt));
+        // One that nothing declared for a while does not run, and waits.
+        let Some(before) = before else {
+            return false;
+        };
+        wish.clone_from(before);
+        true
+    });
+    redeclared
+}
+
+/// The answer as JSON without its closing brace, if it is an object and not too large.
+pub(crate) fn fitting(method: &str, value: Value, most: usize) -> Result<Vec<u8>, RpcError> {
+    if !value.is_object() {
+        return Err(failure(format!(
+            "{method}: the MCP server did not answer with an object"
+        )));
+    }
+    let mut object = value.to_string().into_bytes();
+    if object.len() > most {
+        return Err(failure(format!(
+            "{method}: the answer of the MCP server has {} bytes, and {most} are passed on; ask for less",
+            object.len()
+        )));
+    }
+    object.pop();
+    Ok(object)
+}
+
+pub(crate) fn rpc_error(error: McpError) -> RpcError {
+    let its_own = error.code.and_then(|code| i32::try_from(code).ok());
+    RpcError {
+        code: its_own.unwrap_or(code::INTERNAL_ERROR),
+        message: bounds::message(error.message),
+        data: error.data.and_then(bounds::data),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::customizations::About;
+    use crate::services::mcp::{Remote, ServerDeclaration, Transport};
+
+    fn wish(id: &str, attempt: u64, url: &str) -> ServerWish {
+        let declaration = ServerDeclaration {
+            about: About {
+                id: id.to_owned(),
+                ..About::default()
+            },
+            transport: Transport::Http(Remote {
+                url: url.to_owned(),
+                ..Remote::default()
+            }),
+            ..ServerDeclaration::default()
+        };
+        ServerWish {
+            attempt,
+            declaration: Arc::new(declaration),
+        }
+    }
+
+    #[test]
+    fn mcp02_no_start_of_a_server_has_two_declarations() {
+        let before = [wish("a", 1, "https://a"), wish("b", 2, "https://b")];
+        let mut wishes = vec![
+            wish("a", 1, "https://a"),
+            wish("b", 2, "https://elsewhere"),
+            wish("c", 3, "https://c"),
+        ];
+        let redeclared = keep_declared(&mut wishes, &before);
+        assert_eq!(wishes, before);
+        assert_eq!(redeclared, [("b".to_owned(), 2), ("c".to_owned(), 3)]);
+    }
+
+    #[test]
+    fn f17_errors_of_servers_are_bounded() {
+        let error = rpc_error(McpError {
+            code: Some(-32002),
+            message: "ä".repeat(1 << 20),
+            data: Some(Value::String("x".repeat(1 << 20))),
+        });
+        assert!(error.message.len() < 32 << 10, "{}", error.message.len());
+        assert!(error.message.ends_with("more bytes were left out]"));
+        assert_eq!(error.data, None);
+    }
+}

@@ -1,0 +1,355 @@
+//! What servers offer besides tools: prompts for people, and resources to read.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::visible::defused;
+use super::{McpError, bounds};
+use crate::agent::Attachment;
+use crate::services::resources::Content;
+
+/// Most bytes of text that a prompt of a server puts into a conversation (F17).
+const MAX_PROMPT_BYTES: usize = 256 << 10;
+/// Most bytes of pictures and the like that come with it, in base64.
+const MAX_ATTACHED_BYTES: usize = 16 << 20;
+/// Most of them.
+const MAX_ATTACHED: usize = 16;
+/// Most arguments of a prompt that people are told of.
+pub(crate) const MAX_ARGUMENTS: usize = 32;
+/// Longest of what a server calls something, as people are shown it.
+const MAX_SHOWN_CHARS: usize = 300;
+
+/// A prompt that a server has ready. People call it with a `/` and its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct McpPrompt {
+    /// What people type after the `/`. Set by the host; unique among the prompts of the session.
+    pub name: String,
+    /// The server, by the id of its customization.
+    pub server: String,
+    /// What people call the server.
+    pub server_name: String,
+    /// What the server calls the prompt.
+    pub prompt: String,
+    /// A title for people.
+    pub title: Option<String>,
+    /// What it is for, in the server's words.
+    pub description: Option<String>,
+    /// What it takes, in order.
+    pub arguments: Vec<McpPromptArgument>,
+}
+
+impl McpPrompt {
+    /// How it is typed, after its name: `<what must be said> [what may be said]`.
+    pub fn usage(&self) -> String {
+        let arguments = self.arguments.iter().take(MAX_ARGUMENTS).map(|argument| {
+            let name = shown(&argument.name);
+            match argument.required {
+                true => format!("<{name}>"),
+                false => format!("[{name}]"),
+            }
+        });
+        arguments.collect::<Vec<_>>().join(" ")
+    }
+
+    /// What it is, in a line or two.
+    pub fn shown_description(&self) -> Option<String> {
+        match (&self.title, &self.description) {
+            (Some(title), Some(description)) if title != description => {
+                Some(format!("{}: {}", shown(title), shown(description)))
+            }
+            (title, description) => description.as_ref().or(title.as_ref()).map(|text| shown(text)),
+        }
+    }
+}
+
+/// What a prompt takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct McpPromptArgument {
+    /// What it is called.
+    pub name: String,
+    /// What it is.
+    pub description: Option<String>,
+    /// Whether it has to be given.
+    pub required: bool,
+}
+
+/// What a prompt says once it is filled in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PromptMessages {
+    /// Its messages, in order.
+    pub messages: Vec<PromptMessage>,
+}
+
+/// A message of a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptMessage {
+    /// Who is to have said it: `user` or `assistant`.
+    pub role: String,
+    /// What they said.
+    pub content: PromptContent,
+}
+
+/// What a message of a prompt has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PromptContent {
+    /// Words.
+    Text(String),
+    /// A picture, a sound, or other bytes, in base64.
+    Embedded {
+        /// The bytes.
+        data: String,
+        /// Their media type.
+        content_type: String,
+    },
+    /// The words of a resource.
+    Resource {
+        /// Which.
+        uri: String,
+        /// What it says.
+        text: String,
+    },
+}
+
+impl PromptMessages {
+    /// As a model is told it: its words, with who says them where it is not all one person's, and what
+    /// cannot be told in words.
+    pub(crate) fn told(self) -> (String, Vec<Attachment>) {
+        let is_dialog = self.messages.iter().any(|message| message.role != "user");
+        let mut text = String::new();
+        let mut attached = Vec::new();
+        let (mut left, mut omitted) = (MAX_ATTACHED_BYTES, 0);
+        let mut speaker = None;
+        for PromptMessage { role, content } in self.messages {
+            if is_dialog && speaker.as_ref() != Some(&role) {
+                let name = if role == "assistant" { "Assistant" } else { "User" };
+                text.push_str(&format!("{name}:\n"));
+                speaker = Some(role);
+            }
+            match content {
+                PromptContent::Text(words) => text.push_str(words.trim_end()),
+                PromptContent::Resource { uri, text: words } => {
+                    let uri = shown(&uri).replace('"', "%22");
+                    text.push_str(&format!("<resource uri=\"{uri}\">\n{}\n</resource>", words.trim_end()));
+                }
+                PromptContent::Embedded { data, content_type }
+                    if data.len() <= left && attached.len() < MAX_ATTACHED =>
+                {
+                    left -= data.len();
+                    let label = format!("{} of the prompt", shown(&content_type));
+                    text.push_str(&format!("(Attached: {label})"));
+                    attached.push(Attachment::Embedded {
+                        label,
+                        data,
+                        content_type,
+                        selection: None,
+                    });
+                }
+                PromptContent::Embedded { .. } => omitted += 1,
+            }
+            text.push_str("\n\n");
+            // What is cut away anyway need not be put together first.
+            if text.len() > MAX_PROMPT_BYTES {
+                break;
+            }
+        }
+        let mut text = bounds::cut(text.trim_end().to_owned(), MAX_PROMPT_BYTES);
+        if omitted > 0 {
+            text.push_str(&format!(
+                "\n\n[{omitted} attachments of the prompt were left out: they are too large]"
+            ));
+        }
+        (text, attached)
+    }
+}
+
+/// Something that a server lets read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct McpResource {
+    /// The server, by the id of its customization.
+    pub server: String,
+    /// What people call the server.
+    pub server_name: String,
+    /// What the server calls it. It means something to the server only: it may look like a file of this
+    /// machine, and is none.
+    pub uri: String,
+    /// Its name.
+    pub name: String,
+    /// A title for people.
+    pub title: Option<String>,
+    /// What it is.
+    pub description: Option<String>,
+    /// Its media type.
+    pub content_type: Option<String>,
+    /// How many bytes it has, if that is told.
+    pub size: Option<u64>,
+}
+
+impl McpResource {
+    /// What people see.
+    pub fn shown_name(&self) -> String {
+        shown(self.title.as_ref().unwrap_or(&self.name))
+    }
+
+    /// Whether it fits what somebody typed, in lower case.
+    pub(crate) fn fits(&self, query: &str) -> bool {
+        let names = [Some(&self.name), self.title.as_ref(), Some(&self.uri)];
+        let mut names = names.into_iter().flatten();
+        names.any(|name| name.to_lowercase().contains(query))
+            || format!("{}:{}", self.server_name, self.name)
+                .to_lowercase()
+                .contains(query)
+    }
+}
+
+/// A part of what was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourcePart {
+    /// Its media type.
+    pub content_type: Option<String>,
+    /// What it has.
+    pub data: PartData,
+}
+
+/// What a part has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PartData {
+    /// Words.
+    Text(String),
+    /// Bytes, in base64.
+    Blob(String),
+}
+
+/// What was read as one thing: all of its words, or else its first bytes.
+pub(super) fn content(parts: Vec<ResourcePart>, most: usize) -> Result<Content, McpError> {
+    let has_words = parts.iter().any(|part| matches!(part.data, PartData::Text(_)));
+    let mut content: Option<Content> = None;
+    for part in parts {
+        match (part.data, &mut content) {
+            (PartData::Text(text), None) => {
+                content = Some(Content {
+                    bytes: text.into_bytes(),
+                    content_type: part.content_type,
+                });
+            }
+            (PartData::Text(text), Some(content)) => {
+                content.bytes.extend_from_slice(b"\n\n");
+                content.bytes.extend_from_slice(text.as_bytes());
+            }
+            (PartData::Blob(data), None) if !has_words => {
+                let bytes = STANDARD.decode(data.trim());
+                content = Some(Content {
+                    bytes: bytes.map_err(|_| McpError::new("what the MCP server sent is not base64"))?,
+                    content_type: part.content_type,
+                });
+            }
+            (PartData::Blob(_), _) => {}
+        }
+    }
+    let content = content.ok_or_else(|| McpError::new("the MCP server sent nothing"))?;
+    match content.bytes.len() {
+        long if long > most => Err(McpError::new(format!(
+            "what the MCP server sent has {long} bytes, and at most {most} are read"
+        ))),
+        _ => Ok(content),
+    }
+}
+
+/// What a server wrote, as one line that people can read.
+pub(crate) fn shown(text: &str) -> String {
+    let start: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    let plain = defused(&start);
+    let line = plain.chars().map(|c| if c.is_control() { ' ' } else { c });
+    line.take(MAX_SHOWN_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(role: &str, content: PromptContent) -> PromptMessage {
+        PromptMessage {
+            role: role.to_owned(),
+            content,
+        }
+    }
+
+    fn words(text: &str) -> PromptContent {
+        PromptContent::Text(text.to_owned())
+    }
+
+    #[test]
+    fn one_voice_needs_no_name_and_two_have_theirs() {
+        let one = PromptMessages {
+            messages: vec![said("user", words("Say hello.\n")), said("user", words("Twice."))],
+        };
+        assert_eq!(one.told().0, "Say hello.\n\nTwice.");
+        let picture = PromptContent::Embedded {
+            data: "AAAA".to_owned(),
+            content_type: "image/png".to_owned(),
+        };
+        let resource = PromptContent::Resource {
+            uri: "inn://\"rooms".to_owned(),
+            text: "two".to_owned(),
+        };
+        let two = PromptMessages {
+            messages: vec![
+                said("user", words("Look.")),
+                said("user", picture),
+                said("assistant", words("A room.")),
+                said("user", resource),
+            ],
+        };
+        let (text, attached) = two.told();
+        assert_eq!(
+            text,
+            "User:\nLook.\n\n(Attached: image/png of the prompt)\n\nAssistant:\nA room.\n\nUser:\n<resource \
+             uri=\"inn://%22rooms\">\ntwo\n</resource>"
+        );
+        assert!(matches!(attached.as_slice(), [Attachment::Embedded { data, .. }] if data == "AAAA"));
+    }
+
+    #[test]
+    fn f17_a_prompt_without_end_is_cut_and_says_so() {
+        let long = PromptMessages {
+            messages: (0..1000).map(|_| said("user", words(&"ä".repeat(64 << 10)))).collect(),
+        };
+        let (text, _) = long.told();
+        assert!(text.len() < MAX_PROMPT_BYTES + 100, "{}", text.len());
+        assert!(text.ends_with("more bytes were left out]"));
+        let picture = |_| {
+            let data = "A".repeat(4 << 20);
+            let content_type = "image/png".to_owned();
+            said("user", PromptContent::Embedded { data, content_type })
+        };
+        let (text, attached) = PromptMessages {
+            messages: (0..6).map(picture).collect(),
+        }
+        .told();
+        assert_eq!(attached.len(), 4);
+        assert!(text.contains("2 attachments of the prompt were left out"), "{text}");
+    }
+
+    #[test]
+    fn what_was_read_is_its_words_or_else_its_bytes_within_bounds() {
+        let text = |text: &str| ResourcePart {
+            content_type: Some("text/plain".to_owned()),
+            data: PartData::Text(text.to_owned()),
+        };
+        let blob = |data: &str| ResourcePart {
+            content_type: Some("image/png".to_owned()),
+            data: PartData::Blob(data.to_owned()),
+        };
+        let read = content(vec![blob("AAAA"), text("one"), text("two")], 100).expect("words");
+        assert_eq!(read.bytes, b"one\n\ntwo");
+        let read = content(vec![blob("AAAA"), blob("BBBB")], 100).expect("bytes");
+        assert_eq!((read.bytes.len(), read.content_type.as_deref()), (3, Some("image/png")));
+        for (parts, problem) in [
+            (vec![], "nothing"),
+            (vec![blob("not base64")], "not base64"),
+            (vec![text("too long")], "8 bytes"),
+        ] {
+            let error = content(parts, 5).expect_err("no content");
+            assert!(error.message.contains(problem), "{error}");
+        }
+    }
+}

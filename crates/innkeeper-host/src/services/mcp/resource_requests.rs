@@ -1,0 +1,81 @@
+//! What MCP servers let read, for clients that see their sessions.
+
+use innkeeper_core::error::code;
+use innkeeper_core::resource::ResourceOp;
+use innkeeper_core::{ChannelId, ConnId, RequestId, RpcError};
+
+use crate::main_loop::message::Message;
+use crate::main_loop::task::HostTask;
+use crate::services::mcp::effects::in_time;
+use crate::services::mcp::{Mcp, bounds};
+use crate::services::resources::effects::{failure, object, read_result, resolve_result};
+use crate::services::resources::{ResourceInfo, ResourceKind};
+
+impl HostTask {
+    /// Reads what a server of one of these sessions offers, or says what it is. The answer comes back as a
+    /// message.
+    pub(crate) fn mcp_resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, sessions: &[ChannelId]) {
+        let in_flight = self.look_ups.pop_front();
+        let Some(inbox) = self.inbox.upgrade() else {
+            return;
+        };
+        let servers: Vec<Mcp> = sessions.iter().map(|session| self.servers.of(*session)).collect();
+        let (time, most) = (self.limits.mcp_request_time, self.limits.resource_bytes);
+        self.tasks.spawn(async move {
+            let method = op.method();
+            let serving = in_time(method, time, serve(&servers, op, most));
+            let outcome = serving.await.and_then(|outcome| outcome);
+            let _ = inbox.send(Message::found(conn, id, outcome)).await;
+            drop(in_flight);
+        });
+    }
+}
+
+/// Does it, and returns the result as a JSON object without its closing brace.
+async fn serve(servers: &[Mcp], op: ResourceOp, most: usize) -> Result<Vec<u8>, RpcError> {
+    let (uri, encoding) = match op {
+        ResourceOp::Read { uri, encoding } => (uri, Some(encoding)),
+        ResourceOp::Resolve { uri, .. } => (uri, None),
+        other => return Err(RpcError::method_not_found(other.method())),
+    };
+    // A URI is of one session, so at most one of them has it; no other one keeps it waiting.
+    let mut looking: futures_util::stream::FuturesUnordered<_> = servers
+        .iter()
+        .map(|mcp| {
+            let uri = &uri;
+            async move { mcp.find_resource(uri).await.map(|found| (mcp, found)) }
+        })
+        .collect();
+    let mut found = None;
+    while let Some(looked) = futures_util::StreamExt::next(&mut looking).await {
+        found = looked;
+        if found.is_some() {
+            break;
+        }
+    }
+    drop(looking);
+    let Some((mcp, resource)) = found else {
+        return Err(RpcError::new(
+            code::NOT_FOUND,
+            format!("no MCP server of a session that you see offers {uri}; its server may be stopped"),
+        ));
+    };
+    let Some(encoding) = encoding else {
+        return Ok(object(&resolve_result(ResourceInfo {
+            uri,
+            kind: ResourceKind::File,
+            size: resource.size,
+            modified: None,
+            created: None,
+            content_type: resource.content_type,
+            etag: None,
+        })));
+    };
+    let read = mcp.read(&resource, most).await;
+    let mut content = read.map_err(|error| {
+        let server = &resource.server_name;
+        failure(format!("the MCP server {server:?}: {}", bounds::message(error.message)))
+    })?;
+    content.content_type = content.content_type.or(resource.content_type);
+    Ok(object(&read_result(content, encoding)))
+}

@@ -1,8 +1,9 @@
-//! Agents that come with Innkeeper.
+//! The agents that come with Innkeeper.
 //!
-//! [`model`] is a coding agent on top of any model API. `model/api.rs` has the provider-independent types, and
-//! `model/client` the providers. [`tools`] are the tools of such an agent on the machine it runs on, confined to the
-//! working directories of its session.
+//! [`tour`] (feature `tour`) needs no key and no network, and shows every part of the protocol on command.
+//! [`model`] (feature `model`) is a coding agent on top of any model API. `model/api.rs` has the provider-independent
+//! types, and `model/client` the providers. [`tools`] are the tools of such an agent on the machine it runs on, confined
+//! to the working directories of its session.
 //!
 //! ```
 //! use innkeeper_agents::model::client::{Api, Endpoint};
@@ -21,5 +22,9 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "model")]
 pub mod model;
+#[cfg(feature = "model")]
 pub mod tools;
+#[cfg(feature = "tour")]
+pub mod tour;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::agent::{
+use innkeeper_host::mcp::Sampler;
+use innkeeper_host::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, Choice, Directories, EventSink, RenderedPrompt, Setting,
     SettingKind, SettingQuery, SettingValue, ToolInfo, TurnInput,
 };
-use crate::services::mcp::Sampler;
 
 mod command;
 mod customized;
@@ -311,7 +311,7 @@ async fn write_report(events: &EventSink, kilobytes: u64) -> Result<(), AgentErr
 }
 
 async fn report_usage(events: &EventSink) -> Result<(), AgentError> {
-    let usage = innkeeper_core::Usage {
+    let usage = innkeeper_host::Usage {
         input_tokens: Some(1200),
         output_tokens: Some(34),
         cache_read_tokens: Some(1000),

@@ -56,7 +56,6 @@ mod main_loop;
 pub mod net;
 pub mod rpc;
 pub mod services;
-mod tour;
 
 pub use agent::{
     Agent, AgentChat, AgentError, AgentInfo, Answer, AnswerValue, ApprovalSubject, Attachment, AuthRequirement,
@@ -89,4 +88,3 @@ pub use services::resources::{
 };
 pub use services::telemetry::LogSink;
 pub use services::{customizations, mcp, repositories};
-pub use tour::TourAgent;

@@ -1,23 +1,110 @@
-//! An agent whose turns are written by the test, and a client that watches tool calls.
+//! Hosts inside the process of the test, for tests that need an agent, a journal or a handle of their own. Clients
+//! still connect through a socket and are the published ones.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use innkeeper_host::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, Limits, TurnInput, async_trait,
+    Access, Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, HostHandle, Limits,
+    TurnInput, async_trait, http,
 };
-use innkeeper_testkit::official::{OfficialClient, SessionUris, View};
 use serde_json::{Value, json};
 
-use crate::Running;
+use crate::official::{OfficialClient, SessionUris, View, markdown};
+use crate::raw::Address;
+
+/// A host that listens on a free port.
+#[derive(Debug)]
+pub struct Running {
+    /// The host.
+    pub host: Host,
+    /// Where it listens.
+    pub address: Address,
+    _server: http::Server,
+}
+
+impl Running {
+    /// Starts a host.
+    pub async fn start(builder: HostBuilder) -> Self {
+        let host = builder.start().await.expect("the host starts");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let bound = listener.local_addr().expect("an address");
+        let server = http::serve_tcp(host.handle(), listener, Access::new(bound));
+        let address = Address {
+            url: format!("ws://{bound}"),
+            token: None,
+        };
+        Self {
+            host,
+            address,
+            _server: server,
+        }
+    }
+
+    /// A handle to the host.
+    pub fn handle(&self) -> HostHandle {
+        self.host.handle()
+    }
+}
+
+/// A small agent: it repeats messages, and streams for `/stream COUNT [DELAY_MS [BYTES]]`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TestAgent;
+
+#[async_trait]
+impl Agent for TestAgent {
+    fn info(&self) -> AgentInfo {
+        AgentInfo::new("test", "Test", "Repeats messages.")
+            .with_model("test", "Test")
+            .with_resume()
+            .with_chats()
+            .with_command("stream", "COUNT [DELAY_MS [BYTES]]", "Streams deltas.")
+    }
+
+    async fn open_chat(&self, _: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
+        Ok(Box::new(*self))
+    }
+}
+
+#[async_trait]
+impl AgentChat for TestAgent {
+    async fn run_turn(&mut self, turn: TurnInput, events: EventSink) -> Result<(), AgentError> {
+        let Some(arguments) = turn.text.strip_prefix("/stream") else {
+            return events.text(format!("You said: {}", turn.text)).await;
+        };
+        let mut numbers = arguments.split_whitespace().filter_map(|word| word.parse().ok());
+        let count: u64 = numbers.next().unwrap_or(10);
+        let delay = Duration::from_millis(numbers.next().unwrap_or(0));
+        let bytes = numbers
+            .next()
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(16);
+        for _ in 0..count {
+            events.text("x".repeat(bytes)).await?;
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = events.cancelled() => return Err(AgentError::Cancelled),
+            }
+        }
+        Ok(())
+    }
+}
 
 type Script = Arc<dyn Fn(TurnInput, EventSink) -> BoxFuture<'static, Result<(), AgentError>> + Send + Sync>;
 
-/// Runs the script in every turn.
+/// An agent that runs a script of the test in every turn.
 #[derive(Clone)]
 pub struct Scripted(Script);
 
+impl std::fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scripted").finish_non_exhaustive()
+    }
+}
+
 impl Scripted {
+    /// An agent with this script.
     pub fn new<F>(script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), AgentError>> + Send + 'static,
@@ -44,8 +131,8 @@ impl AgentChat for Scripted {
     }
 }
 
-/// A host with such an agent.
-pub fn builder<F>(script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> HostBuilder
+/// A builder of a host with a [`Scripted`] agent.
+pub fn scripted_host<F>(script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> HostBuilder
 where
     F: Future<Output = Result<(), AgentError>> + Send + 'static,
 {
@@ -53,14 +140,26 @@ where
     Host::builder().agent(agent)
 }
 
-/// A host with such an agent, a client, and a session of theirs.
+/// A host, a client, and a session of theirs.
 pub struct Scene {
+    /// The host.
     pub running: Running,
+    /// The client.
     pub client: OfficialClient,
+    /// The session and its default chat.
     pub uris: SessionUris,
 }
 
+impl std::fmt::Debug for Scene {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scene")
+            .field("uris", &self.uris)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Scene {
+    /// Starts a host with a [`Scripted`] agent.
     pub async fn of<F>(script: impl Fn(TurnInput, EventSink) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), AgentError>> + Send + 'static,
@@ -68,9 +167,10 @@ impl Scene {
         Self::with(Host::builder().agent(Scripted::new(script))).await
     }
 
+    /// Starts this host.
     pub async fn with(builder: HostBuilder) -> Self {
         let limits = Limits {
-            cancel_time: std::time::Duration::from_millis(200),
+            cancel_time: Duration::from_millis(200),
             ..Limits::default()
         };
         let running = Running::start(builder.limits(limits)).await;
@@ -159,7 +259,7 @@ impl Scene {
     /// Waits for the end of `t1`: its words.
     pub async fn words(&self) -> String {
         let turn = self.client.turn_end(&self.uris.chat, "t1").await;
-        innkeeper_testkit::official::markdown(&turn.response_parts)
+        markdown(&turn.response_parts)
     }
 
     /// The client joins the session with tools of its own.

@@ -4,6 +4,7 @@
 
 mod comparable;
 pub mod disk;
+pub mod embedded;
 pub mod fuzzing;
 pub mod journal;
 pub mod logs;

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_agents::model::ModelAgent;
+use innkeeper_agents::tour::TourAgent;
 use innkeeper_customizations::{
     Brought, CommandHooks, HookSettings, HooksOf, LocalCustomizations, ServerSettings, SourceDirectories, TrustFile,
 };
-use innkeeper_host::{
-    Access, ContentLimits, Host, HostBuilder, HostError, Limits, LogSink, Principal, Scope, Token, TourAgent,
-};
+use innkeeper_host::{Access, ContentLimits, Host, HostBuilder, HostError, Limits, LogSink, Principal, Scope, Token};
 use innkeeper_local::{KeptContents, LocalResources, ResourceLimits};
 use innkeeper_mcp::RunnerSettings;
 use innkeeper_store::{Archive, ListPage, Mode, ReadOnlyJournal, SqliteJournal};

@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use super::people::describe;
-use crate::agent::{AgentError, EventSink, TurnInput};
-use crate::services::customizations::{About, Called, Customized};
+use innkeeper_host::customizations::{About, Called, Customized};
+use innkeeper_host::{AgentError, EventSink, TurnInput};
 
 /// Most entries of one kind that are listed.
 const MOST: usize = 100;

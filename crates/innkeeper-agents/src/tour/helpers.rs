@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use super::{pause, prompt, say, tools};
-use crate::agent::{
+use innkeeper_host::{
     AgentError, Confirmation, EventSink, Invocation, ToolCall, ToolResult, Verdict, WorkerEnd, WorkerSpec,
 };
 

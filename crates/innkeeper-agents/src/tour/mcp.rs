@@ -7,11 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::say;
-use crate::agent::{AgentError, EventSink, ToolContent};
-use crate::services::customizations::Customized;
-use crate::services::mcp::{
-    Arguments, Mcp, McpPrompt, McpResource, McpTool, Sampled, SampledStop, Sampler, SamplingRequest, shown,
+use innkeeper_host::customizations::Customized;
+use innkeeper_host::mcp::{
+    Arguments, Mcp, McpPrompt, McpResource, McpTool, Sampled, SampledStop, Sampler, SamplingRequest, display_line,
 };
+use innkeeper_host::{AgentError, EventSink, ToolContent};
 
 /// Most tools, prompts or resources of one server that are listed.
 const MOST: usize = 100;
@@ -64,11 +64,11 @@ fn list(text: &mut String, lines: Vec<String>) {
 
 fn tool_line(tool: &McpTool) -> String {
     let description = tool.description.as_deref().or(tool.title.as_deref());
-    format!("`{}`: {}", shown(&tool.tool), brief(description))
+    format!("`{}`: {}", display_line(&tool.tool), brief(description))
 }
 
 fn task_tool_line(tool: &McpTool) -> String {
-    let name = shown(&tool.tool);
+    let name = display_line(&tool.tool);
     format!("`{name}` is not offered: it can be called only as a task of MCP, which this host does not support")
 }
 
@@ -81,7 +81,11 @@ fn prompt_line(prompt: &McpPrompt) -> String {
 fn resource_line(resource: &McpResource) -> String {
     let description = resource.description.as_deref().or(resource.title.as_deref());
     let description = description.unwrap_or(&resource.name);
-    format!("`{}` to read: {}", shown(&resource.uri), brief(Some(description)))
+    format!(
+        "`{}` to read: {}",
+        display_line(&resource.uri),
+        brief(Some(description))
+    )
 }
 
 fn brief(description: Option<&str>) -> String {
@@ -137,7 +141,7 @@ pub(super) async fn prompt(given: &Customized, server: &str, name: &str, input: 
     // It was read before as well.
     let arguments = serde_json::from_str(input).unwrap_or_default();
     match tokio::time::timeout(ANSWER_TIME, given.mcp().prompt(prompt, arguments)).await {
-        Ok(Ok(filled)) => format!("A model would be told:\n\n{}\n", filled.told().0),
+        Ok(Ok(filled)) => format!("A model would be told:\n\n{}\n", filled.into_model_input().0),
         Ok(Err(error)) => format!("It failed: {error}\n"),
         Err(_) => "It did not answer.\n".to_owned(),
     }

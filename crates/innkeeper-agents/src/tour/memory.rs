@@ -1,7 +1,7 @@
 //! What the tour agent remembers of a chat, so that forks, truncation and side chats can be seen
 //! to work.
 
-use crate::agent::ChatContext;
+use innkeeper_host::ChatContext;
 
 /// Messages it remembers.
 const MAX_MESSAGES: usize = 20;

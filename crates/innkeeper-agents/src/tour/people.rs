@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{pause, say};
-use crate::agent::{AgentError, Answer, AnswerValue, Attachment, Choice, EventSink, Form, Response, TurnInput};
+use innkeeper_host::{AgentError, Answer, AnswerValue, Attachment, Choice, EventSink, Form, Response, TurnInput};
 
 /// `/ask`: one question of every kind.
 pub(super) async fn ask(events: &EventSink) -> Result<(), AgentError> {

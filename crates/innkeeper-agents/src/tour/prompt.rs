@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::agent::{PromptSection, RenderedPrompt, RenderedSection};
+use innkeeper_host::{PromptSection, RenderedPrompt, RenderedSection};
 
 /// How much of a section `/prompt` shows.
 const MAX_CHARS: usize = 72;

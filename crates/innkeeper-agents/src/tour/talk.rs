@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::command::COMMANDS;
 use super::memory::Memory;
-use crate::agent::TurnInput;
+use innkeeper_host::TurnInput;
 
 /// A friendly, useful answer to plain words.
 pub(super) fn answer(turn: &TurnInput, memory: &Memory) -> String {

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{pause, say};
-use crate::agent::{
+use innkeeper_host::{
     AgentError, AuthRequirement, ConfirmOption, Confirmation, Decision, EventSink, Invocation, Offer, Risk, SignIn,
     ToolCall, ToolCallBuilder, ToolContent, ToolKind, ToolResult, TurnInput, Verdict,
 };

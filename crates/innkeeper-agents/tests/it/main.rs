@@ -6,3 +6,4 @@ mod customizations;
 mod providers;
 #[cfg(unix)]
 mod tools;
+mod tour;

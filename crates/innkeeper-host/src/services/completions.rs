@@ -12,7 +12,7 @@ use innkeeper_core::agent::CommandInfo;
 use serde_json::{Map, Value, json};
 
 use crate::services::customizations::{Callable, Customized};
-use crate::services::mcp::{MAX_ARGUMENTS, Mcp, McpPrompt, McpResource, prompts, shown};
+use crate::services::mcp::{MAX_ARGUMENTS, Mcp, McpPrompt, McpResource, display_line, prompts};
 
 /// Most items of one answer; a list that nobody reads to its end only slows down typing.
 const MAX_ITEMS: usize = 50;
@@ -196,13 +196,12 @@ fn prompt_item(token: &Token<'_>, prompt: &McpPrompt) -> CompletionItem {
         add_usage(&mut meta, &usage);
     }
     let arguments = prompt.arguments.iter().take(MAX_ARGUMENTS).map(|argument| {
-        let description = argument.description.as_deref().map(shown);
-        json!({ "name": shown(&argument.name), "description": description, "required": argument.required })
+        let description = argument.description.as_deref().map(display_line);
+        json!({ "name": display_line(&argument.name), "description": description, "required": argument.required })
     });
     let arguments: Vec<Value> = arguments.collect();
-    let title = prompt.title.as_deref().map(shown);
-    let about =
-        json!({ "server": prompt.server, "prompt": shown(&prompt.prompt), "title": title, "arguments": arguments });
+    let title = prompt.title.as_deref().map(display_line);
+    let about = json!({ "server": prompt.server, "prompt": display_line(&prompt.prompt), "title": title, "arguments": arguments });
     meta.insert("mcpPrompt".to_owned(), about);
     slash_item(token, &prompt.name, meta)
 }
@@ -212,13 +211,13 @@ fn resource_item(token: &Token<'_>, mcp: &Mcp, resource: &McpResource) -> Comple
     let uri = mcp.resource_uri(resource);
     let mut meta = Map::new();
     meta.insert("uri".to_owned(), json!(uri));
-    let what = resource.description.as_deref().map(shown);
+    let what = resource.description.as_deref().map(display_line);
     let what = what.map_or_else(String::new, |what| format!(": {what}"));
-    let description = format!("{}{what}", shown(&resource.server_name));
+    let description = format!("{}{what}", display_line(&resource.server_name));
     meta.insert("description".to_owned(), json!(description));
-    let about = json!({ "server": resource.server, "uri": shown(&resource.uri) });
+    let about = json!({ "server": resource.server, "uri": display_line(&resource.uri) });
     meta.insert("mcpResource".to_owned(), about);
-    let one_word = |text: &str| shown(text).replace(char::is_whitespace, "_");
+    let one_word = |text: &str| display_line(text).replace(char::is_whitespace, "_");
     token.item(
         format!("@{}:{}", one_word(&resource.server_name), one_word(&resource.name)),
         MessageAttachment::Resource(MessageResourceAttachment {
@@ -228,7 +227,7 @@ fn resource_item(token: &Token<'_>, mcp: &Mcp, resource: &McpResource) -> Comple
             meta: Some(meta),
             uri,
             size_hint: resource.size.and_then(|size| i64::try_from(size).ok()),
-            content_type: resource.content_type.as_deref().map(shown),
+            content_type: resource.content_type.as_deref().map(display_line),
             nonce: None,
             selection: None,
         }),

@@ -43,9 +43,10 @@ pub use innkeeper_core::mcp::{
     ServerToken, TokenChange, TokenRefresh,
 };
 use innkeeper_core::{ChannelId, Input};
-pub(crate) use offers::{MAX_ARGUMENTS, shown};
+pub(crate) use offers::MAX_ARGUMENTS;
 pub use offers::{
     McpPrompt, McpPromptArgument, McpResource, PartData, PromptContent, PromptMessage, PromptMessages, ResourcePart,
+    display_line,
 };
 pub use sampling::{Sampled, SampledStop, Sampler, SamplingMessage, SamplingPart, SamplingRequest};
 use serde_json::{Map, Value};

@@ -37,12 +37,11 @@ const NOBODY: u8 = u8::MAX;
 /// files (OTL-07): the sink makes text harmless, but cannot know what it says.
 ///
 /// ```
-/// use innkeeper_host::{Host, LogLevel, LogSink, TourAgent};
+/// use innkeeper_host::{Host, LogLevel, LogSink};
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn example(agent: impl innkeeper_host::Agent) -> Result<(), Box<dyn std::error::Error>> {
 /// let logs = LogSink::new();
-/// let host = Host::builder().agent(TourAgent::new()).logs(&logs).start().await?;
+/// let host = Host::builder().agent(agent).logs(&logs).start().await?;
 /// if logs.wants(LogLevel::Warn) {
 ///     let about = vec![("ahp.session.id".into(), "ahp-session:/one".into())];
 ///     logs.write(LogLevel::Warn, "my_host::lift", "the lift is stuck", about);

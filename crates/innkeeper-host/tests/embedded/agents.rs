@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use ahp_types::state::{ResponsePart, SessionLifecycle, Turn, TurnState};
 use innkeeper_host::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostError, Limits, TourAgent, TurnInput,
-    async_trait,
+    Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostError, Limits, TurnInput, async_trait,
 };
+use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::{OfficialClient, markdown};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-
-use crate::Running;
 
 /// Misbehaves on command.
 #[derive(Clone, Default)]
@@ -109,10 +107,7 @@ fn quick_limits() -> Limits {
 }
 
 async fn start(agent: Unruly) -> (Running, OfficialClient) {
-    let builder = Host::builder()
-        .agent(agent)
-        .agent(TourAgent::new())
-        .limits(quick_limits());
+    let builder = Host::builder().agent(agent).agent(TestAgent).limits(quick_limits());
     let running = Running::start(builder).await;
     let client = OfficialClient::connect(&running.address, "first").await;
     (running, client)
@@ -198,7 +193,7 @@ async fn lesson_37_one_slow_open_holds_nobody_up() {
     let may_open = Arc::clone(&agent.may_open);
     let mut limits = quick_limits();
     limits.open_session_time = Duration::from_secs(30);
-    let builder = Host::builder().agent(agent).agent(TourAgent::new()).limits(limits);
+    let builder = Host::builder().agent(agent).agent(TestAgent).limits(limits);
     let running = Running::start(builder).await;
     let client = OfficialClient::connect(&running.address, "first").await;
     let slow = client.create_session_unready("slow").await;
@@ -215,7 +210,7 @@ async fn lesson_37_one_slow_open_holds_nobody_up() {
     let created: Value = client
         .request(
             "createSession",
-            json!({ "channel": "ahp-session:/quick", "provider": "tour" }),
+            json!({ "channel": "ahp-session:/quick", "provider": "test" }),
         )
         .await
         .expect("created");
@@ -313,12 +308,8 @@ async fn an_agent_leaves_notices_and_chooses_a_title_until_a_person_does() {
 #[tokio::test]
 async fn a_host_without_agents_or_with_two_of_one_name_does_not_start() {
     assert!(matches!(Host::builder().start().await, Err(HostError::NoAgents)));
-    let twice = Host::builder()
-        .agent(TourAgent::new())
-        .agent(TourAgent::new())
-        .start()
-        .await;
-    assert!(matches!(twice, Err(HostError::DuplicateAgent(name)) if name == "tour"));
+    let twice = Host::builder().agent(TestAgent).agent(TestAgent).start().await;
+    assert!(matches!(twice, Err(HostError::DuplicateAgent(name)) if name == "test"));
 }
 
 #[tokio::test]

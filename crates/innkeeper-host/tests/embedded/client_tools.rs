@@ -2,10 +2,9 @@
 
 use ahp_types::state::TurnState;
 use innkeeper_host::{Confirmation, ToolContent};
+use innkeeper_testkit::embedded::{Scene, calls};
 use innkeeper_testkit::official::OfficialClient;
 use serde_json::json;
-
-use crate::scripted::{Scene, calls};
 
 /// Calls the first tool that a client offers, after asking if the message says so.
 async fn calling() -> Scene {

@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use ahp_types::state::TurnState;
 use innkeeper_core::{Command, Input};
-use innkeeper_host::{Host, HostBuilder, JournalError, Keep, Limits, MemoryJournal, TourAgent};
+use innkeeper_host::{Host, HostBuilder, JournalError, Keep, Limits, MemoryJournal};
+use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::{OfficialClient, Resumed, markdown, message, queued};
 use innkeeper_testkit::raw::get;
 use serde_json::json;
 
-use crate::Running;
-
 fn host(journal: &MemoryJournal) -> HostBuilder {
-    Host::builder().agent(TourAgent::new()).journal(journal.clone())
+    Host::builder().agent(TestAgent).journal(journal.clone())
 }
 
 async fn stop(running: Running) {

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use innkeeper_core::stored::{Batch, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource};
-use innkeeper_host::{Appended, Host, Journal, JournalError, Lease, MemoryJournal, TourAgent};
+use innkeeper_host::{Appended, Host, Journal, JournalError, Lease, MemoryJournal};
+use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::{OfficialClient, Resumed};
 use serde_json::{Value, json};
-
-use crate::Running;
 
 /// A journal whose sessions are stored as an earlier version stored them.
 #[derive(Clone)]
@@ -86,7 +85,7 @@ impl Journal for Earlier {
 #[tokio::test]
 async fn a_stored_session_keeps_its_approval_mode_and_shows_it_under_its_new_name() {
     let journal = MemoryJournal::new();
-    let running = Running::start(Host::builder().agent(TourAgent::new()).journal(journal.clone())).await;
+    let running = Running::start(Host::builder().agent(TestAgent).journal(journal.clone())).await;
     let mut client = OfficialClient::connect(&running.address, "first").await;
     let uris = client.create_session("kept").await;
     let change = |config: Value| json!({ "type": "session/configChanged", "config": config });
@@ -96,7 +95,7 @@ async fn a_stored_session_keeps_its_approval_mode_and_shows_it_under_its_new_nam
     client.cut().await;
     running.host.shutdown(Duration::from_secs(10)).await;
 
-    let running = Running::start(Host::builder().agent(TourAgent::new()).journal(Earlier(journal))).await;
+    let running = Running::start(Host::builder().agent(TestAgent).journal(Earlier(journal))).await;
     client.move_to(&running.address);
     let resumed = client.reconnect().await.expect("known across restarts");
     assert!(

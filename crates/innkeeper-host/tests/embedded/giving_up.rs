@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use ahp_types::state::TurnState;
 use innkeeper_host::{AgentError, Confirmation, EventSink, Form, ToolResult, TurnInput};
+use innkeeper_testkit::embedded::{Scene, calls};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-
-use crate::scripted::{Scene, calls};
 
 /// Waits for the thing that the message names.
 async fn wait(turn: TurnInput, events: EventSink) -> Result<(), AgentError> {

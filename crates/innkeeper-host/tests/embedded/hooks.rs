@@ -11,11 +11,10 @@ use innkeeper_host::mcp::{Hints, McpTool};
 use innkeeper_host::{
     AgentError, Confirmation, EventSink, Host, Invocation, ToolResult, TurnInput, Verdict, WorkerSpec, async_trait,
 };
+use innkeeper_testkit::embedded::{Scene, Scripted, calls};
 use innkeeper_testkit::official::markdown;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
-
-use crate::scripted::{Scene, Scripted, calls};
 
 type Says = Arc<dyn Fn(&HookCall) -> HookOutcome + Send + Sync>;
 

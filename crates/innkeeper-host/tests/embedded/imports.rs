@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use innkeeper_core::stored::{Batch, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource};
 use innkeeper_core::{Command, Input, Seq};
-use innkeeper_host::{Appended, Host, Journal, JournalError, Lease, MemoryJournal, TourAgent};
+use innkeeper_host::{Appended, Host, Journal, JournalError, Lease, MemoryJournal};
+use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::RawClient;
 use serde_json::json;
 use tokio::sync::Notify;
-
-use crate::Running;
 
 /// A journal that takes sessions in when it is told to go on.
 #[derive(Clone, Default)]
@@ -95,7 +94,7 @@ async fn f23_a_session_that_is_taken_in_while_the_host_starts_anew_is_counted_on
         }
         fails
     };
-    let builder = Host::builder().agent(TourAgent::new()).journal(journal.clone());
+    let builder = Host::builder().agent(TestAgent).journal(journal.clone());
     let running = Running::start(builder.break_on(fails)).await;
     let client = OfficialClient::connect(&running.address, "first").await;
     client.create_listed_session("own").await;

@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use ahp_types::actions::{ActionEnvelope, StateAction};
 use innkeeper_host::stored::{ActionRecord, Batch, ListPage, Record, StoredSession, StoredSummary, TurnSource};
-use innkeeper_host::{Appended, Host, HostError, Journal, JournalError, Lease, TourAgent, async_trait};
+use innkeeper_host::{Appended, Host, HostError, Journal, JournalError, Lease, async_trait};
+use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::OfficialClient;
 use serde_json::{Value, json};
-
-use crate::Running;
 
 /// Keeps everything in memory, and fails when told to.
 #[derive(Clone, Default)]
@@ -66,7 +65,7 @@ impl Journal for Notebook {
 #[tokio::test]
 async fn p_1_what_subscribers_get_is_byte_for_byte_what_the_journal_kept() {
     let notebook = Notebook::default();
-    let running = Running::start(Host::builder().agent(TourAgent::new()).journal(notebook.clone())).await;
+    let running = Running::start(Host::builder().agent(TestAgent).journal(notebook.clone())).await;
     let client = OfficialClient::connect(&running.address, "first").await;
     let uris = client.create_listed_session("kept").await;
     client
@@ -119,14 +118,14 @@ async fn p_1_what_subscribers_get_is_byte_for_byte_what_the_journal_kept() {
 #[tokio::test]
 async fn a_shutdown_flushes_the_journal_and_a_broken_one_prevents_the_start() {
     let notebook = Notebook::default();
-    let running = Running::start(Host::builder().agent(TourAgent::new()).journal(notebook.clone())).await;
+    let running = Running::start(Host::builder().agent(TestAgent).journal(notebook.clone())).await;
     running.host.shutdown(Duration::from_secs(10)).await;
     assert_eq!(notebook.flushes.load(Ordering::SeqCst), 1);
     let broken = Notebook {
         broken: true,
         ..Notebook::default()
     };
-    match Host::builder().agent(TourAgent::new()).journal(broken).start().await {
+    match Host::builder().agent(TestAgent).journal(broken).start().await {
         Err(error @ HostError::Journal(_)) => {
             assert_eq!(error.to_string(), "the journal cannot be opened: the disk is on fire")
         }

@@ -10,11 +10,10 @@ use innkeeper_host::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, JournalError, Keep,
     MemoryJournal, ModelInfo, ProtectedResource, Secret, ToolResult, TurnInput, WorkerSpec, async_trait,
 };
+use innkeeper_testkit::embedded::Running;
 use innkeeper_testkit::official::{OfficialClient, View, markdown, queued};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-
-use crate::Running;
 
 const API: &str = "https://api.example.com/v1";
 const MINE: &str = "sk-mine-0123456789";

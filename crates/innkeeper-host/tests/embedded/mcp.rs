@@ -11,11 +11,10 @@ use innkeeper_host::mcp::{
     ServerDeclaration, ServerSink, ServerStatus, ServerToken, SessionServers, SessionWants, TokenChange, Transport,
 };
 use innkeeper_host::{AuthRequirement, HostBuilder, ToolContent, async_trait};
+use innkeeper_testkit::embedded::{Scene, scripted_host};
 use innkeeper_testkit::official::View;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, RwLock, watch};
-
-use crate::scripted::{Scene, builder};
 
 mod calls;
 mod side_channel;
@@ -263,7 +262,7 @@ async fn scene(inn: &Inn) -> Scene {
 }
 
 fn host(inn: &Inn) -> HostBuilder {
-    let agent = builder(|turn, events| async move {
+    let agent = scripted_host(|turn, events| async move {
         let Some((name, text)) = turn.text.split_once(' ') else {
             let names: Vec<String> = turn.mcp().tools().into_iter().map(|tool| tool.name).collect();
             return events.text(names.join(" ")).await;
@@ -290,7 +289,11 @@ fn shown(view: &View, session: &str) -> Value {
     list[0]["children"][0].clone()
 }
 
-impl Scene {
+trait ServerScene {
+    async fn server_is(&self, kind: &str) -> Value;
+}
+
+impl ServerScene for Scene {
     /// Waits until the server is shown in a state.
     async fn server_is(&self, kind: &str) -> Value {
         let is = |view: &View| shown(view, &self.uris.session)["state"]["kind"] == kind;

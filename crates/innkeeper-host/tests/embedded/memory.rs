@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use innkeeper_host::{Host, Limits, Principal, Scope, TourAgent, stdio};
+use innkeeper_host::{Host, Limits, Principal, Scope, stdio};
+use innkeeper_testkit::embedded::TestAgent;
 use innkeeper_testkit::official::{LineTransport, OfficialClient, markdown};
 
 #[tokio::test]
 async fn an_in_memory_duplex_is_a_transport_like_any_other() {
-    let host = Host::builder()
-        .agent(TourAgent::new())
-        .start()
-        .await
-        .expect("the host starts");
+    let host = Host::builder().agent(TestAgent).start().await.expect("the host starts");
     let mut connections = Vec::new();
     let mut connect = || {
         let (ours, theirs) = tokio::io::duplex(4096);
@@ -42,7 +39,7 @@ async fn a_quiet_client_on_a_pipe_is_not_taken_for_a_dead_one() {
         ping_interval: Duration::from_millis(20),
         ..Limits::default()
     };
-    let builder = Host::builder().agent(TourAgent::new()).limits(limits);
+    let builder = Host::builder().agent(TestAgent).limits(limits);
     let host = builder.start().await.expect("the host starts");
     let (ours, theirs) = tokio::io::duplex(4096);
     let (input, output) = tokio::io::split(theirs);
@@ -62,7 +59,7 @@ async fn more_requests_than_may_be_in_flight_are_all_answered_in_their_order() {
         requests_in_flight: 1,
         ..Limits::default()
     };
-    let builder = Host::builder().agent(TourAgent::new()).limits(limits);
+    let builder = Host::builder().agent(TestAgent).limits(limits);
     let host = builder.start().await.expect("the host starts");
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (input, output) = tokio::io::split(theirs);

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use innkeeper_host::{AnswerValue, Choice, Form, Response};
+use innkeeper_testkit::embedded::Scene;
 use serde_json::{Value, json};
-
-use crate::scripted::Scene;
 
 #[tokio::test]
 async fn inp07_a_form_with_every_kind_of_question_comes_back_as_it_was_answered() {

@@ -6,12 +6,11 @@ use innkeeper_host::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, EventSink, Host, HostBuilder, Invocation, Limits,
     PromptSection, RenderedPrompt, Section, ToolResult, TurnInput, WorkerSpec, async_trait,
 };
+use innkeeper_testkit::embedded::Running;
 use innkeeper_testkit::official::{OfficialClient, SessionUris};
 use innkeeper_testkit::rewriter::{Rewriter, asked_for};
 use serde_json::json;
 use tokio::sync::mpsc;
-
-use crate::Running;
 
 type Outcome = Result<RenderedPrompt, AgentError>;
 

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahp_types::messages::JsonRpcError;
-use innkeeper_host::{ClientId, Host, Limits, PeerError, ReverseMethod, TourAgent};
+use innkeeper_host::{ClientId, Host, Limits, PeerError, ReverseMethod};
+use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Map, Value, json};
 use tokio_tungstenite::tungstenite::Message;
-
-use crate::Running;
 
 async fn start() -> Running {
     let limits = Limits {
@@ -18,7 +17,7 @@ async fn start() -> Running {
         reverse_requests: 2,
         ..Limits::default()
     };
-    Running::start(Host::builder().agent(TourAgent::new()).limits(limits)).await
+    Running::start(Host::builder().agent(TestAgent).limits(limits)).await
 }
 
 async fn read(running: &Running, client: &str) -> Result<Value, PeerError> {
@@ -92,7 +91,7 @@ async fn trn_19_a_client_that_leaves_is_not_waited_for() {
         reverse_request_time: Duration::from_secs(600),
         ..Limits::default()
     };
-    let running = Running::start(Host::builder().agent(TourAgent::new()).limits(limits)).await;
+    let running = Running::start(Host::builder().agent(TestAgent).limits(limits)).await;
     let mut leaving = RawClient::initialized(&running.address, "leaving").await;
     let asking = read(&running, "leaving");
     let leave = async {

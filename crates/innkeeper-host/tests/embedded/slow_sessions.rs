@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use ahp_types::state::SessionLifecycle;
 use innkeeper_host::{
-    Agent, AgentChat, AgentError, AgentInfo, ChatContext, Files, FoundFile, Host, Limits, TourAgent, async_trait,
+    Agent, AgentChat, AgentError, AgentInfo, ChatContext, Files, FoundFile, Host, Limits, async_trait,
 };
+use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::official::OfficialClient;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-
-use crate::Running;
 
 /// Opens nothing before it is told to.
 #[derive(Clone)]
@@ -26,7 +25,7 @@ impl Agent for Sleeper {
     async fn open_chat(&self, cx: ChatContext) -> Result<Box<dyn AgentChat>, AgentError> {
         let permit = self.0.acquire().await;
         permit.map_err(|_| AgentError::Cancelled)?.forget();
-        TourAgent::new().open_chat(cx).await
+        TestAgent.open_chat(cx).await
     }
 }
 
@@ -57,7 +56,7 @@ async fn lesson_37_a_session_that_opens_slowly_keeps_nobody_on_its_connection_wa
         ..Limits::default()
     };
     let builder = Host::builder()
-        .agent(TourAgent::new())
+        .agent(TestAgent)
         .agent(Sleeper(Arc::clone(&may_open)))
         .limits(limits);
     let running = Running::start(builder).await;
@@ -92,7 +91,7 @@ async fn lesson_37_slow_completions_keep_nobody_on_their_connection_waiting() {
         ..Limits::default()
     };
     let builder = Host::builder()
-        .agent(TourAgent::new())
+        .agent(TestAgent)
         .files(SlowShelf(Arc::clone(&may_find)))
         .limits(limits);
     let running = Running::start(builder).await;

@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use innkeeper_host::{
-    Access, Host, HostBuilder, Limits, LogLevel, LogSink, MemoryJournal, Scope, Token, TourAgent, http,
-};
+use innkeeper_host::{Access, Host, HostBuilder, Limits, LogLevel, LogSink, MemoryJournal, Scope, Token, http};
+use innkeeper_testkit::embedded::{Running, TestAgent};
 use innkeeper_testkit::logs::{LogListener, is_log, records};
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::{Address, RawClient};
 use serde_json::json;
 
-use crate::Running;
-
 async fn start(logs: &LogSink) -> Running {
-    Running::start(Host::builder().agent(TourAgent::new()).logs(logs)).await
+    Running::start(Host::builder().agent(TestAgent).logs(logs)).await
 }
 
 async fn listener(running: &Running, level: &str) -> LogListener {
@@ -84,7 +81,7 @@ async fn otl05_rec07_a_connection_that_comes_back_names_its_log_again_and_goes_l
 async fn otl01_otl07_a_token_without_admin_is_neither_offered_the_log_nor_let_in() {
     let logs = LogSink::new();
     let host = Host::builder()
-        .agent(TourAgent::new())
+        .agent(TestAgent)
         .logs(&logs)
         .start()
         .await
@@ -121,7 +118,7 @@ async fn otl02_a_slow_subscriber_misses_records_and_keeps_its_connection() {
         ..Limits::default()
     };
     let logs = LogSink::new();
-    let running = Running::start(Host::builder().agent(TourAgent::new()).limits(limits).logs(&logs)).await;
+    let running = Running::start(Host::builder().agent(TestAgent).limits(limits).logs(&logs)).await;
     let mut slow = RawClient::connect_with_small_buffer(&running.address).await;
     slow.initialize("slow", &["1.0.0"]).await.expect("initialize succeeds");
     let mut slow = LogListener::subscribe(slow, "info").await;
@@ -171,7 +168,7 @@ async fn otl02_the_published_client_subscribes_and_is_not_disturbed() {
 async fn f23_nobody_listens_to_a_core_that_was_replaced() {
     let logs = LogSink::new();
     let breaks = |input: &innkeeper_core::Input| matches!(input, innkeeper_core::Input::Logs(_));
-    let builder = Host::builder().agent(TourAgent::new()).journal(MemoryJournal::new());
+    let builder = Host::builder().agent(TestAgent).journal(MemoryJournal::new());
     let running = Running::start(builder.logs(&logs).break_on(breaks)).await;
     let mut first = listener(&running, "info").await;
     write(&logs, LogLevel::Info, "this one breaks the core");
@@ -195,7 +192,7 @@ async fn otl05_the_sink_of_a_host_that_ended_takes_nothing() {
 /// A host without a sink has no log to show.
 #[tokio::test]
 async fn otl01_without_a_sink_there_is_no_log() {
-    let builder: HostBuilder = Host::builder().agent(TourAgent::new());
+    let builder: HostBuilder = Host::builder().agent(TestAgent);
     let running = Running::start(builder).await;
     let mut client = RawClient::connect(&running.address).await;
     let answer = client.initialize("c", &["1.0.0"]).await.expect("initialize succeeds");

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use innkeeper_host::{AgentError, Confirmation, Invocation, Risk, ToolContent, ToolResult, Verdict};
+use innkeeper_testkit::embedded::{Scene, calls};
 use serde_json::{Value, json};
-
-use crate::scripted::{Scene, calls};
 
 fn editable() -> Confirmation {
     Confirmation {

@@ -350,7 +350,7 @@ impl CarriedOut {
             }
             Question::Url { url, .. } if !elicit::may_be_visited(&url) => Ok(QuestionAnswer::Declined),
             Question::Url { message, url } => {
-                let message = elicit::shown(&message);
+                let message = elicit::printable(&message);
                 let message = format!("The MCP server {server:?} asks you to visit a page: {message}");
                 Ok(match self.events.ask_url(message, url).await? {
                     Response::Accept => QuestionAnswer::Accepted(Map::new()),

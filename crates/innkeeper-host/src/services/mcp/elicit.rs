@@ -45,15 +45,15 @@ pub(super) fn form(server: &str, message: &str, schema: &Value) -> Form {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let mut form = Form::new(format!("The MCP server {server:?} asks: {}", shown(message)));
+    let mut form = Form::new(format!("The MCP server {server:?} asks: {}", printable(message)));
     for (id, field) in fields(schema).take(MAX_FIELDS) {
-        let text = |name: &str| field.get(name).and_then(Value::as_str).map(shown);
+        let text = |name: &str| field.get(name).and_then(Value::as_str).map(printable);
         let title = text("title");
         let message = text("description").or_else(|| title.clone());
         form = form.with(Question {
             id: id.clone(),
             title,
-            message: message.unwrap_or_else(|| shown(id)),
+            message: message.unwrap_or_else(|| printable(id)),
             required: required.contains(&id.as_str()),
             kind: kind(field),
         });
@@ -222,15 +222,15 @@ fn choices(field: &Value) -> impl Iterator<Item = (&Value, Result<usize, &Value>
 fn options(field: &Value, defaults: &[Value]) -> Vec<Choice> {
     let beside = |name: &str, place: Result<usize, &Value>| {
         let list = field.get(name).and_then(Value::as_array)?;
-        list.get(place.ok()?)?.as_str().map(shown)
+        list.get(place.ok()?)?.as_str().map(printable)
     };
-    let of_entry = |name: &str, place: Result<usize, &Value>| place.err()?.get(name)?.as_str().map(shown);
+    let of_entry = |name: &str, place: Result<usize, &Value>| place.err()?.get(name)?.as_str().map(printable);
     let option = |(value, place): (&Value, Result<usize, &Value>)| {
         let id = id_of(value);
         let label = of_entry("title", place).or_else(|| beside("enumNames", place));
         let is_recommended = place.err().and_then(|entry| entry.get("recommended")?.as_bool());
         Choice {
-            label: label.unwrap_or_else(|| shown(&id)),
+            label: label.unwrap_or_else(|| printable(&id)),
             description: of_entry("description", place).or_else(|| beside("enumDescriptions", place)),
             recommended: is_recommended.unwrap_or_default() || defaults.contains(value),
             id,
@@ -259,7 +259,7 @@ fn whole(number: f64) -> Option<Value> {
 }
 
 /// As much of a text as is shown, without what would rewrite a terminal.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     let start: String = text.chars().take(MAX_CHARS).collect();
     defused(&start)
 }

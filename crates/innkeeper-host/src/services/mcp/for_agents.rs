@@ -56,7 +56,7 @@ impl Mcp {
     }
 
     /// The tools that nobody can call because they need tasks of MCP: people are told, and models are not.
-    pub(crate) fn task_tools(&self) -> Vec<McpTool> {
+    pub fn task_tools(&self) -> Vec<McpTool> {
         let Some(link) = &self.link else {
             return Vec::new();
         };

@@ -42,7 +42,7 @@ impl McpPrompt {
     /// How it is typed, after its name: `<what must be said> [what may be said]`.
     pub fn usage(&self) -> String {
         let arguments = self.arguments.iter().take(MAX_ARGUMENTS).map(|argument| {
-            let name = shown(&argument.name);
+            let name = display_line(&argument.name);
             match argument.required {
                 true => format!("<{name}>"),
                 false => format!("[{name}]"),
@@ -55,9 +55,9 @@ impl McpPrompt {
     pub fn shown_description(&self) -> Option<String> {
         match (&self.title, &self.description) {
             (Some(title), Some(description)) if title != description => {
-                Some(format!("{}: {}", shown(title), shown(description)))
+                Some(format!("{}: {}", display_line(title), display_line(description)))
             }
-            (title, description) => description.as_ref().or(title.as_ref()).map(|text| shown(text)),
+            (title, description) => description.as_ref().or(title.as_ref()).map(|text| display_line(text)),
         }
     }
 }
@@ -111,9 +111,9 @@ pub enum PromptContent {
 }
 
 impl PromptMessages {
-    /// As a model is told it: its words, with who says them where it is not all one person's, and what
-    /// cannot be told in words.
-    pub(crate) fn told(self) -> (String, Vec<Attachment>) {
+    /// Returns the text for a model, with the role of each message unless all are of the user, and the parts that
+    /// are not text as attachments.
+    pub fn into_model_input(self) -> (String, Vec<Attachment>) {
         let is_dialog = self.messages.iter().any(|message| message.role != "user");
         let mut text = String::new();
         let mut attached = Vec::new();
@@ -128,14 +128,14 @@ impl PromptMessages {
             match content {
                 PromptContent::Text(words) => text.push_str(words.trim_end()),
                 PromptContent::Resource { uri, text: words } => {
-                    let uri = shown(&uri).replace('"', "%22");
+                    let uri = display_line(&uri).replace('"', "%22");
                     text.push_str(&format!("<resource uri=\"{uri}\">\n{}\n</resource>", words.trim_end()));
                 }
                 PromptContent::Embedded { data, content_type }
                     if data.len() <= left && attached.len() < MAX_ATTACHED =>
                 {
                     left -= data.len();
-                    let label = format!("{} of the prompt", shown(&content_type));
+                    let label = format!("{} of the prompt", display_line(&content_type));
                     text.push_str(&format!("(Attached: {label})"));
                     attached.push(Attachment::Embedded {
                         label,
@@ -187,7 +187,7 @@ pub struct McpResource {
 impl McpResource {
     /// What people see.
     pub fn shown_name(&self) -> String {
-        shown(self.title.as_ref().unwrap_or(&self.name))
+        display_line(self.title.as_ref().unwrap_or(&self.name))
     }
 
     /// Whether it fits what somebody typed, in lower case.
@@ -254,8 +254,8 @@ pub(super) fn content(parts: Vec<ResourcePart>, most: usize) -> Result<Content, 
     }
 }
 
-/// What a server wrote, as one line that people can read.
-pub(crate) fn shown(text: &str) -> String {
+/// Returns a text of a server as one bounded line without control or invisible characters.
+pub fn display_line(text: &str) -> String {
     let start: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     let plain = defused(&start);
     let line = plain.chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -282,7 +282,7 @@ mod tests {
         let one = PromptMessages {
             messages: vec![said("user", words("Say hello.\n")), said("user", words("Twice."))],
         };
-        assert_eq!(one.told().0, "Say hello.\n\nTwice.");
+        assert_eq!(one.into_model_input().0, "Say hello.\n\nTwice.");
         let picture = PromptContent::Embedded {
             data: "AAAA".to_owned(),
             content_type: "image/png".to_owned(),
@@ -299,7 +299,7 @@ mod tests {
                 said("user", resource),
             ],
         };
-        let (text, attached) = two.told();
+        let (text, attached) = two.into_model_input();
         assert_eq!(
             text,
             "User:\nLook.\n\n(Attached: image/png of the prompt)\n\nAssistant:\nA room.\n\nUser:\n<resource \
@@ -313,7 +313,7 @@ mod tests {
         let long = PromptMessages {
             messages: (0..1000).map(|_| said("user", words(&"ä".repeat(64 << 10)))).collect(),
         };
-        let (text, _) = long.told();
+        let (text, _) = long.into_model_input();
         assert!(text.len() < MAX_PROMPT_BYTES + 100, "{}", text.len());
         assert!(text.ends_with("more bytes were left out]"));
         let picture = |_| {
@@ -324,7 +324,7 @@ mod tests {
         let (text, attached) = PromptMessages {
             messages: (0..6).map(picture).collect(),
         }
-        .told();
+        .into_model_input();
         assert_eq!(attached.len(), 4);
         assert!(text.contains("2 attachments of the prompt were left out"), "{text}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use innkeeper_core::agent::{AnswerValue, Question, QuestionKind, Response};
 use serde_json::{Map, Value};
 
-use super::{MAX_ARGUMENTS, McpError, McpPrompt, PromptMessages, Standing, bounds, shown};
+use super::{MAX_ARGUMENTS, McpError, McpPrompt, PromptMessages, Standing, bounds, display_line};
 use crate::agent::{AgentError, EventSink, Form};
 use crate::services::customizations::{About, Called, words};
 
@@ -47,7 +47,7 @@ pub(crate) async fn call(events: &EventSink, text: &str, patience: Duration) -> 
         .await?;
     let filled = fill_in(events, &prompt, arguments, patience).await?;
     events.no_activity().await?;
-    let (text, attachments) = filled.told();
+    let (text, attachments) = filled.into_model_input();
     Ok(Some(Called {
         about: About {
             id: format!("{}/prompts/{}", server.id, prompt.prompt),
@@ -166,8 +166,8 @@ async fn ask_for_missing(
         let description = argument.description.as_deref().unwrap_or(&argument.name);
         form.with(Question {
             id: argument.name.clone(),
-            title: Some(shown(&argument.name)),
-            message: shown(description),
+            title: Some(display_line(&argument.name)),
+            message: display_line(description),
             required: true,
             kind: QuestionKind::Text {
                 format: None,
@@ -186,7 +186,9 @@ async fn ask_for_missing(
         }
     }
     let unsaid = missing.iter().filter(|argument| is_missing(&argument.name, &given));
-    let unsaid: Vec<String> = unsaid.map(|argument| format!("{:?}", shown(&argument.name))).collect();
+    let unsaid: Vec<String> = unsaid
+        .map(|argument| format!("{:?}", display_line(&argument.name)))
+        .collect();
     if unsaid.is_empty() {
         return Ok(given);
     }

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use tokio::sync::Notify;
 
-use super::{AuthReason, McpPrompt, NOT_TRUSTED, ServerStatus, shown};
+use super::{AuthReason, McpPrompt, NOT_TRUSTED, ServerStatus, display_line};
 use crate::services::customizations::Customized;
 
 /// What a server of a session does.
@@ -33,7 +33,7 @@ impl Standing {
             ServerStatus::Ready { .. } => (true, "ready".to_owned()),
             ServerStatus::AuthRequired(requirement) => {
                 let whom = requirement.resource_name.as_deref();
-                let whom = shown(whom.unwrap_or(&requirement.resource));
+                let whom = display_line(whom.unwrap_or(&requirement.resource));
                 let why = match requirement.reason {
                     AuthReason::Required => "somebody has to sign in",
                     AuthReason::Expired => "the sign-in has expired, so somebody has to sign in again",

@@ -93,7 +93,7 @@ async fn mcp20_tool19_a_call_with_a_view_says_where_it_is() {
     );
     scene.decide(&call, true).await;
     let parts = scene.end().await;
-    let call = crate::scripted::calls(&parts).remove(0);
+    let call = innkeeper_testkit::embedded::calls(&parts).remove(0);
     assert_eq!(call["_meta"]["ui"]["resourceUri"], "ui://inn/rooms", "until its end");
 }
 

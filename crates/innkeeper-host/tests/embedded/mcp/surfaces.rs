@@ -5,11 +5,11 @@ use std::time::Duration;
 use innkeeper_host::mcp::{
     McpPrompt, McpPromptArgument, McpResource, PartData, PromptContent, PromptMessage, PromptMessages, ResourcePart,
 };
-use innkeeper_host::{Attachment, Host, Limits, TourAgent};
+use innkeeper_host::{Attachment, Limits};
+use innkeeper_testkit::embedded::Running;
 use innkeeper_testkit::official::{OfficialClient, turn_started};
 
 use super::*;
-use crate::Running;
 
 /// The inn with a library: prompts, and something to read.
 #[derive(Clone)]
@@ -149,7 +149,7 @@ impl SessionServers for Library {
 
 /// A host whose agent says what a message calls and what came with it, with servers that have half a second.
 async fn library(inn: &Inn) -> Scene {
-    let agent = builder(|turn, events| async move {
+    let agent = scripted_host(|turn, events| async move {
         let called = turn.called.as_ref().map(|called| {
             let attached = called.attachments.len();
             let text: String = called.text.chars().take(200).collect();
@@ -179,7 +179,15 @@ async fn started(inn: &Inn, builder: HostBuilder) -> Scene {
     Scene { running, client, uris }
 }
 
-impl Scene {
+trait SurfaceScene {
+    async fn items(&self, text: &str) -> Vec<Value>;
+    async fn attachment(&self, name: &str) -> Value;
+    async fn read(&self, client: &OfficialClient, uri: &Value) -> Result<Value, String>;
+    async fn say_with(&self, text: &str, attachment: Value) -> String;
+    async fn error(&self) -> Value;
+}
+
+impl SurfaceScene for Scene {
     async fn items(&self, text: &str) -> Vec<Value> {
         let offset = text.encode_utf16().count();
         let params = json!({ "channel": self.uris.chat, "kind": "userMessage", "text": text, "offset": offset });
@@ -344,7 +352,7 @@ async fn f17_a_huge_prompt_is_cut_and_a_waiting_one_can_be_cancelled() {
     let words = scene.words().await;
     assert!(words.starts_with("inn:huge | User:\nxxx"), "{words}");
     let limits = Limits::default();
-    let agent = builder(|_, events| async move { events.text("never said").await });
+    let agent = scripted_host(|_, events| async move { events.text("never said").await });
     let agent = agent.customizations(OnePlugin).mcp_servers(Library(inn.clone()));
     let running = Running::start(agent.limits(limits)).await;
     let client = OfficialClient::connect(&running.address, "first").await;
@@ -451,7 +459,7 @@ async fn f17_attachments_that_never_come_or_never_end_do_not_hold_a_turn() {
 #[tokio::test]
 async fn f17_a_cancel_does_not_wait_for_an_attachment_and_the_agent_goes_on() {
     let inn = Inn::new();
-    let agent = builder(|turn, events| async move { events.text(turn.text.clone()).await });
+    let agent = scripted_host(|turn, events| async move { events.text(turn.text.clone()).await });
     // Nothing but the cancel ends it while anybody waits.
     let hour = Duration::from_secs(3600);
     let limits = Limits {
@@ -477,7 +485,7 @@ async fn f17_a_cancel_does_not_wait_for_an_attachment_and_the_agent_goes_on() {
 #[tokio::test]
 async fn res03_what_a_result_links_to_is_served_by_the_host_or_is_no_link() {
     let inn = Inn::new();
-    let agent = builder(|turn, events| async move {
+    let agent = scripted_host(|turn, events| async move {
         let tool = turn.mcp().tool("inn__links").expect("the server is ready");
         events.mcp_tool(&tool).run(Map::new()).await?;
         Ok(())
@@ -508,11 +516,24 @@ async fn res03_what_a_result_links_to_is_served_by_the_host_or_is_no_link() {
 }
 
 #[tokio::test]
-async fn the_guide_says_why_a_server_is_not_ready_and_what_a_ready_one_has() {
+async fn agents_learn_why_a_server_is_not_ready_and_what_a_ready_one_offers() {
     let inn = Inn::new();
-    let scene = started(&inn, Host::builder().agent(TourAgent::new())).await;
-    let say = async |turn: &str, text: &str| {
-        let turn = scene.client.run_turn(&scene.uris.chat, turn, text).await;
+    let builder = scripted_host(|turn, events| async move {
+        let customizations = &turn.customizations;
+        for server in customizations.mcp_servers() {
+            events.text(format!("{}: {}\n", server.name, server.words)).await?;
+        }
+        for prompt in customizations.mcp_prompts(Duration::from_secs(5)).await {
+            events.text(format!("/{} {}\n", prompt.name, prompt.usage())).await?;
+        }
+        for resource in customizations.mcp().resources(Duration::from_secs(5)).await {
+            events.text(format!("{}\n", resource.uri)).await?;
+        }
+        Ok(())
+    });
+    let scene = started(&inn, builder).await;
+    let say = async |turn: &str| {
+        let turn = scene.client.run_turn(&scene.uris.chat, turn, "what is there?").await;
         innkeeper_testkit::official::markdown(&turn.response_parts)
     };
     let requirement = AuthRequirement {
@@ -522,35 +543,19 @@ async fn the_guide_says_why_a_server_is_not_ready_and_what_a_ready_one_has() {
     };
     inn.does(ServerStatus::AuthRequired(Box::new(requirement))).await;
     scene.server_is("authRequired").await;
-    let words = say("t1", "/mcp").await;
-    assert!(
-        words.contains("**inn** is not ready: somebody has to sign in (The inn)."),
-        "{words}"
-    );
+    let words = say("t1").await;
+    assert!(words.contains("inn: somebody has to sign in (The inn)"), "{words}");
     inn.is_ready().await;
-    let words = say("t2", "/mcp").await;
-    for line in [
-        "- `/inn:greet <who> [how]`: Greet a guest: Says hello.",
-        "- `inn://rooms` to read: All rooms",
-    ] {
+    let words = say("t2").await;
+    for line in ["/inn:greet <who> [how]", "inn://rooms"] {
         assert!(words.contains(line), "{line} in {words}");
     }
-    let words = say("t3", "/inn:greet Ada").await;
-    assert!(
-        words.contains(r#"A model would be told:"#) && words.contains(r#"greet {"who":"Ada"}"#),
-        "{words}"
-    );
-    assert!(words.contains("image/png of about 3 bytes"), "{words}");
-    let words = say("t4", r#"/mcp inn prompt greet {"who": "Bob"}"#).await;
-    assert!(words.contains(r#"greet {"who":"Bob"}"#), "{words}");
-    let words = say("t5", "/mcp inn read inn://rooms").await;
-    assert!(words.contains("It says:\n\ntwo rooms"), "{words}");
     let off = json!({
         "type": "session/customizationToggled", "id": "inn", "enablement": [{ "kind": "session", "enabled": false }],
     });
     scene.client.dispatch(&scene.uris.session, off).await;
     scene.server_is("stopped").await;
-    let words = say("t6", "/mcp").await;
-    assert!(words.contains("**inn** is not ready: it is switched off."), "{words}");
+    let words = say("t3").await;
+    assert!(words.contains("inn: it is switched off"), "{words}");
     scene.client.assert_converged().await;
 }

@@ -1,16 +1,16 @@
-//! What a session brings along, as agents get it and as people call it. Whoever finds it is the test's own.
+//! Customizations of a session, as agents get them and as users call them.
 
 use std::sync::Arc;
 
+use innkeeper_agents::tour::TourAgent;
 use innkeeper_host::customizations::{
     About, CustomAgent, Customizations, Following, Found, FoundSink, Kit, PromptFile, Rule, Skill, Texts, Wanted,
 };
-use innkeeper_host::{Host, TourAgent, async_trait};
+use innkeeper_host::{Host, async_trait};
+use innkeeper_testkit::embedded::Scene;
 use innkeeper_testkit::official::{View, markdown, turn_started};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-
-use crate::scripted::Scene;
 
 /// Finds the same in every session, after a moment.
 struct Shelf(Arc<Kit>);

@@ -1,9 +1,13 @@
-//! The tour guide, through the published client.
+//! The tour agent, through the published client.
 
-use innkeeper_host::{Host, TourAgent};
+use innkeeper_agents::tour::TourAgent;
+use innkeeper_host::Host;
+use innkeeper_testkit::embedded::{Scene, calls};
 use serde_json::{Value, json};
 
-use crate::scripted::{Scene, calls};
+mod customizations;
+mod requests;
+mod subagents;
 
 async fn tour() -> Scene {
     Scene::with(Host::builder().agent(TourAgent::new())).await

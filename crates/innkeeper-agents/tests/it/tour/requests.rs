@@ -1,0 +1,80 @@
+//! Requests that the tour agent answers: completions, values of settings, tokens, progress.
+
+use innkeeper_agents::tour::TourAgent;
+use innkeeper_host::Host;
+use innkeeper_testkit::embedded::Running;
+use serde_json::{Value, json};
+
+use super::tour;
+
+#[tokio::test]
+async fn cmp06_values_of_a_setting_are_found_by_what_was_typed() {
+    let scene = tour().await;
+    let params = json!({
+        "channel": "ahp-root://", "provider": "tour", "property": "topic", "query": "RI", "config": {},
+    });
+    let topics: Value = scene
+        .client
+        .request("sessionConfigCompletions", params)
+        .await
+        .expect("found");
+    let topics: Vec<&str> = topics["items"]
+        .as_array()
+        .expect("items")
+        .iter()
+        .filter_map(|item| item["value"].as_str())
+        .collect();
+    assert_eq!(topics, ["bridges", "rivers"]);
+}
+
+#[tokio::test]
+async fn cmp01_the_commands_of_an_agent_complete_a_message() {
+    let scene = tour().await;
+    let params = json!({ "channel": scene.uris.chat, "kind": "userMessage", "text": "/conf", "offset": 5 });
+    let found: Value = scene.client.request("completions", params).await.expect("found");
+    assert_eq!(found["items"][0]["insertText"], "/confirm ");
+}
+
+/// (AUTH-04, AUTH-12)
+#[tokio::test]
+async fn tool15_a_call_of_an_mcp_server_goes_on_once_somebody_has_signed_in() {
+    let scene = tour().await;
+    scene.begin("/auth").await;
+    scene.call("auth-required").await;
+    let params = json!({
+        "channel": "ahp-root://", "resource": "https://guest-book.example.com", "token": "very-secret",
+    });
+    let _: Value = scene.client.request("authenticate", params).await.expect("taken");
+    let words = scene.words().await;
+    assert!(words.contains("forgotten the token"), "{words}");
+    let seen = format!("{:?}", scene.client.view().actions);
+    assert!(!seen.contains("very-secret"), "a token is never shown");
+    scene.client.assert_converged().await;
+}
+
+#[tokio::test]
+async fn tool15_giving_up_signing_in_ends_the_call() {
+    let scene = tour().await;
+    scene.begin("/auth").await;
+    let call = scene.call("auth-required").await;
+    let result = json!({ "success": false, "pastTenseMessage": "Gave up" });
+    scene
+        .about(&call, json!({ "type": "chat/toolCallComplete", "result": result }))
+        .await;
+    assert_eq!(scene.words().await, "Then the guest book stays locked.");
+    scene.client.assert_converged().await;
+}
+
+/// Creating a session reports how far it is to whoever asked (ROOT-17, ROOT-18).
+#[tokio::test]
+async fn root17_an_agent_reports_progress_while_it_opens() {
+    let running = Running::start(Host::builder().agent(TourAgent::new())).await;
+    let mut client = innkeeper_testkit::raw::RawClient::initialized(&running.address, "first").await;
+    let params = json!({ "channel": "ahp-session:/lamps", "progressToken": "p1" });
+    client.ask("createSession", params).await;
+    let progress = client
+        .notification("progress", |message| message["method"] == "root/progress")
+        .await;
+    assert_eq!(progress["params"]["progressToken"], "p1");
+    assert_eq!(progress["params"]["message"], "Lighting the lamps");
+}

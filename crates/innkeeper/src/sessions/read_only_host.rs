@@ -1,9 +1,9 @@
 //! A host of this process, and a client connected to it by a pipe.
 
+use innkeeper_agents::tour::TourAgent;
 use innkeeper_cli::connection::Connection;
 use innkeeper_cli::discovery::DataDir;
 use innkeeper_cli::failure::{Failure, Kind};
-use innkeeper_agents::tour::TourAgent;
 use innkeeper_host::{Host, HostHandle, Principal, stdio};
 use innkeeper_store::ReadOnlyJournal;
 

@@ -1,7 +1,7 @@
 //! Sessions go when they are told to, and only those that were meant.
 
 use ahp_types::commands::ListSessionsResult;
-use innkeeper_store::{Archive, FILE_NAME, Mode, OnlyIf, Pruned, RetentionPolicy};
+use innkeeper_store::{Archive, FILE_NAME, Mode, OnlyIf, PrunedSession, RetentionPolicy};
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::{HostProcess, StoppedHost};
 use innkeeper_testkit::raw::{RawClient, Refusal};
@@ -12,7 +12,7 @@ use crate::start_with_client;
 const SESSION: &str = "ahp-session:/kept";
 
 /// Chooses as retention does, in the file beside a running host.
-fn choose(host: &HostProcess, archived_only: bool) -> Vec<Pruned> {
+fn choose(host: &HostProcess, archived_only: bool) -> Vec<PrunedSession> {
     let policy = RetentionPolicy {
         total_bytes: Some(0),
         archived_only,

@@ -46,8 +46,7 @@ pub fn decode_action(raw: &RawValue) -> Result<StateAction, DecodeError> {
         };
         DecodeError::Malformed(format!("{field}: {}", plain(&error)))
     })?;
-    let mut json = serde_json::Deserializer::from_str(raw.get());
-    match action_table::decode_payload(&head.name, &mut json) {
+    match action_table::decode_payload(&head.name, raw.get()) {
         None => Err(DecodeError::UnknownType(head.name.chars().take(128).collect())),
         Some(Ok(action)) => checked(action, raw),
         Some(Err(error)) => {
@@ -89,7 +88,7 @@ fn decode_leniently(name: &str, raw: &RawValue) -> Option<StateAction> {
     if let Some(active_client) = fields.get_mut("activeClient") {
         add_missing_customization_types(active_client);
     }
-    action_table::decode_payload(name, value)?.ok()
+    action_table::decode_payload(name, &value.to_string())?.ok()
 }
 
 /// Adds the `type` that a Rust 0.9 client leaves out of the customizations it publishes.

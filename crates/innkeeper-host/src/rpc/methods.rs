@@ -239,7 +239,9 @@ fn at(prefix: &str, error: &serde_path_to_error::Error<serde_json::Error>) -> Rp
 
 /// Reads a part of the parameters that was kept as JSON.
 fn read_part<T: DeserializeOwned>(path: &str, value: Value) -> Result<T, RpcError> {
-    serde_path_to_error::deserialize(value).map_err(|error| at(path, &error))
+    // From text, like `read`: deserializing from a value would compile all these types once more.
+    let text = value.to_string();
+    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(&text)).map_err(|error| at(path, &error))
 }
 
 /// Takes apart a tagged union. The published types read a broken variant as an unknown one (E-42),

@@ -44,7 +44,7 @@ pub(crate) fn kept_without_apps(frame: &ActionFrame) -> Option<ActionFrame> {
     }
     let mut message: Value = serde_json::from_slice(&frame.bytes).ok()?;
     let slot = message.pointer_mut("/params/action")?;
-    let action: StateAction = serde_json::from_value(slot.clone()).ok()?;
+    let action: StateAction = serde_json::from_slice(&serde_json::to_vec(slot).ok()?).ok()?;
     *slot = serde_json::to_value(without_apps(&action)?).ok()?;
     let bytes = serde_json::to_vec(&message).ok()?;
     Some(ActionFrame::kept(frame.seq, frame.since, bytes))

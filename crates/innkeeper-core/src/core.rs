@@ -30,9 +30,9 @@ use crate::protocol::uri;
 use crate::resources::{Grants, Watches};
 use crate::session::configure;
 use crate::session::{Chat, Session};
-use crate::storage::listing::Listing;
-use crate::storage::load::Loading;
-use crate::storage::persist::Unkept;
+use crate::storage::listing::PendingLists;
+use crate::storage::load::PendingLoads;
+use crate::storage::persist::DirtySet;
 use crate::storage::records::TurnSource;
 use crate::telemetry::Telemetry;
 use crate::time::Now;
@@ -77,9 +77,9 @@ pub struct HostCore {
     pub(crate) session_count: usize,
     /// Where turns are read that are not in memory.
     pub(crate) turns: Option<Arc<dyn TurnSource>>,
-    pub(crate) unkept: Unkept,
-    pub(crate) loading: Loading,
-    pub(crate) listing: Listing,
+    pub(crate) dirty: DirtySet,
+    pub(crate) loading: PendingLoads,
+    pub(crate) listing: PendingLists,
     /// The session that is being taken into memory, by its URI and those of its chats.
     pub(crate) installing: Vec<Arc<str>>,
     /// Whether a look through memory for idle sessions is due.
@@ -211,9 +211,9 @@ impl HostCore {
             read_only: None,
             session_count: 0,
             turns: None,
-            unkept: Unkept::default(),
-            loading: Loading::default(),
-            listing: Listing::default(),
+            dirty: DirtySet::default(),
+            loading: PendingLoads::default(),
+            listing: PendingLists::default(),
             installing: Vec::new(),
             evicting: false,
             channels,
@@ -266,12 +266,12 @@ impl HostCore {
             | Input::Request { conn, .. }
             | Input::Dispatch { conn, .. }
             | Input::McpNotification { conn, .. }
-            | Input::Unsubscribe { conn, .. } => self.arrive(cx, conn, input),
+            | Input::Unsubscribe { conn, .. } => self.admit(cx, conn, input),
             Input::Loaded { uri, outcome } => self.loaded(cx, &uri, outcome),
             Input::TurnsLoaded { chat, first, outcome } => {
                 let problem = outcome.as_ref().err().cloned();
                 self.turns_loaded(chat, first, outcome);
-                self.go_on_with_turns(cx, chat, problem.as_deref());
+                self.resume_after_turns(cx, chat, problem.as_deref());
             }
             Input::Listed {
                 conn,
@@ -280,7 +280,7 @@ impl HostCore {
                 outcome,
             } => self.listed(cx, conn, &id, &page, outcome),
             Input::Imported { conn, id, outcome } => self.imported(cx, conn, &id, outcome),
-            Input::LookAfter(sessions) => self.look_after(cx, sessions),
+            Input::LookAfter(sessions) => self.recover_sessions(cx, sessions),
             Input::ChatOpened { chat, outcome } => self.chat_opened(cx, chat, outcome),
             Input::ChatLost { chat } => {
                 // With a turn at work, the driver brings its agent up by itself.
@@ -358,7 +358,7 @@ impl HostCore {
         self.release_drafts(cx);
         self.settle_watches(cx);
         self.follow_servers(cx);
-        self.keep(cx);
+        self.persist_dirty(cx);
         self.schedule_eviction(now.mono_ms);
     }
 
@@ -419,7 +419,7 @@ impl HostCore {
 
     /// Whether anything that a connection sent waits for the store.
     pub fn is_parked(&self, conn: ConnId) -> bool {
-        self.conns.get(&conn).is_some_and(|conn| !conn.parked.is_empty())
+        self.conns.get(&conn).is_some_and(|conn| !conn.deferred.is_empty())
     }
 
     /// What was being taken into memory when the core failed.
@@ -450,7 +450,7 @@ impl HostCore {
                 principal,
                 phase: Phase::Fresh,
                 subscriptions: Default::default(),
-                parked: Default::default(),
+                deferred: Default::default(),
             },
         );
     }
@@ -561,7 +561,7 @@ impl HostCore {
                         self.schedule_sweep(cx.now);
                     }
                 }
-                Some((_, Timer::Clients)) => self.keep_clients(cx),
+                Some((_, Timer::Clients)) => self.persist_clients(cx),
                 Some((_, Timer::Idle)) => self.evict_idle(cx),
                 Some((_, Timer::Purge)) => self.purge_deleted(cx),
                 Some((_, Timer::Token(client))) => self.expire_tokens(cx, &client),
@@ -586,7 +586,7 @@ impl HostCore {
             self.cancel_run(cx, chat);
         }
         self.announce_what_is_due(cx);
-        self.keep_all(cx);
+        self.persist_all(cx);
     }
 
     /// Makes sure that the replay window is looked through in time.

@@ -272,7 +272,7 @@ impl HostCore {
                 if let Some(session) = self.sessions.get_mut(&channel) {
                     session.titled_by = Namer::Person;
                 }
-                self.keep_soon(channel);
+                self.mark_dirty(channel);
                 self.commit(cx, channel, StateAction::SessionTitleChanged(changed), Some(author));
             }
             other => {
@@ -294,7 +294,7 @@ impl HostCore {
             chat.titled_by = Namer::Person;
             chat.model.edit(|state| state.title.clone_from(&changed.title));
         }
-        self.keep_soon(channel);
+        self.mark_dirty(channel);
         self.acknowledge(cx, channel, &StateAction::SessionTitleChanged(changed), author);
         self.sync_chat(cx, channel);
     }

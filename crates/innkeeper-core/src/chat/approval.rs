@@ -325,7 +325,7 @@ impl HostCore {
                     names.join(", ")
                 ));
                 self.outdated_approvals.entry(directory).or_default().extend(dropped);
-                self.keep_soon(ROOT);
+                self.mark_dirty(ROOT);
             }
         }
     }
@@ -347,7 +347,7 @@ impl HostCore {
     /// Shows what is shared in every session that shares it.
     fn publish_shared(&mut self, cx: &mut Cx<'_>) {
         // No action carries it; it is kept with the root.
-        self.keep_soon(ROOT);
+        self.mark_dirty(ROOT);
         let mut sessions: Vec<ChannelId> = self.sessions.keys().copied().collect();
         sessions.sort_unstable();
         for session_id in sessions {

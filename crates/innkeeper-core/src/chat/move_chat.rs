@@ -189,7 +189,7 @@ impl HostCore {
         self.sessions.insert(session_id, session);
         self.session_count += 1;
         self.share_workspace_approvals(session_id);
-        self.keep_new(cx, session_id);
+        self.persist_new(cx, session_id);
         self.own(session_id, subtree);
         // SES-11: it is a default chat now.
         let fixed = StateAction::ChatMovableChanged(ChatMovableChangedAction { movable: false });
@@ -208,7 +208,7 @@ impl HostCore {
                 chat.session = target;
             }
             // Whose chat it is, only its document says.
-            self.keep_soon(*id);
+            self.mark_dirty(*id);
         }
     }
 

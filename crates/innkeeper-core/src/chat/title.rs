@@ -42,10 +42,10 @@ impl HostCore {
             self.commit(cx, session_id, StateAction::SessionTitleChanged(action), None);
         }
         if names_session {
-            self.keep_soon(session_id);
+            self.mark_dirty(session_id);
         }
         if names_chat {
-            self.keep_soon(chat_id);
+            self.mark_dirty(chat_id);
             self.sync_chat(cx, chat_id);
         }
     }

@@ -297,7 +297,7 @@ impl HostCore {
     fn remember_for(&mut self, chat_id: ChannelId, memory: Value) {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.memory = (!memory.is_null()).then(|| Arc::new(memory));
-            self.keep_soon(chat_id);
+            self.mark_dirty(chat_id);
         }
     }
 

@@ -199,7 +199,7 @@ impl Channel {
     }
 
     /// Takes into account that another subscriber of the same client has a state of its own.
-    pub fn distrust(&mut self, conn: ConnId, other: &Subscription) {
+    pub fn limit_replay_to(&mut self, conn: ConnId, other: &Subscription) {
         if let (Some(index), Some(mine)) = (self.position(conn), self.subscription(conn)) {
             self.bases[index].started = mine.latest_start(other);
         }

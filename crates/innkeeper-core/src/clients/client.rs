@@ -7,7 +7,7 @@ use crate::clients::access::Principal;
 use crate::clients::channels::Subscription;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::action_table::Since;
-use crate::storage::load::Parked;
+use crate::storage::load::DeferredInputs;
 
 /// What was negotiated for a client; `reconnect` carries none of it (NEG-20).
 #[derive(Debug, Clone)]
@@ -115,7 +115,7 @@ pub struct Conn {
     /// What it subscribes to.
     pub subscriptions: HashSet<ChannelId>,
     /// What it sent that waits for something to come back from the store.
-    pub(crate) parked: Parked,
+    pub(crate) deferred: DeferredInputs,
 }
 
 /// How far a connection's handshake got.

@@ -42,7 +42,7 @@ impl HostCore {
             mcp_apps: initialize.mcp_apps,
             locale: initialize.locale.as_deref().map(Into::into),
         };
-        if let Err(error) = self.admit(conn, &initialize.client_id, Some(negotiated)) {
+        if let Err(error) = self.attach_client(conn, &initialize.client_id, Some(negotiated)) {
             return cx.answer(conn, id, Err(error));
         }
         // NEG-11: there is no per-item error, so what is unknown is left out.
@@ -85,13 +85,13 @@ impl HostCore {
             body: AnswerBody::Initialized { head, snapshots },
             estimated_bytes,
         };
-        self.keep_client_now(cx, &initialize.client_id);
+        self.persist_client_now(cx, &initialize.client_id);
         cx.send(conn, Outgoing::Answer(Arc::new(answer)));
     }
 
     pub(crate) fn reconnect(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, reconnect: Reconnect) {
         let earlier = self.earlier_subscriptions(&reconnect.client_id);
-        if let Err(error) = self.admit(conn, &reconnect.client_id, None) {
+        if let Err(error) = self.attach_client(conn, &reconnect.client_id, None) {
             return cx.answer(conn, id, Err(error));
         }
         let last_seen = Seq(reconnect.last_seen);
@@ -231,7 +231,7 @@ impl HostCore {
 
     /// Binds a connection to a client. Without `negotiated` the client must be known, and its
     /// last negotiation holds (REC-12, REC-13).
-    fn admit(&mut self, conn: ConnId, id: &ClientId, negotiated: Option<Negotiated>) -> Result<(), RpcError> {
+    fn attach_client(&mut self, conn: ConnId, id: &ClientId, negotiated: Option<Negotiated>) -> Result<(), RpcError> {
         let Some(connection) = self.conns.get_mut(&conn) else {
             return Err(RpcError::invalid_request("the connection is closed"));
         };
@@ -300,8 +300,8 @@ impl HostCore {
             }
         }
         match replaces {
-            true => self.replace_client(id),
-            false => self.keep_client(id),
+            true => self.mark_client_replaced(id),
+            false => self.mark_client_dirty(id),
         }
         Ok(())
     }

@@ -82,8 +82,8 @@ impl HostCore {
             .get(&client)
             .is_some_and(|client| client.kept.contains(uri))
         {
-            true => self.replace_client(&client),
-            false => self.keep_client(&client),
+            true => self.mark_client_replaced(&client),
+            false => self.mark_client_dirty(&client),
         }
         let (window, unloaded) = self.window(channel, turns);
         if let Some(entry) = self.channels.get_mut(channel) {
@@ -115,7 +115,7 @@ impl HostCore {
         }
         self.drafts_released = true;
         self.left_watch(cx, channel, false);
-        self.keep_client(&client);
+        self.mark_client_dirty(&client);
         // ACT-09, unless another connection of the same client still listens (ACT-14).
         if !self.client_listens(&client, channel) {
             self.leave(cx, &client, channel);
@@ -158,7 +158,7 @@ impl HostCore {
                     for (uri, lost) in &subscriptions {
                         let channel = self.channels.find(uri);
                         if let Some(entry) = channel.and_then(|channel| self.channels.get_mut(channel)) {
-                            entry.distrust(other, lost);
+                            entry.limit_replay_to(other, lost);
                         }
                     }
                 }
@@ -206,7 +206,7 @@ impl HostCore {
                     .is_some_and(|client| matches!(client.presence, Presence::Absent(_)))
             {
                 self.clients.remove(&oldest);
-                self.keep_client(&oldest);
+                self.mark_client_dirty(&oldest);
             }
         }
     }

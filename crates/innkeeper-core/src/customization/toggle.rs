@@ -75,7 +75,7 @@ impl HostCore {
         if changed.any() {
             // Everybody is told, and only the host's document says so to its next life.
             self.switches_changed = true;
-            self.keep_soon(ROOT);
+            self.mark_dirty(ROOT);
             self.share_toggle(cx, session_id, &id, changed);
             if changed.global {
                 self.publish_agents(cx);

@@ -150,7 +150,7 @@ impl HostCore {
                 frame.set_plain(encode_action(&entry.uri_json, &plain, beside, seq, origin));
             }
             self.publish_frame(cx, channel, frame, author.map(|author| author.conn));
-            self.keep_after(channel, action);
+            self.mark_dirty_after(channel, action);
         }
     }
 

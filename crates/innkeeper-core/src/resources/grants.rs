@@ -200,7 +200,7 @@ impl HostCore {
         if is_granted {
             grant.at_ms = self.grant_ends(now_ms);
             self.grants.add(grant, now_ms);
-            self.keep_soon(ROOT);
+            self.mark_dirty(ROOT);
             return Ok(json!({}));
         }
         let message = match self.config.resource_requests {
@@ -246,7 +246,7 @@ impl HostCore {
                     at_ms: self.grant_ends(now_ms),
                 };
                 self.grants.add(grant, now_ms);
-                self.keep_soon(ROOT);
+                self.mark_dirty(ROOT);
                 Ok(json!({}))
             }
             GrantCommand::Revoke { client, uri } => {
@@ -255,7 +255,7 @@ impl HostCore {
                 self.grants.changed = true;
                 self.grants.granted.retain(|grant| !is_meant(grant));
                 self.grants.waiting.retain(|grant| !is_meant(grant));
-                self.keep_soon(ROOT);
+                self.mark_dirty(ROOT);
                 self.watches.doubt();
                 Ok(json!({}))
             }

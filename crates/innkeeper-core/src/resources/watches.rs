@@ -297,7 +297,7 @@ impl HostCore {
                     if let Some(entry) = self.channels.get_mut(channel) {
                         entry.unsubscribe(conn);
                     }
-                    self.keep_client(&client);
+                    self.mark_client_dirty(&client);
                 }
                 None => {}
             }

@@ -155,7 +155,7 @@ impl HostCore {
         self.drafts.insert(session_id);
         self.drafts_released = true;
         self.share_workspace_approvals(session_id);
-        self.keep_new(cx, session_id);
+        self.persist_new(cx, session_id);
         let chat_id = self.insert_chat(cx, Chat::new(session_id, ChatModel::new(chat_state)));
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.chats.push(chat_id);
@@ -183,7 +183,7 @@ impl HostCore {
         }
         let chat_id = self.add_channel(&chat.model.head().resource, ChannelKind::Chat);
         self.chats.insert(chat_id, chat);
-        self.keep_new(cx, chat_id);
+        self.persist_new(cx, chat_id);
         chat_id
     }
 
@@ -300,7 +300,7 @@ impl HostCore {
 
     /// Ends what runs in a chat, forgets it and removes what is kept of it.
     pub(crate) fn drop_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
-        self.keep_removal(cx, chat_id);
+        self.persist_removal(cx, chat_id);
         self.close_chat(cx, chat_id);
     }
 
@@ -315,7 +315,7 @@ impl HostCore {
             });
         }
         cx.effects.push(Effect::CloseChat { chat: chat_id });
-        self.keep_nothing_more(chat_id);
+        self.discard_dirty(chat_id);
         if let Some(uri) = self.channels.get(chat_id).map(|entry| Arc::clone(&entry.uri)) {
             self.forget_for_good(&uri);
         }
@@ -324,7 +324,7 @@ impl HostCore {
 
     /// Nobody's picture of a channel that is gone is ever continued, whatever takes its name.
     pub(crate) fn forget_for_good(&mut self, uri: &Arc<str>) {
-        self.distrust(std::slice::from_ref(uri));
+        self.invalidate(std::slice::from_ref(uri));
         let mut changed = Vec::new();
         for (id, client) in &mut self.clients {
             let subscriptions = match &mut client.presence {
@@ -337,7 +337,7 @@ impl HostCore {
             }
         }
         for client in changed {
-            self.keep_client(&client);
+            self.mark_client_dirty(&client);
         }
     }
 

@@ -80,13 +80,13 @@ impl HostCore {
         }
         // As it is now, so that it comes back like this.
         for channel in chats.iter().copied().chain([session_id]) {
-            self.keep_soon(channel);
+            self.mark_dirty(channel);
         }
-        self.keep(cx);
+        self.persist_dirty(cx);
         for chat_id in chats {
             self.close_chat(cx, chat_id);
         }
-        self.keep_deletion(cx, session_id);
+        self.persist_deletion(cx, session_id);
         self.forget_session(cx, session_id);
     }
 
@@ -99,7 +99,7 @@ impl HostCore {
         for chat_id in session.chats.clone() {
             self.drop_chat(cx, chat_id);
         }
-        self.keep_removal(cx, session_id);
+        self.persist_removal(cx, session_id);
         self.forget_session(cx, session_id);
         cx.effects.push(Effect::SessionGone { uri });
     }
@@ -160,7 +160,7 @@ impl HostCore {
         }
         let uri: Arc<str> = channel.as_str().into();
         self.session_count = self.session_count.saturating_sub(1);
-        self.keep_removal_of(cx, &uri);
+        self.persist_removal_of(cx, &uri);
         self.listing.removed(&uri);
         self.forget_for_good(&uri);
         self.forget_for_good(&uri::default_chat(&uri).into());
@@ -182,8 +182,8 @@ impl HostCore {
             return cx.answer(conn, id, Err(error));
         }
         let uri: Arc<str> = channel.as_str().into();
-        self.keep_removal_of(cx, &uri);
-        self.distrust(std::slice::from_ref(&uri));
+        self.persist_removal_of(cx, &uri);
+        self.invalidate(std::slice::from_ref(&uri));
         cx.effects.push(Effect::SessionGone { uri });
         cx.answer(conn, id, Ok(Value::Null));
     }

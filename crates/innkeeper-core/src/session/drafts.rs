@@ -63,7 +63,7 @@ impl HostCore {
             session.draft_ends_ms = None;
             self.session_count += 1;
             self.newly_listed.push(session_id);
-            self.keep_soon(session_id);
+            self.mark_dirty(session_id);
         }
     }
 

@@ -116,7 +116,7 @@ impl About<'_> {
 }
 
 /// Everything a chat waits for, among the parts that are still open.
-fn waits(chat: &ChatState, open: impl Iterator<Item = usize>) -> Vec<SessionInputRequest> {
+fn pending_requests(chat: &ChatState, open: impl Iterator<Item = usize>) -> Vec<SessionInputRequest> {
     let Some(turn) = &chat.active_turn else {
         return Vec::new();
     };

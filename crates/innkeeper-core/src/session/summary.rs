@@ -154,7 +154,7 @@ impl HostCore {
         if known == next {
             return;
         }
-        self.keep_summary(cx, session_id);
+        self.persist_summary(cx, session_id);
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };

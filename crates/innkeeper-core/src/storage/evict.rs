@@ -80,9 +80,9 @@ impl HostCore {
             let changed: Vec<ChannelId> = chats.iter().copied().filter(has_tail).collect();
             // The session in any case: the store may think that something goes on in it.
             for channel in changed.into_iter().chain([session_id]) {
-                self.keep_soon(channel);
+                self.mark_dirty(channel);
             }
-            self.keep(cx);
+            self.persist_dirty(cx);
         }
         self.drafts.remove(&session_id);
         if let Some(session) = self.sessions.remove(&session_id) {
@@ -94,7 +94,7 @@ impl HostCore {
         let leaving: Vec<Arc<str>> = leaving
             .filter_map(|id| Some(Arc::clone(&self.channels.get(*id)?.uri)))
             .collect();
-        self.distrust(&leaving);
+        self.invalidate(&leaving);
         for chat_id in chats {
             if self.chats.remove(&chat_id).is_some_and(|chat| chat.is_open) {
                 cx.effects.push(Effect::CloseChat { chat: chat_id });

@@ -54,7 +54,7 @@ impl HostCore {
         self.seq = self.seq.max(session.last_seq);
         self.session_count += 1;
         // Whoever asked for it a moment ago may be told that it does not exist.
-        self.distrust_all();
+        self.invalidate_all();
         let answer = json!({ "session": session.uri, "chats": session.chats, "turns": session.turns, "approvalsReset": session.approvals });
         cx.answer(conn, id, Ok(answer));
         if let Ok(summary) = serde_json::from_slice::<SessionSummary>(&session.summary) {
@@ -73,7 +73,7 @@ impl HostCore {
         self.publish_active_sessions(cx);
         if !session.at_rest {
             // What ran in it where it came from does not run here.
-            self.look_after(cx, vec![session.uri]);
+            self.recover_sessions(cx, vec![session.uri]);
         }
     }
 }

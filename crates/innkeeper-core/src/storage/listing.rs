@@ -27,12 +27,12 @@ const MAX_LIST: usize = 5000;
 
 /// What happened while the store was asked.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
+pub(crate) struct PendingLists {
     asked: usize,
     removed: HashSet<String>,
 }
 
-impl Listing {
+impl PendingLists {
     /// A session is gone; an answer on its way may still have it.
     pub(crate) fn removed(&mut self, uri: &str) {
         if self.asked > 0 {

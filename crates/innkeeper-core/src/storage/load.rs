@@ -22,22 +22,22 @@ use crate::protocol::uri;
 use crate::resources::ResourceOp;
 use crate::storage::records::{RestoredSession, Unreadable};
 
-/// Most inputs of one connection that wait. Loading takes milliseconds, so whoever gets here
+/// Most inputs of one connection that wait. Loading takes milliseconds, so a client that gets here
 /// floods the host.
-const MAX_PARKED: usize = 4096;
+const MAX_DEFERRED: usize = 4096;
 
 /// Most bytes of actions among them. Requests are bounded by their number.
-const MAX_PARKED_BYTES: usize = 16 << 20;
+const MAX_DEFERRED_BYTES: usize = 16 << 20;
 
 /// What is being brought back, and who waits for it.
 #[derive(Debug, Default)]
-pub(crate) struct Loading {
-    sessions: HashMap<Arc<str>, Asked>,
+pub(crate) struct PendingLoads {
+    sessions: HashMap<Arc<str>, PendingLoad>,
     turns: IdMap<ChannelId, Vec<ConnId>>,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct PendingLoad {
     waiting: Vec<ConnId>,
     /// Whether it left memory, or came from elsewhere, since: the answer may be older than that.
     is_stale: bool,
@@ -45,7 +45,7 @@ struct Asked {
 
 /// What a connection waits with.
 #[derive(Debug, Default)]
-pub(crate) struct Parked {
+pub(crate) struct DeferredInputs {
     inputs: VecDeque<Input>,
     /// Bytes of actions among them.
     bytes: usize,
@@ -54,17 +54,17 @@ pub(crate) struct Parked {
     /// What the store said about the URIs that they name: what is wrong with what it has, if so.
     answers: HashMap<Arc<str>, Option<Unreadable>>,
     /// Why the turns that the first one needs are not to be had.
-    no_turns: Option<String>,
+    turns_problem: Option<String>,
 }
 
-impl Parked {
+impl DeferredInputs {
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.inputs.is_empty()
     }
 
     fn is_full(&self, next: &Input) -> bool {
-        self.inputs.len() >= MAX_PARKED || self.bytes + bytes_of(next) > MAX_PARKED_BYTES
+        self.inputs.len() >= MAX_DEFERRED || self.bytes + bytes_of(next) > MAX_DEFERRED_BYTES
     }
 
     fn push_back(&mut self, input: Input) {
@@ -98,51 +98,51 @@ fn bytes_of(input: &Input) -> usize {
 
 impl HostCore {
     /// These left memory: what is known or on its way about them may be older than that.
-    pub(crate) fn distrust(&mut self, uris: &[Arc<str>]) {
+    pub(crate) fn invalidate(&mut self, uris: &[Arc<str>]) {
         for uri in uris {
             if let Some(asked) = self.loading.sessions.get_mut(uri) {
                 asked.is_stale = true;
             }
         }
         for connection in self.conns.values_mut() {
-            if !connection.parked.answers.is_empty() {
+            if !connection.deferred.answers.is_empty() {
                 for uri in uris {
-                    connection.parked.answers.remove(uri);
+                    connection.deferred.answers.remove(uri);
                 }
             }
         }
     }
 
     /// Something came into the store from elsewhere.
-    pub(crate) fn distrust_all(&mut self) {
+    pub(crate) fn invalidate_all(&mut self) {
         for asked in self.loading.sessions.values_mut() {
             asked.is_stale = true;
         }
         for connection in self.conns.values_mut() {
-            connection.parked.answers.clear();
+            connection.deferred.answers.clear();
         }
     }
 
     /// Handles an input of a connection, now or when everything it names is there.
-    pub(crate) fn arrive(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
+    pub(crate) fn admit(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
         if !self.loads {
             return self.handle_from(cx, conn, input);
         }
         let Some(connection) = self.conns.get_mut(&conn) else {
             return;
         };
-        let parked = &mut connection.parked;
-        if !parked.is_empty() {
-            if parked.is_full(&input) && !matches!(input, Input::Disconnected { .. }) {
+        let deferred = &mut connection.deferred;
+        if !deferred.is_empty() {
+            if deferred.is_full(&input) && !matches!(input, Input::Disconnected { .. }) {
                 let reason = CloseReason::TooMuchWaits;
                 return cx.effects.push(Effect::Close { conn, reason });
             }
-            parked.push_back(input);
-            // Asked for at once, so that many in a row wait as long as one.
+            deferred.push_back(input);
+            // Requested at once, so that many in a row wait as long as one.
             let missing = self.missing_for_last(conn);
             return self.ask_for_all(cx, conn, &missing);
         }
-        self.handle_or_park(cx, conn, input);
+        self.handle_or_defer(cx, conn, input);
     }
 
     /// The store answered.
@@ -176,11 +176,11 @@ impl HostCore {
             let Some(connection) = self.conns.get_mut(&conn) else {
                 continue;
             };
-            let parked = &mut connection.parked;
-            parked.answers.insert(Arc::clone(asked_uri), problem.clone());
+            let deferred = &mut connection.deferred;
+            deferred.answers.insert(Arc::clone(asked_uri), problem.clone());
             // Looked at again when nothing is missing any more, and not for every answer.
-            if parked.missing.remove(asked_uri) && parked.missing.is_empty() {
-                self.go_on(cx, conn);
+            if deferred.missing.remove(asked_uri) && deferred.missing.is_empty() {
+                self.resume_deferred(cx, conn);
             }
         }
         if let Some(session) = installed {
@@ -189,17 +189,17 @@ impl HostCore {
     }
 
     /// Turns that an input needs are there, or are not to be had.
-    pub(crate) fn go_on_with_turns(&mut self, cx: &mut Cx<'_>, chat: ChannelId, problem: Option<&str>) {
+    pub(crate) fn resume_after_turns(&mut self, cx: &mut Cx<'_>, chat: ChannelId, problem: Option<&str>) {
         for conn in self.loading.turns.remove(&chat).unwrap_or_default() {
             if let Some(connection) = self.conns.get_mut(&conn) {
-                connection.parked.no_turns = problem.map(str::to_owned);
+                connection.deferred.turns_problem = problem.map(str::to_owned);
             }
-            self.go_on(cx, conn);
+            self.resume_deferred(cx, conn);
         }
     }
 
     /// Brings sessions back that have to be looked after.
-    pub(crate) fn look_after(&mut self, cx: &mut Cx<'_>, sessions: Vec<String>) {
+    pub(crate) fn recover_sessions(&mut self, cx: &mut Cx<'_>, sessions: Vec<String>) {
         for uri in sessions {
             if self.channels.find(&uri).is_none() {
                 self.ask_for(cx, uri.into(), None);
@@ -208,11 +208,11 @@ impl HostCore {
     }
 
     /// Handles what waits, as far as everything it names is there.
-    fn go_on(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
+    fn resume_deferred(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
         while let Some(connection) = self.conns.get_mut(&conn)
-            && let Some(input) = connection.parked.pop_front()
+            && let Some(input) = connection.deferred.pop_front()
         {
-            if !self.handle_or_park(cx, conn, input) {
+            if !self.handle_or_defer(cx, conn, input) {
                 return;
             }
         }
@@ -220,26 +220,26 @@ impl HostCore {
 
     /// Handles an input if everything it names is there; otherwise it waits, before everything else
     /// that waits. Returns whether it was handled.
-    fn handle_or_park(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) -> bool {
-        if self.waits(cx, conn, &input) {
+    fn handle_or_defer(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) -> bool {
+        if self.must_wait(cx, conn, &input) {
             if let Some(connection) = self.conns.get_mut(&conn) {
-                connection.parked.push_front(input);
+                connection.deferred.push_front(input);
             }
             return false;
         }
-        self.handle_parked(cx, conn, input);
+        self.handle_deferred(cx, conn, input);
         true
     }
 
-    fn handle_parked(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
+    fn handle_deferred(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
         let Some(connection) = self.conns.get_mut(&conn) else {
             return;
         };
-        let parked = &mut connection.parked;
-        let no_turns = parked.no_turns.take();
+        let deferred = &mut connection.deferred;
+        let turns_problem = deferred.turns_problem.take();
         let mut damaged = None;
         let mut deleted: Vec<String> = Vec::new();
-        let mut take = |uri: &str| match parked.answers.remove(uri).flatten() {
+        let mut take = |uri: &str| match deferred.answers.remove(uri).flatten() {
             Some(Unreadable::Deleted) => deleted.push(uri.to_owned()),
             answer => damaged = damaged.take().or(answer),
         };
@@ -251,10 +251,10 @@ impl HostCore {
         {
             take(&uri::default_chat(&create.channel));
         }
-        if parked.is_empty() {
-            parked.answers = HashMap::new();
+        if deferred.is_empty() {
+            deferred.answers = HashMap::new();
         }
-        match (input, damaged.or_else(|| no_turns.map(Unreadable::Failed))) {
+        match (input, damaged.or_else(|| turns_problem.map(Unreadable::Failed))) {
             // These leave out what they cannot have (NEG-11, REC-02).
             (
                 input @ Input::Request {
@@ -264,7 +264,7 @@ impl HostCore {
                 _,
             ) => self.handle_from(cx, conn, input),
             (Input::Request { id, command, .. }, None) if !deleted.is_empty() => {
-                self.request_deleted(cx, conn, id, command, &deleted);
+                self.answer_about_deleted(cx, conn, id, command, &deleted);
             }
             (input, None) => self.handle_from(cx, conn, input),
             (Input::Request { id, command, .. }, Some(Unreadable::Damaged(problem)))
@@ -283,7 +283,7 @@ impl HostCore {
     }
 
     /// Answers a request that names something of a deleted session. It is not there, but its URIs are taken.
-    fn request_deleted(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: RequestId, command: Command, deleted: &[String]) {
+    fn answer_about_deleted(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: RequestId, command: Command, deleted: &[String]) {
         let taken = |uri: &str, code| {
             let message = format!(
                 "{uri:?} is the name of something that was deleted; `innkeeper sessions restore` brings it back. Choose \
@@ -304,16 +304,16 @@ impl HostCore {
     }
 
     /// Whether an input has to wait; if so, what it waits for is asked for.
-    fn waits(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: &Input) -> bool {
+    fn must_wait(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: &Input) -> bool {
         let missing = self.missing_for(conn, input);
         if !missing.is_empty() {
             self.ask_for_all(cx, conn, &missing);
             if let Some(connection) = self.conns.get_mut(&conn) {
-                connection.parked.missing = missing;
+                connection.deferred.missing = missing;
             }
             return true;
         }
-        let is_hopeless = |connection: &Conn| connection.parked.no_turns.is_some();
+        let is_hopeless = |connection: &Conn| connection.deferred.turns_problem.is_some();
         if self.conns.get(&conn).is_none_or(is_hopeless) {
             return false;
         }
@@ -333,7 +333,7 @@ impl HostCore {
         let Some(connection) = self.conns.get(&conn) else {
             return HashSet::new();
         };
-        let answers = &connection.parked.answers;
+        let answers = &connection.deferred.answers;
         let is_missing = |uri: &str| self.channels.find(uri).is_none() && !answers.contains_key(uri);
         let named = named(input);
         let named = named.iter().filter(|uri| uri::looks_like_session_or_chat(uri));
@@ -356,7 +356,7 @@ impl HostCore {
         let last = self
             .conns
             .get(&conn)
-            .and_then(|connection| connection.parked.inputs.back());
+            .and_then(|connection| connection.deferred.inputs.back());
         last.map(|input| self.missing_for(conn, input)).unwrap_or_default()
     }
 

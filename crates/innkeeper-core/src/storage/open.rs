@@ -69,12 +69,12 @@ impl HostCore {
         core.remember_clients(now, opening.clients, warnings);
         if opening.first_channel > 0 {
             // They are remembered by the core before, and what is kept of them may be older.
-            core.keep_remembered_clients();
+            core.mark_all_clients_replaced();
         }
         core.open_root(cx, opening.root, warnings);
         // Kept with the first thing that this life keeps, so every later one knows of it (P5).
         core.gaps.add(opening.kept_seq, opening.last_seq);
-        core.keep_soon(ROOT);
+        core.mark_dirty(ROOT);
         if let Some(reason) = opening.read_only {
             let root = Arc::make_mut(&mut core.root);
             let storage = json!({ "readOnly": true, "reason": reason });
@@ -84,7 +84,7 @@ impl HostCore {
         }
         core.publish_active_sessions(cx);
         core.schedule_purge(now.mono_ms);
-        core.keep(cx);
+        core.persist_dirty(cx);
         core
     }
 

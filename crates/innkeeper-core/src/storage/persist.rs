@@ -34,7 +34,7 @@ const CLIENTS_MS: u64 = 10;
 
 /// What is to be kept as a whole when the present input is done with.
 #[derive(Debug, Default)]
-pub(crate) struct Unkept {
+pub(crate) struct DirtySet {
     channels: BTreeSet<ChannelId>,
     clients: BTreeSet<ClientId>,
     clients_due: bool,
@@ -49,21 +49,21 @@ impl HostCore {
     }
 
     /// Keeps a channel that has just been made, before its first action.
-    pub(crate) fn keep_new(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+    pub(crate) fn persist_new(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         if self.keeps {
-            self.keep_whole(cx, channel, true);
+            self.persist_channel(cx, channel, true);
         }
     }
 
     /// Keeps a channel as a whole, at the end of the present input.
-    pub(crate) fn keep_soon(&mut self, channel: ChannelId) {
+    pub(crate) fn mark_dirty(&mut self, channel: ChannelId) {
         if self.keeps {
-            self.unkept.channels.insert(channel);
+            self.dirty.channels.insert(channel);
         }
     }
 
     /// Looks whether an action that was just published is a reason to keep its channel as a whole.
-    pub(crate) fn keep_after(&mut self, channel: ChannelId, action: &StateAction) {
+    pub(crate) fn mark_dirty_after(&mut self, channel: ChannelId, action: &StateAction) {
         let ends_turn = matches!(
             action,
             StateAction::ChatTurnComplete(_)
@@ -73,7 +73,7 @@ impl HostCore {
                 | StateAction::ChatTruncated(_)
         );
         if ends_turn || channel == ROOT {
-            self.keep_soon(channel);
+            self.mark_dirty(channel);
         }
     }
 
@@ -90,56 +90,56 @@ impl HostCore {
         let tail = entry.tail;
         let whole = self.chats.get(&channel).map_or(0, |chat| chat.model.turn_bytes());
         if tail > whole {
-            self.keep_soon(channel);
+            self.mark_dirty(channel);
         }
     }
 
     /// Keeps what the input that is done with left to keep.
-    pub(crate) fn keep(&mut self, cx: &mut Cx<'_>) {
-        if self.unkept.channels.is_empty() && self.unkept.clients.is_empty() {
+    pub(crate) fn persist_dirty(&mut self, cx: &mut Cx<'_>) {
+        if self.dirty.channels.is_empty() && self.dirty.clients.is_empty() {
             return;
         }
         // Sessions last: what comes after one of them may unsettle it again.
-        let channels = std::mem::take(&mut self.unkept.channels);
+        let channels = std::mem::take(&mut self.dirty.channels);
         let (sessions, others): (Vec<_>, Vec<_>) = channels.into_iter().partition(|id| self.sessions.contains_key(id));
         for channel in others.into_iter().chain(sessions) {
-            self.keep_whole(cx, channel, false);
+            self.persist_channel(cx, channel, false);
         }
-        if !self.unkept.replaced.is_empty() {
-            self.keep_clients(cx);
+        if !self.dirty.replaced.is_empty() {
+            self.persist_clients(cx);
         }
-        if !self.unkept.clients.is_empty() && !self.unkept.clients_due {
-            self.unkept.clients_due = true;
+        if !self.dirty.clients.is_empty() && !self.dirty.clients_due {
+            self.dirty.clients_due = true;
             let at = cx.now.mono_ms.saturating_add(CLIENTS_MS);
             self.timers.insert((at, Timer::Clients));
         }
     }
 
     /// Keeps everything, because the host is going down.
-    pub(crate) fn keep_all(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn persist_all(&mut self, cx: &mut Cx<'_>) {
         if self.keeps {
             let changed = self.channels.changed();
-            self.unkept.channels.extend(changed);
-            self.unkept.channels.extend(self.sessions.keys());
-            self.keep(cx);
-            self.keep_clients(cx);
+            self.dirty.channels.extend(changed);
+            self.dirty.channels.extend(self.sessions.keys());
+            self.persist_dirty(cx);
+            self.persist_clients(cx);
         }
     }
 
-    fn keep_whole(&mut self, cx: &mut Cx<'_>, channel: ChannelId, is_new: bool) {
+    fn persist_channel(&mut self, cx: &mut Cx<'_>, channel: ChannelId, is_new: bool) {
         if channel == ROOT {
-            self.keep_root(cx);
+            self.persist_root(cx);
         } else if self.sessions.contains_key(&channel) {
-            self.keep_session(cx, channel, is_new);
+            self.persist_session(cx, channel, is_new);
         } else {
-            self.keep_chat(cx, channel, is_new);
+            self.persist_chat(cx, channel, is_new);
         }
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.tail = 0;
         }
     }
 
-    fn keep_root(&mut self, cx: &mut Cx<'_>) {
+    fn persist_root(&mut self, cx: &mut Cx<'_>) {
         let is_promised = self.grants.take_changed() | std::mem::take(&mut self.switches_changed);
         let Some(entry) = self.channels.get(ROOT) else {
             return;
@@ -165,7 +165,7 @@ impl HostCore {
         );
     }
 
-    fn keep_session(&self, cx: &mut Cx<'_>, session_id: ChannelId, is_new: bool) {
+    fn persist_session(&self, cx: &mut Cx<'_>, session_id: ChannelId, is_new: bool) {
         let (Some(session), Some(entry)) = (self.sessions.get(&session_id), self.channels.get(session_id)) else {
             return;
         };
@@ -194,13 +194,13 @@ impl HostCore {
     }
 
     /// Keeps what lists show of a session.
-    pub(crate) fn keep_summary(&self, cx: &mut Cx<'_>, session_id: ChannelId) {
+    pub(crate) fn persist_summary(&self, cx: &mut Cx<'_>, session_id: ChannelId) {
         if let Some(session) = self.sessions.get(&session_id).filter(|_| self.keeps) {
             Self::record(cx, Record::Summary(Box::new(summary_record(session))));
         }
     }
 
-    fn keep_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, is_new: bool) {
+    fn persist_chat(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, is_new: bool) {
         let parent = self.chats.get(&chat_id).and_then(|chat| chat.parent);
         let parent = parent.and_then(|parent| Some(Arc::clone(&self.channels.get(parent)?.uri)));
         let (Some(chat), Some(entry)) = (self.chats.get_mut(&chat_id), self.channels.get(chat_id)) else {
@@ -268,8 +268,8 @@ impl HostCore {
     }
 
     /// Notes that a channel is gone.
-    pub(crate) fn keep_removal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        self.unkept.channels.remove(&channel);
+    pub(crate) fn persist_removal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
+        self.dirty.channels.remove(&channel);
         let Some(entry) = self.channels.get(channel).filter(|_| self.keeps) else {
             return;
         };
@@ -282,8 +282,8 @@ impl HostCore {
     }
 
     /// Notes that a session was deleted in a way that can be undone.
-    pub(crate) fn keep_deletion(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        self.unkept.channels.remove(&session_id);
+    pub(crate) fn persist_deletion(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+        self.dirty.channels.remove(&session_id);
         if let Some(entry) = self.channels.get(session_id).filter(|_| self.keeps) {
             let uri = Arc::clone(&entry.uri);
             let at_ms = cx.now.wall.as_millisecond();
@@ -292,12 +292,12 @@ impl HostCore {
     }
 
     /// Notes that a channel is closed whose rows stay.
-    pub(crate) fn keep_nothing_more(&mut self, channel: ChannelId) {
-        self.unkept.channels.remove(&channel);
+    pub(crate) fn discard_dirty(&mut self, channel: ChannelId) {
+        self.dirty.channels.remove(&channel);
     }
 
     /// Notes that a session is gone that was never in memory.
-    pub(crate) fn keep_removal_of(&self, cx: &mut Cx<'_>, uri: &Arc<str>) {
+    pub(crate) fn persist_removal_of(&self, cx: &mut Cx<'_>, uri: &Arc<str>) {
         if self.keeps {
             let uri = Arc::clone(uri);
             Self::record(cx, Record::SessionRemoved { uri });
@@ -305,25 +305,25 @@ impl HostCore {
     }
 
     /// Notes that a client's subscriptions, or what was negotiated with it, changed.
-    pub(crate) fn keep_client(&mut self, client: &ClientId) {
-        if self.keeps && !self.unkept.clients.contains(client) {
-            self.unkept.clients.insert(client.clone());
+    pub(crate) fn mark_client_dirty(&mut self, client: &ClientId) {
+        if self.keeps && !self.dirty.clients.contains(client) {
+            self.dirty.clients.insert(client.clone());
         }
     }
 
     /// Notes that what is kept of a client no longer fits what it is about to be told.
-    pub(crate) fn replace_client(&mut self, client: &ClientId) {
-        self.keep_client(client);
+    pub(crate) fn mark_client_replaced(&mut self, client: &ClientId) {
+        self.mark_client_dirty(client);
         if self.keeps {
-            self.unkept.replaced.insert(client.clone());
+            self.dirty.replaced.insert(client.clone());
         }
     }
 
     /// Keeps the clients that changed.
-    pub(crate) fn keep_clients(&mut self, cx: &mut Cx<'_>) {
-        self.unkept.clients_due = false;
-        let replaced = std::mem::take(&mut self.unkept.replaced);
-        for id in std::mem::take(&mut self.unkept.clients) {
+    pub(crate) fn persist_clients(&mut self, cx: &mut Cx<'_>) {
+        self.dirty.clients_due = false;
+        let replaced = std::mem::take(&mut self.dirty.replaced);
+        for id in std::mem::take(&mut self.dirty.clients) {
             let key: Arc<str> = id.as_str().into();
             let subscriptions = self.earlier_subscriptions(&id);
             let mut replaces = replaced.contains(&id);
@@ -347,16 +347,16 @@ impl HostCore {
     }
 
     /// Keeps a client that has just introduced itself.
-    pub(crate) fn keep_client_now(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
-        self.keep_client(client);
-        self.keep_clients(cx);
+    pub(crate) fn persist_client_now(&mut self, cx: &mut Cx<'_>, client: &ClientId) {
+        self.mark_client_dirty(client);
+        self.persist_clients(cx);
     }
 
     /// Keeps all clients anew.
-    pub(crate) fn keep_remembered_clients(&mut self) {
+    pub(crate) fn mark_all_clients_replaced(&mut self) {
         let clients: Vec<ClientId> = self.clients.keys().cloned().collect();
         for client in clients {
-            self.replace_client(&client);
+            self.mark_client_replaced(&client);
         }
     }
 

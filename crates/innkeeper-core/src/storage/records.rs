@@ -206,7 +206,7 @@ pub struct TurnRecord {
 pub struct Document(Arc<dyn Fn() -> Vec<u8> + Send + Sync>);
 
 impl Document {
-    /// A document that is encoded when it is asked for. Asked twice, it gives the same bytes.
+    /// A document that is encoded when it is asked for. PendingLoad twice, it gives the same bytes.
     pub fn new(encode: impl Fn() -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self(Arc::new(encode))
     }

@@ -48,7 +48,7 @@ impl HostCore {
         let session_id = self.restore_channel(cx.now, &uri, ChannelKind::Session, created, kept, &log);
         let catalogue: Vec<String> = document.state.chats.iter().map(|chat| chat.resource.clone()).collect();
         if is_converted {
-            self.keep_soon(session_id);
+            self.mark_dirty(session_id);
         }
         let mut session = Session::restored(&uri, document, cx.now);
         let ids = self.install_chats(cx.now, session_id, chats, &log);

@@ -97,7 +97,7 @@ impl HostCore {
                     if outdated.is_empty() {
                         self.outdated_approvals.remove(directory);
                     }
-                    self.keep_soon(ROOT);
+                    self.mark_dirty(ROOT);
                 }
                 if let Rules::Session(session) = &target {
                     count += self.forget_dropped(cx, *session, is_meant);

@@ -13,7 +13,7 @@ use crate::clients::agent_tokens::Tokens;
 use crate::clients::channels::Channels;
 use crate::clients::client::{Client, Conn, Negotiated, Phase, Presence};
 use crate::config::CoreConfig;
-use crate::customization::{Switches, shown_bytes};
+use crate::customization::{EnablementStore, shown_bytes};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId, IdMap, Seq};
 use crate::input::Input;
@@ -102,9 +102,9 @@ pub struct HostCore {
     pub(crate) grants: Grants,
     pub(crate) watches: Watches,
     /// What people switched on or off for a workspace or for everywhere.
-    pub(crate) switches: Arc<Switches>,
+    pub(crate) enablement: Arc<EnablementStore>,
     /// Whether that is different from what was kept last.
-    pub(crate) switches_changed: bool,
+    pub(crate) enablement_changed: bool,
     pub(crate) sessions: IdMap<ChannelId, Session>,
     /// The sessions in which nobody has written anything yet. They are always in memory.
     pub(crate) drafts: BTreeSet<ChannelId>,
@@ -232,8 +232,8 @@ impl HostCore {
             outdated_approvals: WorkspaceApprovals::default(),
             grants: Grants::default(),
             watches: Watches::default(),
-            switches: Arc::default(),
-            switches_changed: false,
+            enablement: Arc::default(),
+            enablement_changed: false,
             sessions: IdMap::default(),
             drafts: BTreeSet::new(),
             drafts_released: false,
@@ -340,7 +340,7 @@ impl HostCore {
                 turn,
                 id,
                 sections,
-            } => self.render_prompt(cx, chat, turn, id, &sections),
+            } => self.choose_transformer(cx, chat, turn, id, &sections),
             Input::WatchOpened {
                 conn,
                 id,
@@ -357,7 +357,7 @@ impl HostCore {
         self.announce_newly_listed(cx);
         self.release_drafts(cx);
         self.settle_watches(cx);
-        self.follow_servers(cx);
+        self.update_servers(cx);
         self.persist_dirty(cx);
         self.schedule_eviction(now.mono_ms);
     }
@@ -489,7 +489,7 @@ impl HostCore {
             Command::Subscribe(subscribe) => self.subscribe(cx, conn, id, *subscribe),
             Command::ListSessions(list) if self.loads => self.ask_for_list(cx, conn, id, &list),
             Command::ListSessions(list) => {
-                self.announce_what_is_due(cx);
+                self.announce_due_summaries(cx);
                 let result = self.list_sessions(conn, &list);
                 cx.answer(conn, id, result);
             }
@@ -585,7 +585,7 @@ impl HostCore {
         for chat in running {
             self.cancel_run(cx, chat);
         }
-        self.announce_what_is_due(cx);
+        self.announce_due_summaries(cx);
         self.persist_all(cx);
     }
 

@@ -39,7 +39,7 @@ mod toggle;
 mod workspaces;
 
 pub(crate) use client_plugins::{check_client_plugins, without_clients};
-pub(crate) use decisions::{Decisions, Switches};
+pub(crate) use decisions::{Decisions, EnablementStore};
 pub use published::PLUGIN_NAME;
 pub(crate) use published::resolve_published_id;
 pub use shadows::{SHADOWED_BY, Shadows};
@@ -80,7 +80,7 @@ pub struct ClientPlugin {
 
 /// What is known of a session's customizations besides the list that clients see.
 #[derive(Debug, Default)]
-pub struct Customizing {
+pub struct CustomizationState {
     /// What people decided in this session alone. It outlives what it is about, which may come back.
     pub(crate) decisions: Arc<Decisions>,
     /// What the session said last that it wants, if anybody looks for it.
@@ -102,7 +102,7 @@ pub struct Customizing {
     bytes: OnceLock<usize>,
 }
 
-impl Customizing {
+impl CustomizationState {
     /// Of a session that comes with decisions.
     pub(crate) fn with(decisions: Arc<Decisions>) -> Self {
         Self {

@@ -23,7 +23,7 @@ use crate::input::Dispatch;
 use crate::log::commit::Author;
 use crate::protocol::action_table::{self, ChannelKind, Dispatcher};
 use crate::protocol::dialect::extension::{self, OptIn};
-use crate::session::Namer;
+use crate::session::TitleSource;
 use crate::session::configure::Change;
 use crate::session::settings::Problem;
 
@@ -270,7 +270,7 @@ impl HostCore {
             }
             StateAction::SessionTitleChanged(changed) => {
                 if let Some(session) = self.sessions.get_mut(&channel) {
-                    session.titled_by = Namer::Person;
+                    session.titled_by = TitleSource::Person;
                 }
                 self.mark_dirty(channel);
                 self.commit(cx, channel, StateAction::SessionTitleChanged(changed), Some(author));
@@ -291,12 +291,12 @@ impl HostCore {
         author: &Author,
     ) {
         if let Some(chat) = self.chats.get_mut(&channel) {
-            chat.titled_by = Namer::Person;
+            chat.titled_by = TitleSource::Person;
             chat.model.edit(|state| state.title.clone_from(&changed.title));
         }
         self.mark_dirty(channel);
         self.acknowledge(cx, channel, &StateAction::SessionTitleChanged(changed), author);
-        self.sync_chat(cx, channel);
+        self.sync_catalogue_entry(cx, channel);
     }
 
     /// Notes who wrote a message that waits, and forgets the writers of those that no longer do.

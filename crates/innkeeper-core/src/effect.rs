@@ -16,7 +16,7 @@ use crate::mcp::{AppTurn, ToServer, TokenChange, WantedServers};
 use crate::protocol::action_table::Since;
 use crate::protocol::frame::{ActionFrame, Outgoing};
 use crate::protocol::request::RequestId;
-use crate::resources::{Reach, ResourceOp, Sight, WatchSpec};
+use crate::resources::{Reach, ResourceOp, VisibleSessions, WatchSpec};
 use crate::storage::records::{ListPage, Record};
 
 /// One consequence of an input.
@@ -177,7 +177,7 @@ pub enum Effect {
         /// What the client may reach.
         reaches: Vec<Reach>,
         /// What it sees besides.
-        sight: Sight,
+        sight: VisibleSessions,
     },
     /// Read something that an MCP server lets read, and answer a request with it.
     McpResource {

@@ -38,7 +38,7 @@ pub(crate) use app_turns::app_request;
 pub use desired::SessionServers;
 pub(crate) use token_endpoints::check_endpoints;
 pub(crate) use tokens::{ServerDemand, is_signed_out};
-pub use turn_gate::Held;
+pub use turn_gate::TurnWait;
 pub(crate) use wire::{at_rest, take_over_facts};
 
 /// What the core knows of servers over all sessions.

@@ -207,7 +207,7 @@ pub struct Reach {
 
 /// What a client sees, wherever it lies: what these sessions show can also be read (RES-03).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct VisibleSessions {
     /// The sessions.
     pub sessions: Vec<ChannelId>,
     /// Whether it may do more than look.
@@ -245,7 +245,7 @@ impl HostCore {
                     id: id.clone(),
                     op,
                     reaches,
-                    sight: Sight::default(),
+                    sight: VisibleSessions::default(),
                 }),
                 Err(error) => cx.answer(conn, id, Err(error)),
             };
@@ -261,7 +261,7 @@ impl HostCore {
         let sight = match op.scope() {
             Scope::View => self.sight(conn),
             // What is shown is not thereby somebody's to change.
-            Scope::Drive | Scope::Admin => Sight::default(),
+            Scope::Drive | Scope::Admin => VisibleSessions::default(),
         };
         cx.effects.push(Effect::Resource {
             conn,
@@ -272,9 +272,9 @@ impl HostCore {
         });
     }
 
-    fn sight(&self, conn: ConnId) -> Sight {
+    fn sight(&self, conn: ConnId) -> VisibleSessions {
         let scope = self.conns.get(&conn).map(|connection| connection.principal.scope);
-        Sight {
+        VisibleSessions {
             sessions: self.sessions_seen(conn),
             drives: scope >= Some(Scope::Drive),
         }

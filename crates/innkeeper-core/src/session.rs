@@ -18,9 +18,9 @@ use crate::agent::{PastTurn, Setting};
 use crate::chat::UNTITLED_CHAT;
 use crate::chat::approval::Offered;
 use crate::chat::model::ChatModel;
-use crate::customization::Customizing;
+use crate::customization::CustomizationState;
 use crate::ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
-use crate::mcp::{Held, SessionServers};
+use crate::mcp::{TurnWait, SessionServers};
 use crate::protocol::dialect::extension::OptIns;
 use crate::protocol::frame::AppendHead;
 use crate::storage::records::document::SessionDocument;
@@ -51,7 +51,7 @@ pub struct Session {
     /// What its active clients want to rewrite, which the state has no place for (SMT-17).
     pub opt_ins: Arc<OptIns>,
     /// What is known of its customizations besides the list in its state.
-    pub customizing: Customizing,
+    pub customizing: CustomizationState,
     /// What it can be set up with, in the order clients show it: as it was when the session was
     /// created, whatever its agent offers to new ones.
     pub settings: Arc<[Setting]>,
@@ -62,7 +62,7 @@ pub struct Session {
     /// The summary that root subscribers know; changes are announced against it.
     pub announced: Option<SessionSummary>,
     /// Who gave it its title.
-    pub titled_by: Namer,
+    pub titled_by: TitleSource,
     /// Whether an announcement of changes is already due.
     pub summary_due: bool,
     /// Whether its agent is about to be asked which tools it offers.
@@ -109,7 +109,7 @@ pub struct Progress {
 
 /// Who gave something its name; each may rename what came before it in this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Namer {
+pub enum TitleSource {
     /// It has none.
     Nobody,
     /// The first message.
@@ -132,13 +132,13 @@ pub struct Chat {
     /// The chat whose tool call started this one; it moves and goes with that chat.
     pub parent: Option<ChannelId>,
     /// What a side chat is about, in case its agent has to be opened again.
-    pub aside: Aside,
+    pub aside: SideChatContext,
     /// Who wrote the messages that wait, by their ids; their tools are preferred (ACT-05).
     pub writers: HashMap<String, ClientId>,
     /// Whether the watchdog has a timer for it.
     pub is_watched: bool,
     /// Who gave it its title; that of a default chat is its session's.
-    pub titled_by: Namer,
+    pub titled_by: TitleSource,
     /// Whether the agent that could go on with the latest turn is still the one that failed in it
     /// (TURN-13).
     pub can_resume: bool,
@@ -155,7 +155,7 @@ pub struct Chat {
 
 /// What a side chat was opened on (CHT-06).
 #[derive(Debug, Clone, Default)]
-pub struct Aside {
+pub struct SideChatContext {
     /// The turns of the chat it was opened from.
     pub context: Arc<[PastTurn]>,
     /// The words it was opened on.
@@ -186,7 +186,7 @@ pub struct Run {
     /// What the chat's activity was before the watchdog replaced it.
     pub before_silence: Option<Option<String>>,
     /// Whether it waits for MCP servers before its agent hears of it (MCP-03).
-    pub held: Option<Held>,
+    pub held: Option<TurnWait>,
 }
 
 /// The part being streamed into.
@@ -209,10 +209,10 @@ impl Chat {
             model,
             run: None,
             parent: None,
-            aside: Aside::default(),
+            aside: SideChatContext::default(),
             writers: HashMap::new(),
             is_watched: false,
-            titled_by: if has_name { Namer::Message } else { Namer::Nobody },
+            titled_by: if has_name { TitleSource::Message } else { TitleSource::Nobody },
             can_resume: false,
             is_open: false,
             rows: (Seq(0), 0),
@@ -229,12 +229,12 @@ impl Session {
             uri: uri.into(),
             state: Arc::new(state),
             opt_ins: Arc::default(),
-            customizing: Customizing::default(),
+            customizing: CustomizationState::default(),
             settings,
             created_at: now.rfc3339(),
             chats: Vec::new(),
             announced: None,
-            titled_by: Namer::Nobody,
+            titled_by: TitleSource::Nobody,
             summary_due: false,
             tools_due: false,
             acknowledged: BTreeSet::new(),
@@ -257,7 +257,7 @@ impl Session {
             uri: uri.into(),
             state: document.state,
             opt_ins: document.opt_ins,
-            customizing: Customizing::with(document.decisions),
+            customizing: CustomizationState::with(document.decisions),
             settings: document.settings,
             created_at: document.created_at,
             chats: Vec::new(),

@@ -12,7 +12,7 @@ use crate::session::Session;
 impl HostCore {
     /// Chooses the client that rewrites a prompt with these sections, and which of them it gets, all
     /// at one moment (SMT-05). What changes afterwards counts for the next render (SMT-10).
-    pub(crate) fn render_prompt(
+    pub(crate) fn choose_transformer(
         &self,
         cx: &mut Cx<'_>,
         chat: ChannelId,

@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 
 pub use self::command::{ApprovalCommand, ApprovalTarget};
 use self::options::ONCE;
-pub(crate) use self::options::{Offered, Reach, call_of, edited_rule};
+pub(crate) use self::options::{Offered, RuleScope, call_of, edited_rule};
 pub(crate) use self::rule::Call;
 use self::rule::Rule;
 use crate::agent::{Offer, Setting, SettingKind};
@@ -130,14 +130,14 @@ impl HostCore {
         }
     }
 
-    fn covering_rule(&self, session: &Session, call: &Call) -> Option<(Reach, String)> {
+    fn covering_rule(&self, session: &Session, call: &Call) -> Option<(RuleScope, String)> {
         let covering = |rules: BTreeSet<String>| {
             let covers = |text: &String| Rule::parse(text).is_ok_and(|rule| rule.covers(call));
             rules.into_iter().find(covers)
         };
-        let in_session = || Some((Reach::Session, covering(listed(session, SESSION))?));
-        let in_workspace = || Some((Reach::Workspace, covering(listed(session, WORKSPACE))?));
-        let everywhere = || Some((Reach::Everywhere, covering(self.everywhere_approvals.clone())?));
+        let in_session = || Some((RuleScope::Session, covering(listed(session, SESSION))?));
+        let in_workspace = || Some((RuleScope::Workspace, covering(listed(session, WORKSPACE))?));
+        let everywhere = || Some((RuleScope::Everywhere, covering(self.everywhere_approvals.clone())?));
         in_session().or_else(in_workspace).or_else(everywhere)
     }
 
@@ -148,17 +148,17 @@ impl HostCore {
     }
 
     /// Remembers an answer that was meant for more than one call.
-    pub(crate) fn remember(&mut self, cx: &mut Cx<'_>, chat: ChannelId, reach: Reach, rule: &str) {
+    pub(crate) fn remember(&mut self, cx: &mut Cx<'_>, chat: ChannelId, reach: RuleScope, rule: &str) {
         let Some(session_id) = self.chats.get(&chat).map(|chat| chat.session) else {
             return;
         };
         let target = match reach {
-            Reach::Session => Rules::Session(session_id),
-            Reach::Workspace => match self.sessions.get(&session_id).and_then(workspace) {
+            RuleScope::Session => Rules::Session(session_id),
+            RuleScope::Workspace => match self.sessions.get(&session_id).and_then(workspace) {
                 Some(directory) => Rules::Workspace(directory.to_owned()),
                 None => return,
             },
-            Reach::Everywhere => Rules::Everywhere,
+            RuleScope::Everywhere => Rules::Everywhere,
         };
         let mut rules = self.rules(&target);
         // A list that is full stays as it is, and people are asked.

@@ -18,7 +18,7 @@ use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{CreateChat, RequestId};
 use crate::protocol::uri;
 use crate::session::create::new_chat;
-use crate::session::{Aside, Chat, Session};
+use crate::session::{SideChatContext, Chat, Session};
 
 /// The id of a first message that waits for its session.
 const INITIAL: &str = "initial";
@@ -73,7 +73,7 @@ impl HostCore {
         let mut state = new_chat(&create.chat, UNTITLED_CHAT, &now, ChatOrigin::User);
         // Everything but a default chat can go elsewhere (SES-11).
         state.movable = Some(true);
-        let mut aside = Aside::default();
+        let mut aside = SideChatContext::default();
         let mut forked = None;
         match create.source {
             Some(ChatSource::Fork(fork)) => {
@@ -161,7 +161,7 @@ impl HostCore {
     }
 
     /// What a side chat is about: the source through the named turn, as it is now (CHT-06, CHT-07).
-    fn aside(&self, agent: &AgentProfile, source: &Chat, side: &SideChatSource) -> Result<Aside, RpcError> {
+    fn aside(&self, agent: &AgentProfile, source: &Chat, side: &SideChatSource) -> Result<SideChatContext, RpcError> {
         if capability(agent).and_then(|chats| chats.side_chat) != Some(true) {
             let problem = format!("{} has no side chats", agent.info.display_name);
             return Err(RpcError::invalid_params("source.kind", problem));
@@ -183,7 +183,7 @@ impl HostCore {
         let mut context = past_turns_in(model, range);
         let active = model.head().active_turn.as_ref();
         context.extend(active.filter(|turn| turn.id == side.turn_id).map(unfinished_turn));
-        Ok(Aside {
+        Ok(SideChatContext {
             context: context.into(),
             selection,
         })

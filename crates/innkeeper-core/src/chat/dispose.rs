@@ -38,7 +38,7 @@ impl HostCore {
         let Some(uri) = self.chat_uri(chat_id).map(str::to_owned) else {
             return;
         };
-        self.unmirror(cx, session_id, &uri);
+        self.hide_input_needed(cx, session_id, &uri);
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.chats.retain(|chat| *chat != chat_id);
         }

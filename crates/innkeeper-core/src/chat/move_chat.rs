@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::UNTITLED_CHAT;
 use crate::core::{Cx, HostCore};
-use crate::customization::{Customizing, without_clients};
+use crate::customization::{CustomizationState, without_clients};
 use crate::effect::{ChatsMoved, Effect, MovedChat};
 use crate::ids::ChannelId;
 use crate::mcp::at_rest;
@@ -21,7 +21,7 @@ use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{MoveChat, MoveDestination};
 use crate::protocol::uri;
 use crate::session::create::directories_of;
-use crate::session::{Namer, Session, UNTITLED, summary_of};
+use crate::session::{TitleSource, Session, UNTITLED, summary_of};
 
 impl HostCore {
     pub(crate) fn move_chat(&mut self, cx: &mut Cx<'_>, request: &MoveChat) -> Result<Value, RpcError> {
@@ -148,7 +148,7 @@ impl HostCore {
         }
         let head = chat.model.head();
         let titled = head.title != UNTITLED_CHAT;
-        let named = if titled { chat.titled_by } else { Namer::Nobody };
+        let named = if titled { chat.titled_by } else { TitleSource::Nobody };
         // What was allowed in one session is not allowed in another.
         let mut config = from.state.config.clone();
         if let Some(config) = &mut config {
@@ -184,7 +184,7 @@ impl HostCore {
         let session_id = self.add_channel(&uri, ChannelKind::Session);
         let mut session = Session::new(&uri, state, settings, cx.now);
         session.titled_by = named;
-        session.customizing = Customizing::with(decisions);
+        session.customizing = CustomizationState::with(decisions);
         session.creator = self.sessions.get(&source).and_then(|source| source.creator.clone());
         self.sessions.insert(session_id, session);
         self.session_count += 1;

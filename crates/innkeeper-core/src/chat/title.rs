@@ -4,7 +4,7 @@ use ahp_types::actions::{SessionTitleChangedAction, StateAction};
 
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
-use crate::session::Namer;
+use crate::session::TitleSource;
 
 /// Longest title taken from a message, in characters.
 const TITLE_CHARS: usize = 60;
@@ -13,12 +13,12 @@ impl HostCore {
     /// Names a session after its first message, and a further chat after its own, unless they have
     /// a name.
     pub(crate) fn title_from(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, text: &str) {
-        self.retitle(cx, chat_id, &title_in(text), Namer::Message);
+        self.retitle(cx, chat_id, &title_in(text), TitleSource::Message);
     }
 
     /// Gives a chat a title, and its session if it is the default chat. A person's choice stands,
     /// and the first message names only what has no name.
-    pub(super) fn retitle(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, title: &str, namer: Namer) {
+    pub(super) fn retitle(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, title: &str, namer: TitleSource) {
         let Some(chat) = self.chats.get_mut(&chat_id).filter(|_| !title.is_empty()) else {
             return;
         };
@@ -26,9 +26,9 @@ impl HostCore {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
-        let yields = |to: Namer| to < namer || (to == Namer::Agent && namer == Namer::Agent);
+        let yields = |to: TitleSource| to < namer || (to == TitleSource::Agent && namer == TitleSource::Agent);
         let is_default = session.is_default(&chat.model.head().resource);
-        let names_session = yields(session.titled_by) && (is_default || session.titled_by == Namer::Nobody);
+        let names_session = yields(session.titled_by) && (is_default || session.titled_by == TitleSource::Nobody);
         let names_chat = yields(chat.titled_by);
         if names_chat {
             chat.titled_by = namer;
@@ -46,7 +46,7 @@ impl HostCore {
         }
         if names_chat {
             self.mark_dirty(chat_id);
-            self.sync_chat(cx, chat_id);
+            self.sync_catalogue_entry(cx, chat_id);
         }
     }
 }

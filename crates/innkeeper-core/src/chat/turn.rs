@@ -26,7 +26,7 @@ use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::mcp::app_request;
 use crate::protocol::frame::AppendHead;
 use crate::session::create::{directories_of, error_info, settings_of};
-use crate::session::{Namer, OpenPart, Run};
+use crate::session::{TitleSource, OpenPart, Run};
 
 /// Where the rules that were applied are shown.
 const RULES: &str = "innkeeper.rules";
@@ -67,7 +67,7 @@ impl HostCore {
             chat.unheard = false;
         }
         // A turn for an app needs no server but the one that it has.
-        if start.app_request.is_none() && self.hold_run(cx, chat_id, resume && !unheard) {
+        if start.app_request.is_none() && self.hold_for_servers(cx, chat_id, resume && !unheard) {
             return;
         }
         cx.effects.push(Effect::StartTurn {
@@ -102,7 +102,7 @@ impl HostCore {
             before_silence: None,
             held: None,
         });
-        self.start_watching(cx, chat_id);
+        self.start_watchdog(cx, chat_id);
         Some(key)
     }
 
@@ -197,7 +197,7 @@ impl HostCore {
         if !self.is_running(chat_id, turn) {
             return; // A late event of an ended or replaced turn.
         }
-        self.heard(cx, chat_id);
+        self.note_agent_activity(cx, chat_id);
         match event {
             AgentEvent::Text(content) => self.append(cx, chat_id, &content, false),
             AgentEvent::Reasoning(content) => self.append(cx, chat_id, &content, true),
@@ -248,7 +248,7 @@ impl HostCore {
                 };
                 self.add_whole_part(cx, chat_id, ResponsePart::ContentRef(part));
             }
-            AgentEvent::Title(title) => self.retitle(cx, chat_id, &title_in(&title), Namer::Agent),
+            AgentEvent::Title(title) => self.retitle(cx, chat_id, &title_in(&title), TitleSource::Agent),
             AgentEvent::Tool { call, step } => self.tool_step(cx, chat_id, turn, call, *step),
             AgentEvent::Ask(questions) => self.ask(cx, chat_id, turn, *questions),
             AgentEvent::Withdraw(id) => self.withdraw_question(cx, chat_id, id),

@@ -11,7 +11,7 @@ use crate::ids::ChannelId;
 
 impl HostCore {
     /// Starts to look after a run, unless its chat is looked after already.
-    pub(crate) fn start_watching(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+    pub(crate) fn start_watchdog(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let set = [self.config.silence_notice_ms, self.config.silence_limit_ms];
         let Some(interval) = set.into_iter().filter(|interval| *interval > 0).min() else {
             return;
@@ -25,7 +25,7 @@ impl HostCore {
     }
 
     /// The agent gave a sign of life.
-    pub(crate) fn heard(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+    pub(crate) fn note_agent_activity(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let Some(run) = self.run_mut(chat_id) else {
             return;
         };
@@ -44,7 +44,7 @@ impl HostCore {
             .chats
             .get(&chat_id)
             .is_some_and(|chat| chat.model.waits_for_people());
-        let waits_for_worker = self.has_workers(chat_id);
+        let waits_for_worker = self.has_subagents(chat_id);
         let Some(chat) = self.chats.get_mut(&chat_id) else {
             return;
         };
@@ -86,7 +86,7 @@ impl HostCore {
     }
 
     /// Whether a worker that its turn waits for is running; the worker has a watchdog of its own.
-    fn has_workers(&self, chat_id: ChannelId) -> bool {
+    fn has_subagents(&self, chat_id: ChannelId) -> bool {
         let Some((chat, run)) = self
             .chats
             .get(&chat_id)

@@ -16,21 +16,21 @@ pub(crate) struct Tokens {
 
 #[derive(Debug)]
 enum Token {
-    Held(Held),
+    AgentToken(AgentToken),
     /// It expired, or was taken back: whoever needs it is told that it was there once (AUTH-09).
     Lapsed,
 }
 
 /// A token that is good until it expires.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct AgentToken {
     pub(crate) token: Secret,
     pub(crate) scopes: Option<Vec<String>>,
     /// On the monotonic clock.
     pub(crate) expires_ms: Option<u64>,
 }
 
-impl Held {
+impl AgentToken {
     fn is_good(&self, now_ms: u64) -> bool {
         self.expires_ms.is_none_or(|at| at > now_ms)
     }
@@ -38,9 +38,9 @@ impl Held {
 
 impl Tokens {
     /// Takes a token in, in place of an earlier one.
-    pub(crate) fn grant(&mut self, client: &ClientId, resource: &str, held: Held) {
+    pub(crate) fn grant(&mut self, client: &ClientId, resource: &str, held: AgentToken) {
         let of_client = self.of.entry(client.clone()).or_default();
-        of_client.insert(resource.to_owned(), Token::Held(held));
+        of_client.insert(resource.to_owned(), Token::AgentToken(held));
     }
 
     /// Takes a token back (AUTH-05).
@@ -54,7 +54,7 @@ impl Tokens {
     pub(crate) fn expire(&mut self, client: &ClientId, now_ms: u64) -> Vec<String> {
         let mut expired = Vec::new();
         for (resource, token) in self.of.get_mut(client).into_iter().flatten() {
-            if matches!(token, Token::Held(held) if !held.is_good(now_ms)) {
+            if matches!(token, Token::AgentToken(held) if !held.is_good(now_ms)) {
                 *token = Token::Lapsed;
                 expired.push(resource.clone());
             }
@@ -78,25 +78,25 @@ impl Tokens {
     /// What an agent is handed of a client's token, if that is good.
     pub(crate) fn credential(&self, client: &ClientId, resource: &str, now_ms: u64) -> Option<Credential> {
         match self.of.get(client)?.get(resource)? {
-            Token::Held(held) if held.is_good(now_ms) => Some(Credential {
+            Token::AgentToken(held) if held.is_good(now_ms) => Some(Credential {
                 resource: resource.to_owned(),
                 token: held.token.clone(),
                 scopes: held.scopes.clone(),
             }),
-            Token::Held(_) | Token::Lapsed => None,
+            Token::AgentToken(_) | Token::Lapsed => None,
         }
     }
 
     /// Whether a client has a good token for a resource.
     pub(crate) fn has(&self, client: &ClientId, resource: &str, now_ms: u64) -> bool {
         let token = self.of.get(client).and_then(|tokens| tokens.get(resource));
-        matches!(token, Some(Token::Held(held)) if held.is_good(now_ms))
+        matches!(token, Some(Token::AgentToken(held)) if held.is_good(now_ms))
     }
 
     /// Whether a client has this very token for a resource.
     pub(crate) fn holds(&self, client: &ClientId, resource: &str, token: &Secret) -> bool {
         let known = self.of.get(client).and_then(|tokens| tokens.get(resource));
-        matches!(known, Some(Token::Held(held)) if held.token == *token)
+        matches!(known, Some(Token::AgentToken(held)) if held.token == *token)
     }
 
     /// Whether a client has had a token for a resource.
@@ -108,7 +108,7 @@ impl Tokens {
     pub(crate) fn deadlines(&self, client: &ClientId) -> Vec<u64> {
         let tokens = self.of.get(client).into_iter().flat_map(BTreeMap::values);
         let deadlines = tokens.filter_map(|token| match token {
-            Token::Held(held) => held.expires_ms,
+            Token::AgentToken(held) => held.expires_ms,
             Token::Lapsed => None,
         });
         deadlines.collect()

@@ -6,7 +6,7 @@ use ahp_types::state::{ProtectedResourceMetadata, ToolCallContributor, ToolCallS
 use serde_json::{Value, json};
 
 use crate::agent::ToolReply;
-use crate::clients::agent_tokens::Held;
+use crate::clients::agent_tokens::AgentToken;
 use crate::core::{Cx, HostCore, Timer};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{ServerDemand, ServerToken, check_endpoints, is_signed_out};
@@ -17,7 +17,7 @@ use crate::protocol::request::{Authenticate, RequestId};
 const LONGEST_LIFE_S: u64 = 10 * 365 * 24 * 60 * 60;
 
 /// A tool call that waits for a token.
-struct Waiting {
+struct WaitingCall {
     chat: ChannelId,
     /// Whose chat it is.
     session: ChannelId,
@@ -84,8 +84,8 @@ impl HostCore {
             };
             return Ok((!is_answered).then(|| json!({})));
         }
-        let is_served = |call: &&Waiting| call.accepts(scopes.as_deref()) && (allowed.is_ok() || !call.is_of_server);
-        let served: Vec<&Waiting> = waiting.iter().filter(is_served).collect();
+        let is_served = |call: &&WaitingCall| call.accepts(scopes.as_deref()) && (allowed.is_ok() || !call.is_of_server);
+        let served: Vec<&WaitingCall> = waiting.iter().filter(is_served).collect();
         // A server that has a token, or none that grants enough, takes one that grants enough.
         let accepted = |demand: &ServerDemand| accepts(&demand.scopes, scopes.as_deref());
         let serves_servers = allowed.is_ok() && is_servers && (demands.is_empty() || demands.iter().any(accepted));
@@ -121,7 +121,7 @@ impl HostCore {
         }
         if is_agents {
             let lasts_ms = expires_in.map(|seconds| seconds.min(LONGEST_LIFE_S).saturating_mul(1000));
-            let held = Held {
+            let held = AgentToken {
                 token,
                 scopes,
                 expires_ms: lasts_ms.map(|lasts_ms| cx.now.mono_ms.saturating_add(lasts_ms)),
@@ -189,7 +189,7 @@ impl HostCore {
     }
 
     /// The calls that wait for a token of a resource.
-    fn waiting_for(&self, resource: &str) -> Vec<Waiting> {
+    fn waiting_for(&self, resource: &str) -> Vec<WaitingCall> {
         let mut waiting = Vec::new();
         for (chat_id, chat) in self.chats.iter() {
             let Some(run) = &chat.run else {
@@ -203,7 +203,7 @@ impl HostCore {
                     let scopes = call.auth.required_scopes.clone().unwrap_or_default();
                     let is_signed_out = is_signed_out(&call.auth.reason);
                     let steps_up = is_of_server && !is_signed_out;
-                    waiting.push(Waiting {
+                    waiting.push(WaitingCall {
                         chat: *chat_id,
                         session: chat.session,
                         turn: run.key,
@@ -224,13 +224,13 @@ impl HostCore {
     }
 
     /// Whether a client is shown that a call waits.
-    fn sees(&self, conn: ConnId, call: &Waiting) -> bool {
+    fn sees(&self, conn: ConnId, call: &WaitingCall) -> bool {
         let subscriptions = self.conns.get(&conn).map(|conn| &conn.subscriptions);
         subscriptions.is_some_and(|channels| channels.contains(&call.session) || channels.contains(&call.chat))
     }
 }
 
-impl Waiting {
+impl WaitingCall {
     /// Whether a token with these scopes will do. One whose scopes nobody knows may (AUTH-11).
     fn accepts(&self, granted: Option<&[String]>) -> bool {
         accepts(&self.scopes, granted)
@@ -242,7 +242,7 @@ fn accepts(wanted: &[String], granted: Option<&[String]>) -> bool {
 }
 
 /// What somebody is told whose token helps nobody.
-fn too_narrow(waiting: &[Waiting], demands: &[ServerDemand]) -> RpcError {
+fn too_narrow(waiting: &[WaitingCall], demands: &[ServerDemand]) -> RpcError {
     let of_calls = waiting.iter().map(|call| (&call.resource, &call.scopes));
     let of_servers = demands.iter().map(|demand| (&demand.resource, &demand.scopes));
     let wanted: Vec<(&ProtectedResourceMetadata, &Vec<String>)> = of_calls.chain(of_servers).collect();

@@ -31,7 +31,7 @@ pub enum Presence {
     /// At least one transport is up; the newest is last and is the primary one (NEG-21).
     Active(ActiveTransports),
     /// The last transport is gone; the place is kept until the deadline.
-    Grace(Kept),
+    Grace(GracePeriod),
     /// The grace is over; only what `reconnect` needs is remembered.
     Absent(Subscriptions),
 }
@@ -48,7 +48,7 @@ pub type Subscriptions = HashMap<Arc<str>, Subscription>;
 
 /// What a client in its grace keeps.
 #[derive(Debug)]
-pub struct Kept {
+pub struct GracePeriod {
     /// When the grace ends.
     pub until_ms: u64,
     /// What it subscribed to.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ahp_types::actions::{SessionActiveClientRemovedAction, StateAction};
 
-use crate::clients::client::{Kept, Phase, Presence, Subscriptions};
+use crate::clients::client::{GracePeriod, Phase, Presence, Subscriptions};
 use crate::core::{Cx, HostCore, Timer};
 use crate::effect::Subscriber;
 use crate::ids::{ChannelId, ClientId, ConnId};
@@ -119,7 +119,7 @@ impl HostCore {
         // ACT-09, unless another connection of the same client still listens (ACT-14).
         if !self.client_listens(&client, channel) {
             self.leave(cx, &client, channel);
-            self.watches.doubt();
+            self.watches.recheck();
         }
     }
 
@@ -164,11 +164,11 @@ impl HostCore {
                 }
                 client.presence = Presence::Active(rest);
                 self.leave_unheard(cx, &client_id, &[]);
-                self.watches.doubt();
+                self.watches.recheck();
             }
             None => {
                 let until_ms = cx.now.mono_ms.saturating_add(grace_ms);
-                client.presence = Presence::Grace(Kept {
+                client.presence = Presence::Grace(GracePeriod {
                     until_ms,
                     subscriptions,
                 });

@@ -84,9 +84,9 @@ impl Decisions {
         if let StateAction::SessionCustomizationToggled(SessionCustomizationToggledAction { id, enablement }) = action
             && let Some(place) = find(list, id)
         {
-            let known = Resolved {
+            let known = Enablement {
                 session: self.get(id),
-                ..Resolved::default()
+                ..Enablement::default()
             };
             let decided = known.after(enablement, place.shows_decisions());
             self.decide(id, decided.session, HashSet::new);
@@ -97,7 +97,7 @@ impl Decisions {
 /// What was decided for workspaces and for everywhere; kept with the host's own state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Switches {
+pub(crate) struct EnablementStore {
     global: Decisions,
     /// By the URI of the primary working directory, in the one spelling that stands for all.
     #[serde(deserialize_with = "read_workspaces")]
@@ -120,7 +120,7 @@ fn read_workspaces<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMa
     Ok(workspaces)
 }
 
-impl Switches {
+impl EnablementStore {
     pub(super) fn global(&self) -> &Decisions {
         &self.global
     }
@@ -133,7 +133,7 @@ impl Switches {
     pub(super) fn decide<'a>(
         &mut self,
         id: &str,
-        decided: &Resolved,
+        decided: &Enablement,
         directory: Option<&str>,
         used: impl FnOnce() -> HashSet<&'a str>,
     ) -> Changed {
@@ -218,13 +218,13 @@ impl Changed {
 
 /// Every decision about one thing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Resolved {
+pub(super) struct Enablement {
     pub(super) session: Option<bool>,
     pub(super) workspace: Option<bool>,
     pub(super) global: Option<bool>,
 }
 
-impl Resolved {
+impl Enablement {
     /// The most specific decision decides, and without any it is on (CUS-10).
     pub(super) fn is_on(&self) -> bool {
         self.session.unwrap_or_else(|| self.is_on_elsewhere())
@@ -265,7 +265,7 @@ impl Resolved {
 }
 
 /// What a client sent, in any order; of what it says twice the first counts, as for every reader.
-impl From<&[CustomizationEnablement]> for Resolved {
+impl From<&[CustomizationEnablement]> for Enablement {
     fn from(sent: &[CustomizationEnablement]) -> Self {
         let mut decided = Self::default();
         for decision in sent {
@@ -304,57 +304,57 @@ mod tests {
 
     #[test]
     fn shared_decisions_are_bounded_together() {
-        let mut switches = Switches::default();
-        let off = Resolved {
+        let mut enablement = EnablementStore::default();
+        let off = Enablement {
             session: None,
             workspace: Some(false),
             global: Some(false),
         };
         for n in 0..MAX_SHARED / 2 {
-            switches.global.set(&format!("id{n}"), Some(false), n as u64);
+            enablement.global.set(&format!("id{n}"), Some(false), n as u64);
             let directory = format!("file:///{}", n % 7);
-            let some = switches.workspaces.entry(directory).or_default();
+            let some = enablement.workspaces.entry(directory).or_default();
             some.set(&format!("id{n}"), Some(false), n as u64);
         }
         let directory = Some("file:///new");
-        switches.decide("new", &off, directory, || HashSet::from(["id0"]));
-        assert_eq!(switches.count(), MAX_SHARED, "both scopes of one decision count");
+        enablement.decide("new", &off, directory, || HashSet::from(["id0"]));
+        assert_eq!(enablement.count(), MAX_SHARED, "both scopes of one decision count");
         let kept = |id: &str| {
-            let workspaces = switches.workspaces.values();
+            let workspaces = enablement.workspaces.values();
             let in_workspaces = workspaces.filter(|some| some.get(id).is_some()).count();
-            in_workspaces + usize::from(switches.global.get(id).is_some())
+            in_workspaces + usize::from(enablement.global.get(id).is_some())
         };
         assert_eq!((kept("id0"), kept("id1"), kept("id2"), kept("new")), (2, 0, 2, 2));
     }
 
     #[test]
     fn shared_decisions_for_something_are_forgotten_before_those_against_it() {
-        let mut switches = Switches::default();
+        let mut enablement = EnablementStore::default();
         for n in 0..MAX_SHARED {
             let enabled = n == 5;
-            switches.global.set(&format!("id{n}"), Some(enabled), n as u64);
+            enablement.global.set(&format!("id{n}"), Some(enabled), n as u64);
         }
-        let off = Resolved {
+        let off = Enablement {
             global: Some(false),
-            ..Resolved::default()
+            ..Enablement::default()
         };
-        switches.decide("new", &off, None, HashSet::new);
-        let known = |id: &str| switches.global.get(id);
+        enablement.decide("new", &off, None, HashSet::new);
+        let known = |id: &str| enablement.global.get(id);
         assert_eq!((known("id0"), known("id5")), (Some(false), None));
     }
 
     #[test]
     fn cus16_taking_back_the_last_decision_of_a_workspace_forgets_the_workspace() {
-        let mut switches = Switches::default();
-        let off = Resolved {
+        let mut enablement = EnablementStore::default();
+        let off = Enablement {
             workspace: Some(false),
-            ..Resolved::default()
+            ..Enablement::default()
         };
-        let changed = switches.decide("p", &off, Some("file:///w"), HashSet::new);
+        let changed = enablement.decide("p", &off, Some("file:///w"), HashSet::new);
         assert_eq!((changed.workspace, changed.global), (true, false));
-        assert!(!switches.decide("p", &off, Some("file:///w"), HashSet::new).any());
-        switches.decide("p", &Resolved::default(), Some("file:///w"), HashSet::new);
-        assert_eq!(switches, Switches::default());
+        assert!(!enablement.decide("p", &off, Some("file:///w"), HashSet::new).any());
+        enablement.decide("p", &Enablement::default(), Some("file:///w"), HashSet::new);
+        assert_eq!(enablement, EnablementStore::default());
     }
 
     #[test]
@@ -367,10 +367,10 @@ mod tests {
                 "file:///inn/": { "new": off(2), "both": on(4) },
             }
         });
-        let switches: Switches = serde_json::from_value(kept).unwrap();
-        let workspace = switches.workspace("file:///i%6En").unwrap();
+        let enablement: EnablementStore = serde_json::from_value(kept).unwrap();
+        let workspace = enablement.workspace("file:///i%6En").unwrap();
         let known = ["old", "new", "both"].map(|id| workspace.get(id));
         assert_eq!(known, [Some(false), Some(false), Some(true)]);
-        assert_eq!(switches.count(), 3);
+        assert_eq!(enablement.count(), 3);
     }
 }

@@ -12,7 +12,7 @@ use ahp_types::actions::{
 };
 use ahp_types::state::{ChildCustomization, Customization, SessionActiveClient};
 
-use super::enablement::Scopes;
+use super::enablement::EnablementView;
 use super::entry::{child_id, children_mut, children_of, client_of, id_of, take_over_child, take_over_server};
 use super::limits::fit;
 use super::shadows::{Shadows, mark_shadowed};
@@ -45,7 +45,7 @@ impl HostCore {
         session.customizing.off.take();
         let shown = session.state.customizations.as_deref();
         take_over(&mut entries, shown.unwrap_or_default(), is_alive);
-        let scopes = Scopes::of(session, &self.switches);
+        let scopes = EnablementView::of(session, &self.enablement);
         for entry in &mut entries {
             scopes.switch(entry);
         }
@@ -84,7 +84,7 @@ impl HostCore {
             return;
         }
         session.customizing.is_announced = true;
-        let scopes = Scopes::of(session, &self.switches);
+        let scopes = EnablementView::of(session, &self.enablement);
         for entry in &mut entries {
             scopes.switch(entry);
         }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use ahp_types::actions::{SessionCustomizationUpdatedAction, StateAction};
 use ahp_types::state::{ClientPluginCustomization, Customization, SessionActiveClient};
 
-use super::decisions::{Decisions, Resolved, Switches};
+use super::decisions::{Decisions, Enablement, EnablementStore};
 use super::entry::{
-    Place, at_first, child_id, child_name, child_switch, children_mut, children_of, client_of, id_of, is_child_on,
+    CustomizationRef, at_first, child_id, child_name, child_switch, children_mut, children_of, client_of, id_of, is_child_on,
     is_on, switch_of,
 };
 use super::published::show_published;
@@ -18,7 +18,7 @@ use crate::session::Session;
 
 /// Everything that decides what is on in a session.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scopes<'a> {
+pub(super) struct EnablementView<'a> {
     session: &'a Decisions,
     /// Its primary working directory (CUS-09).
     pub(super) directory: Option<&'a str>,
@@ -28,46 +28,46 @@ pub(super) struct Scopes<'a> {
     clients: &'a [SessionActiveClient],
 }
 
-impl<'a> Scopes<'a> {
-    pub(super) fn of(session: &'a Session, switches: &'a Switches) -> Self {
+impl<'a> EnablementView<'a> {
+    pub(super) fn of(session: &'a Session, enablement: &'a EnablementStore) -> Self {
         let directories = session.state.working_directories.as_ref();
         let directory = directories.and_then(|all| all.first()).map(String::as_str);
         Self {
             session: &session.customizing.decisions,
             directory,
-            workspace: directory.and_then(|directory| switches.workspace(directory)),
-            global: switches.global(),
+            workspace: directory.and_then(|directory| enablement.workspace(directory)),
+            global: enablement.global(),
             clients: &session.state.active_clients,
         }
     }
 
     /// Those of a session that is yet to be: nobody decided anything in it.
-    pub(super) fn of_new(directory: &'a str, switches: &'a Switches) -> Self {
+    pub(super) fn of_new(directory: &'a str, enablement: &'a EnablementStore) -> Self {
         static NONE: Decisions = Decisions::none();
         Self {
             session: &NONE,
             directory: Some(directory),
-            workspace: switches.workspace(directory),
-            global: switches.global(),
+            workspace: enablement.workspace(directory),
+            global: enablement.global(),
             clients: &[],
         }
     }
 
     /// Those of what every session gets, wherever it works.
-    pub(super) fn of_host(switches: &'a Switches) -> Self {
+    pub(super) fn of_host(enablement: &'a EnablementStore) -> Self {
         static NONE: Decisions = Decisions::none();
         Self {
             session: &NONE,
             directory: None,
             workspace: None,
-            global: switches.global(),
+            global: enablement.global(),
             clients: &[],
         }
     }
 
     /// Every decision about something that the host keeps.
-    pub(super) fn known(&self, id: &str) -> Resolved {
-        Resolved {
+    pub(super) fn known(&self, id: &str) -> Enablement {
+        Enablement {
             session: self.session.get(id),
             workspace: self.workspace.and_then(|decisions| decisions.get(id)),
             global: self.global.get(id),
@@ -75,9 +75,9 @@ impl<'a> Scopes<'a> {
     }
 
     /// Every decision about something, of which the client that it comes from said this.
-    fn resolve(&self, id: &str, asserted: Option<bool>) -> Resolved {
+    fn resolve(&self, id: &str, asserted: Option<bool>) -> Enablement {
         let known = self.known(id);
-        Resolved {
+        Enablement {
             global: asserted.or(known.global),
             ..known
         }
@@ -85,7 +85,7 @@ impl<'a> Scopes<'a> {
 
     /// The same of an entry. What whoever runs the host wants off counts as decided for everywhere until people
     /// decide something else.
-    fn resolve_entry(&self, id: &str, entry: &Customization) -> Resolved {
+    fn resolve_entry(&self, id: &str, entry: &Customization) -> Enablement {
         let mut decided = self.resolve(id, self.published(entry).and_then(asserted));
         decided.global = decided.global.or_else(|| at_first(entry));
         decided
@@ -103,7 +103,7 @@ impl<'a> Scopes<'a> {
     }
 
     /// Every decision about an entry or a child.
-    pub(super) fn decided(&self, id: &str, place: Place<'_>) -> Resolved {
+    pub(super) fn decided(&self, id: &str, place: CustomizationRef<'_>) -> Enablement {
         let Some(child) = place.child else {
             return self.resolve_entry(id, place.entry);
         };
@@ -136,13 +136,13 @@ impl<'a> Scopes<'a> {
 
 /// What a client says about its plugin for everywhere.
 fn asserted(published: &ClientPluginCustomization) -> Option<bool> {
-    Resolved::from(published.enablement.as_deref().unwrap_or_default()).global
+    Enablement::from(published.enablement.as_deref().unwrap_or_default()).global
 }
 
 /// What it says about a part of it (CUS-17).
 fn asserted_child(published: &ClientPluginCustomization, name: &str) -> Option<bool> {
     let decisions = published.child_enablement.as_ref()?.get(name)?;
-    Resolved::from(decisions.as_slice()).global
+    Enablement::from(decisions.as_slice()).global
 }
 
 /// Notes what is off, by itself or with its container (CUS-11).
@@ -161,7 +161,7 @@ pub(super) fn add_off(entry: &Customization, off: &mut BTreeSet<String>) {
 impl HostCore {
     /// Shows in something that every session gets what was decided about it for everywhere.
     pub(crate) fn switch_for_all(&self, entry: &mut Customization) {
-        Scopes::of_host(&self.switches).switch(entry);
+        EnablementView::of_host(&self.enablement).switch(entry);
     }
 
     /// Shows a session what was decided about its customizations, because other decisions hold in
@@ -173,7 +173,7 @@ impl HostCore {
         let Some(mut list) = session.state.customizations.clone() else {
             return;
         };
-        let scopes = Scopes::of(session, &self.switches);
+        let scopes = EnablementView::of(session, &self.enablement);
         for entry in &mut list {
             scopes.switch(entry);
         }
@@ -187,7 +187,7 @@ impl HostCore {
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };
-        let scopes = Scopes::of(session, &self.switches);
+        let scopes = EnablementView::of(session, &self.enablement);
         let shown = session.state.customizations.iter().flatten();
         let its_own = shown.filter(|entry| client_of(entry) == Some(client));
         let different = its_own.filter_map(|entry| {

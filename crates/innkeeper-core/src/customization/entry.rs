@@ -5,7 +5,7 @@ use ahp_types::state::{
 };
 
 use super::OFF_AT_FIRST;
-use super::decisions::Resolved;
+use super::decisions::Enablement;
 use crate::mcp::take_over_facts;
 
 /// The id that actions name an entry by; an unknown kind has none.
@@ -138,7 +138,7 @@ pub(super) enum Switch<'a> {
 
 impl Switch<'_> {
     /// Shows what was decided.
-    pub(super) fn show(self, decided: &Resolved, workspace: Option<&str>) {
+    pub(super) fn show(self, decided: &Enablement, workspace: Option<&str>) {
         match self {
             Self::Decisions(enablement) => *enablement = decided.shown(workspace),
             Self::Flag(flag) => {
@@ -155,27 +155,27 @@ impl Switch<'_> {
 
 /// An entry, or a child in its container.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct CustomizationRef<'a> {
     pub(super) entry: &'a Customization,
     pub(super) child: Option<&'a ChildCustomization>,
 }
 
 /// Finds what an action names: entries first, then what is in them (CUS-12).
-pub(super) fn find<'a>(list: &'a [Customization], id: &str) -> Option<Place<'a>> {
+pub(super) fn find<'a>(list: &'a [Customization], id: &str) -> Option<CustomizationRef<'a>> {
     let entry = list.iter().find(|entry| id_of(entry) == Some(id));
-    let place = entry.map(|entry| Place { entry, child: None });
+    let place = entry.map(|entry| CustomizationRef { entry, child: None });
     place.or_else(|| {
         list.iter().find_map(|entry| {
             let child = children_of(entry).iter().find(|child| child_id(child) == Some(id))?;
             let child = Some(child);
-            Some(Place { entry, child })
+            Some(CustomizationRef { entry, child })
         })
     })
 }
 
-impl Place<'_> {
+impl CustomizationRef<'_> {
     /// Whether it shows what was decided about it.
-    pub(super) fn shows(&self, decided: &Resolved, directory: Option<&str>) -> bool {
+    pub(super) fn shows(&self, decided: &Enablement, directory: Option<&str>) -> bool {
         match (self.decisions(), self.child) {
             (Some(enablement), _) => *enablement == decided.shown(directory),
             (None, Some(child)) => is_child_on(child) == decided.is_on(),

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use ahp_types::state::{Customization, CustomizationEnablement};
 
-use super::decisions::{Resolved, Switches};
-use super::enablement::Scopes;
+use super::decisions::{Enablement, EnablementStore};
+use super::enablement::EnablementView;
 use super::shadows::{Shadows, mark_shadowed};
 use crate::storage::records::{StoredRoot, restore_switches};
 
 /// The decisions that hold beyond one session, as a host keeps them.
 #[derive(Debug, Clone, Default)]
-pub struct KeptSwitches(Arc<Switches>);
+pub struct KeptSwitches(Arc<EnablementStore>);
 
 impl KeptSwitches {
     /// Takes them out of the host's own state.
@@ -27,7 +27,7 @@ impl KeptSwitches {
     /// Shows in what a new session would get what was decided about it. `directory` is the URI of where the
     /// session would work; `shadows` is what stands back behind something else.
     pub fn show(&self, directory: &str, entries: &mut [Customization], shadows: &Shadows) {
-        let scopes = Scopes::of_new(directory, &self.0);
+        let scopes = EnablementView::of_new(directory, &self.0);
         for entry in &mut *entries {
             scopes.switch(entry);
         }
@@ -37,7 +37,7 @@ impl KeptSwitches {
     /// The decision about something that would count in a new session.
     pub fn decision(&self, directory: &str, id: &str) -> Option<CustomizationEnablement> {
         let workspace = self.0.workspace(directory).and_then(|decisions| decisions.get(id));
-        let decided = Resolved {
+        let decided = Enablement {
             session: None,
             workspace,
             global: self.0.global().get(id),

@@ -10,8 +10,8 @@ use ahp_types::actions::{SessionCustomizationToggledAction, SessionCustomization
 use ahp_types::state::{Customization, CustomizationEnablement};
 
 use super::client_plugins::check_enablement;
-use super::decisions::{Changed, Resolved};
-use super::enablement::Scopes;
+use super::decisions::{Changed, Enablement};
+use super::enablement::EnablementView;
 use super::entry::{child_id, children_of, find, id_of};
 use super::workspaces::is_same;
 use crate::clients::access::Scope;
@@ -29,7 +29,7 @@ impl HostCore {
         scope: Scope,
     ) -> Result<(), String> {
         check_enablement("enablement", &toggled.enablement)?;
-        let scopes = Scopes::of(session, &self.switches);
+        let scopes = EnablementView::of(session, &self.enablement);
         for (index, decision) in toggled.enablement.iter().enumerate() {
             let CustomizationEnablement::Workspace { uri, .. } = decision else {
                 continue;
@@ -74,7 +74,7 @@ impl HostCore {
         self.mark_shadowed_again(cx, session_id);
         if changed.any() {
             // Everybody is told, and only the host's document says so to its next life.
-            self.switches_changed = true;
+            self.enablement_changed = true;
             self.mark_dirty(ROOT);
             self.share_toggle(cx, session_id, &id, changed);
             if changed.global {
@@ -92,7 +92,7 @@ impl HostCore {
         let Some(place) = find(list, &toggled.id) else {
             return Changed::default();
         };
-        let known = Scopes::of(session, &self.switches).known(&toggled.id);
+        let known = EnablementView::of(session, &self.enablement).known(&toggled.id);
         let decided = known.after(&toggled.enablement, place.shows_decisions());
         let decisions = Arc::make_mut(&mut session.customizing.decisions);
         decisions.decide(&toggled.id, decided.session, || ids_in(list).collect());
@@ -110,7 +110,7 @@ impl HostCore {
                 .filter_map(|session| session.state.customizations.as_deref());
             lists.flat_map(ids_in).collect()
         };
-        Arc::make_mut(&mut self.switches).decide(&toggled.id, &decided, directory, used)
+        Arc::make_mut(&mut self.enablement).decide(&toggled.id, &decided, directory, used)
     }
 
     /// Publishes an entry again where it does not show what was decided: a client sent its decisions
@@ -121,7 +121,7 @@ impl HostCore {
             return;
         };
         let list = session.state.customizations.as_deref().unwrap_or_default();
-        let scopes = Scopes::of(session, &self.switches);
+        let scopes = EnablementView::of(session, &self.enablement);
         let Some(place) = find(list, id) else {
             return;
         };
@@ -141,12 +141,12 @@ impl HostCore {
         let mut told: Vec<(ChannelId, Vec<CustomizationEnablement>)> = Vec::new();
         let of = |session_id: &ChannelId| {
             let session = self.sessions.get(session_id);
-            session.map(|session| Scopes::of(session, &self.switches))
+            session.map(|session| EnablementView::of(session, &self.enablement))
         };
         let directory = of(&decided_in).and_then(|scopes| scopes.directory).unwrap_or_default();
-        let is_there = |scopes: &Scopes<'_>| scopes.directory.is_some_and(|other| is_same(other, directory));
+        let is_there = |scopes: &EnablementView<'_>| scopes.directory.is_some_and(|other| is_same(other, directory));
         for (session_id, session) in &self.sessions {
-            let scopes = Scopes::of(session, &self.switches);
+            let scopes = EnablementView::of(session, &self.enablement);
             if *session_id == decided_in || !changed.global && !is_there(&scopes) {
                 continue;
             }
@@ -170,8 +170,8 @@ impl HostCore {
 }
 
 /// What may be decided without the admin scope.
-fn check_drive(before: &Resolved, enablement: &[CustomizationEnablement], scope: Scope) -> Result<(), String> {
-    let after = Resolved::from(enablement);
+fn check_drive(before: &Enablement, enablement: &[CustomizationEnablement], scope: Scope) -> Result<(), String> {
+    let after = Enablement::from(enablement);
     let needs = |index: usize, what: &str| {
         Err(format!(
             "enablement[{index}]: {what} needs the scope admin and this connection has {scope}: connect with a token \

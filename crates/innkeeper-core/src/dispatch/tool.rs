@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Verdict;
 use crate::agent::{Decision, ToolReply, ToolResult};
-use crate::chat::approval::{self, APPROVAL, Offered, Reach};
+use crate::chat::approval::{self, APPROVAL, Offered, RuleScope};
 use crate::chat::tool_call::{meta, wire};
 use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::ChannelId;
@@ -260,7 +260,7 @@ fn check_rule(offered: Option<&Offered>, confirmed: &ChatToolCallConfirmedAction
 
 /// The rule that a decision adds, and how far it reaches. An edited input is not what the options
 /// spoke of, so nothing is remembered of it.
-fn remembered(offered: &Offered, confirmed: &ChatToolCallConfirmedAction) -> Option<(Reach, String)> {
+fn remembered(offered: &Offered, confirmed: &ChatToolCallConfirmedAction) -> Option<(RuleScope, String)> {
     if !confirmed.approved || confirmed.edited_tool_input.is_some() {
         return None;
     }

@@ -8,10 +8,10 @@ use ahp_types::actions::StateAction;
 use crate::core::{Cx, HostCore, ROOT};
 use crate::effect::{CloseReason, Effect};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
-use crate::protocol::dialect::extension::Beside;
+use crate::protocol::dialect::extension::ExtensionFields;
 use crate::protocol::dialect::mcp_apps::without_apps;
 use crate::protocol::frame::{ActionFrame, Origin, Outgoing, encode_action, encode_rejection};
-use crate::session::input_needed::About;
+use crate::session::input_needed::InputSubject;
 
 /// The client behind a dispatched action.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ impl HostCore {
             }
         }
         if outcome == ReduceOutcome::Applied {
-            self.derive(cx, channel, &action);
+            self.after_action(cx, channel, &action);
         }
         outcome
     }
@@ -155,15 +155,15 @@ impl HostCore {
     }
 
     /// What an action carries that its type has no place for. It was noted before the action.
-    fn beside(&self, channel: ChannelId, action: &StateAction) -> Beside<'_> {
+    fn beside(&self, channel: ChannelId, action: &StateAction) -> ExtensionFields<'_> {
         match action {
             StateAction::SessionActiveClientSet(set) => {
                 let session = self.sessions.get(&channel);
                 let opt_in = session.and_then(|session| session.opt_ins.get(&set.active_client.client_id));
-                opt_in.map_or(Beside::Nothing, Beside::OptIn)
+                opt_in.map_or(ExtensionFields::Nothing, ExtensionFields::OptIn)
             }
-            StateAction::RootAgentsChanged(_) => Beside::Catalogue(&self.catalogue),
-            _ => Beside::Nothing,
+            StateAction::RootAgentsChanged(_) => ExtensionFields::Catalogue(&self.catalogue),
+            _ => ExtensionFields::Nothing,
         }
     }
 
@@ -186,7 +186,7 @@ impl HostCore {
     }
 
     /// Brings everything that is derived from a channel's state up to date in the same step.
-    fn derive(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction) {
+    fn after_action(&mut self, cx: &mut Cx<'_>, channel: ChannelId, action: &StateAction) {
         match action {
             // Streamed output changes neither status nor times, so the hot path stops here.
             StateAction::ChatDelta(_)
@@ -195,15 +195,15 @@ impl HostCore {
             | StateAction::ChatUsage(_) => {}
             _ if self.chats.contains_key(&channel) => {
                 match waiting(action) {
-                    Waiting::Unchanged => {}
-                    Waiting::Of(about) => self.mirror(cx, channel, Some(about)),
-                    Waiting::OfAnything => self.mirror(cx, channel, None),
+                    InputChange::Unchanged => {}
+                    InputChange::Of(about) => self.show_input_needed(cx, channel, Some(about)),
+                    InputChange::OfAnything => self.show_input_needed(cx, channel, None),
                 }
-                self.sync_chat(cx, channel);
+                self.sync_catalogue_entry(cx, channel);
                 self.follow_draft_of_chat(channel, action);
                 self.mark_unread(cx, channel, action);
             }
-            _ => self.session_changed(cx, channel, action),
+            _ => self.after_session_action(cx, channel, action),
         }
     }
 
@@ -215,15 +215,15 @@ impl HostCore {
 }
 
 /// What an action may change about what a chat waits for.
-enum Waiting<'a> {
+enum InputChange<'a> {
     Unchanged,
-    Of(About<'a>),
+    Of(InputSubject<'a>),
     OfAnything,
 }
 
-fn waiting(action: &StateAction) -> Waiting<'_> {
-    let call = |id| Waiting::Of(About::Call(id));
-    let question = |id| Waiting::Of(About::Question(id));
+fn waiting(action: &StateAction) -> InputChange<'_> {
+    let call = |id| InputChange::Of(InputSubject::Call(id));
+    let question = |id| InputChange::Of(InputSubject::Question(id));
     match action {
         StateAction::ChatToolCallReady(action) => call(&action.tool_call_id),
         StateAction::ChatToolCallConfirmed(action) => call(&action.tool_call_id),
@@ -240,7 +240,7 @@ fn waiting(action: &StateAction) -> Waiting<'_> {
         | StateAction::ChatTurnCancelled(_)
         | StateAction::ChatError(_)
         | StateAction::ChatTurnResume(_)
-        | StateAction::ChatTruncated(_) => Waiting::OfAnything,
-        _ => Waiting::Unchanged,
+        | StateAction::ChatTruncated(_) => InputChange::OfAnything,
+        _ => InputChange::Unchanged,
     }
 }

@@ -302,12 +302,12 @@ mod tests {
     use ahp_types::actions::{SessionTitleChangedAction, StateAction};
 
     use super::*;
-    use crate::protocol::dialect::extension::Beside;
+    use crate::protocol::dialect::extension::ExtensionFields;
     use crate::protocol::frame::encode_action;
 
     fn frame(seq: u64) -> Arc<ActionFrame> {
         let action = StateAction::SessionTitleChanged(SessionTitleChangedAction { title: "x".repeat(100) });
-        Arc::new(encode_action("\"a:/b\"", &action, Beside::Nothing, Seq(seq), None))
+        Arc::new(encode_action("\"a:/b\"", &action, ExtensionFields::Nothing, Seq(seq), None))
     }
 
     fn cost() -> usize {

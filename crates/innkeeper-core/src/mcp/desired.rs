@@ -86,7 +86,7 @@ impl HostCore {
     }
 
     /// Notes that another set of servers may be wanted in a session, because of an action.
-    pub(crate) fn note_servers(&mut self, session: ChannelId, action: &StateAction) {
+    pub(crate) fn mark_servers_changed(&mut self, session: ChannelId, action: &StateAction) {
         if self.config.serves_mcp
             && matches!(
                 action,
@@ -128,12 +128,12 @@ impl HostCore {
     }
 
     /// Follows up on everything that was noted.
-    pub(crate) fn follow_servers(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn update_servers(&mut self, cx: &mut Cx<'_>) {
         while let Some(session_id) = self.mcp.noted.pop_first() {
             if self.runs_servers() {
                 self.want_servers(cx, session_id);
             }
-            self.go_on_with_held(cx, session_id);
+            self.start_held_turns(cx, session_id);
         }
     }
 

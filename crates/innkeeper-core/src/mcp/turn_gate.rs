@@ -14,7 +14,7 @@ use crate::session::Session;
 
 /// A turn that is not handed to its agent yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct TurnWait {
     /// Whether it goes on after an interruption.
     pub(crate) resume: bool,
     /// When it is handed over in any case, on the monotonic clock.
@@ -23,7 +23,7 @@ pub struct Held {
 
 impl HostCore {
     /// Keeps the turn that was just started back, if servers are in its way. Returns whether they are.
-    pub(crate) fn hold_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool) -> bool {
+    pub(crate) fn hold_for_servers(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool) -> bool {
         let Some(chat) = self.chats.get(&chat_id) else {
             return false;
         };
@@ -38,7 +38,7 @@ impl HostCore {
         let activity = Some(format!("Waiting for {}", names.join(", ")));
         let until_ms = self.look_again(cx, session_id);
         if let Some(run) = self.run_mut(chat_id) {
-            run.held = Some(Held { resume, until_ms });
+            run.held = Some(TurnWait { resume, until_ms });
         }
         let action = StateAction::ChatActivityChanged(ChatActivityChangedAction { activity });
         self.commit(cx, chat_id, action, None);
@@ -46,7 +46,7 @@ impl HostCore {
     }
 
     /// Hands over the turns of a session that nothing is in the way of any more.
-    pub(super) fn go_on_with_held(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
+    pub(super) fn start_held_turns(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };
@@ -59,11 +59,11 @@ impl HostCore {
         };
         let due: Vec<ChannelId> = session.chats.iter().filter(due).copied().collect();
         for chat_id in due {
-            self.hand_over_held(cx, chat_id);
+            self.start_held_turn(cx, chat_id);
         }
     }
 
-    fn hand_over_held(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
+    fn start_held_turn(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         self.clear_activity(cx, chat_id);
         let Some(run) = self.run_mut(chat_id) else {
             return;
@@ -85,7 +85,7 @@ impl HostCore {
     }
 
     /// A turn ended before its agent heard of it.
-    pub(crate) fn note_unheard(&mut self, chat_id: ChannelId, held: Held) {
+    pub(crate) fn note_unheard(&mut self, chat_id: ChannelId, held: TurnWait) {
         if let Some(chat) = self.chats.get_mut(&chat_id) {
             chat.unheard |= !held.resume;
         }
@@ -104,7 +104,7 @@ impl HostCore {
         for id in blocking {
             self.commit(cx, session_id, wire::changed(&id, wire::starting(false), None), None);
         }
-        self.go_on_with_held(cx, session_id);
+        self.start_held_turns(cx, session_id);
     }
 }
 

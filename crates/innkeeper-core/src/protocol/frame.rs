@@ -12,7 +12,7 @@ use crate::effect::Subscriber;
 use crate::ids::Seq;
 use crate::protocol::action_table::{self, Durability, Since};
 use crate::protocol::answer_numbers;
-use crate::protocol::dialect::extension::Beside;
+use crate::protocol::dialect::extension::ExtensionFields;
 use crate::protocol::error::RpcError;
 use crate::protocol::request::RequestId;
 use crate::protocol::snapshot::Answer;
@@ -61,7 +61,7 @@ impl ActionFrame {
         encode_action(
             &String::from_utf8_lossy(&channel_json),
             action,
-            Beside::Nothing,
+            ExtensionFields::Nothing,
             seq,
             None,
         )
@@ -195,7 +195,7 @@ impl ActionFrame {
 pub(crate) fn encode_action(
     channel_json: &str,
     action: &StateAction,
-    beside: Beside<'_>,
+    beside: ExtensionFields<'_>,
     seq: Seq,
     origin: Option<Origin<'_>>,
 ) -> ActionFrame {
@@ -498,7 +498,7 @@ mod tests {
         Arc::new(encode_action(
             "\"ahp-chat:/a\"",
             &action,
-            Beside::Nothing,
+            ExtensionFields::Nothing,
             Seq(seq),
             None,
         ))
@@ -538,7 +538,7 @@ mod tests {
                     meta: None,
                 })
             };
-            let general = encode_action("\"ahp-chat:/a\"", &action, Beside::Nothing, Seq(5), None);
+            let general = encode_action("\"ahp-chat:/a\"", &action, ExtensionFields::Nothing, Seq(5), None);
             let prepared = AppendHead::new("\"ahp-chat:/a\"", name, "t\"1", "p").encode("x\ny", Seq(5));
             assert_eq!(general.bytes, prepared.bytes);
             assert_eq!(
@@ -574,7 +574,7 @@ mod tests {
         let with_origin = encode_action(
             "\"ahp-chat:/a\"",
             &action,
-            Beside::Nothing,
+            ExtensionFields::Nothing,
             Seq(3),
             Some(Origin {
                 client_id: "c",

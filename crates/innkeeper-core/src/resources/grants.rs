@@ -256,7 +256,7 @@ impl HostCore {
                 self.grants.granted.retain(|grant| !is_meant(grant));
                 self.grants.waiting.retain(|grant| !is_meant(grant));
                 self.mark_dirty(ROOT);
-                self.watches.doubt();
+                self.watches.recheck();
                 Ok(json!({}))
             }
         }

@@ -94,7 +94,7 @@ impl Watches {
     }
 
     /// Somebody may reach less than before: what they listen to is looked through.
-    pub(crate) fn doubt(&mut self) {
+    pub(crate) fn recheck(&mut self) {
         self.in_doubt = true;
     }
 

@@ -35,7 +35,7 @@ impl HostCore {
         let Some(session) = self.sessions.get(&session_id) else {
             return Ok(());
         };
-        if self.is_used(session_id) {
+        if self.is_in_use(session_id) {
             let message =
                 format!("the session {uri:?} is in use; try again when nobody looks at it and nothing runs in it");
             return Err(RpcError::new(code::CONFLICT, message));
@@ -124,7 +124,7 @@ impl HostCore {
                 client.memberships.remove(&session_id);
             }
         }
-        self.watches.doubt();
+        self.watches.recheck();
     }
 
     /// The connections that listen to a session or to one of its chats.

@@ -90,7 +90,7 @@ impl HostCore {
         };
         let creator = session.creator.as_ref().filter(|_| !session.was_heard);
         let creator = creator.and_then(|id| self.clients.get(id));
-        self.is_heard(session_id) || creator.is_some_and(|client| matches!(client.presence, Presence::Active(_)))
+        self.has_listeners(session_id) || creator.is_some_and(|client| matches!(client.presence, Presence::Active(_)))
     }
 
     /// Notes that somebody listens to a session or to one of its chats.

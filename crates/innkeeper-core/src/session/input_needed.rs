@@ -16,7 +16,7 @@ use crate::ids::ChannelId;
 impl HostCore {
     /// Brings the session's list up to date with what an action changed in one of its chats. Most
     /// actions are about one part, and only that is looked at: a turn may have thousands.
-    pub(crate) fn mirror(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, about: Option<About<'_>>) {
+    pub(crate) fn show_input_needed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, about: Option<InputSubject<'_>>) {
         let Some(chat) = self.chats.get(&chat_id) else {
             return;
         };
@@ -31,11 +31,11 @@ impl HostCore {
                 let id = about.id(&head.resource);
                 let known = shown.iter().find(|request| id_of(request) == Some(&id));
                 let wanted = match (about, &head.active_turn) {
-                    (About::Call(call), Some(turn)) => {
+                    (InputSubject::Call(call), Some(turn)) => {
                         let call = chat.model.tool_call(call);
                         call.and_then(|call| tool_wait(&head.resource, &turn.id, call))
                     }
-                    (About::Question(question), Some(_)) => {
+                    (InputSubject::Question(question), Some(_)) => {
                         let request = chat.model.open_question(question);
                         request.map(|request| question_wait(&head.resource, request))
                     }
@@ -48,7 +48,7 @@ impl HostCore {
                 }
             }
             None => {
-                let wanted = waits(head, chat.model.open_parts());
+                let wanted = pending_requests(head, chat.model.open_parts());
                 let mine = || shown.iter().filter(|request| chat_of(request) == Some(&head.resource));
                 let wants: HashSet<&str> = wanted.iter().filter_map(id_of).collect();
                 let gone = mine()
@@ -77,7 +77,7 @@ impl HostCore {
     }
 
     /// Takes everything of a chat off its session's list, because the chat leaves.
-    pub(crate) fn unmirror(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, chat_uri: &str) {
+    pub(crate) fn hide_input_needed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, chat_uri: &str) {
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };
@@ -97,14 +97,14 @@ impl HostCore {
 
 /// The part of a turn that an action is about.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum About<'a> {
+pub(crate) enum InputSubject<'a> {
     /// A tool call.
     Call(&'a str),
     /// A question.
     Question(&'a str),
 }
 
-impl About<'_> {
+impl InputSubject<'_> {
     /// Under which id the session shows that it waits: stable for the life of the part, which waits
     /// for one thing at a time.
     fn id(self, chat: &str) -> String {
@@ -132,14 +132,14 @@ fn pending_requests(chat: &ChatState, open: impl Iterator<Item = usize>) -> Vec<
 
 fn question_wait(chat: &str, request: &ChatInputRequest) -> SessionInputRequest {
     SessionInputRequest::ChatInput(SessionChatInputRequest {
-        id: About::Question(&request.id).id(chat),
+        id: InputSubject::Question(&request.id).id(chat),
         chat: chat.to_owned(),
         request: request.clone(),
     })
 }
 
 fn tool_wait(chat: &str, turn_id: &str, call: &ToolCallState) -> Option<SessionInputRequest> {
-    let id = |call: &str| About::Call(call).id(chat);
+    let id = |call: &str| InputSubject::Call(call).id(chat);
     let confirmation = |call_id: &str, tool_call| {
         SessionInputRequest::ToolConfirmation(SessionToolConfirmationRequest {
             id: id(call_id),

@@ -15,7 +15,7 @@ use crate::session::create::{encode_added, for_0_9};
 
 impl HostCore {
     /// Brings a session up to date with one of its chats, in the same step as the cause.
-    pub(crate) fn sync_chat(&mut self, cx: &mut Cx<'_>, chat: ChannelId) {
+    pub(crate) fn sync_catalogue_entry(&mut self, cx: &mut Cx<'_>, chat: ChannelId) {
         let Some(chat) = self.chats.get(&chat) else {
             return;
         };
@@ -54,7 +54,7 @@ impl HostCore {
     }
 
     /// Follows up on an action of the session channel.
-    pub(crate) fn session_changed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, action: &StateAction) {
+    pub(crate) fn after_session_action(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, action: &StateAction) {
         let Some(session) = self.sessions.get_mut(&session_id) else {
             return;
         };
@@ -77,20 +77,20 @@ impl HostCore {
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.memberships.remove(&session_id);
                 }
-                self.watches.doubt();
+                self.watches.recheck();
                 self.fail_calls_of(cx, session_id, &id);
                 self.drop_customizations_of(cx, session_id, &removed.client_id);
             }
             StateAction::SessionWorkingDirectorySet(_)
             | StateAction::SessionWorkingDirectoryRemoved(_)
             | StateAction::SessionWorkingDirectoryReplaced(_) => {
-                self.watches.doubt();
+                self.watches.recheck();
                 self.customizations_rescoped(cx, session_id);
                 self.repository_moved(cx, session_id);
             }
             _ => {}
         }
-        self.note_servers(session_id, action);
+        self.mark_servers_changed(session_id, action);
         self.note_tools_after(cx, session_id, action);
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.acknowledged.clear();
@@ -118,7 +118,7 @@ impl HostCore {
 
     /// Announces every change that is being collected. A list shows the present; a change in it
     /// that is undone before it was announced would otherwise stay with its reader for ever.
-    pub(crate) fn announce_what_is_due(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn announce_due_summaries(&mut self, cx: &mut Cx<'_>) {
         let scheduled = self.timers.iter().filter_map(|(_, timer)| match timer {
             Timer::Summary(session) => Some(*session),
             Timer::Grace(_)

@@ -34,7 +34,7 @@ impl HostCore {
         let mut idle = Vec::new();
         let ids: Vec<ChannelId> = self.sessions.keys().copied().collect();
         for id in ids {
-            let is_used = self.is_used(id);
+            let is_used = self.is_in_use(id);
             let Some(session) = self.sessions.get_mut(&id) else {
                 continue;
             };
@@ -54,15 +54,15 @@ impl HostCore {
     }
 
     /// Whether somebody listens to a session, or something goes on in it.
-    pub(crate) fn is_used(&self, session_id: ChannelId) -> bool {
+    pub(crate) fn is_in_use(&self, session_id: ChannelId) -> bool {
         let Some(session) = self.sessions.get(&session_id) else {
             return false;
         };
-        session.summary_due || self.is_heard(session_id) || !self.is_at_rest(session)
+        session.summary_due || self.has_listeners(session_id) || !self.is_at_rest(session)
     }
 
     /// Whether somebody listens to a session or to one of its chats.
-    pub(crate) fn is_heard(&self, session_id: ChannelId) -> bool {
+    pub(crate) fn has_listeners(&self, session_id: ChannelId) -> bool {
         let is_heard = |id: &ChannelId| self.channels.get(*id).is_some_and(|entry| entry.has_subscribers());
         let session = self.sessions.get(&session_id);
         is_heard(&session_id) || session.is_some_and(|session| session.chats.iter().any(is_heard))

@@ -63,7 +63,7 @@ impl HostCore {
             Some(after) => after,
             None => None,
         };
-        self.announce_what_is_due(cx);
+        self.announce_due_summaries(cx);
         self.listing.asked += 1;
         cx.effects.push(Effect::List {
             conn,
@@ -97,7 +97,7 @@ impl HostCore {
             }
         };
         // What is announced is what the list shows, and nothing is announced twice.
-        self.announce_what_is_due(cx);
+        self.announce_due_summaries(cx);
         let limit = page.limit.saturating_sub(1);
         let has_more = rows.len() > limit;
         rows.truncate(limit);

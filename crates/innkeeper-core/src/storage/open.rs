@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::agent::AgentProfile;
 use crate::chat::approval_mode;
 use crate::clients::channels::{Base, Subscription};
-use crate::clients::client::{Client, Kept, Negotiated, Presence};
+use crate::clients::client::{Client, GracePeriod, Negotiated, Presence};
 use crate::clients::handshake::line_of;
 use crate::config::CoreConfig;
 use crate::core::{Cx, HostCore, ROOT, Timer};
@@ -72,7 +72,7 @@ impl HostCore {
             core.mark_all_clients_replaced();
         }
         core.open_root(cx, opening.root, warnings);
-        // Kept with the first thing that this life keeps, so every later one knows of it (P5).
+        // Persisted with the first record of this run, so that every later run knows of it (P5).
         core.gaps.add(opening.kept_seq, opening.last_seq);
         core.mark_dirty(ROOT);
         if let Some(reason) = opening.read_only {
@@ -111,7 +111,7 @@ impl HostCore {
             warnings,
         );
         self.grants = restored.grants;
-        self.switches = restored.switches;
+        self.enablement = restored.enablement;
         self.gaps = restored.gaps;
         let agents = self.shown_agents(&self.agents);
         let mut config = self.root.config.clone();
@@ -194,7 +194,7 @@ fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
             mcp_apps: document.mcp_apps,
             locale: document.locale.as_deref().map(Into::into),
         },
-        presence: Presence::Grace(Kept {
+        presence: Presence::Grace(GracePeriod {
             until_ms,
             subscriptions,
         }),

@@ -140,7 +140,7 @@ impl HostCore {
     }
 
     fn persist_root(&mut self, cx: &mut Cx<'_>) {
-        let is_promised = self.grants.take_changed() | std::mem::take(&mut self.switches_changed);
+        let is_promised = self.grants.take_changed() | std::mem::take(&mut self.enablement_changed);
         let Some(entry) = self.channels.get(ROOT) else {
             return;
         };
@@ -152,7 +152,7 @@ impl HostCore {
             everywhere_approvals: self.everywhere_approvals.clone(),
             outdated_approvals: self.outdated_approvals.clone(),
             resource_grants: self.grants.clone(),
-            switches: Arc::clone(&self.switches),
+            enablement: Arc::clone(&self.enablement),
             gaps: self.gaps.clone(),
         };
         Self::record(

@@ -22,7 +22,7 @@ const MAX_OFFERED: usize = 200;
 
 /// How far an approval reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum RuleScope {
     /// For the rest of the session.
     Session,
     /// In all sessions of a working directory, until it is taken back.
@@ -31,7 +31,7 @@ pub(crate) enum Reach {
     Everywhere,
 }
 
-impl Reach {
+impl RuleScope {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Session => "session",
@@ -45,7 +45,7 @@ impl Reach {
 #[derive(Debug, Clone)]
 pub(crate) struct Choice {
     id: &'static str,
-    pub(crate) reach: Reach,
+    pub(crate) reach: RuleScope,
     pub(crate) rule: String,
     label: String,
 }
@@ -224,17 +224,17 @@ impl Offered {
         let mut choices = Vec::new();
         for (reach, ids, label) in [
             (
-                Reach::Session,
+                RuleScope::Session,
                 [FOR_SESSION, FOR_SESSION_WIDER],
                 ("Allow", "in this session"),
             ),
             (
-                Reach::Workspace,
+                RuleScope::Workspace,
                 [IN_WORKSPACE, IN_WORKSPACE_WIDER],
                 ("Always allow", "in this workspace"),
             ),
         ] {
-            if reach == Reach::Workspace && !has_workspace {
+            if reach == RuleScope::Workspace && !has_workspace {
                 continue;
             }
             for (id, rule) in ids.into_iter().zip([&narrow, &wider]) {
@@ -254,7 +254,7 @@ impl Offered {
         {
             choices.push(Choice {
                 id: EVERY_CALL,
-                reach: Reach::Session,
+                reach: RuleScope::Session,
                 rule: text,
                 label: format!("Allow {words} in this session"),
             });
@@ -277,8 +277,8 @@ impl Offered {
         let remembered = choices.iter().map(|choice| {
             let group = match (choice.id, choice.reach) {
                 (EVERY_CALL, _) => 3,
-                (_, Reach::Session) => 1,
-                (_, Reach::Workspace | Reach::Everywhere) => 2,
+                (_, RuleScope::Session) => 1,
+                (_, RuleScope::Workspace | RuleScope::Everywhere) => 2,
             };
             option(choice.id, &choice.label, approve(), group)
         });

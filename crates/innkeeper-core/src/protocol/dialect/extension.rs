@@ -212,13 +212,13 @@ fn action_of(envelope: &[u8]) -> Result<&RawValue, String> {
 
 /// What an action carries besides its typed fields.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Beside<'a> {
+pub(crate) enum ExtensionFields<'a> {
     Nothing,
     OptIn(&'a OptIn),
     Catalogue(&'a Catalogue),
 }
 
-impl Beside<'_> {
+impl ExtensionFields<'_> {
     /// Writes an action as the published type would, with what it carries besides.
     pub(crate) fn write(self, out: &mut Vec<u8>, action: &StateAction) {
         #[derive(Serialize)]
@@ -244,7 +244,7 @@ impl Beside<'_> {
         }
         let name = || action_table::rule(action).map_or("", |rule| rule.name);
         match (action, self) {
-            (StateAction::SessionActiveClientSet(set), Beside::OptIn(opt_in)) => {
+            (StateAction::SessionActiveClientSet(set), ExtensionFields::OptIn(opt_in)) => {
                 let SessionActiveClientSetAction { active_client } = set;
                 let set = Set {
                     r#type: name(),
@@ -252,7 +252,7 @@ impl Beside<'_> {
                 };
                 write_json(out, &set);
             }
-            (StateAction::RootAgentsChanged(changed), Beside::Catalogue(catalogue)) => {
+            (StateAction::RootAgentsChanged(changed), ExtensionFields::Catalogue(catalogue)) => {
                 let RootAgentsChangedAction { agents } = changed;
                 let changed = Changed {
                     r#type: name(),

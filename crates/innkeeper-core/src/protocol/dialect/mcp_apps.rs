@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
     use crate::ids::Seq;
-    use crate::protocol::dialect::extension::Beside;
+    use crate::protocol::dialect::extension::ExtensionFields;
     use crate::protocol::frame::encode_action;
 
     fn server(id: &str) -> Value {
@@ -172,7 +172,7 @@ mod tests {
             "channel": "mcp://servers/1",
         });
         let channel = r#""ahp-session:/\"type\":\"x""#;
-        let frame = encode_action(channel, &action(ready), Beside::Nothing, Seq(7), None);
+        let frame = encode_action(channel, &action(ready), ExtensionFields::Nothing, Seq(7), None);
         let told = kept_without_apps(&frame).expect("it has a channel");
         let told: Value = serde_json::from_slice(&told.bytes).expect("JSON");
         assert_eq!(
@@ -181,7 +181,7 @@ mod tests {
         );
         assert_eq!(told["params"]["serverSeq"], 7);
         let text = json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": "session/mcpServer mcp://" });
-        let frame = encode_action(channel, &action(text), Beside::Nothing, Seq(8), None);
+        let frame = encode_action(channel, &action(text), ExtensionFields::Nothing, Seq(8), None);
         assert!(kept_without_apps(&frame).is_none());
     }
 }

@@ -14,12 +14,12 @@ use serde_json::Value;
 use crate::agent::{PastTurn, Setting};
 use crate::chat::approval::WorkspaceApprovals;
 use crate::chat::history::History;
-use crate::customization::{Decisions, Switches};
+use crate::customization::{Decisions, EnablementStore};
 use crate::log::gaps::Gaps;
 use crate::protocol::dialect::extension::{Catalogue, OptIns};
 use crate::protocol::snapshot::{State, Window};
 use crate::resources::Grants;
-use crate::session::Namer;
+use crate::session::TitleSource;
 
 /// The version that is written.
 pub(crate) const VERSION: u32 = 1;
@@ -32,7 +32,7 @@ pub(crate) struct SessionDocument {
     pub(crate) created_at: String,
     /// The last number given out before it was created.
     pub(crate) created_seq: u64,
-    pub(crate) titled_by: Namer,
+    pub(crate) titled_by: TitleSource,
     pub(crate) settings: Arc<[Setting]>,
     pub(crate) state: Arc<SessionState>,
     #[serde(default, skip_serializing_if = "no_opt_ins")]
@@ -62,7 +62,7 @@ fn no_opt_ins(opt_ins: &Arc<OptIns>) -> bool {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChatDocument {
     pub(crate) created_seq: u64,
-    pub(crate) titled_by: Namer,
+    pub(crate) titled_by: TitleSource,
     pub(crate) can_resume: bool,
     pub(crate) parent: Option<String>,
     #[serde(default)]
@@ -80,7 +80,7 @@ pub(crate) struct ChatDocument {
 pub(crate) struct ChatDraft {
     pub(crate) version: u32,
     pub(crate) created_seq: u64,
-    pub(crate) titled_by: Namer,
+    pub(crate) titled_by: TitleSource,
     pub(crate) can_resume: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parent: Option<Arc<str>>,
@@ -141,7 +141,7 @@ pub(crate) struct RootDocument {
     #[serde(default)]
     pub(crate) resource_grants: Grants,
     #[serde(default)]
-    pub(crate) switches: Arc<Switches>,
+    pub(crate) enablement: Arc<EnablementStore>,
     #[serde(default)]
     pub(crate) gaps: Gaps,
 }

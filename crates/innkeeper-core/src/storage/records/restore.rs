@@ -15,13 +15,13 @@ use super::{StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource};
 use crate::chat::approval::{self, WorkspaceApprovals};
 use crate::chat::approval_mode;
 use crate::chat::model::ChatModel;
-use crate::customization::Switches;
+use crate::customization::EnablementStore;
 use crate::ids::{ClientId, Seq};
 use crate::log::gaps::Gaps;
 use crate::protocol::dialect::extension::Catalogue;
 use crate::protocol::frame::ACTION_HEAD;
 use crate::resources::Grants;
-use crate::session::{Aside, Namer};
+use crate::session::{SideChatContext, TitleSource};
 
 /// A session that can be taken into the core.
 #[derive(Debug)]
@@ -42,10 +42,10 @@ pub(crate) struct RestoredChat {
     pub(crate) kept: Seq,
     pub(crate) created: Seq,
     pub(crate) model: ChatModel,
-    pub(crate) titled_by: Namer,
+    pub(crate) titled_by: TitleSource,
     pub(crate) can_resume: bool,
     pub(crate) parent: Option<String>,
-    pub(crate) aside: Aside,
+    pub(crate) aside: SideChatContext,
     pub(crate) writers: HashMap<String, ClientId>,
     pub(crate) memory: Option<Arc<serde_json::Value>>,
 }
@@ -159,7 +159,7 @@ fn restore_chat(stored: StoredChat, turns: &Arc<dyn TurnSource>) -> Result<Resto
         titled_by: document.titled_by,
         can_resume: document.can_resume,
         parent: document.parent,
-        aside: Aside {
+        aside: SideChatContext {
             context: document.context.into(),
             selection: document.selection,
         },
@@ -189,7 +189,7 @@ pub(crate) struct RestoredRoot {
     pub(crate) everywhere_approvals: BTreeSet<String>,
     pub(crate) outdated_approvals: WorkspaceApprovals,
     pub(crate) grants: Grants,
-    pub(crate) switches: Arc<Switches>,
+    pub(crate) enablement: Arc<EnablementStore>,
     pub(crate) gaps: Gaps,
 }
 
@@ -212,16 +212,16 @@ pub(crate) fn restore_root(stored: &StoredRoot) -> Result<RestoredRoot, String> 
         everywhere_approvals: document.everywhere_approvals,
         outdated_approvals: document.outdated_approvals,
         grants: document.resource_grants,
-        switches: document.switches,
+        enablement: document.enablement,
         gaps: document.gaps,
     })
 }
 
 /// What people decided for workspaces and for everywhere. No action in the log tells of it: a host writes its
 /// document whenever that changes.
-pub(crate) fn restore_switches(stored: &StoredRoot) -> Result<Arc<Switches>, String> {
+pub(crate) fn restore_switches(stored: &StoredRoot) -> Result<Arc<EnablementStore>, String> {
     let document: RootDocument = document::read("the host's own state", &stored.document)?;
-    Ok(document.switches)
+    Ok(document.enablement)
 }
 
 /// Reads the envelope of a kept action that is not part of the document kept at `kept`.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use innkeeper_core::resource::{Reach, ResourceOp, Sight};
+use innkeeper_core::resource::{Reach, ResourceOp, VisibleSessions};
 
 use crate::services::customizations::effects::Followed;
 use crate::services::customizations::{Kit, Look, Shown};
@@ -20,7 +20,7 @@ pub(crate) struct Kits {
 }
 
 impl Kits {
-    pub(crate) fn new(followed: &Followed, sight: &Sight, bytes: usize) -> Self {
+    pub(crate) fn new(followed: &Followed, sight: &VisibleSessions, bytes: usize) -> Self {
         let sessions = sight.sessions.iter();
         Self {
             kits: sessions.filter_map(|session| followed.known_kit(*session)).collect(),

@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt;
 use innkeeper_core::error::code;
-use innkeeper_core::resource::{Encoding, Reach, ResourceOp, Sight, WatchSpec, permission_denied};
+use innkeeper_core::resource::{Encoding, Reach, ResourceOp, VisibleSessions, WatchSpec, permission_denied};
 use innkeeper_core::snapshot::{Answer, AnswerBody};
 use innkeeper_core::uri::is_kept_content;
 use innkeeper_core::{ConnId, Effect, Input, Now, Outgoing, RequestId, RpcError, Scope};
@@ -91,7 +91,7 @@ pub(crate) struct WatchOpened {
 
 impl HostTask {
     /// Does something with resources. The answer comes back as a message.
-    pub(crate) fn resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, reaches: Vec<Reach>, sight: &Sight) {
+    pub(crate) fn resource(&mut self, conn: ConnId, id: RequestId, op: ResourceOp, reaches: Vec<Reach>, sight: &VisibleSessions) {
         let in_flight = self.look_ups.pop_front();
         let Some(inbox) = self.inbox.upgrade() else {
             return;

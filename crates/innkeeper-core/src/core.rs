@@ -138,31 +138,31 @@ pub struct HostCore {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// A client's grace ends.
-    Grace(ClientId),
+    EndGrace(ClientId),
     /// A draft is deleted unless somebody listens.
-    Draft(ChannelId),
+    ExpireDraft(ChannelId),
     /// A session's summary changes are announced.
-    Summary(ChannelId),
+    AnnounceSummary(ChannelId),
     /// Somebody looks whether a chat's agent is still alive.
-    Watchdog(ChannelId),
+    CheckWatchdog(ChannelId),
     /// The replay window forgets what is too old.
-    Sweep,
+    SweepReplay,
     /// Clients that changed are kept.
-    Clients,
+    PersistClients,
     /// Idle sessions leave memory.
-    Idle,
+    EvictIdle,
     /// Sessions that were deleted long ago are removed for good.
-    Purge,
+    PurgeDeleted,
     /// A token of a client is no longer good.
-    Token(ClientId),
+    ExpireTokens(ClientId),
     /// A watch is released unless somebody listens.
-    Watch(ChannelId),
+    EndWatchLease(ChannelId),
     /// Turns of a session have waited for MCP servers for long enough.
-    Mcp(ChannelId),
+    StopWaitingForServers(ChannelId),
     /// A token of MCP servers is no longer good.
-    McpToken(String),
+    ExpireServerToken(String),
     /// Other tools may be offered in a session.
-    Tools(ChannelId),
+    ListTools(ChannelId),
 }
 
 /// The input being handled: when it happened and where its consequences go.
@@ -551,24 +551,24 @@ impl HostCore {
             && *at <= cx.now.mono_ms
         {
             match self.timers.pop_first() {
-                Some((_, Timer::Grace(client))) => self.end_grace(cx, &client),
-                Some((_, Timer::Draft(session))) => self.expire_draft(cx, session),
-                Some((_, Timer::Summary(session))) => self.announce_summary(cx, session),
-                Some((_, Timer::Watchdog(chat))) => self.watch(cx, chat),
-                Some((_, Timer::Sweep)) => {
+                Some((_, Timer::EndGrace(client))) => self.end_grace(cx, &client),
+                Some((_, Timer::ExpireDraft(session))) => self.expire_draft(cx, session),
+                Some((_, Timer::AnnounceSummary(session))) => self.announce_summary(cx, session),
+                Some((_, Timer::CheckWatchdog(chat))) => self.watch(cx, chat),
+                Some((_, Timer::SweepReplay)) => {
                     self.sweeping = false;
                     if self.replay.sweep(cx.now.mono_ms) {
                         self.schedule_sweep(cx.now);
                     }
                 }
-                Some((_, Timer::Clients)) => self.persist_clients(cx),
-                Some((_, Timer::Idle)) => self.evict_idle(cx),
-                Some((_, Timer::Purge)) => self.purge_deleted(cx),
-                Some((_, Timer::Token(client))) => self.expire_tokens(cx, &client),
-                Some((_, Timer::Watch(channel))) => self.end_lease(cx, channel),
-                Some((_, Timer::Mcp(session))) => self.stop_waiting(cx, session),
-                Some((_, Timer::McpToken(resource))) => self.expire_server_token(cx, &resource),
-                Some((_, Timer::Tools(session))) => self.list_noted_tools(cx, session),
+                Some((_, Timer::PersistClients)) => self.persist_clients(cx),
+                Some((_, Timer::EvictIdle)) => self.evict_idle(cx),
+                Some((_, Timer::PurgeDeleted)) => self.purge_deleted(cx),
+                Some((_, Timer::ExpireTokens(client))) => self.expire_tokens(cx, &client),
+                Some((_, Timer::EndWatchLease(channel))) => self.end_lease(cx, channel),
+                Some((_, Timer::StopWaitingForServers(session))) => self.stop_waiting(cx, session),
+                Some((_, Timer::ExpireServerToken(resource))) => self.expire_server_token(cx, &resource),
+                Some((_, Timer::ListTools(session))) => self.list_noted_tools(cx, session),
                 None => break,
             }
         }
@@ -594,7 +594,7 @@ impl HostCore {
         if !self.sweeping {
             self.sweeping = true;
             self.timers
-                .insert((now.mono_ms.saturating_add(SWEEP_INTERVAL_MS), Timer::Sweep));
+                .insert((now.mono_ms.saturating_add(SWEEP_INTERVAL_MS), Timer::SweepReplay));
         }
     }
 

@@ -20,7 +20,7 @@ impl HostCore {
             && !std::mem::replace(&mut chat.is_watched, true)
         {
             self.timers
-                .insert((cx.now.mono_ms.saturating_add(interval), Timer::Watchdog(chat_id)));
+                .insert((cx.now.mono_ms.saturating_add(interval), Timer::CheckWatchdog(chat_id)));
         }
     }
 
@@ -81,7 +81,7 @@ impl HostCore {
             && next < u64::MAX
         {
             chat.is_watched = true;
-            self.timers.insert((next.max(now + 1), Timer::Watchdog(chat_id)));
+            self.timers.insert((next.max(now + 1), Timer::CheckWatchdog(chat_id)));
         }
     }
 

@@ -178,13 +178,13 @@ impl HostCore {
 
     fn schedule_expiry(&mut self, client: &ClientId) {
         for at in self.tokens.deadlines(client) {
-            self.timers.insert((at, Timer::Token(client.clone())));
+            self.timers.insert((at, Timer::ExpireTokens(client.clone())));
         }
     }
 
     fn unschedule_expiry(&mut self, client: &ClientId) {
         for at in self.tokens.deadlines(client) {
-            self.timers.remove(&(at, Timer::Token(client.clone())));
+            self.timers.remove(&(at, Timer::ExpireTokens(client.clone())));
         }
     }
 

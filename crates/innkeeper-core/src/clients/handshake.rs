@@ -265,7 +265,7 @@ impl HostCore {
                         // A client that starts afresh does not say what it still takes part in: it
                         // has the rest of its grace to subscribe to those sessions (ACT-10).
                         if !is_fresh {
-                            self.timers.remove(&(kept.until_ms, Timer::Grace(id.clone())));
+                            self.timers.remove(&(kept.until_ms, Timer::EndGrace(id.clone())));
                         }
                         client.presence = Presence::Active(ActiveTransports::one(conn));
                     }

@@ -172,7 +172,7 @@ impl HostCore {
                     until_ms,
                     subscriptions,
                 });
-                self.timers.insert((until_ms, Timer::Grace(client_id)));
+                self.timers.insert((until_ms, Timer::EndGrace(client_id)));
             }
         }
     }

@@ -190,7 +190,7 @@ impl HostCore {
             lease_ms,
         };
         self.watches.by_channel.insert(channel, watch);
-        self.timers.insert((lease_ms, Timer::Watch(channel)));
+        self.timers.insert((lease_ms, Timer::EndWatchLease(channel)));
         cx.answer(conn, id, Ok(json!({ "channel": uri })));
     }
 
@@ -247,7 +247,7 @@ impl HostCore {
         }
         if may_come_back {
             watch.lease_ms = cx.now.mono_ms.saturating_add(self.config.grace_ms);
-            self.timers.insert((watch.lease_ms, Timer::Watch(channel)));
+            self.timers.insert((watch.lease_ms, Timer::EndWatchLease(channel)));
         } else if watch.lease_ms <= cx.now.mono_ms || !self.is_awaited(channel) {
             self.release_watch(cx, channel);
         }

@@ -211,7 +211,7 @@ impl HostCore {
     /// Looks soon for sessions that were deleted long ago.
     pub(crate) fn schedule_purge(&mut self, at_ms: u64) {
         if self.keeps {
-            self.timers.insert((at_ms, Timer::Purge));
+            self.timers.insert((at_ms, Timer::PurgeDeleted));
         }
     }
 

@@ -111,7 +111,7 @@ impl HostCore {
             entry.summary_due = true;
             self.timers.insert((
                 cx.now.mono_ms.saturating_add(self.config.summary_debounce_ms),
-                Timer::Summary(session),
+                Timer::AnnounceSummary(session),
             ));
         }
     }
@@ -120,19 +120,19 @@ impl HostCore {
     /// that is undone before it was announced would otherwise stay with its reader for ever.
     pub(crate) fn announce_due_summaries(&mut self, cx: &mut Cx<'_>) {
         let scheduled = self.timers.iter().filter_map(|(_, timer)| match timer {
-            Timer::Summary(session) => Some(*session),
-            Timer::Grace(_)
-            | Timer::Draft(_)
-            | Timer::Watchdog(_)
-            | Timer::Sweep
-            | Timer::Clients
-            | Timer::Idle
-            | Timer::Purge
-            | Timer::Token(_)
-            | Timer::Mcp(_)
-            | Timer::McpToken(_)
-            | Timer::Tools(_)
-            | Timer::Watch(_) => None,
+            Timer::AnnounceSummary(session) => Some(*session),
+            Timer::EndGrace(_)
+            | Timer::ExpireDraft(_)
+            | Timer::CheckWatchdog(_)
+            | Timer::SweepReplay
+            | Timer::PersistClients
+            | Timer::EvictIdle
+            | Timer::PurgeDeleted
+            | Timer::ExpireTokens(_)
+            | Timer::StopWaitingForServers(_)
+            | Timer::ExpireServerToken(_)
+            | Timer::ListTools(_)
+            | Timer::EndWatchLease(_) => None,
         });
         let mut due: Vec<ChannelId> = scheduled.collect();
         due.sort_unstable();

@@ -150,7 +150,7 @@ impl HostCore {
             let id = ClientId::new(&stored.id);
             match remembered(&stored, until_ms) {
                 Ok(client) => {
-                    self.timers.insert((until_ms, Timer::Grace(id.clone())));
+                    self.timers.insert((until_ms, Timer::EndGrace(id.clone())));
                     self.clients.insert(id, client);
                 }
                 Err(problem) => warnings.push(format!("{problem}; it has to initialize again")),

@@ -111,7 +111,7 @@ impl HostCore {
         if !self.dirty.clients.is_empty() && !self.dirty.clients_due {
             self.dirty.clients_due = true;
             let at = cx.now.mono_ms.saturating_add(CLIENTS_MS);
-            self.timers.insert((at, Timer::Clients));
+            self.timers.insert((at, Timer::PersistClients));
         }
     }
 

@@ -91,7 +91,7 @@ impl HostCore {
                 .is_some_and(|client| matches!(client.presence, Presence::Active(_)));
             // One that started afresh has the rest of its grace to come back to the session.
             let mut timers = self.timers.iter();
-            let is_awaited = timers.any(|(_, timer)| matches!(timer, Timer::Grace(awaited) if *awaited == client));
+            let is_awaited = timers.any(|(_, timer)| matches!(timer, Timer::EndGrace(awaited) if *awaited == client));
             if is_here && !is_awaited && !self.client_listens(&client, session_id) {
                 self.leave(cx, &client, session_id);
             }

@@ -64,7 +64,7 @@ pub enum AgentEvent {
     Withdraw(String),
     /// The agent is ready to hear a steering message; answered with [`Reply::Steering`] (PEND-04).
     TakeSteering,
-    /// A tool call starts a worker in a chat of its own; answered with `Effect::StartWorker` or
+    /// A tool call starts a subagent in a chat of its own; answered with `Effect::StartSubagent` or
     /// with [`Reply::NotSpawned`] (CHT-12).
     Spawn(Box<Spawn>),
     /// Nothing to show, but the agent is alive; keeps the watchdog quiet.
@@ -82,7 +82,7 @@ pub enum AgentEvent {
     },
 }
 
-/// A worker to start.
+/// A subagent to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spawn {
     /// The tool call that starts it.
@@ -91,7 +91,7 @@ pub struct Spawn {
     pub title: String,
     /// What it is told to do.
     pub prompt: String,
-    /// The name of the worker's kind, such as `explorer`.
+    /// The name of the subagent's kind, such as `explorer`.
     pub agent_name: Option<String>,
     /// A sentence about it.
     pub description: Option<String>,
@@ -118,7 +118,7 @@ pub enum Reply {
     },
     /// The steering message, if there was one.
     Steering(Option<String>),
-    /// The worker cannot be started, and why.
+    /// The subagent cannot be started, and why.
     NotSpawned {
         /// The call that wanted it.
         call: String,
@@ -213,18 +213,18 @@ impl Failure {
     }
 }
 
-/// A worker that was started, and the run that belongs to it.
+/// A subagent that was started, and the run that belongs to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Worker {
+pub struct Subagent {
     /// The chat and run of the tool call that started it.
     pub parent: (ChannelId, TurnKey),
     /// That tool call.
     pub call: String,
-    /// The worker's chat.
+    /// The subagent's chat.
     pub chat: ChannelId,
     /// Its URI.
     pub chat_uri: Arc<str>,
-    /// The worker's run.
+    /// The subagent's run.
     pub turn: TurnKey,
     /// Whether it outlives its parent's turn.
     pub detached: bool,

@@ -39,7 +39,7 @@ impl HostCore {
         chat_id
     }
 
-    /// A chat and the workers that its tool calls started, transitively; each after its parent.
+    /// A chat and the subagents that its tool calls started, transitively; each after its parent.
     fn subtree(&self, chat_id: ChannelId) -> Vec<ChannelId> {
         let siblings = self.session_of(chat_id).map(|session| session.chats.as_slice());
         let siblings = siblings.unwrap_or_default();

@@ -43,10 +43,10 @@ pub struct CoreConfig {
     /// How long the deletion of a session can be undone, where there is a store that can do that; 0 means that a
     /// session is removed at once.
     pub undo_delete_ms: u64,
-    /// Most chats of one session, workers included (CHT-13).
+    /// Most chats of one session, subagents included (CHT-13).
     pub max_chats: usize,
-    /// How many workers may stand between a worker and the chat that started it all (CHT-13).
-    pub max_worker_depth: usize,
+    /// How many subagents may stand between a subagent and the chat that started it all (CHT-13).
+    pub max_subagent_depth: usize,
     /// Most tools one client may offer in a session.
     pub max_client_tools: usize,
     /// Most bytes of an active client's entry.
@@ -139,7 +139,7 @@ impl Default for CoreConfig {
             max_absent_clients: 1000,
             undo_delete_ms: 0,
             max_chats: 1024,
-            max_worker_depth: 8,
+            max_subagent_depth: 8,
             max_client_tools: 512,
             max_active_client_bytes: 4 << 20,
             max_transform_sections: 64,

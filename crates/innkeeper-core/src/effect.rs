@@ -9,7 +9,7 @@ use ahp_types::state::{ChatState, Turn};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::agent::{Attachment, ClientTool, CommandInfo, Credential, PastTurn, PastTurns, Reply, UnreadChat, Worker};
+use crate::agent::{Attachment, ClientTool, CommandInfo, Credential, PastTurn, PastTurns, Reply, Subagent, UnreadChat};
 use crate::customization::Wanted;
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{AppTurn, ToServer, TokenChange, WantedServers};
@@ -109,8 +109,8 @@ pub enum Effect {
         /// What it waits for.
         reply: Box<Reply>,
     },
-    /// A tool call's worker has a chat and a run; its parent drives it.
-    StartWorker(Box<Worker>),
+    /// A tool call's subagent has a chat and a run; its parent drives it.
+    StartSubagent(Box<Subagent>),
     /// Say who rewrites a system prompt.
     RenderPrompt {
         /// The render that asked.

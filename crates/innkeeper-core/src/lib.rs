@@ -29,7 +29,7 @@ mod storage;
 pub mod telemetry;
 mod time;
 
-pub use agent::{AgentEvent, AgentProfile, Failure, Reply, TurnEnd, Usage, Worker};
+pub use agent::{AgentEvent, AgentProfile, Failure, Reply, Subagent, TurnEnd, Usage};
 pub use chat::approval::{ApprovalCommand, ApprovalTarget};
 pub use chat::history::{REFUSED, past_turn, was_heard};
 pub use chat::model as chat_state;

@@ -175,7 +175,7 @@ pub struct Run {
     pub parts: usize,
     /// The client that started the turn; its tools are preferred (ACT-05).
     pub author: Option<ClientId>,
-    /// The run whose tool call started this worker.
+    /// The run whose tool call started this subagent.
     pub parent: Option<(ChannelId, TurnKey)>,
     /// Whether it outlives that run.
     pub detached: bool,
@@ -404,7 +404,7 @@ impl Session {
             self.order_ms = modified_ms.max(self.order_ms.saturating_add(1));
         }
         let chats = &self.state.chats;
-        // A worker that failed has told the call that started it, and nobody can make its chat run
+        // A subagent that failed has told the call that started it, and nobody can make its chat run
         // again: it would show the session as failed for ever.
         let counts = |chat: &ChatSummary, bits: SessionStatus| {
             bits != SessionStatus::Error || !matches!(chat.origin, Some(ChatOrigin::Tool { .. }))

@@ -289,7 +289,7 @@ impl Sim {
             Effect::CancelTurn { .. } if silence.is_some() => self.count("turns ended for silence"),
             Effect::CancelTurn { .. } => self.count("turns cancelled"),
             Effect::Reply { .. } => self.count("replies"),
-            Effect::StartWorker(_) => self.count("workers"),
+            Effect::StartSubagent(_) => self.count("workers"),
             _ => {}
         }
         match effect {
@@ -363,7 +363,7 @@ impl Sim {
             Effect::Load { .. } | Effect::LoadTurns { .. } | Effect::List { .. } => self.ask_store(effect)?,
             Effect::OpenChat(_)
             | Effect::Reply { .. }
-            | Effect::StartWorker(_)
+            | Effect::StartSubagent(_)
             | Effect::Keep(_)
             | Effect::Import { .. }
             | Effect::ListDeleted { .. }

@@ -27,7 +27,7 @@ impl HostCore {
     fn prompt_plan(&self, chat_id: ChannelId, turn: Option<TurnKey>, present: &[String]) -> Option<PromptPlan> {
         let chat = self.chats.get(&chat_id)?;
         let author = match turn {
-            // A worker's run has the author of the run that started it.
+            // A subagent's run has the author of the run that started it.
             Some(turn) => {
                 let run = chat.run.as_ref().filter(|run| run.key == turn)?;
                 run.author.as_ref()

@@ -54,7 +54,7 @@ pub struct ToolStart {
 
 /// How clients present calls of a tool (`_meta.toolKind`).
 ///
-/// A call that starts workers has no kind here: the host marks it as `subagent` once the worker's chat
+/// A call that starts subagents has no kind here: the host marks it as `subagent` once the subagent's chat
 /// exists, because a client that hears of it earlier looks for a chat that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolKind {
@@ -328,13 +328,13 @@ pub enum ToolContent {
         /// The last lines of its output, once it has ended.
         preview: Option<String>,
     },
-    /// A worker's chat (CHT-12).
+    /// A subagent's chat (CHT-12).
     Subagent {
         /// The chat's URI.
         chat: String,
         /// Its title.
         title: String,
-        /// The name of the worker's kind.
+        /// The name of the subagent's kind.
         agent_name: Option<String>,
         /// A sentence about it.
         description: Option<String>,

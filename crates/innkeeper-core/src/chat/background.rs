@@ -11,7 +11,7 @@ use crate::ids::ChannelId;
 const MAX_ENTRIES: usize = 1000;
 
 impl HostCore {
-    /// An agent says what goes on. Workers are listed by the host itself, so their entries are not
+    /// An agent says what goes on. Subagents are listed by the host itself, so their entries are not
     /// the agent's to change.
     pub(crate) fn background(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, change: BackgroundChange) {
         let Some(chat) = self.chats.get(&chat_id) else {
@@ -54,21 +54,21 @@ impl HostCore {
         }
     }
 
-    /// Lists a worker that outlives its turn (CHT-25).
-    pub(super) fn list_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, call: &str, label: &str, worker: &str) {
+    /// Lists a subagent that outlives its turn (CHT-25).
+    pub(super) fn list_subagent(&mut self, cx: &mut Cx<'_>, parent: ChannelId, call: &str, label: &str, subagent: &str) {
         let Some(chat) = self.chats.get(&parent) else {
             return;
         };
         let work = chat.model.head().background_work.as_deref().unwrap_or_default();
         // The call names it, unless something else of that name goes on, such as the call's first
-        // worker.
+        // subagent.
         let is_taken = work.iter().any(|work| id_of(work).is_some_and(|id| id == call));
         let entry = BackgroundSubagentWork {
-            id: if is_taken { worker } else { call }.to_owned(),
+            id: if is_taken { subagent } else { call }.to_owned(),
             label: label.to_owned(),
             started_at: cx.now.rfc3339(),
             meta: None,
-            chat: worker.to_owned(),
+            chat: subagent.to_owned(),
         };
         let action = ChatBackgroundWorkSetAction {
             work: BackgroundWork::Subagent(entry),
@@ -76,9 +76,9 @@ impl HostCore {
         self.commit(cx, parent, StateAction::ChatBackgroundWorkSet(action), None);
     }
 
-    /// The run of a worker that outlived its turn is over.
-    pub(crate) fn unlist_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, worker: ChannelId) {
-        let (Some(chat), Some(uri)) = (self.chats.get(&parent), self.chat_uri(worker)) else {
+    /// The run of a subagent that outlived its turn is over.
+    pub(crate) fn unlist_subagent(&mut self, cx: &mut Cx<'_>, parent: ChannelId, subagent: ChannelId) {
+        let (Some(chat), Some(uri)) = (self.chats.get(&parent), self.chat_uri(subagent)) else {
             return;
         };
         let work = chat.model.head().background_work.as_deref().unwrap_or_default();

@@ -146,7 +146,7 @@ impl HostCore {
         }
         if session.chats.len() >= self.config.max_chats {
             return refuse(format!(
-                "a session has at most {} chats, workers included; dispose of some",
+                "a session has at most {} chats, subagents included; dispose of some",
                 self.config.max_chats
             ));
         }

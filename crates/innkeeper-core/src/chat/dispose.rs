@@ -23,7 +23,7 @@ impl HostCore {
             return Err(RpcError::new(code::CONFLICT, message));
         }
         let subtree = self.subtree(chat_id);
-        // From the top, so that an agent does not see its workers vanish under it.
+        // From the top, so that an agent does not see its subagents vanish under it.
         for chat in &subtree {
             self.cancel_run(cx, *chat);
         }

@@ -32,7 +32,7 @@ impl HostCore {
         let source = chat.session;
         if chat.model.head().movable != Some(true) {
             return Err(conflict(
-                "this chat cannot be moved: it is its session's own chat, or a worker, which goes where its chat goes",
+                "this chat cannot be moved: it is its session's own chat, or a subagent, which goes where its chat goes",
             ));
         }
         let session = match &request.destination {
@@ -82,7 +82,7 @@ impl HostCore {
                 .is_some_and(|chat| chat.model.head().active_turn.is_some())
         };
         if subtree.iter().any(is_busy) {
-            let message = "a turn is running in this chat or in one of its workers; wait for its end, or cancel it";
+            let message = "a turn is running in this chat or in one of its subagents; wait for its end, or cancel it";
             return Err(RpcError::new(code::TURN_IN_PROGRESS, message));
         }
         Ok(subtree)
@@ -107,7 +107,7 @@ impl HostCore {
         let most = self.config.max_chats;
         if to.chats.len() + subtree.len() > most {
             return Err(conflict(format!(
-                "a session has at most {most} chats, workers included; dispose of some there"
+                "a session has at most {most} chats, subagents included; dispose of some there"
             )));
         }
         let known = to.state.working_directories.as_deref().unwrap_or_default();

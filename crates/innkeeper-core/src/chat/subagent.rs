@@ -1,4 +1,4 @@
-//! Workers: chats that a tool call starts, read-only to people, driven by the agent of the call.
+//! Subagents: chats that a tool call starts, read-only to people, driven by the agent of the call.
 
 use ahp_types::actions::{ChatToolCallContentChangedAction, ChatTurnStartedAction, StateAction};
 use ahp_types::state::{
@@ -6,7 +6,7 @@ use ahp_types::state::{
     ToolResultSubagentContent,
 };
 
-use crate::agent::{Reply, Spawn, Worker};
+use crate::agent::{Reply, Spawn, Subagent};
 use crate::chat::model::ChatModel;
 use crate::chat::tool_call::meta;
 use crate::core::{Cx, HostCore};
@@ -16,15 +16,15 @@ use crate::protocol::uri;
 use crate::session::Chat;
 use crate::session::create::new_chat;
 
-/// The id of a worker's only turn.
+/// The id of a subagent's only turn.
 const TURN: &str = "worker";
 
 impl HostCore {
-    /// Starts a worker for a tool call (CHT-12), or tells the agent why not.
-    pub(crate) fn spawn_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, turn: TurnKey, spawn: Spawn) {
+    /// Starts a subagent for a tool call (CHT-12), or tells the agent why not.
+    pub(crate) fn spawn_subagent(&mut self, cx: &mut Cx<'_>, parent: ChannelId, turn: TurnKey, spawn: Spawn) {
         match self.check_spawn(parent, &spawn) {
             Ok(()) => {
-                self.add_worker(cx, (parent, turn), spawn);
+                self.add_subagent(cx, (parent, turn), spawn);
             }
             Err(reason) => {
                 let call = spawn.call;
@@ -33,7 +33,7 @@ impl HostCore {
         }
     }
 
-    /// The bounds on workers are the host's own: agents have been seen to start them without end
+    /// The bounds on subagents are the host's own: agents have been seen to start them without end
     /// (CHT-13).
     fn check_spawn(&self, parent: ChannelId, spawn: &Spawn) -> Result<(), String> {
         if !matches!(self.tool_call(parent, &spawn.call), Some(ToolCallState::Running(_))) {
@@ -44,11 +44,11 @@ impl HostCore {
         }
         if spawn.prompt.len() > self.config.max_message_bytes {
             let most = self.config.max_message_bytes;
-            return Err(format!("a worker is told what to do in at most {most} bytes"));
+            return Err(format!("a subagent is told what to do in at most {most} bytes"));
         }
-        let most = self.config.max_worker_depth;
+        let most = self.config.max_subagent_depth;
         if self.depth(parent) >= most {
-            return Err(format!("workers start workers at most {most} deep on this host"));
+            return Err(format!("subagents start subagents at most {most} deep on this host"));
         }
         let most = self.config.max_chats;
         if self
@@ -56,7 +56,7 @@ impl HostCore {
             .is_none_or(|session| session.chats.len() >= most)
         {
             return Err(format!(
-                "a session has at most {most} chats on this host, workers included"
+                "a session has at most {most} chats on this host, subagents included"
             ));
         }
         Ok(())
@@ -68,7 +68,7 @@ impl HostCore {
         std::iter::successors(parent(&chat_id), parent).count()
     }
 
-    fn add_worker(&mut self, cx: &mut Cx<'_>, parent: (ChannelId, TurnKey), spawn: Spawn) -> Option<()> {
+    fn add_subagent(&mut self, cx: &mut Cx<'_>, parent: (ChannelId, TurnKey), spawn: Spawn) -> Option<()> {
         let (parent_id, _) = parent;
         let above = self.chats.get(&parent_id)?;
         let session_id = above.session;
@@ -77,13 +77,13 @@ impl HostCore {
         // Ids of calls are their agent's to choose, runs are never repeated: no chat that went elsewhere
         // has this name.
         let name = format!("{}.{}", spawn.call, parent.1.0);
-        let worker_uri = uri::worker_chat(session_uri, &name, |uri| self.channels.find(uri).is_none());
-        let title = worker_title(&spawn, self.config.max_title_bytes);
+        let subagent_uri = uri::subagent_chat(session_uri, &name, |uri| self.channels.find(uri).is_none());
+        let title = subagent_title(&spawn, self.config.max_title_bytes);
         let origin = ChatOrigin::Tool {
             chat: above.model.head().resource.clone(),
             tool_call_id: spawn.call.clone(),
         };
-        let mut state = new_chat(&worker_uri, &title, &cx.now.rfc3339(), origin);
+        let mut state = new_chat(&subagent_uri, &title, &cx.now.rfc3339(), origin);
         state.interactivity = Some(ChatInteractivity::ReadOnly);
         state
             .working_directories
@@ -113,36 +113,36 @@ impl HostCore {
         run.parent = Some(parent);
         run.detached = spawn.detached;
         let content = ToolResultSubagentContent {
-            resource: worker_uri.clone(),
+            resource: subagent_uri.clone(),
             title: title.clone(),
             agent_name: spawn.agent_name,
             description: spawn.description,
         };
-        self.show_worker(cx, parent_id, &spawn.call, content);
+        self.show_subagent(cx, parent_id, &spawn.call, content);
         if spawn.detached {
-            self.list_worker(cx, parent_id, &spawn.call, &title, &worker_uri);
+            self.list_subagent(cx, parent_id, &spawn.call, &title, &subagent_uri);
         }
-        cx.effects.push(Effect::StartWorker(Box::new(Worker {
+        cx.effects.push(Effect::StartSubagent(Box::new(Subagent {
             parent,
             call: spawn.call,
             chat: chat_id,
-            chat_uri: worker_uri.into(),
+            chat_uri: subagent_uri.into(),
             turn: key,
             detached: spawn.detached,
         })));
         Some(())
     }
 
-    /// The call's content and its `_meta` name the worker's chat, as the chat's origin names the call (CHT-12).
-    fn show_worker(&mut self, cx: &mut Cx<'_>, parent: ChannelId, call: &str, worker: ToolResultSubagentContent) {
+    /// The call's content and its `_meta` name the subagent's chat, as the chat's origin names the call (CHT-12).
+    fn show_subagent(&mut self, cx: &mut Cx<'_>, parent: ChannelId, call: &str, subagent: ToolResultSubagentContent) {
         let (Some(turn_id), Some(ToolCallState::Running(running))) =
             (self.active_turn_id(parent), self.tool_call(parent, call))
         else {
             return;
         };
-        let meta = meta::with_worker(running.meta.as_ref(), &worker);
+        let meta = meta::with_subagent(running.meta.as_ref(), &subagent);
         let mut content = running.content.clone().unwrap_or_default();
-        content.push(ToolResultContent::Subagent(worker));
+        content.push(ToolResultContent::Subagent(subagent));
         let action = ChatToolCallContentChangedAction {
             turn_id,
             tool_call_id: call.to_owned(),
@@ -152,9 +152,9 @@ impl HostCore {
         self.commit(cx, parent, StateAction::ChatToolCallContentChanged(action), None);
     }
 
-    /// Content of a call is replaced as a whole, and dropped when it asks again (E-15); the workers
+    /// Content of a call is replaced as a whole, and dropped when it asks again (E-15); the subagents
     /// it started stay part of it, whether its agent repeats them or not (CHT-12).
-    pub(crate) fn keep_workers(&self, chat_id: ChannelId, call: &str, content: &mut Vec<ToolResultContent>) {
+    pub(crate) fn keep_subagents(&self, chat_id: ChannelId, call: &str, content: &mut Vec<ToolResultContent>) {
         let Some(session) = self.session_of(chat_id) else {
             return;
         };
@@ -162,11 +162,11 @@ impl HostCore {
             Some(ToolCallState::Running(running)) => running.content.as_deref().unwrap_or_default(),
             _ => &[],
         };
-        for worker in &session.chats {
-            let Some(worker) = self.chats.get(worker).filter(|worker| worker.parent == Some(chat_id)) else {
+        for subagent in &session.chats {
+            let Some(subagent) = self.chats.get(subagent).filter(|subagent| subagent.parent == Some(chat_id)) else {
                 continue;
             };
-            let head = worker.model.head();
+            let head = subagent.model.head();
             let is_ours = matches!(&head.origin, Some(ChatOrigin::Tool { tool_call_id, .. }) if tool_call_id == call);
             let names = |content: &ToolResultContent| matches!(content, ToolResultContent::Subagent(named) if named.resource == head.resource);
             if !is_ours || content.iter().any(names) {
@@ -184,8 +184,8 @@ impl HostCore {
         }
     }
 
-    /// Ends the workers of a run that is over, but for the detached ones.
-    pub(crate) fn end_workers(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, key: TurnKey) {
+    /// Ends the subagents of a run that is over, but for the detached ones.
+    pub(crate) fn end_subagents(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, key: TurnKey) {
         let siblings = self.session_of(chat_id).map(|session| session.chats.clone());
         for sibling in siblings.unwrap_or_default() {
             let run = self.chats.get(&sibling).and_then(|chat| chat.run.as_ref());
@@ -196,9 +196,9 @@ impl HostCore {
     }
 }
 
-fn worker_title(spawn: &Spawn, most: usize) -> String {
+fn subagent_title(spawn: &Spawn, most: usize) -> String {
     let title = match spawn.title.trim() {
-        "" => spawn.agent_name.as_deref().unwrap_or("Worker"),
+        "" => spawn.agent_name.as_deref().unwrap_or("Subagent"),
         title => title,
     };
     let mut end = title.len().min(most);

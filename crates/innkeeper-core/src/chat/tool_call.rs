@@ -61,7 +61,7 @@ impl HostCore {
             ToolStep::Risk(risk) => self.tool_risk(cx, chat_id, turn_id, call, risk),
             ToolStep::Content(content) => {
                 let mut content = wire::contents(content);
-                self.keep_workers(chat_id, &call, &mut content);
+                self.keep_subagents(chat_id, &call, &mut content);
                 if self.is_running_call(chat_id, &call) && self.fits(cx, chat_id, json_bytes(&content)) {
                     let action = ChatToolCallContentChangedAction {
                         turn_id,
@@ -282,7 +282,7 @@ impl HostCore {
         let review = review && call_state.is_some_and(|call| wire::owner(call).is_none());
         let mut result = wire::result(result);
         let mut content = result.content.take().unwrap_or_default();
-        self.keep_workers(chat_id, &call, &mut content);
+        self.keep_subagents(chat_id, &call, &mut content);
         result.content = (!content.is_empty()).then_some(content);
         if self.fits(cx, chat_id, json_bytes(&result)) {
             let action = ChatToolCallCompleteAction {

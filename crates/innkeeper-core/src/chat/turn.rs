@@ -164,14 +164,14 @@ impl HostCore {
 
     /// What follows from the end of a run, however it ended.
     fn run_over(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, run: &Run) {
-        self.end_workers(cx, chat_id, run.key);
+        self.end_subagents(cx, chat_id, run.key);
         let Some((parent, key)) = run.parent else {
             return self.look_at_repository_again(cx, chat_id);
         };
         if run.detached {
-            self.unlist_worker(cx, parent, chat_id);
+            self.unlist_subagent(cx, parent, chat_id);
         } else if let Some(waiting) = self.run_mut(parent).filter(|waiting| waiting.key == key) {
-            // Its agent's time to go on starts here, however long the worker took.
+            // Its agent's time to go on starts here, however long the subagent took.
             waiting.heard_ms = cx.now.mono_ms;
         }
     }
@@ -253,7 +253,7 @@ impl HostCore {
             AgentEvent::Ask(questions) => self.ask(cx, chat_id, turn, *questions),
             AgentEvent::Withdraw(id) => self.withdraw_question(cx, chat_id, id),
             AgentEvent::TakeSteering => self.take_steering(cx, chat_id, turn),
-            AgentEvent::Spawn(spawn) => self.spawn_worker(cx, chat_id, turn, *spawn),
+            AgentEvent::Spawn(spawn) => self.spawn_subagent(cx, chat_id, turn, *spawn),
             AgentEvent::Remember(memory) => self.remember_for(chat_id, *memory),
             AgentEvent::TokenRefused { resource, token } => self.token_refused(cx, chat_id, &resource, &token),
             AgentEvent::Alive => {}

@@ -44,7 +44,7 @@ impl HostCore {
             .chats
             .get(&chat_id)
             .is_some_and(|chat| chat.model.waits_for_people());
-        let waits_for_worker = self.has_subagents(chat_id);
+        let waits_for_subagent = self.has_subagents(chat_id);
         let Some(chat) = self.chats.get_mut(&chat_id) else {
             return;
         };
@@ -53,7 +53,7 @@ impl HostCore {
         let Some(run) = chat.run.as_mut() else {
             return;
         };
-        if waits_for_people || waits_for_worker {
+        if waits_for_people || waits_for_subagent {
             run.heard_ms = now;
         }
         let silent_ms = now.saturating_sub(run.heard_ms);
@@ -85,7 +85,7 @@ impl HostCore {
         }
     }
 
-    /// Whether a worker that its turn waits for is running; the worker has a watchdog of its own.
+    /// Whether a subagent that its turn waits for is running; the subagent has a watchdog of its own.
     fn has_subagents(&self, chat_id: ChannelId) -> bool {
         let Some((chat, run)) = self
             .chats
@@ -96,8 +96,8 @@ impl HostCore {
         };
         let siblings = self.sessions.get(&chat.session).map(|session| session.chats.as_slice());
         siblings.unwrap_or_default().iter().any(|sibling| {
-            let worker = self.chats.get(sibling).and_then(|chat| chat.run.as_ref());
-            worker.is_some_and(|worker| worker.parent == Some((chat_id, run.key)) && !worker.detached)
+            let subagent = self.chats.get(sibling).and_then(|chat| chat.run.as_ref());
+            subagent.is_some_and(|subagent| subagent.parent == Some((chat_id, run.key)) && !subagent.detached)
         })
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Tokens {
 
 #[derive(Debug)]
 enum Token {
-    AgentToken(AgentToken),
+    Valid(AgentToken),
     /// It expired, or was taken back: whoever needs it is told that it was there once (AUTH-09).
     Lapsed,
 }
@@ -40,7 +40,7 @@ impl Tokens {
     /// Takes a token in, in place of an earlier one.
     pub(crate) fn grant(&mut self, client: &ClientId, resource: &str, held: AgentToken) {
         let of_client = self.of.entry(client.clone()).or_default();
-        of_client.insert(resource.to_owned(), Token::AgentToken(held));
+        of_client.insert(resource.to_owned(), Token::Valid(held));
     }
 
     /// Takes a token back (AUTH-05).
@@ -54,7 +54,7 @@ impl Tokens {
     pub(crate) fn expire(&mut self, client: &ClientId, now_ms: u64) -> Vec<String> {
         let mut expired = Vec::new();
         for (resource, token) in self.of.get_mut(client).into_iter().flatten() {
-            if matches!(token, Token::AgentToken(held) if !held.is_good(now_ms)) {
+            if matches!(token, Token::Valid(held) if !held.is_good(now_ms)) {
                 *token = Token::Lapsed;
                 expired.push(resource.clone());
             }
@@ -78,25 +78,25 @@ impl Tokens {
     /// What an agent is handed of a client's token, if that is good.
     pub(crate) fn credential(&self, client: &ClientId, resource: &str, now_ms: u64) -> Option<Credential> {
         match self.of.get(client)?.get(resource)? {
-            Token::AgentToken(held) if held.is_good(now_ms) => Some(Credential {
+            Token::Valid(held) if held.is_good(now_ms) => Some(Credential {
                 resource: resource.to_owned(),
                 token: held.token.clone(),
                 scopes: held.scopes.clone(),
             }),
-            Token::AgentToken(_) | Token::Lapsed => None,
+            Token::Valid(_) | Token::Lapsed => None,
         }
     }
 
     /// Whether a client has a good token for a resource.
     pub(crate) fn has(&self, client: &ClientId, resource: &str, now_ms: u64) -> bool {
         let token = self.of.get(client).and_then(|tokens| tokens.get(resource));
-        matches!(token, Some(Token::AgentToken(held)) if held.is_good(now_ms))
+        matches!(token, Some(Token::Valid(held)) if held.is_good(now_ms))
     }
 
     /// Whether a client has this very token for a resource.
     pub(crate) fn holds(&self, client: &ClientId, resource: &str, token: &Secret) -> bool {
         let known = self.of.get(client).and_then(|tokens| tokens.get(resource));
-        matches!(known, Some(Token::AgentToken(held)) if held.token == *token)
+        matches!(known, Some(Token::Valid(held)) if held.token == *token)
     }
 
     /// Whether a client has had a token for a resource.
@@ -108,7 +108,7 @@ impl Tokens {
     pub(crate) fn deadlines(&self, client: &ClientId) -> Vec<u64> {
         let tokens = self.of.get(client).into_iter().flat_map(BTreeMap::values);
         let deadlines = tokens.filter_map(|token| match token {
-            Token::AgentToken(held) => held.expires_ms,
+            Token::Valid(held) => held.expires_ms,
             Token::Lapsed => None,
         });
         deadlines.collect()

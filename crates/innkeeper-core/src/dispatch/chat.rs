@@ -123,9 +123,9 @@ impl HostCore {
         if chat.model.head().active_turn.is_some() {
             return Err("a turn is already running".to_owned());
         }
-        // CHT-14: a worker goes on when its agent says so.
+        // CHT-14: a subagent goes on when its agent says so.
         if chat.parent.is_some() {
-            return Err("this chat belongs to a worker, which only its agent can resume".to_owned());
+            return Err("this chat belongs to a subagent, which only its agent can resume".to_owned());
         }
         let last = chat.model.last_turn();
         let failed = last.filter(|turn| turn.id == resume.turn_id && turn.state == TurnState::Error);

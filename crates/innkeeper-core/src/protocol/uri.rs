@@ -16,11 +16,11 @@ pub const MAX_CLIENT_ID_BYTES: usize = 256;
 
 /// How the URIs of sessions' own chats start.
 const DEFAULT_CHATS: &str = "ahp-chat://default/";
-/// How the URIs of workers' chats start.
-const WORKER_CHATS: &str = "ahp-chat://subagent/";
+/// How the URIs of subagents' chats start.
+const SUBAGENT_CHATS: &str = "ahp-chat://subagent/";
 /// How the URIs start of what the host keeps for sessions.
 pub const KEPT_CONTENTS: &str = "innkeeper-content:/";
-/// Most bytes of a tool call's id in its worker's URI.
+/// Most bytes of a tool call's id in its subagent's URI.
 const MAX_CALL_BYTES: usize = 256;
 
 /// Schemes that name something other than a session, so no session may take them.
@@ -119,7 +119,7 @@ pub fn check_new_chat(uri: &str) -> Result<(), String> {
     if is_taken && !is_chat {
         return Err(format!("the scheme {scheme}: is not for chats; use ahp-chat:/<id>"));
     }
-    if is_chat && [DEFAULT_CHATS, WORKER_CHATS].iter().any(|head| starts_with(uri, head)) {
+    if is_chat && [DEFAULT_CHATS, SUBAGENT_CHATS].iter().any(|head| starts_with(uri, head)) {
         return Err("ahp-chat://default/ and ahp-chat://subagent/ are for the host; use ahp-chat:/<id>".to_owned());
     }
     Ok(())
@@ -170,9 +170,9 @@ pub fn session_of_content(uri: &str) -> Option<(String, &str)> {
     Some((String::from_utf8(session).ok()?, name))
 }
 
-/// The URI of a worker's chat, in the spelling that the reference client computes for the first
-/// worker of a tool call (E-49). Further ones get a number.
-pub(crate) fn worker_chat(session: &str, call: &str, is_free: impl Fn(&str) -> bool) -> String {
+/// The URI of a subagent's chat, in the spelling that the reference client computes for the first
+/// subagent of a tool call (E-49). Further ones get a number.
+pub(crate) fn subagent_chat(session: &str, call: &str, is_free: impl Fn(&str) -> bool) -> String {
     let mut id = String::with_capacity(call.len());
     for byte in call.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -184,7 +184,7 @@ pub(crate) fn worker_chat(session: &str, call: &str, is_free: impl Fn(&str) -> b
             break;
         }
     }
-    let first = format!("{WORKER_CHATS}{}/{id}", URL_SAFE_NO_PAD.encode(session));
+    let first = format!("{SUBAGENT_CHATS}{}/{id}", URL_SAFE_NO_PAD.encode(session));
     if is_free(&first) {
         return first;
     }
@@ -301,17 +301,17 @@ mod tests {
     }
 
     #[test]
-    fn e49_a_workers_uri_is_the_one_the_reference_client_computes_and_unique() {
-        let first = worker_chat("copilot:/1", "call_1", |_| true);
+    fn e49_a_subagents_uri_is_the_one_the_reference_client_computes_and_unique() {
+        let first = subagent_chat("copilot:/1", "call_1", |_| true);
         assert_eq!(first, "ahp-chat://subagent/Y29waWxvdDovMQ/call_1");
         assert_eq!(
-            worker_chat("copilot:/1", "call_1", |uri| uri != first),
+            subagent_chat("copilot:/1", "call_1", |uri| uri != first),
             format!("{first}~2")
         );
-        let odd = worker_chat("copilot:/1", "a b/\u{e9}#?%", |_| true);
+        let odd = subagent_chat("copilot:/1", "a b/\u{e9}#?%", |_| true);
         assert_eq!(odd, "ahp-chat://subagent/Y29waWxvdDovMQ/a%20b%2F%C3%A9%23%3F%25");
         assert_eq!(check(&odd), Ok(()));
-        assert!(worker_chat("copilot:/1", &"é".repeat(1000), |_| true).len() < 400);
+        assert!(subagent_chat("copilot:/1", &"é".repeat(1000), |_| true).len() < 400);
     }
 
     #[test]

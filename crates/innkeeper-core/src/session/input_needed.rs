@@ -1,5 +1,5 @@
 //! What a chat waits for, shown on its session: whoever watches the session alone can answer
-//! everything, at any depth of workers (SES-18 to SES-20).
+//! everything, at any depth of subagents (SES-18 to SES-20).
 
 use std::collections::{HashMap, HashSet};
 

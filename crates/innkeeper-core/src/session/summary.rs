@@ -30,7 +30,7 @@ impl HostCore {
     }
 
     /// The end of a turn makes its chat and its session unread, also for those who marked them as read while it ran.
-    /// Workers tell the call that started them, and have no read state that people see.
+    /// Subagents tell the call that started them, and have no read state that people see.
     pub(crate) fn mark_unread(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, action: &StateAction) {
         let ends_turn = matches!(
             action,

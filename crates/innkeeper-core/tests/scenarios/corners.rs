@@ -83,11 +83,11 @@ fn an_agent_may_give_a_better_title_than_the_first_message() {
 }
 
 #[test]
-fn cht12_e15_asking_again_does_not_lose_the_workers_of_a_call() {
+fn cht12_e15_asking_again_does_not_lose_the_subagents_of_a_call() {
     let (mut stage, conn, chat) = working();
     stage.call(host_tool("task"), harmless());
     let run = stage.run();
-    let worker = stage.spawns(run, CALL, false).expect("worker");
+    let subagent = stage.spawns(run, CALL, false).expect("worker");
     stage.tool(CALL, risky());
     stage.accepted(conn, &chat, decide(true, None));
     stage.tool(CALL, done());
@@ -95,19 +95,19 @@ fn cht12_e15_asking_again_does_not_lose_the_workers_of_a_call() {
     assert!(
         state["content"]
             .as_array()
-            .is_some_and(|c| c.iter().any(|c| c["resource"] == *worker.chat_uri)),
+            .is_some_and(|c| c.iter().any(|c| c["resource"] == *subagent.chat_uri)),
         "{state:#}"
     );
 }
 
 #[test]
-fn ses15_a_failed_worker_does_not_show_its_session_as_failed_for_ever() {
+fn ses15_a_failed_subagent_does_not_show_its_session_as_failed_for_ever() {
     let (mut stage, conn, chat) = working();
     stage.call(host_tool("task"), harmless());
     let run = stage.run();
-    let worker = stage.spawns(run, CALL, false).expect("worker");
+    let subagent = stage.spawns(run, CALL, false).expect("worker");
     stage.ends_in(
-        (worker.chat, worker.turn),
+        (subagent.chat, subagent.turn),
         TurnEnd::Failed {
             failure: Failure::new("x", "y"),
             resumable: false,

@@ -145,7 +145,7 @@ impl Stage {
                 | Effect::OpenChat(_)
                 | Effect::StartTurn { .. }
                 | Effect::Reply { .. }
-                | Effect::StartWorker(_)
+                | Effect::StartSubagent(_)
                 | Effect::LookUp { .. }
                 | Effect::Resource { .. }
                 | Effect::McpResource { .. }

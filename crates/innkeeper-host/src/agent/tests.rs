@@ -160,7 +160,7 @@ impl Loop {
         loop {
             if let (_, AgentEvent::Spawn(spawn)) = self.event().await {
                 assert_eq!(spawn.detached, detached);
-                let worker = innkeeper_core::Worker {
+                let worker = innkeeper_core::Subagent {
                     parent: (CHAT, TURN),
                     call: spawn.call.clone(),
                     chat: WORKER,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use innkeeper_core::{ActionFrame, ChannelId, Effect, Outgoing, Subscriber, Worker};
+use innkeeper_core::{ActionFrame, ChannelId, Effect, Outgoing, Subagent, Subscriber};
 use tokio::time::Instant;
 
 use crate::agent::runtime::driver::{Archive, Driver, Surroundings};
@@ -99,7 +99,7 @@ impl HostTask {
                     let _ = reply.send(*plan);
                 }
             }
-            Effect::StartWorker(worker) => self.start_worker(*worker),
+            Effect::StartSubagent(subagent) => self.start_worker(*subagent),
             Effect::List { conn, id, page } => self.list(conn, id, page),
             Effect::Import { conn, id, text } => self.import(conn, id, text),
             Effect::ListDeleted { conn, id } => self.list_deleted(conn, id),
@@ -182,7 +182,7 @@ impl HostTask {
 
     /// Hands a worker to the run that asked for it. A run that is over, or has changed its mind,
     /// drops what it is given, and that ends the worker.
-    fn start_worker(&mut self, worker: Worker) {
+    fn start_worker(&mut self, worker: Subagent) {
         let Some(around) = self.surroundings() else {
             return;
         };

@@ -187,7 +187,7 @@ impl Agent {
                 self.uris.remove(chat);
             }
             Effect::Reply { chat, turn, reply } => self.hear(*chat, *turn, reply, now_ms)?,
-            Effect::StartWorker(worker) => self.start_worker(worker, now_ms)?,
+            Effect::StartSubagent(worker) => self.start_worker(worker, now_ms)?,
             Effect::Keep(_)
             | Effect::Load { .. }
             | Effect::LoadTurns { .. }

@@ -138,7 +138,7 @@ fn config(choices: &mut Choices<'_>) -> CoreConfig {
         summary_debounce_ms: DEBOUNCE_MS,
         max_queued_messages: 2,
         turns_per_page: 2,
-        max_worker_depth: 2,
+        max_subagent_depth: 2,
         max_chats: 6,
         serves_customizations: true,
         serves_mcp: true,

@@ -93,7 +93,7 @@ limits_section! {
     sessions in SOME => core.max_sessions;
     absent_clients in ANY => core.max_absent_clients;
     chats in SOME => core.max_chats;
-    worker_depth in ANY => core.max_worker_depth;
+    worker_depth in ANY => core.max_subagent_depth;
     client_tools in ANY => core.max_client_tools;
     active_client_bytes in SOME => core.max_active_client_bytes;
     mcp_servers in ANY => core.max_mcp_servers;

@@ -20,7 +20,7 @@ impl HostCore {
             return Err("the host is shutting down".to_owned());
         }
         if chat.parent.is_some() {
-            return Err("this chat belongs to a worker, whose history only its agent writes".to_owned());
+            return Err("this chat belongs to a subagent, whose history only its agent writes".to_owned());
         }
         // TRC-05: the model would go on from what people no longer see.
         let agent = self.agent_of(session);

@@ -59,14 +59,14 @@ pub(super) fn of_start(start: &ToolStart) -> Option<Meta> {
     (!meta.is_empty()).then_some(meta)
 }
 
-/// The `_meta` of a call that has started a worker, whose chat exists.
-pub(crate) fn with_worker(known: Option<&Meta>, worker: &ToolResultSubagentContent) -> Meta {
+/// The `_meta` of a call that has started a subagent, whose chat exists.
+pub(crate) fn with_subagent(known: Option<&Meta>, subagent: &ToolResultSubagentContent) -> Meta {
     let mut meta = known.cloned().unwrap_or_default();
     meta.insert(KIND.to_owned(), "subagent".into());
-    meta.insert("subagentChatUri".to_owned(), worker.resource.as_str().into());
-    let name = worker.agent_name.as_deref().unwrap_or(&worker.title);
+    meta.insert("subagentChatUri".to_owned(), subagent.resource.as_str().into());
+    let name = subagent.agent_name.as_deref().unwrap_or(&subagent.title);
     meta.insert("subagentAgentName".to_owned(), name.into());
-    let description = worker.description.as_deref().unwrap_or(&worker.title);
+    let description = subagent.description.as_deref().unwrap_or(&subagent.title);
     meta.insert("subagentDescription".to_owned(), description.into());
     meta
 }
@@ -112,18 +112,18 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_and_a_worker_keep_what_was_there() {
+    fn a_decision_and_a_subagent_keep_what_was_there() {
         let known = object(json!({ "toolKind": "read", "ui": { "resourceUri": "ui://x" } }));
         let decided = decided(known.as_ref(), None, &ClientId::new("c"));
         assert_eq!(decided["toolKind"], "read");
         assert!(is_decided(&decided));
-        let worker = ToolResultSubagentContent {
+        let subagent = ToolResultSubagentContent {
             resource: "ahp-chat:/w".to_owned(),
             title: "Look".to_owned(),
             agent_name: None,
             description: None,
         };
-        let meta = with_worker(Some(&decided), &worker);
+        let meta = with_subagent(Some(&decided), &subagent);
         assert_eq!(meta["toolKind"], "subagent");
         assert_eq!(meta["subagentChatUri"], "ahp-chat:/w");
         assert_eq!(meta["ui"]["resourceUri"], "ui://x");

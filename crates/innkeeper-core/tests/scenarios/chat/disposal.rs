@@ -20,17 +20,17 @@ fn stage() -> (Stage, ConnId, String) {
 
 /// (SES-15, SES-18, SUB-19)
 #[test]
-fn cht21_disposing_of_a_chat_ends_it_and_its_workers_and_leaves_the_session_right() {
+fn cht21_disposing_of_a_chat_ends_it_and_its_subagents_and_leaves_the_session_right() {
     let (mut stage, conn, default) = stage();
     stage.create_chat(conn, new_chat(SESSION, CHAT));
     stage.subscribe(conn, CHAT);
     stage.start_turn(conn, CHAT, "t");
     let run = stage.run();
     stage.runs_tool(run, "call");
-    let detached = stage.spawns(run, "call", true).expect("a worker");
+    let detached = stage.spawns(run, "call", true).expect("a subagent");
     let nested_run = (detached.chat, detached.turn);
     stage.runs_tool(nested_run, "inner");
-    let nested = stage.spawns(nested_run, "inner", false).expect("a worker");
+    let nested = stage.spawns(nested_run, "inner", false).expect("a subagent");
     assert_eq!(stage.state(SESSION)["status"], 8 | 32);
     stage.inbox(conn);
     let answer = stage.dispose_chat(conn, CHAT);

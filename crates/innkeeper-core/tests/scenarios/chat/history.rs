@@ -298,13 +298,13 @@ fn trc01_history_is_kept_through_the_named_turn_and_the_agent_starts_from_there(
 
 /// (TRC-06)
 #[test]
-fn trc02_a_running_turn_is_dropped_with_its_workers_and_what_it_asked() {
+fn trc02_a_running_turn_is_dropped_with_its_subagents_and_what_it_asked() {
     let (mut stage, conn, chat) = stage(1);
     stage.start_turn(conn, &chat, "running");
     let run = stage.run();
     stage.says(AgentEvent::Activity(Some("Thinking".into())));
     stage.runs_tool(run, "call");
-    let worker = stage.spawns(run, "call", false).expect("a worker");
+    let subagent = stage.spawns(run, "call", false).expect("a subagent");
     stage.asks_permission(run, "delete");
     assert_eq!(stage.state(SESSION)["inputNeeded"].as_array().map(Vec::len), Some(1));
     truncate(&mut stage, conn, &chat, Some("t1"));
@@ -315,7 +315,7 @@ fn trc02_a_running_turn_is_dropped_with_its_workers_and_what_it_asked() {
     assert_eq!(state["status"].as_u64().map(|bits| bits & 31), Some(1));
     assert_eq!(stage.state(SESSION)["inputNeeded"].as_array().map_or(0, Vec::len), 0);
     assert_eq!(stage.state(SESSION)["status"].as_u64().map(|bits| bits & 31), Some(1));
-    assert_eq!(stage.cancelled(), [run, (worker.chat, worker.turn)]);
+    assert_eq!(stage.cancelled(), [run, (subagent.chat, subagent.turn)]);
     assert!(
         matches!(stage.agent.last(), Some(Effect::OpenChat(_))),
         "after the old one was stopped"

@@ -108,19 +108,19 @@ fn cht17_within_a_session_only_the_order_changes() {
 
 /// (CHT-17)
 #[test]
-fn cht18_a_chat_goes_to_another_session_with_its_workers_and_its_readers() {
+fn cht18_a_chat_goes_to_another_session_with_its_subagents_and_its_readers() {
     let (mut stage, conn, _) = stage();
     stage.start_turn(conn, CHAT, "t");
     let run = stage.run();
     stage.runs_tool(run, "call");
-    let worker = stage.spawns(run, "call", true).expect("a worker");
+    let subagent = stage.spawns(run, "call", true).expect("a subagent");
     let answer = stage.move_chat(conn, CHAT, to(OTHER, None));
     assert_eq!(error(&answer).0, -32004, "a turn is running (ERR-04)");
     stage.ends_in(run, TurnEnd::Complete);
     let answer = stage.move_chat(conn, CHAT, to(OTHER, None));
-    assert_eq!(error(&answer).0, -32004, "its worker is running");
-    stage.ends_in((worker.chat, worker.turn), TurnEnd::Complete);
-    let before = (stage.state(CHAT), stage.state(&worker.chat_uri));
+    assert_eq!(error(&answer).0, -32004, "its subagent is running");
+    stage.ends_in((subagent.chat, subagent.turn), TurnEnd::Complete);
+    let before = (stage.state(CHAT), stage.state(&subagent.chat_uri));
     stage.inbox(conn);
     let opened = stage.agent.len();
     let other_default = innkeeper_core::uri::default_chat(OTHER);
@@ -135,16 +135,16 @@ fn cht18_a_chat_goes_to_another_session_with_its_workers_and_its_readers() {
     ];
     let expected = expected.map(|(channel, action)| (channel.to_owned(), action.to_owned()));
     assert_eq!(told(&mut stage, conn), expected);
-    assert_eq!(stage.catalogue(OTHER), [CHAT, &worker.chat_uri, other_default.as_str()]);
+    assert_eq!(stage.catalogue(OTHER), [CHAT, &subagent.chat_uri, other_default.as_str()]);
     assert_eq!(stage.catalogue(SESSION).len(), 2);
-    assert_eq!((stage.state(CHAT), stage.state(&worker.chat_uri)), before);
+    assert_eq!((stage.state(CHAT), stage.state(&subagent.chat_uri)), before);
     // Same directories, same back end; but what the chats refer to is kept elsewhere from now on (RES-03).
     let [Effect::ChatsMoved(moved)] = &stage.agent[opened..] else {
         panic!("{:?}", &stage.agent[opened..]);
     };
     assert_eq!((&*moved.from, &*moved.to), (SESSION, OTHER));
     let chats: Vec<&str> = moved.chats.iter().map(|chat| &*chat.uri).collect();
-    assert_eq!(chats, [CHAT, &*worker.chat_uri]);
+    assert_eq!(chats, [CHAT, &*subagent.chat_uri]);
     assert!(
         moved
             .chats

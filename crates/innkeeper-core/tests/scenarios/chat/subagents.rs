@@ -1,4 +1,4 @@
-//! Workers: chats that a tool call starts (CHT-12 to CHT-14, CHT-24, CHT-25).
+//! Subagents: chats that a tool call starts (CHT-12 to CHT-14, CHT-24, CHT-25).
 
 use innkeeper_core::agent::{BackgroundChange, ToolContent, ToolReply, ToolResult, ToolStep};
 use innkeeper_core::{AgentEvent, ChannelId, ConnId, CoreConfig, Effect, Failure, Input, Reply, TurnEnd, TurnKey};
@@ -39,13 +39,13 @@ fn reason(stage: &mut Stage, conn: ConnId) -> String {
 
 /// (E-49, CHT-11)
 #[test]
-fn cht12_call_and_worker_name_each_other() {
+fn cht12_call_and_subagent_name_each_other() {
     let (mut stage, conn, chat, run) = stage();
     let step = Box::new(ToolStep::Content(vec![ToolContent::Text("so far".into())]));
     let call = "call".to_owned();
     stage.says_in(run, AgentEvent::Tool { call, step });
     stage.inbox(conn);
-    let worker = stage.spawns(run, "call", false).expect("a worker");
+    let subagent = stage.spawns(run, "call", false).expect("a subagent");
     assert_eq!(
         stage.action_types(conn),
         [
@@ -61,13 +61,13 @@ fn cht12_call_and_worker_name_each_other() {
         "subagentAgentName": "explorer", "subagentDescription": "Work of call",
     });
     assert_eq!(call["_meta"], shown);
-    assert_eq!(*worker.chat_uri, *name);
-    assert_eq!(worker.parent, run);
+    assert_eq!(*subagent.chat_uri, *name);
+    assert_eq!(subagent.parent, run);
     assert!(
-        matches!(stage.agent.last(), Some(Effect::StartWorker(_))),
+        matches!(stage.agent.last(), Some(Effect::StartSubagent(_))),
         "side effects come last"
     );
-    let state = stage.state(&worker.chat_uri);
+    let state = stage.state(&subagent.chat_uri);
     assert_eq!(
         state["origin"],
         json!({ "kind": "tool", "chat": chat, "toolCallId": "call" })
@@ -80,12 +80,12 @@ fn cht12_call_and_worker_name_each_other() {
         json!({ "text": "Look around", "origin": { "kind": "agent" } })
     );
     let shown =
-        json!({ "type": "subagent", "resource": &*worker.chat_uri, "title": "Work of call", "agentName": "explorer" });
+        json!({ "type": "subagent", "resource": &*subagent.chat_uri, "title": "Work of call", "agentName": "explorer" });
     assert_eq!(
         content(&stage, &chat),
         json!([{ "type": "text", "text": "so far" }, shown])
     );
-    // The worker is not lost when the call says something else, or ends.
+    // The subagent is not lost when the call says something else, or ends.
     let step = Box::new(ToolStep::Content(vec![ToolContent::Text("more".into())]));
     let call = "call".to_owned();
     stage.says_in(run, AgentEvent::Tool { call, step });
@@ -93,8 +93,8 @@ fn cht12_call_and_worker_name_each_other() {
         content(&stage, &chat),
         json!([{ "type": "text", "text": "more" }, shown])
     );
-    stage.says_in((worker.chat, worker.turn), AgentEvent::Text("found it".into()));
-    stage.ends_in((worker.chat, worker.turn), TurnEnd::Complete);
+    stage.says_in((subagent.chat, subagent.turn), AgentEvent::Text("found it".into()));
+    stage.ends_in((subagent.chat, subagent.turn), TurnEnd::Complete);
     let step = Box::new(ToolStep::Done {
         result: ToolResult::text("Done", "found it"),
         review: false,
@@ -106,16 +106,16 @@ fn cht12_call_and_worker_name_each_other() {
         json!([{ "type": "text", "text": "found it" }, shown])
     );
     assert_eq!(
-        stage.state(&worker.chat_uri)["turns"][0]["responseParts"][0]["content"],
+        stage.state(&subagent.chat_uri)["turns"][0]["responseParts"][0]["content"],
         "found it"
     );
 }
 
 #[test]
-fn cht12_several_workers_of_one_call_have_chats_of_their_own() {
+fn cht12_several_subagents_of_one_call_have_chats_of_their_own() {
     let (mut stage, _, chat, run) = stage();
-    let first = stage.spawns(run, "call", false).expect("a worker");
-    let second = stage.spawns(run, "call", false).expect("a worker");
+    let first = stage.spawns(run, "call", false).expect("a subagent");
+    let second = stage.spawns(run, "call", false).expect("a subagent");
     assert_ne!(first.chat_uri, second.chat_uri);
     assert_eq!(content(&stage, &chat).as_array().map(Vec::len), Some(2));
 }
@@ -131,16 +131,16 @@ fn refusal(stage: &Stage) -> &str {
 }
 
 #[test]
-fn cht13_depth_and_number_of_workers_are_bounded_and_the_agent_is_told() {
+fn cht13_depth_and_number_of_subagents_are_bounded_and_the_agent_is_told() {
     let (mut stage, _, _, run) = with(CoreConfig {
-        max_worker_depth: 2,
+        max_subagent_depth: 2,
         max_chats: 4,
         ..CoreConfig::default()
     });
     let mut above = run;
     for _ in 0..2 {
-        let worker = stage.spawns(above, "call", false).expect("a worker");
-        above = (worker.chat, worker.turn);
+        let subagent = stage.spawns(above, "call", false).expect("a subagent");
+        above = (subagent.chat, subagent.turn);
         stage.runs_tool(above, "call");
     }
     assert!(stage.spawns(above, "call", false).is_none());
@@ -155,10 +155,10 @@ fn cht13_depth_and_number_of_workers_are_bounded_and_the_agent_is_told() {
 
 /// (TURN-12)
 #[test]
-fn cht14_people_may_stop_a_worker_but_not_talk_to_it() {
+fn cht14_people_may_stop_a_subagent_but_not_talk_to_it() {
     let (mut stage, conn, _, run) = stage();
-    let worker = stage.spawns(run, "call", false).expect("a worker");
-    let uri = worker.chat_uri.to_string();
+    let subagent = stage.spawns(run, "call", false).expect("a subagent");
+    let uri = subagent.chat_uri.to_string();
     stage.subscribe(conn, &uri);
     for action in [
         stage.turn_started("mine"),
@@ -173,7 +173,7 @@ fn cht14_people_may_stop_a_worker_but_not_talk_to_it() {
     let cancel = json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 });
     stage.dispatch(conn, &uri, 2, cancel);
     assert_eq!(stage.state(&uri)["turns"][0]["state"], "cancelled");
-    assert_eq!(stage.cancelled(), [(worker.chat, worker.turn)]);
+    assert_eq!(stage.cancelled(), [(subagent.chat, subagent.turn)]);
     // Its parent goes on.
     stage.says_in(run, AgentEvent::Text("never mind".into()));
     stage.ends_in(run, TurnEnd::Complete);
@@ -181,31 +181,31 @@ fn cht14_people_may_stop_a_worker_but_not_talk_to_it() {
 }
 
 #[test]
-fn cht14_only_its_agent_resumes_a_worker() {
+fn cht14_only_its_agent_resumes_a_subagent() {
     let (mut stage, conn, _, run) = stage();
-    let worker = stage.spawns(run, "call", false).expect("a worker");
-    stage.subscribe(conn, &worker.chat_uri);
+    let subagent = stage.spawns(run, "call", false).expect("a subagent");
+    stage.subscribe(conn, &subagent.chat_uri);
     stage.ends_in(
-        (worker.chat, worker.turn),
+        (subagent.chat, subagent.turn),
         TurnEnd::Failed {
             failure: Failure::new("x", "y"),
             resumable: true,
         },
     );
-    let turn = stage.state(&worker.chat_uri)["turns"][0]["id"].clone();
-    let uri = worker.chat_uri.to_string();
+    let turn = stage.state(&subagent.chat_uri)["turns"][0]["id"].clone();
+    let uri = subagent.chat_uri.to_string();
     stage.dispatch(conn, &uri, 1, json!({ "type": "chat/turnResume", "turnId": turn }));
     assert!(reason(&mut stage, conn).contains("only its agent"));
 }
 
-/// What agents elsewhere were seen to lose: an approval two workers down. (SES-18, SES-20)
+/// What agents elsewhere were seen to lose: an approval two subagents down. (SES-18, SES-20)
 #[test]
-fn cht12_a_question_two_workers_down_reaches_whoever_watches_the_session() {
+fn cht12_a_question_two_subagents_down_reaches_whoever_watches_the_session() {
     let (mut stage, conn, _, run) = stage();
-    let outer = stage.spawns(run, "call", false).expect("a worker");
+    let outer = stage.spawns(run, "call", false).expect("a subagent");
     let outer_run = (outer.chat, outer.turn);
     stage.runs_tool(outer_run, "deeper");
-    let inner = stage.spawns(outer_run, "deeper", false).expect("a worker");
+    let inner = stage.spawns(outer_run, "deeper", false).expect("a subagent");
     let inner_run = (inner.chat, inner.turn);
     stage.asks_permission(inner_run, "delete");
     let needed = stage.state(SESSION)["inputNeeded"].clone();
@@ -229,17 +229,17 @@ fn cht12_a_question_two_workers_down_reaches_whoever_watches_the_session() {
 }
 
 #[test]
-fn cht12_workers_end_with_the_turn_that_waits_for_them_at_any_depth() {
+fn cht12_subagents_end_with_the_turn_that_waits_for_them_at_any_depth() {
     let (mut stage, conn, chat, run) = stage();
-    let outer = stage.spawns(run, "call", false).expect("a worker");
+    let outer = stage.spawns(run, "call", false).expect("a subagent");
     let outer_run = (outer.chat, outer.turn);
     stage.runs_tool(outer_run, "deeper");
-    let inner = stage.spawns(outer_run, "deeper", false).expect("a worker");
+    let inner = stage.spawns(outer_run, "deeper", false).expect("a subagent");
     stage.asks_permission((inner.chat, inner.turn), "delete");
     let cancel = json!({ "type": "chat/turnCancelled", "turnId": "t", "duration": 0 });
     stage.dispatch(conn, &chat, 1, cancel);
-    for worker in [&outer, &inner] {
-        assert_eq!(stage.state(&worker.chat_uri)["turns"][0]["state"], "cancelled");
+    for subagent in [&outer, &inner] {
+        assert_eq!(stage.state(&subagent.chat_uri)["turns"][0]["state"], "cancelled");
     }
     assert_eq!(stage.cancelled().len(), 3);
     assert_eq!(stage.state(SESSION)["status"], 1);
@@ -248,11 +248,11 @@ fn cht12_workers_end_with_the_turn_that_waits_for_them_at_any_depth() {
 
 /// (CHT-25)
 #[test]
-fn cht24_a_detached_worker_outlives_its_turn_and_is_listed_until_it_ends() {
+fn cht24_a_detached_subagent_outlives_its_turn_and_is_listed_until_it_ends() {
     let (mut stage, conn, chat, run) = stage();
-    let worker = stage.spawns(run, "call", true).expect("a worker");
-    assert!(worker.detached);
-    let listed = json!([{ "kind": "subagent", "id": "call", "label": "Work of call", "startedAt": stage.now.rfc3339(), "chat": &*worker.chat_uri }]);
+    let subagent = stage.spawns(run, "call", true).expect("a subagent");
+    assert!(subagent.detached);
+    let listed = json!([{ "kind": "subagent", "id": "call", "label": "Work of call", "startedAt": stage.now.rfc3339(), "chat": &*subagent.chat_uri }]);
     assert_eq!(stage.state(&chat)["backgroundWork"], listed);
     stage.ends_in(run, TurnEnd::Complete);
     assert_eq!(stage.state(&chat)["backgroundWork"], listed);
@@ -271,7 +271,7 @@ fn cht24_a_detached_worker_outlives_its_turn_and_is_listed_until_it_ends() {
     }
     assert_eq!(stage.state(&chat)["backgroundWork"], listed);
     stage.inbox(conn);
-    stage.ends_in((worker.chat, worker.turn), TurnEnd::Complete);
+    stage.ends_in((subagent.chat, subagent.turn), TurnEnd::Complete);
     assert!(
         stage
             .action_types(conn)

@@ -127,18 +127,18 @@ fn the_agents_time_starts_with_the_answer_even_if_nothing_was_shown_before() {
 }
 
 #[test]
-fn the_agents_time_starts_again_when_its_worker_is_done() {
+fn the_agents_time_starts_again_when_its_subagent_is_done() {
     let (mut stage, _, chat) = working();
     stage.call(host_tool("task"), harmless());
     let run = stage.run();
-    let worker = stage.spawns(run, CALL, false).expect("a worker");
+    let subagent = stage.spawns(run, CALL, false).expect("a subagent");
     for _ in 0..3 {
         stage.pass(29 * MINUTE + MINUTE / 2);
-        let (chat, turn, event) = (worker.chat, worker.turn, AgentEvent::Alive);
+        let (chat, turn, event) = (subagent.chat, subagent.turn, AgentEvent::Alive);
         stage.handle(innkeeper_core::Input::Agent { chat, turn, event });
     }
     stage.pass(MINUTE / 2);
-    stage.ends_in((worker.chat, worker.turn), TurnEnd::Complete);
+    stage.ends_in((subagent.chat, subagent.turn), TurnEnd::Complete);
     stage.pass(29 * MINUTE + MINUTE / 2);
     assert_ne!(
         stage.state(&chat)["activeTurn"],

@@ -1,4 +1,4 @@
-//! What scenarios of chats, workers and history need.
+//! What scenarios of chats, subagents and history need.
 
 use ahp_types::state::{AgentCapabilities, MultipleChatsCapability, MultipleWorkingDirectoriesCapability};
 use innkeeper_core::agent::{
@@ -6,7 +6,7 @@ use innkeeper_core::agent::{
 };
 use innkeeper_core::request::{CreateChat, MoveChat, MoveDestination, Subscribe};
 use innkeeper_core::{
-    AgentEvent, AgentProfile, ChannelId, Command, ConnId, CoreConfig, Effect, Seq, TurnEnd, TurnKey, Worker,
+    AgentEvent, AgentProfile, ChannelId, Command, ConnId, CoreConfig, Effect, Seq, TurnEnd, TurnKey, Subagent,
 };
 use serde_json::Value;
 
@@ -97,9 +97,9 @@ impl Stage {
         }
     }
 
-    /// Lets a running tool call start a worker; returns it if it started.
-    pub fn spawns(&mut self, run: (ChannelId, TurnKey), call: &str, detached: bool) -> Option<Worker> {
-        let before = self.workers().len();
+    /// Lets a running tool call start a subagent; returns it if it started.
+    pub fn spawns(&mut self, run: (ChannelId, TurnKey), call: &str, detached: bool) -> Option<Subagent> {
+        let before = self.subagents().len();
         let spawn = Spawn {
             call: call.to_owned(),
             title: format!("Work of {call}"),
@@ -109,15 +109,15 @@ impl Stage {
             detached,
         };
         self.says_in(run, AgentEvent::Spawn(Box::new(spawn)));
-        self.workers().get(before).cloned()
+        self.subagents().get(before).cloned()
     }
 
-    fn workers(&self) -> Vec<Worker> {
-        let workers = self.agent.iter().filter_map(|effect| match effect {
-            Effect::StartWorker(worker) => Some(Worker::clone(worker)),
+    fn subagents(&self) -> Vec<Subagent> {
+        let subagents = self.agent.iter().filter_map(|effect| match effect {
+            Effect::StartSubagent(subagent) => Some(Subagent::clone(subagent)),
             _ => None,
         });
-        workers.collect()
+        subagents.collect()
     }
 
     /// The runs that were stopped, oldest first.

@@ -226,7 +226,7 @@ impl Driver {
 
     /// Prepares a worker's chat: what the main loop keeps, and what the parent's agent gets.
     pub(crate) fn worker(
-        worker: &innkeeper_core::Worker,
+        worker: &innkeeper_core::Subagent,
         parent: Option<&Self>,
         around: Surroundings,
     ) -> (Self, Worker) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ahp_types::state::{BackgroundWork, ChatState};
-use innkeeper_core::agent::{Spawn, Worker};
+use innkeeper_core::agent::{Spawn, Subagent};
 use innkeeper_core::{AgentEvent, ChannelId, TurnKey};
 
 use super::{Agent, Phase, Run};
@@ -20,7 +20,7 @@ pub struct Above {
 
 impl Agent {
     /// The host has given a worker a chat and a run, for which its parent waits (CHT-12).
-    pub(super) fn start_worker(&mut self, worker: &Worker, now_ms: u64) -> Result<(), Violation> {
+    pub(super) fn start_worker(&mut self, worker: &Subagent, now_ms: u64) -> Result<(), Violation> {
         let (parent, turn) = worker.parent;
         let asked = self.running.get_mut(&parent).filter(|run| run.turn == turn);
         let Some(session) = asked.and_then(|run| {

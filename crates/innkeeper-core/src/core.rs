@@ -32,6 +32,7 @@ use crate::session::configure;
 use crate::session::{Chat, Session};
 use crate::storage::listing::PendingLists;
 use crate::storage::load::PendingLoads;
+use crate::storage::mode::StorageMode;
 use crate::storage::persist::DirtySet;
 use crate::storage::records::TurnSource;
 use crate::telemetry::Telemetry;
@@ -63,16 +64,7 @@ pub struct HostCore {
     pub(crate) gaps: Gaps,
     /// The number up to which everything is durable.
     pub(crate) durable: Seq,
-    /// Whether there is a store that sessions come back from.
-    pub(crate) loads: bool,
-    /// Whether what changes is kept.
-    pub(crate) keeps: bool,
-    /// The last number that may be given out, if none can be reserved.
-    pub(crate) most: Option<Seq>,
-    /// Whether another process goes on with what is stored.
-    pub(crate) looks_on: bool,
-    /// Why nothing can be changed, if so.
-    pub(crate) read_only: Option<Arc<str>>,
+    pub(crate) storage_mode: StorageMode,
     /// How many sessions there are, in memory or not, but for drafts.
     pub(crate) session_count: usize,
     /// Where turns are read that are not in memory.
@@ -204,11 +196,7 @@ impl HostCore {
             seq: last_seq.max(Seq(1)),
             gaps,
             durable: Seq(0),
-            loads: false,
-            keeps: false,
-            most: None,
-            looks_on: false,
-            read_only: None,
+            storage_mode: StorageMode::default(),
             session_count: 0,
             turns: None,
             dirty: DirtySet::default(),
@@ -487,7 +475,7 @@ impl HostCore {
             // Answered before the handshake was looked at.
             Command::Ping | Command::Initialize(_) | Command::Reconnect(_) => {}
             Command::Subscribe(subscribe) => self.subscribe(cx, conn, id, *subscribe),
-            Command::ListSessions(list) if self.loads => self.ask_for_list(cx, conn, id, &list),
+            Command::ListSessions(list) if self.storage_mode.has_store() => self.ask_for_list(cx, conn, id, &list),
             Command::ListSessions(list) => {
                 self.announce_due_summaries(cx);
                 let result = self.list_sessions(conn, &list);

@@ -50,6 +50,7 @@ pub use protocol::request::{Command, RequestId};
 pub use protocol::{action_table as action, decode, error, frame, request, snapshot, uri};
 pub use resources::{self as resource, content, data_uri};
 pub use session::repository;
+pub use storage::mode::StorageMode;
 pub use storage::open::Opening;
 pub use storage::records as stored;
 pub use telemetry::{LogLevel, LogRecord, LogValue, Severity};

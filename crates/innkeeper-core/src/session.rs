@@ -20,7 +20,7 @@ use crate::chat::approval::Offered;
 use crate::chat::model::ChatModel;
 use crate::customization::CustomizationState;
 use crate::ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
-use crate::mcp::{TurnWait, SessionServers};
+use crate::mcp::{SessionServers, TurnWait};
 use crate::protocol::dialect::extension::OptIns;
 use crate::protocol::frame::AppendHead;
 use crate::storage::records::document::SessionDocument;
@@ -212,7 +212,11 @@ impl Chat {
             aside: SideChatContext::default(),
             writers: HashMap::new(),
             is_watched: false,
-            titled_by: if has_name { TitleSource::Message } else { TitleSource::Nobody },
+            titled_by: if has_name {
+                TitleSource::Message
+            } else {
+                TitleSource::Nobody
+            },
             can_resume: false,
             is_open: false,
             rows: (Seq(0), 0),

@@ -4,6 +4,7 @@ pub(crate) mod evict;
 mod import;
 pub(crate) mod listing;
 pub(crate) mod load;
+pub(crate) mod mode;
 pub(crate) mod open;
 pub(crate) mod persist;
 pub mod records;

@@ -55,7 +55,14 @@ impl HostCore {
     }
 
     /// Lists a subagent that outlives its turn (CHT-25).
-    pub(super) fn list_subagent(&mut self, cx: &mut Cx<'_>, parent: ChannelId, call: &str, label: &str, subagent: &str) {
+    pub(super) fn list_subagent(
+        &mut self,
+        cx: &mut Cx<'_>,
+        parent: ChannelId,
+        call: &str,
+        label: &str,
+        subagent: &str,
+    ) {
         let Some(chat) = self.chats.get(&parent) else {
             return;
         };

@@ -18,7 +18,7 @@ use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{CreateChat, RequestId};
 use crate::protocol::uri;
 use crate::session::create::new_chat;
-use crate::session::{SideChatContext, Chat, Session};
+use crate::session::{Chat, Session, SideChatContext};
 
 /// The id of a first message that waits for its session.
 const INITIAL: &str = "initial";

@@ -21,7 +21,7 @@ use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{MoveChat, MoveDestination};
 use crate::protocol::uri;
 use crate::session::create::directories_of;
-use crate::session::{TitleSource, Session, UNTITLED, summary_of};
+use crate::session::{Session, TitleSource, UNTITLED, summary_of};
 
 impl HostCore {
     pub(crate) fn move_chat(&mut self, cx: &mut Cx<'_>, request: &MoveChat) -> Result<Value, RpcError> {

@@ -163,7 +163,11 @@ impl HostCore {
             _ => &[],
         };
         for subagent in &session.chats {
-            let Some(subagent) = self.chats.get(subagent).filter(|subagent| subagent.parent == Some(chat_id)) else {
+            let Some(subagent) = self
+                .chats
+                .get(subagent)
+                .filter(|subagent| subagent.parent == Some(chat_id))
+            else {
                 continue;
             };
             let head = subagent.model.head();

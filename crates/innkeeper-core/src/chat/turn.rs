@@ -26,7 +26,7 @@ use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::mcp::app_request;
 use crate::protocol::frame::AppendHead;
 use crate::session::create::{directories_of, error_info, settings_of};
-use crate::session::{TitleSource, OpenPart, Run};
+use crate::session::{OpenPart, Run, TitleSource};
 
 /// Where the rules that were applied are shown.
 const RULES: &str = "innkeeper.rules";

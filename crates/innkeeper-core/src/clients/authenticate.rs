@@ -84,7 +84,8 @@ impl HostCore {
             };
             return Ok((!is_answered).then(|| json!({})));
         }
-        let is_served = |call: &&WaitingCall| call.accepts(scopes.as_deref()) && (allowed.is_ok() || !call.is_of_server);
+        let is_served =
+            |call: &&WaitingCall| call.accepts(scopes.as_deref()) && (allowed.is_ok() || !call.is_of_server);
         let served: Vec<&WaitingCall> = waiting.iter().filter(is_served).collect();
         // A server that has a token, or none that grants enough, takes one that grants enough.
         let accepted = |demand: &ServerDemand| accepts(&demand.scopes, scopes.as_deref());

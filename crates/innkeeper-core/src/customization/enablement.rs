@@ -7,8 +7,8 @@ use ahp_types::state::{ClientPluginCustomization, Customization, SessionActiveCl
 
 use super::decisions::{Decisions, Enablement, EnablementStore};
 use super::entry::{
-    CustomizationRef, at_first, child_id, child_name, child_switch, children_mut, children_of, client_of, id_of, is_child_on,
-    is_on, switch_of,
+    CustomizationRef, at_first, child_id, child_name, child_switch, children_mut, children_of, client_of, id_of,
+    is_child_on, is_on, switch_of,
 };
 use super::published::show_published;
 use super::shadows::mark_shadowed;

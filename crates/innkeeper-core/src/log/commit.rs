@@ -92,7 +92,7 @@ impl HostCore {
     /// actions on every observer (E-02), with a fresh number and outside the replay window
     /// (DSP-12, DSP-13, REC-19).
     pub(crate) fn reject(&mut self, cx: &mut Cx<'_>, channel: ChannelId, raw: &str, author: &Author, reason: &str) {
-        if self.most.is_some_and(|most| self.seq >= most) {
+        if self.storage_mode.seq_limit().is_some_and(|limit| self.seq >= limit) {
             // No number is left for it that would be nobody else's later (P5).
             let (conn, reason) = (author.conn, CloseReason::NoNumbers);
             return cx.effects.push(Effect::Close { conn, reason });

@@ -307,7 +307,13 @@ mod tests {
 
     fn frame(seq: u64) -> Arc<ActionFrame> {
         let action = StateAction::SessionTitleChanged(SessionTitleChangedAction { title: "x".repeat(100) });
-        Arc::new(encode_action("\"a:/b\"", &action, ExtensionFields::Nothing, Seq(seq), None))
+        Arc::new(encode_action(
+            "\"a:/b\"",
+            &action,
+            ExtensionFields::Nothing,
+            Seq(seq),
+            None,
+        ))
     }
 
     fn cost() -> usize {

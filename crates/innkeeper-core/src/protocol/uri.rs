@@ -119,7 +119,11 @@ pub fn check_new_chat(uri: &str) -> Result<(), String> {
     if is_taken && !is_chat {
         return Err(format!("the scheme {scheme}: is not for chats; use ahp-chat:/<id>"));
     }
-    if is_chat && [DEFAULT_CHATS, SUBAGENT_CHATS].iter().any(|head| starts_with(uri, head)) {
+    if is_chat
+        && [DEFAULT_CHATS, SUBAGENT_CHATS]
+            .iter()
+            .any(|head| starts_with(uri, head))
+    {
         return Err("ahp-chat://default/ and ahp-chat://subagent/ are for the host; use ahp-chat:/<id>".to_owned());
     }
     Ok(())

@@ -353,7 +353,8 @@ impl HostCore {
         }
         self.config.silence_limit_ms = limit_ms;
         // Turns that already run are looked after by the new rule, from now on.
-        self.timers.retain(|(_, timer)| !matches!(timer, Timer::CheckWatchdog(_)));
+        self.timers
+            .retain(|(_, timer)| !matches!(timer, Timer::CheckWatchdog(_)));
         let mut running: Vec<ChannelId> = Vec::new();
         for (id, chat) in self.chats.iter_mut() {
             chat.is_watched = false;

@@ -62,7 +62,8 @@ impl HostCore {
         };
         // Of a draft only those know that listen to it.
         let listeners = self.drafts.contains(&session_id).then(|| self.listeners_of(session_id));
-        let can_be_undone = !for_good && listeners.is_none() && self.keeps && self.config.undo_delete_ms > 0;
+        let can_be_undone =
+            !for_good && listeners.is_none() && self.storage_mode.persists() && self.config.undo_delete_ms > 0;
         match can_be_undone {
             true => self.delete_session(cx, session_id),
             false => self.remove_session(cx, session_id),
@@ -190,7 +191,7 @@ impl HostCore {
 
     /// Has the store undo a deletion. The session joins the others like one that was imported.
     pub(crate) fn undo_deletion(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, uri: String) {
-        let problem = if !self.loads {
+        let problem = if !self.storage_mode.has_store() {
             Some("this host keeps no sessions, so it cannot restore any".to_owned())
         } else if self.is_full() {
             let most = self.config.max_sessions;
@@ -210,7 +211,7 @@ impl HostCore {
 
     /// Looks soon for sessions that were deleted long ago.
     pub(crate) fn schedule_purge(&mut self, at_ms: u64) {
-        if self.keeps {
+        if self.storage_mode.persists() {
             self.timers.insert((at_ms, Timer::PurgeDeleted));
         }
     }

@@ -108,7 +108,7 @@ impl HostCore {
     /// Starts the grace of every draft that nothing holds any more.
     pub(crate) fn release_drafts(&mut self, cx: &mut Cx<'_>) {
         // A look-out or a host that cannot write deletes nothing.
-        if !std::mem::take(&mut self.drafts_released) || self.read_only.is_some() || self.looks_on {
+        if !std::mem::take(&mut self.drafts_released) || self.storage_mode.is_read_only() {
             return;
         }
         let free = self.drafts.iter().copied().filter(|id| !self.is_draft_held(*id));

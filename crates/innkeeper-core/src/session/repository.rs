@@ -81,7 +81,7 @@ pub struct RepositoryChanges {
 impl HostCore {
     /// Asks to follow the repository of a session, unless that was asked.
     pub(crate) fn follow_repository(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        if !self.config.serves_repositories || self.read_only.is_some() || self.looks_on {
+        if !self.config.serves_repositories || self.storage_mode.is_read_only() {
             return;
         }
         let Some(session) = self.sessions.get_mut(&session_id) else {
@@ -148,7 +148,11 @@ impl HostCore {
     /// Publishes the state of the repository if it differs from what is shown. All other entries of `_meta` stay
     /// (SES-24).
     fn show_repository(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, state: Option<&RepositoryState>) {
-        let Some(session) = self.sessions.get(&session_id).filter(|_| self.read_only.is_none()) else {
+        let Some(session) = self
+            .sessions
+            .get(&session_id)
+            .filter(|_| !self.storage_mode.is_read_only())
+        else {
             return;
         };
         let mut meta = session.state.meta.clone().unwrap_or_default();

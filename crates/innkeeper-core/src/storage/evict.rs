@@ -15,7 +15,7 @@ impl HostCore {
     pub(crate) fn schedule_eviction(&mut self, now_ms: u64) {
         let idle_ms = self.config.idle_session_ms;
         // What a host that cannot write has closed in a session is in memory only.
-        if (self.keeps || self.looks_on) && self.loads && idle_ms > 0 && !self.evicting && !self.sessions.is_empty() {
+        if self.storage_mode.evicts() && idle_ms > 0 && !self.evicting && !self.sessions.is_empty() {
             self.evicting = true;
             let at = now_ms.saturating_add(idle_ms.min(MAX_INTERVAL_MS));
             self.timers.insert((at, Timer::EvictIdle));
@@ -39,7 +39,7 @@ impl HostCore {
                 continue;
             };
             // A draft that nobody uses is deleted instead.
-            if is_used || (session.is_draft && !self.looks_on) {
+            if is_used || (session.is_draft && !self.storage_mode.is_observer()) {
                 session.used_ms = now;
             } else if now.saturating_sub(session.used_ms) >= self.config.idle_session_ms {
                 idle.push(id);
@@ -75,7 +75,7 @@ impl HostCore {
         };
         session.settle_order();
         let chats = session.chats.clone();
-        if self.keeps {
+        if self.storage_mode.persists() {
             let has_tail = |id: &ChannelId| self.channels.get(*id).is_some_and(|entry| entry.tail > 0);
             let changed: Vec<ChannelId> = chats.iter().copied().filter(has_tail).collect();
             // The session in any case: the store may think that something goes on in it.

@@ -125,7 +125,7 @@ impl HostCore {
 
     /// Handles an input of a connection, now or when everything it names is there.
     pub(crate) fn admit(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
-        if !self.loads {
+        if !self.storage_mode.has_store() {
             return self.handle_from(cx, conn, input);
         }
         let Some(connection) = self.conns.get_mut(&conn) else {
@@ -283,7 +283,14 @@ impl HostCore {
     }
 
     /// Answers a request that names something of a deleted session. It is not there, but its URIs are taken.
-    fn answer_about_deleted(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: RequestId, command: Command, deleted: &[String]) {
+    fn answer_about_deleted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        id: RequestId,
+        command: Command,
+        deleted: &[String],
+    ) {
         let taken = |uri: &str, code| {
             let message = format!(
                 "{uri:?} is the name of something that was deleted; `innkeeper sessions restore` brings it back. Choose \

@@ -15,6 +15,7 @@ use crate::config::CoreConfig;
 use crate::core::{Cx, HostCore, ROOT, Timer};
 use crate::effect::Effect;
 use crate::ids::{ClientId, Seq};
+use crate::storage::mode::StorageMode;
 use crate::storage::records::document::{self, ClientDocument};
 use crate::storage::records::{StoredClient, StoredRoot, TurnSource, restore_root};
 use crate::time::Now;
@@ -37,13 +38,8 @@ pub struct Opening {
     /// The id of the first channel besides the root: above all of those of a core before it in the
     /// same process.
     pub first_channel: u64,
-    /// The last number this life may give out, if it cannot reserve any.
-    pub most: Option<Seq>,
-    /// Whether another process has what is stored, and goes on with it meanwhile: what runs is not
-    /// closed, and what is in memory grows old quickly.
-    pub looks_on: bool,
-    /// Why nothing can be kept, if nothing can. People can look, and change nothing.
-    pub read_only: Option<String>,
+    /// What the host may do with its store.
+    pub storage: StorageMode,
 }
 
 impl HostCore {
@@ -58,13 +54,10 @@ impl HostCore {
         warnings: &mut Vec<String>,
     ) -> Self {
         let mut core = Self::new(config, agents, opening.last_seq);
-        core.loads = true;
         core.channels.start_at(opening.first_channel);
         core.turns = Some(opening.turns);
-        core.keeps = opening.read_only.is_none();
+        core.storage_mode = opening.storage;
         core.session_count = opening.sessions;
-        core.most = opening.most;
-        core.looks_on = opening.looks_on;
         let cx = &mut Cx { now, effects };
         core.remember_clients(now, opening.clients, warnings);
         if opening.first_channel > 0 {
@@ -75,11 +68,10 @@ impl HostCore {
         // Persisted with the first record of this run, so that every later run knows of it (P5).
         core.gaps.add(opening.kept_seq, opening.last_seq);
         core.mark_dirty(ROOT);
-        if let Some(reason) = opening.read_only {
+        if let Some(reason) = core.storage_mode.read_only_reason() {
             let root = Arc::make_mut(&mut core.root);
             let storage = json!({ "readOnly": true, "reason": reason });
             root.meta.get_or_insert_default().insert(STORAGE.to_owned(), storage);
-            core.read_only = Some(reason.into());
             core.replay.open(ROOT, core.seq);
         }
         core.publish_active_sessions(cx);

@@ -50,14 +50,14 @@ impl HostCore {
 
     /// Keeps a channel that has just been made, before its first action.
     pub(crate) fn persist_new(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        if self.keeps {
+        if self.storage_mode.persists() {
             self.persist_channel(cx, channel, true);
         }
     }
 
     /// Keeps a channel as a whole, at the end of the present input.
     pub(crate) fn mark_dirty(&mut self, channel: ChannelId) {
-        if self.keeps {
+        if self.storage_mode.persists() {
             self.dirty.channels.insert(channel);
         }
     }
@@ -84,7 +84,7 @@ impl HostCore {
         };
         entry.last = self.seq;
         entry.tail += bytes;
-        if entry.tail <= TAIL_BYTES || !self.keeps {
+        if entry.tail <= TAIL_BYTES || !self.storage_mode.persists() {
             return;
         }
         let tail = entry.tail;
@@ -117,7 +117,7 @@ impl HostCore {
 
     /// Keeps everything, because the host is going down.
     pub(crate) fn persist_all(&mut self, cx: &mut Cx<'_>) {
-        if self.keeps {
+        if self.storage_mode.persists() {
             let changed = self.channels.changed();
             self.dirty.channels.extend(changed);
             self.dirty.channels.extend(self.sessions.keys());
@@ -195,7 +195,7 @@ impl HostCore {
 
     /// Keeps what lists show of a session.
     pub(crate) fn persist_summary(&self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        if let Some(session) = self.sessions.get(&session_id).filter(|_| self.keeps) {
+        if let Some(session) = self.sessions.get(&session_id).filter(|_| self.storage_mode.persists()) {
             Self::record(cx, Record::Summary(Box::new(summary_record(session))));
         }
     }
@@ -270,7 +270,7 @@ impl HostCore {
     /// Notes that a channel is gone.
     pub(crate) fn persist_removal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
         self.dirty.channels.remove(&channel);
-        let Some(entry) = self.channels.get(channel).filter(|_| self.keeps) else {
+        let Some(entry) = self.channels.get(channel).filter(|_| self.storage_mode.persists()) else {
             return;
         };
         let uri = Arc::clone(&entry.uri);
@@ -284,7 +284,7 @@ impl HostCore {
     /// Notes that a session was deleted in a way that can be undone.
     pub(crate) fn persist_deletion(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         self.dirty.channels.remove(&session_id);
-        if let Some(entry) = self.channels.get(session_id).filter(|_| self.keeps) {
+        if let Some(entry) = self.channels.get(session_id).filter(|_| self.storage_mode.persists()) {
             let uri = Arc::clone(&entry.uri);
             let at_ms = cx.now.wall.as_millisecond();
             Self::record(cx, Record::SessionDeleted { uri, at_ms });
@@ -298,7 +298,7 @@ impl HostCore {
 
     /// Notes that a session is gone that was never in memory.
     pub(crate) fn persist_removal_of(&self, cx: &mut Cx<'_>, uri: &Arc<str>) {
-        if self.keeps {
+        if self.storage_mode.persists() {
             let uri = Arc::clone(uri);
             Self::record(cx, Record::SessionRemoved { uri });
         }
@@ -306,7 +306,7 @@ impl HostCore {
 
     /// Notes that a client's subscriptions, or what was negotiated with it, changed.
     pub(crate) fn mark_client_dirty(&mut self, client: &ClientId) {
-        if self.keeps && !self.dirty.clients.contains(client) {
+        if self.storage_mode.persists() && !self.dirty.clients.contains(client) {
             self.dirty.clients.insert(client.clone());
         }
     }
@@ -314,7 +314,7 @@ impl HostCore {
     /// Notes that what is kept of a client no longer fits what it is about to be told.
     pub(crate) fn mark_client_replaced(&mut self, client: &ClientId) {
         self.mark_client_dirty(client);
-        if self.keeps {
+        if self.storage_mode.persists() {
             self.dirty.replaced.insert(client.clone());
         }
     }

@@ -171,7 +171,7 @@ impl HostCore {
     /// Closes what ended with the process that had the session last. None of it happens to a session
     /// that left memory at rest.
     fn recover(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        if self.looks_on {
+        if self.storage_mode.is_observer() {
             return; // It goes on elsewhere.
         }
         let chats = self.sessions.get(&session_id).map(|session| session.chats.clone());
@@ -191,7 +191,7 @@ impl HostCore {
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };
-        if session.state.lifecycle == SessionLifecycle::Creating && self.read_only.is_none() {
+        if session.state.lifecycle == SessionLifecycle::Creating && !self.storage_mode.is_read_only() {
             // Whoever created it was told that it comes up.
             if self.agent_of(session).is_none() {
                 let provider = &session.state.provider;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use innkeeper_core::{AgentProfile, CoreConfig, Effect, HostCore, Input, Now, Opening, Seq};
+use innkeeper_core::{AgentProfile, CoreConfig, Effect, HostCore, Input, Now, Opening, Seq, StorageMode};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -345,6 +345,14 @@ fn core(
         Some(_) => lease.last_seq.max(Seq(micros)),
         None => lease.last_seq,
     };
+    let storage = match read_only.as_deref().map(Into::into) {
+        Some(reason) if looks_on => StorageMode::Observer { reason },
+        Some(reason) => StorageMode::ReadOnly {
+            reason,
+            seq_limit: None,
+        },
+        None => StorageMode::ReadWrite,
+    };
     let opening = Opening {
         last_seq,
         kept_seq: lease.kept_seq,
@@ -352,10 +360,8 @@ fn core(
         clients: lease.clients,
         root: lease.root,
         turns,
-        read_only: read_only.clone(),
+        storage,
         first_channel: 0,
-        most: None,
-        looks_on,
     };
     let mut warnings = Vec::new();
     let core = HostCore::open(config, agents, opening, at_start(), &mut effects, &mut warnings);

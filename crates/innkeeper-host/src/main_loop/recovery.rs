@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use innkeeper_core::{HostCore, Input, Opening};
+use innkeeper_core::{HostCore, Input, Opening, StorageMode};
 
 use crate::main_loop::message::Message;
 use crate::main_loop::task::HostTask;
@@ -118,20 +118,22 @@ fn opening(
     // nothing can be reserved, the life goes on with numbers that are, of which half a block is left
     // (P5).
     let next = before.seq().next();
+    let (last_seq, storage) = match read_only {
+        Some(reason) => {
+            let seq_limit = Some(lease.last_seq);
+            let reason = reason.into();
+            (next, StorageMode::ReadOnly { reason, seq_limit })
+        }
+        None => (lease.last_seq.max(next), StorageMode::ReadWrite),
+    };
     Some(Opening {
-        last_seq: if read_only.is_some() {
-            next
-        } else {
-            lease.last_seq.max(next)
-        },
-        most: read_only.is_some().then_some(lease.last_seq),
+        last_seq,
+        storage,
         kept_seq: lease.kept_seq,
         sessions: lease.sessions,
         clients: before.stored_clients(),
         root: lease.root,
         turns: turns_of(journal)?,
-        read_only,
         first_channel: before.next_channel(),
-        looks_on: false,
     })
 }

@@ -1,7 +1,7 @@
 //! The host ends, with or without a word, and starts again from what was kept.
 
 use futures_util::FutureExt;
-use innkeeper_core::{Effect, HostCore, Input, Opening, Seq};
+use innkeeper_core::{Effect, HostCore, Input, Opening, Seq, StorageMode};
 use innkeeper_host::{Journal, Keep, Lease, MemoryJournal};
 
 use crate::mutation::{Forgetting, Mutator};
@@ -216,21 +216,20 @@ impl Sim {
             root: lease.root,
             turns,
             first_channel: 0,
-            read_only: None,
-            most: None,
-            looks_on: false,
+            storage: StorageMode::ReadWrite,
         };
         if let Some((before, read_only)) = before {
             let next = before.seq().next();
-            if read_only.is_some() {
-                opening.most = Some(opening.last_seq);
+            if let Some(reason) = read_only {
+                let seq_limit = Some(opening.last_seq);
+                let reason = reason.into();
+                opening.storage = StorageMode::ReadOnly { reason, seq_limit };
                 opening.last_seq = next;
             } else {
                 opening.last_seq = opening.last_seq.max(next);
             }
             opening.clients = before.stored_clients();
             opening.first_channel = before.next_channel();
-            opening.read_only = read_only;
         }
         let (mut effects, mut warnings) = (Vec::new(), Vec::new());
         let mut agents = agents("first");

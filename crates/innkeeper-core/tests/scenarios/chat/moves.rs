@@ -135,7 +135,10 @@ fn cht18_a_chat_goes_to_another_session_with_its_subagents_and_its_readers() {
     ];
     let expected = expected.map(|(channel, action)| (channel.to_owned(), action.to_owned()));
     assert_eq!(told(&mut stage, conn), expected);
-    assert_eq!(stage.catalogue(OTHER), [CHAT, &subagent.chat_uri, other_default.as_str()]);
+    assert_eq!(
+        stage.catalogue(OTHER),
+        [CHAT, &subagent.chat_uri, other_default.as_str()]
+    );
     assert_eq!(stage.catalogue(SESSION).len(), 2);
     assert_eq!((stage.state(CHAT), stage.state(&subagent.chat_uri)), before);
     // Same directories, same back end; but what the chats refer to is kept elsewhere from now on (RES-03).

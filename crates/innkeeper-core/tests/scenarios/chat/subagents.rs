@@ -79,8 +79,7 @@ fn cht12_call_and_subagent_name_each_other() {
         state["activeTurn"]["message"],
         json!({ "text": "Look around", "origin": { "kind": "agent" } })
     );
-    let shown =
-        json!({ "type": "subagent", "resource": &*subagent.chat_uri, "title": "Work of call", "agentName": "explorer" });
+    let shown = json!({ "type": "subagent", "resource": &*subagent.chat_uri, "title": "Work of call", "agentName": "explorer" });
     assert_eq!(
         content(&stage, &chat),
         json!([{ "type": "text", "text": "so far" }, shown])

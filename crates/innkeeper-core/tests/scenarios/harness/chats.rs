@@ -6,7 +6,7 @@ use innkeeper_core::agent::{
 };
 use innkeeper_core::request::{CreateChat, MoveChat, MoveDestination, Subscribe};
 use innkeeper_core::{
-    AgentEvent, AgentProfile, ChannelId, Command, ConnId, CoreConfig, Effect, Seq, TurnEnd, TurnKey, Subagent,
+    AgentEvent, AgentProfile, ChannelId, Command, ConnId, CoreConfig, Effect, Seq, Subagent, TurnEnd, TurnKey,
 };
 use serde_json::Value;
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use innkeeper_core::stored::{
     Record, StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource, Unreadable, mark_imported, restore,
 };
-use innkeeper_core::{CoreConfig, Effect, HostCore, Input, Opening, Seq};
+use innkeeper_core::{CoreConfig, Effect, HostCore, Input, Opening, Seq, StorageMode};
 
 use super::{ROOT, Stage, able};
 
@@ -168,9 +168,7 @@ impl Stage {
             root,
             turns: Arc::clone(&stage.turns) as Arc<dyn TurnSource>,
             first_channel: 0,
-            most: None,
-            looks_on: false,
-            read_only: None,
+            storage: StorageMode::ReadWrite,
         };
         let (mut effects, mut warnings) = (Vec::new(), Vec::new());
         stage.core = HostCore::open(

@@ -17,8 +17,7 @@ use crate::customization::{EnablementStore, shown_bytes};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId, IdMap, Seq};
 use crate::input::Input;
-use crate::log::gaps::Gaps;
-use crate::log::replay::Replay;
+use crate::log::Log;
 use crate::mcp::Mcp;
 use crate::protocol::action_table::ChannelKind;
 use crate::protocol::dialect::extension::Catalogue;
@@ -37,6 +36,10 @@ use crate::storage::persist::DirtySet;
 use crate::storage::records::TurnSource;
 use crate::telemetry::Telemetry;
 use crate::time::Now;
+
+mod timers;
+
+pub(crate) use timers::{Timer, Timers};
 
 /// How often the replay window forgets what is too old.
 const SWEEP_INTERVAL_MS: u64 = 60_000;
@@ -58,12 +61,7 @@ pub(crate) const ROOT: ChannelId = ChannelId(0);
 #[derive(Debug)]
 pub struct HostCore {
     pub(crate) config: CoreConfig,
-    /// The last sequence number given out.
-    pub(crate) seq: Seq,
-    /// The numbers before this life that belong to what was lost.
-    pub(crate) gaps: Gaps,
-    /// The number up to which everything is durable.
-    pub(crate) durable: Seq,
+    pub(crate) log: Log,
     pub(crate) storage_mode: StorageMode,
     /// How many sessions there are, in memory or not, but for drafts.
     pub(crate) session_count: usize,
@@ -113,10 +111,7 @@ pub struct HostCore {
     /// Who listens to the log.
     pub(crate) telemetry: Telemetry,
     pub(crate) conns: IdMap<ConnId, Conn>,
-    pub(crate) replay: Replay,
-    pub(crate) timers: BTreeSet<(u64, Timer)>,
-    /// Whether a sweep of the replay window is due.
-    pub(crate) sweeping: bool,
+    pub(crate) timers: Timers,
     /// Clients without a connection whose grace is over, oldest first.
     pub(crate) absent: std::collections::VecDeque<ClientId>,
     pub(crate) next_turn: u64,
@@ -124,37 +119,6 @@ pub struct HostCore {
     /// When its first input came. From then on the monotonic clock tells what the wall clock would
     /// say had nobody set it.
     pub(crate) began: Option<Now>,
-}
-
-/// What a deadline is for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Timer {
-    /// A client's grace ends.
-    EndGrace(ClientId),
-    /// A draft is deleted unless somebody listens.
-    ExpireDraft(ChannelId),
-    /// A session's summary changes are announced.
-    AnnounceSummary(ChannelId),
-    /// Somebody looks whether a chat's agent is still alive.
-    CheckWatchdog(ChannelId),
-    /// The replay window forgets what is too old.
-    SweepReplay,
-    /// Clients that changed are kept.
-    PersistClients,
-    /// Idle sessions leave memory.
-    EvictIdle,
-    /// Sessions that were deleted long ago are removed for good.
-    PurgeDeleted,
-    /// A token of a client is no longer good.
-    ExpireTokens(ClientId),
-    /// A watch is released unless somebody listens.
-    EndWatchLease(ChannelId),
-    /// Turns of a session have waited for MCP servers for long enough.
-    StopWaitingForServers(ChannelId),
-    /// A token of MCP servers is no longer good.
-    ExpireServerToken(String),
-    /// Other tools may be offered in a session.
-    ListTools(ChannelId),
 }
 
 /// The input being handled: when it happened and where its consequences go.
@@ -184,18 +148,13 @@ impl HostCore {
         let mut channels = Channels::default();
         let root = channels.create(uri::ROOT, ChannelKind::Root, last_seq);
         debug_assert_eq!(root, ROOT, "the root is the first channel");
-        let mut replay = Replay::new(config.replay);
-        replay.open(root, last_seq);
-        let mut gaps = Gaps::default();
-        gaps.add(Seq(0), last_seq);
+        let mut log = Log::new(config.replay, last_seq);
+        log.open_channel_at(root, last_seq);
         let host_settings: Arc<[Setting]> = configure::host_settings(&config).into();
         let catalogue = Catalogue::new(&agents, config.restricted_sections.as_deref());
         Self {
             config,
-            // NEG-24: the published client only reconnects once it has seen a number above zero.
-            seq: last_seq.max(Seq(1)),
-            gaps,
-            durable: Seq(0),
+            log,
             storage_mode: StorageMode::default(),
             session_count: 0,
             turns: None,
@@ -233,9 +192,7 @@ impl HostCore {
             mcp: Mcp::new(last_seq.0),
             telemetry: Telemetry::default(),
             conns: IdMap::default(),
-            replay,
-            timers: BTreeSet::new(),
-            sweeping: false,
+            timers: Timers::default(),
             absent: std::collections::VecDeque::new(),
             // No life repeats a key, because every turn takes at least one number (TOOL-21).
             next_turn: last_seq.0,
@@ -364,12 +321,12 @@ impl HostCore {
 
     /// The next moment on the monotonic clock at which the core wants an [`Input::Tick`].
     pub fn next_deadline(&self) -> Option<u64> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.next_deadline()
     }
 
     /// The last sequence number given out.
     pub fn seq(&self) -> Seq {
-        self.seq
+        self.log.seq()
     }
 
     /// The connection that reverse requests to a client go to (NEG-21).
@@ -397,12 +354,12 @@ impl HostCore {
 
     /// Takes note that everything up to this number is durable, so that memory need not have it.
     pub fn set_durable(&mut self, seq: Seq) {
-        self.durable = self.durable.max(seq);
+        self.log.set_durable(seq);
     }
 
     /// Takes a number that no action gets.
     pub fn skip_number(&mut self) -> Seq {
-        self.next_seq()
+        self.log.skip_number()
     }
 
     /// Whether anything that a connection sent waits for the store.
@@ -423,12 +380,12 @@ impl HostCore {
     /// Gives up every claim to continue what clients have seen, after a failure in the middle of
     /// an input: whoever reconnects gets snapshots.
     pub fn forget_replay(&mut self) {
-        self.replay.clear(self.seq);
+        self.log.forget_replay();
     }
 
     /// Bytes held for replay.
     pub fn replay_bytes(&self) -> usize {
-        self.replay.bytes()
+        self.log.replay_bytes()
     }
 
     fn connect(&mut self, conn: ConnId, principal: Principal) {
@@ -535,29 +492,25 @@ impl HostCore {
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        while let Some((at, _)) = self.timers.first()
-            && *at <= cx.now.mono_ms
-        {
-            match self.timers.pop_first() {
-                Some((_, Timer::EndGrace(client))) => self.end_grace(cx, &client),
-                Some((_, Timer::ExpireDraft(session))) => self.expire_draft(cx, session),
-                Some((_, Timer::AnnounceSummary(session))) => self.announce_summary(cx, session),
-                Some((_, Timer::CheckWatchdog(chat))) => self.watch(cx, chat),
-                Some((_, Timer::SweepReplay)) => {
-                    self.sweeping = false;
-                    if self.replay.sweep(cx.now.mono_ms) {
+        while let Some(timer) = self.timers.pop_due(cx.now.mono_ms) {
+            match timer {
+                Timer::EndGrace(client) => self.end_grace(cx, &client),
+                Timer::ExpireDraft(session) => self.expire_draft(cx, session),
+                Timer::AnnounceSummary(session) => self.announce_summary(cx, session),
+                Timer::CheckWatchdog(chat) => self.watch(cx, chat),
+                Timer::SweepReplay => {
+                    if self.log.sweep(cx.now.mono_ms) {
                         self.schedule_sweep(cx.now);
                     }
                 }
-                Some((_, Timer::PersistClients)) => self.persist_clients(cx),
-                Some((_, Timer::EvictIdle)) => self.evict_idle(cx),
-                Some((_, Timer::PurgeDeleted)) => self.purge_deleted(cx),
-                Some((_, Timer::ExpireTokens(client))) => self.expire_tokens(cx, &client),
-                Some((_, Timer::EndWatchLease(channel))) => self.end_lease(cx, channel),
-                Some((_, Timer::StopWaitingForServers(session))) => self.stop_waiting(cx, session),
-                Some((_, Timer::ExpireServerToken(resource))) => self.expire_server_token(cx, &resource),
-                Some((_, Timer::ListTools(session))) => self.list_noted_tools(cx, session),
-                None => break,
+                Timer::PersistClients => self.persist_clients(cx),
+                Timer::EvictIdle => self.evict_idle(cx),
+                Timer::PurgeDeleted => self.purge_deleted(cx),
+                Timer::ExpireTokens(client) => self.expire_tokens(cx, &client),
+                Timer::EndWatchLease(channel) => self.end_lease(cx, channel),
+                Timer::StopWaitingForServers(session) => self.stop_waiting(cx, session),
+                Timer::ExpireServerToken(resource) => self.expire_server_token(cx, &resource),
+                Timer::ListTools(session) => self.list_noted_tools(cx, session),
             }
         }
     }
@@ -579,10 +532,9 @@ impl HostCore {
 
     /// Makes sure that the replay window is looked through in time.
     pub(crate) fn schedule_sweep(&mut self, now: Now) {
-        if !self.sweeping {
-            self.sweeping = true;
-            self.timers
-                .insert((now.mono_ms.saturating_add(SWEEP_INTERVAL_MS), Timer::SweepReplay));
+        if self.log.needs_sweep_timer() {
+            let at_ms = now.mono_ms.saturating_add(SWEEP_INTERVAL_MS);
+            self.timers.set(at_ms, Timer::SweepReplay);
         }
     }
 
@@ -612,7 +564,7 @@ impl HostCore {
         };
         Some(Snapshot {
             resource: Arc::clone(&entry.uri),
-            from_seq: self.seq,
+            from_seq: self.log.seq(),
             state,
             hides_apps: false,
         })

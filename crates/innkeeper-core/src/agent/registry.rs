@@ -149,7 +149,7 @@ impl HostCore {
         };
         if !std::mem::replace(&mut session.tools_due, true) {
             let at = cx.now.mono_ms.saturating_add(LIST_DELAY_MS);
-            self.timers.insert((at, Timer::ListTools(session_id)));
+            self.timers.set(at, Timer::ListTools(session_id));
         }
     }
 

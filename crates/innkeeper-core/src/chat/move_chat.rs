@@ -177,7 +177,7 @@ impl HostCore {
         // What was switched off in one session does not come back on by moving.
         let decisions = Arc::clone(&from.customizing.decisions);
         // Numbers only grow and clients cannot choose such names, so no session ever had this one.
-        let uri = (self.seq.0..)
+        let uri = (self.log.seq().0..)
             .map(|n| format!("{}{n}", uri::MOVED_SESSIONS))
             .find(|uri| self.channels.find(uri).is_none())
             .unwrap_or_default();

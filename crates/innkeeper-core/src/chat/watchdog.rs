@@ -19,8 +19,8 @@ impl HostCore {
         if let Some(chat) = self.chats.get_mut(&chat_id)
             && !std::mem::replace(&mut chat.is_watched, true)
         {
-            self.timers
-                .insert((cx.now.mono_ms.saturating_add(interval), Timer::CheckWatchdog(chat_id)));
+            let at_ms = cx.now.mono_ms.saturating_add(interval);
+            self.timers.set(at_ms, Timer::CheckWatchdog(chat_id));
         }
     }
 
@@ -81,7 +81,7 @@ impl HostCore {
             && next < u64::MAX
         {
             chat.is_watched = true;
-            self.timers.insert((next.max(now + 1), Timer::CheckWatchdog(chat_id)));
+            self.timers.set(next.max(now + 1), Timer::CheckWatchdog(chat_id));
         }
     }
 

@@ -179,13 +179,13 @@ impl HostCore {
 
     fn schedule_expiry(&mut self, client: &ClientId) {
         for at in self.tokens.deadlines(client) {
-            self.timers.insert((at, Timer::ExpireTokens(client.clone())));
+            self.timers.set(at, Timer::ExpireTokens(client.clone()));
         }
     }
 
     fn unschedule_expiry(&mut self, client: &ClientId) {
         for at in self.tokens.deadlines(client) {
-            self.timers.remove(&(at, Timer::ExpireTokens(client.clone())));
+            self.timers.cancel(at, Timer::ExpireTokens(client.clone()));
         }
     }
 

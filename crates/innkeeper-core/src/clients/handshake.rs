@@ -67,7 +67,7 @@ impl HostCore {
         }
         let mut head = json!({
             "protocolVersion": version,
-            "serverSeq": self.seq.0,
+            "serverSeq": self.log.seq().0,
             "serverInfo": server_info,
             // What is worth asking `completions` about (CMP-01).
             "completionTriggerCharacters": ["@", "/"],
@@ -99,7 +99,7 @@ impl HostCore {
         let mut windows: Vec<(ChannelId, Window)> = Vec::new();
         let mut missing = Vec::new();
         // A number between two lives of the host belongs to what was seen and lost (P5).
-        let mut continues = self.gaps.are_clear_of(last_seen) && last_seen <= self.seq;
+        let mut continues = self.log.can_continue_from(last_seen);
         self.leave_unnamed(cx, &reconnect.client_id, &reconnect.subscriptions);
         for uri in watches_last(&reconnect.subscriptions) {
             if uri::is_telemetry(uri) {
@@ -135,7 +135,7 @@ impl HostCore {
         // published client does not count a snapshot as seen, and whether either ever reached it
         // nobody can tell.
         let replayable = if continues {
-            self.replay.since(&resumed, last_seen)
+            self.log.replay_since(&resumed, last_seen)
         } else {
             None
         };
@@ -265,7 +265,7 @@ impl HostCore {
                         // A client that starts afresh does not say what it still takes part in: it
                         // has the rest of its grace to subscribe to those sessions (ACT-10).
                         if !is_fresh {
-                            self.timers.remove(&(kept.until_ms, Timer::EndGrace(id.clone())));
+                            self.timers.cancel(kept.until_ms, Timer::EndGrace(id.clone()));
                         }
                         client.presence = Presence::Active(ActiveTransports::one(conn));
                     }

@@ -47,7 +47,7 @@ impl HostCore {
         turns: Option<usize>,
     ) -> Result<(ChannelId, Window), RpcError> {
         let max_subscriptions = self.config.max_subscriptions;
-        let started = self.seq;
+        let started = self.log.seq();
         let Some(channel) = self.channels.find(uri) else {
             return Err(no_such_channel(uri));
         };
@@ -172,7 +172,7 @@ impl HostCore {
                     until_ms,
                     subscriptions,
                 });
-                self.timers.insert((until_ms, Timer::EndGrace(client_id)));
+                self.timers.set(until_ms, Timer::EndGrace(client_id));
             }
         }
     }

@@ -78,7 +78,7 @@ impl HostCore {
         action: &StateAction,
         author: Option<&Author>,
     ) -> Seq {
-        let seq = self.next_seq();
+        let seq = self.log.next_seq();
         if let Some(entry) = self.channels.get(channel) {
             let beside = self.beside(channel, action);
             let origin = author.map(Author::origin);
@@ -92,12 +92,11 @@ impl HostCore {
     /// actions on every observer (E-02), with a fresh number and outside the replay window
     /// (DSP-12, DSP-13, REC-19).
     pub(crate) fn reject(&mut self, cx: &mut Cx<'_>, channel: ChannelId, raw: &str, author: &Author, reason: &str) {
-        if self.storage_mode.seq_limit().is_some_and(|limit| self.seq >= limit) {
-            // No number is left for it that would be nobody else's later (P5).
+        if self.log.is_exhausted() {
             let (conn, reason) = (author.conn, CloseReason::NoNumbers);
             return cx.effects.push(Effect::Close { conn, reason });
         }
-        let seq = self.next_seq();
+        let seq = self.log.next_seq();
         if let Some(entry) = self.channels.get(channel) {
             let message = encode_rejection(&entry.uri_json, raw, seq, author.origin(), reason);
             cx.send(author.conn, Outgoing::Text(message));
@@ -120,7 +119,6 @@ impl HostCore {
     /// Appends streamed text: the same steps as [`Self::commit`] for `chat/delta` and
     /// `chat/reasoning`, without building the action, because this is where a host spends its time.
     pub(crate) fn commit_append(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, content: &str) {
-        let seq = self.seq.next();
         let Some(chat) = self.chats.get_mut(&chat_id) else {
             return;
         };
@@ -128,8 +126,7 @@ impl HostCore {
             return;
         };
         if chat.model.append_at(part.index, content, part.reasoning) {
-            let frame = part.head.encode(content, seq);
-            self.seq = seq;
+            let frame = part.head.encode(content, self.log.next_seq());
             self.publish_frame(cx, chat_id, frame, None);
         }
     }
@@ -141,7 +138,7 @@ impl HostCore {
         action: &StateAction,
         author: Option<&Author>,
     ) {
-        let seq = self.next_seq();
+        let seq = self.log.next_seq();
         if let Some(entry) = self.channels.get(channel) {
             let beside = self.beside(channel, action);
             let origin = author.map(Author::origin);
@@ -172,7 +169,7 @@ impl HostCore {
             return;
         };
         let frame = Arc::new(frame);
-        self.replay.push(channel, cx.now.mono_ms, &frame);
+        self.log.replay.push(channel, cx.now.mono_ms, &frame);
         let bytes = frame.added_bytes();
         cx.effects.push(Effect::Publish {
             channel,
@@ -205,12 +202,6 @@ impl HostCore {
             }
             _ => self.after_session_action(cx, channel, action),
         }
-    }
-
-    pub(crate) fn next_seq(&mut self) -> Seq {
-        self.seq = self.seq.next();
-        debug_assert!(self.seq <= Seq::MAX, "a sequence number every client can read");
-        self.seq
     }
 }
 

@@ -192,7 +192,7 @@ impl HostCore {
     /// Makes sure that nothing waits for servers of a session without end. Returns when it is looked at.
     pub(super) fn look_again(&mut self, cx: &Cx<'_>, session_id: ChannelId) -> u64 {
         let at = cx.now.mono_ms.saturating_add(self.config.mcp_blocking_ms);
-        self.timers.insert((at, Timer::StopWaitingForServers(session_id)));
+        self.timers.set(at, Timer::StopWaitingForServers(session_id));
         at
     }
 

@@ -337,14 +337,14 @@ impl HostCore {
     fn forget_server_token(&mut self, resource: &str) -> Option<Given> {
         let given = self.mcp.tokens.given.remove(resource)?;
         if let Some(at) = given.until_ms {
-            self.timers.remove(&(at, Timer::ExpireServerToken(resource.to_owned())));
+            self.timers.cancel(at, Timer::ExpireServerToken(resource.to_owned()));
         }
         Some(given)
     }
 
     fn schedule_server_expiry(&mut self, resource: &str, until_ms: Option<u64>) {
         if let Some(at) = until_ms {
-            self.timers.insert((at, Timer::ExpireServerToken(resource.to_owned())));
+            self.timers.set(at, Timer::ExpireServerToken(resource.to_owned()));
         }
     }
 }

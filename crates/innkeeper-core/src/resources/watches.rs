@@ -173,7 +173,7 @@ impl HostCore {
             return cx.effects.push(Effect::CloseWatch { watch: number });
         };
         // Numbers never come back, also not in another life of the host.
-        let uri = format!("ahp-resource-watch:/{}-{number}", self.seq.0);
+        let uri = format!("ahp-resource-watch:/{}-{number}", self.log.seq().0);
         let channel = self.add_channel(&uri, ChannelKind::ResourceWatch);
         let items = |list: Option<Vec<String>>| list.map(|items| json!({ "items": items }));
         let lease_ms = cx.now.mono_ms.saturating_add(self.config.watch_lease_ms);
@@ -190,7 +190,7 @@ impl HostCore {
             lease_ms,
         };
         self.watches.by_channel.insert(channel, watch);
-        self.timers.insert((lease_ms, Timer::EndWatchLease(channel)));
+        self.timers.set(lease_ms, Timer::EndWatchLease(channel));
         cx.answer(conn, id, Ok(json!({ "channel": uri })));
     }
 
@@ -247,7 +247,7 @@ impl HostCore {
         }
         if may_come_back {
             watch.lease_ms = cx.now.mono_ms.saturating_add(self.config.grace_ms);
-            self.timers.insert((watch.lease_ms, Timer::EndWatchLease(channel)));
+            self.timers.set(watch.lease_ms, Timer::EndWatchLease(channel));
         } else if watch.lease_ms <= cx.now.mono_ms || !self.is_awaited(channel) {
             self.release_watch(cx, channel);
         }

@@ -11,7 +11,7 @@ use crate::chat::approval;
 use crate::chat::approval_mode;
 use crate::clients::access::Scope;
 use crate::config::CoreConfig;
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, HostCore};
 use crate::customization::switched_off;
 use crate::effect::{Effect, LookUp};
 use crate::ids::{ChannelId, ConnId};
@@ -353,8 +353,7 @@ impl HostCore {
         }
         self.config.silence_limit_ms = limit_ms;
         // Turns that already run are looked after by the new rule, from now on.
-        self.timers
-            .retain(|(_, timer)| !matches!(timer, Timer::CheckWatchdog(_)));
+        self.timers.cancel_watchdogs();
         let mut running: Vec<ChannelId> = Vec::new();
         for (id, chat) in self.chats.iter_mut() {
             chat.is_watched = false;

@@ -189,8 +189,8 @@ impl HostCore {
 
     /// Makes a channel whose history starts now.
     pub(crate) fn add_channel(&mut self, uri: &str, kind: ChannelKind) -> ChannelId {
-        let id = self.channels.create(uri, kind, self.seq);
-        self.replay.open(id, self.seq);
+        let id = self.channels.create(uri, kind, self.log.seq());
+        self.log.open_channel(id);
         id
     }
 
@@ -348,7 +348,7 @@ impl HostCore {
                 conn.subscriptions.remove(&channel);
             }
         }
-        self.replay.close(channel);
+        self.log.close_channel(channel);
     }
 
     /// `listSessions`: latest first, in pages if a limit is given (ROOT-10, ROOT-11).

@@ -212,7 +212,7 @@ impl HostCore {
     /// Looks soon for sessions that were deleted long ago.
     pub(crate) fn schedule_purge(&mut self, at_ms: u64) {
         if self.storage_mode.persists() {
-            self.timers.insert((at_ms, Timer::PurgeDeleted));
+            self.timers.set(at_ms, Timer::PurgeDeleted);
         }
     }
 

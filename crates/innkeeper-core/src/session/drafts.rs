@@ -119,7 +119,7 @@ impl HostCore {
             {
                 let ends_ms = cx.now.mono_ms.saturating_add(self.config.grace_ms);
                 session.draft_ends_ms = Some(ends_ms);
-                self.timers.insert((ends_ms, Timer::ExpireDraft(id)));
+                self.timers.set(ends_ms, Timer::ExpireDraft(id));
             }
         }
     }

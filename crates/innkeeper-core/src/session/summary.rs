@@ -109,34 +109,15 @@ impl HostCore {
             && !entry.is_draft
         {
             entry.summary_due = true;
-            self.timers.insert((
-                cx.now.mono_ms.saturating_add(self.config.summary_debounce_ms),
-                Timer::AnnounceSummary(session),
-            ));
+            let at_ms = cx.now.mono_ms.saturating_add(self.config.summary_debounce_ms);
+            self.timers.set(at_ms, Timer::AnnounceSummary(session));
         }
     }
 
     /// Announces every change that is being collected. A list shows the present; a change in it
     /// that is undone before it was announced would otherwise stay with its reader for ever.
     pub(crate) fn announce_due_summaries(&mut self, cx: &mut Cx<'_>) {
-        let scheduled = self.timers.iter().filter_map(|(_, timer)| match timer {
-            Timer::AnnounceSummary(session) => Some(*session),
-            Timer::EndGrace(_)
-            | Timer::ExpireDraft(_)
-            | Timer::CheckWatchdog(_)
-            | Timer::SweepReplay
-            | Timer::PersistClients
-            | Timer::EvictIdle
-            | Timer::PurgeDeleted
-            | Timer::ExpireTokens(_)
-            | Timer::StopWaitingForServers(_)
-            | Timer::ExpireServerToken(_)
-            | Timer::ListTools(_)
-            | Timer::EndWatchLease(_) => None,
-        });
-        let mut due: Vec<ChannelId> = scheduled.collect();
-        due.sort_unstable();
-        for session in due {
+        for session in self.timers.scheduled_summaries() {
             self.announce_summary(cx, session);
         }
     }

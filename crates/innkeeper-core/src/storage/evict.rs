@@ -18,7 +18,7 @@ impl HostCore {
         if self.storage_mode.evicts() && idle_ms > 0 && !self.evicting && !self.sessions.is_empty() {
             self.evicting = true;
             let at = now_ms.saturating_add(idle_ms.min(MAX_INTERVAL_MS));
-            self.timers.insert((at, Timer::EvictIdle));
+            self.timers.set(at, Timer::EvictIdle);
         }
     }
 

@@ -51,7 +51,7 @@ impl HostCore {
         };
         // What happens in it from now on has to come after everything that is in it. The store has
         // reserved the numbers that follow.
-        self.seq = self.seq.max(session.last_seq);
+        self.log.continue_after(session.last_seq);
         self.session_count += 1;
         // Whoever asked for it a moment ago may be told that it does not exist.
         self.invalidate_all();

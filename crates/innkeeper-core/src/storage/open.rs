@@ -56,6 +56,7 @@ impl HostCore {
         let mut core = Self::new(config, agents, opening.last_seq);
         core.channels.start_at(opening.first_channel);
         core.turns = Some(opening.turns);
+        core.log.set_limit(opening.storage.seq_limit());
         core.storage_mode = opening.storage;
         core.session_count = opening.sessions;
         let cx = &mut Cx { now, effects };
@@ -66,13 +67,13 @@ impl HostCore {
         }
         core.open_root(cx, opening.root, warnings);
         // Persisted with the first record of this run, so that every later run knows of it (P5).
-        core.gaps.add(opening.kept_seq, opening.last_seq);
+        core.log.add_gap(opening.kept_seq, opening.last_seq);
         core.mark_dirty(ROOT);
         if let Some(reason) = core.storage_mode.read_only_reason() {
             let root = Arc::make_mut(&mut core.root);
             let storage = json!({ "readOnly": true, "reason": reason });
             root.meta.get_or_insert_default().insert(STORAGE.to_owned(), storage);
-            core.replay.open(ROOT, core.seq);
+            core.log.open_channel(ROOT);
         }
         core.publish_active_sessions(cx);
         core.schedule_purge(now.mono_ms);
@@ -104,7 +105,7 @@ impl HostCore {
         );
         self.grants = restored.grants;
         self.enablement = restored.enablement;
-        self.gaps = restored.gaps;
+        self.log.restore_gaps(restored.gaps);
         let agents = self.shown_agents(&self.agents);
         let mut config = self.root.config.clone();
         if let (Some(config), Some(stored)) = (&mut config, &restored.state.config) {
@@ -142,7 +143,7 @@ impl HostCore {
             let id = ClientId::new(&stored.id);
             match remembered(&stored, until_ms) {
                 Ok(client) => {
-                    self.timers.insert((until_ms, Timer::EndGrace(id.clone())));
+                    self.timers.set(until_ms, Timer::EndGrace(id.clone()));
                     self.clients.insert(id, client);
                 }
                 Err(problem) => warnings.push(format!("{problem}; it has to initialize again")),

@@ -82,7 +82,7 @@ impl HostCore {
         let Some(entry) = self.channels.get_mut(channel) else {
             return;
         };
-        entry.last = self.seq;
+        entry.last = self.log.seq();
         entry.tail += bytes;
         if entry.tail <= TAIL_BYTES || !self.storage_mode.persists() {
             return;
@@ -111,7 +111,7 @@ impl HostCore {
         if !self.dirty.clients.is_empty() && !self.dirty.clients_due {
             self.dirty.clients_due = true;
             let at = cx.now.mono_ms.saturating_add(CLIENTS_MS);
-            self.timers.insert((at, Timer::PersistClients));
+            self.timers.set(at, Timer::PersistClients);
         }
     }
 
@@ -153,7 +153,7 @@ impl HostCore {
             outdated_approvals: self.outdated_approvals.clone(),
             resource_grants: self.grants.clone(),
             enablement: Arc::clone(&self.enablement),
-            gaps: self.gaps.clone(),
+            gaps: self.log.gaps().clone(),
         };
         Self::record(
             cx,
@@ -237,8 +237,8 @@ impl HostCore {
         let Some(changes) = chat.model.turn_changes() else {
             return;
         };
-        forget_turns(chat, self.durable, &self.config);
-        chat.rows = (self.seq, chat.model.turn_count());
+        forget_turns(chat, self.log.durable(), &self.config);
+        chat.rows = (self.log.seq(), chat.model.turn_count());
         if let Some((from, count)) = changes.copied {
             let to = Arc::clone(&uri);
             Self::record(cx, Record::CopyTurns { from, to, count });
@@ -255,7 +255,7 @@ impl HostCore {
     /// Lets the older turns of every chat go that are safe in the store.
     pub(crate) fn forget_old_turns(&mut self) {
         for chat in self.chats.values_mut() {
-            forget_turns(chat, self.durable, &self.config);
+            forget_turns(chat, self.log.durable(), &self.config);
         }
     }
 
@@ -263,7 +263,7 @@ impl HostCore {
     /// beginning must not leave all of them in memory.
     pub(crate) fn forget_turns_read(&mut self, chat: ChannelId) {
         if let Some(chat) = self.chats.get_mut(&chat) {
-            forget_turns(chat, self.durable, &self.config);
+            forget_turns(chat, self.log.durable(), &self.config);
         }
     }
 

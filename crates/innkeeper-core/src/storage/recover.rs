@@ -13,7 +13,7 @@ use ahp_types::state::{BackgroundWork, ErrorResponsePart, SessionLifecycle, Tool
 use crate::agent::Failure;
 use crate::chat::tool_call::wire;
 use crate::clients::client::Presence;
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, HostCore};
 use crate::ids::{ChannelId, ClientId, Seq};
 use crate::protocol::action_table::ChannelKind;
 use crate::session::create::error_info;
@@ -42,7 +42,7 @@ impl HostCore {
         self.installing.push(uri.as_str().into());
         // Clients that come back need a snapshot of what no action tells: to them it is new.
         let created = match is_converted {
-            true => self.seq,
+            true => self.log.seq(),
             false => Seq(document.created_seq),
         };
         let session_id = self.restore_channel(cx.now, &uri, ChannelKind::Session, created, kept, &log);
@@ -90,8 +90,7 @@ impl HostCore {
                 .get(&client)
                 .is_some_and(|client| matches!(client.presence, Presence::Active(_)));
             // One that started afresh has the rest of its grace to come back to the session.
-            let mut timers = self.timers.iter();
-            let is_awaited = timers.any(|(_, timer)| matches!(timer, Timer::EndGrace(awaited) if *awaited == client));
+            let is_awaited = self.timers.awaits(&client);
             if is_here && !is_awaited && !self.client_listens(&client, session_id) {
                 self.leave(cx, &client, session_id);
             }
@@ -165,7 +164,7 @@ impl HostCore {
             entry.last = last;
             entry.tail = tail.sum();
         }
-        self.replay.restore(id, forgotten, now, &log);
+        self.log.restore_channel(id, forgotten, now, &log);
     }
 
     /// Closes what ended with the process that had the session last. None of it happens to a session

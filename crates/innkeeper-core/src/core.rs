@@ -1,6 +1,6 @@
 //! The machine: one input in, effects out. It never blocks, reads a clock, or fails.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ahp_types::actions::{RootActiveSessionsChangedAction, StateAction};
@@ -8,10 +8,10 @@ use ahp_types::state::RootState;
 
 use crate::agent::{AgentProfile, Setting};
 use crate::chat::approval::WorkspaceApprovals;
-use crate::clients::access::Principal;
 use crate::clients::agent_tokens::Tokens;
 use crate::clients::channels::Channels;
-use crate::clients::client::{Client, Conn, Negotiated, Phase, Presence};
+use crate::clients::client::{Negotiated, Phase};
+use crate::clients::{Clients, Connections};
 use crate::config::CoreConfig;
 use crate::customization::{EnablementStore, shown_bytes};
 use crate::effect::Effect;
@@ -103,17 +103,15 @@ pub struct HostCore {
     /// The sessions that the present input made ordinary ones.
     pub(crate) newly_listed: Vec<ChannelId>,
     pub(crate) chats: IdMap<ChannelId, Chat>,
-    pub(crate) clients: HashMap<ClientId, Client>,
+    pub(crate) clients: Clients,
     /// What clients signed in with; never kept, never shown (AUTH-12).
     pub(crate) tokens: Tokens,
     /// MCP servers.
     pub(crate) mcp: Mcp,
     /// Who listens to the log.
     pub(crate) telemetry: Telemetry,
-    pub(crate) conns: IdMap<ConnId, Conn>,
+    pub(crate) conns: Connections,
     pub(crate) timers: Timers,
-    /// Clients without a connection whose grace is over, oldest first.
-    pub(crate) absent: std::collections::VecDeque<ClientId>,
     pub(crate) next_turn: u64,
     pub(crate) shutting_down: bool,
     /// When its first input came. From then on the monotonic clock tells what the wall clock would
@@ -186,14 +184,13 @@ impl HostCore {
             drafts_released: false,
             newly_listed: Vec::new(),
             chats: IdMap::default(),
-            clients: HashMap::new(),
+            clients: Clients::default(),
             tokens: Tokens::default(),
             // Numbered like turns, so that no life repeats a channel.
             mcp: Mcp::new(last_seq.0),
             telemetry: Telemetry::default(),
-            conns: IdMap::default(),
+            conns: Connections::default(),
             timers: Timers::default(),
-            absent: std::collections::VecDeque::new(),
             // No life repeats a key, because every turn takes at least one number (TOOL-21).
             next_turn: last_seq.0,
             shutting_down: false,
@@ -206,7 +203,7 @@ impl HostCore {
         self.began.get_or_insert(now);
         let cx = &mut Cx { now, effects };
         match input {
-            Input::Connected { conn, principal } => self.connect(conn, principal),
+            Input::Connected { conn, principal } => self.conns.open(conn, principal),
             Input::Disconnected { conn }
             | Input::Request { conn, .. }
             | Input::Dispatch { conn, .. }
@@ -331,10 +328,7 @@ impl HostCore {
 
     /// The connection that reverse requests to a client go to (NEG-21).
     pub fn primary_conn(&self, client: &ClientId) -> Option<ConnId> {
-        match &self.clients.get(client)?.presence {
-            Presence::Active(transports) => Some(transports.primary()),
-            Presence::Grace(_) | Presence::Absent(_) => None,
-        }
+        self.clients.primary_conn(client)
     }
 
     /// What was negotiated with a client that is connected or remembered (NEG-20).
@@ -386,18 +380,6 @@ impl HostCore {
     /// Bytes held for replay.
     pub fn replay_bytes(&self) -> usize {
         self.log.replay_bytes()
-    }
-
-    fn connect(&mut self, conn: ConnId, principal: Principal) {
-        self.conns.insert(
-            conn,
-            Conn {
-                principal,
-                phase: Phase::Fresh,
-                subscriptions: Default::default(),
-                deferred: Default::default(),
-            },
-        );
     }
 
     fn request(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: Command) {

@@ -122,7 +122,7 @@ impl HostCore {
 
     /// Refuses an action about something that cannot be read.
     pub(crate) fn refuse_dispatch(&mut self, cx: &mut Cx<'_>, conn: ConnId, dispatch: &Dispatch, problem: &str) {
-        let Some(client) = self.client_of(conn).cloned() else {
+        let Some(client) = self.conns.client(conn).cloned() else {
             return;
         };
         let author = Author {

@@ -31,7 +31,7 @@ struct NewChat {
 
 impl HostCore {
     pub(crate) fn create_chat(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, create: CreateChat) {
-        let author = self.client_of(conn).cloned();
+        let author = self.conns.client(conn).cloned();
         let result = match self.plan_chat(cx, create) {
             Ok(Some(new)) => {
                 let chat_id = self.join_session(cx, new.chat);

@@ -61,7 +61,7 @@ impl HostCore {
                  calls that wait for a token name those that something does",
             ));
         }
-        let Some(client) = self.client_of(conn).cloned() else {
+        let Some(client) = self.conns.client(conn).cloned() else {
             return Ok(Some(json!({})));
         };
         let is_taken_back = token.reveal().is_empty();

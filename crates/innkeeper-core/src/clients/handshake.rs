@@ -238,6 +238,7 @@ impl HostCore {
         let principal = &connection.principal.name;
         // `reconnect` says nothing about versions, so a later life has to know the latest.
         let mut replaces = false;
+        let mut was_absent = false;
         match self.clients.get_mut(id) {
             Some(client) if client.principal != *principal => {
                 return Err(match negotiated {
@@ -270,7 +271,7 @@ impl HostCore {
                         client.presence = Presence::Active(ActiveTransports::one(conn));
                     }
                     Presence::Absent(_) => {
-                        self.absent.retain(|absent| absent != id);
+                        was_absent = true;
                         client.presence = Presence::Active(ActiveTransports::one(conn));
                     }
                 }
@@ -298,6 +299,9 @@ impl HostCore {
                 };
                 self.clients.insert(id.clone(), client);
             }
+        }
+        if was_absent {
+            self.clients.remove_absent(id);
         }
         match replaces {
             true => self.mark_client_replaced(id),

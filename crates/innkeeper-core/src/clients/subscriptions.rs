@@ -124,7 +124,7 @@ impl HostCore {
     }
 
     pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
-        let Some(connection) = self.conns.remove(&conn) else {
+        let Some(connection) = self.conns.close(conn) else {
             return;
         };
         self.forget_logs_of(conn);
@@ -197,17 +197,8 @@ impl HostCore {
         for session in client.memberships.clone() {
             self.leave(cx, client_id, session);
         }
-        self.absent.push_back(client_id.clone());
-        while self.absent.len() > self.config.max_absent_clients {
-            if let Some(oldest) = self.absent.pop_front()
-                && self
-                    .clients
-                    .get(&oldest)
-                    .is_some_and(|client| matches!(client.presence, Presence::Absent(_)))
-            {
-                self.clients.remove(&oldest);
-                self.mark_client_dirty(&oldest);
-            }
+        for forgotten in self.clients.add_absent(client_id, self.config.max_absent_clients) {
+            self.mark_client_dirty(&forgotten);
         }
     }
 

@@ -136,7 +136,7 @@ impl HostCore {
         let what = ToServer {
             server: server.id.clone(),
             attempt: attempt.unwrap_or_default(),
-            client: self.client_of(conn).cloned(),
+            client: self.conns.client(conn).cloned(),
             method: method.name,
             params,
         };

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::agent::{Failure, Setting};
 use crate::chat::history::past_turns;
 use crate::chat::model::ChatModel;
-use crate::clients::client::{Phase, Presence};
+use crate::clients::client::Phase;
 use crate::core::{Cx, HostCore, ROOT};
 use crate::effect::{Effect, OpenChat};
 use crate::ids::{ChannelId, ClientId, ConnId};
@@ -77,7 +77,7 @@ impl HostCore {
                 .map_err(|problem| RpcError::invalid_params(&format!("workingDirectories[{index}]"), problem))?;
         }
         if let Some(active) = &create.active_client
-            && self.client_of(conn).map(ClientId::as_str) != Some(&active.client_id)
+            && self.conns.client(conn).map(ClientId::as_str) != Some(&active.client_id)
         {
             return Err(RpcError::invalid_params(
                 "activeClient.clientId",
@@ -143,7 +143,7 @@ impl HostCore {
         };
         let session_id = self.add_channel(&create.channel, ChannelKind::Session);
         let mut session = Session::new(&create.channel, state, settings, cx.now);
-        session.creator = self.client_of(conn).cloned();
+        session.creator = self.conns.client(conn).cloned();
         session.is_draft = true;
         session.progress = create.progress_token.map(|token| Progress {
             conn,
@@ -166,7 +166,7 @@ impl HostCore {
             let action = StateAction::SessionActiveClientSet(SessionActiveClientSetAction { active_client });
             self.commit(cx, session_id, action, None);
         }
-        let creator = self.client_of(conn).cloned();
+        let creator = self.conns.client(conn).cloned();
         if self.asks_to_sign_in(cx, chat_id, creator.as_ref()) {
             // SES-05: its turns say what to do until then, and its agent is asked to open it with
             // the first that can run.
@@ -325,18 +325,7 @@ impl HostCore {
     /// Nobody's picture of a channel that is gone is ever continued, whatever takes its name.
     pub(crate) fn forget_for_good(&mut self, uri: &Arc<str>) {
         self.invalidate(std::slice::from_ref(uri));
-        let mut changed = Vec::new();
-        for (id, client) in &mut self.clients {
-            let subscriptions = match &mut client.presence {
-                Presence::Grace(kept) => &mut kept.subscriptions,
-                Presence::Absent(subscriptions) => subscriptions,
-                Presence::Active(_) => continue,
-            };
-            if subscriptions.remove(uri).is_some() {
-                changed.push(id.clone());
-            }
-        }
-        for client in changed {
+        for client in self.clients.forget_subscriptions(uri) {
             self.mark_client_dirty(&client);
         }
     }
@@ -426,13 +415,6 @@ impl HostCore {
             {
                 cx.effects.push(Effect::Notify { to, message });
             }
-        }
-    }
-
-    pub(crate) fn client_of(&self, conn: ConnId) -> Option<&ClientId> {
-        match &self.conns.get(&conn)?.phase {
-            Phase::Ready { client, .. } => Some(client),
-            Phase::Fresh => None,
         }
     }
 }

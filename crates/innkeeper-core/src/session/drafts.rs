@@ -7,7 +7,6 @@
 
 use ahp_types::actions::StateAction;
 
-use crate::clients::client::Presence;
 use crate::core::{Cx, HostCore, Timer};
 use crate::ids::ChannelId;
 use crate::session::Session;
@@ -89,8 +88,7 @@ impl HostCore {
             return false;
         };
         let creator = session.creator.as_ref().filter(|_| !session.was_heard);
-        let creator = creator.and_then(|id| self.clients.get(id));
-        self.has_listeners(session_id) || creator.is_some_and(|client| matches!(client.presence, Presence::Active(_)))
+        self.has_listeners(session_id) || creator.is_some_and(|creator| self.clients.is_connected(creator))
     }
 
     /// Notes that somebody listens to a session or to one of its chats.

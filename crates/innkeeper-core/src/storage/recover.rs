@@ -85,10 +85,7 @@ impl HostCore {
                 .collect::<Vec<_>>()
         });
         for client in members.unwrap_or_default() {
-            let is_here = self
-                .clients
-                .get(&client)
-                .is_some_and(|client| matches!(client.presence, Presence::Active(_)));
+            let is_here = self.clients.is_connected(&client);
             // One that started afresh has the rest of its grace to come back to the session.
             let is_awaited = self.timers.awaits(&client);
             if is_here && !is_awaited && !self.client_listens(&client, session_id) {

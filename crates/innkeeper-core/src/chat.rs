@@ -3,6 +3,7 @@
 pub(crate) mod approval;
 pub(crate) mod approval_mode;
 mod background;
+pub(crate) mod chats;
 mod create;
 mod dispose;
 pub(crate) mod history;
@@ -18,9 +19,10 @@ mod watchdog;
 use ahp_types::actions::{SessionChatAddedAction, StateAction};
 pub(crate) use create::side_chat_range;
 
+use crate::chat::chats::Chat;
 use crate::core::{Cx, HostCore};
 use crate::ids::ChannelId;
-use crate::session::{Chat, summary_of};
+use crate::session::summary_of;
 
 /// The title of a chat nobody has named.
 pub(crate) const UNTITLED_CHAT: &str = "New chat";

@@ -8,6 +8,7 @@ use ahp_types::state::RootState;
 
 use crate::agent::{AgentProfile, Setting};
 use crate::chat::approval::WorkspaceApprovals;
+use crate::chat::chats::Chats;
 use crate::clients::agent_tokens::Tokens;
 use crate::clients::channels::Channels;
 use crate::clients::client::{Negotiated, Phase};
@@ -15,7 +16,7 @@ use crate::clients::{Clients, Connections};
 use crate::config::CoreConfig;
 use crate::customization::{EnablementStore, shown_bytes};
 use crate::effect::Effect;
-use crate::ids::{ChannelId, ClientId, ConnId, IdMap, Seq};
+use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::input::Input;
 use crate::log::Log;
 use crate::mcp::Mcp;
@@ -28,7 +29,7 @@ use crate::protocol::snapshot::{Configured, Snapshot, State, Window};
 use crate::protocol::uri;
 use crate::resources::{Grants, Watches};
 use crate::session::configure;
-use crate::session::{Chat, Session};
+use crate::session::sessions::Sessions;
 use crate::storage::listing::PendingLists;
 use crate::storage::load::PendingLoads;
 use crate::storage::mode::StorageMode;
@@ -63,8 +64,6 @@ pub struct HostCore {
     pub(crate) config: CoreConfig,
     pub(crate) log: Log,
     pub(crate) storage_mode: StorageMode,
-    /// How many sessions there are, in memory or not, but for drafts.
-    pub(crate) session_count: usize,
     /// Where turns are read that are not in memory.
     pub(crate) turns: Option<Arc<dyn TurnSource>>,
     pub(crate) dirty: DirtySet,
@@ -95,14 +94,8 @@ pub struct HostCore {
     pub(crate) enablement: Arc<EnablementStore>,
     /// Whether that is different from what was kept last.
     pub(crate) enablement_changed: bool,
-    pub(crate) sessions: IdMap<ChannelId, Session>,
-    /// The sessions in which nobody has written anything yet. They are always in memory.
-    pub(crate) drafts: BTreeSet<ChannelId>,
-    /// Whether one of them may have lost its last subscriber.
-    pub(crate) drafts_released: bool,
-    /// The sessions that the present input made ordinary ones.
-    pub(crate) newly_listed: Vec<ChannelId>,
-    pub(crate) chats: IdMap<ChannelId, Chat>,
+    pub(crate) sessions: Sessions,
+    pub(crate) chats: Chats,
     pub(crate) clients: Clients,
     /// What clients signed in with; never kept, never shown (AUTH-12).
     pub(crate) tokens: Tokens,
@@ -112,7 +105,6 @@ pub struct HostCore {
     pub(crate) telemetry: Telemetry,
     pub(crate) conns: Connections,
     pub(crate) timers: Timers,
-    pub(crate) next_turn: u64,
     pub(crate) shutting_down: bool,
     /// When its first input came. From then on the monotonic clock tells what the wall clock would
     /// say had nobody set it.
@@ -154,7 +146,6 @@ impl HostCore {
             config,
             log,
             storage_mode: StorageMode::default(),
-            session_count: 0,
             turns: None,
             dirty: DirtySet::default(),
             loading: PendingLoads::default(),
@@ -179,11 +170,9 @@ impl HostCore {
             watches: Watches::default(),
             enablement: Arc::default(),
             enablement_changed: false,
-            sessions: IdMap::default(),
-            drafts: BTreeSet::new(),
-            drafts_released: false,
-            newly_listed: Vec::new(),
-            chats: IdMap::default(),
+            sessions: Sessions::default(),
+            // No run of the host repeats a key, because every turn takes at least one number (TOOL-21).
+            chats: Chats::new(last_seq.0),
             clients: Clients::default(),
             tokens: Tokens::default(),
             // Numbered like turns, so that no life repeats a channel.
@@ -191,8 +180,6 @@ impl HostCore {
             telemetry: Telemetry::default(),
             conns: Connections::default(),
             timers: Timers::default(),
-            // No life repeats a key, because every turn takes at least one number (TOOL-21).
-            next_turn: last_seq.0,
             shutting_down: false,
             began: None,
         }
@@ -499,13 +486,7 @@ impl HostCore {
 
     fn shut_down(&mut self, cx: &mut Cx<'_>) {
         self.shutting_down = true;
-        let running: Vec<ChannelId> = self
-            .chats
-            .iter()
-            .filter(|(_, chat)| chat.run.is_some())
-            .map(|(id, _)| *id)
-            .collect();
-        for chat in running {
+        for chat in self.chats.running() {
             self.cancel_run(cx, chat);
         }
         self.announce_due_summaries(cx);
@@ -569,7 +550,7 @@ impl HostCore {
 
     pub(crate) fn publish_active_sessions(&mut self, cx: &mut Cx<'_>) {
         // E-35: the crate's meaning, non-disposed sessions; those that lists show.
-        let active_sessions = i64::try_from(self.session_count).unwrap_or(i64::MAX);
+        let active_sessions = i64::try_from(self.sessions.listed()).unwrap_or(i64::MAX);
         let action = RootActiveSessionsChangedAction { active_sessions };
         self.commit(cx, ROOT, StateAction::RootActiveSessionsChanged(action), None);
     }

@@ -1,6 +1,6 @@
 //! Sessions: their state, the catalogue of their chats, and what is derived from both.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ahp_types::actions::{
@@ -12,17 +12,12 @@ use ahp_types::state::{
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::agent::{PastTurn, Setting};
-use crate::chat::UNTITLED_CHAT;
-use crate::chat::approval::Offered;
-use crate::chat::model::ChatModel;
+use crate::agent::Setting;
 use crate::customization::CustomizationState;
-use crate::ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
-use crate::mcp::{SessionServers, TurnWait};
+use crate::ids::{ChannelId, ClientId, ConnId};
+use crate::mcp::SessionServers;
 use crate::protocol::dialect::extension::OptIns;
-use crate::protocol::frame::AppendHead;
 use crate::storage::records::document::SessionDocument;
 use crate::time::Now;
 
@@ -32,6 +27,7 @@ mod dispose;
 mod drafts;
 pub(crate) mod input_needed;
 pub mod repository;
+pub(crate) mod sessions;
 pub(crate) mod settings;
 mod summary;
 pub(crate) mod working_directories;
@@ -118,112 +114,6 @@ pub enum TitleSource {
     Agent,
     /// A person.
     Person,
-}
-
-/// One chat and what runs in it.
-#[derive(Debug)]
-pub struct Chat {
-    /// The session it belongs to.
-    pub session: ChannelId,
-    /// Its state.
-    pub model: ChatModel,
-    /// The agent's run of the active turn.
-    pub run: Option<Run>,
-    /// The chat whose tool call started this one; it moves and goes with that chat.
-    pub parent: Option<ChannelId>,
-    /// What a side chat is about, in case its agent has to be opened again.
-    pub aside: SideChatContext,
-    /// Who wrote the messages that wait, by their ids; their tools are preferred (ACT-05).
-    pub writers: HashMap<String, ClientId>,
-    /// Whether the watchdog has a timer for it.
-    pub is_watched: bool,
-    /// Who gave it its title; that of a default chat is its session's.
-    pub titled_by: TitleSource,
-    /// Whether the agent that could go on with the latest turn is still the one that failed in it
-    /// (TURN-13).
-    pub can_resume: bool,
-    /// Whether its agent was asked to open it. A chat that comes back from the store is opened
-    /// when it gets something to do.
-    pub is_open: bool,
-    /// How many of its turns are rows in the store, once this number is durable.
-    pub rows: (Seq, usize),
-    /// What its agent wants to know again when it is opened the next time.
-    pub memory: Option<Arc<Value>>,
-    /// Whether the latest turn ended before its agent heard of it, for want of a token.
-    pub unheard: bool,
-}
-
-/// What a side chat was opened on (CHT-06).
-#[derive(Debug, Clone, Default)]
-pub struct SideChatContext {
-    /// The turns of the chat it was opened from.
-    pub context: Arc<[PastTurn]>,
-    /// The words it was opened on.
-    pub selection: Option<String>,
-}
-
-/// An agent at work on the active turn.
-#[derive(Debug)]
-pub struct Run {
-    /// Which run it is.
-    pub key: TurnKey,
-    /// When it started, on the monotonic clock (TURN-05).
-    pub started_ms: u64,
-    /// The part that takes the next piece of streamed text.
-    pub open_part: Option<OpenPart>,
-    /// Numbers the parts of the turn.
-    pub parts: usize,
-    /// The client that started the turn; its tools are preferred (ACT-05).
-    pub author: Option<ClientId>,
-    /// The run whose tool call started this subagent.
-    pub parent: Option<(ChannelId, TurnKey)>,
-    /// Whether it outlives that run.
-    pub detached: bool,
-    /// The options of calls that wait for a decision, by the id of the call.
-    pub(crate) offers: HashMap<String, Offered>,
-    /// When the agent was last heard of.
-    pub heard_ms: u64,
-    /// What the chat's activity was before the watchdog replaced it.
-    pub before_silence: Option<Option<String>>,
-    /// Whether it waits for MCP servers before its agent hears of it (MCP-03).
-    pub held: Option<TurnWait>,
-}
-
-/// The part being streamed into.
-#[derive(Debug)]
-pub struct OpenPart {
-    /// Where it is in the active turn.
-    pub index: usize,
-    /// Whether it is reasoning rather than markdown (E-19).
-    pub reasoning: bool,
-    /// What every append to it starts with on the wire.
-    pub head: AppendHead,
-}
-
-impl Chat {
-    /// A chat in which nothing runs.
-    pub fn new(session: ChannelId, model: ChatModel) -> Self {
-        let has_name = ![UNTITLED, UNTITLED_CHAT].contains(&model.head().title.as_str());
-        Self {
-            session,
-            model,
-            run: None,
-            parent: None,
-            aside: SideChatContext::default(),
-            writers: HashMap::new(),
-            is_watched: false,
-            titled_by: if has_name {
-                TitleSource::Message
-            } else {
-                TitleSource::Nobody
-            },
-            can_resume: false,
-            is_open: false,
-            rows: (Seq(0), 0),
-            memory: None,
-            unheard: false,
-        }
-    }
 }
 
 impl Session {

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::UNTITLED_CHAT;
 use crate::agent::AgentProfile;
+use crate::chat::chats::{Chat, SideChatContext};
 use crate::chat::history::{context_range, past_turns_in, unfinished_turn};
 use crate::chat::model::ChatModel;
 use crate::core::{Cx, HostCore};
@@ -17,8 +18,8 @@ use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{CreateChat, RequestId};
 use crate::protocol::uri;
+use crate::session::Session;
 use crate::session::create::new_chat;
-use crate::session::{Chat, Session, SideChatContext};
 
 /// The id of a first message that waits for its session.
 const INITIAL: &str = "initial";

@@ -187,7 +187,7 @@ impl HostCore {
         session.customizing = CustomizationState::with(decisions);
         session.creator = self.sessions.get(&source).and_then(|source| source.creator.clone());
         self.sessions.insert(session_id, session);
-        self.session_count += 1;
+        self.sessions.add_listed();
         self.share_workspace_approvals(session_id);
         self.persist_new(cx, session_id);
         self.own(session_id, subtree);

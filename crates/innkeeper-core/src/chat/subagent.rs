@@ -7,13 +7,13 @@ use ahp_types::state::{
 };
 
 use crate::agent::{Reply, Spawn, Subagent};
+use crate::chat::chats::Chat;
 use crate::chat::model::ChatModel;
 use crate::chat::tool_call::meta;
 use crate::core::{Cx, HostCore};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, TurnKey};
 use crate::protocol::uri;
-use crate::session::Chat;
 use crate::session::create::new_chat;
 
 /// The id of a subagent's only turn.

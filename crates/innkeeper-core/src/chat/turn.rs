@@ -1,6 +1,5 @@
 //! Turns: what an agent does becomes actions, and what follows from their end.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ahp_types::actions::{
@@ -16,6 +15,7 @@ use ahp_types::state::{
 use serde_json::{Map, Value, json};
 
 use crate::agent::{AgentEvent, AppliedRule, Failure, Reply, TurnEnd, Usage};
+use crate::chat::chats::{OpenPart, Run};
 use crate::chat::history::{steering_part, unfinished_turn, words_of};
 use crate::chat::title::title_in;
 use crate::core::{Cx, HostCore};
@@ -25,8 +25,8 @@ use crate::effect::{Effect, TurnStart};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::mcp::app_request;
 use crate::protocol::frame::AppendHead;
+use crate::session::TitleSource;
 use crate::session::create::{directories_of, error_info, settings_of};
-use crate::session::{OpenPart, Run, TitleSource};
 
 /// Where the rules that were applied are shown.
 const RULES: &str = "innkeeper.rules";
@@ -84,24 +84,7 @@ impl HostCore {
         chat_id: ChannelId,
         author: Option<&ClientId>,
     ) -> Option<TurnKey> {
-        let key = TurnKey(self.next_turn);
-        let chat = self.chats.get_mut(&chat_id)?;
-        let turn = chat.model.head().active_turn.as_ref()?;
-        let parts = turn.response_parts.len();
-        self.next_turn += 1;
-        chat.run = Some(Run {
-            key,
-            started_ms: cx.now.mono_ms,
-            open_part: None,
-            parts,
-            author: author.cloned(),
-            parent: None,
-            detached: false,
-            offers: HashMap::new(),
-            heard_ms: cx.now.mono_ms,
-            before_silence: None,
-            held: None,
-        });
+        let key = self.chats.start_run(chat_id, cx.now.mono_ms, author)?;
         self.start_watchdog(cx, chat_id);
         Some(key)
     }

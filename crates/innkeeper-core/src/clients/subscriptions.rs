@@ -113,7 +113,7 @@ impl HostCore {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.unsubscribe(conn);
         }
-        self.drafts_released = true;
+        self.sessions.note_released_drafts();
         self.left_watch(cx, channel, false);
         self.mark_client_dirty(&client);
         // ACT-09, unless another connection of the same client still listens (ACT-14).
@@ -128,7 +128,7 @@ impl HostCore {
             return;
         };
         self.forget_logs_of(conn);
-        self.drafts_released = true;
+        self.sessions.note_released_drafts();
         let mut subscriptions = Subscriptions::default();
         for channel in &connection.subscriptions {
             if let Some(entry) = self.channels.get_mut(*channel) {

@@ -4,10 +4,10 @@ use ahp_types::actions::{ChatTurnCancelledAction, ChatTurnResumeAction, StateAct
 use ahp_types::state::{PendingMessageKind, ResponsePart, TurnState};
 
 use super::{Verdict, elapsed};
+use crate::chat::chats::Chat;
 use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
-use crate::session::Chat;
 
 impl HostCore {
     pub(super) fn judge_chat(&self, cx: &Cx<'_>, channel: ChannelId, action: StateAction, author: &Author) -> Verdict {

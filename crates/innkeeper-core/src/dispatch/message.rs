@@ -6,10 +6,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
+use crate::chat::chats::Chat;
 use crate::chat::model::MAX_CLOCK_SKEW_SECONDS;
 use crate::core::{Cx, HostCore, json_bytes};
 use crate::protocol::uri;
-use crate::session::{Chat, Session, millis};
+use crate::session::{Session, millis};
 
 impl HostCore {
     pub(crate) fn check_title(&self, title: &str) -> Result<(), String> {

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::Verdict;
 use crate::agent::{Decision, ToolReply, ToolResult};
 use crate::chat::approval::{self, APPROVAL, Offered, RuleScope};
+use crate::chat::chats::Chat;
 use crate::chat::tool_call::{meta, wire};
 use crate::core::{Cx, HostCore, json_bytes};
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
-use crate::session::Chat;
 
 /// Where a client writes the rule that it wants to have remembered.
 const EDITED_RULE: &str = "innkeeper.rule";

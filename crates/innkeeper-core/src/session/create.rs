@@ -21,10 +21,11 @@ use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::{Outgoing, encode_notification};
 use crate::session::working_directories::MAX_DIRECTORIES;
 
+use crate::chat::chats::Chat;
 use crate::protocol::request::{CreateSession, ListSessions, RequestId};
 use crate::protocol::uri;
 use crate::session::settings::Problem;
-use crate::session::{Chat, Progress, Session, UNTITLED, summary_of};
+use crate::session::{Progress, Session, UNTITLED, summary_of};
 
 /// Most sessions on one page of `listSessions`.
 const MAX_PAGE: u32 = 1000;
@@ -121,25 +122,10 @@ impl HostCore {
         let directories = (!working_directories.is_empty()).then(|| working_directories.clone());
         let chat_state = new_chat(&chat_uri, UNTITLED, &now, ChatOrigin::User);
         let state = SessionState {
-            provider: provider.clone(),
-            title: UNTITLED.to_owned(),
-            status: SessionStatus::Idle.bits() | SessionStatus::IsRead.bits(),
-            activity: None,
-            origin: None,
-            project: None,
             working_directories: directories,
-            annotations: None,
-            lifecycle: SessionLifecycle::Creating,
-            creation_error: None,
-            server_tools: None,
-            active_clients: Vec::new(),
             chats: vec![summary_of(&chat_state)],
-            default_chat: Some(chat_uri.clone()),
             config: Some(config),
-            customizations: None,
-            changesets: None,
-            input_needed: None,
-            meta: None,
+            ..new_session(&provider, &chat_uri)
         };
         let session_id = self.add_channel(&create.channel, ChannelKind::Session);
         let mut session = Session::new(&create.channel, state, settings, cx.now);
@@ -152,8 +138,6 @@ impl HostCore {
             reported: false,
         });
         self.sessions.insert(session_id, session);
-        self.drafts.insert(session_id);
-        self.drafts_released = true;
         self.share_workspace_approvals(session_id);
         self.persist_new(cx, session_id);
         let chat_id = self.insert_chat(cx, Chat::new(session_id, ChatModel::new(chat_state)));
@@ -440,6 +424,31 @@ pub(crate) fn error_info(failure: Failure) -> ErrorInfo {
         error_type: failure.kind,
         message: failure.message,
         stack: None,
+        meta: None,
+    }
+}
+
+/// A session that is being created, before its chats are listed.
+pub(crate) fn new_session(provider: &str, default_chat: &str) -> SessionState {
+    SessionState {
+        provider: provider.to_owned(),
+        title: UNTITLED.to_owned(),
+        status: SessionStatus::Idle.bits() | SessionStatus::IsRead.bits(),
+        activity: None,
+        origin: None,
+        project: None,
+        working_directories: None,
+        annotations: None,
+        lifecycle: SessionLifecycle::Creating,
+        creation_error: None,
+        server_tools: None,
+        active_clients: Vec::new(),
+        chats: Vec::new(),
+        default_chat: Some(default_chat.to_owned()),
+        config: None,
+        customizations: None,
+        changesets: None,
+        input_needed: None,
         meta: None,
     }
 }

@@ -61,7 +61,10 @@ impl HostCore {
             return cx.answer(conn, id, Err(RpcError::session_not_found(uri)));
         };
         // Of a draft only those know that listen to it.
-        let listeners = self.drafts.contains(&session_id).then(|| self.listeners_of(session_id));
+        let listeners = self
+            .sessions
+            .is_draft(&session_id)
+            .then(|| self.listeners_of(session_id));
         let can_be_undone =
             !for_good && listeners.is_none() && self.storage_mode.persists() && self.config.undo_delete_ms > 0;
         match can_be_undone {
@@ -114,9 +117,6 @@ impl HostCore {
         Self::forget_servers(cx, session_id, &session);
         Self::forget_customizations(cx, session_id, &session);
         Self::forget_repository(cx, session_id, &session);
-        if !self.drafts.remove(&session_id) {
-            self.session_count = self.session_count.saturating_sub(1);
-        }
         self.listing.removed(&session.uri);
         self.forget_for_good(&session.uri);
         self.remove_channel(session_id);
@@ -160,7 +160,7 @@ impl HostCore {
             return cx.answer(conn, id, Err(error));
         }
         let uri: Arc<str> = channel.as_str().into();
-        self.session_count = self.session_count.saturating_sub(1);
+        self.sessions.remove_listed();
         self.persist_removal_of(cx, &uri);
         self.listing.removed(&uri);
         self.forget_for_good(&uri);

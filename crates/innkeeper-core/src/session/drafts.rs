@@ -32,7 +32,7 @@ fn is_content_of_session(session: &Session, action: &StateAction) -> bool {
 impl HostCore {
     /// Looks whether an action of a chat ends the draft that its session is.
     pub(crate) fn follow_draft_of_chat(&mut self, chat: ChannelId, action: &StateAction) {
-        if self.drafts.is_empty() || !is_content_of_chat(action) {
+        if !self.sessions.has_drafts() || !is_content_of_chat(action) {
             return;
         }
         if let Some(session) = self.chats.get(&chat).map(|chat| chat.session) {
@@ -42,7 +42,7 @@ impl HostCore {
 
     /// Looks whether an action of a session ends the draft that it is.
     pub(crate) fn follow_draft(&mut self, session_id: ChannelId, action: &StateAction) {
-        if !self.drafts.contains(&session_id) {
+        if !self.sessions.is_draft(&session_id) {
             return;
         }
         let session = self.sessions.get(&session_id);
@@ -54,24 +54,18 @@ impl HostCore {
     /// Makes an ordinary session of a draft. It is announced when the present input is done with, so that the
     /// announcement has everything that followed from the input: title, status and time.
     fn end_draft(&mut self, session_id: ChannelId) {
-        if !self.drafts.remove(&session_id) {
-            return;
-        }
-        if let Some(session) = self.sessions.get_mut(&session_id) {
-            session.is_draft = false;
-            session.draft_ends_ms = None;
-            self.session_count += 1;
-            self.newly_listed.push(session_id);
+        if self.sessions.end_draft(session_id) {
             self.mark_dirty(session_id);
         }
     }
 
     /// Tells root subscribers of the sessions that are no drafts any more.
     pub(crate) fn announce_newly_listed(&mut self, cx: &mut Cx<'_>) {
-        if self.newly_listed.is_empty() {
+        let newly_listed = self.sessions.take_newly_listed();
+        if newly_listed.is_empty() {
             return;
         }
-        for session in std::mem::take(&mut self.newly_listed) {
+        for session in newly_listed {
             self.announce_added(cx, session);
         }
         self.publish_active_sessions(cx);
@@ -79,7 +73,7 @@ impl HostCore {
 
     /// Whether the host has as many sessions as it takes, drafts included.
     pub(crate) fn is_full(&self) -> bool {
-        self.session_count + self.drafts.len() >= self.config.max_sessions
+        self.sessions.total() >= self.config.max_sessions
     }
 
     /// Whether somebody still needs a draft: its subscribers, or its creator before anybody subscribed.
@@ -93,7 +87,7 @@ impl HostCore {
 
     /// Notes that somebody listens to a session or to one of its chats.
     pub(crate) fn hold_draft(&mut self, channel: ChannelId) {
-        if self.drafts.is_empty() {
+        if !self.sessions.has_drafts() {
             return;
         }
         let session = self.chats.get(&channel).map_or(channel, |chat| chat.session);
@@ -106,10 +100,10 @@ impl HostCore {
     /// Starts the grace of every draft that nothing holds any more.
     pub(crate) fn release_drafts(&mut self, cx: &mut Cx<'_>) {
         // A look-out or a host that cannot write deletes nothing.
-        if !std::mem::take(&mut self.drafts_released) || self.storage_mode.is_read_only() {
+        if !self.sessions.take_released_drafts() || self.storage_mode.is_read_only() {
             return;
         }
-        let free = self.drafts.iter().copied().filter(|id| !self.is_draft_held(*id));
+        let free = self.sessions.drafts().filter(|id| !self.is_draft_held(*id));
         let free: Vec<ChannelId> = free.collect();
         for id in free {
             if let Some(session) = self.sessions.get_mut(&id)

@@ -84,8 +84,7 @@ impl HostCore {
             }
             self.persist_dirty(cx);
         }
-        self.drafts.remove(&session_id);
-        if let Some(session) = self.sessions.remove(&session_id) {
+        if let Some(session) = self.sessions.evict(&session_id) {
             Self::forget_servers(cx, session_id, &session);
             Self::forget_customizations(cx, session_id, &session);
             Self::forget_repository(cx, session_id, &session);

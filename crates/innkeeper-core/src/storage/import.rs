@@ -52,7 +52,7 @@ impl HostCore {
         // What happens in it from now on has to come after everything that is in it. The store has
         // reserved the numbers that follow.
         self.log.continue_after(session.last_seq);
-        self.session_count += 1;
+        self.sessions.add_listed();
         // Whoever asked for it a moment ago may be told that it does not exist.
         self.invalidate_all();
         let answer = json!({ "session": session.uri, "chats": session.chats, "turns": session.turns, "approvalsReset": session.approvals });

@@ -58,7 +58,7 @@ impl HostCore {
         core.turns = Some(opening.turns);
         core.log.set_limit(opening.storage.seq_limit());
         core.storage_mode = opening.storage;
-        core.session_count = opening.sessions;
+        core.sessions.set_listed(opening.sessions);
         let cx = &mut Cx { now, effects };
         core.remember_clients(now, opening.clients, warnings);
         if opening.first_channel > 0 {

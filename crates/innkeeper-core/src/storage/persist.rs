@@ -10,13 +10,14 @@ use std::sync::Arc;
 use ahp_types::actions::StateAction;
 use ahp_types::state::SessionLifecycle;
 
+use crate::chat::chats::Chat;
 use crate::clients::channels::Subscription;
 use crate::clients::client::Client;
 use crate::config::CoreConfig;
 use crate::core::{Cx, HostCore, ROOT, Timer};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, Seq};
-use crate::session::{Chat, Session, millis};
+use crate::session::{Session, millis};
 use crate::storage::records::document::{
     self, ChatDraft, ClientDocument, RootDocument, SessionDocument, SubscriptionDocument,
 };

@@ -11,13 +11,14 @@ use ahp_types::actions::{
 use ahp_types::state::{BackgroundWork, ErrorResponsePart, SessionLifecycle, ToolCallContributor, ToolCallState};
 
 use crate::agent::Failure;
+use crate::chat::chats::Chat;
 use crate::chat::tool_call::wire;
 use crate::clients::client::Presence;
 use crate::core::{Cx, HostCore};
 use crate::ids::{ChannelId, ClientId, Seq};
 use crate::protocol::action_table::ChannelKind;
 use crate::session::create::error_info;
-use crate::session::{Chat, Session, millis};
+use crate::session::{Session, millis};
 use crate::storage::records::{RestoredChat, RestoredSession, StoredFrame};
 use crate::time::Now;
 
@@ -65,10 +66,6 @@ impl HostCore {
             if let Some(chat) = self.chats.get_mut(chat) {
                 chat.can_resume &= resumes;
             }
-        }
-        if session.is_draft {
-            self.drafts.insert(session_id);
-            self.drafts_released = true;
         }
         self.sessions.insert(session_id, session);
         self.recover(cx, session_id);

@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::past_turns_in;
 use crate::agent::{Attachment, PastTurn, SpanEnd, TextSpan, TurnSpan, UnreadChat};
+use crate::chat::chats::Chat;
 use crate::core::HostCore;
 use crate::resources::is_of_mcp_server;
-use crate::session::Chat;
 
 impl HostCore {
     /// Resolves the chats attached to a message to the turns they end with: what comes later is not

@@ -14,6 +14,7 @@ use super::upgrade::upgraded_session;
 use super::{StoredChat, StoredFrame, StoredRoot, StoredSession, TurnSource};
 use crate::chat::approval::{self, WorkspaceApprovals};
 use crate::chat::approval_mode;
+use crate::chat::chats::SideChatContext;
 use crate::chat::model::ChatModel;
 use crate::customization::EnablementStore;
 use crate::ids::{ClientId, Seq};
@@ -21,7 +22,7 @@ use crate::log::gaps::Gaps;
 use crate::protocol::dialect::extension::Catalogue;
 use crate::protocol::frame::ACTION_HEAD;
 use crate::resources::Grants;
-use crate::session::{SideChatContext, TitleSource};
+use crate::session::TitleSource;
 
 /// A session that can be taken into the core.
 #[derive(Debug)]

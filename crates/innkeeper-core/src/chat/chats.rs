@@ -1,0 +1,220 @@
+//! Chats in memory, and what runs in them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::agent::PastTurn;
+use crate::chat::UNTITLED_CHAT;
+use crate::chat::approval::Offered;
+use crate::chat::model::ChatModel;
+use crate::ids::{ChannelId, ClientId, IdMap, Seq, TurnKey};
+use crate::mcp::TurnWait;
+use crate::protocol::frame::AppendHead;
+use crate::session::{TitleSource, UNTITLED};
+
+/// All chats in memory.
+///
+/// Invariant: no two runs have the same key, also not in different runs of the host (TOOL-21).
+#[derive(Debug)]
+pub(crate) struct Chats {
+    by_id: IdMap<ChannelId, Chat>,
+    next_run: u64,
+}
+
+impl Chats {
+    /// No chats. Runs get keys from `first_run` on.
+    pub(crate) fn new(first_run: u64) -> Self {
+        Self {
+            by_id: IdMap::default(),
+            next_run: first_run,
+        }
+    }
+
+    pub(crate) fn get(&self, chat: &ChannelId) -> Option<&Chat> {
+        self.by_id.get(chat)
+    }
+
+    pub(crate) fn get_mut(&mut self, chat: &ChannelId) -> Option<&mut Chat> {
+        self.by_id.get_mut(chat)
+    }
+
+    pub(crate) fn contains_key(&self, chat: &ChannelId) -> bool {
+        self.by_id.contains_key(chat)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&ChannelId, &Chat)> {
+        self.by_id.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&ChannelId, &mut Chat)> {
+        self.by_id.iter_mut()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Chat> {
+        self.by_id.values_mut()
+    }
+
+    pub(crate) fn insert(&mut self, id: ChannelId, chat: Chat) {
+        self.by_id.insert(id, chat);
+    }
+
+    pub(crate) fn remove(&mut self, chat: &ChannelId) -> Option<Chat> {
+        self.by_id.remove(chat)
+    }
+
+    /// The chats in which an agent works on a turn.
+    pub(crate) fn running(&self) -> Vec<ChannelId> {
+        let running = self.by_id.iter().filter(|(_, chat)| chat.run.is_some());
+        running.map(|(id, _)| *id).collect()
+    }
+
+    /// Notes that an agent works on the active turn of a chat. Returns the key of its run, or nothing if the chat has
+    /// no active turn.
+    pub(crate) fn start_run(&mut self, chat: ChannelId, now_ms: u64, author: Option<&ClientId>) -> Option<TurnKey> {
+        let chat = self.by_id.get_mut(&chat)?;
+        let turn = chat.model.head().active_turn.as_ref()?;
+        let key = TurnKey(self.next_run);
+        self.next_run += 1;
+        chat.run = Some(Run {
+            key,
+            started_ms: now_ms,
+            open_part: None,
+            parts: turn.response_parts.len(),
+            author: author.cloned(),
+            parent: None,
+            detached: false,
+            offers: HashMap::new(),
+            heard_ms: now_ms,
+            before_silence: None,
+            held: None,
+        });
+        Some(key)
+    }
+}
+
+/// One chat and what runs in it.
+#[derive(Debug)]
+pub struct Chat {
+    /// The session it belongs to.
+    pub session: ChannelId,
+    /// Its state.
+    pub model: ChatModel,
+    /// The agent's run of the active turn.
+    pub run: Option<Run>,
+    /// The chat whose tool call started this one; it moves and goes with that chat.
+    pub parent: Option<ChannelId>,
+    /// What a side chat is about, in case its agent has to be opened again.
+    pub aside: SideChatContext,
+    /// Who wrote the messages that wait, by their ids; their tools are preferred (ACT-05).
+    pub writers: HashMap<String, ClientId>,
+    /// Whether the watchdog has a timer for it.
+    pub is_watched: bool,
+    /// Who gave it its title; that of a default chat is its session's.
+    pub titled_by: TitleSource,
+    /// Whether the agent that could go on with the latest turn is still the one that failed in it
+    /// (TURN-13).
+    pub can_resume: bool,
+    /// Whether its agent was asked to open it. A chat that comes back from the store is opened
+    /// when it gets something to do.
+    pub is_open: bool,
+    /// How many of its turns are rows in the store, once this number is durable.
+    pub rows: (Seq, usize),
+    /// What its agent wants to know again when it is opened the next time.
+    pub memory: Option<Arc<Value>>,
+    /// Whether the latest turn ended before its agent heard of it, for want of a token.
+    pub unheard: bool,
+}
+
+/// What a side chat was opened on (CHT-06).
+#[derive(Debug, Clone, Default)]
+pub struct SideChatContext {
+    /// The turns of the chat it was opened from.
+    pub context: Arc<[PastTurn]>,
+    /// The words it was opened on.
+    pub selection: Option<String>,
+}
+
+/// An agent at work on the active turn.
+#[derive(Debug)]
+pub struct Run {
+    /// Which run it is.
+    pub key: TurnKey,
+    /// When it started, on the monotonic clock (TURN-05).
+    pub started_ms: u64,
+    /// The part that takes the next piece of streamed text.
+    pub open_part: Option<OpenPart>,
+    /// Numbers the parts of the turn.
+    pub parts: usize,
+    /// The client that started the turn; its tools are preferred (ACT-05).
+    pub author: Option<ClientId>,
+    /// The run whose tool call started this subagent.
+    pub parent: Option<(ChannelId, TurnKey)>,
+    /// Whether it outlives that run.
+    pub detached: bool,
+    /// The options of calls that wait for a decision, by the id of the call.
+    pub(crate) offers: HashMap<String, Offered>,
+    /// When the agent was last heard of.
+    pub heard_ms: u64,
+    /// What the chat's activity was before the watchdog replaced it.
+    pub before_silence: Option<Option<String>>,
+    /// Whether it waits for MCP servers before its agent hears of it (MCP-03).
+    pub held: Option<TurnWait>,
+}
+
+/// The part being streamed into.
+#[derive(Debug)]
+pub struct OpenPart {
+    /// Where it is in the active turn.
+    pub index: usize,
+    /// Whether it is reasoning rather than markdown (E-19).
+    pub reasoning: bool,
+    /// What every append to it starts with on the wire.
+    pub head: AppendHead,
+}
+
+impl Chat {
+    /// A chat in which nothing runs.
+    pub fn new(session: ChannelId, model: ChatModel) -> Self {
+        let has_name = ![UNTITLED, UNTITLED_CHAT].contains(&model.head().title.as_str());
+        Self {
+            session,
+            model,
+            run: None,
+            parent: None,
+            aside: SideChatContext::default(),
+            writers: HashMap::new(),
+            is_watched: false,
+            titled_by: if has_name {
+                TitleSource::Message
+            } else {
+                TitleSource::Nobody
+            },
+            can_resume: false,
+            is_open: false,
+            rows: (Seq(0), 0),
+            memory: None,
+            unheard: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ahp_types::state::ChatOrigin;
+
+    use super::*;
+    use crate::session::create::new_chat;
+
+    #[test]
+    fn tool21_a_chat_without_an_active_turn_gets_no_run_and_takes_no_key() {
+        let mut chats = Chats::new(7);
+        let state = new_chat("ahp-chat:/c", "c", "2026-01-31T12:00:00Z", ChatOrigin::User);
+        chats.insert(ChannelId(1), Chat::new(ChannelId(0), ChatModel::new(state)));
+        assert_eq!(chats.start_run(ChannelId(1), 0, None), None);
+        assert_eq!(chats.start_run(ChannelId(2), 0, None), None);
+        assert_eq!(chats.next_run, 7);
+        assert!(chats.running().is_empty());
+    }
+}

@@ -145,7 +145,7 @@ impl HostCore {
         };
         let directory = of(&decided_in).and_then(|scopes| scopes.directory).unwrap_or_default();
         let is_there = |scopes: &EnablementView<'_>| scopes.directory.is_some_and(|other| is_same(other, directory));
-        for (session_id, session) in &self.sessions {
+        for (session_id, session) in self.sessions.iter() {
             let scopes = EnablementView::of(session, &self.enablement);
             if *session_id == decided_in || !changed.global && !is_there(&scopes) {
                 continue;

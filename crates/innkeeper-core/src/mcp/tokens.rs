@@ -256,7 +256,7 @@ impl HostCore {
     /// Servers of a resource do not say any more that there is a token for them.
     fn hide_token(&mut self, cx: &mut Cx<'_>, resource: &str) {
         let mut said = Vec::new();
-        for (session_id, session) in &self.sessions {
+        for (session_id, session) in self.sessions.iter() {
             let servers = wire::servers(&session.state).map(|(_, server)| server);
             let have_it = servers.filter(|server| wire::said_token(server) == Some(resource));
             said.extend(have_it.map(|server| (*session_id, server.id.clone())));

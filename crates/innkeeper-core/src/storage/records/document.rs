@@ -141,6 +141,7 @@ pub(crate) struct RootDocument {
     #[serde(default)]
     pub(crate) resource_grants: Grants,
     #[serde(default)]
+    #[serde(rename = "switches")]
     pub(crate) enablement: Arc<EnablementStore>,
     #[serde(default)]
     pub(crate) gaps: Gaps,

@@ -30,11 +30,7 @@ use crate::protocol::uri;
 use crate::resources::{Grants, Watches};
 use crate::session::configure;
 use crate::session::sessions::Sessions;
-use crate::storage::listing::PendingLists;
-use crate::storage::load::PendingLoads;
-use crate::storage::mode::StorageMode;
-use crate::storage::persist::DirtySet;
-use crate::storage::records::TurnSource;
+use crate::storage::Storage;
 use crate::telemetry::Telemetry;
 use crate::time::Now;
 
@@ -63,16 +59,7 @@ pub(crate) const ROOT: ChannelId = ChannelId(0);
 pub struct HostCore {
     pub(crate) config: CoreConfig,
     pub(crate) log: Log,
-    pub(crate) storage_mode: StorageMode,
-    /// Where turns are read that are not in memory.
-    pub(crate) turns: Option<Arc<dyn TurnSource>>,
-    pub(crate) dirty: DirtySet,
-    pub(crate) loading: PendingLoads,
-    pub(crate) listing: PendingLists,
-    /// The session that is being taken into memory, by its URI and those of its chats.
-    pub(crate) installing: Vec<Arc<str>>,
-    /// Whether a look through memory for idle sessions is due.
-    pub(crate) evicting: bool,
+    pub(crate) storage: Storage,
     pub(crate) channels: Channels,
     pub(crate) root: Arc<RootState>,
     /// The agents, in the order clients see them.
@@ -145,13 +132,7 @@ impl HostCore {
         Self {
             config,
             log,
-            storage_mode: StorageMode::default(),
-            turns: None,
-            dirty: DirtySet::default(),
-            loading: PendingLoads::default(),
-            listing: PendingLists::default(),
-            installing: Vec::new(),
-            evicting: false,
+            storage: Storage::default(),
             channels,
             root: Arc::new(RootState {
                 agents: agents.iter().map(|agent| agent.info.clone()).collect(),
@@ -350,7 +331,7 @@ impl HostCore {
 
     /// What was being taken into memory when the core failed.
     pub fn installing(&self) -> impl Iterator<Item = Arc<str>> + '_ {
-        self.installing.iter().cloned()
+        self.storage.installing()
     }
 
     /// The agents, in the order clients see them.
@@ -401,7 +382,7 @@ impl HostCore {
             // Answered before the handshake was looked at.
             Command::Ping | Command::Initialize(_) | Command::Reconnect(_) => {}
             Command::Subscribe(subscribe) => self.subscribe(cx, conn, id, *subscribe),
-            Command::ListSessions(list) if self.storage_mode.has_store() => self.ask_for_list(cx, conn, id, &list),
+            Command::ListSessions(list) if self.storage.mode().has_store() => self.ask_for_list(cx, conn, id, &list),
             Command::ListSessions(list) => {
                 self.announce_due_summaries(cx);
                 let result = self.list_sessions(conn, &list);

@@ -92,7 +92,7 @@ impl HostCore {
             Ok(_) | Err(_) => None,
         };
         let verdict = match dispatch.action {
-            _ if self.storage_mode.is_read_only() => Verdict::Reject(self.why_read_only()),
+            _ if self.storage.mode().is_read_only() => Verdict::Reject(self.why_read_only()),
             Err(problem) => Verdict::Reject(problem.to_string()),
             Ok(action) => self.judge(cx, channel, action, opt_in.as_ref(), &author, scope),
         };
@@ -136,7 +136,7 @@ impl HostCore {
     }
 
     fn why_read_only(&self) -> String {
-        read_only_message(self.storage_mode.read_only_reason().unwrap_or_default())
+        read_only_message(self.storage.mode().read_only_reason().unwrap_or_default())
     }
 
     fn judge(

@@ -2,10 +2,58 @@
 
 pub(crate) mod evict;
 mod import;
-pub(crate) mod listing;
+mod listing;
 pub(crate) mod load;
 pub(crate) mod mode;
 pub(crate) mod open;
-pub(crate) mod persist;
+mod persist;
 pub mod records;
 mod recover;
+
+use std::sync::Arc;
+
+use listing::PendingLists;
+use load::PendingLoads;
+use mode::StorageMode;
+use persist::DirtySet;
+use records::TurnSource;
+
+/// What is to be persisted, and what the store was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Storage {
+    mode: StorageMode,
+    /// Where turns are read that are not in memory.
+    turns: Option<Arc<dyn TurnSource>>,
+    /// What is persisted at the end of the present input.
+    dirty: DirtySet,
+    /// Sessions and turns that are being read.
+    loads: PendingLoads,
+    /// Lists of sessions that are being read.
+    lists: PendingLists,
+    /// The URIs of the session that is being taken into memory and of its chats.
+    installing: Vec<Arc<str>>,
+    /// Whether a timer for idle sessions is set.
+    is_eviction_scheduled: bool,
+}
+
+impl Storage {
+    /// What the host may do with its store.
+    pub(crate) fn mode(&self) -> &StorageMode {
+        &self.mode
+    }
+
+    /// Where turns are read that are not in memory.
+    pub(crate) fn turns(&self) -> Option<&Arc<dyn TurnSource>> {
+        self.turns.as_ref()
+    }
+
+    /// The URIs of what is being taken into memory.
+    pub(crate) fn installing(&self) -> impl Iterator<Item = Arc<str>> + '_ {
+        self.installing.iter().cloned()
+    }
+
+    /// Notes that a session is gone: a list that is being read may still have it.
+    pub(crate) fn note_removed(&mut self, uri: &str) {
+        self.lists.removed(uri);
+    }
+}

@@ -26,7 +26,7 @@ impl HostCore {
         let has_changed = self.root.agents != agents || *self.catalogue != catalogue;
         self.catalogue = Arc::new(catalogue);
         self.agents = profiles;
-        if self.storage_mode.is_read_only() {
+        if self.storage.mode().is_read_only() {
             return; // The core that can write again starts with them.
         }
         if has_changed {
@@ -112,7 +112,7 @@ impl HostCore {
         };
         if self.config.lists_tools {
             let provider = agent.info.provider.clone();
-            if !self.storage_mode.is_read_only() {
+            if !self.storage.mode().is_read_only() {
                 cx.effects.push(Effect::ListTools {
                     session: session_id,
                     provider,
@@ -164,7 +164,7 @@ impl HostCore {
     pub(crate) fn tools_listed(&mut self, cx: &mut Cx<'_>, session_id: ChannelId, provider: &str, tools: &[ToolInfo]) {
         let session = self.sessions.get(&session_id);
         let is_its_agent = session.is_some_and(|session| session.state.provider == provider);
-        if is_its_agent && !self.storage_mode.is_read_only() {
+        if is_its_agent && !self.storage.mode().is_read_only() {
             self.publish_tools(cx, session_id, tools.iter().map(definition).collect());
         }
     }

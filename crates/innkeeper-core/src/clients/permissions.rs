@@ -16,7 +16,7 @@ impl HostCore {
 
     /// Refuses what would change something that cannot be kept (P14).
     fn check_writable(&self, command: &Command) -> Result<(), RpcError> {
-        match self.storage_mode.read_only_reason() {
+        match self.storage.mode().read_only_reason() {
             Some(reason) if changes_state(command) => {
                 Err(RpcError::new(code::INTERNAL_ERROR, read_only_message(reason)))
             }

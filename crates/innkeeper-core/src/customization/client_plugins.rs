@@ -25,7 +25,7 @@ impl HostCore {
     /// Whether anybody looks for customizations. A host that cannot write does not: it could not
     /// tell anybody of them.
     pub(super) fn follows_customizations(&self) -> bool {
-        self.config.serves_customizations && !self.storage_mode.is_read_only()
+        self.config.serves_customizations && !self.storage.mode().is_read_only()
     }
 
     /// Asks for what a session brings along, unless that has been asked for.
@@ -128,7 +128,7 @@ impl HostCore {
     /// people have not decided otherwise since. Where nobody ever looks it shows nothing: no agent
     /// would get any of it. What was decided is kept for a life in which somebody does.
     pub(crate) fn recover_customizations(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        if self.storage_mode.is_read_only() {
+        if self.storage.mode().is_read_only() {
             return;
         }
         let Some(session) = self.sessions.get(&session_id) else {

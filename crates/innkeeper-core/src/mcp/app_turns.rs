@@ -78,7 +78,7 @@ impl HostCore {
                 Some(_) => Err("a turn of the session is about to start; ask again when it runs"),
             };
         }
-        let is_ready = session.not_ready().is_none() && !self.storage_mode.is_read_only() && !self.shutting_down;
+        let is_ready = session.not_ready().is_none() && !self.storage.mode().is_read_only() && !self.shutting_down;
         match is_ready && chat.model.head().active_turn.is_none() {
             true => Ok(Turn::Starts { chat: chat_id, name }),
             false => Err("the session cannot start a turn now; ask again later"),

@@ -82,7 +82,7 @@ enum Change {
 impl HostCore {
     /// Whether anybody runs servers. A host that cannot write does not: it could not tell anybody.
     pub(super) fn runs_servers(&self) -> bool {
-        self.config.serves_mcp && !self.storage_mode.is_read_only()
+        self.config.serves_mcp && !self.storage.mode().is_read_only()
     }
 
     /// Notes that another set of servers may be wanted in a session, because of an action.

@@ -162,7 +162,7 @@ impl HostCore {
 
     /// Makes a channel for a chat.
     pub(crate) fn insert_chat(&mut self, cx: &mut Cx<'_>, mut chat: Chat) -> ChannelId {
-        if let Some(turns) = &self.turns {
+        if let Some(turns) = self.storage.turns() {
             chat.model.read_turns_from(Arc::clone(turns));
         }
         let chat_id = self.add_channel(&chat.model.head().resource, ChannelKind::Chat);

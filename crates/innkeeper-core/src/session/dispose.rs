@@ -66,7 +66,7 @@ impl HostCore {
             .is_draft(&session_id)
             .then(|| self.listeners_of(session_id));
         let can_be_undone =
-            !for_good && listeners.is_none() && self.storage_mode.persists() && self.config.undo_delete_ms > 0;
+            !for_good && listeners.is_none() && self.storage.mode().persists() && self.config.undo_delete_ms > 0;
         match can_be_undone {
             true => self.delete_session(cx, session_id),
             false => self.remove_session(cx, session_id),
@@ -117,7 +117,7 @@ impl HostCore {
         Self::forget_servers(cx, session_id, &session);
         Self::forget_customizations(cx, session_id, &session);
         Self::forget_repository(cx, session_id, &session);
-        self.listing.removed(&session.uri);
+        self.storage.note_removed(&session.uri);
         self.forget_for_good(&session.uri);
         self.remove_channel(session_id);
         for member in &session.state.active_clients {
@@ -162,7 +162,7 @@ impl HostCore {
         let uri: Arc<str> = channel.as_str().into();
         self.sessions.remove_listed();
         self.persist_removal_of(cx, &uri);
-        self.listing.removed(&uri);
+        self.storage.note_removed(&uri);
         self.forget_for_good(&uri);
         self.forget_for_good(&uri::default_chat(&uri).into());
         cx.effects.push(Effect::SessionGone { uri: Arc::clone(&uri) });
@@ -191,7 +191,7 @@ impl HostCore {
 
     /// Has the store undo a deletion. The session joins the others like one that was imported.
     pub(crate) fn undo_deletion(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, uri: String) {
-        let problem = if !self.storage_mode.has_store() {
+        let problem = if !self.storage.mode().has_store() {
             Some("this host keeps no sessions, so it cannot restore any".to_owned())
         } else if self.is_full() {
             let most = self.config.max_sessions;
@@ -211,7 +211,7 @@ impl HostCore {
 
     /// Looks soon for sessions that were deleted long ago.
     pub(crate) fn schedule_purge(&mut self, at_ms: u64) {
-        if self.storage_mode.persists() {
+        if self.storage.mode().persists() {
             self.timers.set(at_ms, Timer::PurgeDeleted);
         }
     }

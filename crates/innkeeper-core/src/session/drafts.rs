@@ -100,7 +100,7 @@ impl HostCore {
     /// Starts the grace of every draft that nothing holds any more.
     pub(crate) fn release_drafts(&mut self, cx: &mut Cx<'_>) {
         // A look-out or a host that cannot write deletes nothing.
-        if !self.sessions.take_released_drafts() || self.storage_mode.is_read_only() {
+        if !self.sessions.take_released_drafts() || self.storage.mode().is_read_only() {
             return;
         }
         let free = self.sessions.drafts().filter(|id| !self.is_draft_held(*id));

@@ -81,7 +81,7 @@ pub struct RepositoryChanges {
 impl HostCore {
     /// Asks to follow the repository of a session, unless that was asked.
     pub(crate) fn follow_repository(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        if !self.config.serves_repositories || self.storage_mode.is_read_only() {
+        if !self.config.serves_repositories || self.storage.mode().is_read_only() {
             return;
         }
         let Some(session) = self.sessions.get_mut(&session_id) else {
@@ -151,7 +151,7 @@ impl HostCore {
         let Some(session) = self
             .sessions
             .get(&session_id)
-            .filter(|_| !self.storage_mode.is_read_only())
+            .filter(|_| !self.storage.mode().is_read_only())
         else {
             return;
         };

@@ -15,8 +15,8 @@ impl HostCore {
     pub(crate) fn schedule_eviction(&mut self, now_ms: u64) {
         let idle_ms = self.config.idle_session_ms;
         // What a host that cannot write has closed in a session is in memory only.
-        if self.storage_mode.evicts() && idle_ms > 0 && !self.evicting && !self.sessions.is_empty() {
-            self.evicting = true;
+        if self.storage.mode().evicts() && idle_ms > 0 && !self.storage.is_eviction_scheduled && !self.sessions.is_empty() {
+            self.storage.is_eviction_scheduled = true;
             let at = now_ms.saturating_add(idle_ms.min(MAX_INTERVAL_MS));
             self.timers.set(at, Timer::EvictIdle);
         }
@@ -29,7 +29,7 @@ impl HostCore {
 
     /// Lets every session go that nobody has used for a while, and turns that nobody reads.
     pub(crate) fn evict_idle(&mut self, cx: &mut Cx<'_>) {
-        self.evicting = false;
+        self.storage.is_eviction_scheduled = false;
         let now = cx.now.mono_ms;
         let mut idle = Vec::new();
         let ids: Vec<ChannelId> = self.sessions.keys().copied().collect();
@@ -39,7 +39,7 @@ impl HostCore {
                 continue;
             };
             // A draft that nobody uses is deleted instead.
-            if is_used || (session.is_draft && !self.storage_mode.is_observer()) {
+            if is_used || (session.is_draft && !self.storage.mode().is_observer()) {
                 session.used_ms = now;
             } else if now.saturating_sub(session.used_ms) >= self.config.idle_session_ms {
                 idle.push(id);
@@ -75,7 +75,7 @@ impl HostCore {
         };
         session.settle_order();
         let chats = session.chats.clone();
-        if self.storage_mode.persists() {
+        if self.storage.mode().persists() {
             let has_tail = |id: &ChannelId| self.channels.get(*id).is_some_and(|entry| entry.tail > 0);
             let changed: Vec<ChannelId> = chats.iter().copied().filter(has_tail).collect();
             // The session in any case: the store may think that something goes on in it.

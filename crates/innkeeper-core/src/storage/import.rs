@@ -19,7 +19,7 @@ use crate::storage::records::ImportedSession;
 impl HostCore {
     /// Asks the store to take a session in.
     pub(crate) fn import_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, text: String) {
-        let problem = if !self.storage_mode.has_store() {
+        let problem = if !self.storage.mode().has_store() {
             Some("this host keeps no sessions, so it cannot take any in".to_owned())
         } else if self.is_full() {
             let most = self.config.max_sessions;

@@ -64,7 +64,7 @@ impl HostCore {
             None => None,
         };
         self.announce_due_summaries(cx);
-        self.listing.asked += 1;
+        self.storage.lists.asked += 1;
         cx.effects.push(Effect::List {
             conn,
             id: id.clone(),
@@ -84,10 +84,10 @@ impl HostCore {
         page: &ListPage,
         outcome: Result<Vec<StoredSummary>, String>,
     ) {
-        self.listing.asked = self.listing.asked.saturating_sub(1);
-        let removed = match self.listing.asked {
-            0 => std::mem::take(&mut self.listing.removed),
-            _ => self.listing.removed.clone(),
+        self.storage.lists.asked = self.storage.lists.asked.saturating_sub(1);
+        let removed = match self.storage.lists.asked {
+            0 => std::mem::take(&mut self.storage.lists.removed),
+            _ => self.storage.lists.removed.clone(),
         };
         let mut rows = match outcome {
             Ok(rows) => rows,

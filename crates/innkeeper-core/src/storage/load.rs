@@ -100,7 +100,7 @@ impl HostCore {
     /// These left memory: what is known or on its way about them may be older than that.
     pub(crate) fn invalidate(&mut self, uris: &[Arc<str>]) {
         for uri in uris {
-            if let Some(asked) = self.loading.sessions.get_mut(uri) {
+            if let Some(asked) = self.storage.loads.sessions.get_mut(uri) {
                 asked.is_stale = true;
             }
         }
@@ -115,7 +115,7 @@ impl HostCore {
 
     /// Something came into the store from elsewhere.
     pub(crate) fn invalidate_all(&mut self) {
-        for asked in self.loading.sessions.values_mut() {
+        for asked in self.storage.loads.sessions.values_mut() {
             asked.is_stale = true;
         }
         for connection in self.conns.values_mut() {
@@ -125,7 +125,7 @@ impl HostCore {
 
     /// Handles an input of a connection, now or when everything it names is there.
     pub(crate) fn admit(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
-        if !self.storage_mode.has_store() {
+        if !self.storage.mode().has_store() {
             return self.handle_from(cx, conn, input);
         }
         let Some(connection) = self.conns.get_mut(&conn) else {
@@ -152,12 +152,12 @@ impl HostCore {
         asked_uri: &Arc<str>,
         outcome: Result<Option<Box<RestoredSession>>, Unreadable>,
     ) {
-        let Some(mut asked) = self.loading.sessions.remove(asked_uri) else {
+        let Some(mut asked) = self.storage.loads.sessions.remove(asked_uri) else {
             return;
         };
         if asked.is_stale && self.channels.find(asked_uri).is_none() {
             asked.is_stale = false;
-            self.loading.sessions.insert(Arc::clone(asked_uri), asked);
+            self.storage.loads.sessions.insert(Arc::clone(asked_uri), asked);
             let uri = Arc::clone(asked_uri);
             return cx.effects.push(Effect::Load { uri });
         }
@@ -190,7 +190,7 @@ impl HostCore {
 
     /// Turns that an input needs are there, or are not to be had.
     pub(crate) fn resume_after_turns(&mut self, cx: &mut Cx<'_>, chat: ChannelId, problem: Option<&str>) {
-        for conn in self.loading.turns.remove(&chat).unwrap_or_default() {
+        for conn in self.storage.loads.turns.remove(&chat).unwrap_or_default() {
             if let Some(connection) = self.conns.get_mut(&conn) {
                 connection.deferred.turns_problem = problem.map(str::to_owned);
             }
@@ -330,7 +330,7 @@ impl HostCore {
         let Some(uri) = self.channels.get(chat).map(|entry| Arc::clone(&entry.uri)) else {
             return false;
         };
-        self.loading.turns.entry(chat).or_default().push(conn);
+        self.storage.loads.turns.entry(chat).or_default().push(conn);
         cx.effects.push(Effect::LoadTurns { chat, uri, range });
         true
     }
@@ -377,8 +377,8 @@ impl HostCore {
     }
 
     fn ask_for(&mut self, cx: &mut Cx<'_>, uri: Arc<str>, conn: Option<ConnId>) {
-        let is_new = !self.loading.sessions.contains_key(&uri);
-        let asked = self.loading.sessions.entry(Arc::clone(&uri)).or_default();
+        let is_new = !self.storage.loads.sessions.contains_key(&uri);
+        let asked = self.storage.loads.sessions.entry(Arc::clone(&uri)).or_default();
         if conn.is_none_or(|conn| !asked.waiting.contains(&conn)) {
             asked.waiting.extend(conn);
         }

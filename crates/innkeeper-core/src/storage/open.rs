@@ -55,9 +55,9 @@ impl HostCore {
     ) -> Self {
         let mut core = Self::new(config, agents, opening.last_seq);
         core.channels.start_at(opening.first_channel);
-        core.turns = Some(opening.turns);
+        core.storage.turns = Some(opening.turns);
         core.log.set_limit(opening.storage.seq_limit());
-        core.storage_mode = opening.storage;
+        core.storage.mode = opening.storage;
         core.sessions.set_listed(opening.sessions);
         let cx = &mut Cx { now, effects };
         core.remember_clients(now, opening.clients, warnings);
@@ -69,7 +69,7 @@ impl HostCore {
         // Persisted with the first record of this run, so that every later run knows of it (P5).
         core.log.add_gap(opening.kept_seq, opening.last_seq);
         core.mark_dirty(ROOT);
-        if let Some(reason) = core.storage_mode.read_only_reason() {
+        if let Some(reason) = core.storage.mode().read_only_reason() {
             let root = Arc::make_mut(&mut core.root);
             let storage = json!({ "readOnly": true, "reason": reason });
             root.meta.get_or_insert_default().insert(STORAGE.to_owned(), storage);

@@ -51,15 +51,15 @@ impl HostCore {
 
     /// Keeps a channel that has just been made, before its first action.
     pub(crate) fn persist_new(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        if self.storage_mode.persists() {
+        if self.storage.mode().persists() {
             self.persist_channel(cx, channel, true);
         }
     }
 
     /// Keeps a channel as a whole, at the end of the present input.
     pub(crate) fn mark_dirty(&mut self, channel: ChannelId) {
-        if self.storage_mode.persists() {
-            self.dirty.channels.insert(channel);
+        if self.storage.mode().persists() {
+            self.storage.dirty.channels.insert(channel);
         }
     }
 
@@ -85,7 +85,7 @@ impl HostCore {
         };
         entry.last = self.log.seq();
         entry.tail += bytes;
-        if entry.tail <= TAIL_BYTES || !self.storage_mode.persists() {
+        if entry.tail <= TAIL_BYTES || !self.storage.mode().persists() {
             return;
         }
         let tail = entry.tail;
@@ -97,20 +97,20 @@ impl HostCore {
 
     /// Keeps what the input that is done with left to keep.
     pub(crate) fn persist_dirty(&mut self, cx: &mut Cx<'_>) {
-        if self.dirty.channels.is_empty() && self.dirty.clients.is_empty() {
+        if self.storage.dirty.channels.is_empty() && self.storage.dirty.clients.is_empty() {
             return;
         }
         // Sessions last: what comes after one of them may unsettle it again.
-        let channels = std::mem::take(&mut self.dirty.channels);
+        let channels = std::mem::take(&mut self.storage.dirty.channels);
         let (sessions, others): (Vec<_>, Vec<_>) = channels.into_iter().partition(|id| self.sessions.contains_key(id));
         for channel in others.into_iter().chain(sessions) {
             self.persist_channel(cx, channel, false);
         }
-        if !self.dirty.replaced.is_empty() {
+        if !self.storage.dirty.replaced.is_empty() {
             self.persist_clients(cx);
         }
-        if !self.dirty.clients.is_empty() && !self.dirty.clients_due {
-            self.dirty.clients_due = true;
+        if !self.storage.dirty.clients.is_empty() && !self.storage.dirty.clients_due {
+            self.storage.dirty.clients_due = true;
             let at = cx.now.mono_ms.saturating_add(CLIENTS_MS);
             self.timers.set(at, Timer::PersistClients);
         }
@@ -118,10 +118,10 @@ impl HostCore {
 
     /// Keeps everything, because the host is going down.
     pub(crate) fn persist_all(&mut self, cx: &mut Cx<'_>) {
-        if self.storage_mode.persists() {
+        if self.storage.mode().persists() {
             let changed = self.channels.changed();
-            self.dirty.channels.extend(changed);
-            self.dirty.channels.extend(self.sessions.keys());
+            self.storage.dirty.channels.extend(changed);
+            self.storage.dirty.channels.extend(self.sessions.keys());
             self.persist_dirty(cx);
             self.persist_clients(cx);
         }
@@ -196,7 +196,7 @@ impl HostCore {
 
     /// Keeps what lists show of a session.
     pub(crate) fn persist_summary(&self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        if let Some(session) = self.sessions.get(&session_id).filter(|_| self.storage_mode.persists()) {
+        if let Some(session) = self.sessions.get(&session_id).filter(|_| self.storage.mode().persists()) {
             Self::record(cx, Record::Summary(Box::new(summary_record(session))));
         }
     }
@@ -270,8 +270,8 @@ impl HostCore {
 
     /// Notes that a channel is gone.
     pub(crate) fn persist_removal(&mut self, cx: &mut Cx<'_>, channel: ChannelId) {
-        self.dirty.channels.remove(&channel);
-        let Some(entry) = self.channels.get(channel).filter(|_| self.storage_mode.persists()) else {
+        self.storage.dirty.channels.remove(&channel);
+        let Some(entry) = self.channels.get(channel).filter(|_| self.storage.mode().persists()) else {
             return;
         };
         let uri = Arc::clone(&entry.uri);
@@ -284,8 +284,8 @@ impl HostCore {
 
     /// Notes that a session was deleted in a way that can be undone.
     pub(crate) fn persist_deletion(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        self.dirty.channels.remove(&session_id);
-        if let Some(entry) = self.channels.get(session_id).filter(|_| self.storage_mode.persists()) {
+        self.storage.dirty.channels.remove(&session_id);
+        if let Some(entry) = self.channels.get(session_id).filter(|_| self.storage.mode().persists()) {
             let uri = Arc::clone(&entry.uri);
             let at_ms = cx.now.wall.as_millisecond();
             Self::record(cx, Record::SessionDeleted { uri, at_ms });
@@ -294,12 +294,12 @@ impl HostCore {
 
     /// Notes that a channel is closed whose rows stay.
     pub(crate) fn discard_dirty(&mut self, channel: ChannelId) {
-        self.dirty.channels.remove(&channel);
+        self.storage.dirty.channels.remove(&channel);
     }
 
     /// Notes that a session is gone that was never in memory.
     pub(crate) fn persist_removal_of(&self, cx: &mut Cx<'_>, uri: &Arc<str>) {
-        if self.storage_mode.persists() {
+        if self.storage.mode().persists() {
             let uri = Arc::clone(uri);
             Self::record(cx, Record::SessionRemoved { uri });
         }
@@ -307,24 +307,24 @@ impl HostCore {
 
     /// Notes that a client's subscriptions, or what was negotiated with it, changed.
     pub(crate) fn mark_client_dirty(&mut self, client: &ClientId) {
-        if self.storage_mode.persists() && !self.dirty.clients.contains(client) {
-            self.dirty.clients.insert(client.clone());
+        if self.storage.mode().persists() && !self.storage.dirty.clients.contains(client) {
+            self.storage.dirty.clients.insert(client.clone());
         }
     }
 
     /// Notes that what is kept of a client no longer fits what it is about to be told.
     pub(crate) fn mark_client_replaced(&mut self, client: &ClientId) {
         self.mark_client_dirty(client);
-        if self.storage_mode.persists() {
-            self.dirty.replaced.insert(client.clone());
+        if self.storage.mode().persists() {
+            self.storage.dirty.replaced.insert(client.clone());
         }
     }
 
     /// Keeps the clients that changed.
     pub(crate) fn persist_clients(&mut self, cx: &mut Cx<'_>) {
-        self.dirty.clients_due = false;
-        let replaced = std::mem::take(&mut self.dirty.replaced);
-        for id in std::mem::take(&mut self.dirty.clients) {
+        self.storage.dirty.clients_due = false;
+        let replaced = std::mem::take(&mut self.storage.dirty.replaced);
+        for id in std::mem::take(&mut self.storage.dirty.clients) {
             let key: Arc<str> = id.as_str().into();
             let subscriptions = self.earlier_subscriptions(&id);
             let mut replaces = replaced.contains(&id);

@@ -39,8 +39,8 @@ impl HostCore {
             log,
             is_converted,
         } = restored;
-        self.installing = chats.iter().map(|chat| chat.uri.as_str().into()).collect();
-        self.installing.push(uri.as_str().into());
+        self.storage.installing = chats.iter().map(|chat| chat.uri.as_str().into()).collect();
+        self.storage.installing.push(uri.as_str().into());
         // Clients that come back need a snapshot of what no action tells: to them it is new.
         let created = match is_converted {
             true => self.log.seq(),
@@ -69,7 +69,7 @@ impl HostCore {
         }
         self.sessions.insert(session_id, session);
         self.recover(cx, session_id);
-        self.installing.clear();
+        self.storage.installing.clear();
     }
 
     /// Members that are here without listening have left while the session was not in memory
@@ -164,7 +164,7 @@ impl HostCore {
     /// Closes what ended with the process that had the session last. None of it happens to a session
     /// that left memory at rest.
     fn recover(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        if self.storage_mode.is_observer() {
+        if self.storage.mode().is_observer() {
             return; // It goes on elsewhere.
         }
         let chats = self.sessions.get(&session_id).map(|session| session.chats.clone());
@@ -184,7 +184,7 @@ impl HostCore {
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };
-        if session.state.lifecycle == SessionLifecycle::Creating && !self.storage_mode.is_read_only() {
+        if session.state.lifecycle == SessionLifecycle::Creating && !self.storage.mode().is_read_only() {
             // Whoever created it was told that it comes up.
             if self.agent_of(session).is_none() {
                 let provider = &session.state.provider;

@@ -140,8 +140,7 @@ pub(crate) struct RootDocument {
     pub(crate) outdated_approvals: WorkspaceApprovals,
     #[serde(default)]
     pub(crate) resource_grants: Grants,
-    #[serde(default)]
-    #[serde(rename = "switches")]
+    #[serde(default, rename = "switches")]
     pub(crate) enablement: Arc<EnablementStore>,
     #[serde(default)]
     pub(crate) gaps: Gaps,

@@ -4,24 +4,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ahp_types::actions::{RootActiveSessionsChangedAction, StateAction};
-use ahp_types::state::RootState;
 
-use crate::agent::{AgentProfile, Setting};
-use crate::chat::approval::WorkspaceApprovals;
+use crate::agent::AgentProfile;
+use crate::agent::registry::AgentRegistry;
+use crate::chat::approval::Approvals;
 use crate::chat::chats::Chats;
 use crate::clients::agent_tokens::Tokens;
 use crate::clients::channels::Channels;
 use crate::clients::client::{Negotiated, Phase};
 use crate::clients::{Clients, Connections};
 use crate::config::CoreConfig;
-use crate::customization::{EnablementStore, shown_bytes};
+use crate::customization::{SharedEnablement, shown_bytes};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::input::Input;
 use crate::log::Log;
 use crate::mcp::Mcp;
 use crate::protocol::action_table::ChannelKind;
-use crate::protocol::dialect::extension::Catalogue;
 use crate::protocol::error::RpcError;
 use crate::protocol::frame::{self, Outgoing};
 use crate::protocol::request::{Command, RequestId};
@@ -29,6 +28,7 @@ use crate::protocol::snapshot::{Configured, Snapshot, State, Window};
 use crate::protocol::uri;
 use crate::resources::{Grants, Watches};
 use crate::session::configure;
+use crate::session::root::Root;
 use crate::session::sessions::Sessions;
 use crate::storage::Storage;
 use crate::telemetry::Telemetry;
@@ -61,26 +61,13 @@ pub struct HostCore {
     pub(crate) log: Log,
     pub(crate) storage: Storage,
     pub(crate) channels: Channels,
-    pub(crate) root: Arc<RootState>,
-    /// The agents, in the order clients see them.
-    pub(crate) agents: Vec<AgentProfile>,
-    /// The sections of their system prompts, as clients see them.
-    pub(crate) catalogue: Arc<Catalogue>,
-    /// The host's own settings, in the order clients see them.
-    pub(crate) host_settings: Arc<[Setting]>,
-    /// What people allowed for good, by workspace.
-    pub(crate) workspace_approvals: WorkspaceApprovals,
-    /// Rules that hold in all sessions.
-    pub(crate) everywhere_approvals: BTreeSet<String>,
-    /// Approvals of earlier versions that hold no longer, by workspace, for reports.
-    pub(crate) outdated_approvals: WorkspaceApprovals,
+    pub(crate) root: Root,
+    pub(crate) agents: AgentRegistry,
+    pub(crate) approvals: Approvals,
     /// What clients may reach beyond their sessions.
     pub(crate) grants: Grants,
     pub(crate) watches: Watches,
-    /// What people switched on or off for a workspace or for everywhere.
-    pub(crate) enablement: Arc<EnablementStore>,
-    /// Whether that is different from what was kept last.
-    pub(crate) enablement_changed: bool,
+    pub(crate) enablement: SharedEnablement,
     pub(crate) sessions: Sessions,
     pub(crate) chats: Chats,
     pub(crate) clients: Clients,
@@ -123,34 +110,24 @@ impl HostCore {
     /// may have given out; the first action takes the next one (E-05).
     pub fn new(config: CoreConfig, agents: Vec<AgentProfile>, last_seq: Seq) -> Self {
         let mut channels = Channels::default();
-        let root = channels.create(uri::ROOT, ChannelKind::Root, last_seq);
-        debug_assert_eq!(root, ROOT, "the root is the first channel");
+        let root_channel = channels.create(uri::ROOT, ChannelKind::Root, last_seq);
+        debug_assert_eq!(root_channel, ROOT, "the root is the first channel");
         let mut log = Log::new(config.replay, last_seq);
-        log.open_channel_at(root, last_seq);
-        let host_settings: Arc<[Setting]> = configure::host_settings(&config).into();
-        let catalogue = Catalogue::new(&agents, config.restricted_sections.as_deref());
+        log.open_channel_at(ROOT, last_seq);
+        let infos = agents.iter().map(|agent| agent.info.clone()).collect();
+        let root = Root::new(infos, configure::host_settings(&config).into());
+        let agents = AgentRegistry::new(agents, config.restricted_sections.as_deref());
         Self {
             config,
             log,
             storage: Storage::default(),
             channels,
-            root: Arc::new(RootState {
-                agents: agents.iter().map(|agent| agent.info.clone()).collect(),
-                active_sessions: Some(0),
-                terminals: None,
-                config: Some(configure::root_config(&host_settings)),
-                meta: None,
-            }),
+            root,
             agents,
-            catalogue: Arc::new(catalogue),
-            host_settings,
-            workspace_approvals: WorkspaceApprovals::default(),
-            everywhere_approvals: BTreeSet::new(),
-            outdated_approvals: WorkspaceApprovals::default(),
+            approvals: Approvals::default(),
             grants: Grants::default(),
             watches: Watches::default(),
-            enablement: Arc::default(),
-            enablement_changed: false,
+            enablement: SharedEnablement::default(),
             sessions: Sessions::default(),
             // No run of the host repeats a key, because every turn takes at least one number (TOOL-21).
             chats: Chats::new(last_seq.0),
@@ -336,7 +313,7 @@ impl HostCore {
 
     /// The agents, in the order clients see them.
     pub fn agents(&self) -> &[AgentProfile] {
-        &self.agents
+        self.agents.profiles()
     }
 
     /// Gives up every claim to continue what clients have seen, after a failure in the middle of
@@ -498,7 +475,11 @@ impl HostCore {
     fn capture_window(&self, channel: ChannelId, window: Window) -> Option<Snapshot> {
         let entry = self.channels.get(channel)?;
         let state = if channel == ROOT {
-            State::Root(Configured::new(&self.root, &self.host_settings, &self.catalogue))
+            State::Root(Configured::new(
+                self.root.state(),
+                self.root.settings(),
+                self.agents.catalogue(),
+            ))
         } else if let Some(session) = self.sessions.get(&channel) {
             State::Session(Configured::new(&session.state, &session.settings, &session.opt_ins))
         } else if let Some(watch) = self.watches.state(channel) {
@@ -525,7 +506,7 @@ impl HostCore {
                 base + chats + clients + json_bytes(&state.config) + shown_bytes(session)
             }
             (None, Some(chat)) => base + chat.model.estimated_bytes_of(window),
-            (None, None) => base + json_bytes(&self.root.agents) + json_bytes(&*self.catalogue),
+            (None, None) => base + json_bytes(&self.root.state().agents) + json_bytes(&**self.agents.catalogue()),
         }
     }
 

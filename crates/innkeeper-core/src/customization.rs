@@ -132,6 +132,31 @@ impl CustomizationState {
     }
 }
 
+/// Enablement decisions that hold in a workspace or everywhere.
+#[derive(Debug, Default)]
+pub(crate) struct SharedEnablement {
+    store: Arc<EnablementStore>,
+    /// Whether it differs from what was persisted last.
+    is_changed: bool,
+}
+
+impl SharedEnablement {
+    /// The decisions, for the store.
+    pub(crate) fn store(&self) -> &Arc<EnablementStore> {
+        &self.store
+    }
+
+    /// Takes over the decisions that an earlier run persisted.
+    pub(crate) fn restore(&mut self, store: Arc<EnablementStore>) {
+        self.store = store;
+    }
+
+    /// Whether the decisions changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+}
+
 impl HostCore {
     /// The ids of everything that is switched off in a session; nothing is in one that is not in memory.
     pub fn switched_off(&self, session: ChannelId) -> Arc<BTreeSet<String>> {

@@ -48,7 +48,7 @@ pub(crate) struct Mcp {
     noted: BTreeSet<ChannelId>,
     /// The number of the latest start of any server.
     next_attempt: u64,
-    pub(crate) tokens: tokens::McpTokens,
+    tokens: tokens::McpTokens,
 }
 
 impl Mcp {
@@ -58,6 +58,16 @@ impl Mcp {
             next_attempt: last_attempt,
             ..Self::default()
         }
+    }
+
+    /// Whether a client gave a token for a resource.
+    pub(crate) fn has_token(&self, resource: &str) -> bool {
+        self.tokens.has(resource)
+    }
+
+    /// The scopes among those required that the token for a resource does not have.
+    pub(crate) fn missing_scopes(&self, resource: &str, required: Vec<String>) -> Vec<String> {
+        self.tokens.missing(resource, required)
     }
 }
 

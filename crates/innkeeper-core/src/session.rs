@@ -27,6 +27,7 @@ mod dispose;
 mod drafts;
 pub(crate) mod input_needed;
 pub mod repository;
+pub(crate) mod root;
 pub(crate) mod sessions;
 pub(crate) mod settings;
 mod summary;

@@ -36,7 +36,11 @@ impl HostCore {
         };
         let session = self.sessions.get(&chat.session)?;
         let policy = self.config.restricted_sections.as_deref();
-        let is_restricted = |id: &&String| self.catalogue.is_restricted(&session.state.provider, id, policy);
+        let is_restricted = |id: &&String| {
+            self.agents
+                .catalogue()
+                .is_restricted(&session.state.provider, id, policy)
+        };
         let (restricted, free): (Vec<_>, Vec<_>) = present.iter().partition(is_restricted);
         Some(PromptPlan {
             restricted: restricted.into_iter().cloned().collect(),

@@ -18,14 +18,46 @@ use crate::session::Session;
 /// How long changes of what is offered are collected before the agent is asked.
 const LIST_DELAY_MS: u64 = 100;
 
+/// The agents of a host, and the sections of their system prompts as clients see them.
+///
+/// Invariant: the catalogue is the one of these agents.
+#[derive(Debug)]
+pub(crate) struct AgentRegistry {
+    /// In the order clients see them.
+    profiles: Vec<AgentProfile>,
+    catalogue: Arc<Catalogue>,
+}
+
+impl AgentRegistry {
+    /// These agents; `restricted` names the sections that no client may rewrite.
+    pub(crate) fn new(profiles: Vec<AgentProfile>, restricted: Option<&[String]>) -> Self {
+        let catalogue = Arc::new(Catalogue::new(&profiles, restricted));
+        Self { profiles, catalogue }
+    }
+
+    /// The agents, in the order clients see them.
+    pub(crate) fn profiles(&self) -> &[AgentProfile] {
+        &self.profiles
+    }
+
+    /// The sections of their system prompts.
+    pub(crate) fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.catalogue
+    }
+
+    /// The agent of a provider.
+    fn find(&self, provider: &str) -> Option<&AgentProfile> {
+        self.profiles.iter().find(|agent| agent.info.provider == provider)
+    }
+}
+
 impl HostCore {
     /// Takes note of how agents describe themselves now, and tells everybody if it differs.
     pub(crate) fn agents_changed(&mut self, cx: &mut Cx<'_>, profiles: Vec<AgentProfile>) {
         let agents = self.shown_agents(&profiles);
-        let catalogue = Catalogue::new(&profiles, self.config.restricted_sections.as_deref());
-        let has_changed = self.root.agents != agents || *self.catalogue != catalogue;
-        self.catalogue = Arc::new(catalogue);
-        self.agents = profiles;
+        let registry = AgentRegistry::new(profiles, self.config.restricted_sections.as_deref());
+        let before = std::mem::replace(&mut self.agents, registry);
+        let has_changed = self.root.state().agents != agents || before.catalogue != self.agents.catalogue;
         if self.storage.mode().is_read_only() {
             return; // The core that can write again starts with them.
         }
@@ -43,8 +75,8 @@ impl HostCore {
 
     /// Publishes the agents again if what every session gets was switched on or off since.
     pub(crate) fn publish_agents(&mut self, cx: &mut Cx<'_>) {
-        let agents = self.shown_agents(&self.agents);
-        if self.root.agents != agents {
+        let agents = self.shown_agents(&self.agents.profiles);
+        if self.root.state().agents != agents {
             let action = RootAgentsChangedAction { agents };
             self.commit(cx, ROOT, StateAction::RootAgentsChanged(action), None);
         }
@@ -65,12 +97,17 @@ impl HostCore {
     /// The agent a client named, or the default one (SES-04).
     pub(crate) fn agent_named(&self, provider: Option<&str>) -> Result<&AgentProfile, RpcError> {
         let found = match provider {
-            Some(wanted) => self.agents.iter().find(|agent| agent.info.provider == wanted),
-            None => self.agents.first(),
+            Some(wanted) => self.agents.find(wanted),
+            None => self.agents.profiles.first(),
         };
         found.ok_or_else(|| match provider {
             Some(wanted) => {
-                let known: Vec<&str> = self.agents.iter().map(|agent| agent.info.provider.as_str()).collect();
+                let known: Vec<&str> = self
+                    .agents
+                    .profiles
+                    .iter()
+                    .map(|agent| agent.info.provider.as_str())
+                    .collect();
                 let message = format!(
                     "there is no agent {wanted:?} on this host; it has: {}",
                     known.join(", ")
@@ -83,9 +120,7 @@ impl HostCore {
 
     /// What the core knows about a session's agent.
     pub(crate) fn agent_of(&self, session: &Session) -> Option<&AgentProfile> {
-        self.agents
-            .iter()
-            .find(|agent| agent.info.provider == session.state.provider)
+        self.agents.find(&session.state.provider)
     }
 
     /// Why nobody can run the turns of a chat: its agent was there when the session was created.

@@ -58,6 +58,29 @@ const MAX_WORKSPACES: usize = 4096;
 /// Rules by the URI of the working directory.
 pub(crate) type WorkspaceApprovals = BTreeMap<String, BTreeSet<String>>;
 
+/// Rules that outlive sessions: those of a workspace, and those that hold everywhere.
+#[derive(Debug, Default)]
+pub(crate) struct Approvals {
+    workspaces: WorkspaceApprovals,
+    everywhere: BTreeSet<String>,
+    /// Approvals of earlier versions that hold no longer, by workspace, for reports.
+    outdated: WorkspaceApprovals,
+}
+
+impl Approvals {
+    pub(crate) fn workspaces(&self) -> &WorkspaceApprovals {
+        &self.workspaces
+    }
+
+    pub(crate) fn everywhere(&self) -> &BTreeSet<String> {
+        &self.everywhere
+    }
+
+    pub(crate) fn outdated(&self) -> &WorkspaceApprovals {
+        &self.outdated
+    }
+}
+
 /// The settings that hold the policy.
 pub(crate) fn settings() -> Vec<Setting> {
     let rules = |id: &str, title: &str, description: &str| Setting {
@@ -137,7 +160,7 @@ impl HostCore {
         };
         let in_session = || Some((RuleScope::Session, covering(listed(session, SESSION))?));
         let in_workspace = || Some((RuleScope::Workspace, covering(listed(session, WORKSPACE))?));
-        let everywhere = || Some((RuleScope::Everywhere, covering(self.everywhere_approvals.clone())?));
+        let everywhere = || Some((RuleScope::Everywhere, covering(self.approvals.everywhere.clone())?));
         in_session().or_else(in_workspace).or_else(everywhere)
     }
 
@@ -175,8 +198,8 @@ impl HostCore {
                 .get(session)
                 .map(|session| listed(session, SESSION))
                 .unwrap_or_default(),
-            Rules::Workspace(directory) => self.workspace_approvals.get(directory).cloned().unwrap_or_default(),
-            Rules::Everywhere => self.everywhere_approvals.clone(),
+            Rules::Workspace(directory) => self.approvals.workspaces.get(directory).cloned().unwrap_or_default(),
+            Rules::Everywhere => self.approvals.everywhere.clone(),
         }
     }
 
@@ -185,14 +208,14 @@ impl HostCore {
             Rules::Session(session) => self.set_session_value(cx, *session, SESSION, json!(rules)),
             Rules::Workspace(directory) => {
                 match rules.is_empty() {
-                    true => self.workspace_approvals.remove(directory),
-                    false => self.workspace_approvals.insert(directory.clone(), rules),
+                    true => self.approvals.workspaces.remove(directory),
+                    false => self.approvals.workspaces.insert(directory.clone(), rules),
                 };
                 self.forget_unused_workspace();
                 self.publish_shared(cx);
             }
             Rules::Everywhere => {
-                self.everywhere_approvals = rules;
+                self.approvals.everywhere = rules;
                 self.publish_shared(cx);
             }
         }
@@ -236,16 +259,16 @@ impl HostCore {
     /// The rules that a session shares with others, by the setting that lists them.
     fn shared_with(&self, session: &Session) -> [(&'static str, BTreeSet<String>); 2] {
         let directory = workspace(session);
-        let here = directory.and_then(|directory| self.workspace_approvals.get(directory));
+        let here = directory.and_then(|directory| self.approvals.workspaces.get(directory));
         [
             (WORKSPACE, here.cloned().unwrap_or_default()),
-            (EVERYWHERE, self.everywhere_approvals.clone()),
+            (EVERYWHERE, self.approvals.everywhere.clone()),
         ]
     }
 
     /// Takes what was allowed in one session out of a copy of its settings.
     pub(crate) fn forget_approvals(&self, config: &mut SessionConfigState) {
-        let mode = self.root.config.as_ref().and_then(|config| config.values.get(MODE));
+        let mode = self.root.value(MODE);
         config
             .values
             .insert(MODE.to_owned(), mode.cloned().unwrap_or_else(|| json!(ASK)));
@@ -309,13 +332,13 @@ impl HostCore {
         outdated: WorkspaceApprovals,
         warnings: &mut Vec<String>,
     ) {
-        self.everywhere_approvals = everywhere;
-        self.outdated_approvals = outdated;
+        self.approvals.everywhere = everywhere;
+        self.approvals.outdated = outdated;
         for (directory, approved) in workspaces {
             let (rules, dropped): (BTreeSet<String>, BTreeSet<String>) =
                 approved.into_iter().partition(|text| Rule::parse(text).is_ok());
             if !rules.is_empty() {
-                self.workspace_approvals.insert(directory.clone(), rules);
+                self.approvals.workspaces.insert(directory.clone(), rules);
             }
             if !dropped.is_empty() {
                 let names: Vec<&str> = dropped.iter().map(String::as_str).collect();
@@ -324,23 +347,24 @@ impl HostCore {
                      people are asked again. `innkeeper approvals` lists them",
                     names.join(", ")
                 ));
-                self.outdated_approvals.entry(directory).or_default().extend(dropped);
+                self.approvals.outdated.entry(directory).or_default().extend(dropped);
                 self.mark_dirty(ROOT);
             }
         }
     }
 
     fn forget_unused_workspace(&mut self) {
-        if self.workspace_approvals.len() <= MAX_WORKSPACES {
+        if self.approvals.workspaces.len() <= MAX_WORKSPACES {
             return;
         }
         let used: BTreeSet<&str> = self.sessions.values().filter_map(workspace).collect();
         let unused = self
-            .workspace_approvals
+            .approvals
+            .workspaces
             .keys()
             .find(|directory| !used.contains(directory.as_str()));
         if let Some(unused) = unused.cloned() {
-            self.workspace_approvals.remove(&unused);
+            self.approvals.workspaces.remove(&unused);
         }
     }
 

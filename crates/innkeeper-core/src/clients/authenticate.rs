@@ -52,7 +52,7 @@ impl HostCore {
         } = authenticate;
         let waiting = self.waiting_for(&resource);
         let demands = self.server_demands(&resource);
-        let is_servers = !demands.is_empty() || self.mcp.tokens.has(&resource);
+        let is_servers = !demands.is_empty() || self.mcp.has_token(&resource);
         let is_agents = self.advertised(&resource).is_some();
         if waiting.is_empty() && !is_agents && !is_servers {
             return Err(RpcError::invalid_params(
@@ -211,7 +211,7 @@ impl HostCore {
                         call: call.tool_call_id.clone(),
                         resource: call.auth.resource.clone(),
                         scopes: match steps_up {
-                            true => self.mcp.tokens.missing(resource, scopes),
+                            true => self.mcp.missing_scopes(resource, scopes),
                             false => scopes,
                         },
                         is_signed_out,

@@ -133,7 +133,7 @@ impl HostCore {
 
     /// The metadata of a resource that an agent wants tokens for (AUTH-04).
     pub(crate) fn advertised(&self, resource: &str) -> Option<&ProtectedResourceMetadata> {
-        let mut resources = self.agents.iter().flat_map(resources_of);
+        let mut resources = self.agents.profiles().iter().flat_map(resources_of);
         resources.find(|wanted| wanted.resource == resource)
     }
 

@@ -45,7 +45,7 @@ impl HostCore {
         session.customizing.off.take();
         let shown = session.state.customizations.as_deref();
         take_over(&mut entries, shown.unwrap_or_default(), is_alive);
-        let scopes = EnablementView::of(session, &self.enablement);
+        let scopes = EnablementView::of(session, &self.enablement.store);
         for entry in &mut entries {
             scopes.switch(entry);
         }
@@ -84,7 +84,7 @@ impl HostCore {
             return;
         }
         session.customizing.is_announced = true;
-        let scopes = EnablementView::of(session, &self.enablement);
+        let scopes = EnablementView::of(session, &self.enablement.store);
         for entry in &mut entries {
             scopes.switch(entry);
         }

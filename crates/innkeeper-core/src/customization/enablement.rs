@@ -161,7 +161,7 @@ pub(super) fn add_off(entry: &Customization, off: &mut BTreeSet<String>) {
 impl HostCore {
     /// Shows in something that every session gets what was decided about it for everywhere.
     pub(crate) fn switch_for_all(&self, entry: &mut Customization) {
-        EnablementView::of_host(&self.enablement).switch(entry);
+        EnablementView::of_host(&self.enablement.store).switch(entry);
     }
 
     /// Shows a session what was decided about its customizations, because other decisions hold in
@@ -173,7 +173,7 @@ impl HostCore {
         let Some(mut list) = session.state.customizations.clone() else {
             return;
         };
-        let scopes = EnablementView::of(session, &self.enablement);
+        let scopes = EnablementView::of(session, &self.enablement.store);
         for entry in &mut list {
             scopes.switch(entry);
         }
@@ -187,7 +187,7 @@ impl HostCore {
         let Some(session) = self.sessions.get(&session_id) else {
             return;
         };
-        let scopes = EnablementView::of(session, &self.enablement);
+        let scopes = EnablementView::of(session, &self.enablement.store);
         let shown = session.state.customizations.iter().flatten();
         let its_own = shown.filter(|entry| client_of(entry) == Some(client));
         let different = its_own.filter_map(|entry| {

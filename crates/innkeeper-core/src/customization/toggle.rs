@@ -29,7 +29,7 @@ impl HostCore {
         scope: Scope,
     ) -> Result<(), String> {
         check_enablement("enablement", &toggled.enablement)?;
-        let scopes = EnablementView::of(session, &self.enablement);
+        let scopes = EnablementView::of(session, &self.enablement.store);
         for (index, decision) in toggled.enablement.iter().enumerate() {
             let CustomizationEnablement::Workspace { uri, .. } = decision else {
                 continue;
@@ -74,7 +74,7 @@ impl HostCore {
         self.mark_shadowed_again(cx, session_id);
         if changed.any() {
             // Everybody is told, and only the host's document says so to its next life.
-            self.enablement_changed = true;
+            self.enablement.is_changed = true;
             self.mark_dirty(ROOT);
             self.share_toggle(cx, session_id, &id, changed);
             if changed.global {
@@ -92,7 +92,7 @@ impl HostCore {
         let Some(place) = find(list, &toggled.id) else {
             return Changed::default();
         };
-        let known = EnablementView::of(session, &self.enablement).known(&toggled.id);
+        let known = EnablementView::of(session, &self.enablement.store).known(&toggled.id);
         let decided = known.after(&toggled.enablement, place.shows_decisions());
         let decisions = Arc::make_mut(&mut session.customizing.decisions);
         decisions.decide(&toggled.id, decided.session, || ids_in(list).collect());
@@ -110,7 +110,7 @@ impl HostCore {
                 .filter_map(|session| session.state.customizations.as_deref());
             lists.flat_map(ids_in).collect()
         };
-        Arc::make_mut(&mut self.enablement).decide(&toggled.id, &decided, directory, used)
+        Arc::make_mut(&mut self.enablement.store).decide(&toggled.id, &decided, directory, used)
     }
 
     /// Publishes an entry again where it does not show what was decided: a client sent its decisions
@@ -121,7 +121,7 @@ impl HostCore {
             return;
         };
         let list = session.state.customizations.as_deref().unwrap_or_default();
-        let scopes = EnablementView::of(session, &self.enablement);
+        let scopes = EnablementView::of(session, &self.enablement.store);
         let Some(place) = find(list, id) else {
             return;
         };
@@ -141,12 +141,12 @@ impl HostCore {
         let mut told: Vec<(ChannelId, Vec<CustomizationEnablement>)> = Vec::new();
         let of = |session_id: &ChannelId| {
             let session = self.sessions.get(session_id);
-            session.map(|session| EnablementView::of(session, &self.enablement))
+            session.map(|session| EnablementView::of(session, &self.enablement.store))
         };
         let directory = of(&decided_in).and_then(|scopes| scopes.directory).unwrap_or_default();
         let is_there = |scopes: &EnablementView<'_>| scopes.directory.is_some_and(|other| is_same(other, directory));
         for (session_id, session) in self.sessions.iter() {
-            let scopes = EnablementView::of(session, &self.enablement);
+            let scopes = EnablementView::of(session, &self.enablement.store);
             if *session_id == decided_in || !changed.global && !is_there(&scopes) {
                 continue;
             }

@@ -105,7 +105,7 @@ impl HostCore {
 
     fn reduce(&mut self, channel: ChannelId, action: &StateAction) -> ReduceOutcome {
         if channel == ROOT {
-            return apply_action_to_root(Arc::make_mut(&mut self.root), action);
+            return apply_action_to_root(self.root.state_mut(), action);
         }
         if let Some(chat) = self.chats.get_mut(&channel) {
             return chat.model.apply(action);
@@ -159,7 +159,7 @@ impl HostCore {
                 let opt_in = session.and_then(|session| session.opt_ins.get(&set.active_client.client_id));
                 opt_in.map_or(ExtensionFields::Nothing, ExtensionFields::OptIn)
             }
-            StateAction::RootAgentsChanged(_) => ExtensionFields::Catalogue(&self.catalogue),
+            StateAction::RootAgentsChanged(_) => ExtensionFields::Catalogue(self.agents.catalogue()),
             _ => ExtensionFields::Nothing,
         }
     }

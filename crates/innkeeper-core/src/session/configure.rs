@@ -147,7 +147,7 @@ impl HostCore {
     }
 
     fn host_value(&self, setting: &str) -> Option<&Value> {
-        self.root.config.as_ref()?.values.get(setting)
+        self.root.state().config.as_ref()?.values.get(setting)
     }
 
     /// A session's settings, host's and agent's, with the values it starts with (CMP-05, CMP-09).
@@ -188,12 +188,12 @@ impl HostCore {
                 // A session has what is allowed in its workspace, whatever its creator saw of it
                 // before: what was taken back in between stays taken back.
                 let approved = setup.working_directory.as_ref();
-                let approved = approved.and_then(|directory| self.workspace_approvals.get(directory));
+                let approved = approved.and_then(|directory| self.approvals.workspaces().get(directory));
                 config.values.insert(
                     approval::WORKSPACE.to_owned(),
                     json!(approved.cloned().unwrap_or_default()),
                 );
-                let everywhere = json!(self.everywhere_approvals);
+                let everywhere = json!(self.approvals.everywhere());
                 config.values.insert(approval::EVERYWHERE.to_owned(), everywhere);
                 // Written at once, not as a `Value`: that would sort the properties (CMP-08).
                 encode_result(id, &InOrder::session(&config, &settings))
@@ -324,11 +324,16 @@ impl HostCore {
         changed: &RootConfigChangedAction,
     ) -> Result<Change<RootConfigChangedAction>, Problem> {
         let empty = Map::new();
-        let now = self.root.config.as_ref().map_or(&empty, |config| &config.values);
-        let config = settings::known_values(&self.host_settings, &changed.config)?;
-        settings::check_values(&self.host_settings, &config, now)?;
+        let now = self
+            .root
+            .state()
+            .config
+            .as_ref()
+            .map_or(&empty, |config| &config.values);
+        let config = settings::known_values(self.root.settings(), &changed.config)?;
+        settings::check_values(self.root.settings(), &config, now)?;
         check_silence_limit(&config)?;
-        let next = changed_values(&self.host_settings, now, &config, changed.replace);
+        let next = changed_values(self.root.settings(), now, &config, changed.replace);
         let replace = changed.replace;
         Ok(Change::between(now, &next, || RootConfigChangedAction {
             config: match replace {

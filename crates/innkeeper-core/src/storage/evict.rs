@@ -15,7 +15,11 @@ impl HostCore {
     pub(crate) fn schedule_eviction(&mut self, now_ms: u64) {
         let idle_ms = self.config.idle_session_ms;
         // What a host that cannot write has closed in a session is in memory only.
-        if self.storage.mode().evicts() && idle_ms > 0 && !self.storage.is_eviction_scheduled && !self.sessions.is_empty() {
+        if self.storage.mode().evicts()
+            && idle_ms > 0
+            && !self.storage.is_eviction_scheduled
+            && !self.sessions.is_empty()
+        {
             self.storage.is_eviction_scheduled = true;
             let at = now_ms.saturating_add(idle_ms.min(MAX_INTERVAL_MS));
             self.timers.set(at, Timer::EvictIdle);

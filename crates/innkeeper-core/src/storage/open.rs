@@ -70,7 +70,7 @@ impl HostCore {
         core.log.add_gap(opening.kept_seq, opening.last_seq);
         core.mark_dirty(ROOT);
         if let Some(reason) = core.storage.mode().read_only_reason() {
-            let root = Arc::make_mut(&mut core.root);
+            let root = core.root.state_mut();
             let storage = json!({ "readOnly": true, "reason": reason });
             root.meta.get_or_insert_default().insert(STORAGE.to_owned(), storage);
             core.log.open_channel(ROOT);
@@ -104,10 +104,10 @@ impl HostCore {
             warnings,
         );
         self.grants = restored.grants;
-        self.enablement = restored.enablement;
+        self.enablement.restore(restored.enablement);
         self.log.restore_gaps(restored.gaps);
-        let agents = self.shown_agents(&self.agents);
-        let mut config = self.root.config.clone();
+        let agents = self.shown_agents(self.agents.profiles());
+        let mut config = self.root.state().config.clone();
         if let (Some(config), Some(stored)) = (&mut config, &restored.state.config) {
             let mut stored = stored.values.clone();
             approval_mode::convert_values(&mut stored);
@@ -118,7 +118,7 @@ impl HostCore {
             }
         }
         let continues = config == restored.state.config && restored.state.meta.is_none();
-        let root = Arc::make_mut(&mut self.root);
+        let root = self.root.state_mut();
         root.agents = restored.state.agents;
         root.active_sessions = restored.state.active_sessions;
         root.config = config;
@@ -129,7 +129,7 @@ impl HostCore {
                 entry.created = Seq(0);
             }
         }
-        if self.root.agents != agents || *self.catalogue != restored.catalogue {
+        if self.root.state().agents != agents || **self.agents.catalogue() != restored.catalogue {
             let action = RootAgentsChangedAction { agents };
             self.commit(cx, ROOT, StateAction::RootAgentsChanged(action), None);
         }

@@ -141,19 +141,19 @@ impl HostCore {
     }
 
     fn persist_root(&mut self, cx: &mut Cx<'_>) {
-        let is_promised = self.grants.take_changed() | std::mem::take(&mut self.enablement_changed);
+        let is_promised = self.grants.take_changed() | self.enablement.take_changed();
         let Some(entry) = self.channels.get(ROOT) else {
             return;
         };
         let document = RootDocument {
             version: document::VERSION,
-            state: Arc::clone(&self.root),
-            catalogue: Arc::clone(&self.catalogue),
-            workspace_approvals: self.workspace_approvals.clone(),
-            everywhere_approvals: self.everywhere_approvals.clone(),
-            outdated_approvals: self.outdated_approvals.clone(),
+            state: Arc::clone(self.root.state()),
+            catalogue: Arc::clone(self.agents.catalogue()),
+            workspace_approvals: self.approvals.workspaces().clone(),
+            everywhere_approvals: self.approvals.everywhere().clone(),
+            outdated_approvals: self.approvals.outdated().clone(),
             resource_grants: self.grants.clone(),
-            enablement: Arc::clone(&self.enablement),
+            enablement: Arc::clone(self.enablement.store()),
             gaps: self.log.gaps().clone(),
         };
         Self::record(
@@ -196,7 +196,11 @@ impl HostCore {
 
     /// Keeps what lists show of a session.
     pub(crate) fn persist_summary(&self, cx: &mut Cx<'_>, session_id: ChannelId) {
-        if let Some(session) = self.sessions.get(&session_id).filter(|_| self.storage.mode().persists()) {
+        if let Some(session) = self
+            .sessions
+            .get(&session_id)
+            .filter(|_| self.storage.mode().persists())
+        {
             Self::record(cx, Record::Summary(Box::new(summary_record(session))));
         }
     }

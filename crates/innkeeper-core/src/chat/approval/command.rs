@@ -89,13 +89,13 @@ impl HostCore {
                     self.set_rules(cx, &target, rules);
                 }
                 if let Rules::Workspace(directory) = &target
-                    && let Some(outdated) = self.outdated_approvals.get_mut(directory)
+                    && let Some(outdated) = self.approvals.outdated.get_mut(directory)
                 {
                     let before = outdated.len();
                     outdated.retain(|known| !is_meant(known));
                     count += before - outdated.len();
                     if outdated.is_empty() {
-                        self.outdated_approvals.remove(directory);
+                        self.approvals.outdated.remove(directory);
                     }
                     self.mark_dirty(ROOT);
                 }
@@ -164,7 +164,7 @@ impl HostCore {
                 "dropped": dropped.cloned().unwrap_or_else(|| json!([])),
             }));
         }
-        let directories = self.workspace_approvals.keys().chain(self.outdated_approvals.keys());
+        let directories = self.approvals.workspaces.keys().chain(self.approvals.outdated.keys());
         let directories: BTreeSet<&String> = directories.collect();
         let workspaces: Vec<Value> = directories
             .into_iter()
@@ -173,17 +173,17 @@ impl HostCore {
                 workspace.insert("directory".to_owned(), json!(directory));
                 workspace.insert(
                     "rules".to_owned(),
-                    json!(self.workspace_approvals.get(directory).cloned().unwrap_or_default()),
+                    json!(self.approvals.workspaces.get(directory).cloned().unwrap_or_default()),
                 );
                 workspace.insert(
                     "dropped".to_owned(),
-                    json!(self.outdated_approvals.get(directory).cloned().unwrap_or_default()),
+                    json!(self.approvals.outdated.get(directory).cloned().unwrap_or_default()),
                 );
                 Value::Object(workspace)
             })
             .collect();
         Ok(json!({
-            "everywhere": self.everywhere_approvals,
+            "everywhere": self.approvals.everywhere,
             "workspaces": workspaces,
             "sessions": sessions,
         }))

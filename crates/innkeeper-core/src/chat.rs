@@ -20,14 +20,14 @@ use ahp_types::actions::{SessionChatAddedAction, StateAction};
 pub(crate) use create::side_chat_range;
 
 use crate::chat::chats::Chat;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 use crate::session::summary_of;
 
 /// The title of a chat nobody has named.
 pub(crate) const UNTITLED_CHAT: &str = "New chat";
 
-impl HostCore {
+impl Host {
     /// Gives a chat a channel and lists it in its session.
     fn join_session(&mut self, cx: &mut Cx<'_>, chat: Chat) -> ChannelId {
         let session_id = chat.session;

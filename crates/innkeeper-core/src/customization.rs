@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 
 use ahp_types::actions::StateAction;
 
-use crate::core::{HostCore, json_bytes};
+use crate::core::{Host, json_bytes};
 use crate::ids::{ChannelId, ClientId};
 use crate::session::Session;
 
@@ -157,9 +157,9 @@ impl SharedEnablement {
     }
 }
 
-impl HostCore {
+impl Host {
     /// The ids of everything that is switched off in a session; nothing is in one that is not in memory.
-    pub fn switched_off(&self, session: ChannelId) -> Arc<BTreeSet<String>> {
+    pub(crate) fn switched_off(&self, session: ChannelId) -> Arc<BTreeSet<String>> {
         self.sessions.get(&session).map(switched_off).unwrap_or_default()
     }
 }

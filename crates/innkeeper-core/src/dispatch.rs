@@ -17,7 +17,7 @@ use crate::chat::approval;
 use crate::clients::access::Scope;
 use crate::clients::client::Phase;
 use crate::clients::permissions::read_only_message;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::{ChannelId, ConnId};
 use crate::input::Dispatch;
 use crate::log::commit::Author;
@@ -69,7 +69,7 @@ impl Verdict {
     }
 }
 
-impl HostCore {
+impl Host {
     pub(crate) fn dispatch(&mut self, cx: &mut Cx<'_>, conn: ConnId, dispatch: Dispatch) {
         let Some(connection) = self.conns.get(&conn) else {
             return;

@@ -19,7 +19,7 @@ pub use watches::{ChangeKind, ResourceChange, WatchSpec};
 
 use crate::clients::access::Scope;
 use crate::clients::client::Phase;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::RpcError;
@@ -223,7 +223,7 @@ pub struct ResourceRoot {
     pub write: bool,
 }
 
-impl HostCore {
+impl Host {
     /// Hands an operation to whoever serves resources.
     pub(crate) fn resource(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, op: Box<ResourceOp>) {
         let of_mcp_server = match &*op {

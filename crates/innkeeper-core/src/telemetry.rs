@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::clients::access::Scope;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::ConnId;
 use crate::protocol::error::{RpcError, code};
@@ -77,9 +77,9 @@ impl Telemetry {
     }
 }
 
-impl HostCore {
+impl Host {
     /// The lowest level of the log that anybody listens to. What is below it need not be brought here.
-    pub fn wanted_logs(&self) -> Option<LogLevel> {
+    pub(crate) fn wanted_logs(&self) -> Option<LogLevel> {
         self.telemetry.wanted
     }
 

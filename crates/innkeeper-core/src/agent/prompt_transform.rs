@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::clients::client::Presence;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::{Effect, PromptPlan, Transformer};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::session::Session;
 
-impl HostCore {
+impl Host {
     /// Chooses the client that rewrites a prompt with these sections, and which of them it gets, all
     /// at one moment (SMT-05). What changes afterwards counts for the next render (SMT-10).
     pub(crate) fn choose_transformer(

@@ -8,7 +8,7 @@ use ahp_types::state::{AgentInfo, ToolDefinition};
 
 use crate::agent::{AgentProfile, Failure, ToolInfo};
 use crate::chat::tool_call::wire::definition;
-use crate::core::{Cx, HostCore, ROOT, Timer};
+use crate::core::{Cx, Host, ROOT, Timer};
 use crate::effect::Effect;
 use crate::ids::ChannelId;
 use crate::protocol::dialect::extension::Catalogue;
@@ -51,7 +51,7 @@ impl AgentRegistry {
     }
 }
 
-impl HostCore {
+impl Host {
     /// Takes note of how agents describe themselves now, and tells everybody if it differs.
     pub(crate) fn agents_changed(&mut self, cx: &mut Cx<'_>, profiles: Vec<AgentProfile>) {
         let agents = self.shown_agents(&profiles);

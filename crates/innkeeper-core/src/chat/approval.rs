@@ -31,7 +31,7 @@ use self::rule::Rule;
 use crate::agent::{Offer, Setting, SettingKind};
 use crate::chat::approval_mode::{self, ASK, MODE};
 use crate::clients::access::Scope;
-use crate::core::{Cx, HostCore, ROOT};
+use crate::core::{Cx, Host, ROOT};
 use crate::ids::ChannelId;
 use crate::session::Session;
 use crate::session::settings::{self, Problem};
@@ -125,7 +125,7 @@ pub(crate) struct Allowance {
     pub(crate) shown: Value,
 }
 
-impl HostCore {
+impl Host {
     /// Whether the policy lets a call run without asking; if so, by what.
     pub(crate) fn policy_allows(&self, chat: ChannelId, call: &Call, offer: &Offer) -> Option<Allowance> {
         let session = self.session_of(chat)?;

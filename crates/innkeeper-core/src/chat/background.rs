@@ -4,13 +4,13 @@ use ahp_types::actions::{ChatBackgroundWorkRemovedAction, ChatBackgroundWorkSetA
 use ahp_types::state::{BackgroundShellWork, BackgroundSubagentWork, BackgroundWork};
 
 use crate::agent::BackgroundChange;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 
 /// Most entries of one chat.
 const MAX_ENTRIES: usize = 1000;
 
-impl HostCore {
+impl Host {
     /// An agent says what goes on. Subagents are listed by the host itself, so their entries are not
     /// the agent's to change.
     pub(crate) fn background(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, change: BackgroundChange) {

@@ -13,7 +13,7 @@ use crate::agent::AgentProfile;
 use crate::chat::chats::{Chat, SideChatContext};
 use crate::chat::history::{context_range, past_turns_in, unfinished_turn};
 use crate::chat::model::ChatModel;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{CreateChat, RequestId};
@@ -30,7 +30,7 @@ struct NewChat {
     first: Option<Message>,
 }
 
-impl HostCore {
+impl Host {
     pub(crate) fn create_chat(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, create: CreateChat) {
         let author = self.conns.client(conn).cloned();
         let result = match self.plan_chat(cx, create) {

@@ -3,11 +3,11 @@
 use ahp_types::actions::{SessionChatRemovedAction, StateAction};
 use serde_json::Value;
 
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 use crate::protocol::error::{RpcError, code};
 
-impl HostCore {
+impl Host {
     pub(crate) fn dispose_chat(&mut self, cx: &mut Cx<'_>, uri: &str) -> Result<Value, RpcError> {
         let channel = self.channels.find(uri);
         let Some((chat_id, session_id)) = channel.and_then(|id| Some((id, self.chats.get(&id)?.session))) else {

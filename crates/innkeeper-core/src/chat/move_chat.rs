@@ -11,7 +11,7 @@ use ahp_types::state::{SessionLifecycle, SessionState, SessionStatus};
 use serde_json::{Value, json};
 
 use super::UNTITLED_CHAT;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::customization::{CustomizationState, without_clients};
 use crate::effect::{ChatsMoved, Effect, MovedChat};
 use crate::ids::ChannelId;
@@ -23,7 +23,7 @@ use crate::protocol::uri;
 use crate::session::create::directories_of;
 use crate::session::{Session, TitleSource, UNTITLED, summary_of};
 
-impl HostCore {
+impl Host {
     pub(crate) fn move_chat(&mut self, cx: &mut Cx<'_>, request: &MoveChat) -> Result<Value, RpcError> {
         let channel = self.channels.find(&request.channel);
         let Some((chat_id, chat)) = channel.and_then(|id| Some((id, self.chats.get(&id)?))) else {

@@ -6,13 +6,13 @@ use ahp_types::actions::{
 use ahp_types::state::{ChatInputRequest, ChatInputResponseKind};
 
 use crate::agent::{Answer, Questions, Reply, Response};
-use crate::core::{Cx, HostCore, json_bytes};
+use crate::core::{Cx, Host, json_bytes};
 use crate::ids::{ChannelId, TurnKey};
 
 mod answer;
 mod wire;
 
-impl HostCore {
+impl Host {
     /// An agent asks (INP-01). The turn goes on while people think (INP-02).
     pub(crate) fn ask(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, turn: TurnKey, questions: Questions) {
         let is_open = |core: &Self| {

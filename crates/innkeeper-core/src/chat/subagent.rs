@@ -10,7 +10,7 @@ use crate::agent::{Reply, Spawn, Subagent};
 use crate::chat::chats::Chat;
 use crate::chat::model::ChatModel;
 use crate::chat::tool_call::meta;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, TurnKey};
 use crate::protocol::uri;
@@ -19,7 +19,7 @@ use crate::session::create::new_chat;
 /// The id of a subagent's only turn.
 const TURN: &str = "worker";
 
-impl HostCore {
+impl Host {
     /// Starts a subagent for a tool call (CHT-12), or tells the agent why not.
     pub(crate) fn spawn_subagent(&mut self, cx: &mut Cx<'_>, parent: ChannelId, turn: TurnKey, spawn: Spawn) {
         match self.check_spawn(parent, &spawn) {

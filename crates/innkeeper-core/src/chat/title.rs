@@ -2,14 +2,14 @@
 
 use ahp_types::actions::{SessionTitleChangedAction, StateAction};
 
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 use crate::session::TitleSource;
 
 /// Longest title taken from a message, in characters.
 const TITLE_CHARS: usize = 60;
 
-impl HostCore {
+impl Host {
     /// Names a session after its first message, and a further chat after its own, unless they have
     /// a name.
     pub(crate) fn title_from(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, text: &str) {

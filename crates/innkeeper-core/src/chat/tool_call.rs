@@ -19,7 +19,7 @@ use crate::agent::{
     ToolStart, ToolStep,
 };
 use crate::chat::approval::{self, Allowance, Offered};
-use crate::core::{Cx, HostCore, json_bytes};
+use crate::core::{Cx, Host, json_bytes};
 use crate::ids::{ChannelId, ClientId, TurnKey};
 use crate::session::Session;
 
@@ -29,7 +29,7 @@ pub(crate) mod wire;
 /// Longest id or name of a tool call.
 const MAX_NAME_BYTES: usize = 1024;
 
-impl HostCore {
+impl Host {
     pub(crate) fn tool_step(
         &mut self,
         cx: &mut Cx<'_>,

@@ -18,7 +18,7 @@ use crate::agent::{AgentEvent, AppliedRule, Failure, Reply, TurnEnd, Usage};
 use crate::chat::chats::{OpenPart, Run};
 use crate::chat::history::{steering_part, unfinished_turn, words_of};
 use crate::chat::title::title_in;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::customization::switched_off;
 use crate::dispatch::elapsed;
 use crate::effect::{Effect, TurnStart};
@@ -31,7 +31,7 @@ use crate::session::create::{directories_of, error_info, settings_of};
 /// Where the rules that were applied are shown.
 const RULES: &str = "innkeeper.rules";
 
-impl HostCore {
+impl Host {
     /// Hands the active turn to the agent.
     pub(crate) fn start_run(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool, author: Option<&ClientId>) {
         // An agent that has not heard of a turn cannot go on with it: to that agent it is new.

@@ -6,10 +6,10 @@
 use ahp_types::actions::{ChatActivityChangedAction, StateAction};
 
 use crate::agent::Failure;
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, Host, Timer};
 use crate::ids::ChannelId;
 
-impl HostCore {
+impl Host {
     /// Starts to look after a run, unless its chat is looked after already.
     pub(crate) fn start_watchdog(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId) {
         let set = [self.config.silence_notice_ms, self.config.silence_limit_ms];

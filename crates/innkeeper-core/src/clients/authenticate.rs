@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::agent::ToolReply;
 use crate::clients::agent_tokens::AgentToken;
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, Host, Timer};
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{ServerDemand, ServerToken, check_endpoints, is_signed_out};
 use crate::protocol::error::{RpcError, code};
@@ -33,7 +33,7 @@ struct WaitingCall {
     is_signed_out: bool,
 }
 
-impl HostCore {
+impl Host {
     /// `authenticate`: accepts exactly the resources that an agent or a call wants a token for
     /// (AUTH-04). Nothing is said at once about what whoever runs the servers keeps first.
     pub(crate) fn authenticate(
@@ -159,9 +159,9 @@ impl HostCore {
 
     /// Goes on with the tokens of the core before this one in the same process: its clients did not
     /// leave, they were sent away for a moment.
-    pub fn take_over_tokens(&mut self, before: Self) {
+    pub(crate) fn take_over_tokens(&mut self, before: Self) {
         self.tokens = before.tokens;
-        self.take_over_server_tokens(before.mcp.tokens);
+        self.take_over_server_tokens(before.mcp);
         for client in self.tokens.clients() {
             match self.clients.contains_key(&client) {
                 true => self.schedule_expiry(&client),

@@ -10,7 +10,7 @@ use ahp_types::state::ProtectedResourceMetadata;
 
 use crate::agent::{AgentProfile, Credential, Failure, Secret};
 use crate::clients::client::Presence;
-use crate::core::{Cx, HostCore, ROOT};
+use crate::core::{Cx, Host, ROOT};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId};
 use crate::protocol::action_table::Since;
@@ -27,7 +27,7 @@ pub(crate) fn payers(session: &Session, author: Option<&ClientId>) -> Vec<Client
     first.chain(active).collect()
 }
 
-impl HostCore {
+impl Host {
     /// What the agent of a session may sign in with, for whoever wants something of it.
     pub(crate) fn credentials_for(&self, now: Now, session: &Session, author: Option<&ClientId>) -> Vec<Credential> {
         let wanted = self.agent_of(session).map(resources_of).unwrap_or_default();

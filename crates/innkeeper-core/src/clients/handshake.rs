@@ -6,7 +6,7 @@ use ahp_types::version::negotiate_protocol_version;
 use serde_json::json;
 
 use crate::clients::client::{ActiveTransports, Client, Negotiated, Phase, Presence, Subscriptions};
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, Host, Timer};
 use crate::effect::{CloseReason, Effect};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::protocol::action_table::Since;
@@ -17,7 +17,7 @@ use crate::protocol::request::{Initialize, Reconnect, RequestId};
 use crate::protocol::snapshot::{Answer, AnswerBody, Snapshot, Window};
 use crate::protocol::uri;
 
-impl HostCore {
+impl Host {
     pub(crate) fn initialize(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, initialize: Initialize) {
         let version = match negotiate_protocol_version(&initialize.protocol_versions) {
             Ok(Some(version)) => version.to_owned(),

@@ -2,12 +2,12 @@
 
 use crate::chat::approval::ApprovalCommand;
 use crate::clients::access::Scope;
-use crate::core::HostCore;
+use crate::core::Host;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::Command;
 use crate::resources::{GrantCommand, ResourceOp};
 
-impl HostCore {
+impl Host {
     /// Refuses what a connection may not ask for, and what cannot be done now.
     pub(crate) fn check_allowed(&self, scope: Scope, command: &Command) -> Result<(), RpcError> {
         require(scope, command)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ahp_types::actions::{SessionActiveClientRemovedAction, StateAction};
 
 use crate::clients::client::{GracePeriod, Phase, Presence, Subscriptions};
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, Host, Timer};
 use crate::effect::Subscriber;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
@@ -14,7 +14,7 @@ use crate::protocol::request::{RequestId, Subscribe};
 use crate::protocol::snapshot::{Answer, AnswerBody, Window};
 use crate::protocol::uri;
 
-impl HostCore {
+impl Host {
     pub(crate) fn subscribe(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, subscribe: Subscribe) {
         if uri::is_telemetry(&subscribe.channel) {
             return self.answer_logs(cx, conn, id, &subscribe.channel);

@@ -10,7 +10,7 @@ use ahp_types::state::{
 
 use super::entry::{child_id, children_of, client_of, id_of};
 use super::{ClientPlugin, Wanted, switched_off};
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId};
 use crate::protocol::uri;
@@ -21,7 +21,7 @@ const MAX_NAME_BYTES: usize = 1024;
 /// Most decisions about one thing: there are three scopes, and a client may be careless.
 const MAX_DECISIONS: usize = 16;
 
-impl HostCore {
+impl Host {
     /// Whether anybody looks for customizations. A host that cannot write does not: it could not
     /// tell anybody of them.
     pub(super) fn follows_customizations(&self) -> bool {

@@ -7,14 +7,14 @@ use ahp_types::state::{
 
 use super::entry::{children_of, is_on, load_of};
 use crate::agent::Failure;
-use crate::core::HostCore;
+use crate::core::Host;
 use crate::ids::ChannelId;
 use crate::session::Session;
 
 /// How many names a refusal lists.
 const MAX_NAMED: usize = 10;
 
-impl HostCore {
+impl Host {
     /// Whether a message may choose the agent that it does. What a session has not been told yet
     /// nobody can judge; the agent itself says then what it does not know.
     pub(crate) fn check_custom_agent(&self, session: &Session, message: &Message) -> Result<(), String> {

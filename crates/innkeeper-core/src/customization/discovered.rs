@@ -16,13 +16,13 @@ use super::enablement::EnablementView;
 use super::entry::{child_id, children_mut, children_of, client_of, id_of, take_over_child, take_over_server};
 use super::limits::fit;
 use super::shadows::{Shadows, mark_shadowed};
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 
 /// Up to so many changes are told one by one, even if that is all there is.
 const FEW: usize = 8;
 
-impl HostCore {
+impl Host {
     /// Publishes what was found.
     pub(crate) fn customizations_found(
         &mut self,

@@ -12,7 +12,7 @@ use super::entry::{
 };
 use super::published::show_published;
 use super::shadows::mark_shadowed;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 use crate::session::Session;
 
@@ -158,7 +158,7 @@ pub(super) fn add_off(entry: &Customization, off: &mut BTreeSet<String>) {
     }
 }
 
-impl HostCore {
+impl Host {
     /// Shows in something that every session gets what was decided about it for everywhere.
     pub(crate) fn switch_for_all(&self, entry: &mut Customization) {
         EnablementView::of_host(&self.enablement.store).switch(entry);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::enablement::add_off;
 use super::entry::{child_id, children_mut, children_of};
 use super::switched_off;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 
 /// In `_meta`: the id of the customization that is used in its place.
@@ -68,7 +68,7 @@ fn meta_mut(child: &mut ChildCustomization) -> Option<&mut Option<JsonObject>> {
     }
 }
 
-impl HostCore {
+impl Host {
     /// Publishes the entries of a session whose marks differ since something was switched.
     pub(super) fn mark_shadowed_again(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         let Some(session) = self.sessions.get(&session_id) else {

@@ -15,12 +15,12 @@ use super::enablement::EnablementView;
 use super::entry::{child_id, children_of, find, id_of};
 use super::workspaces::is_same;
 use crate::clients::access::Scope;
-use crate::core::{Cx, HostCore, ROOT};
+use crate::core::{Cx, Host, ROOT};
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
 use crate::session::Session;
 
-impl HostCore {
+impl Host {
     /// Whether a decision can be taken. One about something unknown can: nothing comes of it.
     pub(crate) fn check_toggle(
         &self,

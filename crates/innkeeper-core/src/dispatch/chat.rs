@@ -5,11 +5,11 @@ use ahp_types::state::{PendingMessageKind, ResponsePart, TurnState};
 
 use super::{Verdict, elapsed};
 use crate::chat::chats::Chat;
-use crate::core::{Cx, HostCore, json_bytes};
+use crate::core::{Cx, Host, json_bytes};
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
 
-impl HostCore {
+impl Host {
     pub(super) fn judge_chat(&self, cx: &Cx<'_>, channel: ChannelId, action: StateAction, author: &Author) -> Verdict {
         let Some(chat) = self.chats.get(&channel) else {
             return Verdict::Reject("the chat is gone".to_owned());

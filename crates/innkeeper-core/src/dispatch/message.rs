@@ -8,11 +8,11 @@ use jiff::Timestamp;
 
 use crate::chat::chats::Chat;
 use crate::chat::model::MAX_CLOCK_SKEW_SECONDS;
-use crate::core::{Cx, HostCore, json_bytes};
+use crate::core::{Cx, Host, json_bytes};
 use crate::protocol::uri;
 use crate::session::{Session, millis};
 
-impl HostCore {
+impl Host {
     pub(crate) fn check_title(&self, title: &str) -> Result<(), String> {
         if title.len() > self.config.max_title_bytes {
             return Err(format!("a title has at most {} bytes", self.config.max_title_bytes));
@@ -139,7 +139,7 @@ impl HostCore {
 }
 
 /// The rules for each of the five kinds (TURN-17). Whether an attached chat exists is for
-/// [`HostCore::pin_attachments`] to say.
+/// [`Host::pin_attachments`] to say.
 fn check_attachment(attachment: &MessageAttachment) -> Result<(), String> {
     match attachment {
         MessageAttachment::Unknown(_) => Err("is malformed or of an unknown kind".to_owned()),

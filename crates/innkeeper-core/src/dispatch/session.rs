@@ -8,13 +8,13 @@ use ahp_types::state::SessionActiveClient;
 
 use super::Verdict;
 use crate::clients::access::Scope;
-use crate::core::{HostCore, json_bytes};
+use crate::core::{Host, json_bytes};
 use crate::customization::{check_client_plugins, resolve_published_id};
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
 use crate::protocol::dialect::extension::OptIn;
 
-impl HostCore {
+impl Host {
     pub(super) fn judge_session(
         &self,
         channel: ChannelId,

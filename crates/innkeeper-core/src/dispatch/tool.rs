@@ -14,14 +14,14 @@ use crate::agent::{Decision, ToolReply, ToolResult};
 use crate::chat::approval::{self, APPROVAL, Offered, RuleScope};
 use crate::chat::chats::Chat;
 use crate::chat::tool_call::{meta, wire};
-use crate::core::{Cx, HostCore, json_bytes};
+use crate::core::{Cx, Host, json_bytes};
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
 
 /// Where a client writes the rule that it wants to have remembered.
 const EDITED_RULE: &str = "innkeeper.rule";
 
-impl HostCore {
+impl Host {
     pub(super) fn judge_tool(&self, chat: &Chat, action: StateAction, author: &Author) -> Verdict {
         let (turn_id, call_id) = match &action {
             StateAction::ChatToolCallConfirmed(action) => (&action.turn_id, &action.tool_call_id),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ahp::reducers::{ReduceOutcome, apply_action_to_root, apply_action_to_session};
 use ahp_types::actions::StateAction;
 
-use crate::core::{Cx, HostCore, ROOT};
+use crate::core::{Cx, Host, ROOT};
 use crate::effect::{CloseReason, Effect};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
 use crate::protocol::dialect::extension::ExtensionFields;
@@ -30,7 +30,7 @@ impl Author {
     }
 }
 
-impl HostCore {
+impl Host {
     /// Applies an accepted action and tells everybody.
     ///
     /// An action that changes nothing is not published: from the host it is dropped, from a

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::wire;
 use super::{ServerList, ToServer};
 use crate::clients::access::Scope;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::{Effect, Subscriber};
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::error::{RpcError, code};
@@ -78,7 +78,7 @@ pub struct McpRequest {
     pub params: Map<String, Value>,
 }
 
-impl HostCore {
+impl Host {
     /// Hands a request on to its server, whose answer goes to whoever asked.
     pub(crate) fn ask_server(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, request: McpRequest) {
         match self.let_through(conn, request) {

@@ -9,7 +9,7 @@ use ahp_types::state::{Message, MessageKind, MessageOrigin};
 use serde_json::{Value, json};
 
 use super::wire;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, TurnKey};
 
@@ -37,7 +37,7 @@ pub(crate) fn app_request(message: &Message) -> Option<&str> {
     named.as_str().filter(|_| message.origin.kind == MessageKind::Tool)
 }
 
-impl HostCore {
+impl Host {
     /// Finds or starts a turn for a request of an app of a server.
     pub(crate) fn app_turn(
         &mut self,

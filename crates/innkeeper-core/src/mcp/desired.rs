@@ -13,7 +13,7 @@ use ahp_types::state::{McpServerCustomization, McpServerState};
 use super::wire;
 use super::{WantedServer, WantedServers};
 use crate::agent::Failure;
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, Host, Timer};
 use crate::customization::switched_off;
 use crate::effect::Effect;
 use crate::ids::ChannelId;
@@ -79,7 +79,7 @@ enum Change {
     Show(String, McpServerState),
 }
 
-impl HostCore {
+impl Host {
     /// Whether anybody runs servers. A host that cannot write does not: it could not tell anybody.
     pub(super) fn runs_servers(&self) -> bool {
         self.config.serves_mcp && !self.storage.mode().is_read_only()

@@ -6,13 +6,13 @@ use ahp_types::actions::StateAction;
 use ahp_types::state::McpServerState;
 
 use super::wire;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::customization::switched_off;
 use crate::ids::ChannelId;
 use crate::log::commit::Author;
 use crate::session::Session;
 
-impl HostCore {
+impl Host {
     /// Whether a server can be asked for this.
     pub(crate) fn check_server_demand(&self, session: &Session, action: &StateAction) -> Result<(), String> {
         let Some(id) = server_of(action) else {

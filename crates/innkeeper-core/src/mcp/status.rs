@@ -6,10 +6,10 @@ use ahp_types::state::{Customization, McpServerState, ToolCallContributor, ToolC
 use super::wire;
 use super::{AppCapabilities, ServerFacts, ServerReport, ServerStatus};
 use crate::agent::{AuthReason, ToolReply, ToolResult};
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 
-impl HostCore {
+impl Host {
     /// Takes what was reported of a server.
     pub(crate) fn server_report(
         &mut self,

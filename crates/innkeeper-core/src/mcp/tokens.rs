@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use ahp_types::state::{McpAuthRequiredReason, McpServerState, ProtectedResourceMetadata};
 
 use super::wire;
-use super::{KeptToken, ServerToken, TokenChange};
+use super::{KeptToken, Mcp, ServerToken, TokenChange};
 use crate::clients::access::Scope;
 use crate::clients::client::Presence;
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, Host, Timer};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
@@ -93,7 +93,7 @@ pub(crate) fn is_signed_out(reason: &McpAuthRequiredReason) -> bool {
     matches!(reason, McpAuthRequiredReason::Required | McpAuthRequiredReason::Expired)
 }
 
-impl HostCore {
+impl Host {
     /// What servers want a token of this resource for, of all sessions that are in memory.
     pub(crate) fn server_demands(&self, resource: &str) -> Vec<ServerDemand> {
         let mut demands = Vec::new();
@@ -299,7 +299,7 @@ impl HostCore {
 
     /// Knows of the tokens that were kept from an earlier life of the host, so that they can be replaced and
     /// taken back (AUTH-04).
-    pub fn restore_server_tokens(&mut self, now: Now, kept: Vec<KeptToken>) {
+    pub(crate) fn restore_server_tokens(&mut self, now: Now, kept: Vec<KeptToken>) {
         for kept in kept {
             let is_new = !self.mcp.tokens.has(&kept.resource) && self.mcp.tokens.given.len() < MAX_RESOURCES;
             if !is_new || uri::check_client_id(&kept.given_by).is_err() {
@@ -317,7 +317,8 @@ impl HostCore {
     }
 
     /// Goes on with what is known of tokens by the core before this one.
-    pub(crate) fn take_over_server_tokens(&mut self, mut before: McpTokens) {
+    pub(crate) fn take_over_server_tokens(&mut self, before: Mcp) {
+        let mut before = before.tokens;
         let keeps = self.config.keeps_mcp_tokens;
         for (resource, given) in &mut before.given {
             if !keeps && !self.clients.contains_key(&given.by) {

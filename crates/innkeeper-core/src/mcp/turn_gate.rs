@@ -7,7 +7,7 @@
 use ahp_types::actions::{ChatActivityChangedAction, StateAction};
 
 use super::wire;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId};
 use crate::session::Session;
@@ -21,7 +21,7 @@ pub struct TurnWait {
     pub(crate) until_ms: u64,
 }
 
-impl HostCore {
+impl Host {
     /// Keeps the turn that was just started back, if servers are in its way. Returns whether they are.
     pub(crate) fn hold_for_servers(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, resume: bool) -> bool {
         let Some(chat) = self.chats.get(&chat_id) else {

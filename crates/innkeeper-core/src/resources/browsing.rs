@@ -7,7 +7,7 @@
 
 use super::{Reach, add};
 use crate::clients::access::Scope;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ConnId;
 
 /// The place that every file of this machine is in.
@@ -23,7 +23,7 @@ pub enum BrowsePolicy {
     Admin,
 }
 
-impl HostCore {
+impl Host {
     /// What the client on a connection may list, resolve and watch: what it may reach, and everything if it may browse.
     pub(super) fn reaches_to_browse(&self, cx: &Cx<'_>, conn: ConnId) -> Vec<Reach> {
         let mut reaches = self.reaches(cx, conn);

@@ -15,7 +15,7 @@ use super::Reach;
 use super::containment::{check_place, is_within};
 use crate::clients::access::Scope;
 use crate::clients::client::Phase;
-use crate::core::{Cx, HostCore, ROOT};
+use crate::core::{Cx, Host, ROOT};
 use crate::ids::{ClientId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::uri;
@@ -160,7 +160,7 @@ impl Grant {
     }
 }
 
-impl HostCore {
+impl Host {
     /// `resourceRequest`: what the client has is granted already, and about the rest the policy decides.
     pub(crate) fn request_resource(
         &mut self,

@@ -11,7 +11,7 @@ use ahp_types::state::ResourceWatchState;
 use serde_json::{Value, json};
 
 use crate::clients::client::Presence;
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, Host, Timer};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId, IdMap};
 use crate::protocol::action_table::ChannelKind;
@@ -104,7 +104,7 @@ impl Watches {
     }
 }
 
-impl HostCore {
+impl Host {
     /// `createResourceWatch`: set up outside; [`Self::watch_opened`] answers.
     pub(crate) fn open_watch(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, spec: Box<WatchSpec>) {
         if !self.config.serves_resources {

@@ -11,7 +11,7 @@ use crate::chat::approval;
 use crate::chat::approval_mode;
 use crate::clients::access::Scope;
 use crate::config::CoreConfig;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::customization::switched_off;
 use crate::effect::{Effect, LookUp};
 use crate::ids::{ChannelId, ConnId};
@@ -129,7 +129,7 @@ fn changed_values(
     values
 }
 
-impl HostCore {
+impl Host {
     /// The settings of a session of an agent: the host's policy, then what the agent asks for.
     /// An agent cannot redefine the policy.
     pub(crate) fn settings_for(&self, agent: &AgentProfile) -> Arc<[Setting]> {

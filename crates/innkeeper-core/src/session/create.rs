@@ -13,7 +13,7 @@ use crate::agent::{Failure, Setting};
 use crate::chat::history::past_turns;
 use crate::chat::model::ChatModel;
 use crate::clients::client::Phase;
-use crate::core::{Cx, HostCore, ROOT};
+use crate::core::{Cx, Host, ROOT};
 use crate::effect::{Effect, OpenChat};
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::action_table::{ChannelKind, Since};
@@ -33,7 +33,7 @@ const MAX_PAGE: u32 = 1000;
 /// What a checked request leads to: the agent, and what the session is set up with.
 type Checked = (String, Arc<[Setting]>, SessionConfigState);
 
-impl HostCore {
+impl Host {
     pub(crate) fn create_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, create: CreateSession) {
         match self.check_create(conn, &create) {
             Ok((provider, settings, config)) => {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::clients::channels::Channel;
 use crate::clients::client::Phase;
-use crate::core::{Cx, HostCore, ROOT, Timer};
+use crate::core::{Cx, Host, ROOT, Timer};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId};
 use crate::protocol::action_table::Since;
@@ -24,7 +24,7 @@ use crate::storage::load::unreadable;
 /// How often it is looked for sessions that were deleted long ago.
 const PURGE_INTERVAL_MS: u64 = 60 * 60 * 1000;
 
-impl HostCore {
+impl Host {
     /// Refuses to dispose of a session that is used, or no longer what it was when it was chosen,
     /// where that was asked for.
     pub(crate) fn check_only_if(&self, uri: &str, only_if: Option<OnlyIf>) -> Result<(), RpcError> {

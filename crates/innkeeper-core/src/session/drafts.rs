@@ -7,7 +7,7 @@
 
 use ahp_types::actions::StateAction;
 
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, Host, Timer};
 use crate::ids::ChannelId;
 use crate::session::Session;
 
@@ -29,7 +29,7 @@ fn is_content_of_session(session: &Session, action: &StateAction) -> bool {
     }
 }
 
-impl HostCore {
+impl Host {
     /// Looks whether an action of a chat ends the draft that its session is.
     pub(crate) fn follow_draft_of_chat(&mut self, chat: ChannelId, action: &StateAction) {
         if !self.sessions.has_drafts() || !is_content_of_chat(action) {

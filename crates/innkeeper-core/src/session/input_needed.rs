@@ -10,10 +10,10 @@ use ahp_types::state::{
     ToolCallConfirmationState, ToolCallContributor, ToolCallRunningState, ToolCallState,
 };
 
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 
-impl HostCore {
+impl Host {
     /// Brings the session's list up to date with what an action changed in one of its chats. Most
     /// actions are about one part, and only that is looked at: a turn may have thousands.
     pub(crate) fn show_input_needed(&mut self, cx: &mut Cx<'_>, chat_id: ChannelId, about: Option<InputSubject<'_>>) {

@@ -10,7 +10,7 @@ use ahp_types::common::JsonObject;
 use ahp_types::state::{ChangesSummary, ProjectInfo};
 use serde_json::{Map, Value, json};
 
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::ChannelId;
 use crate::session::Session;
@@ -78,7 +78,7 @@ pub struct RepositoryChanges {
     pub files: u64,
 }
 
-impl HostCore {
+impl Host {
     /// Asks to follow the repository of a session, unless that was asked.
     pub(crate) fn follow_repository(&mut self, cx: &mut Cx<'_>, session_id: ChannelId) {
         if !self.config.serves_repositories || self.storage.mode().is_read_only() {

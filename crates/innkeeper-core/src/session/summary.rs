@@ -6,14 +6,14 @@ use ahp_types::actions::{ChatIsReadChangedAction, SessionIsReadChangedAction, St
 use ahp_types::state::{ChatOrigin, SessionStatus};
 use serde_json::{Map, Value, json};
 
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, Host, Timer};
 use crate::ids::{ChannelId, ClientId};
 use crate::protocol::action_table::Since;
 use crate::protocol::frame::encode_notification;
 use crate::protocol::uri;
 use crate::session::create::{encode_added, for_0_9};
 
-impl HostCore {
+impl Host {
     /// Brings a session up to date with one of its chats, in the same step as the cause.
     pub(crate) fn sync_catalogue_entry(&mut self, cx: &mut Cx<'_>, chat: ChannelId) {
         let Some(chat) = self.chats.get(&chat) else {

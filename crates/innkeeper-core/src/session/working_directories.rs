@@ -7,7 +7,7 @@
 use ahp_types::actions::{ChatWorkingDirectoryRemovedAction, ChatWorkingDirectorySetAction, StateAction};
 use ahp_types::state::MultipleWorkingDirectoriesCapability;
 
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::ChannelId;
 use crate::protocol::uri;
 use crate::session::Session;
@@ -15,7 +15,7 @@ use crate::session::Session;
 /// Most directories of one session.
 pub(crate) const MAX_DIRECTORIES: usize = 256;
 
-impl HostCore {
+impl Host {
     /// Whether a client may change the directories of a session or chat like this (SES-25).
     pub(crate) fn check_directories(&self, channel: ChannelId, action: &StateAction) -> Result<(), String> {
         let session = self.sessions.get(&channel).or_else(|| self.session_of(channel));

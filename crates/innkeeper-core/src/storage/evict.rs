@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use crate::core::{Cx, HostCore, Timer};
+use crate::core::{Cx, Host, Timer};
 use crate::effect::Effect;
 use crate::ids::ChannelId;
 
 /// How often memory is looked through at most.
 const MAX_INTERVAL_MS: u64 = 60_000;
 
-impl HostCore {
+impl Host {
     /// Makes sure that memory is looked through in time.
     pub(crate) fn schedule_eviction(&mut self, now_ms: u64) {
         let idle_ms = self.config.idle_session_ms;
@@ -24,11 +24,6 @@ impl HostCore {
             let at = now_ms.saturating_add(idle_ms.min(MAX_INTERVAL_MS));
             self.timers.set(at, Timer::EvictIdle);
         }
-    }
-
-    /// How many sessions are in memory.
-    pub fn sessions_in_memory(&self) -> usize {
-        self.sessions.len()
     }
 
     /// Lets every session go that nobody has used for a while, and turns that nobody reads.

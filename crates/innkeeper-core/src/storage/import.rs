@@ -5,7 +5,7 @@ use ahp_types::notifications::SessionAddedParams;
 use ahp_types::state::SessionSummary;
 use serde_json::json;
 
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::ConnId;
 use crate::protocol::action_table::Since;
@@ -16,7 +16,7 @@ use crate::protocol::uri;
 use crate::session::create::for_0_9;
 use crate::storage::records::ImportedSession;
 
-impl HostCore {
+impl Host {
     /// Asks the store to take a session in.
     pub(crate) fn import_session(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, text: String) {
         let problem = if !self.storage.mode().has_store() {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use crate::clients::client::Phase;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::ConnId;
 use crate::protocol::action_table::Since;
@@ -48,7 +48,7 @@ struct Line {
     summary: Box<RawValue>,
 }
 
-impl HostCore {
+impl Host {
     /// Asks the store for a page, and one session more to know whether there are more.
     pub(crate) fn ask_for_list(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, list: &ListSessions) {
         let limit = match list.limit {

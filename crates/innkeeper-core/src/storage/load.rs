@@ -12,7 +12,7 @@ use ahp_types::commands::ChatSource;
 use ahp_types::state::{Message, MessageAttachment};
 
 use crate::clients::client::Conn;
-use crate::core::{Cx, HostCore, json_bytes};
+use crate::core::{Cx, Host, json_bytes};
 use crate::effect::{CloseReason, Effect};
 use crate::ids::{ChannelId, ConnId, IdMap};
 use crate::input::{Dispatch, Input};
@@ -96,7 +96,7 @@ fn bytes_of(input: &Input) -> usize {
     }
 }
 
-impl HostCore {
+impl Host {
     /// These left memory: what is known or on its way about them may be older than that.
     pub(crate) fn invalidate(&mut self, uris: &[Arc<str>]) {
         for uri in uris {

@@ -12,7 +12,7 @@ use crate::clients::channels::{Base, Subscription};
 use crate::clients::client::{Client, GracePeriod, Negotiated, Presence};
 use crate::clients::handshake::line_of;
 use crate::config::CoreConfig;
-use crate::core::{Cx, HostCore, ROOT, Timer};
+use crate::core::{Cx, Host, ROOT, Timer};
 use crate::effect::Effect;
 use crate::ids::{ClientId, Seq};
 use crate::storage::mode::StorageMode;
@@ -42,10 +42,10 @@ pub struct Opening {
     pub storage: StorageMode,
 }
 
-impl HostCore {
+impl Host {
     /// A host with the sessions of its earlier lives. Anything to tell people about what could not be
     /// read is added to `warnings`; no session is touched.
-    pub fn open(
+    pub(crate) fn open(
         config: CoreConfig,
         agents: Vec<AgentProfile>,
         opening: Opening,

@@ -14,7 +14,7 @@ use crate::chat::chats::Chat;
 use crate::clients::channels::Subscription;
 use crate::clients::client::Client;
 use crate::config::CoreConfig;
-use crate::core::{Cx, HostCore, ROOT, Timer};
+use crate::core::{Cx, Host, ROOT, Timer};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, Seq};
 use crate::session::{Session, millis};
@@ -43,7 +43,7 @@ pub(crate) struct DirtySet {
     replaced: BTreeSet<ClientId>,
 }
 
-impl HostCore {
+impl Host {
     /// Emits something to keep.
     fn record(cx: &mut Cx<'_>, record: Record) {
         cx.effects.push(Effect::Keep(Box::new(record)));
@@ -366,7 +366,7 @@ impl HostCore {
     }
 
     /// The clients as they are now, for a core that takes the place of this one.
-    pub fn stored_clients(&self) -> Vec<StoredClient> {
+    pub(crate) fn stored_clients(&self) -> Vec<StoredClient> {
         let stored = |(id, client): (&ClientId, &Client)| StoredClient {
             id: id.as_str().to_owned(),
             document: self.client_document(id, client).into(),

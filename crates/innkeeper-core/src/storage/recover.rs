@@ -14,7 +14,7 @@ use crate::agent::Failure;
 use crate::chat::chats::Chat;
 use crate::chat::tool_call::wire;
 use crate::clients::client::Presence;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::{ChannelId, ClientId, Seq};
 use crate::protocol::action_table::ChannelKind;
 use crate::session::create::error_info;
@@ -25,7 +25,7 @@ use crate::time::Now;
 /// Longest duration of a turn that is taken from the wall clock, in milliseconds: thirty days.
 const MAX_DURATION_MS: i64 = 30 * 24 * 60 * 60 * 1000;
 
-impl HostCore {
+impl Host {
     /// Takes a session into memory, unless it is there, and closes what no longer runs.
     pub(crate) fn install(&mut self, cx: &mut Cx<'_>, restored: RestoredSession) {
         if self.channels.find(&restored.uri).is_some() {

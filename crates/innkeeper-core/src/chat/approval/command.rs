@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::rule::Rule;
 use super::{DROPPED, MAX_RULES, Rules, SESSION, listed, texts};
 use crate::chat::approval_mode;
-use crate::core::{Cx, HostCore, ROOT};
+use crate::core::{Cx, Host, ROOT};
 use crate::ids::ChannelId;
 use crate::protocol::error::RpcError;
 
@@ -61,7 +61,7 @@ impl ApprovalCommand {
     }
 }
 
-impl HostCore {
+impl Host {
     /// Lists, gives and takes back approvals.
     pub(crate) fn approval_command(&mut self, cx: &mut Cx<'_>, command: ApprovalCommand) -> Result<Value, RpcError> {
         match command {

@@ -9,10 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use super::past_turns_in;
 use crate::agent::{Attachment, PastTurn, SpanEnd, TextSpan, TurnSpan, UnreadChat};
 use crate::chat::chats::Chat;
-use crate::core::HostCore;
+use crate::core::Host;
 use crate::resources::is_of_mcp_server;
 
-impl HostCore {
+impl Host {
     /// Resolves the chats attached to a message to the turns they end with: what comes later is not
     /// part of what was attached (TURN-18). A chat without completed turns stays as it is and
     /// brings nothing (TURN-19).

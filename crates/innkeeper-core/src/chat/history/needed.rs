@@ -11,15 +11,15 @@ use ahp_types::state::Turn;
 
 use crate::chat::model::ChatModel;
 use crate::chat::side_chat_range;
-use crate::core::HostCore;
+use crate::core::Host;
 use crate::ids::ChannelId;
 use crate::input::Input;
 use crate::protocol::request::Command;
 
-impl HostCore {
+impl Host {
     /// The turns that have to be read before an input can be handled; `None` when all it needs is in
     /// memory. An input that is going to be refused needs nothing.
-    pub fn turns_needed(&self, input: &Input) -> Option<(ChannelId, Range<usize>)> {
+    pub(crate) fn turns_needed(&self, input: &Input) -> Option<(ChannelId, Range<usize>)> {
         let (chat_id, range) = match input {
             Input::Request { conn, command, .. } => match command {
                 Command::FetchTurns { channel, cursor } => self.page(*conn, channel, cursor.as_deref()).ok()?,
@@ -48,8 +48,7 @@ impl HostCore {
     }
 
     /// The chats in memory, for those who look after what these hold there.
-    #[doc(hidden)]
-    pub fn chat_models(&mut self) -> impl Iterator<Item = (ChannelId, &mut ChatModel)> {
+    pub(crate) fn chat_models(&mut self) -> impl Iterator<Item = (ChannelId, &mut ChatModel)> {
         self.chats.iter_mut().map(|(id, chat)| (*id, &mut chat.model))
     }
 

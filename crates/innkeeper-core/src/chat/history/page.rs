@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::History;
 use crate::clients::channels::Base;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::snapshot::{CURSOR_HEAD, cursor};
@@ -21,7 +21,7 @@ use crate::protocol::snapshot::{CURSOR_HEAD, cursor};
 /// Most bytes of turns on one page, unless a single turn is larger.
 const PAGE_BYTES: usize = 4 << 20;
 
-impl HostCore {
+impl Host {
     /// `fetchTurns`: the page goes out before the answer, which carries nothing (PAGE-01, E-03).
     pub(crate) fn fetch_turns(
         &mut self,

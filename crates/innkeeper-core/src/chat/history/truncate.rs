@@ -3,11 +3,11 @@
 use ahp_types::actions::{ChatTruncatedAction, StateAction};
 
 use crate::clients::client::Presence;
-use crate::core::{Cx, HostCore};
+use crate::core::{Cx, Host};
 use crate::ids::{ChannelId, Seq};
 use crate::log::commit::Author;
 
-impl HostCore {
+impl Host {
     /// Whether a client may cut a chat's history there.
     pub(crate) fn check_truncation(&self, chat_id: ChannelId, truncated: &ChatTruncatedAction) -> Result<(), String> {
         let (Some(chat), Some(session)) = (self.chats.get(&chat_id), self.session_of(chat_id)) else {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::page::newest_before;
 use crate::clients::channels::Base;
-use crate::core::HostCore;
+use crate::core::Host;
 use crate::ids::{ChannelId, ConnId};
 use crate::protocol::snapshot::Window;
 
-impl HostCore {
+impl Host {
     /// What a new subscription to a channel shows, and the newest turn that it lacks.
     pub(crate) fn window(&self, channel: ChannelId, turns: Option<usize>) -> (Window, Option<Arc<str>>) {
         self.window_within(channel, turns, self.most_bytes())

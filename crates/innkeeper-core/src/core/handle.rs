@@ -1,0 +1,270 @@
+//! One input in, effects out: every input, request and timer finds its handler here.
+
+use crate::clients::client::Phase;
+use crate::core::{Cx, Host, Timer};
+use crate::effect::Effect;
+use crate::ids::ConnId;
+use crate::input::Input;
+use crate::protocol::error::RpcError;
+use crate::protocol::request::{Command, RequestId};
+use crate::time::Now;
+
+/// How often the replay window forgets actions that are too old.
+const SWEEP_INTERVAL_MS: u64 = 60_000;
+
+impl Host {
+    /// Handles one input and appends its consequences, in order.
+    pub(crate) fn handle(&mut self, now: Now, input: Input, effects: &mut Vec<Effect>) {
+        self.began.get_or_insert(now);
+        let cx = &mut Cx { now, effects };
+        match input {
+            Input::Connected { conn, principal } => self.conns.open(conn, principal),
+            Input::Disconnected { conn }
+            | Input::Request { conn, .. }
+            | Input::Dispatch { conn, .. }
+            | Input::McpNotification { conn, .. }
+            | Input::Unsubscribe { conn, .. } => self.admit(cx, conn, input),
+            Input::Loaded { uri, outcome } => self.loaded(cx, &uri, outcome),
+            Input::TurnsLoaded { chat, first, outcome } => {
+                let problem = outcome.as_ref().err().cloned();
+                self.turns_loaded(chat, first, outcome);
+                self.resume_after_turns(cx, chat, problem.as_deref());
+            }
+            Input::Listed {
+                conn,
+                id,
+                page,
+                outcome,
+            } => self.listed(cx, conn, &id, &page, outcome),
+            Input::Imported { conn, id, outcome } => self.imported(cx, conn, &id, outcome),
+            Input::LookAfter(sessions) => self.recover_sessions(cx, sessions),
+            Input::ChatOpened { chat, outcome } => self.chat_opened(cx, chat, outcome),
+            Input::ChatLost { chat } => {
+                // With a turn at work, the driver brings its agent up by itself.
+                if self.chats.get(&chat).is_some_and(|chat| chat.run.is_none()) {
+                    self.open_chat(cx, chat, None);
+                }
+            }
+            Input::Progress {
+                chat,
+                done,
+                total,
+                message,
+            } => self.progress(cx, chat, done, total, message),
+            Input::Background { chat, change } => self.background(cx, chat, change),
+            Input::Agent { chat, turn, event } => self.agent_event(cx, chat, turn, event),
+            Input::TurnEnded { chat, turn, end } => self.turn_ended(cx, chat, turn, end),
+            Input::ToolsListed {
+                session,
+                provider,
+                tools,
+            } => self.tools_listed(cx, session, &provider, &tools),
+            Input::CustomizationsFound {
+                session,
+                entries,
+                shadows,
+            } => {
+                self.customizations_found(cx, session, entries, shadows);
+                self.servers_known(session);
+                // What is shown of it may be the same, and yet mean other tools.
+                self.note_tools(cx, session);
+            }
+            Input::CustomizationsAnnounced { session, entries } => {
+                self.customizations_announced(cx, session, entries);
+            }
+            Input::RepositorySeen {
+                session,
+                directory,
+                state,
+            } => self.repository_seen(cx, session, &directory, state.as_deref()),
+            Input::McpServer {
+                session,
+                id,
+                attempt,
+                report,
+            } => self.server_report(cx, session, &id, attempt, report),
+            Input::McpRedeclared { session, servers } => self.servers_redeclared(session, &servers),
+            Input::AppTurn {
+                session,
+                server,
+                request,
+                asked_by,
+            } => self.app_turn(cx, session, &server, request, asked_by.as_ref()),
+            Input::McpTokenLost { resource, number } => self.lose_server_token(cx, &resource, number),
+            Input::AgentsChanged(profiles) => self.agents_changed(cx, profiles),
+            Input::RenderPrompt {
+                chat,
+                turn,
+                id,
+                sections,
+            } => self.choose_transformer(cx, chat, turn, id, &sections),
+            Input::WatchOpened {
+                conn,
+                id,
+                watch,
+                spec,
+                outcome,
+            } => self.watch_opened(cx, conn, &id, watch, *spec, outcome),
+            Input::WatchChanged { watch, changes } => self.watch_changed(cx, watch, &changes),
+            // Nothing follows from it but what is sent.
+            Input::Logs(records) => return self.export_logs(cx, &records),
+            Input::Tick => self.tick(cx),
+            Input::ShutDown => self.shut_down(cx),
+        }
+        self.settle(cx);
+    }
+
+    /// Brings everything up to date that follows from an input as a whole.
+    fn settle(&mut self, cx: &mut Cx<'_>) {
+        self.announce_newly_listed(cx);
+        self.release_drafts(cx);
+        self.settle_watches(cx);
+        self.update_servers(cx);
+        self.persist_dirty(cx);
+        self.schedule_eviction(cx.now.mono_ms);
+    }
+
+    /// Handles what a connection sent, now that everything it names is there.
+    pub(crate) fn handle_from(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
+        match input {
+            Input::Disconnected { .. } => self.disconnect(cx, conn),
+            Input::Request { id, command, .. } => self.request(cx, conn, &id, command),
+            Input::Dispatch { dispatch, .. } => self.dispatch(cx, conn, *dispatch),
+            Input::Unsubscribe { channel, .. } => self.unsubscribe(cx, conn, &channel),
+            Input::McpNotification { request, .. } => self.tell_server(cx, conn, *request),
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: Command) {
+        let Some(connection) = self.conns.get(&conn) else {
+            return;
+        };
+        let scope = connection.principal.scope;
+        let ready = matches!(connection.phase, Phase::Ready { .. });
+        match (command, ready) {
+            // TRN-08: at any time, even before the handshake, and exactly null (E-47).
+            (Command::Ping, _) => cx.answer(conn, id, Ok(serde_json::Value::Null)),
+            (Command::Initialize(initialize), false) => self.initialize(cx, conn, id, *initialize),
+            (Command::Reconnect(reconnect), false) => self.reconnect(cx, conn, id, *reconnect),
+            (Command::Initialize(_) | Command::Reconnect(_), true) => {
+                let message = "this connection is already initialized; open another one to start over";
+                cx.answer(conn, id, Err(RpcError::invalid_request(message)));
+            }
+            (_, false) => {
+                let message = "send initialize or reconnect first; before that only ping is answered";
+                cx.answer(conn, id, Err(RpcError::invalid_request(message)));
+            }
+            (command, true) => match self.check_allowed(scope, &command) {
+                Ok(()) => self.command(cx, conn, id, command),
+                Err(error) => cx.answer(conn, id, Err(error)),
+            },
+        }
+    }
+
+    /// Carries out a request of a connection that is ready and may make it.
+    fn command(&mut self, cx: &mut Cx<'_>, conn: ConnId, id: &RequestId, command: Command) {
+        match command {
+            // Answered before the handshake was looked at.
+            Command::Ping | Command::Initialize(_) | Command::Reconnect(_) => {}
+            Command::Subscribe(subscribe) => self.subscribe(cx, conn, id, *subscribe),
+            Command::ListSessions(list) if self.storage.mode().has_store() => self.ask_for_list(cx, conn, id, &list),
+            Command::ListSessions(list) => {
+                self.announce_due_summaries(cx);
+                let result = self.list_sessions(conn, &list);
+                cx.answer(conn, id, result);
+            }
+            Command::CreateSession(create) => self.create_session(cx, conn, id, *create),
+            Command::ImportSession { text } => self.import_session(cx, conn, id, text),
+            Command::ListDeletedSessions => cx.effects.push(Effect::ListDeleted { conn, id: id.clone() }),
+            Command::RestoreSession { uri } => self.undo_deletion(cx, conn, id, uri),
+            Command::DisposeSession {
+                channel,
+                only_if,
+                for_good,
+            } => match self.check_only_if(&channel, only_if) {
+                // Sessions that a policy chose go to make room.
+                Ok(()) => self.dispose_session(cx, conn, id, &channel, for_good || only_if.is_some()),
+                Err(error) => cx.answer(conn, id, Err(error)),
+            },
+            Command::CreateChat(create) => self.create_chat(cx, conn, id, *create),
+            Command::DisposeChat { channel } => {
+                let result = self.dispose_chat(cx, &channel);
+                cx.answer(conn, id, result);
+            }
+            Command::MoveChat(move_chat) => {
+                let result = self.move_chat(cx, &move_chat);
+                cx.answer(conn, id, result);
+            }
+            Command::FetchTurns { channel, cursor } => {
+                let result = self.fetch_turns(cx, conn, &channel, cursor.as_deref());
+                cx.answer(conn, id, result);
+            }
+            Command::Completions(completions) => self.completions(cx, conn, id, *completions),
+            Command::ResolveSessionConfig(setup) => self.resolve_session_config(cx, conn, id, &setup),
+            Command::SessionConfigCompletions(query) => self.setting_values(cx, conn, id, *query),
+            Command::Authenticate(authenticate) => {
+                // Or it is answered when it is kept.
+                if let Some(result) = self.authenticate(cx, conn, id, *authenticate).transpose() {
+                    cx.answer(conn, id, result);
+                }
+            }
+            Command::Mcp(request) => self.ask_server(cx, conn, id, *request),
+            Command::Resource(op) => self.resource(cx, conn, id, op),
+            Command::RequestResource { uri, write } => {
+                let result = self.request_resource(cx, conn, &uri, write);
+                cx.answer(conn, id, result);
+            }
+            Command::WatchResource(spec) => self.open_watch(cx, conn, id, spec),
+            Command::Grants(command) => {
+                let result = self.grant_command(cx, *command);
+                cx.answer(conn, id, result);
+            }
+            Command::Approvals(command) => {
+                let result = self.approval_command(cx, *command);
+                cx.answer(conn, id, result);
+            }
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        while let Some(timer) = self.timers.pop_due(cx.now.mono_ms) {
+            match timer {
+                Timer::EndGrace(client) => self.end_grace(cx, &client),
+                Timer::ExpireDraft(session) => self.expire_draft(cx, session),
+                Timer::AnnounceSummary(session) => self.announce_summary(cx, session),
+                Timer::CheckWatchdog(chat) => self.watch(cx, chat),
+                Timer::SweepReplay => {
+                    if self.log.sweep(cx.now.mono_ms) {
+                        self.schedule_sweep(cx.now);
+                    }
+                }
+                Timer::PersistClients => self.persist_clients(cx),
+                Timer::EvictIdle => self.evict_idle(cx),
+                Timer::PurgeDeleted => self.purge_deleted(cx),
+                Timer::ExpireTokens(client) => self.expire_tokens(cx, &client),
+                Timer::EndWatchLease(channel) => self.end_lease(cx, channel),
+                Timer::StopWaitingForServers(session) => self.stop_waiting(cx, session),
+                Timer::ExpireServerToken(resource) => self.expire_server_token(cx, &resource),
+                Timer::ListTools(session) => self.list_noted_tools(cx, session),
+            }
+        }
+    }
+
+    fn shut_down(&mut self, cx: &mut Cx<'_>) {
+        self.shutting_down = true;
+        for chat in self.chats.running() {
+            self.cancel_run(cx, chat);
+        }
+        self.announce_due_summaries(cx);
+        self.persist_all(cx);
+    }
+
+    /// Makes sure that the replay window is looked through in time.
+    pub(crate) fn schedule_sweep(&mut self, now: Now) {
+        if self.log.needs_sweep_timer() {
+            let at_ms = now.mono_ms.saturating_add(SWEEP_INTERVAL_MS);
+            self.timers.set(at_ms, Timer::SweepReplay);
+        }
+    }
+}

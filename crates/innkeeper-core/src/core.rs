@@ -152,7 +152,11 @@ impl HostCore {
     /// The turns that have to be read before an input can be handled; `None` when all it needs is in memory. An input
     /// that is going to be refused needs nothing.
     pub fn turns_needed(&self, input: &Input) -> Option<(ChannelId, Range<usize>)> {
-        self.host.turns_needed(input)
+        match input {
+            Input::Request { conn, command, .. } => self.host.turns_needed_by_command(*conn, command),
+            Input::Dispatch { dispatch, .. } => self.host.turns_needed_by_dispatch(dispatch),
+            _ => None,
+        }
     }
 
     /// The chats in memory, for tests that decide what stays there.

@@ -36,9 +36,9 @@ mod tool;
 enum Verdict {
     /// Apply it, possibly in a corrected form that the echo then shows to everybody.
     Accept(StateAction),
-    /// It repeats what is already so: tell the author and nobody else.
-    Acknowledge,
-    /// Likewise, in a corrected form.
+    /// The client announced itself again without a change: tell the author and nobody else, once (E-52).
+    Acknowledge(StateAction),
+    /// It repeats what is already so: tell the author and nobody else, possibly in a corrected form.
     Echo(StateAction),
     /// It repeats what was just acknowledged.
     Silence,
@@ -103,11 +103,9 @@ impl Host {
                 }
                 self.accept(cx, channel, action, &author, scope);
             }
-            Verdict::Acknowledge => {
-                if let Ok(action) = serde_json::from_str::<StateAction>(dispatch.raw.get()) {
-                    self.acknowledge(cx, channel, &action, &author);
-                    self.note_acknowledged(channel, &author);
-                }
+            Verdict::Acknowledge(action) => {
+                self.acknowledge(cx, channel, &action, &author);
+                self.note_acknowledged(channel, &author);
                 self.announced_again(cx, channel, &author);
             }
             Verdict::Echo(action) => self.acknowledge(cx, channel, &action, &author),

@@ -19,6 +19,22 @@ use crate::session::repository::RepositoryState;
 use crate::storage::records::{ImportedSession, ListPage, RestoredSession, StoredSummary, Unreadable};
 use crate::telemetry::LogRecord;
 
+/// What a client sent on one connection, or that the connection is gone. It waits until everything it names is in
+/// memory.
+#[derive(Debug)]
+pub(crate) enum ClientInput {
+    /// The connection is gone.
+    Disconnected,
+    /// A request to answer.
+    Request { id: RequestId, command: Command },
+    /// `dispatchAction`.
+    Dispatch(Box<Dispatch>),
+    /// `unsubscribe`.
+    Unsubscribe { channel: String },
+    /// A notification for an MCP server.
+    McpNotification(Box<McpRequest>),
+}
+
 /// One event. Inputs of one connection are handled in the order they arrived (DSP-14).
 #[derive(Debug)]
 pub enum Input {

@@ -4,7 +4,7 @@ use crate::clients::client::Phase;
 use crate::core::{Cx, Host, Timer};
 use crate::effect::Effect;
 use crate::ids::ConnId;
-use crate::input::Input;
+use crate::input::{ClientInput, Input};
 use crate::protocol::error::RpcError;
 use crate::protocol::request::{Command, RequestId};
 use crate::time::Now;
@@ -19,11 +19,11 @@ impl Host {
         let cx = &mut Cx { now, effects };
         match input {
             Input::Connected { conn, principal } => self.conns.open(conn, principal),
-            Input::Disconnected { conn }
-            | Input::Request { conn, .. }
-            | Input::Dispatch { conn, .. }
-            | Input::McpNotification { conn, .. }
-            | Input::Unsubscribe { conn, .. } => self.admit(cx, conn, input),
+            Input::Disconnected { conn } => self.admit(cx, conn, ClientInput::Disconnected),
+            Input::Request { conn, id, command } => self.admit(cx, conn, ClientInput::Request { id, command }),
+            Input::Dispatch { conn, dispatch } => self.admit(cx, conn, ClientInput::Dispatch(dispatch)),
+            Input::Unsubscribe { conn, channel } => self.admit(cx, conn, ClientInput::Unsubscribe { channel }),
+            Input::McpNotification { conn, request } => self.admit(cx, conn, ClientInput::McpNotification(request)),
             Input::Loaded { uri, outcome } => self.loaded(cx, &uri, outcome),
             Input::TurnsLoaded { chat, first, outcome } => {
                 let problem = outcome.as_ref().err().cloned();
@@ -124,15 +124,14 @@ impl Host {
         self.schedule_eviction(cx.now.mono_ms);
     }
 
-    /// Handles what a connection sent, now that everything it names is there.
-    pub(crate) fn handle_from(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
+    /// Handles what a client sent, once everything it names is in memory.
+    pub(crate) fn handle_client(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: ClientInput) {
         match input {
-            Input::Disconnected { .. } => self.disconnect(cx, conn),
-            Input::Request { id, command, .. } => self.request(cx, conn, &id, command),
-            Input::Dispatch { dispatch, .. } => self.dispatch(cx, conn, *dispatch),
-            Input::Unsubscribe { channel, .. } => self.unsubscribe(cx, conn, &channel),
-            Input::McpNotification { request, .. } => self.tell_server(cx, conn, *request),
-            _ => {}
+            ClientInput::Disconnected => self.disconnect(cx, conn),
+            ClientInput::Request { id, command } => self.request(cx, conn, &id, command),
+            ClientInput::Dispatch(dispatch) => self.dispatch(cx, conn, *dispatch),
+            ClientInput::Unsubscribe { channel } => self.unsubscribe(cx, conn, &channel),
+            ClientInput::McpNotification(request) => self.tell_server(cx, conn, *request),
         }
     }
 

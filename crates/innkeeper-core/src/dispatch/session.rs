@@ -45,7 +45,7 @@ impl Host {
                     && session.opt_ins.get(&set.active_client.client_id) == opt_in;
                 match (unchanged, session.acknowledged.contains(&author.client)) {
                     (false, _) => Verdict::Accept(action),
-                    (true, false) => Verdict::Acknowledge,
+                    (true, false) => Verdict::Acknowledge(action),
                     (true, true) => Verdict::Silence,
                 }
             }

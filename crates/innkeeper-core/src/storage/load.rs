@@ -15,7 +15,7 @@ use crate::clients::client::Conn;
 use crate::core::{Cx, Host, json_bytes};
 use crate::effect::{CloseReason, Effect};
 use crate::ids::{ChannelId, ConnId, IdMap};
-use crate::input::{Dispatch, Input};
+use crate::input::{ClientInput, Dispatch};
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::request::{Command, MoveDestination, RequestId};
 use crate::protocol::uri;
@@ -46,7 +46,7 @@ struct PendingLoad {
 /// What a connection waits with.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredInputs {
-    inputs: VecDeque<Input>,
+    inputs: VecDeque<ClientInput>,
     /// Bytes of actions among them.
     bytes: usize,
     /// What the first of them still waits for.
@@ -63,36 +63,36 @@ impl DeferredInputs {
         self.inputs.is_empty()
     }
 
-    fn is_full(&self, next: &Input) -> bool {
+    fn is_full(&self, next: &ClientInput) -> bool {
         self.inputs.len() >= MAX_DEFERRED || self.bytes + bytes_of(next) > MAX_DEFERRED_BYTES
     }
 
-    fn push_back(&mut self, input: Input) {
+    fn push_back(&mut self, input: ClientInput) {
         self.bytes += bytes_of(&input);
         self.inputs.push_back(input);
     }
 
-    fn pop_front(&mut self) -> Option<Input> {
+    fn pop_front(&mut self) -> Option<ClientInput> {
         let input = self.inputs.pop_front()?;
         self.bytes -= bytes_of(&input);
         Some(input)
     }
 
-    fn push_front(&mut self, input: Input) {
+    fn push_front(&mut self, input: ClientInput) {
         self.bytes += bytes_of(&input);
         self.inputs.push_front(input);
     }
 }
 
-fn bytes_of(input: &Input) -> usize {
+fn bytes_of(input: &ClientInput) -> usize {
     match input {
-        Input::Dispatch { dispatch, .. } => dispatch.raw.get().len(),
-        Input::Request {
+        ClientInput::Dispatch(dispatch) => dispatch.raw.get().len(),
+        ClientInput::Request {
             command: Command::Resource(op),
             ..
         } => op.bytes(),
-        Input::McpNotification { request, .. } => json_bytes(&request.params),
-        _ => 0,
+        ClientInput::McpNotification(request) => json_bytes(&request.params),
+        ClientInput::Request { .. } | ClientInput::Unsubscribe { .. } | ClientInput::Disconnected => 0,
     }
 }
 
@@ -124,16 +124,16 @@ impl Host {
     }
 
     /// Handles an input of a connection, now or when everything it names is there.
-    pub(crate) fn admit(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
+    pub(crate) fn admit(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: ClientInput) {
         if !self.storage.mode().has_store() {
-            return self.handle_from(cx, conn, input);
+            return self.handle_client(cx, conn, input);
         }
         let Some(connection) = self.conns.get_mut(&conn) else {
             return;
         };
         let deferred = &mut connection.deferred;
         if !deferred.is_empty() {
-            if deferred.is_full(&input) && !matches!(input, Input::Disconnected { .. }) {
+            if deferred.is_full(&input) && !matches!(input, ClientInput::Disconnected) {
                 let reason = CloseReason::TooMuchWaits;
                 return cx.effects.push(Effect::Close { conn, reason });
             }
@@ -220,7 +220,7 @@ impl Host {
 
     /// Handles an input if everything it names is there; otherwise it waits, before everything else
     /// that waits. Returns whether it was handled.
-    fn handle_or_defer(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) -> bool {
+    fn handle_or_defer(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: ClientInput) -> bool {
         if self.must_wait(cx, conn, &input) {
             if let Some(connection) = self.conns.get_mut(&conn) {
                 connection.deferred.push_front(input);
@@ -231,7 +231,7 @@ impl Host {
         true
     }
 
-    fn handle_deferred(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: Input) {
+    fn handle_deferred(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: ClientInput) {
         let Some(connection) = self.conns.get_mut(&conn) else {
             return;
         };
@@ -244,7 +244,7 @@ impl Host {
             answer => damaged = damaged.take().or(answer),
         };
         named(&input).into_iter().for_each(&mut take);
-        if let Input::Request {
+        if let ClientInput::Request {
             command: Command::CreateSession(create),
             ..
         } = &input
@@ -257,28 +257,28 @@ impl Host {
         match (input, damaged.or_else(|| turns_problem.map(Unreadable::Failed))) {
             // These leave out what they cannot have (NEG-11, REC-02).
             (
-                input @ Input::Request {
+                input @ ClientInput::Request {
                     command: Command::Initialize(_) | Command::Reconnect(_),
                     ..
                 },
                 _,
-            ) => self.handle_from(cx, conn, input),
-            (Input::Request { id, command, .. }, None) if !deleted.is_empty() => {
+            ) => self.handle_client(cx, conn, input),
+            (ClientInput::Request { id, command }, None) if !deleted.is_empty() => {
                 self.answer_about_deleted(cx, conn, id, command, &deleted);
             }
-            (input, None) => self.handle_from(cx, conn, input),
-            (Input::Request { id, command, .. }, Some(Unreadable::Damaged(problem)))
+            (input, None) => self.handle_client(cx, conn, input),
+            (ClientInput::Request { id, command }, Some(Unreadable::Damaged(problem)))
                 if matches!(command, Command::DisposeSession { only_if: None, .. }) =>
             {
                 self.dispose_damaged(cx, conn, &id, &command, &problem);
             }
-            (Input::Request { id, .. }, Some(problem)) => {
+            (ClientInput::Request { id, .. }, Some(problem)) => {
                 cx.answer(conn, &id, Err(unreadable(&problem)));
             }
-            (Input::Dispatch { dispatch, .. }, Some(problem)) => {
+            (ClientInput::Dispatch(dispatch), Some(problem)) => {
                 self.refuse_dispatch(cx, conn, &dispatch, &problem.to_string())
             }
-            (input, Some(_)) => self.handle_from(cx, conn, input),
+            (input, Some(_)) => self.handle_client(cx, conn, input),
         }
     }
 
@@ -306,12 +306,12 @@ impl Host {
                 cx.answer(conn, &id, taken(&create.chat, code::ALREADY_EXISTS));
             }
             Command::DisposeSession { for_good: true, .. } => self.remove_deleted(cx, conn, &id, &command),
-            command => self.handle_from(cx, conn, Input::Request { conn, id, command }),
+            command => self.handle_client(cx, conn, ClientInput::Request { id, command }),
         }
     }
 
     /// Whether an input has to wait; if so, what it waits for is asked for.
-    fn must_wait(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: &Input) -> bool {
+    fn must_wait(&mut self, cx: &mut Cx<'_>, conn: ConnId, input: &ClientInput) -> bool {
         let missing = self.missing_for(conn, input);
         if !missing.is_empty() {
             self.ask_for_all(cx, conn, &missing);
@@ -324,7 +324,7 @@ impl Host {
         if self.conns.get(&conn).is_none_or(is_hopeless) {
             return false;
         }
-        let Some((chat, range)) = self.turns_needed(input) else {
+        let Some((chat, range)) = self.turns_needed(conn, input) else {
             return false;
         };
         let Some(uri) = self.channels.get(chat).map(|entry| Arc::clone(&entry.uri)) else {
@@ -336,7 +336,7 @@ impl Host {
     }
 
     /// What an input names that is neither in memory nor known to be nowhere.
-    fn missing_for(&self, conn: ConnId, input: &Input) -> HashSet<Arc<str>> {
+    fn missing_for(&self, conn: ConnId, input: &ClientInput) -> HashSet<Arc<str>> {
         let Some(connection) = self.conns.get(&conn) else {
             return HashSet::new();
         };
@@ -346,7 +346,7 @@ impl Host {
         let named = named.iter().filter(|uri| uri::looks_like_session_or_chat(uri));
         let mut missing: HashSet<Arc<str>> = named.filter(|uri| is_missing(uri)).map(|uri| Arc::from(*uri)).collect();
         // A default chat is made with its session.
-        if let Input::Request {
+        if let ClientInput::Request {
             command: Command::CreateSession(create),
             ..
         } = input
@@ -396,11 +396,11 @@ pub(crate) fn unreadable(problem: &impl std::fmt::Display) -> RpcError {
 }
 
 /// The channels that an input is about.
-fn named(input: &Input) -> Vec<&str> {
+fn named(input: &ClientInput) -> Vec<&str> {
     match input {
-        Input::Request { command, .. } => named_by_command(command),
-        Input::Dispatch { dispatch, .. } => named_by_dispatch(dispatch),
-        _ => Vec::new(),
+        ClientInput::Request { command, .. } => named_by_command(command),
+        ClientInput::Dispatch(dispatch) => named_by_dispatch(dispatch),
+        ClientInput::McpNotification(_) | ClientInput::Unsubscribe { .. } | ClientInput::Disconnected => Vec::new(),
     }
 }
 

@@ -12,29 +12,40 @@ use ahp_types::state::Turn;
 use crate::chat::model::ChatModel;
 use crate::chat::side_chat_range;
 use crate::core::Host;
-use crate::ids::ChannelId;
-use crate::input::Input;
+use crate::ids::{ChannelId, ConnId};
+use crate::input::{ClientInput, Dispatch};
 use crate::protocol::request::Command;
 
 impl Host {
     /// The turns that have to be read before an input can be handled; `None` when all it needs is in
     /// memory. An input that is going to be refused needs nothing.
-    pub(crate) fn turns_needed(&self, input: &Input) -> Option<(ChannelId, Range<usize>)> {
-        let (chat_id, range) = match input {
-            Input::Request { conn, command, .. } => match command {
-                Command::FetchTurns { channel, cursor } => self.page(*conn, channel, cursor.as_deref()).ok()?,
-                Command::CreateChat(create) => self.source_turns(create.source.as_ref()?)?,
-                _ => return None,
-            },
-            Input::Dispatch { dispatch, .. } => match dispatch.action.as_ref().ok()? {
-                StateAction::ChatTruncated(truncated) => {
-                    let chat_id = self.channels.find(&dispatch.channel)?;
-                    (chat_id, self.turn_at(chat_id, truncated.turn_id.as_ref()?)?)
-                }
-                _ => return None,
-            },
+    pub(crate) fn turns_needed(&self, conn: ConnId, input: &ClientInput) -> Option<(ChannelId, Range<usize>)> {
+        match input {
+            ClientInput::Request { command, .. } => self.turns_needed_by_command(conn, command),
+            ClientInput::Dispatch(dispatch) => self.turns_needed_by_dispatch(dispatch),
+            ClientInput::McpNotification(_) | ClientInput::Unsubscribe { .. } | ClientInput::Disconnected => None,
+        }
+    }
+
+    pub(crate) fn turns_needed_by_command(&self, conn: ConnId, command: &Command) -> Option<(ChannelId, Range<usize>)> {
+        let (chat_id, range) = match command {
+            Command::FetchTurns { channel, cursor } => self.page(conn, channel, cursor.as_deref()).ok()?,
+            Command::CreateChat(create) => self.source_turns(create.source.as_ref()?)?,
             _ => return None,
         };
+        self.missing_turns(chat_id, range)
+    }
+
+    pub(crate) fn turns_needed_by_dispatch(&self, dispatch: &Dispatch) -> Option<(ChannelId, Range<usize>)> {
+        let Ok(StateAction::ChatTruncated(truncated)) = &dispatch.action else {
+            return None;
+        };
+        let chat_id = self.channels.find(&dispatch.channel)?;
+        let range = self.turn_at(chat_id, truncated.turn_id.as_ref()?)?;
+        self.missing_turns(chat_id, range)
+    }
+
+    fn missing_turns(&self, chat_id: ChannelId, range: Range<usize>) -> Option<(ChannelId, Range<usize>)> {
         let missing = self.chats.get(&chat_id)?.model.missing(range)?;
         Some((chat_id, missing))
     }

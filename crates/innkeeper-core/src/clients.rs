@@ -16,6 +16,7 @@ use access::Principal;
 use client::{Client, Conn, Phase, Presence};
 
 use crate::ids::{ClientId, ConnId, IdMap};
+use crate::protocol::dialect::Dialect;
 
 /// The connections that are open.
 #[derive(Debug, Default)]
@@ -52,6 +53,14 @@ impl Connections {
         match &self.by_id.get(&conn)?.phase {
             Phase::Ready { client, .. } => Some(client),
             Phase::Fresh => None,
+        }
+    }
+
+    /// How the host speaks to a connection.
+    pub(crate) fn dialect(&self, conn: ConnId) -> Dialect {
+        match self.by_id.get(&conn).map(|connection| &connection.phase) {
+            Some(Phase::Ready { dialect, .. }) => *dialect,
+            Some(Phase::Fresh) | None => Dialect::default(),
         }
     }
 
@@ -160,15 +169,13 @@ impl Clients {
 mod tests {
     use super::client::{Negotiated, Subscriptions};
     use super::*;
-    use crate::protocol::action_table::Since;
 
     fn absent() -> Client {
         Client {
             principal: "p".into(),
             negotiated: Negotiated {
                 version: "1.0.0".into(),
-                line: Since::V1_0,
-                mcp_apps: false,
+                dialect: Dialect::default(),
                 locale: None,
             },
             presence: Presence::Absent(Subscriptions::default()),

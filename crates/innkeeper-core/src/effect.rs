@@ -13,7 +13,7 @@ use crate::agent::{Attachment, ClientTool, CommandInfo, Credential, PastTurn, Pa
 use crate::customization::Wanted;
 use crate::ids::{ChannelId, ClientId, ConnId, TurnKey};
 use crate::mcp::{AppTurn, ToServer, TokenChange, WantedServers};
-use crate::protocol::action_table::Since;
+use crate::protocol::dialect::Dialect;
 use crate::protocol::frame::{ActionFrame, Outgoing};
 use crate::protocol::request::RequestId;
 use crate::resources::{Reach, ResourceOp, VisibleSessions, WatchSpec};
@@ -318,10 +318,8 @@ pub struct Subscriber {
     pub conn: ConnId,
     /// How long streamed output may be held back for merging (SUB-10).
     pub max_latency_ms: u32,
-    /// What the connection's version knows.
-    pub knows: Since,
-    /// Whether the connection's client shows MCP Apps (MCP-14).
-    pub mcp_apps: bool,
+    /// How the host speaks to the connection.
+    pub dialect: Dialect,
 }
 
 /// What happens to a system prompt before its model gets it.

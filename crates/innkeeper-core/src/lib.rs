@@ -44,6 +44,7 @@ pub use ids::{ChannelId, ClientId, ConnId, Seq, TurnKey};
 pub use input::{Dispatch, Input};
 pub use log::replay::ReplayLimits;
 pub use protocol::dialect::extension::{Catalogue, ELICITATION, OptIn, OptIns};
+pub use protocol::dialect::{Dialect, ProtocolVersion};
 pub use protocol::error::RpcError;
 pub use protocol::frame::{ActionFrame, Outgoing, Wire};
 pub use protocol::request::{Command, RequestId};

@@ -2,8 +2,8 @@
 //! one way only (P9).
 
 use bytes::Bytes;
+use innkeeper_core::ProtocolVersion;
 use innkeeper_core::Seq;
-use innkeeper_core::action::Since;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::checksum::Checksum;
@@ -329,7 +329,7 @@ pub(crate) struct LogRow {
     pub(crate) seq: Seq,
     pub(crate) first: Seq,
     pub(crate) previous: Seq,
-    pub(crate) since: Since,
+    pub(crate) since: ProtocolVersion,
     pub(crate) at_ms: i64,
 }
 
@@ -337,15 +337,15 @@ pub(crate) struct LogRow {
 pub(crate) const LOG_COLUMNS: &str = "channel, seq, first, previous, since, at_ms, row_check, body";
 
 impl LogRow {
-    fn since_number(since: Since) -> i64 {
+    fn since_number(since: ProtocolVersion) -> i64 {
         match since {
-            Since::V0_9 => 0,
-            Since::V1_0 => 1,
+            ProtocolVersion::V0_9 => 0,
+            ProtocolVersion::V1_0 => 1,
         }
     }
 
-    pub(crate) fn read_since(number: i64) -> Option<Since> {
-        [Since::V0_9, Since::V1_0]
+    pub(crate) fn read_since(number: i64) -> Option<ProtocolVersion> {
+        [ProtocolVersion::V0_9, ProtocolVersion::V1_0]
             .into_iter()
             .find(|since| Self::since_number(*since) == number)
     }

@@ -311,7 +311,7 @@ impl Sim {
                 for mcp_apps in [true, false] {
                     let meant = to
                         .iter()
-                        .filter(|subscriber| subscriber.mcp_apps == mcp_apps || is_one_for_all);
+                        .filter(|subscriber| subscriber.dialect.mcp_apps == mcp_apps || is_one_for_all);
                     let meant: Vec<_> = meant.filter(|_| mcp_apps || !is_one_for_all).collect();
                     let Some(first) = meant.first() else {
                         continue;

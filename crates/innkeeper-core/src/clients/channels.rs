@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::effect::Subscriber;
 use crate::ids::{ChannelId, ConnId, IdMap, Seq};
-use crate::protocol::action_table::{ChannelKind, Since};
+use crate::protocol::action_table::ChannelKind;
+use crate::protocol::dialect::{Dialect, ProtocolVersion};
 
 /// One state channel.
 #[derive(Debug)]
@@ -37,15 +38,15 @@ pub struct Subscription {
     pub max_latency_ms: u32,
     /// What its reader has.
     pub base: Base,
-    /// Whether its reader is shown MCP Apps, and has a state with them.
-    pub mcp_apps: bool,
+    /// How the host speaks to its reader.
+    pub dialect: Dialect,
 }
 
 impl Subscription {
     /// From where on a reader of either state can be helped with a replay: if they hold different
     /// states, from nowhere.
     pub fn latest_start(&self, other: &Self) -> Seq {
-        if self.mcp_apps == other.mcp_apps {
+        if self.dialect.has_state_of(other.dialect) {
             self.base.latest_start(&other.base)
         } else {
             Seq::MAX
@@ -187,7 +188,7 @@ impl Channel {
         Some(Subscription {
             max_latency_ms: self.subscribers[index].max_latency_ms,
             base: self.bases[index].clone(),
-            mcp_apps: self.subscribers[index].mcp_apps,
+            dialect: self.subscribers[index].dialect,
         })
     }
 
@@ -240,12 +241,16 @@ impl Channel {
     }
 
     /// The audience of an action, limited to those whose version knows it (NEG-07).
-    pub fn audience(&mut self, since: Since) -> Arc<[Subscriber]> {
-        if self.subscribers.iter().any(|subscriber| subscriber.knows < since) {
+    pub fn audience(&mut self, since: ProtocolVersion) -> Arc<[Subscriber]> {
+        if self
+            .subscribers
+            .iter()
+            .any(|subscriber| !subscriber.dialect.knows(since))
+        {
             return self
                 .subscribers
                 .iter()
-                .filter(|subscriber| subscriber.knows >= since)
+                .filter(|subscriber| subscriber.dialect.knows(since))
                 .copied()
                 .collect();
         }
@@ -253,11 +258,11 @@ impl Channel {
         Arc::clone(self.shared.get_or_insert_with(|| subscribers.as_slice().into()))
     }
 
-    /// The audience that speaks exactly this line of the protocol.
-    pub fn audience_of(&self, line: Since) -> Arc<[Subscriber]> {
+    /// The audience that speaks exactly this version of the protocol.
+    pub fn audience_of(&self, version: ProtocolVersion) -> Arc<[Subscriber]> {
         self.subscribers
             .iter()
-            .filter(|subscriber| subscriber.knows == line)
+            .filter(|subscriber| subscriber.dialect.version == version)
             .copied()
             .collect()
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::clients::access::Principal;
 use crate::clients::channels::Subscription;
 use crate::ids::{ChannelId, ClientId, ConnId};
-use crate::protocol::action_table::Since;
+use crate::protocol::dialect::Dialect;
 use crate::storage::load::DeferredInputs;
 
 /// What was negotiated for a client; `reconnect` carries none of it (NEG-20).
@@ -14,10 +14,8 @@ use crate::storage::load::DeferredInputs;
 pub struct Negotiated {
     /// The chosen version, exactly as offered (NEG-03).
     pub version: Arc<str>,
-    /// The line of the protocol it belongs to.
-    pub line: Since,
-    /// Whether the client shows MCP Apps.
-    pub mcp_apps: bool,
+    /// How the host speaks to the client.
+    pub dialect: Dialect,
     /// The client's locale.
     pub locale: Option<Arc<str>>,
 }
@@ -127,10 +125,8 @@ pub enum Phase {
     Ready {
         /// The client.
         client: ClientId,
-        /// The line of the protocol.
-        line: Since,
-        /// Whether the client shows MCP Apps.
-        mcp_apps: bool,
+        /// How the host speaks to the client.
+        dialect: Dialect,
     },
 }
 

@@ -13,7 +13,7 @@ use crate::clients::client::Presence;
 use crate::core::{Cx, Host, ROOT};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId};
-use crate::protocol::action_table::Since;
+use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::frame::{Outgoing, encode_notification};
 use crate::protocol::uri;
 use crate::session::Session;
@@ -163,8 +163,8 @@ impl Host {
             return;
         };
         let message = auth_required(&session.uri, resource, reason);
-        for line in [Since::V1_0, Since::V0_9] {
-            let to = session.audience_of(line);
+        for version in ProtocolVersion::ALL {
+            let to = session.audience_of(version);
             if !to.is_empty() {
                 let message = message.clone();
                 cx.effects.push(Effect::Notify { to, message });

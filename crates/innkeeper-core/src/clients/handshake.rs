@@ -9,8 +9,7 @@ use crate::clients::client::{ActiveTransports, Client, Negotiated, Phase, Presen
 use crate::core::{Cx, Host, Timer};
 use crate::effect::{CloseReason, Effect};
 use crate::ids::{ChannelId, ClientId, ConnId, Seq};
-use crate::protocol::action_table::Since;
-use crate::protocol::dialect::mcp_apps::kept_without_apps;
+use crate::protocol::dialect::Dialect;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::Outgoing;
 use crate::protocol::request::{Initialize, Reconnect, RequestId};
@@ -37,9 +36,8 @@ impl Host {
             Err(problem) => return cx.answer(conn, id, Err(RpcError::invalid_params("protocolVersions", problem))),
         };
         let negotiated = Negotiated {
-            line: line_of(&version),
+            dialect: Dialect::new(&version, initialize.mcp_apps),
             version: version.as_str().into(),
-            mcp_apps: initialize.mcp_apps,
             locale: initialize.locale.as_deref().map(Into::into),
         };
         if let Err(error) = self.attach_client(conn, &initialize.client_id, Some(negotiated)) {
@@ -117,7 +115,7 @@ impl Host {
                     let created = self.channels.get(channel).map(|entry| entry.created);
                     continues &= known.is_some_and(|known| {
                         let started = known.base.started;
-                        let is_alike = known.mcp_apps == self.shows_apps(conn);
+                        let is_alike = known.dialect.has_state_of(self.conns.dialect(conn));
                         is_alike && started <= last_seen && created.is_some_and(|created| created <= started)
                     });
                     windows.push((channel, window));
@@ -140,17 +138,9 @@ impl Host {
             None
         };
         let answer = match replayable {
-            Some(mut actions) => {
+            Some(actions) => {
                 self.resume_bases(conn, &earlier);
-                let knows = self.line(conn);
-                actions.retain(|frame| frame.since <= knows);
-                if !self.shows_apps(conn) {
-                    for frame in &mut actions {
-                        if let Some(plain) = kept_without_apps(frame) {
-                            *frame = Arc::new(plain);
-                        }
-                    }
-                }
+                let actions = self.conns.dialect(conn).replay(actions);
                 let estimated_bytes = 512 + actions.iter().map(|frame| frame.bytes.len()).sum::<usize>();
                 Answer {
                     id: id.clone(),
@@ -258,7 +248,7 @@ impl Host {
                 if let Some(negotiated) = negotiated {
                     let before = std::mem::replace(&mut client.negotiated, negotiated);
                     replaces =
-                        before.version != client.negotiated.version || before.mcp_apps != client.negotiated.mcp_apps;
+                        before.version != client.negotiated.version || before.dialect != client.negotiated.dialect;
                 }
                 match &mut client.presence {
                     Presence::Active(transports) => transports.add(conn),
@@ -277,8 +267,7 @@ impl Host {
                 }
                 connection.phase = Phase::Ready {
                     client: id.clone(),
-                    line: client.negotiated.line,
-                    mcp_apps: client.negotiated.mcp_apps,
+                    dialect: client.negotiated.dialect,
                 };
             }
             None => {
@@ -287,8 +276,7 @@ impl Host {
                 };
                 connection.phase = Phase::Ready {
                     client: id.clone(),
-                    line: negotiated.line,
-                    mcp_apps: negotiated.mcp_apps,
+                    dialect: negotiated.dialect,
                 };
                 let client = Client {
                     principal: Arc::clone(principal),
@@ -308,28 +296,6 @@ impl Host {
             false => self.mark_client_dirty(id),
         }
         Ok(())
-    }
-
-    /// Whether the client on a connection shows MCP Apps.
-    pub(crate) fn shows_apps(&self, conn: ConnId) -> bool {
-        let phase = self.conns.get(&conn).map(|conn| &conn.phase);
-        matches!(phase, Some(Phase::Ready { mcp_apps: true, .. }))
-    }
-
-    fn line(&self, conn: ConnId) -> Since {
-        match self.conns.get(&conn).map(|conn| &conn.phase) {
-            Some(Phase::Ready { line, .. }) => *line,
-            Some(Phase::Fresh) | None => Since::V0_9,
-        }
-    }
-}
-
-/// The line of the protocol a negotiated version belongs to.
-pub(crate) fn line_of(version: &str) -> Since {
-    if version.starts_with("0.") {
-        Since::V0_9
-    } else {
-        Since::V1_0
     }
 }
 

@@ -55,7 +55,7 @@ impl Host {
         let Some(connection) = self.conns.get_mut(&conn) else {
             return Err(no_such_channel(uri));
         };
-        let Phase::Ready { line, client, mcp_apps } = &connection.phase else {
+        let Phase::Ready { client, dialect } = &connection.phase else {
             return Err(RpcError::invalid_request("send initialize first"));
         };
         // What was acknowledged to another connection was not acknowledged to this one (DSP-15).
@@ -71,8 +71,7 @@ impl Host {
         let subscriber = Subscriber {
             conn,
             max_latency_ms: max_latency_ms.unwrap_or(self.config.default_latency_ms),
-            knows: *line,
-            mcp_apps: *mcp_apps,
+            dialect: *dialect,
         };
         connection.subscriptions.insert(channel);
         let client = client.clone();

@@ -17,9 +17,8 @@ impl Host {
 
     /// The same, as the client on a connection is shown it, with part of a chat's turns.
     pub(crate) fn capture_for(&self, conn: ConnId, channel: ChannelId, window: Window) -> Option<Snapshot> {
-        let hides_apps = !self.shows_apps(conn);
         let snapshot = self.capture_window(channel, window)?;
-        Some(Snapshot { hides_apps, ..snapshot })
+        Some(self.conns.dialect(conn).snapshot(snapshot))
     }
 
     /// The same, with part of a chat's turns.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::ids::{ChannelId, IdMap, Seq};
-use crate::protocol::action_table::Since;
+use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::frame::ActionFrame;
 use crate::storage::records::StoredFrame;
 use crate::time::Now;
@@ -47,7 +47,7 @@ struct Entry {
     /// The first action that is part of it: only what was written behind is ever merged.
     first: Seq,
     at_ms: u64,
-    since: Since,
+    since: ProtocolVersion,
     /// Where its bytes end; they start where the entry before it ends.
     end: usize,
 }
@@ -244,7 +244,7 @@ impl Window {
         self.chunks.front()?.entries.front()
     }
 
-    fn add(&mut self, at_ms: u64, first: Seq, seq: Seq, since: Since, bytes: &[u8]) {
+    fn add(&mut self, at_ms: u64, first: Seq, seq: Seq, since: ProtocolVersion, bytes: &[u8]) {
         let len = bytes.len();
         let has_room = self
             .chunks

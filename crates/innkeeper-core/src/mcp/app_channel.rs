@@ -148,7 +148,7 @@ impl Host {
         let rest = channel.strip_prefix("mcp://session-")?;
         let (session, _) = rest.split_once('/')?;
         let session_id = ChannelId(session.parse().ok()?);
-        let connection = self.conns.get(&conn).filter(|_| self.shows_apps(conn))?;
+        let connection = self.conns.get(&conn).filter(|_| self.conns.dialect(conn).mcp_apps)?;
         if !connection.subscriptions.contains(&session_id) {
             return None;
         }
@@ -216,7 +216,7 @@ impl Host {
         let Some(method) = notification(&apps.capabilities) else {
             return;
         };
-        let to = entry.subscribers().filter(|subscriber| subscriber.mcp_apps);
+        let to = entry.subscribers().filter(|subscriber| subscriber.dialect.mcp_apps);
         let to: Vec<Subscriber> = to.copied().collect();
         if !to.is_empty() {
             params.insert("channel".to_owned(), Value::String(channel.clone()));

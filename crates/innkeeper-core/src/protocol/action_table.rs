@@ -7,6 +7,7 @@
 use ahp_types::actions::*;
 
 use crate::clients::access::Scope;
+use crate::protocol::dialect::ProtocolVersion;
 
 /// The kinds of state channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,16 +53,6 @@ pub enum Dispatcher {
     Capability,
 }
 
-/// The protocol line that introduced an action (NEG-08). Upstream's registry tags eight of the
-/// ten actions new in 1.0.0 as known to 0.9, so only the canvas ones are withheld there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Since {
-    /// Known to 0.9 and later.
-    V0_9,
-    /// Known to 1.0 and later.
-    V1_0,
-}
-
 /// How soon an action must survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Durability {
@@ -85,7 +76,7 @@ pub struct ActionRule {
     /// The scope a client needs to dispatch it.
     pub scope: Scope,
     /// The version that introduced it.
-    pub since: Since,
+    pub since: ProtocolVersion,
     /// How soon it must be durable.
     pub durability: Durability,
 }
@@ -98,7 +89,7 @@ macro_rules! action_table {
             kind: ChannelKind::$kind,
             dispatcher: Dispatcher::$dispatcher,
             scope: Scope::$scope,
-            since: Since::$since,
+            since: ProtocolVersion::$since,
             durability: Durability::$durability,
         }),+];
 
@@ -296,7 +287,7 @@ mod tests {
     fn neg08_only_canvas_actions_are_withheld_from_0_9() {
         let newer: Vec<_> = RULES
             .iter()
-            .filter(|rule| rule.since == Since::V1_0)
+            .filter(|rule| rule.since == ProtocolVersion::V1_0)
             .map(|rule| rule.name)
             .collect();
         assert_eq!(newer, ["chat/canvasesChanged", "canvas/stateChanged"]);

@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use crate::effect::Subscriber;
 use crate::ids::Seq;
-use crate::protocol::action_table::{self, Durability, Since};
+use crate::protocol::action_table::{self, Durability};
 use crate::protocol::answer_numbers;
+use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::dialect::extension::ExtensionFields;
 use crate::protocol::error::RpcError;
 use crate::protocol::request::RequestId;
@@ -36,7 +37,7 @@ pub struct ActionFrame {
     /// The whole JSON-RPC message.
     pub bytes: Vec<u8>,
     /// The versions that know the action.
-    pub since: Since,
+    pub since: ProtocolVersion,
     /// How soon it must be on disk.
     pub durability: Durability,
     /// Where appended text sits, for frames that may be merged with their neighbours.
@@ -74,10 +75,7 @@ impl ActionFrame {
 
     /// The frame that a subscriber gets: not everybody is shown everything (MCP-14).
     pub fn shown_to(self: &Arc<Self>, subscriber: &Subscriber) -> &Arc<Self> {
-        match &self.plain {
-            Some(plain) if !subscriber.mcp_apps => plain,
-            Some(_) | None => self,
-        }
+        subscriber.dialect.frame(self)
     }
 
     /// Whether some subscribers get another frame.
@@ -85,7 +83,12 @@ impl ActionFrame {
         self.plain.is_some()
     }
 
-    /// Notes what those get who do not show MCP Apps.
+    /// The form for clients that do not show MCP Apps, if it is another one.
+    pub(crate) fn without_mcp_apps(&self) -> Option<&Arc<Self>> {
+        self.plain.as_ref()
+    }
+
+    /// Notes the form for clients that do not show MCP Apps.
     pub(crate) fn set_plain(&mut self, plain: Self) {
         self.plain = Some(Arc::new(plain));
     }
@@ -101,7 +104,7 @@ impl ActionFrame {
     }
 
     /// A frame that was kept for replay.
-    pub(crate) fn kept(seq: Seq, since: Since, bytes: Vec<u8>) -> Self {
+    pub(crate) fn kept(seq: Seq, since: ProtocolVersion, bytes: Vec<u8>) -> Self {
         Self {
             seq,
             bytes,
@@ -226,7 +229,7 @@ pub(crate) fn encode_action(
     ActionFrame {
         seq,
         bytes: out,
-        since: rule.map_or(Since::V0_9, |rule| rule.since),
+        since: rule.map_or(ProtocolVersion::V0_9, |rule| rule.since),
         durability: match origin {
             // What a person did survives, whatever it was (P1).
             Some(_) => Durability::Durable,
@@ -262,7 +265,7 @@ impl AppendHead {
         ActionFrame {
             seq,
             bytes: out,
-            since: Since::V0_9,
+            since: ProtocolVersion::V0_9,
             durability: Durability::Stream,
             splice: Some(splice),
             plain: None,

@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 use crate::agent::{Failure, Setting};
 use crate::chat::history::past_turns;
 use crate::chat::model::ChatModel;
-use crate::clients::client::Phase;
 use crate::core::{Cx, Host, ROOT};
 use crate::effect::{Effect, OpenChat};
 use crate::ids::{ChannelId, ClientId, ConnId};
-use crate::protocol::action_table::{ChannelKind, Since};
+use crate::protocol::action_table::ChannelKind;
+use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::{Outgoing, encode_notification};
 use crate::session::working_directories::MAX_DIRECTORIES;
@@ -348,19 +348,10 @@ impl Host {
             }
             None => false,
         };
-        let compact = self
-            .conns
-            .get(&conn)
-            .is_some_and(|conn| matches!(conn.phase, Phase::Ready { line: Since::V0_9, .. }));
+        let version = self.conns.dialect(conn).version;
         let items: Vec<SessionSummary> = rows
             .iter()
-            .map(|(_, _, session)| {
-                if compact {
-                    for_0_9(session.summary())
-                } else {
-                    session.summary()
-                }
-            })
+            .map(|(_, _, session)| version.summary(session.summary()))
             .collect();
         let mut result = json!({ "items": items });
         if more && let Some((modified, id, _)) = rows.last() {
@@ -376,26 +367,18 @@ impl Host {
         };
         let summary = session.summary();
         session.announced = Some(summary.clone());
-        self.notify_root(cx, |line| {
-            let summary = if line == Since::V0_9 {
-                for_0_9(summary.clone())
-            } else {
-                summary.clone()
-            };
-            Some(encode_added(summary))
-        });
+        self.notify_root(cx, |version| Some(encode_added(version.summary(summary.clone()))));
     }
 
-    /// Sends a notification to root subscribers only (SUB-05), in the form each line of the
-    /// protocol knows.
-    pub(crate) fn notify_root(&mut self, cx: &mut Cx<'_>, encode: impl Fn(Since) -> Option<bytes::Bytes>) {
+    /// Sends a notification to root subscribers only (SUB-05), in the form that each version of the protocol knows.
+    pub(crate) fn notify_root(&mut self, cx: &mut Cx<'_>, encode: impl Fn(ProtocolVersion) -> Option<bytes::Bytes>) {
         let Some(root) = self.channels.get_mut(ROOT) else {
             return;
         };
-        for line in [Since::V1_0, Since::V0_9] {
-            let to = root.audience_of(line);
+        for version in ProtocolVersion::ALL {
+            let to = root.audience_of(version);
             if !to.is_empty()
-                && let Some(message) = encode(line)
+                && let Some(message) = encode(version)
             {
                 cx.effects.push(Effect::Notify { to, message });
             }
@@ -403,7 +386,6 @@ impl Host {
     }
 }
 
-/// ROOT-16: 0.9 knows neither the compact catalogue nor the default chat.
 /// The notification that shows root subscribers a session.
 pub(crate) fn encode_added(summary: SessionSummary) -> bytes::Bytes {
     let params = SessionAddedParams {
@@ -411,12 +393,6 @@ pub(crate) fn encode_added(summary: SessionSummary) -> bytes::Bytes {
         summary,
     };
     encode_notification("root/sessionAdded", &params)
-}
-
-pub(crate) fn for_0_9(mut summary: SessionSummary) -> SessionSummary {
-    summary.chats = None;
-    summary.default_chat = None;
-    summary
 }
 
 pub(crate) fn error_info(failure: Failure) -> ErrorInfo {

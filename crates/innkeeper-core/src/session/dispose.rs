@@ -14,7 +14,7 @@ use crate::clients::client::Phase;
 use crate::core::{Cx, Host, ROOT, Timer};
 use crate::effect::Effect;
 use crate::ids::{ChannelId, ClientId, ConnId};
-use crate::protocol::action_table::Since;
+use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::encode_notification;
 use crate::protocol::request::{Command, OnlyIf, RequestId};
@@ -232,7 +232,7 @@ impl Host {
         };
         let message = encode_notification("root/sessionRemoved", &params);
         if let Some(root) = self.channels.get_mut(ROOT) {
-            let mut to = root.audience(Since::V0_9);
+            let mut to = root.audience(ProtocolVersion::V0_9);
             if let Some(only) = only {
                 to = to
                     .iter()

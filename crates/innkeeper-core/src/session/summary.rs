@@ -8,10 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::core::{Cx, Host, Timer};
 use crate::ids::{ChannelId, ClientId};
-use crate::protocol::action_table::Since;
 use crate::protocol::frame::encode_notification;
 use crate::protocol::uri;
-use crate::session::create::{encode_added, for_0_9};
+use crate::session::create::encode_added;
 
 impl Host {
     /// Brings a session up to date with one of its chats, in the same step as the cause.
@@ -140,12 +139,9 @@ impl Host {
             return;
         };
         let session_uri = session.uri.to_string();
-        self.notify_root(cx, |line| {
-            let (known, next) = match line {
-                Since::V1_0 => (known.clone(), next.clone()),
-                Since::V0_9 => (for_0_9(known.clone()), for_0_9(next.clone())),
-            };
-            match changed_fields(&known, &next, not_in_partial(line)) {
+        self.notify_root(cx, |version| {
+            let (known, next) = (version.summary(known.clone()), version.summary(next.clone()));
+            match changed_fields(&known, &next, version.not_in_partial_summary()) {
                 Changes::Fields(changes) => {
                     let params = json!({ "channel": uri::ROOT, "session": session_uri, "changes": changes });
                     (!changes.is_empty()).then(|| encode_notification("root/sessionSummaryChanged", &params))
@@ -161,19 +157,6 @@ impl Host {
 enum Changes {
     Fields(Map<String, Value>),
     NotExpressible,
-}
-
-/// Fields that never change or that the published client ignores in a partial summary.
-const NOT_IN_PARTIAL: &[&str] = &["resource", "provider", "createdAt", "defaultChat", "_meta"];
-/// The same for clients of 0.9. The one that people use takes over `_meta` from a partial summary, and ignores
-/// another sessionAdded of a session that it knows.
-const NOT_IN_PARTIAL_0_9: &[&str] = &["resource", "provider", "createdAt", "defaultChat"];
-
-fn not_in_partial(line: Since) -> &'static [&'static str] {
-    match line {
-        Since::V1_0 => NOT_IN_PARTIAL,
-        Since::V0_9 => NOT_IN_PARTIAL_0_9,
-    }
 }
 
 fn changed_fields(known: &impl serde::Serialize, next: &impl serde::Serialize, not_in_partial: &[&str]) -> Changes {

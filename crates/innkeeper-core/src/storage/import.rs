@@ -8,12 +8,10 @@ use serde_json::json;
 use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::ConnId;
-use crate::protocol::action_table::Since;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::encode_notification;
 use crate::protocol::request::RequestId;
 use crate::protocol::uri;
-use crate::session::create::for_0_9;
 use crate::storage::records::ImportedSession;
 
 impl Host {
@@ -58,11 +56,8 @@ impl Host {
         let answer = json!({ "session": session.uri, "chats": session.chats, "turns": session.turns, "approvalsReset": session.approvals });
         cx.answer(conn, id, Ok(answer));
         if let Ok(summary) = serde_json::from_slice::<SessionSummary>(&session.summary) {
-            self.notify_root(cx, |line| {
-                let summary = match line {
-                    Since::V0_9 => for_0_9(summary.clone()),
-                    Since::V1_0 => summary.clone(),
-                };
+            self.notify_root(cx, |version| {
+                let summary = version.summary(summary.clone());
                 let params = SessionAddedParams {
                     channel: uri::ROOT.to_owned(),
                     summary,

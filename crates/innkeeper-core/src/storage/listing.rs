@@ -7,15 +7,13 @@ use ahp_types::state::SessionSummary;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::clients::client::Phase;
 use crate::core::{Cx, Host};
 use crate::effect::Effect;
 use crate::ids::ConnId;
-use crate::protocol::action_table::Since;
+use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::error::{RpcError, code};
 use crate::protocol::frame::{Outgoing, encode_result};
 use crate::protocol::request::{ListSessions, RequestId};
-use crate::session::create::for_0_9;
 use crate::storage::records::{ListPage, StoredSummary};
 
 /// Most sessions on one page that was asked for with a limit.
@@ -101,17 +99,14 @@ impl Host {
         let limit = page.limit.saturating_sub(1);
         let has_more = rows.len() > limit;
         rows.truncate(limit);
-        let compact = self
-            .conns
-            .get(&conn)
-            .is_some_and(|conn| matches!(conn.phase, Phase::Ready { line: Since::V0_9, .. }));
+        let version = self.conns.dialect(conn).version;
         let last = rows
             .last()
             .filter(|_| has_more)
             .map(|last| (last.modified_ms, last.uri.clone()));
-        let mut lines = self.overlay(rows, page.after.as_ref(), &removed, compact);
+        let mut lines = self.overlay(rows, page.after.as_ref(), &removed, version);
         if page.after.is_none() {
-            self.add_latest(&mut lines, last.as_ref(), compact);
+            self.add_latest(&mut lines, last.as_ref(), version);
         }
         lines.sort_by(|a, b| (b.modified_ms, &b.uri).cmp(&(a.modified_ms, &a.uri)));
         // What was added may have pushed others onto the next page.
@@ -135,7 +130,7 @@ impl Host {
         rows: Vec<StoredSummary>,
         after: Option<&(i64, String)>,
         removed: &HashSet<String>,
-        compact: bool,
+        version: ProtocolVersion,
     ) -> Vec<Line> {
         // What has come to the front since was on an earlier page, or was announced.
         let is_shown = |modified_ms: i64, uri: &str| {
@@ -146,9 +141,9 @@ impl Host {
             let live = self.channels.find(&row.uri).and_then(|id| self.sessions.get(&id));
             let line = match live {
                 Some(session) if session.is_draft || is_shown(session.order_ms, &session.uri) => None,
-                Some(session) => line(session.order_ms, session.summary(), compact),
+                Some(session) => line(session.order_ms, session.summary(), version),
                 None if removed.contains(&row.uri) => None,
-                None => stored_line(row, compact),
+                None => stored_line(row, version),
             };
             lines.extend(line);
         }
@@ -157,7 +152,7 @@ impl Host {
 
     /// Adds sessions that were made, or came to the front, since the store was asked: those before
     /// the last one of the page.
-    fn add_latest(&self, lines: &mut Vec<Line>, last: Option<&(i64, String)>, compact: bool) {
+    fn add_latest(&self, lines: &mut Vec<Line>, last: Option<&(i64, String)>, version: ProtocolVersion) {
         let known: HashSet<&str> = lines.iter().map(|line| line.uri.as_str()).collect();
         let is_before = |modified_ms: i64, uri: &str| {
             let last = last.map(|(modified_ms, uri)| (*modified_ms, uri.as_str()));
@@ -169,7 +164,7 @@ impl Host {
             .filter(|session| {
                 !session.is_draft && is_before(session.order_ms, &session.uri) && !known.contains(&*session.uri)
             })
-            .filter_map(|session| line(session.order_ms, session.summary(), compact))
+            .filter_map(|session| line(session.order_ms, session.summary(), version))
             .collect();
         lines.extend(new);
     }
@@ -183,8 +178,8 @@ struct Answer<'a> {
     next_cursor: Option<String>,
 }
 
-fn line(modified_ms: i64, summary: SessionSummary, compact: bool) -> Option<Line> {
-    let summary = if compact { for_0_9(summary) } else { summary };
+fn line(modified_ms: i64, summary: SessionSummary, version: ProtocolVersion) -> Option<Line> {
+    let summary = version.summary(summary);
     Some(Line {
         modified_ms,
         uri: summary.resource.clone(),
@@ -192,10 +187,10 @@ fn line(modified_ms: i64, summary: SessionSummary, compact: bool) -> Option<Line
     })
 }
 
-/// A stored line goes out as it was kept; only the older protocol line has it read.
-fn stored_line(row: StoredSummary, compact: bool) -> Option<Line> {
-    if compact {
-        return line(row.modified_ms, serde_json::from_slice(&row.summary).ok()?, true);
+/// A stored line goes out as it was kept; only for an older version of the protocol it is read.
+fn stored_line(row: StoredSummary, version: ProtocolVersion) -> Option<Line> {
+    if version.changes_summaries() {
+        return line(row.modified_ms, serde_json::from_slice(&row.summary).ok()?, version);
     }
     Some(Line {
         modified_ms: row.modified_ms,

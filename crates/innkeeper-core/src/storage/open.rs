@@ -10,11 +10,11 @@ use crate::agent::AgentProfile;
 use crate::chat::approval_mode;
 use crate::clients::channels::{Base, Subscription};
 use crate::clients::client::{Client, GracePeriod, Negotiated, Presence};
-use crate::clients::handshake::line_of;
 use crate::config::CoreConfig;
 use crate::core::{Cx, Host, ROOT, Timer};
 use crate::effect::Effect;
 use crate::ids::{ClientId, Seq};
+use crate::protocol::dialect::Dialect;
 use crate::storage::mode::StorageMode;
 use crate::storage::records::document::{self, ClientDocument};
 use crate::storage::records::{StoredClient, StoredRoot, TurnSource, restore_root};
@@ -157,6 +157,7 @@ const STORAGE: &str = "innkeeper.storage";
 
 fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
     let document: ClientDocument<'_> = document::read(&format!("the client {:?}", stored.id), &stored.document)?;
+    let dialect = Dialect::new(&document.protocol, document.mcp_apps);
     let mut subscriptions = HashMap::new();
     for (uri, subscription) in document.subscriptions {
         // What a client was sent alone may be newer than what was kept of it, so a window onto a
@@ -170,11 +171,10 @@ fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
             unloaded: None,
         };
         let max_latency_ms = subscription.max_latency_ms;
-        let mcp_apps = document.mcp_apps;
         let subscription = Subscription {
             max_latency_ms,
             base,
-            mcp_apps,
+            dialect,
         };
         subscriptions.insert(uri.into(), subscription);
     }
@@ -182,9 +182,8 @@ fn remembered(stored: &StoredClient, until_ms: u64) -> Result<Client, String> {
     Ok(Client {
         principal: (&*document.principal).into(),
         negotiated: Negotiated {
-            line: line_of(&document.protocol),
             version: (&*document.protocol).into(),
-            mcp_apps: document.mcp_apps,
+            dialect,
             locale: document.locale.as_deref().map(Into::into),
         },
         presence: Presence::Grace(GracePeriod {

@@ -379,7 +379,7 @@ impl Host {
         let describe = |subscription: &Subscription| SubscriptionDocument {
             max_latency_ms: subscription.max_latency_ms,
             // What was shown under other capabilities is not continued.
-            started: match subscription.mcp_apps == client.negotiated.mcp_apps {
+            started: match subscription.dialect.has_state_of(client.negotiated.dialect) {
                 true => subscription.base.started.0,
                 false => Seq::MAX.0,
             },
@@ -389,7 +389,7 @@ impl Host {
             version: document::VERSION,
             principal: (&*client.principal).into(),
             protocol: (&*client.negotiated.version).into(),
-            mcp_apps: client.negotiated.mcp_apps,
+            mcp_apps: client.negotiated.dialect.mcp_apps,
             locale: client.negotiated.locale.as_deref().map(Into::into),
             subscriptions: subscriptions
                 .iter()

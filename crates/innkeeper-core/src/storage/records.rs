@@ -22,7 +22,8 @@ pub use restore::{RestoredSession, restore};
 pub use upgrade::upgraded_turns;
 
 use crate::ids::Seq;
-use crate::protocol::action_table::{Durability, Since};
+use crate::protocol::action_table::Durability;
+use crate::protocol::dialect::ProtocolVersion;
 use crate::protocol::frame::ActionFrame;
 
 /// One thing to keep. Records are kept in the order the core emits them.
@@ -292,7 +293,7 @@ pub struct StoredFrame {
     /// The number it carries.
     pub seq: Seq,
     /// The version that introduced the action.
-    pub since: Since,
+    pub since: ProtocolVersion,
     /// When it was accepted, in milliseconds since 1970.
     pub at_ms: i64,
     /// The whole notification, as subscribers get it.

@@ -247,7 +247,7 @@ impl HostTask {
 
 /// What a subscriber is shown of some actions; as a rule, all of it (MCP-14).
 fn shown<'a>(frames: &'a [Arc<ActionFrame>], subscriber: &Subscriber) -> Cow<'a, [Arc<ActionFrame>]> {
-    if subscriber.mcp_apps || !frames.iter().any(|frame| frame.is_shown_differently()) {
+    if subscriber.dialect.mcp_apps || !frames.iter().any(|frame| frame.is_shown_differently()) {
         return Cow::Borrowed(frames);
     }
     frames

@@ -5,7 +5,7 @@ use std::io::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use innkeeper_core::action::Since;
+use innkeeper_core::ProtocolVersion;
 use innkeeper_core::stored::without_import_mark;
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
@@ -90,16 +90,16 @@ pub(super) enum SinceName {
     V1_0,
 }
 
-impl From<Since> for SinceName {
-    fn from(since: Since) -> Self {
+impl From<ProtocolVersion> for SinceName {
+    fn from(since: ProtocolVersion) -> Self {
         match since {
-            Since::V0_9 => Self::V0_9,
-            Since::V1_0 => Self::V1_0,
+            ProtocolVersion::V0_9 => Self::V0_9,
+            ProtocolVersion::V1_0 => Self::V1_0,
         }
     }
 }
 
-impl From<SinceName> for Since {
+impl From<SinceName> for ProtocolVersion {
     fn from(name: SinceName) -> Self {
         match name {
             SinceName::V0_9 => Self::V0_9,

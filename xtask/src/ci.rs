@@ -9,16 +9,15 @@ use crate::process::{run as run_command, shown, step};
 use crate::tidy;
 use crate::workspace::Workspace;
 
-/// What property tests begin with here. Whether a commit is green must not be a matter of luck: new cases are
-/// looked for wherever tests are run otherwise (`cargo nextest run`, `cargo test`), with a seed of their own
-/// each time, and those that failed once are kept beside the tests.
+/// The seed of property tests in CI: the result of a commit must not depend on luck. Other test runs
+/// (`cargo nextest run`, `cargo test`) choose a new seed each time, and failed cases are stored beside the tests.
 const PROPERTIES_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "1");
 
 /// Runs all checks and stops at the first that fails.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let started = Instant::now();
     cargo(workspace, &["fmt", "--all", "--check"]).context("run `cargo fmt --all` and look at what it changed")?;
-    step("cargo xtask tidy", || tidy::run(workspace))?;
+    step("cargo xtask tidy", || tidy::run(workspace, tidy::Counts::Check))?;
     cargo(
         workspace,
         &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],

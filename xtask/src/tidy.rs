@@ -2,13 +2,19 @@
 
 mod cases;
 mod crate_docs;
+mod crowding;
 mod dependencies;
 mod hygiene;
+mod links;
+mod prose;
 mod purity;
+mod ratchet;
 mod shapes;
 mod size;
 mod spawning;
+mod type_names;
 
+use std::collections::HashSet;
 use std::fmt;
 
 use anyhow::{Result, bail};
@@ -17,8 +23,8 @@ use crate::conformance;
 use crate::source::{Source, blank_test_files};
 use crate::workspace::Workspace;
 
-/// One place where a rule is broken.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// One line that breaks a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     pub(crate) path: String,
     pub(crate) line: usize,
@@ -40,8 +46,17 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks every rule and prints what it finds.
-pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+/// How the counts of the ratchet are treated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// A scope with more findings than allowed fails.
+    Check,
+    /// Also writes the counts of today where they are lower.
+    Lower,
+}
+
+/// Checks every rule and prints the findings.
+pub(crate) fn run(workspace: &Workspace, counts: Counts) -> Result<()> {
     let metadata = workspace.metadata()?;
     let texts: Vec<(String, String)> = workspace
         .files()?
@@ -70,10 +85,16 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     findings.extend(size::check(&sources, &size_exceptions));
     let lock_file = workspace.read_text("Cargo.lock").unwrap_or_default();
     let banned = hygiene::Banned::with_registries_of(&lock_file);
+    let all_files = workspace.files()?;
+    let all_files: HashSet<&str> = all_files.iter().map(String::as_str).collect();
     for (path, text) in &texts {
         findings.extend(banned.check(path, text));
         findings.extend(crate_docs::check_root(path, text));
+        if path.ends_with(".md") {
+            findings.extend(links::check(path, text, &all_files));
+        }
     }
+    findings.extend(check_counts(workspace, &texts, &sources, counts)?);
 
     findings.extend(conformance::check(workspace, &sources));
     let cases = workspace.read_text(cases::PAGE_PATH).unwrap_or_default();
@@ -90,6 +111,34 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         }
         count => bail!("tidy found {count} broken rule(s); each line above says what to do"),
     }
+}
+
+/// Checks the rules that the repository does not meet everywhere yet.
+fn check_counts(
+    workspace: &Workspace,
+    texts: &[(String, String)],
+    sources: &[Source],
+    counts: Counts,
+) -> Result<Vec<Finding>> {
+    let mut found = crowding::check(texts.iter().map(|(path, _)| path.as_str()));
+    found.extend(crate_docs::check_readmes(texts));
+    for (path, text) in texts.iter().filter(|(path, _)| path.ends_with(".md")) {
+        found.extend(prose::check_page(path, text));
+    }
+    for source in sources {
+        let text = texts.iter().find(|(path, _)| *path == source.path);
+        found.extend(
+            text.iter()
+                .flat_map(|(path, text)| prose::check_comments(path, text, &source.prose)),
+        );
+        found.extend(type_names::check(source));
+    }
+    let written = workspace.read_text(ratchet::PATH).unwrap_or_default();
+    let ratchet = ratchet::Ratchet::parse(&written);
+    if counts == Counts::Lower {
+        workspace.write_text(ratchet::PATH, &ratchet.lowered(&found))?;
+    }
+    Ok(ratchet.excess(&found))
 }
 
 /// The `Cargo.toml` of a crate, for naming lines in it.

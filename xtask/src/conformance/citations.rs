@@ -73,7 +73,7 @@ fn in_prose(text: &str, requirements: &Requirements) -> Vec<String> {
         match id {
             Some(id) => {
                 if let Some(first) = last.filter(|_| is_range) {
-                    // What lies between need not exist: some numbers are left out of the list.
+                    // Some numbers in between do not exist: the list leaves them out.
                     let between = first.up_to(id).filter(|id| requirements.position(id).is_some());
                     ids.extend(between);
                 }

@@ -122,7 +122,7 @@ fn above<'a>(prose: &'a str, code: &str, start: usize) -> Vec<&'a str> {
     let between = &prose[end_of_last_item..start];
     let between = match end_of_last_item {
         0 => between,
-        // What stands behind the last item in its own line speaks of that item.
+        // A comment behind the last item, in the same line, belongs to that item.
         _ => between.split_once('\n').map_or("", |(_, rest)| rest),
     };
     let Some((lines, _indentation)) = between.rsplit_once('\n') else {

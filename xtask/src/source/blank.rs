@@ -1,9 +1,11 @@
-//! Turning the parts of a Rust file that a rule must not look at into spaces.
+//! Replaces the parts of a Rust file that a rule must not see by spaces.
 //!
-//! Every function keeps the length and the line breaks of its input, so that a position in its
+//! Every function preserves the length and the line breaks of its input, so that a position in its
 //! result is a position in the file.
 
-use super::find::{find_word, is_identifier_byte, matching_close};
+use ra_ap_rustc_lexer::{FrontmatterAllowed, LiteralKind, TokenKind, tokenize};
+
+use super::find::{find_word, matching_close};
 
 /// A file taken apart. Both parts are as long as the file, with spaces where the other part stands.
 pub(super) struct Parts {
@@ -15,29 +17,30 @@ pub(super) struct Parts {
 
 /// Tells the code of a file from its comments and literals.
 pub(super) fn take_apart(text: &str) -> Parts {
-    let bytes = text.as_bytes();
-    let mut code = Vec::with_capacity(bytes.len());
-    let mut prose = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let skipped = comment_length(&bytes[at..])
-            .or_else(|| string_length(bytes, at))
-            .or_else(|| character_length(&text[at..]));
-        // A whole character of code, so that `at` always lies on a character boundary.
-        let length = skipped.unwrap_or_else(|| text[at..].chars().next().map_or(1, char::len_utf8));
-        let end = (at + length).min(bytes.len());
-        let (part, other) = match skipped {
-            Some(_) => (&mut prose, &mut code),
-            None => (&mut code, &mut prose),
+    let mut parts = Parts {
+        code: String::with_capacity(text.len()),
+        prose: String::with_capacity(text.len()),
+    };
+    let mut start = 0;
+    for token in tokenize(text, FrontmatterAllowed::No) {
+        let end = start + token.len as usize;
+        let (part, other) = match is_prose(token.kind) {
+            true => (&mut parts.prose, &mut parts.code),
+            false => (&mut parts.code, &mut parts.prose),
         };
-        part.extend_from_slice(&bytes[at..end]);
-        other.extend(bytes[at..end].iter().map(|byte| blanked(*byte)));
-        at = end;
+        part.push_str(&text[start..end]);
+        other.extend(text[start..end].bytes().map(blanked));
+        start = end;
     }
-    let whole = |part| String::from_utf8(part).expect("invariant: whole characters are kept or become spaces");
-    Parts {
-        code: whole(code),
-        prose: whole(prose),
+    parts
+}
+
+/// Numbers are literals, too, but code.
+fn is_prose(token: TokenKind) -> bool {
+    match token {
+        TokenKind::LineComment { .. } | TokenKind::BlockComment { .. } => true,
+        TokenKind::Literal { kind, .. } => !matches!(kind, LiteralKind::Int { .. } | LiteralKind::Float { .. }),
+        _ => false,
     }
 }
 
@@ -142,81 +145,13 @@ fn module_name(code: &str, item: usize) -> Option<(&str, u8)> {
 fn blank_range(code: &str, start: usize, end: usize) -> String {
     let mut result = code[..start].to_owned();
     // Spaces for every byte, so that positions behind the range stay what they were.
-    result.extend(code[start..end].bytes().map(|byte| blanked(byte) as char));
+    result.extend(code[start..end].bytes().map(blanked));
     result.push_str(&code[end..]);
     result
 }
 
-fn blanked(byte: u8) -> u8 {
-    if byte == b'\n' { b'\n' } else { b' ' }
-}
-
-fn comment_length(rest: &[u8]) -> Option<usize> {
-    if rest.starts_with(b"//") {
-        let end = rest.iter().position(|byte| *byte == b'\n');
-        return Some(end.unwrap_or(rest.len()));
-    }
-    if !rest.starts_with(b"/*") {
-        return None;
-    }
-    let mut depth = 0;
-    let mut at = 0;
-    while at < rest.len() {
-        if rest[at..].starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else if rest[at..].starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return Some(at);
-            }
-        } else {
-            at += 1;
-        }
-    }
-    Some(rest.len())
-}
-
-/// Returns the length of the string literal, with its prefix, that starts at `at`.
-fn string_length(bytes: &[u8], at: usize) -> Option<usize> {
-    let continues_a_name = at > 0 && is_identifier_byte(bytes[at - 1]);
-    let rest = &bytes[at..];
-    let prefix = rest.iter().take_while(|byte| b"bcr".contains(byte)).count();
-    if prefix > 2 || (prefix > 0 && continues_a_name) {
-        return None;
-    }
-    let raw = rest[..prefix].contains(&b'r');
-    let hashes = rest[prefix..].iter().take_while(|byte| **byte == b'#').count();
-    if (hashes > 0 && !raw) || rest.get(prefix + hashes) != Some(&b'"') {
-        return None;
-    }
-    let body = prefix + hashes + 1;
-    let mut end = body;
-    while end < rest.len() {
-        if rest[end] == b'"' && rest[end + 1..].iter().take(hashes).filter(|b| **b == b'#').count() == hashes {
-            return Some(end + 1 + hashes);
-        }
-        end += if rest[end] == b'\\' && !raw { 2 } else { 1 };
-    }
-    Some(rest.len())
-}
-
-/// Returns the length of the character literal at the start, telling it apart from a lifetime.
-fn character_length(rest: &str) -> Option<usize> {
-    let mut characters = rest.char_indices().skip(1);
-    if !rest.starts_with('\'') {
-        return None;
-    }
-    let (_, first) = characters.next()?;
-    if first == '\\' {
-        // The escaped character itself may be a quote, so the search starts behind it.
-        let (escaped, _) = characters.next()?;
-        let close = rest[escaped + 1..].find('\'')?;
-        return Some(escaped + 1 + close + 1);
-    }
-    let (end, second) = characters.next()?;
-    (second == '\'').then_some(end + 1)
+fn blanked(byte: u8) -> char {
+    if byte == b'\n' { '\n' } else { ' ' }
 }
 
 #[cfg(test)]

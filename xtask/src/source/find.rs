@@ -48,7 +48,7 @@ pub(crate) fn matching_close(code: &str, open: usize) -> Option<usize> {
     None
 }
 
-pub(super) fn is_identifier_byte(byte: u8) -> bool {
+fn is_identifier_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 

@@ -1,10 +1,14 @@
-//! Every crate says what it is: in its manifest, and at the head of its root file.
+//! Every crate says what it is: in its manifest, at the head of its root file, and in its README.
 
+use std::collections::BTreeSet;
+
+use super::ratchet::Scoped;
 use super::{Finding, Manifest};
 use crate::source::line_naming;
 use crate::workspace::Package;
 
 const RULE: &str = "crate-docs";
+const README_RULE: &str = "crate-readme";
 
 /// Checks that a crate of the product has a description.
 pub(super) fn check_description(package: &Package, manifest: &Manifest) -> Option<Finding> {
@@ -42,6 +46,49 @@ pub(super) fn check_root(path: &str, text: &str) -> Option<Finding> {
     })
 }
 
+/// Checks that every crate of the product has a README that names each folder of its sources.
+pub(super) fn check_readmes(texts: &[(String, String)]) -> Vec<Scoped> {
+    let manifests = texts.iter().filter_map(|(path, _)| path.strip_suffix("/Cargo.toml"));
+    let crates = manifests.filter(|folder| folder.starts_with("crates/") && folder.matches('/').count() == 1);
+    crates.flat_map(|folder| check_readme(folder, texts)).collect()
+}
+
+fn check_readme(folder: &str, texts: &[(String, String)]) -> Vec<Scoped> {
+    let path = format!("{folder}/README.md");
+    let finding = |what: String, remedy: &str| Scoped {
+        scope: folder.to_owned(),
+        finding: Finding {
+            path: path.clone(),
+            line: 1,
+            rule: README_RULE,
+            what,
+            remedy: remedy.to_owned(),
+        },
+    };
+    let Some((_, readme)) = texts.iter().find(|(known, _)| *known == path) else {
+        return vec![finding(
+            "the crate has no README".to_owned(),
+            "write one: what the crate is for, and a table of its modules",
+        )];
+    };
+    let sources = format!("{folder}/src/");
+    let folders: BTreeSet<&str> = texts
+        .iter()
+        .filter_map(|(path, _)| Some(path.strip_prefix(&sources)?.split_once('/')?.0))
+        .collect();
+    let missing = folders.into_iter().filter(|name| !names(readme, name));
+    let missing = missing.map(|name| finding(format!("`{name}/` is not in the table of modules"), "add its row"));
+    missing.collect()
+}
+
+/// Returns whether a page has the name in backticks, alone or as a folder.
+fn names(page: &str, name: &str) -> bool {
+    let quoted = page.split('`').skip(1).step_by(2);
+    quoted
+        .map(|quoted| quoted.split('/').next())
+        .any(|first| first == Some(name))
+}
+
 fn is_crate_root(path: &str) -> bool {
     match path.split('/').collect::<Vec<_>>().as_slice() {
         ["crates", _, "src", file] => matches!(*file, "lib.rs" | "main.rs"),
@@ -72,6 +119,22 @@ mod tests {
         assert!(described("crates/innkeeper-a/Cargo.toml", Some("A host.")));
         assert!(!described("crates/innkeeper-a/Cargo.toml", Some(" ")));
         assert!(!described("crates/innkeeper-a/Cargo.toml", None));
+    }
+
+    #[test]
+    fn readmes_name_every_folder() {
+        let missing = |readme: Option<&str>| {
+            let sources = ["crates/a/Cargo.toml", "crates/a/src/lib.rs", "crates/a/src/net/http.rs"];
+            let sources = sources.map(|path| (path, ""));
+            let readme = readme.map(|text| ("crates/a/README.md", text));
+            let texts = sources.into_iter().chain(readme);
+            let texts: Vec<(String, String)> = texts.map(|(path, text)| (path.into(), text.into())).collect();
+            check_readmes(&texts).len()
+        };
+        assert_eq!(missing(None), 1);
+        assert_eq!(missing(Some("| `net/` | The wire. |")), 0);
+        assert_eq!(missing(Some("| `net/http` | The wire. |")), 0);
+        assert_eq!(missing(Some("The net is the wire.")), 1);
     }
 
     #[test]

@@ -148,7 +148,7 @@ const TABLE: &[Row] = &[
     },
 ];
 
-/// What an embedder of the host must not be made to compile: databases, agents' protocols, terminals,
+/// Crates that an embedder of the host must not have to compile: databases, agents' protocols, terminals,
 /// command lines, and whatever looks for a configuration on its own.
 const HEAVY_FOR_A_LIBRARY: &[&str] = &[
     "anyhow",

@@ -1,4 +1,4 @@
-//! What no file of the repository may hold: traces of one machine, registries, and unfinished work.
+//! Text that no file of the repository may hold: traces of one machine, registries, and unfinished work.
 
 use super::Finding;
 
@@ -71,7 +71,7 @@ impl Banned {
             if let Some(folder) = machine_path(line) {
                 report(
                     PATH_RULE,
-                    format!("a path of somebody's machine, below {folder}"),
+                    format!("a path of one machine, below {folder}"),
                     "make it relative, take it as a parameter, or use a made-up folder such as /srv/project",
                 );
             }

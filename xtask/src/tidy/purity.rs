@@ -5,7 +5,7 @@ use crate::source::{Source, find_word, line_at, matching_close};
 
 const RULE: &str = "purity";
 
-/// What one folder of product code must not name.
+/// Names that the product code of one folder must not use.
 struct Ban {
     folder: &'static str,
     /// Modules of `std`, also caught inside `use std::{…}`.

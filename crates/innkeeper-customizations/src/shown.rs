@@ -258,7 +258,7 @@ fn copied(real: &Path, uri: &str, most: usize) -> io::Result<Result<Shown, Resou
         return Ok(Ok(Shown::Directory(entries)));
     }
     let limit = u64::try_from(most).unwrap_or(u64::MAX);
-    let Some(bytes) = innkeeper_os::read_whole(fs::File::open(real)?, limit)? else {
+    let Some(bytes) = innkeeper_std::read_whole(fs::File::open(real)?, limit)? else {
         return Ok(Err(invalid(format!(
             "{uri:.300} has more than {most} bytes, the most that is read at once"
         ))));

@@ -59,7 +59,7 @@ impl LocalRepositories {
 impl Default for LocalRepositories {
     /// Runs `git` with what programs need of this process's environment, and no secret (T15).
     fn default() -> Self {
-        let seen = innkeeper_os::needed_variables(std::env::vars_os());
+        let seen = innkeeper_std::needed_variables(std::env::vars_os());
         Self::new(seen.map(|(name, value)| (name.into(), value)).collect())
     }
 }

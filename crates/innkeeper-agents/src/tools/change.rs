@@ -10,7 +10,7 @@ use innkeeper_host::{
     AgentError, ApprovalSubject, Confirmation, Description, FileAccess, FileChange, FileSide, Invocation, ToolContent,
     ToolDraft, Verdict,
 };
-use innkeeper_os::{Opened, open_regular, read_whole};
+use innkeeper_std::{Opened, open_regular, read_whole};
 use serde_json::Value;
 
 use super::diff::FileDiff;

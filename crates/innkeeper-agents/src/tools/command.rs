@@ -16,7 +16,7 @@ use innkeeper_host::{
     AgentError, ApprovalSubject, Confirmation, Invocation, ToolCall, ToolContent, ToolDraft, ToolKind, ToolResult,
     Verdict,
 };
-use innkeeper_os::{DRAIN_TIME, Group, with_umask};
+use innkeeper_std::{DRAIN_TIME, Group, with_umask};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use innkeeper_os::{Opened, leads_outside, open_regular, or_dot, without_links};
+use innkeeper_std::{Opened, leads_outside, open_regular, or_dot, without_links};
 use url::Url;
 
 use super::ToolEnv;
@@ -338,7 +338,7 @@ impl Place {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use innkeeper_os::read_whole;
+    use innkeeper_std::read_whole;
     use proptest::prelude::*;
 
     use super::*;

@@ -9,7 +9,7 @@ use cap_std::fs::Dir;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolKind};
-use innkeeper_os::{Opened, open_regular};
+use innkeeper_std::{Opened, open_regular};
 use serde_json::{Value, json};
 
 use super::blocking::{self, CancelFlag, CancellableReader};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::Dir;
 use globset::{GlobBuilder, GlobMatcher};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use innkeeper_os::{Opened, open_regular, read_whole};
+use innkeeper_std::{Opened, open_regular, read_whole};
 
 use super::blocking::CancelFlag;
 use super::place::Place;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use innkeeper_os::{DRAIN_TIME, Group, is_kept_by_shells, needed_variables, with_umask};
+use innkeeper_std::{DRAIN_TIME, Group, is_kept_by_shells, needed_variables, with_umask};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
 /// Most that is kept of what a command says.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use innkeeper_os::{DRAIN_TIME, Group};
+use innkeeper_std::{DRAIN_TIME, Group};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStdout;
 

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use innkeeper_host::repositories::{RepositoryChanges, RepositoryState};
-use innkeeper_os::{Opened, open_regular, read_whole};
+use innkeeper_std::{Opened, open_regular, read_whole};
 
 use super::git::{Answer, Git, GitFailure};
 use super::parsed::{Config, Status, count_lines, numstat};

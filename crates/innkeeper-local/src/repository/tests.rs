@@ -72,7 +72,7 @@ impl Repository {
 
 fn git() -> Git {
     let own = [("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_SYSTEM", "/dev/null")];
-    let environment = innkeeper_os::needed_variables(std::env::vars_os()).map(|(name, value)| (name.into(), value));
+    let environment = innkeeper_std::needed_variables(std::env::vars_os()).map(|(name, value)| (name.into(), value));
     Git::new(
         environment
             .chain(own.map(|(name, value)| (name.into(), value.into())))

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use cap_std::fs::{Dir, OpenOptions};
 use innkeeper_host::{Entry, EntryKind, ResourceError, ResourceInfo, ResourceKind};
-use innkeeper_os::{Opened, UNNAMED, Unnamed, create_directory, open_child, open_regular, remove_all, rename_to_free};
+use innkeeper_std::{Opened, UNNAMED, Unnamed, create_directory, open_child, open_regular, remove_all, rename_to_free};
 
 use super::files::{self, invalid};
 use super::forbidden::Forbidden;

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use cap_std::fs::OpenOptions;
 use innkeeper_host::resource::{Write, WriteMode};
 use innkeeper_host::{Content, ResourceError, content_type};
-use innkeeper_os::{Opened, Unnamed, do_not_wait, open_regular, read_whole};
+use innkeeper_std::{Opened, Unnamed, do_not_wait, open_regular, read_whole};
 use sha2::{Digest as _, Sha256};
 
 use super::place::{Place, Spot, problem};

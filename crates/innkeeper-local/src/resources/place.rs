@@ -17,7 +17,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use innkeeper_host::ResourceError;
 use innkeeper_host::resource::Reach;
-use innkeeper_os::{create_directories, leads_outside, open_child, or_dot, without_links};
+use innkeeper_std::{create_directories, leads_outside, open_child, or_dot, without_links};
 
 use super::forbidden::Forbidden;
 use crate::uri;

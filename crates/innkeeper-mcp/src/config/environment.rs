@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use innkeeper_os::needed_variables;
+use innkeeper_std::needed_variables;
 
 use super::Stdio;
 

@@ -4,7 +4,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use innkeeper_os::Group;
+use innkeeper_std::Group;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch;

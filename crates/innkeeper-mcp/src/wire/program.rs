@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 #[cfg(unix)]
-use innkeeper_os::{is_kept_by_shells, with_umask};
+use innkeeper_std::{is_kept_by_shells, with_umask};
 
 use crate::config::{BaseEnvironment, Stdio};
 

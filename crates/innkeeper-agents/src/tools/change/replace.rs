@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use cap_std::fs::{Dir, OpenOptions};
-use innkeeper_os::{Opened, Unnamed, create_directories, do_not_wait, open_regular, read_whole};
+use innkeeper_std::{Opened, Unnamed, create_directories, do_not_wait, open_regular, read_whole};
 
 use super::PlannedChange;
 use crate::tools::ToolLimits;

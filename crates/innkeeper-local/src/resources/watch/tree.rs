@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cap_std::fs::{Dir, Metadata};
 use innkeeper_host::ResourceError;
 use innkeeper_host::resource::ChangeKind;
-use innkeeper_os::{UNNAMED, open_child};
+use innkeeper_std::{UNNAMED, open_child};
 
 use super::super::ResourceLimits;
 use super::super::forbidden::Forbidden;

@@ -33,10 +33,10 @@ const MAX_TRIES: usize = 100;
 ///
 /// // `link` leads to `src`, `out` to `/etc`.
 /// let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();
-/// let found = innkeeper_os::without_links(&dir, Path::new("link/main.rs")).unwrap();
+/// let found = innkeeper_std::without_links(&dir, Path::new("link/main.rs")).unwrap();
 /// assert_eq!(found, Path::new("src/main.rs"));
-/// let refused = innkeeper_os::without_links(&dir, Path::new("out/passwd")).unwrap_err();
-/// assert!(innkeeper_os::leads_outside(&refused));
+/// let refused = innkeeper_std::without_links(&dir, Path::new("out/passwd")).unwrap_err();
+/// assert!(innkeeper_std::leads_outside(&refused));
 /// # }
 /// ```
 pub fn without_links(dir: &Dir, path: &Path) -> io::Result<PathBuf> {

@@ -38,7 +38,7 @@ const NAMES: &[&str] = &[
 /// ```
 /// let host = [("PATH", "/bin"), ("LC_ALL", "C"), ("OPENAI_API_KEY", "s3cr3t"), ("LD_PRELOAD", "/evil.so")];
 /// let host = host.map(|(name, value)| (name.into(), value.into()));
-/// let seen: Vec<String> = innkeeper_os::needed_variables(host).map(|(name, _)| name).collect();
+/// let seen: Vec<String> = innkeeper_std::needed_variables(host).map(|(name, _)| name).collect();
 /// assert_eq!(seen, ["PATH", "LC_ALL"]);
 /// ```
 pub fn needed_variables(

@@ -25,7 +25,7 @@ const MAX_TRIES: usize = 100;
 /// # #[cfg(unix)] {
 /// use std::path::Path;
 /// use cap_std::{ambient_authority, fs::Dir};
-/// use innkeeper_os::Unnamed;
+/// use innkeeper_std::Unnamed;
 /// # let temp = tempfile::tempdir().unwrap();
 ///
 /// let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();

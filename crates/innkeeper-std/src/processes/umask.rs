@@ -17,7 +17,7 @@ const WITH_UMASK: &str = r#"umask "$0" && exec "$@""#;
 ///
 /// ```
 /// # #[cfg(unix)] {
-/// let line = innkeeper_os::with_umask(0o022, ["make", "all"].map(Into::into));
+/// let line = innkeeper_std::with_umask(0o022, ["make", "all"].map(Into::into));
 /// assert_eq!(line, ["/bin/sh", "-c", r#"umask "$0" && exec "$@""#, "0022", "make", "all"]);
 /// # }
 /// ```
@@ -44,8 +44,8 @@ pub fn with_umask(umask: u32, line: impl IntoIterator<Item = OsString>) -> Vec<O
 /// umask.
 ///
 /// ```
-/// assert!(innkeeper_os::is_kept_by_shells("_My_KEY_2"));
-/// assert!(!innkeeper_os::is_kept_by_shells("my-key"));
+/// assert!(innkeeper_std::is_kept_by_shells("_My_KEY_2"));
+/// assert!(!innkeeper_std::is_kept_by_shells("my-key"));
 /// ```
 pub fn is_kept_by_shells(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -37,7 +37,7 @@ struct Level {
 /// # std::fs::create_dir_all(temp.path().join("a/b/c")).unwrap();
 ///
 /// let dir = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();
-/// innkeeper_os::remove_all(&dir, Path::new("a"), &|| false).unwrap();
+/// innkeeper_std::remove_all(&dir, Path::new("a"), &|| false).unwrap();
 /// assert!(!temp.path().join("a").exists());
 /// # }
 /// ```

@@ -1,0 +1,55 @@
+//! What the crates of Innkeeper miss in the standard library.
+//!
+//! Several crates run programs of users and touch files of users, and may not use one another. They share
+//! this crate. It knows nothing of the host, of sessions or of the protocol.
+//!
+//! - **Processes** (feature `processes`). A [`Group`] ends together with every process that it started. Its
+//!   environment has the variables that programs need and no secret ([`needed_variables`], T15), and its files get
+//!   the permissions of the user's files ([`with_umask`]).
+//! - **Files** (feature `files`). A path is resolved once, within an opened directory ([`without_links`]), and
+//!   its last name is never followed after that ([`open_regular`]). A file appears complete or not at all
+//!   ([`Unnamed`]), and replaces another one only on request ([`rename_to_free`]). [`remove_all`] removes trees
+//!   of any depth.
+//!
+//! # Example
+//!
+//! ```
+//! # #[cfg(all(unix, feature = "processes"))]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! use innkeeper_std::{Group, with_umask};
+//!
+//! let mut line = with_umask(0o022, ["sh", "-c", "sleep 1000 & exit 3"].map(Into::into)).into_iter();
+//! let mut group = Group::start(line.next().unwrap_or_default(), |command| {
+//!     command.args(line);
+//! })?;
+//! // The shell has ended; what it left running ends with the group.
+//! assert_eq!(group.wait().await?.code(), Some(3));
+//! group.kill();
+//! # Ok(())
+//! # }
+//! # #[cfg(not(all(unix, feature = "processes")))]
+//! # fn main() {}
+//! ```
+
+#![warn(missing_docs)]
+
+#[cfg(feature = "files")]
+mod files;
+#[cfg(feature = "processes")]
+mod processes;
+
+#[cfg(feature = "files")]
+pub use files::{
+    making::{create_directories, create_directory},
+    opening::{Opened, do_not_wait, open_child, open_regular, read_whole},
+    removing::remove_all,
+    resolving::{leads_outside, or_dot, without_links},
+    unnamed::{UNNAMED, Unnamed, rename_to_free},
+};
+#[cfg(feature = "processes")]
+pub use processes::{
+    environment::needed_variables,
+    group::{DRAIN_TIME, Group},
+    umask::{is_kept_by_shells, with_umask},
+};

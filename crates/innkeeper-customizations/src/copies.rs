@@ -10,12 +10,13 @@ mod names;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use innkeeper_host::ClientId;
 use innkeeper_host::customizations::{ClientFiles, ClientPlugin};
 use innkeeper_plugins::{Entry, LoadState, Plugin, PluginSource, Reader, load_plugin};
+use innkeeper_std::sync::Mutex;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::AbortHandle;
 
@@ -119,7 +120,7 @@ impl Copies {
             uri: plugin.uri.clone(),
             nonce: nonce.clone(),
         });
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.tidy();
         let job = key.as_ref().and_then(|key| known.jobs.get(key)?.upgrade());
         // One that failed for good is tried again by whoever publishes it again.
@@ -146,7 +147,7 @@ impl Copies {
     }
 
     fn remember(&self, plugin: &ClientPlugin, revision: &Arc<Revision>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let key = (plugin.client.clone(), plugin.uri.clone());
         known.latest.insert(key, Arc::downgrade(revision));
     }

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ahp_types::state::Customization;
@@ -81,7 +81,7 @@ impl Follower {
     fn join(shared: &Shared, watched: Vec<Arc<Watched>>) -> Arc<Self> {
         let reported = watch::Sender::new(vec![0; watched.len()]);
         let follower = Arc::new(Self { watched, reported });
-        let mut followers = shared.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followers = shared.followers.lock();
         followers.retain(|follower| follower.strong_count() > 0);
         followers.push(Arc::downgrade(&follower));
         follower
@@ -96,7 +96,7 @@ impl Follower {
 /// Waits until everybody who follows has reported what was read by now.
 pub(crate) async fn all_reported(shared: &Shared) {
     let followers = {
-        let followers = shared.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        let followers = shared.followers.lock();
         followers.iter().filter_map(Weak::upgrade).collect::<Vec<_>>()
     };
     let waiting = followers.into_iter().map(|follower| {

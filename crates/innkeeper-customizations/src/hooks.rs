@@ -8,13 +8,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use innkeeper_host::customizations::{HookCall, HookEvent, HookOutcome, Hooks};
 use innkeeper_host::{ClientId, EventSink};
 use innkeeper_plugins::{Child, CommandLine, Component, Entry, Hook, HookAction, HookFile, HookOrigin};
+use innkeeper_std::sync::Mutex;
 use tokio::sync::Semaphore;
 
 use self::answer::{Answering, together};
@@ -209,7 +210,7 @@ impl CommandHooks {
 
     /// Says something once, however often it happens.
     fn once(&self, notice: String) -> Option<String> {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         told.notices.insert(notice.clone()).then_some(notice)
     }
 
@@ -267,13 +268,13 @@ impl CommandHooks {
         // Closed never, and whoever is cancelled gives the place back.
         let _place = self.asking.acquire().await;
         let left_open = {
-            let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let told = self.told.lock();
             told.open.get(subject) == Some(&call.turn)
         };
         let events = events.filter(|_| !left_open);
         let consent = consent::ask(&self.trust, subject, &files, events).await?;
         if consent == Consent::Open && events.is_some() {
-            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut told = self.told.lock();
             told.open.insert(subject.clone(), Arc::clone(&call.turn));
         }
         Ok(consent == Consent::Given)

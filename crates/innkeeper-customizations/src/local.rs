@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ahp_types::state::Customization;
@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use innkeeper_host::customizations::{Common, Customizations, Following, FoundSink, Hooks, NoHooks, Wanted};
 use innkeeper_plugins::{Child, Entry};
+use innkeeper_std::sync::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use url::Url;

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use innkeeper_plugins::{
     Directory, Entry, Layout, Note, PluginSource, Reader, Scope, Sources, Tree, TreeWatcher, scan, user_directories,
 };
+use innkeeper_std::sync::Mutex;
 use tokio::sync::{oneshot, watch};
 use url::Url;
 
@@ -256,13 +257,13 @@ pub(crate) struct Pool {
 impl Pool {
     /// Every place that somebody follows.
     pub(crate) fn all(&self) -> Vec<Arc<Watched>> {
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let watched = self.watched.lock();
         watched.values().filter_map(Weak::upgrade).collect()
     }
 
     /// Watches a place, together with everybody who already does.
     pub(crate) fn watch(&self, place: &Place) -> Arc<Watched> {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.watched.lock();
         watched.retain(|_, watched| watched.strong_count() > 0);
         if let Some(watched) = watched.get(place).and_then(Weak::upgrade) {
             return watched;

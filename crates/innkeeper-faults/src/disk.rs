@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use innkeeper_std::sync::{Mutex, MutexGuard};
 
 use crate::plan::{Counts, Fault, FaultPlan, Op};
 use crate::recording::{Recorder, Recording};
@@ -162,7 +164,7 @@ impl Drop for Disk {
 
 impl DiskInner {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns the name under which a file is recorded, if it is.

@@ -1,11 +1,12 @@
 //! A host as embedders see it: built, reached through handles, shut down.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use innkeeper_core::{ClientId, ConnId, Principal};
+use innkeeper_std::sync::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -144,7 +145,7 @@ impl HostHandle {
 
     /// Why a host that runs takes no work, in a sentence for people.
     pub fn problem(&self) -> Option<String> {
-        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.problem.lock().clone()
     }
 
     /// The version the host introduces itself with.

@@ -11,11 +11,12 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
 use innkeeper_host::{ClosedSessions, Content, ContentLimits, Contents};
+use innkeeper_std::sync::{Mutex, MutexGuard};
 
 use self::files::{fine_if_gone, is_name, key_of, scan};
 
@@ -320,7 +321,7 @@ impl Inner {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Vec<Entry>>> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock()
     }
 }
 

@@ -15,8 +15,10 @@ mod way;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use innkeeper_std::sync::Mutex;
 
 use async_trait::async_trait;
 use innkeeper_host::resource::{Reach, Transfer, WatchSpec, Write};
@@ -147,10 +149,7 @@ impl LocalResources {
         let mut hasher = DefaultHasher::new();
         place.canonical().hash(&mut hasher);
         let index = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or_default();
-        let _guard = self
-            .locks
-            .get(index)
-            .map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+        let _guard = self.locks.get(index).map(|lock| lock.lock());
         work()
     }
 }

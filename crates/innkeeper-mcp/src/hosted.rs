@@ -18,11 +18,12 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use innkeeper_host::mcp::{KeptToken, McpServers, ServerSink, SessionServers, TokenChange, TokenSink};
+use innkeeper_std::sync::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -151,7 +152,7 @@ impl McpServers for McpRunner {
     }
 
     fn tell_lost_tokens(&self, sink: TokenSink) {
-        *lock(&self.shared.lost_tokens) = Some(sink);
+        *self.shared.lost_tokens.lock() = Some(sink);
     }
 
     fn keeps_tokens(&self) -> bool {
@@ -179,13 +180,13 @@ impl Shared {
     }
 
     fn servers(&self) -> Vec<Arc<Running>> {
-        let mut running = lock(&self.running);
+        let mut running = self.running.lock();
         running.retain(|running| running.strong_count() > 0);
         running.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn note(&self, running: &Arc<Running>) {
-        let mut all = lock(&self.running);
+        let mut all = self.running.lock();
         all.retain(|running| running.strong_count() > 0);
         all.push(Arc::downgrade(running));
     }
@@ -203,8 +204,4 @@ impl fmt::Debug for McpRunner {
 fn starts_at_once() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (2 * cores).clamp(4, 16)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

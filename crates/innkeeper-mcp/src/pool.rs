@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -188,7 +189,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 
@@ -205,7 +206,7 @@ impl Lease {
     /// From now on it is shared with these instead, and `true` says so. A server that has other users stays
     /// theirs, and where there is one already, that one is to be leased.
     pub fn share_with(&self, sharing: &Sharing) -> bool {
-        let mut key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut key = self.key.lock();
         self.pool.move_to(&mut key, sharing)
     }
 }
@@ -220,7 +221,7 @@ impl Deref for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let key = self.key.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let key = self.key.get_mut();
         self.pool.give_back(key);
     }
 }

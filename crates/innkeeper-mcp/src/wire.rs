@@ -22,9 +22,10 @@ mod tail;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
+use innkeeper_std::sync::Mutex;
 use reqwest::redirect::{Attempt, Policy};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, CustomRequest, CustomResult, ErrorCode, ErrorData, RequestId,
@@ -73,11 +74,11 @@ impl OwnRequests {
     }
 
     pub(crate) fn add(&self, id: RequestId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.0.lock().insert(id);
     }
 
     fn take(&self, id: &RequestId) -> bool {
-        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.0.lock();
         ids.remove(id)
     }
 }
@@ -443,7 +444,7 @@ mod tests {
     fn messages() -> (Messages, Arc<Mutex<Vec<ServerNotification>>>) {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let take = seen.clone();
-        let notices = Notices::new(move |notification| take.lock().unwrap().push(notification));
+        let notices = Notices::new(move |notification| take.lock().push(notification));
         (Messages::new(notices, Arc::default(), None), seen)
     }
 
@@ -532,7 +533,7 @@ mod tests {
         let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
         assert!(messages.decode(changed).unwrap().is_empty());
         assert!(messages.wrap(changed.to_owned()).is_empty());
-        let seen = seen.lock().unwrap();
+        let seen = seen.lock();
         assert!(
             matches!(seen[..], [ServerNotification::ToolListChangedNotification(_), _]),
             "{seen:?}"
@@ -556,7 +557,7 @@ mod tests {
         let wrapped = messages.wrap(text.to_owned());
         let requests: Vec<_> = wrapped.iter().filter_map(|part| part.request.clone()).collect();
         assert_eq!(requests, [RequestId::String("a".into())]);
-        assert_eq!(seen.lock().unwrap().len(), 2);
+        assert_eq!(seen.lock().len(), 2);
         assert!(messages.decode("[]").unwrap().is_empty());
     }
 

@@ -10,6 +10,7 @@
 //!   its last name is never followed after that ([`open_regular`]). A file appears complete or not at all
 //!   ([`Unnamed`]), and replaces another one only on request ([`rename_to_free`]). [`remove_all`] removes trees
 //!   of any depth.
+//! - **Locks** ([`sync`]) that a panic does not poison.
 //!
 //! # Example
 //!
@@ -38,6 +39,7 @@
 mod files;
 #[cfg(feature = "processes")]
 mod processes;
+pub mod sync;
 
 #[cfg(feature = "files")]
 pub use files::{

@@ -1,7 +1,7 @@
 //! The journal of a running host.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
@@ -9,6 +9,7 @@ use innkeeper_core::stored::{
     Batch, DeletedSession, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource,
 };
 use innkeeper_host::{Appended, Journal, JournalError, Lease};
+use innkeeper_std::sync::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -72,7 +73,7 @@ impl SqliteJournal {
 
     /// Starts the threads, once.
     fn start(&self) -> std::io::Result<()> {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock();
         if threads.is_some() {
             return Ok(());
         }
@@ -111,7 +112,7 @@ impl SqliteJournal {
         }
         let (reply, answer) = oneshot::channel();
         {
-            let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+            let threads = self.threads.lock();
             let Some(threads) = &*threads else {
                 return Err(writer_gone());
             };
@@ -188,7 +189,7 @@ impl Journal for SqliteJournal {
 impl Drop for SqliteJournal {
     fn drop(&mut self) {
         self.queue.close();
-        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let threads = self.threads.get_mut().take();
         if let Some(Threads { writer, reader_threads }) = threads {
             drop(reader_threads);
             self.readers.close();

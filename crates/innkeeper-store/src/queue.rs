@@ -1,12 +1,12 @@
 //! The queue of batches. The host appends batches, and the writer takes them in groups.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use innkeeper_core::stored::{Batch, ImportedSession, Record};
 use innkeeper_host::{Appended, JournalError, Lease, RESERVED};
+use innkeeper_std::sync::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// Maximum size of a group, which bounds the latency of its batches.
@@ -115,8 +115,8 @@ impl Queue {
         };
         Self {
             state: Mutex::new(state),
-            work_available: Condvar::new(),
-            decided: Condvar::new(),
+            work_available: Condvar::default(),
+            decided: Condvar::default(),
             capacity: options.queue_bytes,
             gather: options.gather,
             gather_bytes: options.gather_bytes,
@@ -125,7 +125,7 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // No code panics while it holds the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Appends a batch. The returned future resolves when the batch is as durable as its records require.
@@ -207,7 +207,7 @@ impl Queue {
             self.work_available.notify_one();
         }
         while state.decided < until && !state.is_closed {
-            state = self.decided.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.decided.wait(state);
         }
     }
 
@@ -237,14 +237,10 @@ impl Queue {
                 return Work::Nothing;
             }
             state = match [wake, deadline].into_iter().flatten().min() {
-                Some(until) => {
-                    let (state, _) = self
-                        .work_available
-                        .wait_timeout(state, until.saturating_duration_since(now))
-                        .unwrap_or_else(PoisonError::into_inner);
-                    state
-                }
-                None => self.work_available.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(until) => self
+                    .work_available
+                    .wait_timeout(state, until.saturating_duration_since(now)),
+                None => self.work_available.wait(state),
             };
         }
     }

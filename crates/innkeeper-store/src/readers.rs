@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use innkeeper_core::stored::TurnSource;
+use innkeeper_std::sync::Mutex;
 use rusqlite::Connection;
 
 use crate::connection::Location;
@@ -59,8 +60,8 @@ impl ReadConnections {
         self.lock().clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> innkeeper_std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock()
     }
 }
 
@@ -122,7 +123,7 @@ impl Drop for ReaderThreads {
 }
 
 fn next(work: &Mutex<Receiver<Job>>) -> Option<Job> {
-    work.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+    work.lock().recv().ok()
 }
 
 /// Reads turns that are not in memory.

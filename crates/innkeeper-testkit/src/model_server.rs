@@ -20,7 +20,7 @@ mod wire;
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -30,6 +30,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use innkeeper_std::sync::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
@@ -128,7 +129,7 @@ impl ModelServer {
 
     /// Lists these models, as objects of the list, or has no list at all.
     pub fn list_models(&self, models: Option<Vec<Value>>) {
-        *self.shared.models.lock().unwrap_or_else(PoisonError::into_inner) = models;
+        *self.shared.models.lock() = models;
     }
 
     async fn until(&self, come_true: impl FnMut(&Seen) -> bool) {
@@ -178,7 +179,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let path = request.uri().path().to_owned();
     if request.method() == Method::GET && path.ends_with("/models") {
-        let models = shared.models.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let models = shared.models.lock().clone();
         return Ok(match models {
             Some(models) => json_response(200, &json!({"object": "list", "data": models, "has_more": false})),
             None => json_response(404, &json!({"error": {"message": "no such page"}})),

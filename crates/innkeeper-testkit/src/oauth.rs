@@ -17,8 +17,10 @@ mod tests;
 mod token;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use innkeeper_std::sync::{Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 
@@ -172,11 +174,11 @@ impl Shared {
     }
 
     pub(crate) fn habits(&self) -> MutexGuard<'_, Habits> {
-        self.habits.lock().unwrap_or_else(PoisonError::into_inner)
+        self.habits.lock()
     }
 
     pub(crate) fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
-        self.knowledge.lock().unwrap_or_else(PoisonError::into_inner)
+        self.knowledge.lock()
     }
 }
 

@@ -4,14 +4,15 @@
 //! connection, comes back by `reconnect`, and proves in the end that its mirror equals a snapshot that somebody else
 //! takes afresh. Whatever goes wrong panics with what was expected.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ahp::{Client, ClientConfig, ClientError, Transport};
 use ahp_types::actions::StateAction;
 use ahp_types::commands::{InitializeResult, ReconnectResult, SubscribeResult};
 use ahp_types::state::{ResponsePart, SessionLifecycle, Turn};
 use ahp_ws::WebSocketTransport;
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -81,7 +82,7 @@ struct Seen {
 
 impl Seen {
     fn view(&self) -> MutexGuard<'_, View> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+        self.view.lock()
     }
 }
 

@@ -7,9 +7,10 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use innkeeper_std::sync::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -430,7 +431,7 @@ struct Log {
 
 impl Log {
     fn text(&self) -> String {
-        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.text.lock().clone()
     }
 }
 
@@ -442,11 +443,7 @@ fn read_log(child: &mut Child) -> (Log, JoinHandle<()>) {
         let mut chunk = vec![0; 8192];
         while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
             let text = String::from_utf8_lossy(&chunk[..count]);
-            shared
-                .text
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push_str(&text);
+            shared.text.lock().push_str(&text);
             shared.more.notify_waiters();
         }
     });

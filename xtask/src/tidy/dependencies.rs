@@ -43,7 +43,10 @@ impl Layer {
                 other,
                 Self::Base | Self::Core | Self::Host | Self::Library | Self::Sibling | Self::Client
             ),
-            Self::Bench => matches!(other, Self::Base | Self::Core | Self::Host | Self::Library | Self::Sibling),
+            Self::Bench => matches!(
+                other,
+                Self::Base | Self::Core | Self::Host | Self::Library | Self::Sibling
+            ),
         }
     }
 }

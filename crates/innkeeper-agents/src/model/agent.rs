@@ -6,7 +6,7 @@ pub(in crate::model) mod sampling;
 pub(in crate::model) mod state;
 mod title;
 
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +16,7 @@ use innkeeper_host::{
     Agent, AgentChat, AgentError, AgentInfo, ChatContext, Directories, EventSink, ProtectedResource, ToolInfo,
     TurnInput,
 };
+use innkeeper_std::sync::RwLock;
 
 use self::key::Key;
 use self::models::Model;

@@ -17,10 +17,11 @@ pub(super) use tool_names::ToolSelection;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use innkeeper_host::customizations::Customized;
 use innkeeper_host::{AppliedRule, Attachment};
+use innkeeper_std::sync::{Mutex, MutexGuard};
 
 use self::rule_globs::RuleScopes;
 use super::conversation::pinned_instruction::PinnedInstruction;
@@ -75,7 +76,7 @@ impl TurnContext {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Ids of all customizations that can be pinned; `None` if nothing was reported yet.

@@ -8,9 +8,10 @@ mod subagent;
 mod token_usage;
 mod tool_calls;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use innkeeper_host::{AgentError, ClientTool, EventSink, Secret};
+use innkeeper_std::sync::Mutex;
 use tokio::sync::mpsc;
 
 use self::answer::{AnswerError, ModelAnswer, PendingCall};
@@ -250,7 +251,7 @@ impl<'a> TurnRun<'a> {
 
     /// Adds the usage of sampling requests to the turn's usage.
     async fn add_sampling_usage(&self, turn_usage: &mut TurnUsage) -> Result<(), AgentError> {
-        let written = std::mem::take(&mut *self.sampling_usage.lock().unwrap_or_else(PoisonError::into_inner));
+        let written = std::mem::take(&mut *self.sampling_usage.lock());
         if written.is_empty() {
             return Ok(());
         }
@@ -317,13 +318,13 @@ impl<'a> TurnRun<'a> {
 
     /// Sets the plan step in progress and shows it.
     pub(super) async fn set_plan_step(&self, step: Option<String>) -> Result<(), AgentError> {
-        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
+        *self.step.lock() = step;
         self.restore_activity().await
     }
 
     /// Shows the plan step again after another activity.
     pub(super) async fn restore_activity(&self) -> Result<(), AgentError> {
-        let step = self.step.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let step = self.step.lock().clone();
         match step {
             Some(step) => self.events.activity(step).await,
             None => self.events.no_activity().await,

@@ -1,9 +1,10 @@
 //! A model provider that stamps every piece of its answer, and a reader of it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use innkeeper_std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -39,7 +40,7 @@ impl Provider {
         let shared = Arc::clone(&next);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (count, pace) = *shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let (count, pace) = *shared.lock();
                 tokio::spawn(async move {
                     // A reader that leaves is no concern of the provider's.
                     let _ = answer(stream, count, pace).await;
@@ -56,7 +57,7 @@ impl Provider {
 
     /// Says how many pieces the next answer has, and how far apart they are.
     pub(super) fn next_answer(&self, count: u64, pace: Duration) {
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = (count, pace);
+        *self.next.lock() = (count, pace);
     }
 }
 

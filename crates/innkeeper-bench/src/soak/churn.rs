@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -10,6 +10,7 @@ use std::{
 
 use ahp_types::state::SessionLifecycle;
 use anyhow::{Context, Result, bail};
+use innkeeper_std::sync::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -79,8 +80,8 @@ impl Churn {
         format!("{kind}-{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, Vec<(String, String)>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> innkeeper_std::sync::MutexGuard<'_, Vec<(String, String)>> {
+        self.open.lock()
     }
 
     async fn connect(&self, kind: &str) -> Result<SoakClient> {

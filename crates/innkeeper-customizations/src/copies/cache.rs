@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use innkeeper_host::customizations::{ClientFiles, ClientPlugin};
+use innkeeper_std::sync::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::fetch::{self, Failure};
@@ -96,20 +97,20 @@ impl Cache {
     /// An empty directory, in the file system in which the copy stays.
     fn begin(&self, of_plugin: &Path) -> io::Result<Unfinished> {
         // Nobody takes the directory around it away meanwhile.
-        let _used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let _used = self.used.lock();
         fs::create_dir_all(of_plugin)?;
         let directory = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(of_plugin)?;
         Ok(Unfinished(Some(directory)))
     }
 
     fn find(&self, place: &Path) -> Option<Kept> {
-        find(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner), place)
+        find(&mut self.used.lock(), place)
     }
 
     /// Puts a finished copy in its place. If there is one by now, that one counts.
     fn keep(&self, mut copy: Unfinished, place: Option<PathBuf>) -> io::Result<Kept> {
         let Some(place) = place else {
-            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut used = self.used.lock();
             return Ok(hold(&mut used, copy.path().to_owned(), copy.0.take()));
         };
         if let Some(kept) = self.find(&place) {
@@ -119,7 +120,7 @@ impl Cache {
         // comes, and the first that goes.
         sync_all(copy.path())?;
         // From here on it is in its place, and nobody must take it away before it is known to be used.
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         if let Some(kept) = find(&mut used, &place) {
             return Ok(kept);
         }

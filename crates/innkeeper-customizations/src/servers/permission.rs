@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use innkeeper_host::mcp::{StartPermission, Trust, TrustDecision, TrustQuestion};
 use innkeeper_plugins::{Child, McpServer, Transport as McpTransport};
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::question::{self, without_secrets};
@@ -166,7 +167,7 @@ impl OnePlace {
     }
 
     fn refused(&self) -> MutexGuard<'_, Option<Stamp>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+        self.refused.lock()
     }
 
     fn look(&self) -> Result<Look, String> {

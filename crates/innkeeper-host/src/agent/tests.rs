@@ -81,7 +81,7 @@ impl Loop {
             }
             let message = tokio::time::timeout(Duration::from_secs(5), self.inbox.recv()).await;
             let message = message.expect("something happens").expect("the inbox is open");
-            let missed = std::mem::take(&mut *self.missed.lock().expect("no panic"));
+            let missed = std::mem::take(&mut *self.missed.lock());
             let mut queues: Vec<_> = missed.into_iter().collect();
             match message {
                 Message::Core(input) => self.taken.push_back(input),

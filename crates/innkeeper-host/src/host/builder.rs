@@ -1,10 +1,11 @@
 //! What a host is made of, and how it starts.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 use innkeeper_core::{AgentProfile, CoreConfig, Effect, HostCore, Input, Now, Opening, Seq, StorageMode};
+use innkeeper_std::sync::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

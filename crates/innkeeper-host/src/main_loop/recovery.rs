@@ -5,8 +5,8 @@
 //! takes the place of the old one, as if the process had been restarted. While nothing can be
 //! written, it only reads; when the journal can write again, it starts once more.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use innkeeper_core::{HostCore, Input, Opening, StorageMode};
@@ -54,7 +54,7 @@ impl HostTask {
     }
 
     fn set_problem(&self, problem: Option<String>) {
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        *self.problem.lock() = problem;
     }
 
     /// Replaces the core by one that starts from what was kept.

@@ -90,7 +90,7 @@ pub(crate) struct HostTask {
     /// Held while the journal takes a session in.
     pub(crate) importing: Arc<RwLock<()>>,
     /// The same, for whoever asks how the host is.
-    pub(crate) problem: Arc<std::sync::Mutex<Option<String>>>,
+    pub(crate) problem: Arc<innkeeper_std::sync::Mutex<Option<String>>>,
     /// Places for sessions that are being read.
     pub(crate) loads: Arc<tokio::sync::Semaphore>,
     pub(crate) started: Instant,
@@ -206,7 +206,7 @@ impl HostTask {
             }
         }
         drop(messages);
-        let missed = std::mem::take(&mut *self.missed.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let missed = std::mem::take(&mut *self.missed.lock());
         for queue in missed {
             self.take_events(now, &queue, effects);
         }

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use innkeeper_core::{Principal, Scope};
+use innkeeper_std::sync::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -226,7 +227,7 @@ impl Access {
         let Some(peer) = peer else {
             return 0;
         };
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let failures = self.failures.lock();
         failures
             .get(&peer)
             .filter(|entry| entry.since.elapsed() < FAILURE_WINDOW)
@@ -237,7 +238,7 @@ impl Access {
         let Some(peer) = peer else {
             return;
         };
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.failures.lock();
         if failures.len() >= FAILURE_PEERS {
             failures.retain(|_, entry| entry.since.elapsed() < FAILURE_WINDOW);
         }

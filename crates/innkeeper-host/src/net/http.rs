@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use innkeeper_core::{Principal, Scope};
+use innkeeper_std::sync::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -273,7 +274,7 @@ impl Shared {
         };
         let accept = derive_accept_key(key.as_bytes());
         let share = self.share_of(&principal)?;
-        let permits = permits.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let permits = permits.lock().take();
         let Some((connection, unauthenticated)) = permits else {
             return Err(Refused::NotAnUpgrade);
         };
@@ -322,7 +323,7 @@ impl Shared {
 
     fn share_of(&self, principal: &Principal) -> Result<OwnedSemaphorePermit, Refused> {
         let most = self.host.limits().connections_per_principal;
-        let mut shares = self.per_principal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shares = self.per_principal.lock();
         let share = shares
             .entry(Arc::clone(&principal.name))
             .or_insert_with(|| Arc::new(Semaphore::new(most)));

@@ -8,10 +8,11 @@
 //! for it, and nobody else notices.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_core::{ActionFrame, Outgoing, Wire};
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::limits::Limits;
@@ -382,7 +383,7 @@ impl Outbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

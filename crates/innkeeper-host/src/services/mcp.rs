@@ -26,7 +26,7 @@ mod trust;
 mod visible;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 pub(crate) use app_sampling::{AppRequest, AppRequests, CREATE_MESSAGE, Written as AppWritten};
 pub use arguments::{Arguments, compact, numbers_fit};
@@ -43,6 +43,7 @@ pub use innkeeper_core::mcp::{
     ServerToken, TokenChange, TokenRefresh,
 };
 use innkeeper_core::{ChannelId, Input};
+use innkeeper_std::sync::Mutex;
 pub(crate) use offers::MAX_ARGUMENTS;
 pub use offers::{
     McpPrompt, McpPromptArgument, McpResource, PartData, PromptContent, PromptMessage, PromptMessages, ResourcePart,
@@ -241,7 +242,7 @@ impl ServerSink {
             return false;
         };
         let passed = {
-            let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut written = self.written.lock();
             written.pass(server, report, Instant::now())
         };
         for report in passed {

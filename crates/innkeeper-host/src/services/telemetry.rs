@@ -7,11 +7,12 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use innkeeper_core::{LogLevel, LogRecord, LogValue, Severity};
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -173,7 +174,7 @@ impl LogSink {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.waiting.lock()
     }
 }
 

@@ -10,11 +10,12 @@ mod tree;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use innkeeper_host::resource::{ResourceChange, WatchSpec};
 use innkeeper_host::{ChangeSink, ResourceError};
+use innkeeper_std::sync::Mutex;
 use tokio::task::AbortHandle;
 
 use super::ResourceLimits;
@@ -89,7 +90,7 @@ struct Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let mut listeners = lock(&self.shared.listeners);
+        let mut listeners = self.shared.listeners.lock();
         listeners.all.retain(|listener| listener.id != self.id);
     }
 }
@@ -123,7 +124,7 @@ impl Pool {
         let path = uri::to_exact_path("uri", &spec.uri)?;
         // Never more than one look at the same thing: a second one finds the first.
         let (shared, is_file) = self.find_or_open(place, spec.recursive, excluded, excludes)?;
-        let mut listeners = lock(&shared.listeners);
+        let mut listeners = shared.listeners.lock();
         let id = listeners.next;
         listeners.next += 1;
         listeners.all.push(Arc::new(Listener {
@@ -161,7 +162,7 @@ impl Pool {
             recursive: recursive && !is_file,
             excludes: excluded,
         };
-        if let Some(shared) = lock(&self.shared).get(&subject).and_then(Weak::upgrade) {
+        if let Some(shared) = self.shared.lock().get(&subject).and_then(Weak::upgrade) {
             return Ok((shared, is_file));
         }
         let mailbox = Arc::new(Mailbox::default());
@@ -171,7 +172,7 @@ impl Pool {
         let forbidden = Arc::clone(&self.forbidden);
         let room = self.room.another();
         let tree = Tree::open(subject.clone(), excludes, self.limits, forbidden, enrolment, room)?;
-        let mut all = lock(&self.shared);
+        let mut all = self.shared.lock();
         all.retain(|_, shared| shared.strong_count() > 0);
         // Somebody else may have been faster.
         if let Some(shared) = all.get(&subject).and_then(Weak::upgrade) {
@@ -191,7 +192,8 @@ impl Pool {
     /// How many things are watched.
     #[cfg(all(test, unix))]
     pub(super) fn watched(&self) -> usize {
-        lock(&self.shared)
+        self.shared
+            .lock()
             .values()
             .filter(|shared| shared.strong_count() > 0)
             .count()
@@ -227,7 +229,7 @@ async fn follow(mut tree: Tree, mailbox: Arc<Mailbox>, shared: Weak<Shared>) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        let listeners = lock(&shared.listeners).all.clone();
+        let listeners = shared.listeners.lock().all.clone();
         // Not held while it is told: the last who leaves ends this.
         drop(shared);
         for listener in listeners {
@@ -268,8 +270,4 @@ impl Listener {
         }
         uri::from_path(&self.path.join(path))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,10 @@
 //! Protected-resource metadata (RFC 9728): who gives out tokens for a server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use innkeeper_std::sync::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use url::Url;
@@ -81,8 +82,8 @@ impl Metadata {
         known.unwrap_or_else(|| self.least())
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Option<ResourceMetadata>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> innkeeper_std::sync::MutexGuard<'_, Option<ResourceMetadata>> {
+        self.known.lock()
     }
 
     async fn read(&self, address: &Url) -> Read {

@@ -3,15 +3,16 @@
 //! A server may stop reading while clients go on writing. What waits for it waits here, and what has no room does not
 //! wait: a notification is dropped, a request is refused (T26).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use innkeeper_host::mcp::McpError;
+use innkeeper_std::sync::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::running::Running;
-use super::{lock, words};
+use super::words;
 
 /// Most notifications that wait.
 const MOST_NOTICES: usize = 64;
@@ -91,7 +92,7 @@ impl Apps {
 
     /// The notifications, for the one that passes them on.
     fn notices(&self) -> Option<mpsc::Receiver<Notice>> {
-        lock(&self.waiting).take()
+        self.waiting.lock().take()
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use super::Shared;
 use super::tokens::Held;
-use super::{Shared, lock};
 use crate::auth::Renew;
 use crate::auth::exchange::{self, NotGranted};
 use crate::secret::Token;
@@ -213,7 +213,7 @@ impl Shared {
 
     /// Tells the host that a token is gone which it believes to be seen to here.
     fn tell_lost(&self, lost: &Held) {
-        let Some(sink) = lock(&self.lost_tokens).clone() else {
+        let Some(sink) = self.lost_tokens.lock().clone() else {
             return;
         };
         let (resource, number) = (lost.saved.resource.clone(), lost.number);

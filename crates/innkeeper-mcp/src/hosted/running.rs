@@ -1,18 +1,19 @@
 //! One server of one session, from when it is wanted until it is not.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use innkeeper_host::mcp::{
     Failure, McpError, ServerFacts, ServerList, ServerReport, ServerSink, ServerStatus, ServerWish, StartPermission,
     defused,
 };
+use innkeeper_std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::apps::{self, Apps};
 use super::tokens::Tokens;
-use super::{Shared, lock, renewing, start, words};
+use super::{Shared, renewing, start, words};
 use crate::auth::{SignIn, SignInReason};
 use crate::pool::Lease;
 use crate::secret::Token;
@@ -98,7 +99,7 @@ pub(super) struct Asking<'a> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         {
-            let mut asked = lock(&self.running.asked);
+            let mut asked = self.running.asked.lock();
             if let Some(index) = asked.iter().position(|sign_in| *sign_in == self.sign_in) {
                 asked.remove(index);
             }
@@ -139,7 +140,7 @@ impl Running {
 
     /// The server, once it may run.
     pub(super) fn lease(&self) -> Option<Arc<Held>> {
-        lock(&self.held).clone()
+        self.held.lock().clone()
     }
 
     pub(super) fn was_stopped(&self) -> McpError {
@@ -153,7 +154,7 @@ impl Running {
     /// only this session has is told of them and goes on with what it does. One that others have too, or
     /// that would be started elsewhere, is theirs as it is, and this session needs another one.
     pub(super) fn moves_to(&self, shared: &Shared, roots: &[String]) -> bool {
-        let mut now = lock(&self.roots);
+        let mut now = self.roots.lock();
         if *now == roots {
             return true;
         }
@@ -184,7 +185,7 @@ impl Running {
 
     /// A call of it asks people to sign in, whatever the server itself does (MCP-10).
     pub(super) fn asks_for(&self, sign_in: &SignIn) -> Asking<'_> {
-        lock(&self.asked).push(sign_in.clone());
+        self.asked.lock().push(sign_in.clone());
         self.asked_changed.notify_one();
         Asking {
             running: self,
@@ -195,7 +196,7 @@ impl Running {
     /// The status that clients of the session are shown. While a call waits because its token does not grant enough,
     /// they see what to sign in for (MCP-07). Other sessions that have the server do not: it is ready for them.
     fn status(&self, state: &ServerState, lease: &Lease, shared: &Shared) -> ServerStatus {
-        let asked = lock(&self.asked);
+        let asked = self.asked.lock();
         let step_up = asked
             .iter()
             .rfind(|sign_in| sign_in.reason == SignInReason::InsufficientScope);
@@ -214,11 +215,13 @@ impl Running {
             return;
         };
         let asks = matches!(lease.state(), ServerState::AuthRequired(sign_in) if sign_in.resource.resource == resource);
-        let is_asked = lock(&self.asked)
+        let is_asked = self
+            .asked
+            .lock()
             .iter()
             .any(|asked| asked.resource.resource == resource);
         if asks || is_asked || lease.may_be_given_tokens() {
-            *lock(&self.meant) = Some(resource.to_owned());
+            *self.meant.lock() = Some(resource.to_owned());
             if let Some(address) = lease.address() {
                 tokens.mean(resource, &address);
             }
@@ -233,7 +236,7 @@ impl Running {
         let Some(lease) = lease.filter(|lease| lease.resource().as_deref() == Some(resource)) else {
             return false;
         };
-        let is_meant = lock(&self.meant).as_deref() == Some(resource)
+        let is_meant = self.meant.lock().as_deref() == Some(resource)
             || lease
                 .address()
                 .is_some_and(|address| tokens.is_meant(resource, &address));
@@ -266,7 +269,7 @@ impl Running {
 
     /// Gives its share of the server back.
     fn let_go(&self) {
-        if let Some(held) = lock(&self.held).take() {
+        if let Some(held) = self.held.lock().take() {
             held.shared().levels.leave(&self.session);
         }
     }
@@ -275,7 +278,7 @@ impl Running {
     /// any more.
     async fn take(&self, shared: &Arc<Shared>, sink: &ServerSink) -> Option<Arc<Held>> {
         // They stay the same until there is a lease.
-        let roots = lock(&self.roots).clone();
+        let roots = self.roots.lock().clone();
         let prepared = start::prepare(
             shared.settings.clone(),
             Arc::clone(&self.wish.declaration),
@@ -309,7 +312,7 @@ impl Running {
             }
         };
         {
-            let mut slot = lock(&self.held);
+            let mut slot = self.held.lock();
             // Whoever ended it did so under this lock, or finds it there.
             if self.ended.is_cancelled() {
                 return None;
@@ -464,7 +467,7 @@ mod tests {
         let sharing = start::sharing(&shared.settings, &running.wish.declaration, session, roots);
         let config = ServerConfig::new("inn", Engine::Stdio(Stdio::new("serve", ["--now"])));
         let lease = shared.pool.lease(&config, &sharing, Surroundings::default);
-        *lock(&running.held) = Some(Arc::new(Held {
+        *running.held.lock() = Some(Arc::new(Held {
             lease: lease.expect("a lease"),
             gone: running.ended.child_token(),
         }));

@@ -1,18 +1,19 @@
 //! The servers of one session.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use innkeeper_host::mcp::{
     Arguments, CallOutcome, During, McpError, McpPrompt, McpResource, McpTool, PromptMessages, ResourcePart,
     ServerSink, ServerWish, SessionServers, SessionWants,
 };
+use innkeeper_std::sync::Mutex;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::running::{Life, Running, Wanted};
-use super::{Shared, lock, words};
+use super::{Shared, words};
 use crate::auth::SignInReason;
 use crate::names::unique_names;
 use crate::state::ServerState;
@@ -40,14 +41,14 @@ impl OneSession {
     /// asked for.
     fn why_wanted(&self, wish: &ServerWish) -> Wanted {
         let id = wish.declaration.about.id.clone();
-        match lock(&self.attempts).insert(id, wish.attempt) {
+        match self.attempts.lock().insert(id, wish.attempt) {
             Some(last) if last != wish.attempt => Wanted::Started,
             _ => Wanted::Along,
         }
     }
 
     fn find(&self, id: &str) -> Option<Arc<Running>> {
-        let servers = lock(&self.servers);
+        let servers = self.servers.lock();
         let life = servers.iter().find(|life| life.running.id() == id);
         life.map(|life| Arc::clone(&life.running))
     }
@@ -80,7 +81,7 @@ fn can_be_called(state: &ServerState) -> bool {
 #[async_trait]
 impl SessionServers for OneSession {
     fn want(&self, wanted: SessionWants) {
-        let mut servers = lock(&self.servers);
+        let mut servers = self.servers.lock();
         let mut before: Vec<Life> = std::mem::take(&mut *servers);
         for wish in wanted.servers {
             let is_same = |life: &Life| life.running.wish == wish && life.running.moves_to(&self.shared, &wanted.roots);
@@ -97,7 +98,9 @@ impl SessionServers for OneSession {
     }
 
     fn tools(&self) -> Vec<McpTool> {
-        let running: Vec<Arc<Running>> = lock(&self.servers)
+        let running: Vec<Arc<Running>> = self
+            .servers
+            .lock()
             .iter()
             .map(|life| Arc::clone(&life.running))
             .collect();

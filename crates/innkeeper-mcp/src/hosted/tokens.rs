@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use innkeeper_host::mcp::{KeptToken, ServerToken};
+use innkeeper_std::sync::Mutex;
 use tokio::task::AbortHandle;
 
-use super::lock;
 use crate::auth::exchange::Granted;
 use crate::secret::Token;
 use crate::vault::{SavedRefresh, SavedToken, TokenKeeper};
@@ -170,7 +170,7 @@ impl Tokens {
 
     /// What the host has to know of them.
     pub(super) fn known(&self) -> Vec<KeptToken> {
-        let held = lock(&self.held);
+        let held = self.held.lock();
         let known = held.by_resource.values().map(|held| KeptToken {
             resource: held.saved.resource.clone(),
             given_by: held.saved.given_by.clone(),
@@ -186,12 +186,12 @@ impl Tokens {
     }
 
     pub(super) fn get(&self, resource: &str) -> Option<Held> {
-        lock(&self.held).by_resource.get(resource).cloned()
+        self.held.lock().by_resource.get(resource).cloned()
     }
 
     /// A server that was given the token of a resource is ready with it.
     pub(super) fn note_accepted(&self, resource: &str) {
-        if let Some(held) = lock(&self.held).by_resource.get_mut(resource) {
+        if let Some(held) = self.held.lock().by_resource.get_mut(resource) {
             held.has_worked = true;
         }
     }
@@ -216,7 +216,7 @@ impl Tokens {
                 client_auth: refresh.client_auth.name().to_owned(),
             }),
         };
-        let mut held = lock(&self.held);
+        let mut held = self.held.lock();
         held.version += 1;
         held.lapsed.remove(resource);
         let mut entry = Held::new(saved, number, held.version);
@@ -235,7 +235,7 @@ impl Tokens {
 
     /// People signed in to the server at this address with the token of a resource.
     pub(super) fn mean(&self, resource: &str, server: &str) {
-        let mut held = lock(&self.held);
+        let mut held = self.held.lock();
         let next = held.version + 1;
         let Some(entry) = held.by_resource.get_mut(resource) else {
             return;
@@ -249,26 +249,26 @@ impl Tokens {
 
     /// Whether they did.
     pub(super) fn is_meant(&self, resource: &str, server: &str) -> bool {
-        let held = lock(&self.held);
+        let held = self.held.lock();
         let entry = held.by_resource.get(resource);
         entry.is_some_and(|held| held.saved.servers.iter().any(|known| known == server))
     }
 
     /// Whether there was a token that is over.
     pub(super) fn has_lapsed(&self, resource: &str) -> bool {
-        lock(&self.held).lapsed.contains(resource)
+        self.held.lock().lapsed.contains(resource)
     }
 
     /// Takes one away that somebody took back, and says what it was.
     pub(super) fn take(&self, resource: &str) -> Option<Held> {
-        let mut held = lock(&self.held);
+        let mut held = self.held.lock();
         held.lapsed.remove(resource);
         held.take(resource)
     }
 
     /// Takes one away that is over.
     pub(super) fn expire(&self, resource: &str) {
-        let mut held = lock(&self.held);
+        let mut held = self.held.lock();
         if held.take(resource).is_some() {
             held.lapse(resource);
         }
@@ -276,7 +276,7 @@ impl Tokens {
 
     /// The same, if it is still this one.
     pub(super) fn drop_version(&self, resource: &str, version: u64) -> bool {
-        let mut held = lock(&self.held);
+        let mut held = self.held.lock();
         let known = held.by_resource.get(resource);
         let is_it = known.is_some_and(|held| held.version == version);
         if is_it && held.take(resource).is_some() {
@@ -313,7 +313,7 @@ impl Tokens {
     }
 
     fn change(&self, resource: &str, version: u64, change: impl FnOnce(&mut Held)) -> bool {
-        let mut held = lock(&self.held);
+        let mut held = self.held.lock();
         let next = held.version + 1;
         let Some(entry) = held
             .by_resource
@@ -331,7 +331,7 @@ impl Tokens {
 
     /// Has somebody see to a token from now on, unless somebody does; or `instead` of them.
     pub(super) fn see_to(&self, resource: &str, version: u64, instead: bool, begin: impl FnOnce() -> AbortHandle) {
-        let mut held = lock(&self.held);
+        let mut held = self.held.lock();
         let entry = held.by_resource.get_mut(resource);
         let Some(entry) = entry.filter(|held| held.version == version) else {
             return;
@@ -348,9 +348,9 @@ impl Tokens {
         let Some(keeper) = &self.keeper else {
             return;
         };
-        let mut written = lock(&self.writing);
+        let mut written = self.writing.lock();
         let (version, removed, mut tokens) = {
-            let held = lock(&self.held);
+            let held = self.held.lock();
             let tokens: Vec<SavedToken> = held.by_resource.values().map(|held| held.saved.clone()).collect();
             (held.version, held.removed, tokens)
         };
@@ -405,19 +405,19 @@ mod tests {
 
     impl TokenKeeper for Drawer {
         fn load(&self) -> Vec<SavedToken> {
-            lock(&self.kept).clone()
+            self.kept.lock().clone()
         }
 
         fn save(&self, tokens: &[SavedToken]) -> io::Result<()> {
-            if *lock(&self.is_full) {
+            if *self.is_full.lock() {
                 return Err(io::Error::from(io::ErrorKind::StorageFull));
             }
-            *lock(&self.kept) = tokens.to_vec();
+            *self.kept.lock() = tokens.to_vec();
             Ok(())
         }
 
         fn clear(&self) -> io::Result<()> {
-            lock(&self.kept).clear();
+            self.kept.lock().clear();
             Ok(())
         }
     }
@@ -441,14 +441,14 @@ mod tests {
         tokens.set("a", given(None));
         tokens.set("b", given(None));
         tokens.save();
-        assert_eq!(lock(&keeper.kept).len(), 2);
-        *lock(&keeper.is_full) = true;
+        assert_eq!(keeper.kept.lock().len(), 2);
+        *keeper.is_full.lock() = true;
         tokens.set("c", given(None));
         tokens.save();
-        assert_eq!(lock(&keeper.kept).len(), 2, "one more that is not kept harms no other");
+        assert_eq!(keeper.kept.lock().len(), 2, "one more that is not kept harms no other");
         assert!(tokens.take("a").is_some());
         tokens.save();
-        assert_eq!(lock(&keeper.kept).len(), 0);
+        assert_eq!(keeper.kept.lock().len(), 0);
         assert!(tokens.get("b").is_some(), "it is used all the same");
     }
 
@@ -543,7 +543,7 @@ mod tests {
         tokens.save();
         let later = Tokens::load(Some(keeper.clone()));
         assert!(later.get("over").is_none());
-        assert_eq!(lock(&keeper.kept).len(), 1, "there either");
+        assert_eq!(keeper.kept.lock().len(), 1, "there either");
         let known = later.known();
         assert_eq!(
             (known[0].resource.as_str(), known[0].given_by.as_str()),

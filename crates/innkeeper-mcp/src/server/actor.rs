@@ -1,8 +1,9 @@
 //! The life of a server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use innkeeper_std::sync::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
@@ -376,7 +377,7 @@ impl Actor {
     }
 
     async fn end_process(&self) {
-        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let process = self.process.lock().take();
         if let Some(process) = process {
             process.stop().await;
         }

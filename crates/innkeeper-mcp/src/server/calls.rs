@@ -1,9 +1,10 @@
 //! Requests that are under way: whom reports of progress and questions belong to.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use rmcp::model::{ProgressToken, RequestId};
 use tokio::sync::Notify;
 
@@ -126,7 +127,7 @@ impl Calls {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

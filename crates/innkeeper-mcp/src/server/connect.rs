@@ -1,6 +1,6 @@
 //! From a configuration to a connection with a server that has introduced itself.
 
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rmcp::model::{ProtocolVersion, ServerPeerInfo};
@@ -153,7 +153,7 @@ async fn connect_once(
     };
     let introducing = introduce(shared, our_end.clone(), handshake, slot, discovery);
     let introduced = tokio::time::timeout(limits.start_time, introducing).await;
-    let process = slot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let process = slot.lock().clone();
     let running = match introduced {
         Ok(running) => running?,
         Err(_) => {
@@ -309,7 +309,7 @@ fn start_process(
         ConnectFailure::Failed(error.to_string())
     })?;
     let process = Arc::new(process);
-    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(process.clone());
+    *slot.lock() = Some(process.clone());
     let transport = StdioTransport::new(pipes, process.tail(), limits.message_bytes, messages, closed.clone());
     tokio::spawn({
         let process = process.clone();

@@ -4,7 +4,9 @@
 //! hears what it asked for.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use innkeeper_std::sync::{Mutex, MutexGuard};
 
 /// The levels of MCP, the most talkative first.
 pub(super) const LEVELS: [&str; 8] = [
@@ -63,7 +65,7 @@ impl Levels {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Option<usize>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 //! error at `debug`. Once per server, however many sessions share it; so many lines as people can read; and as JSON
 //! or quoted text, so that no line of a server passes for one of the host's (T15).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use innkeeper_std::sync::Mutex;
 use tokio::time::Instant;
 
 use super::levels::LEVELS;
@@ -91,7 +92,7 @@ impl HostLog {
 
     /// Whether another line may be written, and how many were left out before it.
     fn admit(&self) -> Option<usize> {
-        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rate = self.rate.lock();
         rate.admit(Instant::now())
     }
 }

@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -116,7 +117,7 @@ impl Asked {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

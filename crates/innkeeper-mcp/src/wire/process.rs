@@ -1,10 +1,11 @@
 //! The process of a server: started with little, ended with all that it started.
 
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_std::Group;
+use innkeeper_std::sync::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch;
@@ -92,7 +93,7 @@ impl Process {
 
     /// The last lines that it wrote for people.
     pub(crate) fn last_lines(&self) -> String {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner).lines()
+        self.tail.lock().lines()
     }
 
     /// Where its last lines are kept.
@@ -154,7 +155,7 @@ async fn keep_tail(mut stderr: impl AsyncRead + Unpin, tail: Arc<Mutex<Tail>>, m
     let mut buffer = vec![0; 8 << 10];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
         let bytes = buffer.get(..read).unwrap_or_default();
-        tail.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        tail.lock().push(bytes);
         log.push(bytes);
     }
 }

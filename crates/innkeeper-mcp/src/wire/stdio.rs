@@ -2,8 +2,9 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use innkeeper_std::sync::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, ServerJsonRpcMessage};
 use rmcp::service::RoleClient;
 use rmcp::transport::Transport;
@@ -114,7 +115,7 @@ async fn read(
                 Err(_) => {
                     // Servers that print to their output by mistake: it may say why they fail.
                     let stray = line.get(..line.len().min(STRAY_BYTES)).unwrap_or_default();
-                    let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut tail = tail.lock();
                     tail.push(stray);
                     tail.push(b"\n");
                     continue;

@@ -5,8 +5,9 @@
 //! for those whose token grants `admin`. Whoever lacks one is told of that one.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -230,6 +231,6 @@ impl Inner {
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 }

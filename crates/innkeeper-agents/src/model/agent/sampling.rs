@@ -1,12 +1,13 @@
 //! Serves MCP sampling requests with the model of the turn that called the server. The host has checked that the user
 //! allows it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use innkeeper_host::mcp::{Sampled, SampledStop, Sampler, SamplingMessage, SamplingPart, SamplingRequest};
 use innkeeper_host::{Secret, Usage};
+use innkeeper_std::sync::Mutex;
 
 use super::models::Model;
 use super::state::AgentState;
@@ -54,7 +55,7 @@ impl Sampler for TurnSampler {
     }
 
     fn usage(&self) -> Option<Usage> {
-        let turn_usage = self.turn_usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn_usage = self.turn_usage.lock();
         let sum = |of: fn(&TokenUsage) -> Option<u32>| {
             let known = turn_usage.iter().filter_map(of);
             known.fold(None, |sum: Option<u32>, tokens| {
@@ -176,7 +177,7 @@ impl Drop for UsageRecord<'_> {
             output: about(self.written),
             cache_read: None,
         });
-        let mut turn_usage = self.turn_usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn_usage = self.turn_usage.lock();
         turn_usage.push(usage);
     }
 }
@@ -235,7 +236,7 @@ mod tests {
                 .or_else(|| asked.body["max_tokens"].as_u64()),
             Some(50)
         );
-        let turn_usage = model.turn_usage.lock().unwrap();
+        let turn_usage = model.turn_usage.lock();
         assert!(
             turn_usage.iter().all(|usage| usage.output > Some(0)) && turn_usage.len() == 1,
             "{turn_usage:?}"

@@ -1,9 +1,10 @@
 //! State that all chats of an agent share: settings, model list, key and client.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_host::{AgentError, Secret, TurnInput};
+use innkeeper_std::sync::RwLock;
 
 use super::key::{self, Key};
 use super::models::{Model, merged};
@@ -41,11 +42,11 @@ pub(in crate::model) struct AgentState {
 
 impl AgentState {
     pub(in crate::model) fn add_listed_models(&self, listed: Vec<ModelEntry>) {
-        *self.models.write().unwrap_or_else(PoisonError::into_inner) = merged(&self.configured_models, listed);
+        *self.models.write() = merged(&self.configured_models, listed);
     }
 
     pub(in crate::model) fn offered_models(&self) -> Vec<Model> {
-        self.models.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.models.read().clone()
     }
 
     /// Returns the model that a message selected, or the default model.

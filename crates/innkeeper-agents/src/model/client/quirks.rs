@@ -1,7 +1,8 @@
 //! Quirks of servers, learned from rejected requests.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
+use innkeeper_std::sync::Mutex;
 
 use super::endpoint::Api;
 use crate::model::error::Failure;
@@ -104,14 +105,14 @@ pub(super) struct QuirksByModel(Mutex<HashMap<String, Quirks>>);
 
 impl QuirksByModel {
     pub(super) fn of(&self, model: &str) -> Quirks {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         known.get(model).cloned().unwrap_or_default()
     }
 
     /// Stores the quirks of a successful request. Models without quirks are not stored.
     pub(super) fn remember(&self, model: &str, quirks: Quirks) {
         if quirks != Quirks::default() {
-            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.0.lock();
             known.insert(model.to_owned(), quirks);
         }
     }

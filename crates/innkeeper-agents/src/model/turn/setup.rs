@@ -1,8 +1,9 @@
 //! Prepares a turn: custom agent, model and tools.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use innkeeper_host::{AgentError, EventSink, TurnInput};
+use innkeeper_std::sync::Mutex;
 use serde_json::Value;
 
 use super::{ModelChoice, TurnRun};

@@ -1,11 +1,10 @@
 //! Runs the tool calls of an answer: read-only calls in parallel, others one after another.
 
-use std::sync::{Mutex, PoisonError};
-
 use futures_util::future::try_join_all;
 use innkeeper_host::mcp::Arguments;
 use innkeeper_host::resource::is_of_mcp_server;
 use innkeeper_host::{AgentError, ToolContent, ToolResult, uri};
+use innkeeper_std::sync::Mutex;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -40,7 +39,7 @@ pub(in crate::model) async fn carry_out(
         last: ids.len().saturating_sub(1),
     };
     let result = batch.all(calls).await;
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut done = done.into_inner();
     let mut outcome = |(number, id): (usize, &String)| {
         let position = done.iter().position(|(of, _)| *of == number);
         position.map_or_else(|| missing_result(id), |position| done.swap_remove(position).1)
@@ -100,7 +99,7 @@ impl CallBatch<'_> {
             images: answer.images,
             is_error: answer.is_error,
         };
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = self.done.lock();
         done.push((number, outcome));
         Ok(())
     }

@@ -3,12 +3,13 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use innkeeper_core::agent::{Attachment, PastTurns};
 use innkeeper_core::{ChannelId, ClientId, Input, OpenChat, Reply, TurnEnd, TurnKey, TurnStart};
+use innkeeper_std::sync::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -83,12 +84,12 @@ impl ChatLink {
     }
 
     pub(crate) fn add_opening_context(&self, context: Vec<String>) {
-        let mut kept = self.opening_context.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.opening_context.lock();
         kept.extend(context);
     }
 
     pub(crate) fn take_opening_context(&self) -> Vec<String> {
-        let mut kept = self.opening_context.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.opening_context.lock();
         std::mem::take(&mut kept)
     }
 

@@ -5,10 +5,11 @@
 //! the queue is where an agent is held back.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use innkeeper_core::agent::{BackgroundChange, ToolContent, ToolReady, ToolStep};
 use innkeeper_core::{AgentEvent, ChannelId, Input, TurnEnd, TurnKey};
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 
 use crate::main_loop::Message;
@@ -74,7 +75,7 @@ impl Bell {
             matches!(rung, Err(mpsc::error::TrySendError::Full(_)))
         };
         if is_full() {
-            let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut missed = self.missed.lock();
             missed.push(Arc::clone(queue));
             drop(missed);
             // Still full means that the loop has a batch before it, after which it looks at what it
@@ -284,7 +285,7 @@ impl EventQueue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -6,11 +6,12 @@
 //! [`EventSink::context_of`]), and go on when a hook does not let it stop ([`EventSink::may_stop`]).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_core::agent::{ToolContent, ToolResult};
 use innkeeper_core::{REFUSED, TurnStart};
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 
 use crate::agent::{AgentError, EventSink};
@@ -78,7 +79,7 @@ impl Scene {
     }
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heard.lock()
     }
 
     fn call(&self, event: HookEvent, subject: &str, input: Map<String, Value>) -> HookCall {

@@ -2,10 +2,11 @@
 //! answers that nobody waits for are dropped, so that none pile up.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use innkeeper_core::agent::{Answer, Decision, Secret, ToolReply, ToolResult};
 use innkeeper_core::{Reply, TurnKey};
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -104,7 +105,7 @@ impl Slot {
     }
 
     fn lock(&self) -> MutexGuard<'_, Replies> {
-        self.replies.lock().unwrap_or_else(PoisonError::into_inner)
+        self.replies.lock()
     }
 }
 
@@ -258,6 +259,6 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

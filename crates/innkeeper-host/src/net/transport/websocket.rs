@@ -7,13 +7,14 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use innkeeper_core::Wire;
 use innkeeper_core::snapshot::Answer;
+use innkeeper_std::sync::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -88,7 +89,7 @@ const MAX_REPLY_BYTES: usize = 16 << 10;
 
 impl Replies {
     fn add(&self, bytes: &[u8]) {
-        let mut waiting = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.bytes.lock();
         if waiting.len() + bytes.len() <= MAX_REPLY_BYTES {
             waiting.extend_from_slice(bytes);
             self.added.notify_one();
@@ -96,7 +97,7 @@ impl Replies {
     }
 
     fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.bytes.lock())
     }
 }
 

@@ -1,7 +1,8 @@
 //! Sessions that are gone, while something of theirs may still be under way.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use innkeeper_std::sync::{Mutex, MutexGuard};
 
 /// How many are remembered. What was under way when a session went is over long before that many others went.
 const MOST: usize = 4096;
@@ -39,6 +40,6 @@ impl ClosedSessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

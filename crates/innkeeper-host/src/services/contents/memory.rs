@@ -1,10 +1,10 @@
 //! Contents in memory: for hosts that keep nothing else either.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
+use innkeeper_std::sync::{Mutex, MutexGuard};
 
 use super::{ClosedSessions, ContentLimits, Contents};
 use crate::services::resources::Content;
@@ -46,7 +46,7 @@ impl MemoryContents {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::future::ready;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use innkeeper_core::Seq;
 use innkeeper_core::stored::{
     Batch, DeletedSession, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource,
 };
+use innkeeper_std::sync::{Mutex, MutexGuard};
 
 use self::contents::Contents;
 use super::{Appended, Journal, JournalError, Lease, RESERVED};
@@ -140,7 +141,7 @@ impl MemoryJournal {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_core::ChannelId;
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
@@ -103,7 +104,7 @@ impl AppRequests {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, AppRequest>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,6 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use innkeeper_core::resource::MCP_RESOURCES;
+use innkeeper_std::sync::{Mutex, MutexGuard, RwLock};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
@@ -233,7 +234,7 @@ impl Mcp {
     /// A user declined a request of an app of a server.
     pub(super) fn decline(&self, server: &str) {
         if let Some(link) = &self.link {
-            let mut declined = link.declined.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut declined = link.declined.lock();
             declined.insert(server.to_owned(), Instant::now());
         }
     }
@@ -241,7 +242,7 @@ impl Mcp {
     /// Whether a user did so within this time.
     pub(super) fn was_declined(&self, server: &str, time: Duration) -> bool {
         self.link.as_ref().is_some_and(|link| {
-            let declined = link.declined.lock().unwrap_or_else(PoisonError::into_inner);
+            let declined = link.declined.lock();
             declined.get(server).is_some_and(|at| at.elapsed() < time)
         })
     }
@@ -330,11 +331,11 @@ impl SessionLink {
     }
 
     pub(crate) fn set_wanted(&self, ids: Arc<[String]>) {
-        *self.wanted.write().unwrap_or_else(PoisonError::into_inner) = ids;
+        *self.wanted.write() = ids;
     }
 
     fn wanted(&self) -> Arc<[String]> {
-        Arc::clone(&self.wanted.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.wanted.read())
     }
 
     /// What people allowed one start of a server, they did not allow another one: it may be something else.
@@ -356,11 +357,11 @@ impl SessionLink {
     }
 
     fn may_sample(&self) -> MutexGuard<'_, HashMap<(String, Samples), u32>> {
-        self.may_sample.lock().unwrap_or_else(PoisonError::into_inner)
+        self.may_sample.lock()
     }
 
     fn wants(&self, server: &str) -> bool {
-        let wanted = self.wanted.read().unwrap_or_else(PoisonError::into_inner);
+        let wanted = self.wanted.read();
         wanted.iter().any(|id| id == server)
     }
 }

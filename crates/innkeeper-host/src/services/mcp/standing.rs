@@ -1,9 +1,10 @@
 //! What the servers of a session do, in words: for people who want to know why one is not ready.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 
 use tokio::sync::Notify;
@@ -86,7 +87,7 @@ impl Reported {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, (u64, ServerStatus)>> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.known.lock()
     }
 
     /// The start of a server that waits until users allow it, if it does.

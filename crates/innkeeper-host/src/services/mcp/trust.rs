@@ -5,10 +5,11 @@
 //! within bounds and goes on without the servers if there is none.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_core::agent::AnswerValue;
+use innkeeper_std::sync::{Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
@@ -94,7 +95,7 @@ impl Default for Asking {
 
 impl Asking {
     fn state(&self) -> MutexGuard<'_, AskingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn was_left_open(&self, question: &TrustQuestion, attempt: u64) -> bool {

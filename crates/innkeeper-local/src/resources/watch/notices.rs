@@ -6,13 +6,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use innkeeper_std::sync::Mutex;
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
-use super::lock;
 use super::tree::Hints;
 
 /// Directories that are looked at one by one; when more may have changed, all are.
@@ -28,11 +28,11 @@ pub(super) struct Mailbox {
 impl Mailbox {
     /// What has come since the last time.
     pub(super) fn take(&self) -> Hints {
-        std::mem::take(&mut *lock(&self.hints))
+        std::mem::take(&mut *self.hints.lock())
     }
 
     fn hint(&self, path: &Path, may_be_away: bool) {
-        let mut hints = lock(&self.hints);
+        let mut hints = self.hints.lock();
         if let Some(parent) = path.parent() {
             hints.directories.insert(parent.to_owned());
         }
@@ -50,7 +50,7 @@ impl Mailbox {
     }
 
     fn hint_at_everything(&self) {
-        lock(&self.hints).all = true;
+        self.hints.lock().all = true;
         self.bell.notify_one();
     }
 }
@@ -90,7 +90,7 @@ impl Notices {
 
     /// Makes room for somebody who will hear of directories.
     pub(super) fn enrol(&self, mailbox: Arc<Mailbox>) -> notify::Result<Enrolment> {
-        let mut watched = lock(&self.watched);
+        let mut watched = self.watched.lock();
         if watched.watcher.is_none() {
             let routes = Arc::clone(&self.routes);
             watched.watcher = Some(notify::recommended_watcher(move |event| pass_on(&routes, event))?);
@@ -106,8 +106,8 @@ impl Notices {
     }
 
     fn leave(&self, id: u64, path: &Path) {
-        let mut watched = lock(&self.watched);
-        let mut routes = lock(&self.routes);
+        let mut watched = self.watched.lock();
+        let mut routes = self.routes.lock();
         let Some(hearing) = routes.get_mut(path) else {
             return;
         };
@@ -121,11 +121,11 @@ impl Notices {
     }
 
     fn leave_all(&self, id: u64, paths: HashSet<PathBuf>) {
-        let mut watched = lock(&self.watched);
+        let mut watched = self.watched.lock();
         watched.enrolled = watched.enrolled.saturating_sub(1);
         if watched.enrolled == 0 {
             // The watcher forgets everything by itself.
-            lock(&self.routes).clear();
+            self.routes.lock().clear();
             watched.directories.clear();
             watched.watcher = None;
             return;
@@ -139,7 +139,7 @@ impl Notices {
     /// How many directories are watched.
     #[cfg(all(test, unix))]
     pub(super) fn directories(&self) -> usize {
-        lock(&self.watched).directories.len()
+        self.watched.lock().directories.len()
     }
 }
 
@@ -165,13 +165,13 @@ pub(super) struct Enrolment {
 impl Enrolment {
     /// Hears of a directory from now on, also when it is another one of the same name by now.
     pub(super) fn watch(&mut self, path: &Path, identity: Identity) -> notify::Result<()> {
-        let mut watched = lock(&self.notices.watched);
+        let mut watched = self.notices.watched.lock();
         let known = watched.directories.get(path).copied();
         if known.is_none() && watched.directories.len() >= self.notices.most {
             return Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch));
         }
         // First, so that nothing is missed.
-        let mut routes = lock(&self.notices.routes);
+        let mut routes = self.notices.routes.lock();
         let hearing = routes.entry(path.to_owned()).or_default();
         if hearing.iter().all(|(id, _)| *id != self.id) {
             hearing.push((self.id, Arc::clone(&self.mailbox)));
@@ -196,7 +196,7 @@ impl Enrolment {
         match &outcome {
             // The others heard nothing in between.
             Ok(()) if is_another => {
-                let routes = lock(&self.notices.routes);
+                let routes = self.notices.routes.lock();
                 let others = routes.get(path).into_iter().flatten();
                 others
                     .filter(|(id, _)| *id != self.id)
@@ -233,7 +233,7 @@ fn pass_on(routes: &Mutex<Routes>, event: notify::Result<Event>) {
     if event.as_ref().is_ok_and(|event| is_access(event.kind)) {
         return;
     }
-    let routes = lock(routes);
+    let routes = routes.lock();
     match event {
         Ok(event) if !event.need_rescan() => {
             let may_be_away = matches!(

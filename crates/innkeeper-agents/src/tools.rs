@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use innkeeper_host::{AgentError, ToolDraft, ToolKind};
+use innkeeper_std::text::prefix;
 use serde_json::Value;
 
 use crate::model::api::{Image, ToolSpec};
@@ -145,8 +146,7 @@ pub(crate) fn read_prefix(directory: &str, name: &str, most: usize) -> Result<(S
     read.map_err(|error| place.complaint(&error))?;
     let is_all = bytes.len() <= most;
     let text = String::from_utf8_lossy(&bytes);
-    let end = text.floor_char_boundary(most);
-    Ok((text.get(..end).unwrap_or_default().to_owned(), is_all))
+    Ok((prefix(&text, most).to_owned(), is_all))
 }
 
 /// Result of a call for the model.

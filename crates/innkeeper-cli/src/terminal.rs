@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 
+use innkeeper_std::text::truncate_chars;
+
 use crate::failure::{Failure, Kind};
 
 pub use confirm::confirm;
@@ -129,9 +131,7 @@ pub fn one_line(text: &str, limit: usize) -> String {
     if flat.chars().count() <= limit {
         return flat.into_owned();
     }
-    let mut cut: String = flat.chars().take(limit.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
+    truncate_chars(&flat, limit.saturating_sub(1)).into_owned()
 }
 
 fn is_hostile(c: char) -> bool {

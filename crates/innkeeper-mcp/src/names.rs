@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use innkeeper_std::text::prefix;
 use sha2::{Digest as _, Sha256};
 
 /// The longest name that model providers take.
@@ -67,8 +68,8 @@ fn digest_name(server: &str, tool: &str, round: u32) -> String {
     let server_room = server.len().min(room - tool_room);
     format!(
         "{}{SEPARATOR}{}_{digits}",
-        cut(&server, server_room),
-        cut(&tool, tool_room)
+        prefix(&server, server_room),
+        prefix(&tool, tool_room)
     )
 }
 
@@ -83,10 +84,6 @@ fn allowed(text: &str) -> String {
     });
     let text: String = chars.collect();
     if text.is_empty() { "_".to_owned() } else { text }
-}
-
-fn cut(text: &str, most: usize) -> &str {
-    text.get(..most).unwrap_or(text)
 }
 
 #[cfg(test)]

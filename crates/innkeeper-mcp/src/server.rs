@@ -374,7 +374,7 @@ impl Shared {
             resource,
             required_scopes,
             oauth_client_id: far.oauth_client_id.clone(),
-            description: description.map(bounded_text),
+            description: description.as_deref().map(bounded_text),
         })
     }
 

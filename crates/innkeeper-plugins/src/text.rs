@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use innkeeper_std::text::{ELLIPSIS, truncate_chars};
+
 /// A position in a text, zero-based, in UTF-16 code units as in the rest of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextPosition {
@@ -124,7 +126,7 @@ pub(crate) fn printable(text: &str, most: usize) -> String {
             continue;
         }
         if count + usize::from(blank) >= most {
-            clean.push('…');
+            clean.push(ELLIPSIS);
             break;
         }
         if blank {
@@ -141,12 +143,9 @@ pub(crate) fn printable(text: &str, most: usize) -> String {
 /// A text of several lines: as it is, but without control characters, and not too long.
 pub(crate) fn readable(text: &str, most: usize) -> String {
     let clean = |c: &char| (*c == '\n' || *c == '\t' || !c.is_control()) && !turns_direction(*c);
-    let mut chars = text.trim().chars().filter(clean);
-    let mut kept: String = chars.by_ref().take(most).collect();
-    if chars.next().is_some() {
-        kept.push('…');
-    }
-    kept
+    // One more than is shown, so that the cut is visible.
+    let kept: String = text.trim().chars().filter(clean).take(most + 1).collect();
+    truncate_chars(&kept, most).into_owned()
 }
 
 fn turns_direction(c: char) -> bool {

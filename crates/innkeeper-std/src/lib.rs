@@ -11,6 +11,7 @@
 //!   ([`Unnamed`]), and replaces another one only on request ([`rename_to_free`]). [`remove_all`] removes trees
 //!   of any depth.
 //! - **Locks** ([`sync`]) that a panic does not poison.
+//! - **Texts** ([`text`]) shortened at a character boundary.
 //!
 //! # Example
 //!
@@ -40,6 +41,7 @@ mod files;
 #[cfg(feature = "processes")]
 mod processes;
 pub mod sync;
+pub mod text;
 
 #[cfg(feature = "files")]
 pub use files::{

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use innkeeper_host::customizations::Customized;
 use innkeeper_host::{AppliedRule, Attachment};
 use innkeeper_std::sync::{Mutex, MutexGuard};
+use innkeeper_std::text::prefix;
 
 use self::rule_globs::RuleScopes;
 use super::conversation::pinned_instruction::PinnedInstruction;
@@ -199,6 +200,6 @@ fn normal(path: &Path) -> PathBuf {
 /// Returns the beginning of a text and whether it was cut.
 fn beginning(text: &str, most: usize) -> (&str, bool) {
     let text = text.trim();
-    let end = text.floor_char_boundary(most);
-    (text.get(..end).unwrap_or_default(), end < text.len())
+    let start = prefix(text, most);
+    (start, start.len() < text.len())
 }

@@ -1,6 +1,7 @@
 //! Completes calls, for clients and for the model.
 
 use innkeeper_host::{AgentError, Decision, ToolCall, ToolContent, ToolDraft, ToolResult};
+use innkeeper_std::text::truncate;
 
 use super::ToolAnswer;
 use crate::model::api::Image;
@@ -93,11 +94,10 @@ pub(super) fn after_edit(answer: ToolAnswer, edited: Option<&str>) -> ToolAnswer
     let Some(edited) = edited else {
         return answer;
     };
-    let shown = &edited[..edited.floor_char_boundary(MOST)];
-    let cut = if shown.len() < edited.len() { " …" } else { "" };
+    let shown = truncate(edited, MOST);
     ToolAnswer {
         text: format!(
-            "The person changed the input of this call before allowing it. It ran with:\n{shown}{cut}\n\n{}",
+            "The person changed the input of this call before allowing it. It ran with:\n{shown}\n\n{}",
             answer.text
         ),
         ..answer

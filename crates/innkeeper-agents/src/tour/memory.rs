@@ -2,6 +2,7 @@
 //! to work.
 
 use innkeeper_host::ChatContext;
+use innkeeper_std::text::truncate_chars;
 
 /// Messages it remembers.
 const MAX_MESSAGES: usize = 20;
@@ -66,5 +67,5 @@ impl Memory {
 }
 
 fn shorten(text: &str) -> String {
-    text.chars().take(MAX_CHARS).collect()
+    truncate_chars(text, MAX_CHARS).into_owned()
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use innkeeper_host::customizations::{HookCall, HookEvent, HookOutcome};
 use innkeeper_plugins::{HookOrigin, OnFailure};
+use innkeeper_std::text::truncate;
 use serde_json::{Map, Value};
 
 use super::process::End;
@@ -41,9 +42,11 @@ impl Answering<'_> {
                     Some(code) => format!("ended with exit code {code}"),
                     None => "was ended by a signal".to_owned(),
                 };
-                let said = cut(stderr.trim(), 1000);
-                let said = if said.is_empty() { said } else { format!(": {said}") };
-                self.failure(&format!("{how}{said}"))
+                let said = truncate(stderr.trim(), 1000);
+                self.failure(&match said.is_empty() {
+                    true => how,
+                    false => format!("{how}: {said}"),
+                })
             }
             End::TimeOver { after } => self.failure(&format!(
                 "took longer than {} s and was ended, with everything it had started",
@@ -67,7 +70,7 @@ impl Answering<'_> {
     }
 
     fn refusal(&self, reason: String) -> HookOutcome {
-        let reason = cut(&reason, MAX_TEXT);
+        let reason = truncate(&reason, MAX_TEXT).into_owned();
         let mut outcome = HookOutcome::default();
         match self.call.event {
             HookEvent::PreToolUse | HookEvent::UserPromptSubmit | HookEvent::Stop | HookEvent::SubagentStop => {
@@ -93,7 +96,7 @@ impl Answering<'_> {
         // Words are meant for the model where something begins, and for nobody elsewhere.
         let mut outcome = HookOutcome::default();
         if matches!(self.call.event, HookEvent::SessionStart | HookEvent::UserPromptSubmit) {
-            outcome.context.push(cut(text, MAX_TEXT));
+            outcome.context.push(truncate(text, MAX_TEXT).into_owned());
         }
         outcome
     }
@@ -107,7 +110,7 @@ impl Answering<'_> {
             own.and_then(from).or_else(|| from(said))
         };
         let words = |names: &[&str]| match find(names) {
-            Some(Value::String(text)) if !text.trim().is_empty() => Some(cut(text.trim(), MAX_TEXT)),
+            Some(Value::String(text)) if !text.trim().is_empty() => Some(truncate(text.trim(), MAX_TEXT).into_owned()),
             _ => None,
         };
         let reason = || {
@@ -189,14 +192,6 @@ pub(super) fn together(outcomes: impl IntoIterator<Item = HookOutcome>) -> HookO
     }
     all.allow = allowed.contains(&all.input);
     all
-}
-
-pub(super) fn cut(text: &str, most: usize) -> String {
-    let end = text.floor_char_boundary(most);
-    match text.get(..end) {
-        Some(start) if end < text.len() => format!("{start} […]"),
-        _ => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

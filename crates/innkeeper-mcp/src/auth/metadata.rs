@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use innkeeper_std::sync::Mutex;
+use innkeeper_std::text::prefix;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use url::Url;
@@ -203,9 +204,8 @@ pub(crate) fn bounded_scopes(scopes: &[String]) -> Vec<String> {
 }
 
 /// What a server says, within bounds.
-pub(crate) fn bounded_text(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(MOST_TEXT_BYTES));
-    text
+pub(crate) fn bounded_text(text: &str) -> String {
+    prefix(text, MOST_TEXT_BYTES).to_owned()
 }
 
 /// Whether the metadata of a resource stands here (RFC 9728, 3.1).

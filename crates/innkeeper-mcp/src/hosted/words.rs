@@ -7,6 +7,7 @@ use innkeeper_host::mcp::{
     ServerFacts, ServerIcon, ServerStatus, defused,
 };
 use innkeeper_host::{AuthRequirement, ToolContent};
+use innkeeper_std::text::truncate_chars;
 use serde_json::{Map, Value, json};
 
 use super::tokens::Tokens;
@@ -138,7 +139,7 @@ pub(super) fn facts(server: &Server) -> ServerFacts {
 
 /// A name of a server's, in a line of a bounded length.
 fn one_line(name: &str) -> String {
-    let plain = defused(&name.chars().take(MAX_NAME_CHARS).collect::<String>());
+    let plain = defused(&truncate_chars(name, MAX_NAME_CHARS));
     plain.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

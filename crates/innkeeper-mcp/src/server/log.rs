@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use innkeeper_std::sync::Mutex;
+use innkeeper_std::text::prefix;
 use tokio::time::Instant;
 
 use super::levels::LEVELS;
@@ -103,7 +104,7 @@ fn level(word: &str) -> &'static str {
 }
 
 fn cut(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(MAX_LINE_BYTES)).unwrap_or_default()
+    prefix(text, MAX_LINE_BYTES)
 }
 
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use innkeeper_std::text::truncate;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation,
     ProtocolVersion, ServerNotification, ServerRequest,
@@ -214,12 +215,7 @@ fn explain(no_answer: &NoAnswer, method: &str) -> ErrorData {
     match no_answer {
         NoAnswer::UnknownMethod => ErrorData::new(
             ErrorCode::METHOD_NOT_FOUND,
-            format!(
-                "`{}` is not answered here",
-                method
-                    .get(..method.floor_char_boundary(MOST_METHOD_BYTES))
-                    .unwrap_or_default()
-            ),
+            format!("`{}` is not answered here", truncate(method, MOST_METHOD_BYTES)),
             None,
         ),
         NoAnswer::TooMany => ErrorData::new(

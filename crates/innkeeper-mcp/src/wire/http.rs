@@ -9,6 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use innkeeper_std::text::truncate_chars;
 use reqwest::Response;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ProtocolVersion, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{
@@ -332,6 +333,6 @@ fn short(said: &str) -> Option<String> {
     if said.is_empty() || said.starts_with('<') {
         return None;
     }
-    let printable = said.chars().map(|c| if c.is_control() { ' ' } else { c });
-    Some(printable.take(SHOWN_REFUSAL_CHARS).collect())
+    let shown = truncate_chars(said, SHOWN_REFUSAL_CHARS);
+    Some(shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
 }

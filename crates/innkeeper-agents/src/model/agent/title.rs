@@ -1,5 +1,7 @@
 //! Requests for session titles.
 
+use innkeeper_std::text::truncate;
+
 use super::models::Model;
 use crate::model::api::{Effort, ModelRequest};
 use crate::model::conversation::user;
@@ -14,7 +16,7 @@ const INSTRUCTIONS: &str = "You give conversations a title: at most six words, i
 
 /// Builds the request for a title.
 pub(in crate::model) fn request(model: &Model, text: &str) -> ModelRequest {
-    let text = text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default();
+    let text = truncate(text, MAX_TEXT);
     ModelRequest {
         model: model.id.clone(),
         system: vec![INSTRUCTIONS.to_owned()],

@@ -1,8 +1,11 @@
 //! Compaction: replaces the beginning of a conversation by a summary when it exceeds the context window. User
 //! messages stay verbatim.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
+
+use innkeeper_std::text::truncate;
 
 use super::pinned_instruction::PinnedInstruction;
 use super::summary::Summary;
@@ -181,11 +184,7 @@ fn latest(lines: &[String], mut room: usize) -> Vec<&str> {
 
 fn in_one_line(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let end = line.floor_char_boundary(MAX_LINE);
-    match line.get(..end) {
-        Some(start) if end < line.len() => format!("{start} …"),
-        _ => line,
-    }
+    truncate(&line, MAX_LINE).into_owned()
 }
 
 /// Returns true if a summary can be shorter than the message: messages of the model and of tools, and the parent
@@ -250,12 +249,8 @@ fn transcript_lines(entry: &Entry) -> Vec<String> {
     }
 }
 
-fn shortened(text: &str) -> String {
-    let end = text.floor_char_boundary(MAX_OUTPUT);
-    match text.get(..end) {
-        Some(start) if end < text.len() => format!("{start} …"),
-        _ => text.to_owned(),
-    }
+fn shortened(text: &str) -> Cow<'_, str> {
+    truncate(text, MAX_OUTPUT)
 }
 
 #[cfg(test)]

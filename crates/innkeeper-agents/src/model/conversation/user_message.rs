@@ -1,6 +1,7 @@
 //! Converts a user message and its attachments into a model message.
 
 use innkeeper_host::{Attachment, PastTurn, TextSpan};
+use innkeeper_std::text::prefix;
 
 use super::{documents, images};
 use crate::model::api::{Image, ModelMessage, UserPart};
@@ -120,13 +121,13 @@ pub(in crate::model) fn text_of(data: &str, content_type: &str) -> Option<String
 
 fn enclosed(label: &str, text: &str) -> String {
     let label = label.replace(['"', '\n'], " ");
-    let end = text.floor_char_boundary(MAX_ATTACHED);
-    let cut = if end < text.len() {
+    let start = prefix(text, MAX_ATTACHED);
+    let cut = if start.len() < text.len() {
         "\n(The rest was left out because it is too long.)"
     } else {
         ""
     };
-    format!("<attachment label=\"{label}\">\n{}{cut}\n</attachment>\n", &text[..end])
+    format!("<attachment label=\"{label}\">\n{start}{cut}\n</attachment>\n")
 }
 
 fn retold(turns: &[PastTurn]) -> String {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use innkeeper_std::text::truncate_chars;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
@@ -101,13 +102,12 @@ pub(crate) fn classify(provider: &Provider, failure: &Failure) -> ProviderError 
     provider.error(kind_of(failure), &said)
 }
 
-/// Shortens the message so that the status still fits.
+/// Maximum length of a provider's message, so that the status still fits.
+const MAX_QUOTED_CHARS: usize = 275;
+
 fn shortened(provider: &Provider, said: &str) -> String {
     let quoted = provider.quote(said);
-    match quoted.char_indices().nth(275) {
-        Some((end, _)) => format!("{}…", &quoted[..end]),
-        None => quoted,
-    }
+    truncate_chars(&quoted, MAX_QUOTED_CHARS).into_owned()
 }
 
 fn kind_of(failure: &Failure) -> ErrorKind {

@@ -7,6 +7,7 @@ pub(in crate::model) use ask::ask;
 pub(in crate::model) use plan::update_plan;
 
 use innkeeper_host::customizations::{CustomAgent, Customized};
+use innkeeper_std::text::truncate;
 use serde_json::{Value, json};
 
 use crate::model::api::ToolSpec;
@@ -159,9 +160,7 @@ impl AgentTool {
                 .split_whitespace()
                 .collect();
             let description = words.join(" ");
-            let description = description
-                .get(..description.floor_char_boundary(MAX_AGENT_WORDS))
-                .unwrap_or_default();
+            let description = truncate(&description, MAX_AGENT_WORDS);
             let line = format!("\n- {name}: {description}");
             let Some(rest) = room.checked_sub(line.len()) else {
                 let more = agents.len() - names.len();

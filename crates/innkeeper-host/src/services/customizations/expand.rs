@@ -10,6 +10,8 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use innkeeper_std::text::prefix;
+
 /// Longest text that comes of it. A placeholder is short, and what stands in its place need not be: a
 /// file of many of them could fill any memory (F17).
 const MAX_BYTES: usize = 256 << 10;
@@ -219,8 +221,7 @@ impl<'a> Expansion<'a> {
 
 /// As much of a text as the end of a placeholder is looked for in.
 fn within_reach(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(MAX_PLACEHOLDER_BYTES))
-        .unwrap_or_default()
+    prefix(text, MAX_PLACEHOLDER_BYTES)
 }
 
 /// What was given as `name=value`; of what is given twice the first counts.

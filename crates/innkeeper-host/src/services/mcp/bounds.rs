@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use innkeeper_std::text::prefix;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -30,14 +31,13 @@ pub(crate) fn data(data: Value) -> Option<Value> {
     (data.to_string().len() <= MAX_DATA_BYTES).then_some(data)
 }
 
-pub(super) fn cut(mut text: String, most: usize) -> String {
-    let total = text.len();
-    if total > most {
-        text.truncate(text.floor_char_boundary(most));
-        let missing = total - text.len();
-        text.push_str(&format!(" [{missing} more bytes were left out]"));
+/// Shortens a text and says how many bytes are missing: a model may ask for the rest.
+pub(super) fn cut(text: String, most: usize) -> String {
+    let start = prefix(&text, most);
+    match text.len() - start.len() {
+        0 => text,
+        missing => format!("{start} [{missing} more bytes were left out]"),
     }
-    text
 }
 
 /// How much the servers of a session have written lately.

@@ -18,19 +18,19 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let started = Instant::now();
     cargo(workspace, &["fmt", "--all", "--check"]).context("run `cargo fmt --all` and look at what it changed")?;
     step("cargo xtask tidy", || tidy::run(workspace, tidy::Counts::Check))?;
-    cargo(
-        workspace,
-        &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
-    )?;
     println!("\n{}", about_real_servers(is_installed));
+    // Most failures are failed tests, so lints come after them.
     if has_nextest(workspace) {
-        // Nextest does not know doctests. They come first, so that the summary of all other tests
-        // stands at the end.
+        // Nextest does not run doctests. They come first, so that the summary of all other tests is the last one.
         cargo(workspace, &["test", "--workspace", "--doc"])?;
         cargo(workspace, &["nextest", "run", "--workspace"])?;
     } else {
         cargo(workspace, &["test", "--workspace"])?;
     }
+    cargo(
+        workspace,
+        &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
+    )?;
     println!("\nall green after {:.1} s", started.elapsed().as_secs_f64());
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! What two pictures of one state are compared by.
+//! Normalises two states before they are compared.
 
 use serde_json::Value;
 
 /// Bits 0 to 4 of a session's status: derived from its chats and carried by no action (E-08).
 pub(crate) const ACTIVITY_BITS: u32 = 0b1_1111;
 
-/// Removes exactly what E-08 names: a session's activity bits and activity, a chat's title.
+/// Removes exactly the fields that E-08 names: a session's activity bits and activity, a chat's title.
 pub(crate) fn without_unannounced_fields(mut state: Value) -> Value {
     spell_numbers_alike(&mut state);
     let is_chat = state.get("turns").is_some();
@@ -42,7 +42,7 @@ fn spell_numbers_alike(value: &mut Value) {
     }
 }
 
-/// Removes what the published types have no place for, so that a mirror made of them cannot have it.
+/// Removes extension fields: the published types drop them, so no mirror has them.
 pub(crate) fn without_extensions(mut state: Value) -> Value {
     for (list, field) in [
         ("activeClients", "systemMessageTransform"),
@@ -59,7 +59,7 @@ pub(crate) fn without_extensions(mut state: Value) -> Value {
     state
 }
 
-/// Removes the `_meta` of input requests, in turns and in what a session waits for.
+/// Removes the `_meta` of input requests, in turns and in `inputNeeded`.
 fn remove_purposes(value: &mut Value) {
     let kind = value.get("kind").and_then(Value::as_str);
     let is_request = matches!(kind, Some("inputRequest" | "chatInput"));

@@ -1,4 +1,4 @@
-//! What every journal has to do, as scenarios that any implementation runs.
+//! Scenarios that every implementation of `Journal` must pass.
 //!
 //! An implementation says how its [`Storage`] is made, opened again and found after a crash, and
 //! calls [`all`]. Each scenario works on a storage of its own and panics at what it finds wrong.
@@ -17,20 +17,20 @@ mod scenarios;
 pub use logs::{check_log, describe};
 pub use scenarios::{around, crashes, failures, lists, log, numbers, sessions, turns};
 
-/// A place where one journal at a time keeps sessions: a directory, a server, some memory.
+/// A medium on which one journal at a time persists sessions: a directory, a server, some memory.
 #[async_trait]
 pub trait Storage: Send + Sync {
     /// A journal on this storage, as a new process makes it. It is not open yet.
     ///
-    /// Scenarios ask again for a later life on the same storage, after they have flushed and
-    /// dropped the journal of the life before.
+    /// Scenarios ask again for a later run on the same storage, after they have flushed and
+    /// dropped the journal of the run before.
     fn journal(&self) -> Arc<dyn Journal>;
 
-    /// What is left if the process that uses the storage is killed at this moment. The original
-    /// may be used on; the two have nothing to do with each other any more.
+    /// Returns the storage as it is after a kill of the process at this moment. The original
+    /// can still be used; the two are independent.
     async fn killed(&self) -> Box<dyn Storage>;
 
-    /// What is left if the power fails at this moment, which may be less than [`Self::killed`].
+    /// Returns the storage as it is after a power cut at this moment. It may have less than [`Self::killed`].
     async fn without_power(&self) -> Box<dyn Storage> {
         self.killed().await
     }
@@ -57,7 +57,7 @@ pub enum Trouble {
 /// One thing that a journal has to do.
 #[derive(Clone, Copy)]
 pub struct Scenario {
-    /// What it is, with the ids of the promises it is about.
+    /// Its name, with the ids of the promises that it checks.
     pub name: &'static str,
     run: fn(Box<dyn Storage>) -> BoxFuture<'static, ()>,
 }
@@ -148,7 +148,7 @@ scenarios! {
 ///
 /// # Panics
 ///
-/// With the names of the scenarios that failed. What they found is printed as they fail.
+/// With the names of the failed scenarios. Each prints its failure.
 pub async fn all(fresh: impl Fn() -> Box<dyn Storage>) -> usize {
     let failed = failing(fresh).await;
     assert!(

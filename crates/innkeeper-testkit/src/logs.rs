@@ -15,7 +15,7 @@ pub struct HeardRecord {
     pub severity: u64,
     /// The name of its scope.
     pub scope: String,
-    /// What it says.
+    /// Its text.
     pub body: String,
     /// Its attributes, each as text.
     pub attributes: BTreeMap<String, String>,
@@ -61,7 +61,7 @@ pub fn records(message: &Value) -> Vec<HeardRecord> {
 pub struct LogListener {
     /// The connection.
     pub client: RawClient,
-    /// What was heard so far, oldest first.
+    /// The records received so far, oldest first.
     pub heard: Vec<HeardRecord>,
 }
 

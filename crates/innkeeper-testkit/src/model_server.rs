@@ -1,8 +1,9 @@
-//! A model server on loopback that says what a script says, over every API that Innkeeper speaks.
+//! A scripted model server on loopback, over every API that Innkeeper speaks.
 //!
 //! The same [`Script`] gives the same conversation through Chat Completions, Responses and
 //! Messages. How it is sent is part of the script: in what pieces, how slowly, where it stalls,
-//! breaks off or fails. A request that real APIs refuse is refused here as well. What was asked, and who hung up, can be looked at afterwards.
+//! breaks off or fails. A request that real APIs refuse is refused here as well. Requests and closed
+//! connections can be inspected afterwards.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -52,7 +53,7 @@ pub struct ModelServer {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// What the server and its connections share.
+/// State that the server and its connections share.
 #[derive(Debug)]
 struct Shared {
     script: Script,
@@ -62,7 +63,7 @@ struct Shared {
     going_on: Semaphore,
 }
 
-/// What happened so far.
+/// Requests and connections so far.
 #[derive(Debug, Default, Clone)]
 struct Seen {
     asked: Vec<Asked>,
@@ -97,7 +98,7 @@ impl ModelServer {
         format!("http://{}/v1", self.address)
     }
 
-    /// What was asked so far.
+    /// Returns the requests so far.
     pub fn requests(&self) -> Vec<Asked> {
         self.shared.seen.borrow().asked.clone()
     }

@@ -68,9 +68,9 @@ pub enum Mutation {
     LoseResponse,
     /// A decision about a tool call is published twice.
     RepeatDecision,
-    /// What a session no longer waits for stays on its list.
+    /// An entry of `inputNeeded` stays after its wait ended.
     LeaveInputNeeded,
-    /// What a session waits for has no id.
+    /// An entry of `inputNeeded` has no id.
     InputNeededWithoutId,
     /// An agent is not told to run a turn.
     LoseStart,
@@ -82,41 +82,41 @@ pub enum Mutation {
     ReplyAfterEnd,
     /// An agent is told a decision twice.
     DecideTwice,
-    /// An agent runs a call with the input that people have changed.
+    /// An agent runs a call with the input that a user replaced.
     IgnoreEdit,
-    /// An agent is told that people answered, and not what.
+    /// An agent is told that a user answered, without the answer.
     ForgetAnswers,
     /// An agent is told that there is no steering message, and it is gone.
     LoseSteering,
-    /// An agent gets a client's result before people let it through.
+    /// An agent gets a client's result before a user confirmed it.
     LeakResult,
     /// An agent is not told that the client of its call has left.
     AbandonCalls,
-    /// What people allow in one session is allowed in another.
+    /// An approval of one session counts in another.
     LeakApproval,
     /// A client may report about another client's call.
     TakeForeignResult,
-    /// A queued message takes the place of the one before it.
+    /// A queued message replaces the one before it.
     OverwriteQueued,
-    /// A turn is not told what is switched off.
+    /// A turn does not get the disabled customizations.
     IgnoreSwitches,
-    /// A decision for all sessions is not told in the others.
+    /// A toggle for all sessions is not published in the others.
     KeepSwitchToItself,
     /// Decisions are published the least specific first.
     UnsortDecisions,
     /// A container is updated without what is in it.
     UpdateWithoutChildren,
-    /// What is gone is still shown.
+    /// A removed customization is still shown.
     LeaveCustomization,
-    /// Nobody is told that a session wants something else.
+    /// Discovery does not get a session's new wishes.
     LoseFollow,
-    /// What nobody uses is looked for for ever.
+    /// Discovery for an unused session never ends.
     LoseForget,
-    /// Clients that do not show MCP Apps are shown what is for those that do.
+    /// Clients without MCP Apps get the fields of apps.
     ShowAppsToAll,
-    /// What an old start of a server reports is published as if it were of the present one.
+    /// A report of an earlier start of a server is published as if it came from the current one.
     HearOldServers,
-    /// Nobody is told which servers a session wants.
+    /// The MCP runner does not get the desired servers of a session.
     LoseServers,
 }
 

@@ -1,10 +1,10 @@
-//! Signing in on loopback, for real: an OAuth 2.1 authorization server, MCP servers that it protects, and a person who
-//! signs in as a client would.
+//! Sign-in on loopback: an OAuth 2.1 authorization server, MCP servers that it protects, and a user who signs in
+//! through a client.
 //!
-//! [`AuthorizationServer`] keeps to the rules that real ones keep to: PKCE with S256, codes that work once, redirect
-//! addresses as they were registered, tokens that are bound to one resource, expire and can be taken back. What it
-//! refuses, it refuses in the words of the RFCs. [`ProtectedServers`] check the tokens and say in the three ways of
-//! MCP what is missing. [`Person`] does what a client does that was told where to sign in, and nothing else.
+//! [`AuthorizationServer`] enforces the rules of real servers: PKCE with S256, codes that work once, registered redirect
+//! addresses, tokens that are bound to one resource, expire and can be revoked. Its errors are those of the RFCs.
+//! [`ProtectedServers`] check the tokens and report a missing one in the three ways of MCP. [`User`] signs in with
+//! nothing but the information that the client got.
 
 mod authorize;
 mod http;
@@ -42,7 +42,7 @@ pub struct Habits {
     /// Whether redirect addresses are compared with their port, as not every server knows what programs need (RFC
     /// 8252, 7.3).
     pub compares_ports: bool,
-    /// Whether the person agrees.
+    /// Whether the user agrees.
     pub consents: bool,
     /// Grants these at most, whatever was asked for.
     pub grants_at_most: Option<Vec<String>>,
@@ -80,7 +80,7 @@ pub struct AuthorizationServer {
     shared: Arc<Shared>,
 }
 
-/// What the server, its connections and the servers that trust it share.
+/// State that the server, its connections and the servers that trust it share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     issuer: std::sync::OnceLock<String>,
@@ -140,7 +140,7 @@ impl AuthorizationServer {
         self.shared.knowledge().pass(time);
     }
 
-    /// What a token is worth for a resource.
+    /// Validates a token for a resource.
     pub fn look_at(&self, token: &str, resource: &str) -> Presented {
         self.shared.knowledge().look_at(token, resource)
     }

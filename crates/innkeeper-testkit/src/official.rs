@@ -45,14 +45,14 @@ pub struct SessionUris {
 /// How the host answered a `reconnect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resumed {
-    /// By what was missed.
+    /// With the missed actions.
     Replay {
         /// How many actions.
         actions: usize,
-        /// What cannot be resumed.
+        /// Channels that cannot be resumed.
         missing: Vec<String>,
     },
-    /// By fresh snapshots of these channels.
+    /// With fresh snapshots of these channels.
     Snapshots(Vec<String>),
 }
 
@@ -153,7 +153,7 @@ impl OfficialClient {
         &self.connection.as_ref().expect("the client is connected").client
     }
 
-    /// What it has seen.
+    /// Its view of the host.
     pub fn view(&self) -> MutexGuard<'_, View> {
         self.seen.view()
     }
@@ -237,7 +237,7 @@ impl OfficialClient {
         assert!(!matches!(action, StateAction::Unknown(_)), "a known action: {action:?}");
         let dispatched = self.client().dispatch(channel.to_owned(), action).await;
         if self.host_may_die && dispatched.is_err() {
-            // Whoever has the host killed notices its end as well, in its own time.
+            // A test that kills the host notices its end by itself.
             return std::future::pending().await;
         }
         dispatched.expect("the action can be sent");
@@ -480,7 +480,7 @@ async fn open(address: &Address) -> WebSocketTransport {
         .expect("the host accepts the connection")
 }
 
-/// The action that starts a turn with a message of a person.
+/// The action that starts a turn with a user's message.
 pub fn turn_started(turn_id: &str, text: &str) -> Value {
     json!({
         "type": "chat/turnStarted",

@@ -345,7 +345,7 @@ impl HostProcess {
         (status, log)
     }
 
-    /// What it has logged so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         self.log.text()
     }
@@ -422,7 +422,7 @@ fn home_of(options: &HostOptions) -> Arc<TempDir> {
     }
 }
 
-/// What a host writes to standard error.
+/// The standard error of a host.
 #[derive(Debug, Clone, Default)]
 struct Log {
     text: Arc<Mutex<String>>,

@@ -1,4 +1,4 @@
-//! Clients that send what no decent client would: raw WebSocket frames, raw JSON, raw HTTP.
+//! Clients for malformed input: raw WebSocket frames, raw JSON, raw HTTP.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -59,7 +59,7 @@ pub struct Refusal {
     pub data: Value,
 }
 
-/// What a connection received.
+/// A message that a connection received.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
     /// A message.

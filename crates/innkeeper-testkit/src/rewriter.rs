@@ -1,4 +1,4 @@
-//! A client that rewrites system prompts. The published client cannot say that it wants to, so this is a raw one.
+//! A client that transforms system prompts. The published client cannot opt in, so this is a raw one.
 
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ pub struct Rewriter {
     client_seq: i64,
 }
 
-/// What an active client says about itself.
+/// The entry of an active client.
 pub fn entry(client_id: &str, sections: &[&str]) -> Value {
     json!({ "clientId": client_id, "tools": [], "systemMessageTransform": { "sections": sections } })
 }

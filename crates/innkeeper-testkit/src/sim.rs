@@ -1,7 +1,7 @@
 //! A whole host without IO: one core, many clients, a clock that moves when told to.
 //!
 //! Every connection is a queue that its client reads when it likes, so a cut can fall between
-//! any two messages and loses what was not read. Each client keeps a mirror with the published
+//! any two messages and loses what was not read. Each client has a mirror with the published
 //! reducers and checks every message against it. [`run`] decides a whole run by a string of
 //! bytes, which seeds, property tests and the fuzzer all share.
 
@@ -48,7 +48,7 @@ pub(crate) use self::client::queue::Item;
 pub use self::run::{Coalescing, Outcome, RunOptions, run};
 pub use self::shrink::{Shrunk, shrink};
 
-/// What a correct host never does.
+/// Behaviour that a correct host never shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     problem: String,
@@ -95,7 +95,7 @@ struct Client {
     id: String,
     /// The version it offered last; `reconnect` keeps it.
     version: &'static str,
-    /// What it knew when it lost a transport.
+    /// Its mirror when it lost a transport.
     saved: Option<Mirror>,
     next_client_seq: i64,
     /// When it lost its last transport.
@@ -107,7 +107,7 @@ struct Client {
 pub struct Sim {
     core: HostCore,
     config: CoreConfig,
-    /// Where sessions are kept, if they are.
+    /// The store, if sessions are persisted.
     store: Option<Store>,
     now: Now,
     grace_ms: u64,
@@ -118,18 +118,18 @@ pub struct Sim {
     coalescing: Coalescing,
     /// The sessions that chats moved out into.
     moved_out: Vec<String>,
-    /// What people have allowed for more than one call.
+    /// Approvals for more than one call.
     approvals: Approvals,
-    /// What is found, and what people decided about it.
+    /// Discovered customizations, and users' decisions about them.
     customizing: Customizing,
     serving: Serving,
-    /// The calls that have to be told of the token that somebody just sent.
+    /// The calls that must get the token that a client just sent.
     tokens_due: Vec<(String, String)>,
-    /// Whether the input at hand is only time that passed.
+    /// Whether the current input is only a tick.
     ticking: bool,
-    /// How long an agent may say nothing.
+    /// How long an agent may be silent.
     silence_limit_ms: u64,
-    /// What happened, if somebody wants to read it.
+    /// The trace of the run, if it is recorded.
     trace: Option<Vec<String>>,
     /// When something last followed from anything.
     changed_ms: u64,
@@ -155,7 +155,7 @@ const PROBE_1_0: ConnId = ConnId { slot: 0, generation: 0 };
 const PROBE_0_9: ConnId = ConnId { slot: 1, generation: 0 };
 
 impl Sim {
-    /// A host with one agent and nobody connected.
+    /// Creates a host with one agent and no connections.
     pub fn new(config: CoreConfig, clients: usize, coalescing: Coalescing, mutation: Option<Mutation>) -> Self {
         let wall = "2026-01-31T12:00:00Z".parse().expect("invariant: a valid time");
         let grace_ms = config.grace_ms;
@@ -212,7 +212,7 @@ impl Sim {
         self.trace = Some(Vec::new());
     }
 
-    /// What happened, if it was written down.
+    /// Returns the trace, if it was recorded.
     pub fn trace(&self) -> &[String] {
         self.trace.as_deref().unwrap_or_default()
     }
@@ -227,7 +227,7 @@ impl Sim {
         }
     }
 
-    /// Hands one input to the core, performs what it asks for, and looks whether everybody agrees.
+    /// Hands one input to the core, performs its effects, and checks the properties.
     fn handle(&mut self, input: Input) -> Result<(), Violation> {
         self.agent.wait(self.now.mono_ms);
         self.ticking = matches!(input, Input::Tick);
@@ -249,8 +249,8 @@ impl Sim {
         }
     }
 
-    /// Lets the core handle an input, keeps what is to be kept, and performs the rest. Then comes
-    /// what the core asked the store for.
+    /// Lets the core handle an input, persists its records, and performs the rest. Then answers
+    /// the core's requests to the store.
     fn follow(&mut self, input: Input) -> Result<(), Violation> {
         let mut next = Some(input);
         while let Some(input) = next {
@@ -439,7 +439,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Somebody sets the wall clock. What passes on the other one is as before (F8, P15).
+    /// Sets the wall clock. The monotonic clock continues as before (F8, P15).
     fn set_clock(&mut self, choices: &mut Choices<'_>) {
         let hour = jiff::SignedDuration::from_hours(1);
         self.now.wall = match choices.below(6) {

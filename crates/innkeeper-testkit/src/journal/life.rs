@@ -19,7 +19,7 @@ use super::Storage;
 pub struct Life {
     /// The journal.
     pub journal: Arc<dyn Journal>,
-    /// What opening it told.
+    /// The result of opening it.
     pub lease: Lease,
     /// The last number that was given out.
     pub seq: Seq,
@@ -199,7 +199,7 @@ impl Life {
     }
 }
 
-/// What lists show of a session.
+/// The summary of a session in lists.
 pub fn summary(uri: &str, modified_ms: i64, shown: &str) -> SummaryRecord {
     SummaryRecord {
         uri: uri.into(),

@@ -7,7 +7,7 @@ use innkeeper_core::stored::{StoredFrame, StoredSession};
 use innkeeper_core::{ActionFrame, Seq};
 use serde_json::Value;
 
-/// What a frame says: an append is told apart by what it appends to, any other action as a whole.
+/// The content of a frame: an append is split into its target and its text, any other action is a whole.
 #[derive(Debug, Clone, PartialEq)]
 struct Said {
     what: Value,

@@ -1,4 +1,4 @@
-//! What a client asked of the model server.
+//! Requests to the model server, decoded.
 
 use std::collections::BTreeMap;
 
@@ -47,16 +47,16 @@ pub struct Asked {
     pub body: Value,
 }
 
-/// One thing that was said before, read out of a request.
+/// One part of the conversation in a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
-    /// A person's words.
+    /// Text of the user.
     User(String),
-    /// A picture, as its media type.
+    /// An image, as its media type.
     Image(String),
-    /// The model's words.
+    /// Text of the model.
     Assistant(String),
-    /// The model's thinking, sent back.
+    /// Reasoning of the model, sent back.
     Thought(String),
     /// A call.
     Call {
@@ -67,11 +67,11 @@ pub enum Said {
         /// Its input.
         input: Value,
     },
-    /// What came of a call.
+    /// The result of a tool call.
     Result {
         /// The call's id.
         call: String,
-        /// What the model reads.
+        /// The text that the model reads.
         text: String,
     },
 }
@@ -110,7 +110,7 @@ impl Asked {
         self.items("tools").map(named).collect()
     }
 
-    /// What was said before, in order.
+    /// The messages of the conversation, in order.
     pub fn said(&self) -> Vec<Said> {
         let mut said = Vec::new();
         match self.api {

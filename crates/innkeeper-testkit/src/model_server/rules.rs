@@ -1,5 +1,5 @@
-//! What real APIs refuse. The scripted server refuses it as well, so that no scenario passes with a
-//! conversation that would be stuck elsewhere.
+//! Rules of the real APIs. The scripted server enforces them, so that no scenario passes with a
+//! request that a real API refuses.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::asked::{Api, Asked, Said};
 
 /// The kinds of pictures that every API takes.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-/// What schemas of tools must not have at their top.
+/// Keywords that the top level of a tool's schema must not have.
 const COMBINING: [&str; 5] = ["anyOf", "oneOf", "allOf", "enum", "not"];
 
 /// The first rule that a request breaks, as a provider would put it.
@@ -106,7 +106,7 @@ fn pictures(said: &[Said]) -> Result<(), String> {
     }
 }
 
-/// What the API at hand wants of messages.
+/// The rules of the request's API for messages.
 fn shape(asked: &Asked) -> Result<(), String> {
     match asked.api {
         Api::Chat => {

@@ -1,4 +1,4 @@
-//! What a model says, and how its server sends it.
+//! The replies of a model, and how its server sends them.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::asked::Asked;
 
-/// What the server answers.
+/// The replies of the server.
 pub enum Script {
     /// These, in the order of requests. When they are used up, requests fail.
     InOrder(Vec<Reply>),
@@ -48,7 +48,7 @@ impl fmt::Debug for Script {
     }
 }
 
-/// One answer. What it says is the same whatever API asks for it.
+/// One reply. Its content is the same for every API.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub(super) steps: Vec<Step>,
@@ -59,7 +59,7 @@ pub struct Reply {
     pub(super) manner: Manner,
 }
 
-/// What is said, step by step.
+/// The content, step by step.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     Reasoning(String),
@@ -92,7 +92,7 @@ pub enum Ending {
     Paused,
 }
 
-/// What an answer cost.
+/// Token usage of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens read, those from a cache included.
@@ -128,7 +128,7 @@ pub(super) enum RefusalBody {
     Shaped { code: String, message: String },
 }
 
-/// How an answer is sent.
+/// How a reply is sent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Manner {
     pub(super) delta_lengths: Vec<usize>,
@@ -218,7 +218,7 @@ impl Reply {
         })
     }
 
-    /// What it cost.
+    /// Its token usage.
     pub fn usage(mut self, input: u32, output: u32, cache_read: u32) -> Self {
         self.usage = Usage {
             input,

@@ -22,7 +22,7 @@ pub(super) enum Send {
 }
 
 impl Send {
-    /// What to do for a reply.
+    /// The steps of sending a reply.
     pub(super) fn plan(reply: &Reply, frames: &[Frame]) -> Vec<Self> {
         let mut plan = Vec::new();
         let mut stretch = Stretch::default();
@@ -49,7 +49,7 @@ impl Send {
     }
 }
 
-/// Bytes between two silences.
+/// Bytes between two pauses.
 #[derive(Debug, Default)]
 struct Stretch {
     /// Bytes of the stream before it.
@@ -98,7 +98,7 @@ impl Stretch {
     }
 }
 
-/// An answer under way. If it is dropped before it is done, the client hung up.
+/// A reply that is being sent. If it is dropped early, the client hung up.
 #[derive(Debug)]
 pub(super) struct Answering {
     shared: Arc<Shared>,
@@ -139,7 +139,7 @@ pub(super) fn stream(answering: Answering, plan: Vec<Send>) -> impl Stream<Item 
                 Some(Send::Stall) => answering.shared.stall().await,
                 Some(Send::Cut) => {
                     answering.is_done();
-                    // What was written before has to leave before the connection breaks.
+                    // Flush the bytes so far before the connection breaks.
                     tokio::task::yield_now().await;
                     return Some((Err(io::ErrorKind::ConnectionAborted.into()), (answering, plan)));
                 }

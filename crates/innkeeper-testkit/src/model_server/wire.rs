@@ -1,4 +1,4 @@
-//! One reply in the words of each API.
+//! One reply encoded for each API.
 
 mod chat;
 mod messages;
@@ -35,7 +35,7 @@ pub(super) struct Call<'a> {
     input: &'a str,
 }
 
-/// What is sent next: calls that follow one another are sent together.
+/// The next piece to send: adjacent calls are sent together.
 enum Part<'a> {
     Reasoning(&'a str),
     Text(&'a str),

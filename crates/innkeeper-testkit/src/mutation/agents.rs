@@ -11,16 +11,16 @@ use innkeeper_core::{AgentEvent, ChannelId, ConnId, Effect, Input, Reply, TurnKe
 use super::{Mutation, Mutator};
 use crate::sim::Connections;
 
-/// What the buggy host knows about its agents.
+/// The buggy host's knowledge of its agents.
 #[derive(Debug, Default)]
 pub struct Dealings {
     /// The turn at work in each chat.
     running: BTreeMap<ChannelId, TurnKey>,
     /// The chat, tool and owner of each call.
     calls: BTreeMap<String, (ChannelId, String, Option<String>)>,
-    /// Tools that people allowed for a session, with the chat they did it in.
+    /// Tools that a user approved for a session, with the chat of the approval.
     allowed: BTreeSet<(String, ChannelId)>,
-    /// A call that runs although nobody allowed it, and whose agent has to be told.
+    /// A call that runs without approval, and whose agent still needs the reply.
     forged: Option<(ChannelId, TurnKey, String)>,
     /// The message that was queued last, by chat.
     queued: BTreeMap<String, String>,
@@ -187,7 +187,7 @@ impl Mutator {
             ToolStep::Ready(ready) => {
                 let is_standard = match &ready.permission {
                     Permission::Ask(confirmation) => confirmation.offer == Offer::Standard,
-                    // Whom a hook asks for is asked, whatever was allowed before.
+                    // A question that a hook insists on is asked despite approvals.
                     Permission::NotNeeded | Permission::Granted | Permission::Insist(_) => false,
                 };
                 let tool = self.dealings.calls.get(call).map(|(_, tool, _)| tool.clone());

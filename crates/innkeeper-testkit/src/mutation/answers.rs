@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Mutation;
 
-/// What a replay has to do with.
+/// The parameters of a `reconnect`.
 pub struct Asked {
     /// The number the client named.
     pub last_seen: u64,
@@ -17,7 +17,7 @@ pub struct Asked {
     pub channels: Vec<String>,
 }
 
-/// What the buggy host remembers.
+/// The memory of the buggy host.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// Everything that was published.

@@ -23,9 +23,9 @@ const HELD_FOR: u32 = 6;
 pub struct Mutator {
     pub(super) mutation: Option<Mutation>,
     chances: u64,
-    /// What it knows about agents.
+    /// Its knowledge of agents.
     pub(super) dealings: Dealings,
-    /// What it knows about servers.
+    /// Its knowledge of MCP servers.
     pub(super) starts: Starts,
     memory: Memory,
     /// Connections that unsubscribed and still listen.

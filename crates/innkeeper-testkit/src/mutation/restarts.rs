@@ -1,4 +1,4 @@
-//! Seeded bugs in what outlives the process.
+//! Seeded bugs of persistence.
 
 use innkeeper_core::stored::{Document, Record};
 use innkeeper_host::Lease;
@@ -7,17 +7,17 @@ use serde_json::Value;
 /// One bug that a journal, or a host that uses one, could have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Forgetting {
-    /// An action that everybody has seen is not kept.
+    /// An action that all clients have seen is not persisted.
     LoseAction,
-    /// Streamed output that everybody has seen is missing in the middle.
+    /// Streamed output that all clients have seen is missing in the middle.
     LoseStream,
-    /// Completed turns are not kept.
+    /// Completed turns are not persisted.
     LoseTurns,
-    /// The turns that a fork starts with are not kept.
+    /// The turns that a fork starts with are not persisted.
     LoseCopies,
-    /// A new chat is not kept.
+    /// A new chat is not persisted.
     LoseChat,
-    /// A chat that was moved is kept where it was.
+    /// A moved chat is persisted in its former session.
     LoseMove,
     /// A session that was disposed of comes back.
     KeepRemovedSession,
@@ -25,19 +25,19 @@ pub enum Forgetting {
     KeepRemovedChat,
     /// Documents are kept as if they were older than they are, so that actions are done twice.
     RepeatActions,
-    /// Documents are kept as if they were newer than they are, so that actions are left out.
+    /// Documents are persisted as if they were newer, so that actions are left out.
     SkipActions,
     /// Numbers that were given out are given out again.
     ReuseNumbers,
-    /// What was lost counts as kept, so that clients go on from it.
+    /// A lost number counts as persisted, so that clients continue from it.
     ClaimLost,
-    /// Nobody looks after sessions that something ran in.
+    /// Sessions with an interrupted turn are not recovered.
     ForgetUnsettled,
-    /// What is allowed in workspaces is forgotten.
+    /// Approvals of workspaces are forgotten.
     ForgetRoot,
-    /// Later subscriptions of clients are not kept.
+    /// Later subscriptions of clients are not persisted.
     ForgetSubscriptions,
-    /// What people decided in a session is not kept with it.
+    /// Decisions of users in a session are not persisted with it.
     ForgetDecisions,
 }
 

@@ -6,7 +6,7 @@ use innkeeper_core::{ActionFrame, ChannelId, Effect, Input};
 
 use super::{Mutation, Mutator};
 
-/// What the buggy host knows about servers: the present start of each.
+/// The buggy host's knowledge of MCP servers: the current start of each.
 #[derive(Debug, Default)]
 pub struct Starts(BTreeMap<(ChannelId, String), u64>);
 
@@ -16,7 +16,7 @@ impl Mutator {
         frame.is_shown_differently() && self.strikes(Mutation::ShowAppsToAll)
     }
 
-    /// Takes what an old start of a server reports for the word of its present one.
+    /// Takes the report of an earlier start of a server for one of the current start.
     pub(super) fn believe_old_servers(&mut self, input: &mut Input) {
         let Input::McpServer {
             session, id, attempt, ..

@@ -1,4 +1,4 @@
-//! The page where people agree. This one does not ask: whether they do is a habit of the server.
+//! The page on which users agree. It does not ask: the behaviour of the server decides.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What an authorization server knows: clients, codes and tokens, and the rules about them.
+//! The state of an authorization server: clients, codes and tokens, and the rules about them.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ const CODE_LIFE: Duration = Duration::from_secs(60);
 /// A registered client.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// What it proves itself with, if it can keep a secret.
+    /// The secret of a confidential client.
     pub secret: Option<String>,
     /// Where people may be sent back to.
     pub redirects: Vec<String>,
 }
 
-/// What a token is worth.
+/// The result of validating a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Presented {
-    /// It was never given out, or was taken back.
+    /// It was never issued, or was revoked.
     Unknown,
-    /// Its time is over.
+    /// It has expired.
     Expired,
     /// It is for another resource.
     ForAnother,
@@ -32,7 +32,7 @@ pub enum Presented {
     Good(Vec<String>),
 }
 
-/// What somebody was allowed.
+/// The grant of a user.
 #[derive(Debug, Clone)]
 pub(super) struct Grant {
     pub(super) client: String,
@@ -77,7 +77,7 @@ pub(crate) struct Knowledge {
     started: Instant,
     passed: Duration,
     families: u64,
-    /// Those that were taken back.
+    /// Families of tokens that were revoked.
     ended: HashSet<u64>,
     clients: HashMap<String, Client>,
     registrations: usize,

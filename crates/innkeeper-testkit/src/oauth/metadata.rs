@@ -1,4 +1,4 @@
-//! What an authorization server says about itself (RFC 8414, OpenID Discovery).
+//! Metadata of the authorization server (RFC 8414, OpenID Discovery).
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! A person at a client who signs in: from what the client is told, and nothing else.
+//! A user who signs in through a client, with nothing but the information that the client got.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +12,7 @@ use super::http::{ask, fields};
 const REDIRECT: &str = "http://127.0.0.1:1/callback";
 const VERIFIER: &str = "a-verifier-that-is-long-enough-to-be-a-proof-of-something";
 
-/// What a browser shows after it was sent somewhere.
+/// The page that a browser shows.
 #[derive(Debug, Clone)]
 pub struct Visited {
     /// The status.
@@ -34,12 +34,12 @@ pub async fn visit(address: &str) -> Visited {
     }
 }
 
-/// What signing in gave.
+/// The result of a sign-in.
 #[derive(Debug, Clone)]
 pub struct Granted {
     /// The token.
     pub token: String,
-    /// What it is for.
+    /// Its resource.
     pub resource: String,
     /// The answer of the token endpoint.
     pub answer: Value,
@@ -57,7 +57,7 @@ impl Granted {
     }
 }
 
-/// A person, with the secret of a client that was registered beforehand, if the client has one.
+/// A user, with the secret of a client that was registered beforehand, if the client has one.
 #[derive(Debug, Clone, Default)]
 pub struct Person {
     /// The secret.

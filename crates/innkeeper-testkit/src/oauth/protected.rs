@@ -1,8 +1,8 @@
-//! MCP servers over streamable HTTP that want people to sign in (RFC 9728, RFC 6750).
+//! MCP servers over streamable HTTP that require a sign-in (RFC 9728, RFC 6750).
 //!
 //! Every path is a server and a resource of its own, unless all of them say that they are parts of one
 //! ([`Pointing::Around`]). Their tools: `read`, for those whose token grants `read`, as everything else is, and `admin`,
-//! for those whose token grants `admin`. Whoever lacks one is told of that one.
+//! for those whose token grants `admin`. The refusal names the missing scope.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const ELSEWHERE: &str = "/about";
 const EVIL: &str = "/evil";
 const EVIL_DOCUMENT: &str = "/evil/document";
 
-/// How people learn who gives out tokens.
+/// How clients find the authorization server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pointing {
     /// The refusal says where the metadata is, and it is nowhere else.
@@ -63,7 +63,7 @@ struct Inner {
 }
 
 impl ProtectedServers {
-    /// Starts servers that trust this authorization server. There is one for every path that somebody asks for.
+    /// Starts servers that trust this authorization server. There is one for every requested path.
     pub async fn start(trusted: &AuthorizationServer, pointing: Pointing) -> Self {
         let inner = Arc::new(Inner {
             trusted: Arc::clone(&trusted.shared),
@@ -85,7 +85,7 @@ impl ProtectedServers {
         format!("http://{}{path}", self.listening.address())
     }
 
-    /// What the server with this path received.
+    /// Returns the requests to the server with this path.
     pub fn received(&self, path: &str) -> Vec<Received> {
         let received = self.inner.received.borrow();
         received.iter().filter(|one| one.path == path).cloned().collect()
@@ -161,7 +161,7 @@ impl Inner {
         })
     }
 
-    /// What is missing, as RFC 6750 has it said.
+    /// The challenge of RFC 6750.
     fn refuse(&self, token: Option<&str>, resource: &str, message: &Value, metadata: Option<&str>) -> Option<Answer> {
         let wants_admin = message["method"] == "tools/call" && message["params"]["name"] == "admin";
         let needed = if wants_admin { "admin" } else { "read" };
@@ -209,7 +209,7 @@ impl Inner {
         }
         let session = asked.header("mcp-session-id").unwrap_or_default();
         if !self.sessions().contains(session) {
-            // Whoever comes without a session is asked to begin one, also those who want to discover.
+            // A request without a session must begin one, also for discovery.
             return Answer::empty(if session.is_empty() { 400 } else { 404 });
         }
         if message["id"].is_null() {

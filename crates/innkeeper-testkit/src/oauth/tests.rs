@@ -1,4 +1,4 @@
-//! What these servers refuse: a scenario that passes with them would pass with others.
+//! Refusals of these servers: a scenario that passes with them passes with real ones.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where codes become tokens, tokens become the next ones, and tokens are taken back.
+//! The token endpoint: exchanges codes, refreshes tokens, revokes them.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::Shared;
 use super::http::{Answer, Asked};
 use super::knowledge::{Grant, Issued, Knowledge};
 
-/// What is wrong with a request, in the words of RFC 6749.
+/// An error of RFC 6749.
 struct Refusal(u16, &'static str, &'static str);
 
 pub(super) fn answer(shared: &Shared, asked: &Asked) -> Answer {

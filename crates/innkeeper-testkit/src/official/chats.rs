@@ -75,7 +75,7 @@ impl OfficialClient {
         self.caught_up().await;
     }
 
-    /// What the root channel's list says of a session.
+    /// The summary of a session in `listSessions`.
     pub async fn listed(&self, session: &str) -> SessionSummary {
         let listed: ahp_types::commands::ListSessionsResult = self
             .request("listSessions", json!({ "channel": "ahp-root://" }))
@@ -112,7 +112,7 @@ impl View {
         chats.map(|chat| chat.resource.clone()).collect()
     }
 
-    /// What the root channel's notifications add up to, as the published runtime adds them.
+    /// The summary of a session as the published runtime folds the root channel's notifications.
     pub fn summary(&self, session: &str) -> Option<SessionSummary> {
         let mut known: Option<SessionSummary> = None;
         for event in &self.notifications {

@@ -21,7 +21,7 @@ impl View {
         self.chat(chat).map(latest).unwrap_or_default()
     }
 
-    /// What a session waits for.
+    /// Returns `inputNeeded` of a session.
     pub fn waits(&self, session: &str) -> Vec<Value> {
         let session = self.session(session);
         let waits = session.and_then(|session| session.input_needed.as_deref());
@@ -171,7 +171,7 @@ pub fn tool_calls_of(turn: &Turn) -> Vec<Value> {
     tool_calls(&turn.response_parts)
 }
 
-/// Who decided about a call.
+/// Returns the author of the decision about a call.
 pub fn decided_by(call: &Value) -> Option<&str> {
     call["_meta"][DECIDED_BY]["clientId"].as_str()
 }

@@ -1,4 +1,4 @@
-//! What one official client has received and believes.
+//! The messages and the mirror of one official client.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ impl View {
         self.mirror.chats().get(&key)
     }
 
-    /// What a watch is about.
+    /// Returns the descriptor of a watch.
     pub fn resource_watch(&self, uri: &str) -> Option<&ResourceWatchState> {
         let key = HostedResourceKey::new(self.host.clone(), uri);
         self.mirror.resource_watches().get(&key)

@@ -27,7 +27,7 @@ pub struct Agent {
     known_turns: BTreeMap<ChannelId, usize>,
     /// The URIs of every chat that was ever opened.
     uris: BTreeMap<ChannelId, String>,
-    /// What it was told since somebody last asked.
+    /// Replies since the last check.
     heard: Vec<Heard>,
     /// Numbers calls and questions, so that each has its own id.
     next_id: u64,
@@ -42,7 +42,7 @@ pub struct Run {
     pub session: String,
     /// The chat's URI.
     pub chat: String,
-    /// What clients offered when the turn started.
+    /// Client tools at the start of the turn.
     pub tools: Vec<ClientTool>,
     /// Every call of this run.
     pub calls: BTreeMap<String, Call>,
@@ -54,7 +54,7 @@ pub struct Run {
     steers: bool,
     /// The call for which it wants a worker and waits to be told of it.
     spawns: Option<String>,
-    /// Whose worker it is.
+    /// Its parent, if it is a subagent.
     above: Option<Above>,
 }
 
@@ -71,7 +71,7 @@ pub struct Call {
     pub phase: Phase,
     /// The input it runs with, once that is known.
     pub input: Option<String>,
-    /// What it wants people to sign in to.
+    /// The resource that it needs a token for.
     pub resource: Option<String>,
     /// Whether it brought its own choices when it last asked.
     pub own_offer: bool,
@@ -348,7 +348,7 @@ impl Run {
         Ok(())
     }
 
-    /// What a step does to a call. One that comes at the wrong time does nothing.
+    /// Applies a step to a call. A step at the wrong time has no effect.
     fn step(&mut self, id: &str, step: &ToolStep) {
         if let ToolStep::Start(start) = step {
             use innkeeper_core::agent::Contributor;

@@ -1,4 +1,4 @@
-//! What people have allowed, as the simulator remembers it: nothing may run unasked beyond that.
+//! Approvals as the simulator remembers them: no other call may run without a confirmation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What must hold when everybody has read everything.
+//! Properties that must hold when all clients have read everything.
 
 pub(super) mod agent_state;
 mod derived;
@@ -24,7 +24,7 @@ const MAX_ROUNDS: usize = 500;
 pub(super) const DEBOUNCE_MS: u64 = 100;
 
 impl Sim {
-    /// Lets everybody read everything, then compares every mirror with the host.
+    /// Lets all clients read everything, then compares every mirror with the host.
     pub(super) fn quiet(&mut self) -> Result<(), Violation> {
         self.note(|| "quiet".to_owned());
         self.read_everything()?;
@@ -147,7 +147,7 @@ impl Sim {
     }
 
     fn read_everything(&mut self) -> Result<(), Violation> {
-        // What a client reads may make it ask again: a list, or another handshake, once each.
+        // A message may make a client send another request: a list, or another handshake, once each.
         for _ in 0..3 {
             let everybody: Vec<ConnId> = self.conns.keys().copied().collect();
             for conn in everybody {

@@ -1,4 +1,4 @@
-//! The host ends, with or without a word, and starts again from what was kept.
+//! The host stops or crashes, and restarts from the journal.
 
 use futures_util::FutureExt;
 use innkeeper_core::{Effect, HostCore, Input, Opening, Seq, StorageMode};
@@ -12,7 +12,7 @@ use crate::sim::{Choices, Sim, Violation, agents};
 /// How a host starts again.
 struct Start {
     journal: MemoryJournal,
-    /// What the journal has.
+    /// The content of the journal.
     truth: Truth,
     /// Why nothing can be kept, if so.
     read_only: Option<String>,
@@ -121,10 +121,10 @@ impl Sim {
         }
         let was_read_only = self.store.as_ref().is_some_and(|store| store.read_only);
         for client in &mut self.clients {
-            // Whoever is remembered has all its grace again.
+            // A known client gets its whole grace period again.
             client.left_at = client.left_at.map(|_| self.now.mono_ms);
             if was_read_only && !same_process {
-                // What was agreed with a client while nothing could be kept, nobody knows after a crash.
+                // A handshake in read-only mode is not persisted, so it is lost in a crash.
                 client.saved = None;
             }
         }
@@ -171,8 +171,8 @@ impl Sim {
         Ok(())
     }
 
-    /// What a host shows that starts from a journal and looks at every session in it. The journal
-    /// stays as it is.
+    /// Returns the state of a host that starts from a journal and loads every session. The journal
+    /// does not change.
     fn inspect(&self, journal: &MemoryJournal) -> Result<Truth, Violation> {
         let copy = journal.crash(Keep::Everything);
         let (mut core, _) = self.open_core(&copy, lease(&copy)?, None)?;

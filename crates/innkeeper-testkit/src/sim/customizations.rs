@@ -1,5 +1,5 @@
-//! What is found for sessions, and what people decided about it, as the simulator remembers it:
-//! what a session shows is what was found, switched as was decided, and nothing else (CUS).
+//! Customizations and enablement as the simulator remembers them: a session shows exactly the discovered
+//! customizations, with the users' decisions (CUS).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::sim::operations::DIRECTORY;
 use crate::sim::operations::dispatches::Draft;
 use crate::sim::{Choices, Sim, Violation};
 
-/// What may be found, besides the plugins of clients.
+/// Containers that may be discovered, besides the plugins of clients.
 const CONTAINERS: [(&str, &str); 5] = [
     ("plugin", "p0"),
     ("plugin", "p1"),
@@ -23,16 +23,16 @@ const CONTAINERS: [(&str, &str); 5] = [
     ("plugin", "p2"),
     ("mcpServer", "m0"),
 ];
-/// What may be in it.
+/// Their possible children.
 const CHILDREN: [(&str, &str); 4] = [("skill", "s0"), ("mcpServer", "m1"), ("agent", "a0"), ("hook", "h0")];
 
 /// Decisions by id.
 type Decided = BTreeMap<String, bool>;
 
-/// What the simulator knows of customizations.
+/// The simulator's knowledge of customizations.
 #[derive(Debug, Default)]
 pub struct Customizing {
-    /// What is being looked for, by session.
+    /// The sources of each session that is followed.
     followed: BTreeMap<ChannelId, Wanted>,
     sessions: BTreeMap<String, Decided>,
     workspaces: BTreeMap<String, Decided>,
@@ -40,7 +40,7 @@ pub struct Customizing {
 }
 
 impl Customizing {
-    /// Whoever looked does so no more.
+    /// Forgets the followed sessions: discovery ended with the host.
     pub fn restart(&mut self) {
         self.followed.clear();
     }
@@ -99,7 +99,7 @@ impl Customizing {
             CustomizationEnablement::Global { enabled } => Some(*enabled),
             _ => None,
         });
-        // What shows no decisions keeps those that are not named, unless nothing is (E-31).
+        // An entry that shows no decisions keeps those that a toggle does not name, unless it names none (E-31).
         let replaces = shows_decisions || enablement.is_empty();
         let set = |decided: &mut Decided, id: &str, enabled: Option<bool>| {
             if replaces || enabled.is_some() {
@@ -117,7 +117,7 @@ impl Customizing {
         set(&mut self.everywhere, id, everywhere);
     }
 
-    /// What an entry has to show, of which the client that it comes from said this.
+    /// Returns the enablement that an entry must show, given the assertion of its client.
     fn expected(&self, uri: &str, directory: Option<&str>, id: &str, asserted: Option<bool>) -> Vec<Value> {
         let in_session = self.sessions.get(uri).and_then(|decided| decided.get(id));
         let in_workspace = directory.and_then(|directory| self.workspaces.get(directory)?.get(id));
@@ -297,7 +297,7 @@ impl Sim {
         Ok(())
     }
 
-    /// What a turn is told is off is what its session shows as off (CUS-11).
+    /// The disabled customizations of a turn equal those that its session shows (CUS-11).
     pub(super) fn check_off(&self, start: &TurnStart) -> Result<(), Violation> {
         let state = self.host_session(&start.session_uri);
         let shown = state.map(|state| json!(state.customizations)).unwrap_or_default();
@@ -332,7 +332,7 @@ fn published(state: &SessionState, entry: &Value) -> Value {
     let published = json!(client.map(|client| &client.customizations));
     let mut plugins = published.as_array().into_iter().flatten();
     let plugin = plugins.find(|plugin| plugin["uri"] == entry["uri"]);
-    // Whoever looks may not have heard yet that it is published no more.
+    // Discovery may not know yet that the plugin is no longer published.
     plugin.cloned().unwrap_or_else(|| match client {
         Some(_) => json!({}),
         None => Value::Null,
@@ -446,7 +446,7 @@ fn unswitched(entry: &Value) -> Value {
     let strip = |fields: &mut Map<String, Value>| {
         fields.remove("enabled");
         fields.remove("enablement");
-        // What servers do is not found.
+        // Server status is not part of discovery.
         for live in ["state", "channel", "mcpApp"] {
             fields.remove(live);
         }
@@ -470,7 +470,7 @@ fn unswitched_value(entry: &Value) -> Value {
     unswitched(&json!(read(entry)))
 }
 
-/// What a client publishes, in one of few versions.
+/// The plugins that a client publishes, in one of few versions.
 pub fn published_plugins(client: &str, version: usize) -> Option<Vec<ahp_types::state::ClientPluginCustomization>> {
     if version < 2 {
         return None;

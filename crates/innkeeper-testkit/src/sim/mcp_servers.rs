@@ -1,6 +1,5 @@
-//! MCP servers as the simulator remembers them: which are wanted, and what they are reported to do. What
-//! a session shows of a server is what was reported last of its present start, and stopped without one
-//! (MCP).
+//! MCP servers as the simulator remembers them: the desired ones and their reports. A session shows the last
+//! report of a server's current start, and "stopped" without one (MCP).
 
 use std::collections::BTreeMap;
 
@@ -15,14 +14,14 @@ use crate::sim::client::connection::Connection;
 use crate::sim::operations::dispatches::Draft;
 use crate::sim::{Choices, Sim, Violation};
 
-/// What the simulator knows of servers.
+/// The simulator's knowledge of MCP servers.
 #[derive(Debug, Default)]
 pub struct Serving {
     wanted: BTreeMap<ChannelId, WantedServers>,
 }
 
 impl Serving {
-    /// Whoever ran them does so no more.
+    /// Forgets the desired servers: they ended with the host.
     pub fn restart(&mut self) {
         self.wanted.clear();
     }
@@ -116,7 +115,7 @@ impl Sim {
         self.send_dispatch(conn, Draft::fair(uri, action))
     }
 
-    /// What nobody runs is shown as stopped, and has no channel.
+    /// A server that is not desired is shown as stopped, and has no channel.
     pub(super) fn check_servers(&self) -> Result<(), Violation> {
         if self.store.as_ref().is_some_and(|store| store.read_only) {
             return Ok(());

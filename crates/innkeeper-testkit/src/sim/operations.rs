@@ -1,4 +1,4 @@
-//! What can happen in a simulated host, decided by one byte after the other.
+//! Operations on a simulated host, decided by one byte after the other.
 
 pub(super) mod chats;
 pub(super) mod dispatches;
@@ -16,13 +16,13 @@ use crate::sim::{Choices, Sim, Violation, agents};
 
 /// The sessions of a run. Few, so that clients meet in them; one with a foreign scheme (E-50).
 pub const SESSIONS: [&str; 3] = ["ahp-session:/s0", "ahp-session:/s1", "copilot:/s2"];
-/// Where some sessions work, and share what is allowed there.
+/// The working directory of some sessions, which share its approvals.
 pub(super) const DIRECTORY: &str = "file:///srv/project";
 /// Most transports of one client at a time.
 const MAX_TRANSPORTS: usize = 3;
 
 impl Sim {
-    /// Connects everybody to a first session, so that a run starts in the middle of things.
+    /// Connects all clients to a first session, so that a run starts in the middle of things.
     pub(super) fn bootstrap(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let sessions = &SESSIONS[..1 + choices.below(2)];
         for client in 0..self.clients.len() {

@@ -18,29 +18,29 @@ pub enum Coalescing {
     Never,
 }
 
-/// What is special about a run.
+/// Options of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunOptions {
     /// The bug to seed into the host, if any.
     pub mutation: Option<Mutation>,
-    /// Who merges.
+    /// Which connections merge.
     pub coalescing: Coalescing,
-    /// Whether sessions are kept, leave memory and come back, and the host ends and starts again.
+    /// Whether sessions are persisted, evicted and loaded, and the host restarts.
     pub restarts: bool,
-    /// The bug to seed into what is kept, if any.
+    /// The bug to seed into the journal, if any.
     pub forgetting: Option<Forgetting>,
-    /// Whether somebody keeps setting the wall clock (F8).
+    /// Whether the wall clock is set again and again (F8).
     pub jumps: bool,
 }
 
 /// A run without violations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// How many things happened.
+    /// The number of operations.
     pub operations: usize,
-    /// What every connection believed at the end.
+    /// The mirrors of all connections at the end.
     pub fingerprint: Vec<String>,
-    /// What happened how often.
+    /// How often each operation happened.
     pub tally: Tally,
 }
 
@@ -99,7 +99,7 @@ fn play(sim: &mut Sim, choices: &mut Choices<'_>, options: RunOptions) -> Result
     if sim.store.is_some() {
         sim.crash(choices)?;
     }
-    // Whoever lost a transport comes back, so that every last cut is tried too.
+    // Clients without a transport reconnect, so that the last cuts are tried too.
     for client in 0..sim.clients.len() {
         sim.come_back_as(client)?;
     }

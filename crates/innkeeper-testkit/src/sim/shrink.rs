@@ -10,7 +10,7 @@ const MOST_RUNS: usize = 3000;
 pub struct Shrunk {
     /// Its decisions.
     pub bytes: Vec<u8>,
-    /// What goes wrong, with everything that happened.
+    /// The violation, with the trace of the run.
     pub violation: Violation,
 }
 

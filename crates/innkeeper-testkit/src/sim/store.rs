@@ -26,20 +26,20 @@ pub struct Known {
     pub in_memory: bool,
 }
 
-/// What a client may dispatch that need not be durable (P1).
+/// Actions of clients that need not be durable (P1).
 const STREAMED: [&[u8]; 2] = [b"\"chat/draftChanged\"", b"\"chat/toolCallContentChanged\""];
 
-/// Where sessions are kept.
+/// The store of the simulated host.
 #[derive(Debug)]
 pub struct Store {
     pub(super) journal: MemoryJournal,
-    /// Whether nothing can be kept at the moment.
+    /// Whether the store cannot write at the moment.
     pub(super) read_only: bool,
-    /// What was true when everything was safe, and after every batch since.
+    /// The state when everything was durable, and after every batch since.
     timeline: Vec<Truth>,
-    /// What the core has asked for.
+    /// Requests of the core to the store.
     due: Vec<Effect>,
-    /// Whether agents go on with turns of an earlier process.
+    /// Whether agents resume turns of an earlier process.
     pub(super) resumes: bool,
     /// The bug in what is kept, if there is one, and how often it had a chance.
     pub(super) forgetting: Option<Forgetting>,
@@ -64,7 +64,7 @@ impl Store {
         }
     }
 
-    /// What is left after a crash, and what was true then.
+    /// Returns the journal after a crash, and the state that it must restore.
     pub fn crash(&self, keep: Keep) -> (MemoryJournal, Truth) {
         let last = self.timeline.len().saturating_sub(1);
         let moment = match keep {
@@ -88,9 +88,9 @@ impl Sim {
         self.core.snapshot(uri).or_else(stored)
     }
 
-    /// Keeps what has to be kept before anybody hears of it.
+    /// Persists records before any client sees their effects.
     pub(super) fn keep(&mut self, effects: &[Effect]) -> Result<(), Violation> {
-        // What has no consequences has changed nothing.
+        // An input without effects has changed nothing.
         let Some(store) = self
             .store
             .as_mut()
@@ -206,7 +206,7 @@ impl Sim {
     }
 }
 
-/// What a store says when it is asked.
+/// The answer of the store to a request.
 pub fn answer(journal: &MemoryJournal, effect: Effect) -> Result<Option<Input>, Violation> {
     let turns = journal
         .turns()

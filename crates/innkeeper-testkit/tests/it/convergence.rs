@@ -20,7 +20,7 @@ const RUN_BYTES: usize = 540;
 /// Seeds that found a bug once, one per line; `#` starts a remark.
 const KNOWN_SEEDS: &str = include_str!("seeds.txt");
 
-/// Runs one seed; one that goes wrong is made as short as it gets before it is reported.
+/// Runs one seed. A failing run is shrunk before it is reported.
 fn run_seed(seed: u64, options: RunOptions) -> Result<Tally, String> {
     let bytes = bytes_from_seed(seed, RUN_BYTES);
     match run(&bytes, options) {
@@ -56,8 +56,8 @@ fn plain_seeds_find_no_violation() {
     check_variety(&tally, seeds, VARIETY);
 }
 
-/// Whatever a host was doing when it ended, everything that was confirmed is there when it starts
-/// again, nothing runs twice, and every client ends up with the truth (P1, P4, P5, P6).
+/// After any crash, everything that was confirmed is there, nothing runs twice, and every client converges (P1, P4, P5,
+/// P6).
 #[test]
 fn p1_p4_p5_p6_hosts_that_die_and_come_back_lose_nothing() {
     // Each takes ten times as long as one of the others.
@@ -75,8 +75,7 @@ const RESTARTS: RunOptions = RunOptions {
     jumps: false,
 };
 
-/// Whatever the wall clock says, order, timeouts and what is kept follow the other one, and every
-/// client ends up with the truth, also after a restart (P15).
+/// Order, timeouts and persistence follow the monotonic clock, and every client converges, also after a restart (P15).
 #[test]
 fn f8_p15_hosts_whose_clock_is_set_again_and_again_converge() {
     let plain = RunOptions {
@@ -112,17 +111,17 @@ fn run_seeds(seeds: u64, options: RunOptions) -> Tally {
                         Ok(happened) => add(&mut mine, happened),
                         Err(report) => {
                             failed.store(true, Ordering::Relaxed);
-                            reports.lock().expect("nobody panics with it").push(report);
+                            reports.lock().expect("no thread panics while holding it").push(report);
                         }
                     }
                 }
-                add(&mut tally.lock().expect("nobody panics with it"), mine);
+                add(&mut tally.lock().expect("no thread panics while holding it"), mine);
             });
         }
     });
-    let reports = reports.into_inner().expect("nobody panics with it");
+    let reports = reports.into_inner().expect("no thread panics while holding it");
     assert!(reports.is_empty(), "{}", reports.join("\n\n"));
-    let tally = tally.into_inner().expect("nobody panics with it");
+    let tally = tally.into_inner().expect("no thread panics while holding it");
     println!("{seeds} seeds: {tally:#?}");
     tally
 }
@@ -186,7 +185,7 @@ const VARIETY_OF_RESTARTS: &[(&str, u64)] = &[
     ("switches", 50),
 ];
 
-/// What never happens is not tested.
+/// An operation that never happens is not tested.
 fn check_variety(tally: &Tally, seeds: u64, variety: &[(&str, u64)]) {
     for (what, per_thousand) in variety {
         let least = per_thousand * seeds / 1000;

@@ -1,4 +1,4 @@
-//! The journal in memory does what every journal has to do, and the scenarios notice journals that do not.
+//! The journal in memory passes the scenarios, and the scenarios find broken journals.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ async fn p1_a_journal_in_memory_does_what_every_journal_has_to() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_mistake_is_found_by_the_scenario_that_is_about_it() {
-    // What makes the mistakes makes no others.
+    // The broken journal without a mistake passes.
     journal::all(|| Box::new(Broken::new(Mistake::None))).await;
     let mut missed = Vec::new();
     for (mistake, name) in Mistake::ALL {

@@ -1,4 +1,4 @@
-//! What is around the sessions: who has to be looked after, clients, and the root.
+//! Records beside the sessions: sessions to recover, clients, and the root.
 
 use innkeeper_core::stored::Record;
 use innkeeper_core::uri::ROOT;

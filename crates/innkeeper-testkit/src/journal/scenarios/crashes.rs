@@ -1,4 +1,4 @@
-//! What a crash leaves.
+//! The journal after a crash.
 
 use super::{CHAT, OTHER_CHAT, SESSION};
 use crate::journal::life::{Life, turns_record};
@@ -11,7 +11,7 @@ pub async fn p1_what_was_confirmed_survives(storage: Box<dyn Storage>) {
     life.create(SESSION, CHAT).await;
     let folded = life.seq;
     for round in 0..6 {
-        // What came before something durable is as safe.
+        // Records before a durable one are durable as well.
         let records = vec![
             life.delta(CHAT, "p", &format!("text {round}, ")),
             turns_record(CHAT, round, &["turn"]),
@@ -55,7 +55,7 @@ async fn expect_all_of(life: &Life, left: Box<dyn Storage>, folded: innkeeper_co
     assert_eq!(next.lease.kept_seq, life.seq);
 }
 
-/// What was written behind may be lost from some batch on, never from the middle (P1).
+/// Records that are written behind may be lost from some batch on, never from the middle (P1).
 pub async fn p1_only_a_tail_is_lost(storage: Box<dyn Storage>) {
     let mut life = Life::begin(&*storage).await;
     life.create(SESSION, CHAT).await;

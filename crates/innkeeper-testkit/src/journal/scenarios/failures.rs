@@ -1,4 +1,4 @@
-//! What happens when the storage fails. Left out where it cannot be made to.
+//! Failures of the storage. Skipped for storages that cannot fail on command.
 
 use futures_util::FutureExt;
 use innkeeper_core::stored::Record;

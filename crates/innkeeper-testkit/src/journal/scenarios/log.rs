@@ -42,7 +42,7 @@ pub async fn p2_actions_come_back_in_the_order_of_their_numbers(storage: Box<dyn
     }
 }
 
-/// Whoever calls first is first, however many tasks append (P2).
+/// Appends of many tasks are stored in the order of the calls (P2).
 pub async fn p2_batches_of_many_tasks_are_kept_in_the_order_of_the_calls(storage: Box<dyn Storage>) {
     let life = Life::begin(&*storage).await;
     life.create(SESSION, CHAT).await;
@@ -188,7 +188,7 @@ pub async fn a_document_takes_the_place_of_the_one_before(storage: Box<dyn Stora
     }
 }
 
-/// What is kept for replay may be cut at its old end, and nowhere else (P5).
+/// The log for replay may be truncated at its old end, and nowhere else (P5).
 pub async fn a_log_that_is_cut_has_no_hole(storage: Box<dyn Storage>) {
     let mut life = Life::begin(&*storage).await;
     life.create(SESSION, CHAT).await;

@@ -64,7 +64,7 @@ pub async fn documents_come_back_byte_by_byte(storage: Box<dyn Storage>) {
     }
 }
 
-/// What is said in one session is not heard in another (P9).
+/// Records of one session are not part of another (P9).
 pub async fn sessions_do_not_mix(storage: Box<dyn Storage>) {
     let mut life = Life::begin(&*storage).await;
     // One URI continues the other, and a chat is named like a session's start.
@@ -161,7 +161,7 @@ pub async fn a_chat_moves_with_its_turns_and_its_log(storage: Box<dyn Storage>) 
     check_log(CHAT, &life.said_in(CHAT), folded, &joined.log);
     let moved = joined.chats.iter().find(|chat| chat.uri == CHAT);
     assert_eq!(moved.map(|chat| chat.turns.len()), Some(2));
-    // What happens to the session it left is nothing to it.
+    // Later changes of its former session do not affect it.
     life.keep(vec![Record::SessionRemoved { uri: SESSION.into() }]).await;
     assert_eq!(life.load(CHAT).await.uri, OTHER_SESSION);
     assert_eq!(life.turns().position(CHAT, "t2"), Ok(Some(1)));

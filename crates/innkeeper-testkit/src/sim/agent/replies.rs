@@ -1,4 +1,4 @@
-//! What the host tells an agent, and whether the agent was waiting for it.
+//! Replies of the host to an agent, and whether the agent was waiting for them.
 
 use innkeeper_core::agent::{Answer, Decision, ToolReply};
 use innkeeper_core::{ChannelId, Reply, TurnKey};
@@ -6,10 +6,10 @@ use innkeeper_core::{ChannelId, Reply, TurnKey};
 use super::{Agent, Call, Phase, Run};
 use crate::sim::Violation;
 
-/// Something an agent was told that others have to agree with.
+/// A reply to an agent that other state must agree with.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
-    /// People, or the policy if `by` is nobody, let a call run.
+    /// A user, or the policy if `by` is absent, allowed a call.
     Allowed {
         /// Where.
         session: String,
@@ -17,7 +17,7 @@ pub enum Heard {
         rules: [String; 2],
         /// The decision.
         decision: Decision,
-        /// Whether the agent brought its own choices.
+        /// Whether the agent offered its own options.
         own_offer: bool,
     },
     /// A steering message, or that there is none.
@@ -33,7 +33,7 @@ pub enum Heard {
         chat: String,
         /// The id of the questions.
         id: String,
-        /// What they said.
+        /// The answers.
         answer: Answer,
     },
     /// A client is done with a call, or gone.
@@ -158,7 +158,7 @@ impl Call {
             (ToolReply::Decided(_), Phase::Asking)
             | (ToolReply::Reviewed { .. }, Phase::Reviewing)
             | (ToolReply::Authenticated { .. } | ToolReply::AuthRefused, Phase::SigningIn) => true,
-            // What a client owns ends in any state when that client leaves (ACT-11, ACT-12).
+            // A client's call ends in any state when that client leaves (ACT-11, ACT-12).
             (ToolReply::Completed(result), Phase::Streaming | Phase::Asking) => self.owner.is_some() && !result.success,
             (ToolReply::Completed(_), Phase::Running) => self.owner.is_some(),
             _ => false,

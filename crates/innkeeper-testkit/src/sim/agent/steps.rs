@@ -1,4 +1,4 @@
-//! What an agent does next: mostly what makes sense, sometimes what does not.
+//! The next step of an agent: mostly a valid one, sometimes an invalid one.
 
 use innkeeper_core::agent::{
     ApprovalSubject, AuthRequirement, Choice, ConfirmOption, Confirmation, Contributor, FileChange, FileSide, Offer,
@@ -12,7 +12,7 @@ use crate::sim::Choices;
 
 /// The tools that agents run themselves. Few, so that approvals meet.
 const TOOLS: [&str; 2] = ["read", "run"];
-/// What calls want people to sign in to.
+/// Resources that calls need a token for.
 pub const RESOURCES: [&str; 2] = ["https://mcp.example/a", "https://mcp.example/b"];
 
 impl Agent {

@@ -1,4 +1,4 @@
-//! Workers: chats that an agent's tool calls start, and that the same agent drives.
+//! Subagents: chats that an agent's tool calls start, and that the same agent drives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use innkeeper_core::{AgentEvent, ChannelId, TurnKey};
 use super::{Agent, Phase, Run};
 use crate::sim::{Choices, Violation};
 
-/// Whose worker a run is.
+/// The parent of a subagent's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Above {
     /// The run whose call started it.

@@ -1,4 +1,4 @@
-//! What agents do in a run, and what people and clients do for their calls.
+//! Steps of agents in a run, and answers of users and clients to their calls.
 
 use innkeeper_core::agent::Secret;
 use innkeeper_core::request::Authenticate;
@@ -126,7 +126,7 @@ impl Sim {
         self.handle(Input::ChatOpened { chat, outcome })
     }
 
-    /// What an ended run still says must change nothing.
+    /// Events of an ended run must change nothing.
     pub(in crate::sim) fn agent_is_late(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         let Some((chat, turn)) = self.agent.ended(|len| choices.below(len)) else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Whether agents and the host agree about every call and question, after every single input.
+//! Checks that agents and the host agree about every call and question, after every single input.
 
 use std::sync::Arc;
 

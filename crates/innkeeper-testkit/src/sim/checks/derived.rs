@@ -1,4 +1,4 @@
-//! What a session shows of its chats, worked out again from the chats alone.
+//! The derived state of a session, computed again from its chats alone.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn check_waits(session: &SessionState, mut wanted: Vec<Value>) -> Result<(), Str
     }
 }
 
-/// What a chat's parts say that it waits for, as `inputNeeded` has it but for the id.
+/// Computes `inputNeeded` of a chat from its parts, without the ids.
 fn waits_of(chat: &ChatState) -> Vec<Value> {
     let Some(turn) = &chat.active_turn else {
         return Vec::new();
@@ -103,7 +103,7 @@ fn waits_of(chat: &ChatState) -> Vec<Value> {
         let mut wait = json!({ "kind": kind, "chat": chat.resource, "turnId": turn.id });
         if kind == "toolClientExecution" {
             wait["clientId"] = call["contributor"]["clientId"].clone();
-            // What the owner streams back stays in the chat.
+            // Output that the owner streams stays in the chat.
             if let Some(fields) = call.as_object_mut() {
                 fields.remove("content");
             }

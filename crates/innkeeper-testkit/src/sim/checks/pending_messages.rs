@@ -1,4 +1,4 @@
-//! Nobody's words are lost: a message that waited and waits no longer was taken by somebody.
+//! No pending message is lost: one that is no longer pending was taken by an agent.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::sim::{Sim, Violation};
 /// The messages that wait in every chat: by chat, then by id.
 pub type Waiting = BTreeMap<String, BTreeMap<String, String>>;
 
-/// A message that a client itself takes away, or whose words it changes.
+/// A message that a client itself removes or replaces.
 #[derive(Debug, Default)]
 pub struct Excuse {
     chat: String,
@@ -22,7 +22,7 @@ pub struct Excuse {
 }
 
 impl Excuse {
-    /// What an input excuses.
+    /// Returns the loss that an input allows.
     pub fn of(input: &Input) -> Self {
         let Input::Dispatch { dispatch, .. } = input else {
             return Self::default();

@@ -1,4 +1,4 @@
-//! What a restart may change: what ran is closed, with everything it had said. Nothing else (P1, P4).
+//! A restart may close running turns, with all their output, and change nothing else (P1, P4).
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub fn check(before: &Truth, after: &Truth) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Whoever is still a member wants to rewrite what it wanted to rewrite before (SMT-17).
+/// An active client that stays has the same opt-in for prompt transforms as before (SMT-17).
 fn same_opt_ins(before: &Snapshot, after: &Snapshot) -> Result<(), Violation> {
     let members = |snapshot: &Snapshot| {
         let mut state = serde_json::to_value(&snapshot.state).unwrap_or_default();
@@ -135,7 +135,7 @@ fn sessions(before: Arc<SessionState>, after: Arc<SessionState>, in_memory: bool
     Ok((unchanging(&expected, in_memory), unchanging(&after, in_memory)))
 }
 
-/// What no restart changes in a session.
+/// The fields of a session that no restart changes.
 fn unchanging(session: &SessionState, in_memory: bool) -> Value {
     let chats = session.chats.iter().map(|chat| json!([chat.resource, chat.title]));
     let chats: Vec<Value> = chats.collect();
@@ -148,7 +148,7 @@ fn unchanging(session: &SessionState, in_memory: bool) -> Value {
     // No server outlives its process.
     state.customizations.iter_mut().flatten().for_each(stop_servers);
     match in_memory {
-        // What clients brought goes with them.
+        // Customizations of clients go with them.
         true => state.customizations.iter_mut().for_each(|list| list.retain(is_of_host)),
         // A session that was away learns when it comes back what was decided about them.
         false => state.customizations = None,

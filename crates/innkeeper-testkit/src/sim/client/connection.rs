@@ -23,7 +23,7 @@ use crate::sim::client::requests::{Asked, Dispatched, FollowUp};
 pub struct Connection {
     /// The host's name for it.
     pub id: ConnId,
-    /// Whose it is.
+    /// The client that owns it.
     pub client: usize,
     /// Whether the host has admitted it.
     pub admitted: bool,
@@ -35,9 +35,9 @@ pub struct Connection {
     pub is_0_9: bool,
     /// Whether the host can change nothing.
     pub read_only: bool,
-    /// What the host sent.
+    /// Messages that the host sent.
     pub queue: Queue,
-    /// What it believes.
+    /// Its mirror.
     pub mirror: Mirror,
     /// The channels it subscribes to as far as the host is concerned.
     pub host_subscriptions: std::collections::BTreeSet<String>,
@@ -47,7 +47,7 @@ pub struct Connection {
     pub dispatched: BTreeMap<i64, Dispatched>,
     /// The client's own name.
     pub client_id: String,
-    /// What it shows before the host has agreed.
+    /// Optimistic actions that the host has not settled.
     pub unsettled: Unsettled,
 }
 
@@ -94,7 +94,7 @@ impl Connection {
         Ok(follow_ups)
     }
 
-    /// What an unanswered `reconnect` asked for.
+    /// The parameters of an unanswered `reconnect`.
     pub fn reconnecting(&self) -> Option<(u64, Vec<String>)> {
         self.asked.values().find_map(|asked| match asked {
             Asked::Reconnect { last_seen, channels } => Some((*last_seen, channels.clone())),

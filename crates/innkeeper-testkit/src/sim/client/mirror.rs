@@ -1,4 +1,4 @@
-//! What a client believes: every channel as the published reducers keep it.
+//! The mirror of a client: every channel as the published reducers fold it.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use ahp_types::actions::StateAction;
 
 use crate::sim::client::mirror::{Mirror, Mirrored};
 
-/// What was dispatched and not settled, oldest first.
+/// Dispatched actions that are not settled, oldest first.
 #[derive(Debug, Default)]
 pub struct Unsettled {
     actions: VecDeque<(i64, String, StateAction)>,

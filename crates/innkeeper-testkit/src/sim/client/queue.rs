@@ -18,7 +18,7 @@ pub enum Item {
     Marker(Marker),
 }
 
-/// What the simulator knows to be true at one point of a stream.
+/// A fact about the host at one point of a stream.
 #[derive(Debug, Clone)]
 pub enum Marker {
     /// The host has handled this client's `unsubscribe`.
@@ -36,7 +36,7 @@ pub enum Marker {
     },
 }
 
-/// What reading yields.
+/// The result of reading.
 #[derive(Debug)]
 pub enum Read {
     /// One message off the wire.

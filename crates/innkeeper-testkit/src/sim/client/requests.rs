@@ -1,4 +1,4 @@
-//! What a client asks for and dispatches, and what must come of it.
+//! Requests and dispatches of a client, and their expected outcomes.
 
 /// A request that was sent and not answered.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub enum Asked {
     },
 }
 
-/// What must come of a dispatched action.
+/// The expected outcome of a dispatched action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
     /// A refusal and nothing else.
@@ -52,14 +52,14 @@ pub enum Expected {
     Outcome,
     /// At most one: an unchanged announcement may be met with silence (DSP-15).
     OutcomeOrSilence,
-    /// A refusal or silence: who does not subscribe sees no echo (DSP-11).
+    /// A refusal or silence: a client without a subscription sees no echo (DSP-11).
     RejectionOrSilence,
 }
 
-/// A dispatched action and what came of it.
+/// A dispatched action and its outcomes so far.
 #[derive(Debug, Clone)]
 pub struct Dispatched {
-    /// What must come.
+    /// The expected outcome.
     pub expected: Expected,
     /// Echoes read.
     pub echoes: u32,
@@ -67,7 +67,7 @@ pub struct Dispatched {
     pub rejections: u32,
 }
 
-/// What a client does next because of what it read.
+/// The reaction of a client to a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FollowUp {
     /// Fetches the session list.

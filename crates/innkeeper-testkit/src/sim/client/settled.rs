@@ -1,4 +1,4 @@
-//! What must have come of everything a client asked for and dispatched, once it has read all.
+//! Checks that every request and dispatch of a client has its outcome, once the client has read everything.
 
 use crate::sim::Violation;
 use crate::sim::client::connection::Connection;

@@ -56,7 +56,7 @@ impl Sim {
                 self.for_chat(&chat, choices)
             }
             n => {
-                // Whoever answers has mostly read what there is to answer.
+                // A client that answers has mostly read the question.
                 if choices.below(4) > 0 {
                     self.read(conn, usize::MAX)?;
                 }
@@ -239,7 +239,7 @@ impl Sim {
                 let version = choices.below(4);
                 let mut active_client = json!(self.announcement(conn, version));
                 if flag {
-                    // What the published types have no place for (SMT-17).
+                    // Extension fields that the published types lack (SMT-17).
                     let sections = &["tone", "safety", "tone"][..version];
                     active_client["systemMessageTransform"] = json!({ "sections": sections });
                 }

@@ -50,7 +50,7 @@ impl Sim {
         let listed = self.list(PROBE_1_0)?;
         for session in listed.into_keys() {
             if !self.sessions().any(|known| known == session) {
-                // What was allowed in one session is not allowed in another.
+                // Approvals of one session do not count in another.
                 self.approvals.created(&session, self.allows_everything());
                 self.customizing.moved_out(before.first(), &session);
                 self.count("chats moved out");

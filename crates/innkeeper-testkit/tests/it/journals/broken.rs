@@ -22,7 +22,7 @@ pub struct Broken {
     notes: Arc<Mutex<Notes>>,
 }
 
-/// What mistakes need to remember.
+/// State that mistakes need.
 #[derive(Debug, Default, Clone)]
 struct Notes {
     /// A batch that comes later than it should.
@@ -78,7 +78,7 @@ impl Broken {
     fn let_go(&self) {
         let held = self.notes().held.take();
         if let Some(held) = held {
-            // Whoever held it back does not mind a failure either.
+            // A failure of the delayed batch is ignored.
             self.write(held).unwrap_or_default();
         }
     }

@@ -1,6 +1,6 @@
 //! Mistakes that a journal can make, each with the scenario that is there to find it.
 
-/// What a journal does wrong.
+/// A mistake of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
     /// Nothing.
@@ -49,7 +49,7 @@ pub enum Mistake {
     NeverTruncatesTurns,
     /// A copy has all turns.
     CopiesAllTurns,
-    /// What is there of a range is given.
+    /// An incomplete range is returned as if it were complete.
     ReadsHalfARange,
     /// No turn comes with its chat.
     GivesNoRecentTurns,

@@ -1,4 +1,4 @@
-//! What people do about the tool calls and questions they see, some of which are over by then.
+//! Answers of users to the tool calls and questions they see, some of which have ended by then.
 
 use ahp_types::state::{
     ChatInputQuestion, ChatInputRequest, ChatState, ConfirmationOptionKind, ResponsePart, SessionInputRequest,
@@ -11,14 +11,14 @@ use crate::sim::client::fitting::call_id;
 use crate::sim::client::mirror::Mirrored;
 use crate::sim::{Choices, Connection};
 
-/// A call that somebody sees.
+/// A call that a client sees.
 struct Seen {
     chat: String,
     turn_id: String,
     call: ToolCallState,
 }
 
-/// Something about a tool call that this client sees, in a chat or among what a session waits for.
+/// An action about a tool call that this client sees, in a chat or in `inputNeeded` of a session.
 pub fn about_a_call(connection: &Connection, choices: &mut Choices<'_>) -> Option<Draft> {
     let seen: Vec<Seen> = match any_view(connection, choices)? {
         Mirrored::Chat(chat) => calls_of_chat(&chat),

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use innkeeper_host::{Journal, async_trait};
 
-pub mod life;
+pub mod host_run;
 mod logs;
 mod scenarios;
 
@@ -37,7 +37,7 @@ pub trait Storage: Send + Sync {
 
     /// Makes writes fail until [`Self::mend`]. Says `false` where that cannot be arranged; the
     /// scenarios about failures are then left out.
-    fn break_down(&self, _: Trouble) -> bool {
+    fn break_down(&self, _: StorageFailure) -> bool {
         false
     }
 
@@ -47,7 +47,7 @@ pub trait Storage: Send + Sync {
 
 /// How a storage fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum StorageFailure {
     /// There is no room: the journal reports [`innkeeper_host::JournalError::Full`].
     Full,
     /// Writing fails: the journal reports [`innkeeper_host::JournalError::Failed`].

@@ -8,7 +8,7 @@ use crate::raw::RawClient;
 
 /// One record of the log, with the channel it came on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeardRecord {
+pub struct ReceivedRecord {
     /// The URI of the channel.
     pub channel: String,
     /// `severityNumber`.
@@ -27,7 +27,7 @@ pub fn is_log(message: &Value) -> bool {
 }
 
 /// The records that a notification carries.
-pub fn records(message: &Value) -> Vec<HeardRecord> {
+pub fn records(message: &Value) -> Vec<ReceivedRecord> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let params = &message["params"];
@@ -44,7 +44,7 @@ pub fn records(message: &Value) -> Vec<HeardRecord> {
                     };
                     (text(&attribute["key"]), value)
                 });
-                heard.push(HeardRecord {
+                heard.push(ReceivedRecord {
                     channel: text(&params["channel"]),
                     severity: record["severityNumber"].as_u64().unwrap_or_default(),
                     scope: text(&scope["scope"]["name"]),
@@ -62,7 +62,7 @@ pub struct LogListener {
     /// The connection.
     pub client: RawClient,
     /// The records received so far, oldest first.
-    pub heard: Vec<HeardRecord>,
+    pub heard: Vec<ReceivedRecord>,
 }
 
 impl LogListener {
@@ -83,7 +83,7 @@ impl LogListener {
     }
 
     /// Waits until a record that fits was heard.
-    pub async fn until(&mut self, what: &str, fits: impl Fn(&HeardRecord) -> bool) -> HeardRecord {
+    pub async fn until(&mut self, what: &str, fits: impl Fn(&ReceivedRecord) -> bool) -> ReceivedRecord {
         loop {
             if let Some(found) = self.heard.iter().find(|record| fits(record)) {
                 return found.clone();

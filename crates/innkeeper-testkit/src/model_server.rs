@@ -13,7 +13,7 @@
 //! # }
 //! ```
 
-mod asked;
+mod request;
 mod rules;
 mod script;
 mod sending;
@@ -37,10 +37,10 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-pub use self::asked::{Api, Asked, Said};
+pub use self::request::{Api, ConversationPart, ReceivedRequest};
 use self::script::RefusalBody;
 pub use self::script::{Chunking, Ending, Reply, Script, Usage};
-use self::sending::{Answering, Send as Sending};
+use self::sending::{OpenReply, Send as Sending};
 
 /// The models that the server lists, unless told otherwise.
 const MODELS: [&str; 2] = ["scripted", "scripted-2"];
@@ -49,24 +49,24 @@ const MODELS: [&str; 2] = ["scripted", "scripted-2"];
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     task: tokio::task::JoinHandle<()>,
 }
 
 /// State that the server and its connections share.
 #[derive(Debug)]
-struct Shared {
+struct ServerState {
     script: Script,
     models: Mutex<Option<Vec<Value>>>,
-    seen: watch::Sender<Seen>,
+    seen: watch::Sender<Recorded>,
     /// One permit for every stall that may end.
     going_on: Semaphore,
 }
 
 /// Requests and connections so far.
 #[derive(Debug, Default, Clone)]
-struct Seen {
-    asked: Vec<Asked>,
+struct Recorded {
+    asked: Vec<ReceivedRequest>,
     hung_up: Vec<usize>,
     connections: usize,
 }
@@ -80,12 +80,12 @@ impl ModelServer {
             .await
             .expect("a port on loopback");
         let address = listener.local_addr().expect("a bound listener has an address");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             script: script.into(),
             models: Mutex::new(Some(
                 MODELS.iter().map(|id| json!({"id": id, "display_name": id})).collect(),
             )),
-            seen: watch::Sender::new(Seen::default()),
+            seen: watch::Sender::new(Recorded::default()),
             going_on: Semaphore::new(0),
         });
         let task = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -99,7 +99,7 @@ impl ModelServer {
     }
 
     /// Returns the requests so far.
-    pub fn requests(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.shared.seen.borrow().asked.clone()
     }
 
@@ -133,7 +133,7 @@ impl ModelServer {
         *self.shared.models.lock() = models;
     }
 
-    async fn until(&self, come_true: impl FnMut(&Seen) -> bool) {
+    async fn until(&self, come_true: impl FnMut(&Recorded) -> bool) {
         let mut seen = self.shared.seen.subscribe();
         tokio::time::timeout(crate::process::PATIENCE, seen.wait_for(come_true))
             .await
@@ -159,7 +159,7 @@ pub fn transcript(api: Api, reply: &Reply) -> Vec<u8> {
     events.flatten().collect()
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<ServerState>) {
     // Connections end with the task that holds them.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -177,7 +177,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+async fn answer(shared: Arc<ServerState>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     let path = request.uri().path().to_owned();
     if request.method() == Method::GET && path.ends_with("/models") {
         let models = shared.models.lock().clone();
@@ -203,7 +203,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
         .map(|body| body.to_bytes())
         .unwrap_or_default();
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let asked = shared.record(Asked {
+    let asked = shared.record(ReceivedRequest {
         number: 0,
         api,
         path,
@@ -222,9 +222,9 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
     Ok(reply_to(shared, &asked, &reply).await)
 }
 
-async fn reply_to(shared: Arc<Shared>, asked: &Asked, reply: &Reply) -> Response<Body> {
-    let mut answering = Answering::new(Arc::clone(&shared), asked.number);
-    if reply.manner.silent_first {
+async fn reply_to(shared: Arc<ServerState>, asked: &ReceivedRequest, reply: &Reply) -> Response<Body> {
+    let mut answering = OpenReply::new(Arc::clone(&shared), asked.number);
+    if reply.delivery.silent_first {
         shared.stall().await;
     }
     let mut response = if let Some(refusal) = &reply.refusal {
@@ -234,7 +234,7 @@ async fn reply_to(shared: Arc<Shared>, asked: &Asked, reply: &Reply) -> Response
             RefusalBody::Shaped { code, message } => wire::error(asked.api, code, message).to_string(),
         };
         text_response(refusal.status, body)
-    } else if reply.manner.plain {
+    } else if reply.delivery.plain {
         answering.is_done();
         json_response(200, &wire::whole(asked.api, reply, asked.number))
     } else {
@@ -251,9 +251,9 @@ async fn reply_to(shared: Arc<Shared>, asked: &Asked, reply: &Reply) -> Response
     response
 }
 
-impl Shared {
+impl ServerState {
     /// Writes a request down and gives it its number.
-    fn record(&self, mut asked: Asked) -> Asked {
+    fn record(&self, mut asked: ReceivedRequest) -> ReceivedRequest {
         self.seen.send_modify(|seen| {
             asked.number = seen.asked.len();
             seen.asked.push(asked.clone());

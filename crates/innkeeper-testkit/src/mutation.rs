@@ -11,7 +11,7 @@ mod restarts;
 mod servers;
 
 pub use self::mutator::Mutator;
-pub use self::restarts::Forgetting;
+pub use self::restarts::JournalBug;
 
 /// One bug that a host could have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,13 +8,13 @@
 
 mod authorize;
 mod http;
-mod knowledge;
 mod metadata;
-mod person;
 mod protected;
+mod registry;
 #[cfg(test)]
 mod tests;
 mod token;
+mod user;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use innkeeper_std::sync::{Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 
-use self::http::{Answer, Asked, Listening};
-use self::knowledge::Knowledge;
-pub use self::knowledge::{Client, Presented};
-pub use self::person::{Granted, Person, Visited, visit};
-pub use self::protected::{Pointing, ProtectedServers, Received};
+use self::http::{Answer, HttpListener, HttpRequest};
+pub use self::protected::{MetadataLocation, ProtectedServers, Received};
+use self::registry::Registry;
+pub use self::registry::{Client, TokenCheck};
+pub use self::user::{BrowserPage, SignInResult, User, visit};
 
 /// How an authorization server behaves. Scenarios change it while it runs.
 #[derive(Debug, Clone)]
-pub struct Habits {
+pub struct Behaviour {
     /// How long tokens are good for.
     pub lifetime: Duration,
     /// Whether tokens come with one that gets the next.
@@ -56,7 +56,7 @@ pub struct Habits {
     pub echoes: Option<String>,
 }
 
-impl Default for Habits {
+impl Default for Behaviour {
     fn default() -> Self {
         Self {
             lifetime: Duration::from_secs(3600),
@@ -76,16 +76,16 @@ impl Default for Habits {
 /// An authorization server at work. Dropping it ends it.
 #[derive(Debug)]
 pub struct AuthorizationServer {
-    listening: Listening,
-    shared: Arc<Shared>,
+    listening: HttpListener,
+    shared: Arc<ServerState>,
 }
 
 /// State that the server, its connections and the servers that trust it share.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct ServerState {
     issuer: std::sync::OnceLock<String>,
-    habits: Mutex<Habits>,
-    knowledge: Mutex<Knowledge>,
+    behaviour: Mutex<Behaviour>,
+    registry: Mutex<Registry>,
 }
 
 impl AuthorizationServer {
@@ -96,10 +96,10 @@ impl AuthorizationServer {
 
     /// Starts one whose name has a path, such as `/inn`.
     pub async fn start_below(path: &str) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ServerState::default());
         let answering = Arc::clone(&shared);
         let prefix = path.to_owned();
-        let listening = Listening::start(move |asked| {
+        let listening = HttpListener::start(move |asked| {
             let shared = Arc::clone(&answering);
             let prefix = prefix.clone();
             async move { answer(&shared, &prefix, &asked) }
@@ -121,8 +121,8 @@ impl AuthorizationServer {
     }
 
     /// Makes it behave differently.
-    pub fn set(&self, change: impl FnOnce(&mut Habits)) {
-        change(&mut self.shared.habits());
+    pub fn set(&self, change: impl FnOnce(&mut Behaviour)) {
+        change(&mut self.shared.behaviour());
     }
 
     /// Registers a client beforehand, with a secret or without. It may be sent back to these addresses; on loopback
@@ -132,57 +132,57 @@ impl AuthorizationServer {
             secret: secret.map(str::to_owned),
             redirects: redirects.iter().map(|&address| address.to_owned()).collect(),
         };
-        self.shared.knowledge().add_client(id, client);
+        self.shared.registry().add_client(id, client);
     }
 
     /// Lets time pass: tokens and codes that are not good for longer are not good any more.
     pub fn pass(&self, time: Duration) {
-        self.shared.knowledge().pass(time);
+        self.shared.registry().pass(time);
     }
 
     /// Validates a token for a resource.
-    pub fn look_at(&self, token: &str, resource: &str) -> Presented {
-        self.shared.knowledge().look_at(token, resource)
+    pub fn look_at(&self, token: &str, resource: &str) -> TokenCheck {
+        self.shared.registry().look_at(token, resource)
     }
 
     /// A token that nobody had to sign in for.
     pub fn give_out(&self, resource: &str, scopes: &[&str]) -> String {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
-        let lifetime = self.shared.habits().lifetime;
-        self.shared.knowledge().give_out(resource, scopes, lifetime)
+        let lifetime = self.shared.behaviour().lifetime;
+        self.shared.registry().give_out(resource, scopes, lifetime)
     }
 
     /// Everything secret that it ever gave out or was told: tokens, codes and secrets of clients.
     pub fn secrets(&self) -> Vec<String> {
-        self.shared.knowledge().secrets().to_vec()
+        self.shared.registry().secrets().to_vec()
     }
 
     /// How many clients have registered by themselves.
     pub fn registrations(&self) -> usize {
-        self.shared.knowledge().registrations()
+        self.shared.registry().registrations()
     }
 
     /// The parameters of every request for a token or for its revocation, without what is secret in them.
     pub fn requests(&self) -> Vec<HashMap<String, String>> {
-        self.shared.knowledge().requests().to_vec()
+        self.shared.registry().requests().to_vec()
     }
 }
 
-impl Shared {
+impl ServerState {
     pub(crate) fn issuer(&self) -> &str {
         self.issuer.get().map_or("", String::as_str)
     }
 
-    pub(crate) fn habits(&self) -> MutexGuard<'_, Habits> {
-        self.habits.lock()
+    pub(crate) fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
+        self.behaviour.lock()
     }
 
-    pub(crate) fn knowledge(&self) -> MutexGuard<'_, Knowledge> {
-        self.knowledge.lock()
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock()
     }
 }
 
-fn answer(shared: &Shared, prefix: &str, asked: &Asked) -> Answer {
+fn answer(shared: &ServerState, prefix: &str, asked: &HttpRequest) -> Answer {
     if let Some(metadata) = metadata::answer(shared, prefix, asked) {
         return metadata;
     }
@@ -197,8 +197,8 @@ fn answer(shared: &Shared, prefix: &str, asked: &Asked) -> Answer {
 }
 
 /// RFC 7591.
-fn register(shared: &Shared, wanted: &Value) -> Answer {
-    if !shared.habits().registers {
+fn register(shared: &ServerState, wanted: &Value) -> Answer {
+    if !shared.behaviour().registers {
         return Answer::empty(404);
     }
     let redirects = wanted["redirect_uris"].as_array().into_iter().flatten();
@@ -211,7 +211,7 @@ fn register(shared: &Shared, wanted: &Value) -> Answer {
     let method = wanted["token_endpoint_auth_method"]
         .as_str()
         .unwrap_or("client_secret_basic");
-    let id = shared.knowledge().register(redirects.clone(), method != "none");
+    let id = shared.registry().register(redirects.clone(), method != "none");
     let mut registered = json!({
         "client_id": id.0, "redirect_uris": redirects, "token_endpoint_auth_method": method,
         "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],

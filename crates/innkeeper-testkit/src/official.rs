@@ -44,7 +44,7 @@ pub struct SessionUris {
 
 /// How the host answered a `reconnect`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resumed {
+pub enum ReconnectOutcome {
     /// With the missed actions.
     Replay {
         /// How many actions.
@@ -66,7 +66,7 @@ pub struct OfficialClient {
     /// Whether its host is killed under it.
     host_may_die: bool,
     connection: Option<Connection>,
-    seen: Arc<Seen>,
+    seen: Arc<SharedView>,
 }
 
 struct Connection {
@@ -75,12 +75,12 @@ struct Connection {
 }
 
 #[derive(Default)]
-struct Seen {
+struct SharedView {
     view: Mutex<View>,
     changed: Notify,
 }
 
-impl Seen {
+impl SharedView {
     fn view(&self) -> MutexGuard<'_, View> {
         self.view.lock()
     }
@@ -323,13 +323,13 @@ impl OfficialClient {
     }
 
     /// Opens a new connection and asks for what was missed.
-    pub async fn reconnect(&mut self) -> Result<Resumed, ClientError> {
+    pub async fn reconnect(&mut self) -> Result<ReconnectOutcome, ClientError> {
         let last_seen = self.view().last_seen;
         self.reconnect_from(last_seen).await
     }
 
     /// The same with a number of the test's choice.
-    pub async fn reconnect_from(&mut self, last_seen: u64) -> Result<Resumed, ClientError> {
+    pub async fn reconnect_from(&mut self, last_seen: u64) -> Result<ReconnectOutcome, ClientError> {
         let address = self.address.clone().expect("a client with an address");
         let connecting = self.begin(open(&address).await).await;
         let channels = self.view().channels();
@@ -348,7 +348,7 @@ impl OfficialClient {
                 for uri in &replay.missing {
                     view.forget(uri);
                 }
-                Ok(Resumed::Replay {
+                Ok(ReconnectOutcome::Replay {
                     actions,
                     missing: replay.missing,
                 })
@@ -362,7 +362,7 @@ impl OfficialClient {
                 for snapshot in &fresh.snapshots {
                     view.receive_snapshot(snapshot);
                 }
-                Ok(Resumed::Snapshots(view.channels()))
+                Ok(ReconnectOutcome::Snapshots(view.channels()))
             }
             Err(error) => Err(error),
         };
@@ -395,7 +395,7 @@ impl OfficialClient {
         self.seen.changed.notify_waiters();
     }
 
-    async fn begin(&self, transport: impl Transport) -> Connecting {
+    async fn begin(&self, transport: impl Transport) -> OpenedClient {
         let config = ClientConfig {
             subscription_buffer: EVENT_BUFFER,
             ..ClientConfig::default()
@@ -403,12 +403,12 @@ impl OfficialClient {
         let client = Client::connect(transport, config).await.expect("the client starts");
         self.view().begin_connection();
         let events = client.events();
-        Connecting { client, events }
+        OpenedClient { client, events }
     }
 
     /// Applies live events from here on; those that came during the handshake are still in the stream.
-    fn go_live(&mut self, connecting: Connecting) {
-        let Connecting { client, mut events } = connecting;
+    fn go_live(&mut self, connecting: OpenedClient) {
+        let OpenedClient { client, mut events } = connecting;
         let seen = Arc::clone(&self.seen);
         let pump = tokio::spawn(async move {
             while let Some(event) = events.recv().await {
@@ -469,7 +469,7 @@ impl OfficialClient {
 
 static OBSERVERS: AtomicU64 = AtomicU64::new(0);
 
-struct Connecting {
+struct OpenedClient {
     client: Client,
     events: ahp::ClientEventStream,
 }

@@ -33,13 +33,13 @@ use innkeeper_core::{
 
 use self::agent::Agent;
 use self::approvals::Approvals;
-use self::checks::pending_messages::Excuse;
+use self::checks::pending_messages::AllowedLoss;
 use self::client::connection::Connection;
 use self::client::decoding::Decoder;
 use self::client::mirror::Mirror;
 use self::client::transports::initialize;
-use self::customizations::Customizing;
-use self::mcp_servers::Serving;
+use self::customizations::KnownCustomizations;
+use self::mcp_servers::KnownServers;
 use self::store::Store;
 use crate::mutation::{Mutation, Mutator};
 
@@ -121,8 +121,8 @@ pub struct Sim {
     /// Approvals for more than one call.
     approvals: Approvals,
     /// Discovered customizations, and users' decisions about them.
-    customizing: Customizing,
-    serving: Serving,
+    customizations: KnownCustomizations,
+    servers: KnownServers,
     /// The calls that must get the token that a client just sent.
     tokens_due: Vec<(String, String)>,
     /// Whether the current input is only a tick.
@@ -173,8 +173,8 @@ impl Sim {
             coalescing,
             moved_out: Vec::new(),
             approvals: Approvals::default(),
-            customizing: Customizing::default(),
-            serving: Serving::default(),
+            customizations: KnownCustomizations::default(),
+            servers: KnownServers::default(),
             tokens_due: Vec::new(),
             ticking: false,
             silence_limit_ms,
@@ -232,7 +232,7 @@ impl Sim {
         self.agent.wait(self.now.mono_ms);
         self.ticking = matches!(input, Input::Tick);
         let waiting = self.waiting();
-        let excuse = Excuse::of(&input);
+        let excuse = AllowedLoss::of(&input);
         let configured = self.configured_session(&input);
         self.mutator.before(&self.core, &mut self.conns);
         let input = self.mutator.input(input, &self.conns);
@@ -278,8 +278,8 @@ impl Sim {
         let silence = self.is_for_silence(&effect).then_some(self.silence_limit_ms);
         let stored = self.stored_turns(&effect)?;
         self.agent.perform(&effect, self.now.mono_ms, silence, stored)?;
-        self.customizing.perform(&effect)?;
-        self.serving.perform(&effect)?;
+        self.customizations.perform(&effect)?;
+        self.servers.perform(&effect)?;
         match &effect {
             Effect::StartTurn { chat, start, .. } => {
                 self.check_off(start)?;
@@ -289,7 +289,7 @@ impl Sim {
             Effect::CancelTurn { .. } if silence.is_some() => self.count("turns ended for silence"),
             Effect::CancelTurn { .. } => self.count("turns cancelled"),
             Effect::Reply { .. } => self.count("replies"),
-            Effect::StartSubagent(_) => self.count("workers"),
+            Effect::StartSubagent(_) => self.count("subagents"),
             _ => {}
         }
         match effect {

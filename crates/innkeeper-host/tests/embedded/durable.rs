@@ -6,7 +6,7 @@ use ahp_types::state::TurnState;
 use innkeeper_core::{Command, Input};
 use innkeeper_host::{Host, HostBuilder, JournalError, Keep, Limits, MemoryJournal};
 use innkeeper_testkit::embedded::{Running, TestAgent};
-use innkeeper_testkit::official::{OfficialClient, Resumed, markdown, message, queued};
+use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, markdown, message, queued};
 use innkeeper_testkit::raw::get;
 use serde_json::json;
 
@@ -40,7 +40,7 @@ async fn p_5_a_client_that_was_away_during_a_restart_gets_what_it_missed() {
     let running = Running::start(host(&journal)).await;
     client.move_to(&running.address);
     let resumed = client.reconnect().await.expect("known across restarts");
-    assert!(matches!(resumed, Resumed::Replay { .. }), "{resumed:?}");
+    assert!(matches!(resumed, ReconnectOutcome::Replay { .. }), "{resumed:?}");
     assert_eq!(client.session(&uris.session).title, "Renamed");
     assert_eq!(client.chat(&uris.chat).turns.len(), 2);
     client.assert_converged().await;

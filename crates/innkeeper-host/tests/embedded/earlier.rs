@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use innkeeper_core::stored::{Batch, ImportedSession, ListPage, StoredSession, StoredSummary, TurnSource};
 use innkeeper_host::{Appended, Host, Journal, JournalError, Lease, MemoryJournal};
 use innkeeper_testkit::embedded::{Running, TestAgent};
-use innkeeper_testkit::official::{OfficialClient, Resumed};
+use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome};
 use serde_json::{Value, json};
 
 /// A journal whose sessions are stored as an earlier version stored them.
@@ -99,7 +99,7 @@ async fn a_stored_session_keeps_its_approval_mode_and_shows_it_under_its_new_nam
     client.move_to(&running.address);
     let resumed = client.reconnect().await.expect("known across restarts");
     assert!(
-        !matches!(resumed, Resumed::Replay { .. }),
+        !matches!(resumed, ReconnectOutcome::Replay { .. }),
         "no action tells of a changed schema: {resumed:?}"
     );
     assert_eq!(

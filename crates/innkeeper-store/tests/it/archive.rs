@@ -3,7 +3,7 @@
 use innkeeper_core::stored::{Batch, ListPage, Record};
 use innkeeper_host::Journal;
 use innkeeper_store::{Archive, ErrorKind, Mode, OnlyIf, Options, RetentionPolicy, SqliteJournal};
-use innkeeper_testkit::journal::life::{Life, text, turns_record};
+use innkeeper_testkit::journal::host_run::{HostRun, text, turns_record};
 use rusqlite::Connection;
 
 use crate::disks::Plain;
@@ -12,7 +12,7 @@ const SESSION: &str = "ahp-session:/one";
 const CHAT: &str = "ahp-chat:/one/first";
 
 /// A session with two chats, turns, a document that is no JSON, and actions that are in no document.
-async fn furnish(life: &mut Life) {
+async fn furnish(life: &mut HostRun) {
     life.create(SESSION, CHAT).await;
     let other = "ahp-chat:/one/second";
     let ids: Vec<String> = (0..150).map(|turn| format!("turn {turn}")).collect();
@@ -66,7 +66,7 @@ fn rows(plain: &Plain) -> Vec<(String, i64)> {
 #[tokio::test]
 async fn export_and_import_are_lossless() {
     let plain = Plain::new();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     let seq = life.seq;
     // A host that runs is no obstacle.
@@ -85,7 +85,7 @@ async fn export_and_import_are_lossless() {
     assert_eq!((archive.count().unwrap(), archive.check().unwrap()), (1, vec![]));
     drop(archive);
     assert_eq!(export(&elsewhere, SESSION), exported);
-    let life = Life::begin(&elsewhere).await;
+    let life = HostRun::begin(&elsewhere).await;
     assert!(
         life.lease.last_seq >= seq,
         "numbers of the session are not given out again"
@@ -98,7 +98,7 @@ async fn export_and_import_are_lossless() {
 #[tokio::test]
 async fn a_running_journal_imports_sessions_and_survives_rejected_ones() {
     let plain = Plain::new();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     let seq = life.seq;
     drop(life);
@@ -127,7 +127,7 @@ async fn a_running_journal_imports_sessions_and_survives_rejected_ones() {
     assert!(journal.load(SESSION).await.unwrap().is_some());
     assert_eq!(export(&elsewhere, SESSION), exported);
     drop(journal);
-    let life = Life::begin(&elsewhere).await;
+    let life = HostRun::begin(&elsewhere).await;
     assert!(
         life.lease.last_seq > seq,
         "numbers of the session are not given out again"
@@ -138,7 +138,7 @@ async fn a_running_journal_imports_sessions_and_survives_rejected_ones() {
 #[tokio::test]
 async fn a_rejected_import_names_the_line_and_changes_nothing() {
     let plain = Plain::new();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     drop(life);
     let exported = export(&plain, SESSION);
@@ -181,7 +181,7 @@ async fn a_rejected_import_names_the_line_and_changes_nothing() {
 #[tokio::test]
 async fn a_removed_session_leaves_no_row_behind() {
     let plain = Plain::new();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     life = life.again(&plain).await;
     let before = rows(&plain);
     furnish(&mut life).await;
@@ -206,7 +206,7 @@ async fn a_removed_session_leaves_no_row_behind() {
 #[tokio::test]
 async fn a_file_in_use_can_be_read_but_not_changed() {
     let plain = Plain::new();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     let error = Archive::open(&plain.file(), Mode::Exclusive).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Busy, "{error}");
@@ -236,7 +236,7 @@ fn prune(archive: &mut Archive, policy: RetentionPolicy, dry_run: bool) -> (Stri
 #[tokio::test]
 async fn ses_retention_without_limits_removes_nothing() {
     let plain = Plain::new();
-    let life = Life::begin(&plain).await;
+    let life = HostRun::begin(&plain).await;
     for number in 0..10 {
         let record = life.session_with(&format!("ahp-session:/{number}"), |session| {
             session.summary.modified_ms = 1_000 + number;

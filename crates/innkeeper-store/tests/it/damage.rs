@@ -8,7 +8,7 @@ use innkeeper_faults::Random;
 use innkeeper_host::Journal;
 use innkeeper_store::{Archive, ErrorKind, Mode, Options};
 use innkeeper_testkit::journal::describe;
-use innkeeper_testkit::journal::life::{Life, client, turns_record};
+use innkeeper_testkit::journal::host_run::{HostRun, client, turns_record};
 
 use crate::disks::Plain;
 
@@ -26,7 +26,7 @@ fn chat(number: usize) -> String {
 }
 
 /// Sessions with everything that a session can have, long enough to fill pages of every kind.
-async fn furnish(life: &mut Life) {
+async fn furnish(life: &mut HostRun) {
     for number in 0..SESSIONS {
         let (session, chat) = (session(number), chat(number));
         life.create(&session, &chat).await;
@@ -55,7 +55,7 @@ async fn furnish(life: &mut Life) {
         life.root_action(3),
         Record::Root {
             seq: life.seq,
-            document: innkeeper_testkit::journal::life::text("the root"),
+            document: innkeeper_testkit::journal::host_run::text("the root"),
             is_promised: false,
         },
     ];
@@ -99,7 +99,7 @@ fn all(path: &Path) -> BTreeMap<String, String> {
 #[tokio::test]
 async fn f18_a_flipped_bit_never_yields_a_wrong_session() {
     let plain = Plain::new();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     drop(life);
     let good = all(&plain.file());
@@ -146,7 +146,7 @@ async fn f18_a_flipped_bit_never_yields_a_wrong_session() {
 #[tokio::test]
 async fn p9_a_damaged_session_is_reported_and_the_others_work() {
     let plain = Plain::new();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     furnish(&mut life).await;
     drop(life);
     let mut bytes = std::fs::read(plain.file()).unwrap();
@@ -156,7 +156,7 @@ async fn p9_a_damaged_session_is_reported_and_the_others_work() {
         .position(|window| window == needle.as_bytes());
     bytes[place.expect("the document is in the file")] ^= 0x20;
     std::fs::write(plain.file(), &bytes).unwrap();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     assert_eq!(life.lease.sessions, SESSIONS);
     for _ in 0..2 {
         for number in 0..SESSIONS {
@@ -188,7 +188,7 @@ async fn p9_a_damaged_session_is_reported_and_the_others_work() {
 #[tokio::test]
 async fn f17_a_truncated_wal_loses_only_its_end() {
     let plain = Plain::new();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     life.create(&session(0), &chat(0)).await;
     let mut lengths = Vec::new();
     for action in 0..6 {
@@ -215,7 +215,7 @@ async fn f17_a_truncated_wal_loses_only_its_end() {
 #[tokio::test]
 async fn f18_a_flipped_bit_in_the_wal_ends_it_there() {
     let plain = Plain::new();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     life.create(&session(0), &chat(0)).await;
     for action in 0..20 {
         let record = life.title(&session(0), &format!("title {action}"));

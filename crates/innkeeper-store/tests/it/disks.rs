@@ -7,7 +7,7 @@ use innkeeper_core::stored::{Batch, ListPage, StoredSession, StoredSummary, Turn
 use innkeeper_faults::{Disk, Fault, Image, Op, Random};
 use innkeeper_host::{Appended, Journal, JournalError, Lease, async_trait};
 use innkeeper_store::{FILE_NAME, Options, SqliteJournal};
-use innkeeper_testkit::journal::{Storage, Trouble};
+use innkeeper_testkit::journal::{Storage, StorageFailure};
 use tempfile::TempDir;
 
 /// A directory on a disk that fails when it is asked to. It is there as long as anybody uses it.
@@ -72,10 +72,10 @@ impl Storage for Faulty {
         Box::new(Self::from_image(&image, self.options.clone()))
     }
 
-    fn break_down(&self, trouble: Trouble) -> bool {
+    fn break_down(&self, trouble: StorageFailure) -> bool {
         match trouble {
-            Trouble::Full => self.disk.capacity(Some(0)),
-            Trouble::Broken => self.disk.fail_from(Op::Sync, 1, Fault::Io),
+            StorageFailure::Full => self.disk.capacity(Some(0)),
+            StorageFailure::Broken => self.disk.fail_from(Op::Sync, 1, Fault::Io),
         }
         true
     }

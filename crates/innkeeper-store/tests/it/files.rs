@@ -4,7 +4,7 @@ use std::path::Path;
 
 use innkeeper_host::{Journal, JournalError};
 use innkeeper_store::{Archive, ErrorKind, FILE_NAME, Mode, Options};
-use innkeeper_testkit::journal::life::Life;
+use innkeeper_testkit::journal::host_run::HostRun;
 use rusqlite::Connection;
 
 use crate::disks::Plain;
@@ -61,7 +61,7 @@ async fn p9_a_foreign_database_is_not_changed() {
 #[tokio::test]
 async fn f19_a_file_of_a_newer_version_is_not_changed() {
     let plain = Plain::new();
-    Life::begin(&plain).await.create(SESSION, CHAT).await;
+    HostRun::begin(&plain).await.create(SESSION, CHAT).await;
     let conn = Connection::open(plain.file()).unwrap();
     conn.pragma_update(None, "user_version", 99).unwrap();
     drop(conn);
@@ -71,7 +71,7 @@ async fn f19_a_file_of_a_newer_version_is_not_changed() {
 #[tokio::test]
 async fn p9_a_damaged_file_is_reported_and_not_changed() {
     let plain = Plain::new();
-    Life::begin(&plain).await.create(SESSION, CHAT).await;
+    HostRun::begin(&plain).await.create(SESSION, CHAT).await;
     let mut bytes = std::fs::read(plain.file()).unwrap();
     bytes[100..].fill(0x5A);
     std::fs::write(plain.file(), &bytes).unwrap();
@@ -95,8 +95,8 @@ async fn an_empty_file_is_initialised() {
         Archive::open(&plain.file(), Mode::ReadOnly).unwrap_err().kind,
         ErrorKind::NotFound
     );
-    Life::begin(&plain).await.create(SESSION, CHAT).await;
-    assert!(Life::begin(&plain).await.has(SESSION).await);
+    HostRun::begin(&plain).await.create(SESSION, CHAT).await;
+    assert!(HostRun::begin(&plain).await.has(SESSION).await);
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn the_file_is_readable_by_its_owner_only() {
     let plain = Plain::new();
     std::fs::write(plain.file(), b"").unwrap();
     std::fs::set_permissions(plain.file(), std::fs::Permissions::from_mode(0o644)).unwrap();
-    let life = Life::begin(&plain).await;
+    let life = HostRun::begin(&plain).await;
     life.create(SESSION, CHAT).await;
     assert_eq!((mode(&plain.file()), mode(&plain.wal())), (0o600, 0o600));
 }
@@ -129,7 +129,7 @@ async fn the_file_is_readable_by_its_owner_only() {
 #[tokio::test]
 async fn f19_removing_the_file_in_use_fails_the_journal() {
     let plain = Plain::new();
-    let mut life = Life::begin(&plain).await;
+    let mut life = HostRun::begin(&plain).await;
     life.create(SESSION, CHAT).await;
     let elsewhere = plain.0.path().join("elsewhere");
     std::fs::rename(plain.file(), &elsewhere).unwrap();
@@ -147,7 +147,7 @@ async fn f19_removing_the_file_in_use_fails_the_journal() {
 #[tokio::test]
 async fn p5_a_new_file_starts_at_the_wall_clock() {
     let before = jiff::Timestamp::now().as_microsecond() as u64;
-    let life = Life::begin(&Plain::new()).await;
+    let life = HostRun::begin(&Plain::new()).await;
     assert!(life.lease.last_seq.0 >= before);
     assert_eq!(life.lease.kept_seq.0, 0);
 }

@@ -3,7 +3,7 @@
 use innkeeper_core::Seq;
 use innkeeper_faults::{Disk, Fault, Op, Random};
 use innkeeper_host::JournalError;
-use innkeeper_testkit::journal::life::{Life, turns_record};
+use innkeeper_testkit::journal::host_run::{HostRun, turns_record};
 use innkeeper_testkit::journal::{Storage, check_log};
 
 use crate::disks::Faulty;
@@ -12,7 +12,7 @@ const SESSION: &str = "ahp-session:/one";
 const CHAT: &str = "ahp-chat:/one/first";
 
 /// One step of a life that streams, ends turns and changes titles. Says whether it was durable.
-fn step(life: &mut Life, number: usize) -> (Vec<innkeeper_core::stored::Record>, bool) {
+fn step(life: &mut HostRun, number: usize) -> (Vec<innkeeper_core::stored::Record>, bool) {
     match number % 5 {
         0 => (vec![life.title(SESSION, &format!("title {number}"))], true),
         4 => {
@@ -33,7 +33,7 @@ fn step(life: &mut Life, number: usize) -> (Vec<innkeeper_core::stored::Record>,
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f5_a_power_cut_at_any_point_loses_nothing_confirmed() {
     let storage = Faulty::new();
-    let mut life = Life::begin(&storage).await;
+    let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let created = life.seq;
     let start = storage.disk.position();
@@ -64,7 +64,7 @@ async fn f5_a_power_cut_at_any_point_loses_nothing_confirmed() {
             .map(|(_, seq)| *seq);
         let safe = safe.max().unwrap_or(created);
         let left = Faulty::from_image(&image, storage.options.clone());
-        let next = Life::begin(&left).await;
+        let next = HostRun::begin(&left).await;
         assert!(
             next.lease.kept_seq >= safe,
             "round {round}, cut at {cut}: lost what was confirmed"
@@ -95,7 +95,7 @@ async fn f5_a_power_cut_at_any_point_loses_nothing_confirmed() {
 async fn f7_a_failed_sync_is_not_repeated_for_the_same_batch() {
     for nth in 1..=12 {
         let storage = Faulty::new();
-        let mut life = Life::begin(&storage).await;
+        let mut life = HostRun::begin(&storage).await;
         life.create(SESSION, CHAT).await;
         storage.disk.fail_nth(Op::Sync, nth, Fault::Io);
         let mut kept = life.seq;
@@ -121,7 +121,7 @@ async fn f7_a_failed_sync_is_not_repeated_for_the_same_batch() {
         );
         let record = life.title(SESSION, "kept");
         life.keep(vec![record]).await;
-        let next = Life::begin(&*storage.without_power().await).await;
+        let next = HostRun::begin(&*storage.without_power().await).await;
         let session = next.load(SESSION).await;
         assert_eq!(session.log.last().map(|frame| frame.seq), Some(life.seq), "sync {nth}");
         assert_eq!(
@@ -137,7 +137,7 @@ async fn f7_a_failed_sync_is_not_repeated_for_the_same_batch() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f6_a_disk_that_fills_up_while_streaming_recovers_without_a_restart() {
     let storage = Faulty::new();
-    let mut life = Life::begin(&storage).await;
+    let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let disk: &Disk = &storage.disk;
     disk.capacity(Some(disk.used() + (64 << 10)));
@@ -161,7 +161,7 @@ async fn f6_a_disk_that_fills_up_while_streaming_recovers_without_a_restart() {
     life.journal.revive().await.expect("there is room again");
     let record = life.title(SESSION, "kept");
     life.keep(vec![record]).await;
-    let next = Life::begin(&*storage.without_power().await).await;
+    let next = HostRun::begin(&*storage.without_power().await).await;
     assert_eq!(next.lease.kept_seq, life.seq);
 }
 
@@ -169,7 +169,7 @@ async fn f6_a_disk_that_fills_up_while_streaming_recovers_without_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f7_a_failed_read_has_no_other_effect() {
     let storage = Faulty::new();
-    let life = Life::begin(&storage).await;
+    let life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let life = life.again(&storage).await;
     storage.disk.fail_from(Op::Read, 1, Fault::Io);

@@ -8,7 +8,7 @@ use innkeeper_core::{ActionFrame, Seq};
 use innkeeper_faults::Op;
 use innkeeper_host::{Journal, RESERVED};
 use innkeeper_store::{Options, ReplayLimits};
-use innkeeper_testkit::journal::life::{Life, turns_record};
+use innkeeper_testkit::journal::host_run::{HostRun, turns_record};
 use rusqlite::Connection;
 
 use crate::disks::{Faulty, Plain};
@@ -30,7 +30,7 @@ fn count(plain: &Plain, table: &str) -> i64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p1_many_clients_share_a_sync() {
     let storage = Faulty::new();
-    let mut life = Life::begin(&storage).await;
+    let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let before = storage.disk.counts().of(Op::Sync);
     // While the writer encodes this one, the others come.
@@ -66,7 +66,7 @@ async fn merged_rows_equal_single_rows() {
         gather_bytes: usize::MAX,
         ..Options::default()
     });
-    let mut life = Life::begin(&storage).await;
+    let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let other = "ahp-chat:/one/second";
     life.keep(vec![life.new_chat(SESSION, other)]).await;
@@ -94,7 +94,7 @@ async fn merged_rows_equal_single_rows() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p1_streamed_output_is_synced_without_a_flush() {
     let storage = Faulty::new();
-    let mut life = Life::begin(&storage).await;
+    let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let before = storage.disk.counts().of(Op::Sync);
     let record = life.delta(CHAT, "part", "text");
@@ -102,7 +102,7 @@ async fn p1_streamed_output_is_synced_without_a_flush() {
     while storage.disk.counts().of(Op::Sync) == before {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let next = Life::begin(&*innkeeper_testkit::journal::Storage::without_power(&storage).await).await;
+    let next = HostRun::begin(&*innkeeper_testkit::journal::Storage::without_power(&storage).await).await;
     assert_eq!(next.lease.kept_seq, life.seq);
 }
 
@@ -113,7 +113,7 @@ async fn the_queue_is_bounded() {
         queue_bytes: 10_000,
         ..Options::default()
     });
-    let mut life = Life::begin(&storage).await;
+    let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     for number in 0..300 {
         let record = life.delta(CHAT, &format!("part {number}"), &"x".repeat(1_000));
@@ -126,7 +126,7 @@ async fn the_queue_is_bounded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p5_sequence_numbers_are_reserved_before_use() {
     let storage = Faulty::new();
-    let mut life = Life::begin(&storage).await;
+    let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     for _ in 0..6 {
         life.seq = Seq(life.seq.0 + RESERVED - 1);
@@ -138,7 +138,7 @@ async fn p5_sequence_numbers_are_reserved_before_use() {
             .await
             .unwrap();
         let left = innkeeper_testkit::journal::Storage::without_power(&storage).await;
-        let next = Life::begin(&*left).await;
+        let next = HostRun::begin(&*left).await;
         assert!(
             next.lease.last_seq.0 >= life.seq.0 + RESERVED,
             "{:?} after {}",
@@ -173,7 +173,7 @@ async fn logs_are_bounded_by_age_and_size_but_keep_what_restoring_needs() {
             ..Options::default()
         }));
         let lease = journal.open().await.unwrap();
-        let mut life = Life {
+        let mut life = HostRun {
             journal: Arc::clone(&journal) as Arc<dyn Journal>,
             seq: lease.last_seq,
             lease,
@@ -220,7 +220,7 @@ async fn turn_bodies_are_removed_with_their_last_chat() {
     let plain = Plain::new();
     let journal = Arc::new(plain.sqlite(Options::default()));
     let lease = journal.open().await.unwrap();
-    let life = Life {
+    let life = HostRun {
         journal: Arc::clone(&journal) as Arc<dyn Journal>,
         seq: lease.last_seq,
         lease,
@@ -252,7 +252,7 @@ async fn turn_bodies_are_removed_with_their_last_chat() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_document_that_cannot_be_encoded_fails_its_batch() {
     let storage = Faulty::new();
-    let mut life = Life::begin(&storage).await;
+    let mut life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     let broken = life.session_with("ahp-session:/broken", |session| {
         session.is_new = true;
@@ -269,7 +269,7 @@ async fn a_document_that_cannot_be_encoded_fails_its_batch() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_document_may_read_turns_while_it_is_encoded() {
     let storage = Faulty::new();
-    let life = Life::begin(&storage).await;
+    let life = HostRun::begin(&storage).await;
     life.create(SESSION, CHAT).await;
     life.keep(vec![turns_record(CHAT, 0, &["a", "b"])]).await;
     life.flush().await;

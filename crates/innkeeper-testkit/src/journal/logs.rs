@@ -9,12 +9,12 @@ use serde_json::Value;
 
 /// The content of a frame: an append is split into its target and its text, any other action is a whole.
 #[derive(Debug, Clone, PartialEq)]
-struct Said {
+struct FrameContent {
     what: Value,
     text: Option<String>,
 }
 
-impl Said {
+impl FrameContent {
     fn decode(bytes: &[u8], seq: Seq) -> Self {
         let message: Value = serde_json::from_slice(bytes).expect("a kept frame is JSON");
         let mut params = message["params"].clone();
@@ -55,14 +55,14 @@ pub fn check_log(channel: &str, said: &[Arc<ActionFrame>], folded: Seq, log: &[S
         );
         let next = rest.peek().map(|frame| frame.seq);
         assert_eq!(Some(first), next, "{channel}: the log goes on where it stopped");
-        let mut whole: Option<Said> = None;
+        let mut whole: Option<FrameContent> = None;
         let mut end = None;
         while let Some(part) = rest.next_if(|part| part.seq <= last) {
             assert_eq!(
                 part.since, frame.since,
                 "{channel}: the version that knows action {last}"
             );
-            let part_said = Said::decode(&part.bytes, part.seq);
+            let part_said = FrameContent::decode(&part.bytes, part.seq);
             end = Some(part);
             whole = Some(match whole {
                 None => part_said,
@@ -76,7 +76,7 @@ pub fn check_log(channel: &str, said: &[Arc<ActionFrame>], folded: Seq, log: &[S
         );
         assert_eq!(
             whole,
-            Some(Said::decode(&frame.bytes, last)),
+            Some(FrameContent::decode(&frame.bytes, last)),
             "{channel}: action {last}"
         );
         if first == last {
@@ -95,10 +95,10 @@ pub fn check_log(channel: &str, said: &[Arc<ActionFrame>], folded: Seq, log: &[S
 }
 
 /// Two actions as one, which only appends to the same text can be.
-fn joined(before: Said, next: Said) -> Said {
+fn joined(before: FrameContent, next: FrameContent) -> FrameContent {
     assert_eq!(before.what, next.what, "different actions were merged");
     match (before.text, next.text) {
-        (Some(text), Some(more)) => Said {
+        (Some(text), Some(more)) => FrameContent {
             what: before.what,
             text: Some(text + &more),
         },

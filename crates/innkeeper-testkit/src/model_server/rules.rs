@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::asked::{Api, Asked, Said};
+use super::request::{Api, ConversationPart, ReceivedRequest};
 
 /// The kinds of pictures that every API takes.
 const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -13,7 +13,7 @@ const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp
 const COMBINING: [&str; 5] = ["anyOf", "oneOf", "allOf", "enum", "not"];
 
 /// The first rule that a request breaks, as a provider would put it.
-pub(super) fn broken_by(asked: &Asked) -> Option<String> {
+pub(super) fn broken_by(asked: &ReceivedRequest) -> Option<String> {
     let said = asked.said();
     let checks = [
         order(&said),
@@ -26,27 +26,30 @@ pub(super) fn broken_by(asked: &Asked) -> Option<String> {
 }
 
 /// A person begins, and calls are followed by their results.
-fn order(said: &[Said]) -> Result<(), String> {
+fn order(said: &[ConversationPart]) -> Result<(), String> {
     match said.first() {
-        Some(Said::User(_) | Said::Image(_)) => {}
+        Some(ConversationPart::User(_) | ConversationPart::Image(_)) => {}
         first => return Err(format!("the first message must be a user's: {first:?}")),
     }
     let mut ids = HashSet::new();
     let mut open: Vec<&str> = Vec::new();
     for one in said {
         match one {
-            Said::Call { id, .. } => {
+            ConversationPart::Call { id, .. } => {
                 if !ids.insert(id) {
                     return Err(format!("ids of calls must be unique: {id}"));
                 }
                 open.push(id);
             }
-            Said::Result { call, .. } => match open.iter().position(|id| id == call) {
+            ConversationPart::Result { call, .. } => match open.iter().position(|id| id == call) {
                 Some(position) => drop(open.remove(position)),
                 None => return Err(format!("a result without a call before it: {call}")),
             },
-            Said::User(_) if !open.is_empty() => return Err(format!("calls without results: {open:?}")),
-            Said::User(_) | Said::Image(_) | Said::Assistant(_) | Said::Thought(_) => {}
+            ConversationPart::User(_) if !open.is_empty() => return Err(format!("calls without results: {open:?}")),
+            ConversationPart::User(_)
+            | ConversationPart::Image(_)
+            | ConversationPart::Assistant(_)
+            | ConversationPart::Thought(_) => {}
         }
     }
     match open.as_slice() {
@@ -56,9 +59,9 @@ fn order(said: &[Said]) -> Result<(), String> {
 }
 
 /// Tools are called what every API takes.
-fn names(asked: &Asked, said: &[Said]) -> Result<(), String> {
+fn names(asked: &ReceivedRequest, said: &[ConversationPart]) -> Result<(), String> {
     let called = said.iter().filter_map(|said| match said {
-        Said::Call { name, .. } => Some(name.clone()),
+        ConversationPart::Call { name, .. } => Some(name.clone()),
         _ => None,
     });
     let fits = |name: &str| {
@@ -72,7 +75,7 @@ fn names(asked: &Asked, said: &[Said]) -> Result<(), String> {
 }
 
 /// Tools are not too many, each once, and take an object.
-fn tools(asked: &Asked) -> Result<(), String> {
+fn tools(asked: &ReceivedRequest) -> Result<(), String> {
     let names = asked.tools();
     if names.len() > 128 {
         return Err(format!("at most 128 tools, not {}", names.len()));
@@ -95,9 +98,9 @@ fn tools(asked: &Asked) -> Result<(), String> {
     Ok(())
 }
 
-fn pictures(said: &[Said]) -> Result<(), String> {
+fn pictures(said: &[ConversationPart]) -> Result<(), String> {
     let unknown = said.iter().find_map(|said| match said {
-        Said::Image(kind) if !PICTURES.contains(&kind.as_str()) => Some(kind),
+        ConversationPart::Image(kind) if !PICTURES.contains(&kind.as_str()) => Some(kind),
         _ => None,
     });
     match unknown {
@@ -107,7 +110,7 @@ fn pictures(said: &[Said]) -> Result<(), String> {
 }
 
 /// The rules of the request's API for messages.
-fn shape(asked: &Asked) -> Result<(), String> {
+fn shape(asked: &ReceivedRequest) -> Result<(), String> {
     match asked.api {
         Api::Chat => {
             let messages = listed(asked, "messages");
@@ -158,7 +161,7 @@ fn shape(asked: &Asked) -> Result<(), String> {
     }
 }
 
-fn listed<'a>(asked: &'a Asked, field: &str) -> Vec<&'a Value> {
+fn listed<'a>(asked: &'a ReceivedRequest, field: &str) -> Vec<&'a Value> {
     asked.body[field].as_array().into_iter().flatten().collect()
 }
 
@@ -192,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    fn asked(api: Api, body: Value) -> Asked {
-        Asked {
+    fn asked(api: Api, body: Value) -> ReceivedRequest {
+        ReceivedRequest {
             number: 0,
             api,
             path: String::new(),

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::asked::Asked;
+use super::request::ReceivedRequest;
 
 /// The replies of the server.
 pub enum Script {
     /// These, in the order of requests. When they are used up, requests fail.
     InOrder(Vec<Reply>),
     /// Whatever this makes of a request.
-    By(Box<dyn Fn(&Asked) -> Reply + Send + Sync>),
+    By(Box<dyn Fn(&ReceivedRequest) -> Reply + Send + Sync>),
 }
 
 impl Script {
@@ -22,7 +22,7 @@ impl Script {
     }
 
     /// Answers each request by what it asks.
-    pub fn by(answer: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn by(answer: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) -> Self {
         Self::By(Box::new(answer))
     }
 }
@@ -56,7 +56,7 @@ pub struct Reply {
     pub(super) usage: Usage,
     pub(super) refusal: Option<HttpRefusal>,
     pub(super) headers: Vec<(String, String)>,
-    pub(super) manner: Manner,
+    pub(super) delivery: Delivery,
 }
 
 /// The content, step by step.
@@ -130,7 +130,7 @@ pub(super) enum RefusalBody {
 
 /// How a reply is sent.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Manner {
+pub(super) struct Delivery {
     pub(super) delta_lengths: Vec<usize>,
     pub(super) interleaved: bool,
     pub(super) chunking: Chunking,
@@ -206,7 +206,7 @@ impl Reply {
 
     /// It does not even begin to answer until [`super::ModelServer::go_on`].
     pub fn stall_first(mut self) -> Self {
-        self.manner.silent_first = true;
+        self.delivery.silent_first = true;
         self
     }
 
@@ -268,43 +268,43 @@ impl Reply {
 
     /// Disconnects after this many events.
     pub fn cut_after(mut self, events: usize) -> Self {
-        self.manner.cut_after = Some(events);
+        self.delivery.cut_after = Some(events);
         self
     }
 
     /// Sends so many bytes per write, with a pause after each.
     pub fn drip(mut self, bytes: usize, pause: Duration) -> Self {
-        self.manner.drip = Some((bytes, pause));
+        self.delivery.drip = Some((bytes, pause));
         self
     }
 
     /// Cuts the bytes there.
     pub fn chunked(mut self, chunking: Chunking) -> Self {
-        self.manner.chunking = chunking;
+        self.delivery.chunking = chunking;
         self
     }
 
     /// Cuts words, thinking and inputs into deltas of these many characters, over and over.
     pub fn deltas(mut self, lengths: impl Into<Vec<usize>>) -> Self {
-        self.manner.delta_lengths = lengths.into();
+        self.delivery.delta_lengths = lengths.into();
         self
     }
 
     /// Sends calls that follow one another all at once, a piece of each in turn.
     pub fn interleaved(mut self) -> Self {
-        self.manner.interleaved = true;
+        self.delivery.interleaved = true;
         self
     }
 
     /// Ends lines as old systems did.
     pub fn crlf(mut self) -> Self {
-        self.manner.crlf = true;
+        self.delivery.crlf = true;
         self
     }
 
     /// Ignores that a stream was asked for and answers in one piece.
     pub fn in_one_piece(mut self) -> Self {
-        self.manner.plain = true;
+        self.delivery.plain = true;
         self
     }
 
@@ -315,7 +315,12 @@ impl Reply {
 
     /// A text in the pieces that it is sent in.
     pub(super) fn pieces(&self, text: &str) -> Vec<String> {
-        let mut lengths = self.manner.delta_lengths.iter().map(|length| (*length).max(1)).cycle();
+        let mut lengths = self
+            .delivery
+            .delta_lengths
+            .iter()
+            .map(|length| (*length).max(1))
+            .cycle();
         let mut rest = text.chars().peekable();
         let mut pieces = Vec::new();
         while rest.peek().is_some() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::Stream;
 
-use super::Shared;
+use super::ServerState;
 use super::script::{Chunking, Reply};
 use super::wire::Frame;
 
@@ -25,10 +25,10 @@ impl Send {
     /// The steps of sending a reply.
     pub(super) fn plan(reply: &Reply, frames: &[Frame]) -> Vec<Self> {
         let mut plan = Vec::new();
-        let mut stretch = Stretch::default();
+        let mut stretch = Chunk::default();
         let mut events = 0;
         for frame in frames {
-            if reply.manner.cut_after == Some(events) {
+            if reply.delivery.cut_after == Some(events) {
                 stretch.write(reply, &mut plan);
                 plan.push(Self::Cut);
                 return plan;
@@ -51,7 +51,7 @@ impl Send {
 
 /// Bytes between two pauses.
 #[derive(Debug, Default)]
-struct Stretch {
+struct Chunk {
     /// Bytes of the stream before it.
     before: usize,
     bytes: Vec<u8>,
@@ -59,7 +59,7 @@ struct Stretch {
     ends: Vec<usize>,
 }
 
-impl Stretch {
+impl Chunk {
     fn add(&mut self, lines: &str) {
         self.bytes.extend_from_slice(lines.as_bytes());
         self.ends.push(self.bytes.len());
@@ -74,7 +74,7 @@ impl Stretch {
             },
         );
         let length = stretch.bytes.len();
-        let mut cuts: Vec<usize> = match (&reply.manner.drip, &reply.manner.chunking) {
+        let mut cuts: Vec<usize> = match (&reply.delivery.drip, &reply.delivery.chunking) {
             (Some((bytes, _)), _) => (0..length).step_by((*bytes).max(1)).collect(),
             (None, Chunking::Whole) => Vec::new(),
             (None, Chunking::EveryEvent) => stretch.ends,
@@ -92,7 +92,7 @@ impl Stretch {
         let mut from = 0;
         for cut in cuts.into_iter().filter(|_| length > 0) {
             plan.push(Send::Write(bytes.slice(from..cut)));
-            plan.extend(reply.manner.drip.map(|(_, pause)| Send::Pause(pause)));
+            plan.extend(reply.delivery.drip.map(|(_, pause)| Send::Pause(pause)));
             from = cut;
         }
     }
@@ -100,14 +100,14 @@ impl Stretch {
 
 /// A reply that is being sent. If it is dropped early, the client hung up.
 #[derive(Debug)]
-pub(super) struct Answering {
-    shared: Arc<Shared>,
+pub(super) struct OpenReply {
+    shared: Arc<ServerState>,
     number: usize,
     done: bool,
 }
 
-impl Answering {
-    pub(super) fn new(shared: Arc<Shared>, number: usize) -> Self {
+impl OpenReply {
+    pub(super) fn new(shared: Arc<ServerState>, number: usize) -> Self {
         Self {
             shared,
             number,
@@ -120,7 +120,7 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for OpenReply {
     fn drop(&mut self) {
         if !self.done {
             self.shared.seen.send_modify(|seen| seen.hung_up.push(self.number));
@@ -129,7 +129,7 @@ impl Drop for Answering {
 }
 
 /// The bytes of an answer, as and when the plan has them.
-pub(super) fn stream(answering: Answering, plan: Vec<Send>) -> impl Stream<Item = io::Result<Bytes>> {
+pub(super) fn stream(answering: OpenReply, plan: Vec<Send>) -> impl Stream<Item = io::Result<Bytes>> {
     let state = (answering, plan.into_iter());
     futures_util::stream::unfold(state, async |(mut answering, mut plan)| {
         loop {

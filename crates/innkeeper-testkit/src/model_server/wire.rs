@@ -6,7 +6,7 @@ mod responses;
 
 use serde_json::{Value, json};
 
-use super::asked::Api;
+use super::request::Api;
 use super::script::{Reply, Step};
 
 /// A piece of a stream.
@@ -51,7 +51,7 @@ pub(super) fn frames(api: Api, reply: &Reply, number: usize) -> Vec<Frame> {
         Api::Responses => responses::frames(reply, number),
         Api::Messages => messages::frames(reply, number),
     };
-    if reply.manner.crlf {
+    if reply.delivery.crlf {
         for frame in &mut frames {
             if let Frame::Event(lines) = frame {
                 *lines = lines.replace('\n', "\r\n");
@@ -121,7 +121,7 @@ fn input_pieces(reply: &Reply, calls: &[Call<'_>]) -> Vec<(usize, String)> {
                 .map(move |(turn, piece)| (turn, call, piece))
         })
         .collect();
-    if reply.manner.interleaved {
+    if reply.delivery.interleaved {
         pieces.sort_by_key(|(turn, call, _)| (*turn, *call));
     }
     pieces.into_iter().map(|(_, call, piece)| (call, piece)).collect()

@@ -13,7 +13,7 @@ use crate::sim::Connections;
 
 /// The buggy host's knowledge of its agents.
 #[derive(Debug, Default)]
-pub struct Dealings {
+pub struct AgentMemory {
     /// The turn at work in each chat.
     running: BTreeMap<ChannelId, TurnKey>,
     /// The chat, tool and owner of each call.

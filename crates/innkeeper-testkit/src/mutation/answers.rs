@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Mutation;
 
 /// The parameters of a `reconnect`.
-pub struct Asked {
+pub struct ReconnectRequest {
     /// The number the client named.
     pub last_seen: u64,
     /// The channels it wants.
@@ -49,7 +49,13 @@ impl Memory {
     }
 
     /// Bends a response. Returns whether there was something to bend.
-    pub fn bend(&self, mutation: Mutation, body: &AnswerBody, asked: Option<&Asked>, message: &mut Value) -> bool {
+    pub fn bend(
+        &self,
+        mutation: Mutation,
+        body: &AnswerBody,
+        asked: Option<&ReconnectRequest>,
+        message: &mut Value,
+    ) -> bool {
         let result = &mut message["result"];
         match (mutation, body) {
             (Mutation::FromSeqTooLow, _) => shift_from_seq(result, -1),
@@ -81,7 +87,7 @@ impl Memory {
         bent
     }
 
-    fn repeat_seen(&self, result: &mut Value, asked: &Asked) -> bool {
+    fn repeat_seen(&self, result: &mut Value, asked: &ReconnectRequest) -> bool {
         let seen = self.frames.iter().rev().find_map(|frame| {
             let envelope: Value = serde_json::from_slice(frame.envelope()).ok()?;
             let wanted = asked
@@ -99,7 +105,7 @@ impl Memory {
         }
     }
 
-    fn add_rejections(&self, result: &mut Value, asked: &Asked) -> bool {
+    fn add_rejections(&self, result: &mut Value, asked: &ReconnectRequest) -> bool {
         let Some(actions) = result["actions"].as_array_mut() else {
             return false;
         };

@@ -8,9 +8,9 @@ use innkeeper_core::{ActionFrame, ConnId, HostCore, Outgoing};
 use serde_json::Value;
 
 use super::Mutation;
-use super::agents::Dealings;
-use super::answers::{Asked, Memory};
-use super::servers::Starts;
+use super::agents::AgentMemory;
+use super::answers::{Memory, ReconnectRequest};
+use super::servers::ServerStarts;
 use crate::sim::{Connections, Item};
 
 /// A bug strikes at its first chance and every third after it: neither constant nor rare.
@@ -24,9 +24,9 @@ pub struct Mutator {
     pub(super) mutation: Option<Mutation>,
     chances: u64,
     /// Its knowledge of agents.
-    pub(super) dealings: Dealings,
+    pub(super) dealings: AgentMemory,
     /// Its knowledge of MCP servers.
-    pub(super) starts: Starts,
+    pub(super) starts: ServerStarts,
     memory: Memory,
     /// Connections that unsubscribed and still listen.
     strays: Vec<(ConnId, String)>,
@@ -41,8 +41,8 @@ impl Mutator {
         Self {
             mutation,
             chances: 0,
-            dealings: Dealings::default(),
-            starts: Starts::default(),
+            dealings: AgentMemory::default(),
+            starts: ServerStarts::default(),
             memory: Memory::default(),
             strays: Vec::new(),
             held: BTreeMap::new(),
@@ -338,7 +338,7 @@ fn rejection(text: &Bytes) -> Option<Value> {
     message["params"].get("rejectionReason").is_some().then_some(message)
 }
 
-fn asked(conns: &Connections, conn: ConnId) -> Option<Asked> {
+fn asked(conns: &Connections, conn: ConnId) -> Option<ReconnectRequest> {
     let (last_seen, channels) = conns.get(&conn)?.reconnecting()?;
-    Some(Asked { last_seen, channels })
+    Some(ReconnectRequest { last_seen, channels })
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// One bug that a journal, or a host that uses one, could have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Forgetting {
+pub enum JournalBug {
     /// An action that all clients have seen is not persisted.
     LoseAction,
     /// Streamed output that all clients have seen is missing in the middle.
@@ -41,7 +41,7 @@ pub enum Forgetting {
     ForgetDecisions,
 }
 
-impl Forgetting {
+impl JournalBug {
     /// All of them.
     pub const ALL: [Self; 16] = [
         Self::LoseAction,

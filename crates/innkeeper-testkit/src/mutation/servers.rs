@@ -8,7 +8,7 @@ use super::{Mutation, Mutator};
 
 /// The buggy host's knowledge of MCP servers: the current start of each.
 #[derive(Debug, Default)]
-pub struct Starts(BTreeMap<(ChannelId, String), u64>);
+pub struct ServerStarts(BTreeMap<(ChannelId, String), u64>);
 
 impl Mutator {
     /// Whether clients that do not show MCP Apps get an action as if they did (MCP-14, E-58).

@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use url::Url;
 
-use super::Shared;
+use super::ServerState;
 use super::http::Answer;
-use super::knowledge::Client;
+use super::registry::Client;
 
-pub(super) fn answer(shared: &Shared, query: &HashMap<String, String>) -> Answer {
+pub(super) fn answer(shared: &ServerState, query: &HashMap<String, String>) -> Answer {
     let field = |name: &str| query.get(name).map(String::as_str);
-    let mut knowledge = shared.knowledge();
-    let client = field("client_id").and_then(|id| Some((id, knowledge.client(id)?)));
+    let mut registry = shared.registry();
+    let client = field("client_id").and_then(|id| Some((id, registry.client(id)?)));
     let Some((client_id, client)) = client else {
         return Answer::text(400, "This client is not registered here.");
     };
     let client_id = client_id.to_owned();
     // Nobody is sent to an address that was not registered: that is how codes are stolen.
-    let compares_ports = shared.habits().compares_ports;
+    let compares_ports = shared.behaviour().compares_ports;
     let may_return_to = |address: &&str| may_return_to(client, address, compares_ports);
     let Some(redirect) = field("redirect_uri").filter(may_return_to) else {
         return Answer::text(
@@ -25,16 +25,19 @@ pub(super) fn answer(shared: &Shared, query: &HashMap<String, String>) -> Answer
             "This client did not register the address that it wants people sent back to.",
         );
     };
-    let habits = shared.habits();
+    let behaviour = shared.behaviour();
     let back = |fields: &[(&str, &str)]| {
         let mut address = Url::parse(redirect).expect("a registered address");
         {
             let mut pairs = address.query_pairs_mut();
             pairs.extend_pairs(fields);
-            if let Some(state) = habits.echoes.as_deref().or_else(|| field("state")) {
+            if let Some(state) = behaviour.echoes.as_deref().or_else(|| field("state")) {
                 pairs.append_pair("state", state);
             }
-            pairs.append_pair("iss", habits.answers_as.as_deref().unwrap_or_else(|| shared.issuer()));
+            pairs.append_pair(
+                "iss",
+                behaviour.answers_as.as_deref().unwrap_or_else(|| shared.issuer()),
+            );
         }
         Answer::empty(302).header("location", address.as_str())
     };
@@ -50,16 +53,16 @@ pub(super) fn answer(shared: &Shared, query: &HashMap<String, String>) -> Answer
     let Some(resource) = field("resource").filter(is_resource) else {
         return refuse("invalid_target", "the resource that the token is for is needed");
     };
-    if !habits.consents {
-        return refuse("access_denied", "the person said no");
+    if !behaviour.consents {
+        return refuse("access_denied", "the user said no");
     }
     let asked = field("scope").unwrap_or_default().split_ascii_whitespace();
     let is_granted = |scope: &&str| {
-        let most = habits.grants_at_most.as_ref();
+        let most = behaviour.grants_at_most.as_ref();
         most.is_none_or(|most| most.iter().any(|granted| granted == scope))
     };
     let scopes = asked.filter(is_granted).map(str::to_owned).collect();
-    let code = knowledge.give_code(&client_id, resource, scopes, redirect, challenge);
+    let code = registry.give_code(&client_id, resource, scopes, redirect, challenge);
     back(&[("code", &code)])
 }
 

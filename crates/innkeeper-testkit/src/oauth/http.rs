@@ -18,13 +18,13 @@ use url::Url;
 
 /// Something that listens on loopback until it is dropped.
 #[derive(Debug)]
-pub(super) struct Listening {
+pub(super) struct HttpListener {
     address: SocketAddr,
     task: JoinHandle<()>,
 }
 
-impl Listening {
-    pub(super) async fn start<F>(answer: impl Fn(Asked) -> F + Clone + Send + Sync + 'static) -> Self
+impl HttpListener {
+    pub(super) async fn start<F>(answer: impl Fn(HttpRequest) -> F + Clone + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Answer> + Send + 'static,
     {
@@ -41,13 +41,13 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for HttpListener {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn accept<F>(listener: TcpListener, answer: impl Fn(Asked) -> F + Clone + Send + Sync + 'static)
+async fn accept<F>(listener: TcpListener, answer: impl Fn(HttpRequest) -> F + Clone + Send + Sync + 'static)
 where
     F: Future<Output = Answer> + Send + 'static,
 {
@@ -59,7 +59,7 @@ where
         connections.spawn(async move {
             let service = service_fn(move |request: Request<Incoming>| {
                 let answer = answer.clone();
-                async move { Ok::<_, Infallible>(answer(Asked::read(request).await).await.0) }
+                async move { Ok::<_, Infallible>(answer(HttpRequest::read(request).await).await.0) }
             });
             // A client that hangs up is an error here and nothing unusual.
             let _ = hyper::server::conn::http1::Builder::new()
@@ -71,7 +71,7 @@ where
 
 /// One request.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct HttpRequest {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) query: HashMap<String, String>,
@@ -79,7 +79,7 @@ pub(super) struct Asked {
     pub(super) body: Bytes,
 }
 
-impl Asked {
+impl HttpRequest {
     async fn read(request: Request<Incoming>) -> Self {
         let (parts, body) = request.into_parts();
         Self {

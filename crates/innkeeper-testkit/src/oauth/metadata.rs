@@ -2,16 +2,16 @@
 
 use serde_json::json;
 
-use super::Shared;
-use super::http::{Answer, Asked};
+use super::ServerState;
+use super::http::{Answer, HttpRequest};
 
 const OAUTH: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
 
 /// The metadata, if that was asked for. A name with a path has it between its host and its path; OpenID also has it
 /// behind everything.
-pub(super) fn answer(shared: &Shared, prefix: &str, asked: &Asked) -> Option<Answer> {
-    let is_openid = shared.habits().is_openid;
+pub(super) fn answer(shared: &ServerState, prefix: &str, asked: &HttpRequest) -> Option<Answer> {
+    let is_openid = shared.behaviour().is_openid;
     let places = match is_openid {
         true => vec![format!("{OPENID}{prefix}"), format!("{prefix}{OPENID}")],
         false => vec![format!("{OAUTH}{prefix}")],
@@ -20,9 +20,9 @@ pub(super) fn answer(shared: &Shared, prefix: &str, asked: &Asked) -> Option<Ans
         return None;
     }
     let issuer = shared.issuer();
-    let habits = shared.habits();
+    let behaviour = shared.behaviour();
     let mut document = json!({
-        "issuer": habits.claims_to_be.as_deref().unwrap_or(issuer),
+        "issuer": behaviour.claims_to_be.as_deref().unwrap_or(issuer),
         "authorization_endpoint": format!("{issuer}/authorize"),
         "token_endpoint": format!("{issuer}/token"),
         "revocation_endpoint": format!("{issuer}/revoke"),
@@ -32,7 +32,7 @@ pub(super) fn answer(shared: &Shared, prefix: &str, asked: &Asked) -> Option<Ans
         "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         "authorization_response_iss_parameter_supported": true,
     });
-    if habits.registers {
+    if behaviour.registers {
         document["registration_endpoint"] = json!(format!("{issuer}/register"));
     }
     Some(Answer::json(200, &document))

@@ -1,7 +1,7 @@
 //! MCP servers over streamable HTTP that require a sign-in (RFC 9728, RFC 6750).
 //!
 //! Every path is a server and a resource of its own, unless all of them say that they are parts of one
-//! ([`Pointing::Around`]). Their tools: `read`, for those whose token grants `read`, as everything else is, and `admin`,
+//! ([`MetadataLocation::Around`]). Their tools: `read`, for those whose token grants `read`, as everything else is, and `admin`,
 //! for those whose token grants `admin`. The refusal names the missing scope.
 
 use std::collections::HashSet;
@@ -11,9 +11,9 @@ use innkeeper_std::sync::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::http::{Answer, Asked, Listening};
-use super::knowledge::Presented;
-use super::{AuthorizationServer, Shared};
+use super::http::{Answer, HttpListener, HttpRequest};
+use super::registry::TokenCheck;
+use super::{AuthorizationServer, ServerState};
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 /// Where the metadata is that only a header tells of.
@@ -24,7 +24,7 @@ const EVIL_DOCUMENT: &str = "/evil/document";
 
 /// How clients find the authorization server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pointing {
+pub enum MetadataLocation {
     /// The refusal says where the metadata is, and it is nowhere else.
     Header,
     /// The refusal says nothing, and the metadata is where the RFC says.
@@ -50,29 +50,29 @@ pub struct Received {
 /// Servers that run until this is dropped.
 #[derive(Debug)]
 pub struct ProtectedServers {
-    listening: Listening,
+    listening: HttpListener,
     inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    trusted: Arc<Shared>,
-    pointing: Pointing,
+    trusted: Arc<ServerState>,
+    metadata_location: MetadataLocation,
     sessions: Mutex<HashSet<String>>,
     received: watch::Sender<Vec<Received>>,
 }
 
 impl ProtectedServers {
     /// Starts servers that trust this authorization server. There is one for every requested path.
-    pub async fn start(trusted: &AuthorizationServer, pointing: Pointing) -> Self {
+    pub async fn start(trusted: &AuthorizationServer, metadata_location: MetadataLocation) -> Self {
         let inner = Arc::new(Inner {
             trusted: Arc::clone(&trusted.shared),
-            pointing,
+            metadata_location,
             sessions: Mutex::default(),
             received: watch::Sender::default(),
         });
         let answering = Arc::clone(&inner);
-        let listening = Listening::start(move |asked| {
+        let listening = HttpListener::start(move |asked| {
             let inner = Arc::clone(&answering);
             async move { inner.answer(&asked) }
         })
@@ -101,13 +101,13 @@ impl ProtectedServers {
 }
 
 impl Inner {
-    fn answer(&self, asked: &Asked) -> Answer {
+    fn answer(&self, asked: &HttpRequest) -> Answer {
         let host = asked.header("host").unwrap_or_default();
-        let about = match self.pointing {
-            Pointing::Header => asked.path.strip_prefix(ELSEWHERE),
-            Pointing::WellKnown => asked.path.strip_prefix(WELL_KNOWN),
-            Pointing::Nowhere => None,
-            Pointing::Around => [WELL_KNOWN, EVIL_DOCUMENT]
+        let about = match self.metadata_location {
+            MetadataLocation::Header => asked.path.strip_prefix(ELSEWHERE),
+            MetadataLocation::WellKnown => asked.path.strip_prefix(WELL_KNOWN),
+            MetadataLocation::Nowhere => None,
+            MetadataLocation::Around => [WELL_KNOWN, EVIL_DOCUMENT]
                 .contains(&asked.path.as_str())
                 .then_some("/"),
         };
@@ -118,7 +118,7 @@ impl Inner {
             return Answer::empty(404);
         }
         let is_of_login = ["/authorize", "/token", "/register"].contains(&asked.path.as_str());
-        if self.pointing == Pointing::Nowhere && is_of_login {
+        if self.metadata_location == MetadataLocation::Nowhere && is_of_login {
             return super::answer(&self.trusted, "", asked);
         }
         let message = asked.json();
@@ -130,16 +130,16 @@ impl Inner {
             method: message["method"].as_str().unwrap_or_default().to_owned(),
             token: token.map(str::to_owned),
         };
-        let is_part = self.pointing == Pointing::Around && !asked.path.starts_with(EVIL);
+        let is_part = self.metadata_location == MetadataLocation::Around && !asked.path.starts_with(EVIL);
         let resource = match is_part {
             true => format!("http://{host}/"),
             false => format!("http://{host}{}", asked.path),
         };
-        let metadata = match self.pointing {
-            Pointing::Header => Some(format!("http://{host}{ELSEWHERE}{}", asked.path)),
-            Pointing::Around if is_part => Some(format!("http://{host}{WELL_KNOWN}")),
-            Pointing::Around => Some(format!("http://{host}{EVIL_DOCUMENT}")),
-            Pointing::WellKnown | Pointing::Nowhere => None,
+        let metadata = match self.metadata_location {
+            MetadataLocation::Header => Some(format!("http://{host}{ELSEWHERE}{}", asked.path)),
+            MetadataLocation::Around if is_part => Some(format!("http://{host}{WELL_KNOWN}")),
+            MetadataLocation::Around => Some(format!("http://{host}{EVIL_DOCUMENT}")),
+            MetadataLocation::WellKnown | MetadataLocation::Nowhere => None,
         };
         let refusal = self.refuse(token, &resource, &message, metadata.as_deref());
         self.received.send_modify(|all| all.push(received));
@@ -165,9 +165,9 @@ impl Inner {
     fn refuse(&self, token: Option<&str>, resource: &str, message: &Value, metadata: Option<&str>) -> Option<Answer> {
         let wants_admin = message["method"] == "tools/call" && message["params"]["name"] == "admin";
         let needed = if wants_admin { "admin" } else { "read" };
-        let presented = token.map(|token| self.trusted.knowledge().look_at(token, resource));
+        let presented = token.map(|token| self.trusted.registry().look_at(token, resource));
         let (status, mut challenge) = match presented {
-            Some(Presented::Good(scopes)) => {
+            Some(TokenCheck::Good(scopes)) => {
                 if scopes.iter().any(|granted| granted == needed) {
                     return None;
                 }
@@ -176,9 +176,9 @@ impl Inner {
             None => (401, "Bearer scope=\"read\"".to_owned()),
             Some(bad) => {
                 let why = match bad {
-                    Presented::Expired => "the token expired",
-                    Presented::ForAnother => "the token is for another resource",
-                    Presented::Unknown | Presented::Good(_) => "the token is not known",
+                    TokenCheck::Expired => "the token expired",
+                    TokenCheck::ForAnother => "the token is for another resource",
+                    TokenCheck::Unknown | TokenCheck::Good(_) => "the token is not known",
                 };
                 let challenge = format!("Bearer error=\"invalid_token\", error_description=\"{why}\", scope=\"read\"");
                 (401, challenge)
@@ -190,7 +190,7 @@ impl Inner {
         Some(Answer::empty(status).header("www-authenticate", &challenge))
     }
 
-    fn post(&self, asked: &Asked, message: &Value) -> Answer {
+    fn post(&self, asked: &HttpRequest, message: &Value) -> Answer {
         let reply = |result: Value| {
             let reply = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
             Answer::json(200, &reply)

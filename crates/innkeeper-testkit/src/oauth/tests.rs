@@ -9,8 +9,8 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::http::{ask, fields};
-use super::person::post;
-use super::{AuthorizationServer, Person, Pointing, Presented, ProtectedServers, visit};
+use super::user::post;
+use super::{AuthorizationServer, MetadataLocation, ProtectedServers, TokenCheck, User, visit};
 
 const RESOURCE: &str = "http://127.0.0.1:2/mcp";
 const BACK: &str = "http://127.0.0.1:1/callback";
@@ -23,7 +23,7 @@ fn needed(server: &AuthorizationServer, scopes: &[&str]) -> Value {
 }
 
 /// Asks for a code, with other fields than usual; an empty one is left out.
-async fn ask_for_code(server: &AuthorizationServer, other: &[(&str, &str)]) -> super::Visited {
+async fn ask_for_code(server: &AuthorizationServer, other: &[(&str, &str)]) -> super::BrowserPage {
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(VERIFIER));
     let usual = [
         ("response_type", "code"),
@@ -48,7 +48,7 @@ async fn ask_for_code(server: &AuthorizationServer, other: &[(&str, &str)]) -> s
     visit(address.as_str()).await
 }
 
-fn told(visited: &super::Visited, name: &str) -> String {
+fn told(visited: &super::BrowserPage, name: &str) -> String {
     let back = Url::parse(visited.location.as_deref().expect("sent back")).unwrap();
     fields(back.query().unwrap_or_default().as_bytes())
         .remove(name)
@@ -98,13 +98,13 @@ async fn a_person_signs_in_at_any_kind_of_server() {
     for path in ["", "/inn"] {
         for is_openid in [false, true] {
             let server = AuthorizationServer::start_below(path).await;
-            server.set(|habits| habits.is_openid = is_openid);
-            let granted = Person::default().sign_in(&needed(&server, &["read"])).await;
-            let good = Presented::Good(vec!["read".to_owned()]);
+            server.set(|behaviour| behaviour.is_openid = is_openid);
+            let granted = User::default().sign_in(&needed(&server, &["read"])).await;
+            let good = TokenCheck::Good(vec!["read".to_owned()]);
             assert_eq!(server.look_at(&granted.token, RESOURCE), good);
             assert_eq!(
                 server.look_at(&granted.token, "http://127.0.0.1:2/other"),
-                Presented::ForAnother
+                TokenCheck::ForAnother
             );
             assert_eq!(server.registrations(), 1);
             assert!(server.secrets().contains(&granted.token));
@@ -143,7 +143,7 @@ async fn a_code_needs_a_challenge_a_resource_and_consent() {
         assert_eq!(told(&visited, "state"), "s");
         assert_eq!(told(&visited, "iss"), server.issuer());
     }
-    server.set(|habits| habits.consents = false);
+    server.set(|behaviour| behaviour.consents = false);
     assert_eq!(told(&ask_for_code(&server, &[]).await, "error"), "access_denied");
 }
 
@@ -168,7 +168,7 @@ async fn a_code_works_once_and_for_whoever_asked_for_it() {
     assert_eq!(exchange(&server, &code_of_mine, &[]).await["error"], "invalid_grant");
     assert_eq!(
         server.look_at(&token, RESOURCE),
-        Presented::Unknown,
+        TokenCheck::Unknown,
         "what came of it is gone"
     );
     let late = code(&server).await;
@@ -183,11 +183,11 @@ async fn a_client_with_a_secret_proves_itself() {
         "resource": { "resource": RESOURCE, "authorization_servers": [server.issuer()] },
         "oauthClient": { "clientId": "secretive" },
     });
-    let person = Person {
+    let user = User {
         client_secret: Some("hush &+=".to_owned()),
     };
-    let granted = person.sign_in(&needed).await;
-    assert!(matches!(server.look_at(&granted.token, RESOURCE), Presented::Good(_)));
+    let granted = user.sign_in(&needed).await;
+    assert!(matches!(server.look_at(&granted.token, RESOURCE), TokenCheck::Good(_)));
     let visited = ask_for_code(&server, &[("client_id", "secretive")]).await;
     let wrong = [("client_id", "secretive"), ("client_secret", "guessed")];
     let answer = exchange(&server, &told(&visited, "code"), &wrong).await;
@@ -212,17 +212,17 @@ async fn tokens_expire_are_refreshed_once_and_taken_back() {
     server.pass(Duration::from_secs(3600));
     assert_eq!(
         server.look_at(&text(&first, "access_token"), RESOURCE),
-        Presented::Expired
+        TokenCheck::Expired
     );
     let second = refresh(&text(&first, "refresh_token")).await;
     assert!(matches!(
         server.look_at(&text(&second, "access_token"), RESOURCE),
-        Presented::Good(_)
+        TokenCheck::Good(_)
     ));
     assert_eq!(refresh(&text(&first, "refresh_token")).await["error"], "invalid_grant");
     assert_eq!(
         server.look_at(&text(&second, "access_token"), RESOURCE),
-        Presented::Unknown,
+        TokenCheck::Unknown,
         "somebody has stolen one of them"
     );
     let third = exchange(&server, &code(&server).await, &[]).await;
@@ -234,16 +234,16 @@ async fn tokens_expire_are_refreshed_once_and_taken_back() {
     .await;
     assert_eq!(
         server.look_at(&text(&third, "access_token"), RESOURCE),
-        Presented::Unknown
+        TokenCheck::Unknown
     );
     assert_eq!(refresh(&revoked).await["error"], "invalid_grant");
 }
 
 #[tokio::test]
 async fn a_protected_server_says_what_is_missing_in_three_ways() {
-    for pointing in [Pointing::Header, Pointing::WellKnown] {
+    for metadata_location in [MetadataLocation::Header, MetadataLocation::WellKnown] {
         let server = AuthorizationServer::start().await;
-        let protected = ProtectedServers::start(&server, pointing).await;
+        let protected = ProtectedServers::start(&server, metadata_location).await;
         let url = protected.url("/mcp");
         let challenge = async |token: Option<&str>, tool: &str| {
             let token = token.map(|token| format!("Bearer {token}"));
@@ -263,7 +263,10 @@ async fn a_protected_server_says_what_is_missing_in_three_ways() {
             header.contains("scope=\"read\"") && !header.contains("error"),
             "{header}"
         );
-        assert_eq!(header.contains("resource_metadata"), pointing == Pointing::Header);
+        assert_eq!(
+            header.contains("resource_metadata"),
+            metadata_location == MetadataLocation::Header
+        );
         for bad in [elsewhere.as_str(), "guessed"] {
             let (status, header) = challenge(Some(bad), "read").await;
             assert!(status == 401 && header.contains("invalid_token"), "{status} {header}");
@@ -275,9 +278,9 @@ async fn a_protected_server_says_what_is_missing_in_three_ways() {
             400,
             "it has no session, but may come in"
         );
-        let metadata = match pointing {
-            Pointing::Header => protected.url("/about/mcp"),
-            Pointing::WellKnown | Pointing::Around | Pointing::Nowhere => {
+        let metadata = match metadata_location {
+            MetadataLocation::Header => protected.url("/about/mcp"),
+            MetadataLocation::WellKnown | MetadataLocation::Around | MetadataLocation::Nowhere => {
                 protected.url("/.well-known/oauth-protected-resource/mcp")
             }
         };

@@ -6,16 +6,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use super::Shared;
-use super::http::{Answer, Asked};
-use super::knowledge::{Grant, Issued, Knowledge};
+use super::ServerState;
+use super::http::{Answer, HttpRequest};
+use super::registry::{Grant, IssuedTokens, Registry};
 
 /// An error of RFC 6749.
 struct Refusal(u16, &'static str, &'static str);
 
-pub(super) fn answer(shared: &Shared, asked: &Asked) -> Answer {
+pub(super) fn answer(shared: &ServerState, asked: &HttpRequest) -> Answer {
     let form = asked.form();
-    shared.knowledge().note_request(form.clone());
+    shared.registry().note_request(form.clone());
     match issue(shared, asked, &form) {
         Ok(issued) => {
             let mut answer = json!({
@@ -32,35 +32,33 @@ pub(super) fn answer(shared: &Shared, asked: &Asked) -> Answer {
 }
 
 /// RFC 7009: what is not known is as good as taken back.
-pub(super) fn revoke(shared: &Shared, asked: &Asked) -> Answer {
+pub(super) fn revoke(shared: &ServerState, asked: &HttpRequest) -> Answer {
     let form = asked.form();
-    let mut knowledge = shared.knowledge();
-    knowledge.note_request(form.clone());
-    match client_of(&knowledge, asked, &form) {
+    let mut registry = shared.registry();
+    registry.note_request(form.clone());
+    match client_of(&registry, asked, &form) {
         Ok(client) => {
-            knowledge.revoke(form.get("token").map_or("", String::as_str), &client);
+            registry.revoke(form.get("token").map_or("", String::as_str), &client);
             Answer::empty(200)
         }
         Err(refusal) => refusal.answer(),
     }
 }
 
-fn issue(shared: &Shared, asked: &Asked, form: &HashMap<String, String>) -> Result<Issued, Refusal> {
+fn issue(shared: &ServerState, asked: &HttpRequest, form: &HashMap<String, String>) -> Result<IssuedTokens, Refusal> {
     let (lifetime, refreshes) = {
-        let habits = shared.habits();
-        (habits.lifetime, habits.refreshes)
+        let behaviour = shared.behaviour();
+        (behaviour.lifetime, behaviour.refreshes)
     };
-    let mut knowledge = shared.knowledge();
+    let mut registry = shared.registry();
     let field = |name: &str| form.get(name).map_or("", String::as_str);
-    let client = client_of(&knowledge, asked, form)?;
+    let client = client_of(&registry, asked, form)?;
     let invalid = |why| Refusal(400, "invalid_grant", why);
     let mut grant: Grant = match field("grant_type") {
-        "authorization_code" => knowledge
+        "authorization_code" => registry
             .use_code(field("code"), &client, field("redirect_uri"), field("code_verifier"))
             .map_err(invalid)?,
-        "refresh_token" => knowledge
-            .use_refresh(field("refresh_token"), &client)
-            .map_err(invalid)?,
+        "refresh_token" => registry.use_refresh(field("refresh_token"), &client).map_err(invalid)?,
         _ => {
             return Err(Refusal(
                 400,
@@ -83,11 +81,11 @@ fn issue(shared: &Shared, asked: &Asked, form: &HashMap<String, String>) -> Resu
         }
         grant.scopes = narrower;
     }
-    Ok(knowledge.issue(&grant, lifetime, refreshes))
+    Ok(registry.issue(&grant, lifetime, refreshes))
 }
 
 /// Which client asks. One with a secret has to prove it, in the header or in the form.
-fn client_of(knowledge: &Knowledge, asked: &Asked, form: &HashMap<String, String>) -> Result<String, Refusal> {
+fn client_of(registry: &Registry, asked: &HttpRequest, form: &HashMap<String, String>) -> Result<String, Refusal> {
     let basic = asked
         .header("authorization")
         .and_then(|header| header.strip_prefix("Basic "));
@@ -99,7 +97,7 @@ fn client_of(knowledge: &Knowledge, asked: &Asked, form: &HashMap<String, String
             form.get("client_secret").cloned(),
         ),
     };
-    match knowledge.client(&id) {
+    match registry.client(&id) {
         Some(client) if client.secret == secret => Ok(id),
         _ => Err(Refusal(
             401,

@@ -13,9 +13,9 @@ use innkeeper_core::{AgentEvent, ChannelId, Effect, TurnKey};
 
 use crate::sim::Violation;
 
-pub use self::replies::Heard;
+pub use self::replies::AgentReply;
 pub use self::steps::{RESOURCES, any_event};
-use self::subagents::Above;
+use self::subagents::Parent;
 
 /// All back ends of the simulated host.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Agent {
     /// The URIs of every chat that was ever opened.
     uris: BTreeMap<ChannelId, String>,
     /// Replies since the last check.
-    heard: Vec<Heard>,
+    heard: Vec<AgentReply>,
     /// Numbers calls and questions, so that each has its own id.
     next_id: u64,
 }
@@ -52,10 +52,10 @@ pub struct Run {
     pub busy_ms: u64,
     /// Whether it waits to be told its steering message.
     steers: bool,
-    /// The call for which it wants a worker and waits to be told of it.
+    /// The call for which it wants a subagent and waits to be told of it.
     spawns: Option<String>,
     /// Its parent, if it is a subagent.
-    above: Option<Above>,
+    above: Option<Parent>,
 }
 
 /// A tool call as its agent sees it.
@@ -187,7 +187,7 @@ impl Agent {
                 self.uris.remove(chat);
             }
             Effect::Reply { chat, turn, reply } => self.hear(*chat, *turn, reply, now_ms)?,
-            Effect::StartSubagent(worker) => self.start_worker(worker, now_ms)?,
+            Effect::StartSubagent(subagent) => self.start_subagent(subagent, now_ms)?,
             Effect::Keep(_)
             | Effect::Load { .. }
             | Effect::LoadTurns { .. }
@@ -315,9 +315,9 @@ impl Agent {
         }
     }
 
-    /// Takes note that time passes while people are asked something, or workers are at work.
+    /// Takes note that time passes while people are asked something, or subagents are at work.
     pub fn wait(&mut self, now_ms: u64) {
-        let waiting = self.waiting_for_workers();
+        let waiting = self.waiting_for_subagents();
         for (chat, run) in &mut self.running {
             if run.waits_for_people() || waiting.contains(chat) {
                 run.busy_ms = now_ms;

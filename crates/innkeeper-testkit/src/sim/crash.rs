@@ -4,16 +4,16 @@ use futures_util::FutureExt;
 use innkeeper_core::{Effect, HostCore, Input, Opening, Seq, StorageMode};
 use innkeeper_host::{Journal, Keep, Lease, MemoryJournal};
 
-use crate::mutation::{Forgetting, Mutator};
+use crate::mutation::{JournalBug, Mutator};
 use crate::sim::checks::recovered;
-use crate::sim::store::{self, Store, Truth, all_sessions, answer};
+use crate::sim::store::{self, HostState, Store, all_sessions, answer};
 use crate::sim::{Choices, Sim, Violation, agents};
 
 /// How a host starts again.
 struct Start {
     journal: MemoryJournal,
     /// The content of the journal.
-    truth: Truth,
+    truth: HostState,
     /// Why nothing can be kept, if so.
     read_only: Option<String>,
     /// Whether the process is the same, so that only its core is new.
@@ -22,10 +22,10 @@ struct Start {
 
 impl Sim {
     /// Keeps sessions from now on, which is the start of a run.
-    pub(super) fn keep_sessions(&mut self, resumes: bool, forgetting: Option<Forgetting>) {
+    pub(super) fn keep_sessions(&mut self, resumes: bool, journal_bug: Option<JournalBug>) {
         let journal = MemoryJournal::mortal(Seq(1));
-        let mut store = Store::new(journal.clone(), Truth::new(), false, None);
-        store.forgetting = forgetting;
+        let mut store = Store::new(journal.clone(), HostState::new(), false, None);
+        store.journal_bug = journal_bug;
         store.resumes = resumes;
         self.store = Some(store);
         // A new journal has nothing that could not be read.
@@ -129,14 +129,14 @@ impl Sim {
             }
         }
         self.tokens_due.clear();
-        self.customizing.restart();
-        self.serving.restart();
+        self.customizations.restart();
+        self.servers.restart();
         self.mutator = Mutator::new(None);
         let recovered = self.inspect(&journal)?;
         recovered::check(&truth, &recovered)?;
         let mut lease = lease(&journal)?;
-        if let Some(forgetting) = self.store.as_ref().and_then(|store| store.forgetting) {
-            forgetting.open(&mut lease);
+        if let Some(journal_bug) = self.store.as_ref().and_then(|store| store.journal_bug) {
+            journal_bug.open(&mut lease);
         }
         if lease.last_seq < self.core.seq() && !same_process {
             let problem = format!("{} is given out after {} (P5)", lease.last_seq.next(), self.core.seq());
@@ -173,7 +173,7 @@ impl Sim {
 
     /// Returns the state of a host that starts from a journal and loads every session. The journal
     /// does not change.
-    fn inspect(&self, journal: &MemoryJournal) -> Result<Truth, Violation> {
+    fn inspect(&self, journal: &MemoryJournal) -> Result<HostState, Violation> {
         let copy = journal.crash(Keep::Everything);
         let (mut core, _) = self.open_core(&copy, lease(&copy)?, None)?;
         let mut next = Some(Input::LookAfter(all_sessions(&copy).collect()));

@@ -27,19 +27,19 @@ const CONTAINERS: [(&str, &str); 5] = [
 const CHILDREN: [(&str, &str); 4] = [("skill", "s0"), ("mcpServer", "m1"), ("agent", "a0"), ("hook", "h0")];
 
 /// Decisions by id.
-type Decided = BTreeMap<String, bool>;
+type Decisions = BTreeMap<String, bool>;
 
 /// The simulator's knowledge of customizations.
 #[derive(Debug, Default)]
-pub struct Customizing {
+pub struct KnownCustomizations {
     /// The sources of each session that is followed.
     followed: BTreeMap<ChannelId, Wanted>,
-    sessions: BTreeMap<String, Decided>,
-    workspaces: BTreeMap<String, Decided>,
-    everywhere: Decided,
+    sessions: BTreeMap<String, Decisions>,
+    workspaces: BTreeMap<String, Decisions>,
+    everywhere: Decisions,
 }
 
-impl Customizing {
+impl KnownCustomizations {
     /// Forgets the followed sessions: discovery ended with the host.
     pub fn restart(&mut self) {
         self.followed.clear();
@@ -101,7 +101,7 @@ impl Customizing {
         });
         // An entry that shows no decisions keeps those that a toggle does not name, unless it names none (E-31).
         let replaces = shows_decisions || enablement.is_empty();
-        let set = |decided: &mut Decided, id: &str, enabled: Option<bool>| {
+        let set = |decided: &mut Decisions, id: &str, enabled: Option<bool>| {
             if replaces || enabled.is_some() {
                 set(decided, id, enabled);
             }
@@ -130,7 +130,7 @@ impl Customizing {
     }
 }
 
-fn set(decided: &mut Decided, id: &str, enabled: Option<bool>) {
+fn set(decided: &mut Decisions, id: &str, enabled: Option<bool>) {
     match enabled {
         Some(enabled) => drop(decided.insert(id.to_owned(), enabled)),
         None => drop(decided.remove(id)),
@@ -150,7 +150,7 @@ impl Sim {
         if let StateAction::SessionCustomizationToggled(toggled) = envelope.action {
             let directory = self.directory_of(&envelope.channel);
             let shows_decisions = self.shows_decisions(&envelope.channel, &toggled.id);
-            self.customizing
+            self.customizations
                 .decide(&envelope.channel, directory.as_deref(), &toggled, shows_decisions);
             self.count("switches");
         }
@@ -168,11 +168,11 @@ impl Sim {
 
     /// Somebody looks for what a session wants, and reports what there is. The same again is no news.
     pub(super) fn finder_reports(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        let followed: Vec<ChannelId> = self.customizing.followed.keys().copied().collect();
+        let followed: Vec<ChannelId> = self.customizations.followed.keys().copied().collect();
         let Some(session) = choices.pick(&followed).copied() else {
             return Ok(());
         };
-        let wanted = &self.customizing.followed[&session];
+        let wanted = &self.customizations.followed[&session];
         let uri = wanted.session_uri.to_string();
         let report = report(wanted, choices);
         self.note(|| format!("found for {uri}: {}", json!(report)));
@@ -237,13 +237,13 @@ impl Sim {
     pub(super) fn check_customizations(&self) -> Result<(), Violation> {
         let is_read_only = self.store.as_ref().is_some_and(|store| store.read_only);
         if is_read_only {
-            return match self.customizing.followed.is_empty() {
+            return match self.customizations.followed.is_empty() {
                 true => Ok(()),
                 false => Err(Violation::new("a host that can tell nothing looks for something")),
             };
         }
         let mut looked_for = BTreeSet::new();
-        for wanted in self.customizing.followed.values() {
+        for wanted in self.customizations.followed.values() {
             let uri = &*wanted.session_uri;
             let Some(State::Session(state)) = self.core.snapshot(uri).map(|snapshot| snapshot.state) else {
                 return Err(Violation::new(format!("{uri} is looked for, and nobody uses it")));
@@ -285,7 +285,7 @@ impl Sim {
             }
             let expected = |entry: &Value, asserted: Option<bool>| {
                 let id = entry["id"].as_str().unwrap_or_default();
-                self.customizing.expected(uri, directory, id, asserted)
+                self.customizations.expected(uri, directory, id, asserted)
             };
             check_switch(uri, entry, &expected(entry, global(&published["enablement"])))?;
             for child in entry["children"].as_array().into_iter().flatten() {

@@ -16,11 +16,11 @@ use crate::sim::{Choices, Sim, Violation};
 
 /// The simulator's knowledge of MCP servers.
 #[derive(Debug, Default)]
-pub struct Serving {
+pub struct KnownServers {
     wanted: BTreeMap<ChannelId, WantedServers>,
 }
 
-impl Serving {
+impl KnownServers {
     /// Forgets the desired servers: they ended with the host.
     pub fn restart(&mut self) {
         self.wanted.clear();
@@ -52,7 +52,7 @@ impl Sim {
     }
 
     fn server_reports_once(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
-        let wanted = self.serving.wanted.iter();
+        let wanted = self.servers.wanted.iter();
         let servers: Vec<(ChannelId, String, String, u64)> = wanted
             .flat_map(|(session, wanted)| {
                 let servers = wanted.servers.iter();
@@ -121,7 +121,7 @@ impl Sim {
             return Ok(());
         }
         for uri in self.sessions() {
-            let wanted = self.serving.wanted.values().find(|wanted| *wanted.session_uri == *uri);
+            let wanted = self.servers.wanted.values().find(|wanted| *wanted.session_uri == *uri);
             let runs = |id: &Value| {
                 let mut servers = wanted.iter().flat_map(|wanted| &wanted.servers);
                 servers.any(|server| *id == *server.id)

@@ -10,7 +10,7 @@ use innkeeper_core::{Command, ConnId, Input, uri};
 
 use crate::sim::client::mirror::Mirror;
 use crate::sim::client::queue::Marker;
-use crate::sim::client::requests::Asked;
+use crate::sim::client::requests::PendingRequest;
 use crate::sim::operations::chats::CHATS;
 use crate::sim::{Choices, Sim, Violation, agents};
 
@@ -195,7 +195,7 @@ impl Sim {
             ..CreateSession::default()
         }));
         let is_new = self.host_session(session).is_none();
-        self.request(conn, Asked::Lifecycle, command)?;
+        self.request(conn, PendingRequest::Lifecycle, command)?;
         if is_new {
             let everything = self.allows_everything();
             self.approvals.created(session, everything);
@@ -211,10 +211,10 @@ impl Sim {
             only_if: None,
             for_good: false,
         };
-        self.request(conn, Asked::Lifecycle, command)?;
+        self.request(conn, PendingRequest::Lifecycle, command)?;
         self.approvals.forget(session);
         if self.host_session(session).is_none() {
-            self.customizing.forget(session);
+            self.customizations.forget(session);
         }
         self.forget_gone(&before);
         Ok(())
@@ -229,7 +229,7 @@ impl Sim {
         let max_latency_ms = [None, Some(0), Some(50)][choices.below(3)];
         self.note(|| format!("{conn} subscribes to {channel}"));
         let turns = [None, None, None, Some(0), Some(1), Some(2)][choices.below(6)];
-        let asked = Asked::Subscribe {
+        let asked = PendingRequest::Subscribe {
             channel: channel.clone(),
             turns,
             exists: self.snapshot(&channel).is_some(),
@@ -268,7 +268,9 @@ impl Sim {
 
     fn oddity(&mut self, choices: &mut Choices<'_>) -> Result<(), Violation> {
         match choices.below(3) {
-            0 => self.with_conn(choices, |sim, conn, _| sim.request(conn, Asked::Ping, Command::Ping)),
+            0 => self.with_conn(choices, |sim, conn, _| {
+                sim.request(conn, PendingRequest::Ping, Command::Ping)
+            }),
             1 => {
                 let description = format!("the {}th", choices.below(8));
                 self.handle(Input::AgentsChanged(agents(&description)))

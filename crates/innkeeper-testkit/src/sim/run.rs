@@ -2,7 +2,7 @@
 
 use innkeeper_core::{ConnId, CoreConfig, Input, ReplayLimits};
 
-use crate::mutation::{Forgetting, Mutation};
+use crate::mutation::{JournalBug, Mutation};
 use crate::sim::checks::DEBOUNCE_MS;
 use crate::sim::{Choices, Sim, Tally, Violation};
 
@@ -28,7 +28,7 @@ pub struct RunOptions {
     /// Whether sessions are persisted, evicted and loaded, and the host restarts.
     pub restarts: bool,
     /// The bug to seed into the journal, if any.
-    pub forgetting: Option<Forgetting>,
+    pub journal_bug: Option<JournalBug>,
     /// Whether the wall clock is set again and again (F8).
     pub jumps: bool,
 }
@@ -78,7 +78,7 @@ fn set_up(bytes: &[u8], options: RunOptions) -> (Sim, Choices<'_>) {
     }
     let mut sim = Sim::new(config, clients, options.coalescing, options.mutation);
     if options.restarts {
-        sim.keep_sessions(choices.one_in(2), options.forgetting);
+        sim.keep_sessions(choices.one_in(2), options.journal_bug);
     }
     (sim, choices)
 }

@@ -12,15 +12,15 @@ use innkeeper_core::stored::{ActionRecord, Batch, ListPage, Record, StoredSummar
 use innkeeper_core::{ChannelId, Effect, HostCore, Input, TurnStart};
 use innkeeper_host::{Journal, Keep, MemoryJournal};
 
-use crate::mutation::Forgetting;
+use crate::mutation::JournalBug;
 use crate::sim::{Sim, Violation};
 
 /// All sessions and chats, by URI.
-pub type Truth = BTreeMap<String, Known>;
+pub type HostState = BTreeMap<String, ChannelState>;
 
 /// A session or chat as it was.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct ChannelState {
     pub snapshot: Snapshot,
     /// Whether it was in memory.
     pub in_memory: bool,
@@ -36,13 +36,13 @@ pub struct Store {
     /// Whether the store cannot write at the moment.
     pub(super) read_only: bool,
     /// The state when everything was durable, and after every batch since.
-    timeline: Vec<Truth>,
+    timeline: Vec<HostState>,
     /// Requests of the core to the store.
     due: Vec<Effect>,
     /// Whether agents resume turns of an earlier process.
     pub(super) resumes: bool,
     /// The bug in what is kept, if there is one, and how often it had a chance.
-    pub(super) forgetting: Option<Forgetting>,
+    pub(super) journal_bug: Option<JournalBug>,
     chances: u64,
     /// Every turn that was ever run: its chat, its id, and its words, because a chat that was made
     /// anew has the ids of the one before.
@@ -51,21 +51,21 @@ pub struct Store {
 
 impl Store {
     /// A store that goes on where a journal is.
-    pub fn new(journal: MemoryJournal, truth: Truth, read_only: bool, before: Option<Self>) -> Self {
+    pub fn new(journal: MemoryJournal, truth: HostState, read_only: bool, before: Option<Self>) -> Self {
         Self {
             journal,
             read_only,
             timeline: vec![truth],
             due: Vec::new(),
             resumes: before.as_ref().is_some_and(|before| before.resumes),
-            forgetting: before.as_ref().and_then(|before| before.forgetting),
+            journal_bug: before.as_ref().and_then(|before| before.journal_bug),
             chances: before.as_ref().map_or(0, |before| before.chances),
             run: before.map(|before| before.run).unwrap_or_default(),
         }
     }
 
     /// Returns the journal after a crash, and the state that it must restore.
-    pub fn crash(&self, keep: Keep) -> (MemoryJournal, Truth) {
+    pub fn crash(&self, keep: Keep) -> (MemoryJournal, HostState) {
         let last = self.timeline.len().saturating_sub(1);
         let moment = match keep {
             Keep::Everything => last,
@@ -76,7 +76,7 @@ impl Store {
         (self.journal.crash(keep), truth)
     }
 
-    fn latest(&self) -> Option<&Truth> {
+    fn latest(&self) -> Option<&HostState> {
         self.timeline.last()
     }
 }
@@ -116,8 +116,8 @@ impl Sim {
                 _ => {}
             }
         }
-        if let Some(forgetting) = store.forgetting {
-            forgetting.keep(&mut records, &mut store.chances);
+        if let Some(journal_bug) = store.journal_bug {
+            journal_bug.keep(&mut records, &mut store.chances);
         }
         let is_kept = !records.is_empty();
         if is_kept {
@@ -265,16 +265,16 @@ pub fn all_sessions(journal: &MemoryJournal) -> impl Iterator<Item = String> {
 }
 
 /// Every session there is and its chats: as the core has them, or as they were when they left memory.
-pub fn truth(core: &HostCore, journal: &MemoryJournal, before: Option<&Truth>) -> Truth {
-    let mut truth = Truth::new();
+pub fn truth(core: &HostCore, journal: &MemoryJournal, before: Option<&HostState>) -> HostState {
+    let mut truth = HostState::new();
     let find = |uri: &str| {
-        let in_memory = core.snapshot(uri).map(|snapshot| Known {
+        let in_memory = core.snapshot(uri).map(|snapshot| ChannelState {
             snapshot,
             in_memory: true,
         });
         in_memory.or_else(|| {
             let known = before?.get(uri)?;
-            Some(Known {
+            Some(ChannelState {
                 in_memory: false,
                 ..known.clone()
             })

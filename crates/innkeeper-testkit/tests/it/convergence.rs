@@ -71,7 +71,7 @@ const RESTARTS: RunOptions = RunOptions {
     mutation: None,
     coalescing: Coalescing::EverySecond,
     restarts: true,
-    forgetting: None,
+    journal_bug: None,
     jumps: false,
 };
 
@@ -156,7 +156,7 @@ const VARIETY: &[(&str, u64)] = &[
     ("side chats", 50),
     ("chats disposed of", 30),
     ("pages of turns", 200),
-    ("workers", 50),
+    ("subagents", 50),
     ("chats moved", 20),
     ("chats moved out", 15),
     ("chats opened again", 50),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use innkeeper_core::Seq;
 use innkeeper_host::{Journal, JournalError, Keep, MemoryJournal, async_trait};
-use innkeeper_testkit::journal::life::Life;
-use innkeeper_testkit::journal::{self, SCENARIOS, Storage, Trouble};
+use innkeeper_testkit::journal::host_run::HostRun;
+use innkeeper_testkit::journal::{self, SCENARIOS, Storage, StorageFailure};
 
 use broken::Broken;
 use mistakes::Mistake;
@@ -32,8 +32,8 @@ impl Storage for Memory {
         Box::new(Self(self.0.crash(Keep::Durable)))
     }
 
-    fn break_down(&self, trouble: Trouble) -> bool {
-        self.0.fail_with(error(trouble));
+    fn break_down(&self, failure: StorageFailure) -> bool {
+        self.0.fail_with(error(failure));
         true
     }
 
@@ -42,10 +42,10 @@ impl Storage for Memory {
     }
 }
 
-fn error(trouble: Trouble) -> JournalError {
-    match trouble {
-        Trouble::Full => JournalError::Full("no room is left".to_owned()),
-        Trouble::Broken => JournalError::Failed("the storage failed".to_owned()),
+fn error(failure: StorageFailure) -> JournalError {
+    match failure {
+        StorageFailure::Full => JournalError::Full("no room is left".to_owned()),
+        StorageFailure::Broken => JournalError::Failed("the storage failed".to_owned()),
     }
 }
 
@@ -78,12 +78,12 @@ async fn a_crash_takes_the_tail_of_a_mortal_journal_from_the_chosen_batch_on() {
     const SESSION: &str = "ahp-session:/one";
     const CHAT: &str = "ahp-chat:/one";
     let journal = MemoryJournal::mortal(Seq(1_000));
-    let mut life = Life::begin(&Memory(journal.clone())).await;
-    life.create(SESSION, CHAT).await;
-    let confirmed = life.seq;
+    let mut host = HostRun::begin(&Memory(journal.clone())).await;
+    host.create(SESSION, CHAT).await;
+    let confirmed = host.seq;
     for number in 0..5 {
-        let record = life.delta(CHAT, "p", &format!("{number} "));
-        life.keep(vec![record]).await;
+        let record = host.delta(CHAT, "p", &format!("{number} "));
+        host.keep(vec![record]).await;
     }
     assert_eq!(journal.unsynced(), 5);
     let kept = async |keep| {
@@ -97,8 +97,8 @@ async fn a_crash_takes_the_tail_of_a_mortal_journal_from_the_chosen_batch_on() {
     }
     assert_eq!(kept(Keep::Everything).await, 5);
     // The original goes on, and a clone of it is the same journal.
-    let record = life.title(SESSION, "a title");
-    life.keep(vec![record]).await;
+    let record = host.title(SESSION, "a title");
+    host.keep(vec![record]).await;
     assert_eq!(
         journal.clone().unsynced(),
         0,
@@ -111,14 +111,14 @@ async fn a_crash_takes_the_tail_of_a_mortal_journal_from_the_chosen_batch_on() {
 async fn what_is_kept_for_replay_alone_is_bounded() {
     const SESSION: &str = "ahp-session:/one";
     const CHAT: &str = "ahp-chat:/one";
-    let mut life = Life::begin(&Memory(MemoryJournal::new())).await;
-    life.create(SESSION, CHAT).await;
+    let mut host = HostRun::begin(&Memory(MemoryJournal::new())).await;
+    host.create(SESSION, CHAT).await;
     let text = "x".repeat(64 << 10);
     for round in 0..100 {
-        let record = life.delta(CHAT, &format!("part {round}"), &text);
-        life.keep(vec![record, life.chat(SESSION, CHAT)]).await;
+        let record = host.delta(CHAT, &format!("part {round}"), &text);
+        host.keep(vec![record, host.chat(SESSION, CHAT)]).await;
     }
-    let session = life.load(SESSION).await;
+    let session = host.load(SESSION).await;
     let bytes: usize = session.log.iter().map(|frame| frame.bytes.len()).sum();
     assert!(bytes > 0 && bytes <= 1 << 20, "{bytes} bytes are left of 6.4 million");
 }

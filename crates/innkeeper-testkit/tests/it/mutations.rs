@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use innkeeper_testkit::mutation::{Forgetting, Mutation};
+use innkeeper_testkit::mutation::{JournalBug, Mutation};
 use innkeeper_testkit::sim::{RunOptions, bytes_from_seed, run};
 
 /// Most seeds a bug may need: twice as many as the rarest one needs.
@@ -32,9 +32,9 @@ fn every_seeded_bug_is_found() {
 
 #[test]
 fn p1_p4_p5_every_seeded_bug_in_what_is_kept_is_found() {
-    every_bug_is_found(&Forgetting::ALL, |forgetting| RunOptions {
+    every_bug_is_found(&JournalBug::ALL, |journal_bug| RunOptions {
         restarts: true,
-        forgetting: Some(forgetting),
+        journal_bug: Some(journal_bug),
         ..RunOptions::default()
     });
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ahp_types::actions::ActionEnvelope;
 use ahp_types::state::TurnState;
 use innkeeper_faults::Random;
-use innkeeper_testkit::official::{OfficialClient, Resumed, tool_calls_of};
+use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, tool_calls_of};
 use innkeeper_testkit::process::{HostProcess, StoppedHost};
 use serde_json::Value;
 
@@ -101,11 +101,11 @@ pub(crate) async fn look(killed: StoppedHost, mut life: Life, name: &str, tally:
     for client in [&mut life.first, &mut life.second, &mut life.witness] {
         client.move_to(host.address());
         match client.reconnect().await {
-            Ok(Resumed::Replay { missing, .. }) => {
+            Ok(ReconnectOutcome::Replay { missing, .. }) => {
                 assert!(missing.is_empty(), "{name}: {missing:?} is lost");
                 tally.replays += 1;
             }
-            Ok(Resumed::Snapshots(channels)) => {
+            Ok(ReconnectOutcome::Snapshots(channels)) => {
                 assert_eq!(channels.len(), 3, "{name}: something is lost, {channels:?} are left");
                 tally.snapshots += 1;
             }

@@ -2,7 +2,7 @@
 
 use ahp::ClientError;
 use ahp_types::state::TurnState;
-use innkeeper_testkit::official::{OfficialClient, Resumed, about, markdown, queued, tool_calls_of};
+use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, about, markdown, queued, tool_calls_of};
 use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::{Incoming, RawClient};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn f4_a_host_that_is_told_to_stop_leaves_everything_at_rest() {
     let host = stopped.start().await;
     client.move_to(host.address());
     let resumed = client.reconnect().await.expect("known across restarts");
-    assert!(matches!(resumed, Resumed::Replay { .. }), "{resumed:?}");
+    assert!(matches!(resumed, ReconnectOutcome::Replay { .. }), "{resumed:?}");
     let chat = client.chat(&uris.chat);
     assert_eq!(chat.turns.len(), 1);
     assert_eq!(chat.turns[0].state, TurnState::Cancelled, "it was ended in order");
@@ -77,7 +77,7 @@ async fn p5_who_saw_what_is_kept_gets_a_replay_from_a_host_that_was_killed() {
         who.move_to(host.address());
         let resumed = who.reconnect().await.expect("known across restarts");
         assert!(
-            matches!(resumed, Resumed::Replay { .. }),
+            matches!(resumed, ReconnectOutcome::Replay { .. }),
             "{}: {resumed:?}",
             who.client_id
         );
@@ -88,7 +88,10 @@ async fn p5_who_saw_what_is_kept_gets_a_replay_from_a_host_that_was_killed() {
     // And once more, by the one that was away: nothing is sent twice.
     away.cut().await;
     let resumed = away.reconnect().await.expect("known");
-    assert!(matches!(resumed, Resumed::Replay { actions: 0, .. }), "{resumed:?}");
+    assert!(
+        matches!(resumed, ReconnectOutcome::Replay { actions: 0, .. }),
+        "{resumed:?}"
+    );
 }
 
 #[tokio::test]
@@ -108,7 +111,7 @@ async fn p5_who_claims_to_have_seen_what_was_lost_gets_snapshots() {
     ] {
         let resumed = client.reconnect_from(beyond).await.expect("known across restarts");
         assert!(
-            matches!(&resumed, Resumed::Snapshots(all) if all.len() == 3),
+            matches!(&resumed, ReconnectOutcome::Snapshots(all) if all.len() == 3),
             "{beyond}: {resumed:?}"
         );
         client.assert_converged().await;
@@ -134,7 +137,7 @@ async fn p5_a_window_onto_a_history_starts_afresh_after_a_restart() {
     narrow.disconnected().await;
     narrow.move_to(host.address());
     let resumed = narrow.reconnect().await.expect("known across restarts");
-    assert!(matches!(resumed, Resumed::Snapshots(_)), "{resumed:?}");
+    assert!(matches!(resumed, ReconnectOutcome::Snapshots(_)), "{resumed:?}");
     narrow.assert_converged().await;
     narrow.run_turn(&uris.chat, "later", "and on").await;
     narrow.assert_converged().await;

@@ -1,6 +1,6 @@
 //! Who may decide about a tool call, and what a decision may say.
 
-use innkeeper_testkit::official::{OfficialClient, Resumed, decided_by, markdown, tool_calls_of};
+use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, decided_by, markdown, tool_calls_of};
 use innkeeper_testkit::process::HostProcess;
 use serde_json::{Value, json};
 
@@ -269,7 +269,10 @@ async fn lesson_40_a_question_asked_before_a_client_connects_is_shown_to_it_and_
     newcomer.decide(&wait, allow("allow-once")).await;
     newcomer.turn_end(&uris.chat, "t1").await;
     let resumed = client.reconnect().await.expect("reconnect succeeds");
-    assert!(matches!(resumed, Resumed::Replay { actions: 1.., .. }), "{resumed:?}");
+    assert!(
+        matches!(resumed, ReconnectOutcome::Replay { actions: 1.., .. }),
+        "{resumed:?}"
+    );
     let turn = client.turn_end(&uris.chat, "t1").await;
     assert_eq!(decided_by(&tool_calls_of(&turn)[0]), Some("newcomer"));
     client.assert_converged().await;
@@ -291,7 +294,11 @@ async fn lesson_44_an_approval_is_answered_after_a_reconnect_by_replay_or_by_sna
         other.dispatch(&uris.session, title).await;
         other.caught_up().await;
         let resumed = client.reconnect().await.expect("reconnect succeeds");
-        assert_eq!(matches!(resumed, Resumed::Replay { .. }), window > 0, "{resumed:?}");
+        assert_eq!(
+            matches!(resumed, ReconnectOutcome::Replay { .. }),
+            window > 0,
+            "{resumed:?}"
+        );
         assert_eq!(client.wait_for(&uris.session, "toolConfirmation").await, wait);
         client.decide(&wait, allow("softly")).await;
         let turn = client.turn_end(&uris.chat, "t1").await;

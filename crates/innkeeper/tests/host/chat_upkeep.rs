@@ -1,7 +1,7 @@
 //! What belongs to each chat of a session: its flags, draft, title, directories and background work, and its end.
 
 use ahp_types::state::{BackgroundWork, TurnState};
-use innkeeper_testkit::official::{OfficialClient, Resumed, markdown, message, queued};
+use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, markdown, message, queued};
 use serde_json::{Value, json};
 
 use crate::start_with_client;
@@ -232,7 +232,7 @@ async fn cht21_rec02_a_chat_that_went_while_its_reader_was_away_is_missing() {
         .expect("disposed of");
     client.view().forget(SECOND);
     match absent.reconnect().await.expect("resumed") {
-        Resumed::Replay { missing, .. } => assert_eq!(missing, [SECOND]),
+        ReconnectOutcome::Replay { missing, .. } => assert_eq!(missing, [SECOND]),
         other => panic!("a replay was expected: {other:?}"),
     }
     assert_eq!(absent.view().catalogue(&uris.session), [uris.chat.as_str()]);

@@ -4,7 +4,7 @@ use ahp::hosts::HostId;
 use ahp::{HostedResourceKey, MultiHostStateMirror};
 use ahp_types::actions::StateAction;
 use ahp_types::commands::SubscribeResult;
-use innkeeper_testkit::official::{OfficialClient, Resumed, View, turn_started};
+use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, View, turn_started};
 use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
@@ -357,7 +357,10 @@ async fn act_10_a_client_that_stays_away_leaves_its_sessions_and_may_still_recon
         .until("the member leaves", |view| members(view) == Some(0))
         .await;
     let resumed = client.reconnect().await.expect("still known");
-    assert!(matches!(resumed, Resumed::Replay { actions: 1.., .. }), "{resumed:?}");
+    assert!(
+        matches!(resumed, ReconnectOutcome::Replay { actions: 1.., .. }),
+        "{resumed:?}"
+    );
     client.assert_converged().await;
     witness.assert_converged().await;
 }

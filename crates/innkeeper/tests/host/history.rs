@@ -1,7 +1,7 @@
 //! Long chats: windows onto them, pages of them, and cutting them off.
 
 use ahp_types::state::{ChatState, TurnState};
-use innkeeper_testkit::official::{OfficialClient, Resumed, SessionUris, markdown, queued};
+use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, SessionUris, markdown, queued};
 use serde_json::{Value, json};
 
 use crate::start_with_client;
@@ -199,7 +199,7 @@ async fn page05_a_windowed_reader_comes_back_by_replay_and_reads_on() {
     reader.cut().await;
     client.run_turn(&uris.chat, "t20", "hello").await;
     match reader.reconnect().await.expect("resumed") {
-        Resumed::Replay { missing, .. } => assert!(missing.is_empty()),
+        ReconnectOutcome::Replay { missing, .. } => assert!(missing.is_empty()),
         other => panic!("a replay was expected: {other:?}"),
     }
     reader.turn_end(&uris.chat, "t20").await;

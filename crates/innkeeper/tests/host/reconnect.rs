@@ -3,7 +3,7 @@
 use ahp::ClientError;
 use ahp_types::actions::StateAction;
 use ahp_types::state::TurnState;
-use innkeeper_testkit::official::{OfficialClient, Resumed, markdown};
+use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, markdown};
 use innkeeper_testkit::process::{HostProcess, PATIENCE};
 use innkeeper_testkit::raw::{RawClient, UPGRADE};
 use serde_json::json;
@@ -29,7 +29,7 @@ async fn rec_03_a_cut_in_the_middle_of_a_stream_loses_and_doubles_nothing() {
         .await;
     let resumed = client.reconnect().await.expect("reconnect succeeds");
     assert!(
-        matches!(&resumed, Resumed::Replay { actions, missing } if *actions > 0 && missing.is_empty()),
+        matches!(&resumed, ReconnectOutcome::Replay { actions, missing } if *actions > 0 && missing.is_empty()),
         "{resumed:?}"
     );
     let mine = client.turn_end(&uris.chat, "t1").await;
@@ -49,7 +49,7 @@ async fn many_cuts_at_any_moment_always_converge() {
         client.running_text(&uris.chat, round * 300).await;
         client.cut().await;
         let resumed = client.reconnect().await.expect("reconnect succeeds");
-        assert!(matches!(resumed, Resumed::Replay { .. }), "{resumed:?}");
+        assert!(matches!(resumed, ReconnectOutcome::Replay { .. }), "{resumed:?}");
     }
     let turn = client.turn_end(&uris.chat, "t1").await;
     assert_eq!(markdown(&turn.response_parts).len(), 6000);
@@ -69,7 +69,7 @@ async fn lesson_02_a_window_that_rolls_over_during_a_reconnect_still_converges()
         client.cut().await;
         // Some rounds come back at once, others after the window has moved on.
         let from = if round % 2 == 0 { before } else { before - 40 };
-        if let Resumed::Snapshots(_) = client.reconnect_from(from).await.expect("reconnect succeeds") {
+        if let ReconnectOutcome::Snapshots(_) = client.reconnect_from(from).await.expect("reconnect succeeds") {
             snapshots += 1;
         }
     }
@@ -89,7 +89,7 @@ async fn lesson_04_root_actions_are_replayed_like_all_others() {
     let resumed = client.reconnect().await.expect("reconnect succeeds");
     assert_eq!(
         resumed,
-        Resumed::Replay {
+        ReconnectOutcome::Replay {
             actions: 2,
             missing: vec![]
         },
@@ -112,7 +112,7 @@ async fn lesson_05_beyond_the_window_every_channel_gets_a_fresh_snapshot() {
     other.create_listed_session("another").await;
     other.run_turn(&uris.chat, "t1", "a new title").await;
     let resumed = client.reconnect().await.expect("reconnect succeeds");
-    let Resumed::Snapshots(mut channels) = resumed else {
+    let ReconnectOutcome::Snapshots(mut channels) = resumed else {
         panic!("snapshots were expected: {resumed:?}");
     };
     channels.sort();
@@ -142,7 +142,7 @@ async fn rec_02_a_channel_that_is_gone_is_reported_missing() {
     let disposed = other.request::<serde_json::Value>("disposeSession", json!({ "channel": gone.session }));
     disposed.await.expect("disposed");
     let resumed = client.reconnect().await.expect("reconnect succeeds");
-    let Resumed::Replay { mut missing, .. } = resumed else {
+    let ReconnectOutcome::Replay { mut missing, .. } = resumed else {
         panic!("a replay was expected: {resumed:?}");
     };
     missing.sort();
@@ -262,7 +262,7 @@ async fn lesson_15_a_long_absence_is_replayed_in_order_and_once() {
     let resumed = client.reconnect().await.expect("reconnect succeeds");
     assert_eq!(
         resumed,
-        Resumed::Replay {
+        ReconnectOutcome::Replay {
             actions: 0,
             missing: vec![]
         }
@@ -346,7 +346,7 @@ async fn rec_07_a_host_without_traffic_replays_nothing() {
     let resumed = client.reconnect().await.expect("reconnect succeeds");
     assert_eq!(
         resumed,
-        Resumed::Replay {
+        ReconnectOutcome::Replay {
             actions: 0,
             missing: vec![]
         }

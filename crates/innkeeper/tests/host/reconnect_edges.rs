@@ -1,6 +1,6 @@
 //! The exact edges of the replay window, and what may be asked of it.
 
-use innkeeper_testkit::official::{OfficialClient, Resumed, View};
+use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, View};
 use innkeeper_testkit::process::HostProcess;
 use innkeeper_testkit::raw::RawClient;
 use serde_json::json;
@@ -37,14 +37,14 @@ async fn lesson_01_a_gap_exactly_as_large_as_the_window_is_replayed_and_one_more
         if replayed {
             assert_eq!(
                 resumed,
-                Resumed::Replay {
+                ReconnectOutcome::Replay {
                     actions: missed,
                     missing: vec![]
                 }
             );
         } else {
             assert!(
-                matches!(&resumed, Resumed::Snapshots(channels) if channels.len() == 3),
+                matches!(&resumed, ReconnectOutcome::Snapshots(channels) if channels.len() == 3),
                 "{resumed:?}"
             );
         }
@@ -107,7 +107,7 @@ async fn a_busy_chat_does_not_push_a_quiet_one_out_of_the_window() {
     let resumed = client.reconnect().await.expect("reconnect succeeds");
     assert_eq!(
         resumed,
-        Resumed::Replay {
+        ReconnectOutcome::Replay {
             actions: 3,
             missing: vec![]
         }
@@ -123,7 +123,7 @@ async fn rec_11_a_number_from_the_future_gets_snapshots() {
     let ahead = client.view().last_seen + 1_000_000_000_000;
     let resumed = client.reconnect_from(ahead).await.expect("reconnect succeeds");
     assert!(
-        matches!(&resumed, Resumed::Snapshots(channels) if channels.len() == 3),
+        matches!(&resumed, ReconnectOutcome::Snapshots(channels) if channels.len() == 3),
         "{resumed:?}"
     );
     client.assert_converged().await;

@@ -3,7 +3,7 @@
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use innkeeper_testkit::oauth::{Pointing, Presented, visit};
+use innkeeper_testkit::oauth::{MetadataLocation, TokenCheck, visit};
 use innkeeper_testkit::process::HostOptions;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
@@ -137,7 +137,7 @@ async fn mcp07_a_person_signs_in_with_a_browser_and_calls_go_on() {
 #[tokio::test]
 async fn mcp07_a_server_of_2025_03_26_that_does_not_describe_itself_is_signed_in_to() {
     let inn = Inn::declaring(
-        Pointing::Nowhere,
+        MetadataLocation::Nowhere,
         |url| json!({ "far": { "type": "http", "url": url("/mcp") } }),
     )
     .await;
@@ -145,7 +145,7 @@ async fn mcp07_a_server_of_2025_03_26_that_does_not_describe_itself_is_signed_in
     let resource = needed["resource"]["resource"].as_str().expect("a resource").to_owned();
     let origin = resource.strip_suffix("/mcp").expect("its address").to_owned();
     // It says who it is when it sends people back, and that is itself.
-    inn.login.set(|habits| habits.answers_as = Some(origin.clone()));
+    inn.login.set(|behaviour| behaviour.answers_as = Some(origin.clone()));
     let mut auth = Auth::begin(&inn, &["--no-browser"]);
     let address = auth.address().await;
     assert!(address.starts_with(&format!("{origin}/authorize?")), "{address}");
@@ -196,7 +196,7 @@ async fn t16_what_does_not_belong_to_the_sign_in_is_refused() {
     let said = refused(&["--paste"], Some("guessed")).await;
     assert!(said.contains("invalid_grant"), "{said}");
     inn.login
-        .set(|habits| habits.claims_to_be = Some("http://127.0.0.1:1".to_owned()));
+        .set(|behaviour| behaviour.claims_to_be = Some("http://127.0.0.1:1".to_owned()));
     let said = refused(&[], None).await;
     assert!(said.contains("says that it is"), "{said}");
     inn.login.set(|habits| {
@@ -216,7 +216,7 @@ async fn mcp07_a_person_who_says_no_or_is_answered_by_another_server_signs_in_to
     let inn = Inn::locked().await;
     inn.needed("far").await;
     let mut auth = Auth::begin(&inn, &["--no-browser"]);
-    inn.login.set(|habits| habits.consents = false);
+    inn.login.set(|behaviour| behaviour.consents = false);
     let address = auth.address().await;
     visit(&visit(&address).await.location.expect("sent back")).await;
     let (is_fine, said) = auth.end().await;
@@ -239,7 +239,7 @@ async fn mcp07_a_person_who_says_no_or_is_answered_by_another_server_signs_in_to
     let address = auth.address().await;
     let strange = visit(&visit(&address).await.location.expect("sent back")).await;
     assert_eq!(strange.status, 400);
-    inn.login.set(|habits| habits.echoes = None);
+    inn.login.set(|behaviour| behaviour.echoes = None);
     visit(&visit(&address).await.location.expect("sent back")).await;
     let (is_fine, said) = auth.end().await;
     assert!(is_fine && said.contains("was ignored"), "{said}");
@@ -250,14 +250,14 @@ async fn mcp07_a_person_who_says_no_or_is_answered_by_another_server_signs_in_to
 #[tokio::test]
 async fn mcp21_a_registered_client_signs_in_with_its_secret_from_a_file() {
     const SECRET: &str = "s3cr3t of the+desk";
-    let inn = Inn::declaring(Pointing::Header, |url| {
+    let inn = Inn::declaring(MetadataLocation::Header, |url| {
         let oauth = json!({ "clientId": "inn-desk" });
         json!({ "far": { "type": "http", "url": url("/mcp"), "oauth": oauth } })
     })
     .await;
     inn.login
         .register("inn-desk", Some(SECRET), &["http://127.0.0.1/callback"]);
-    inn.login.set(|habits| habits.registers = false);
+    inn.login.set(|behaviour| behaviour.registers = false);
     inn.needed("far").await;
     let file = inn.scene.workspace().join("secret");
     std::fs::write(&file, format!("{SECRET}\n")).expect("written");
@@ -334,7 +334,7 @@ async fn auth05_a_token_comes_from_standard_input_and_is_taken_back() {
     assert!(is_fine && said.contains(&format!("signed out of {resource}")), "{said}");
     assert_eq!(inn.needed("far").await["reason"], "required");
     assert!(
-        matches!(inn.login.look_at(&token, &resource), Presented::Good(_)),
+        matches!(inn.login.look_at(&token, &resource), TokenCheck::Good(_)),
         "a token that came without more cannot be declared void"
     );
     inn.assert_discreet().await;
@@ -382,7 +382,7 @@ async fn auth06_auth05_what_a_person_signed_in_to_is_renewed_by_itself_and_decla
 async fn auth05_a_token_without_a_refresh_token_is_declared_void_as_well() {
     let inn = Inn::locked().await;
     inn.needed("far").await;
-    inn.login.set(|habits| habits.refreshes = false);
+    inn.login.set(|behaviour| behaviour.refreshes = false);
     let mut auth = Auth::begin(&inn, &["--no-browser"]);
     visit(&visit(&auth.address().await).await.location.expect("sent back")).await;
     let (is_fine, said) = auth.end().await;
@@ -410,7 +410,7 @@ async fn auth07_whoever_signs_in_to_a_host_that_keeps_no_tokens_is_told_how_long
     let options = HostOptions::new(PROGRAM).setting("[mcp]\nkeep_tokens = false");
     let inn = Inn::on(
         options,
-        Pointing::Header,
+        MetadataLocation::Header,
         |url| json!({ "far": { "type": "http", "url": url("/mcp") } }),
     )
     .await;

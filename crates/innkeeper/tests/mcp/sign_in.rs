@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ahp::ClientError;
-use innkeeper_testkit::oauth::{AuthorizationServer, Granted, Person, Pointing, ProtectedServers, Received};
+use innkeeper_testkit::oauth::{AuthorizationServer, MetadataLocation, ProtectedServers, Received, SignInResult, User};
 use innkeeper_testkit::official::{OfficialClient, markdown, tool_calls_of};
 use innkeeper_testkit::process::HostOptions;
 use serde_json::{Value, json};
@@ -24,19 +24,22 @@ impl Inn {
     /// A session with the server `far`, which wants somebody to sign in.
     pub(crate) async fn locked() -> Self {
         Self::declaring(
-            Pointing::Header,
+            MetadataLocation::Header,
             |url| json!({ "far": { "type": "http", "url": url("/mcp") } }),
         )
         .await
     }
 
-    pub(crate) async fn declaring(pointing: Pointing, declare: impl Fn(&dyn Fn(&str) -> String) -> Value) -> Self {
+    pub(crate) async fn declaring(
+        pointing: MetadataLocation,
+        declare: impl Fn(&dyn Fn(&str) -> String) -> Value,
+    ) -> Self {
         Self::on(HostOptions::new(PROGRAM), pointing, declare).await
     }
 
     pub(crate) async fn on(
         options: HostOptions,
-        pointing: Pointing,
+        pointing: MetadataLocation,
         declare: impl Fn(&dyn Fn(&str) -> String) -> Value,
     ) -> Self {
         let login = AuthorizationServer::start().await;
@@ -51,7 +54,7 @@ impl Inn {
     pub(crate) async fn open() -> Self {
         let inn = Self::locked().await;
         let needed = inn.needed("far").await;
-        give(&inn.scene.client, &Person::default().sign_in(&needed).await).await;
+        give(&inn.scene.client, &User::default().sign_in(&needed).await).await;
         inn.scene.named_is("far", "ready").await;
         inn
     }
@@ -104,7 +107,7 @@ impl Inn {
     }
 }
 
-async fn give(client: &OfficialClient, granted: &Granted) {
+async fn give(client: &OfficialClient, granted: &SignInResult) {
     let answer: Value = client
         .request("authenticate", granted.authenticate())
         .await
@@ -114,7 +117,7 @@ async fn give(client: &OfficialClient, granted: &Granted) {
 
 #[tokio::test]
 async fn mcp07_mcp08_auth10_a_server_says_where_to_sign_in_and_is_ready_once_somebody_has() {
-    for pointing in [Pointing::Header, Pointing::WellKnown] {
+    for pointing in [MetadataLocation::Header, MetadataLocation::WellKnown] {
         let inn = Inn::declaring(pointing, |url| json!({ "far": { "type": "http", "url": url("/mcp") } })).await;
         let needed = inn.needed("far").await;
         let expected = json!({
@@ -126,7 +129,7 @@ async fn mcp07_mcp08_auth10_a_server_says_where_to_sign_in_and_is_ready_once_som
             },
         });
         assert_eq!(needed, expected);
-        give(&inn.scene.client, &Person::default().sign_in(&needed).await).await;
+        give(&inn.scene.client, &User::default().sign_in(&needed).await).await;
         inn.scene.named_is("far", "ready").await;
         let words = inn.scene.call("t1", "far read {}").await;
         assert!(words.contains("read done"), "{words}");
@@ -144,7 +147,7 @@ async fn mcp07_a_token_that_expired_is_asked_for_again() {
     assert_eq!(needed["requiredScopes"], json!(["read"]));
     assert_eq!(needed["description"], "the token expired");
     assert_eq!(wait["toolCall"]["auth"]["reason"], "expired");
-    give(&inn.scene.client, &Person::default().sign_in(&needed).await).await;
+    give(&inn.scene.client, &User::default().sign_in(&needed).await).await;
     inn.scene.named_is("far", "ready").await;
     let words = inn.answer("t1").await;
     assert!(words.contains("read done"), "{words}");
@@ -172,7 +175,7 @@ async fn mcp09_mcp10_auth10_a_call_that_needs_more_goes_on_by_itself_after_anoth
         other.wait_for(&inn.scene.uris.session, "toolAuthentication").await,
         wait
     );
-    give(&other, &Person::default().sign_in(auth).await).await;
+    give(&other, &User::default().sign_in(auth).await).await;
     let words = inn.answer("t1").await;
     assert!(words.contains("admin done"), "{words}");
     inn.scene.named_is("far", "ready").await;
@@ -237,14 +240,14 @@ async fn mcp05_a_server_that_waits_for_somebody_to_sign_in_is_stopped_and_starte
     inn.scene.named_is("far", "stopped").await;
     inn.scene.demand("Start").await;
     let needed = inn.needed("far").await;
-    give(&inn.scene.client, &Person::default().sign_in(&needed).await).await;
+    give(&inn.scene.client, &User::default().sign_in(&needed).await).await;
     inn.scene.named_is("far", "ready").await;
     inn.assert_discreet().await;
 }
 
 #[tokio::test]
 async fn auth04_auth12_a_token_goes_to_the_server_it_is_for_and_to_no_other_of_the_same_host() {
-    let inn = Inn::declaring(Pointing::WellKnown, |url| {
+    let inn = Inn::declaring(MetadataLocation::WellKnown, |url| {
         json!({
             "far": { "type": "http", "url": url("/mcp") }, "below": { "type": "http", "url": url("/mcp/below") },
             "beside": { "type": "http", "url": url("/other") },
@@ -256,7 +259,7 @@ async fn auth04_auth12_a_token_goes_to_the_server_it_is_for_and_to_no_other_of_t
     for name in ["below", "beside"] {
         inn.needed(name).await;
     }
-    let mut granted = Person::default().sign_in(&needed).await;
+    let mut granted = User::default().sign_in(&needed).await;
     let mine = granted.resource.clone();
     for wrong in [
         inn.servers.url("/nothing"),
@@ -277,7 +280,7 @@ async fn auth04_auth12_a_token_goes_to_the_server_it_is_for_and_to_no_other_of_t
     // Its own: the first request that they get after the other has its token says that they have none.
     for name in ["below", "beside"] {
         let needed = inn.needed(name).await;
-        give(client, &Person::default().sign_in(&needed).await).await;
+        give(client, &User::default().sign_in(&needed).await).await;
         inn.scene.named_is(name, "ready").await;
     }
     let with = |path: &str| -> Vec<Received> {
@@ -296,7 +299,7 @@ async fn auth04_auth12_a_token_goes_to_the_server_it_is_for_and_to_no_other_of_t
 
 #[tokio::test]
 async fn t16_a_server_that_pretends_to_be_a_part_of_something_does_not_get_its_token() {
-    let inn = Inn::declaring(Pointing::Around, |url| {
+    let inn = Inn::declaring(MetadataLocation::Around, |url| {
         json!({
             "good": { "type": "http", "url": url("/good/mcp") }, "evil": { "type": "http", "url": url("/evil/mcp") },
         })
@@ -306,11 +309,11 @@ async fn t16_a_server_that_pretends_to_be_a_part_of_something_does_not_get_its_t
     assert_eq!(good["resource"]["resource"], json!(inn.servers.url("/")));
     assert_eq!(evil["resource"]["resource"], json!(inn.servers.url("/evil/mcp")));
     // Both ask at once, and people mean the good one.
-    let granted = Person::default().sign_in(&good).await;
+    let granted = User::default().sign_in(&good).await;
     give(&inn.scene.client, &granted).await;
     inn.scene.named_is("good", "ready").await;
     // Its own, so that it is known to have begun anew.
-    give(&inn.scene.client, &Person::default().sign_in(&evil).await).await;
+    give(&inn.scene.client, &User::default().sign_in(&evil).await).await;
     inn.scene.named_is("evil", "ready").await;
     let has_it = |received: &Received| received.token.as_ref() == Some(&granted.token);
     assert!(inn.servers.received("/good/mcp").iter().any(has_it));
@@ -321,17 +324,17 @@ async fn t16_a_server_that_pretends_to_be_a_part_of_something_does_not_get_its_t
 #[tokio::test]
 async fn mcp21_a_client_that_was_registered_beforehand_is_shown_and_its_secret_is_not() {
     const SECRET: &str = "s3cr3t-of-the-registered-client";
-    let inn = Inn::declaring(Pointing::Header, |url| {
+    let inn = Inn::declaring(MetadataLocation::Header, |url| {
         let oauth = json!({ "clientId": "inn-desk", "clientSecret": SECRET });
         json!({ "far": { "type": "http", "url": url("/mcp"), "oauth": oauth } })
     })
     .await;
     inn.login
         .register("inn-desk", Some(SECRET), &["http://127.0.0.1/callback"]);
-    inn.login.set(|habits| habits.registers = false);
+    inn.login.set(|behaviour| behaviour.registers = false);
     let needed = inn.needed("far").await;
     assert_eq!(needed["oauthClient"], json!({ "clientId": "inn-desk" }));
-    let person = Person {
+    let person = User {
         client_secret: Some(SECRET.to_owned()),
     };
     give(&inn.scene.client, &person.sign_in(&needed).await).await;
@@ -344,8 +347,8 @@ async fn mcp21_a_client_that_was_registered_beforehand_is_shown_and_its_secret_i
 async fn auth05_auth11_a_token_is_too_narrow_or_taken_back() {
     let inn = Inn::locked().await;
     let needed = inn.needed("far").await;
-    inn.login.set(|habits| habits.grants_at_most = Some(Vec::new()));
-    let narrow = Person::default().sign_in(&needed).await;
+    inn.login.set(|behaviour| behaviour.grants_at_most = Some(Vec::new()));
+    let narrow = User::default().sign_in(&needed).await;
     let client = &inn.scene.client;
     let refused: Result<Value, ClientError> = client.request("authenticate", narrow.authenticate()).await;
     let refused = refused.expect_err("too narrow").to_string();
@@ -353,15 +356,15 @@ async fn auth05_auth11_a_token_is_too_narrow_or_taken_back() {
         refused.contains("scopes read") && !refused.contains(&narrow.token),
         "{refused}"
     );
-    inn.login.set(|habits| habits.grants_at_most = None);
-    let granted = Person::default().sign_in(&needed).await;
+    inn.login.set(|behaviour| behaviour.grants_at_most = None);
+    let granted = User::default().sign_in(&needed).await;
     give(client, &granted).await;
     inn.scene.named_is("far", "ready").await;
     let back = json!({ "channel": "ahp-root://", "resource": granted.resource, "token": "" });
     let _: Value = client.request("authenticate", back).await.expect("taken back");
     let needed = inn.needed("far").await;
     assert_eq!(needed["reason"], "required", "whoever signs out begins again");
-    give(client, &Person::default().sign_in(&needed).await).await;
+    give(client, &User::default().sign_in(&needed).await).await;
     inn.scene.named_is("far", "ready").await;
     let words = inn.scene.call("t1", "far read {}").await;
     assert!(words.contains("read done"), "{words}");

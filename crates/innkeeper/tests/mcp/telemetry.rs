@@ -1,6 +1,6 @@
 //! The log of a real host on its way to clients: the words of MCP servers, ids, and no secrets (OTL).
 
-use innkeeper_testkit::logs::{HeardRecord, LogListener};
+use innkeeper_testkit::logs::{LogListener, ReceivedRecord};
 use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostProcess;
@@ -15,7 +15,7 @@ async fn listener(host: &HostProcess, name: &str, level: &str) -> LogListener {
 }
 
 /// What the odd server said itself, each with its severity.
-fn words(heard: &[HeardRecord]) -> Vec<(u64, &str)> {
+fn words(heard: &[ReceivedRecord]) -> Vec<(u64, &str)> {
     let written = heard.iter().filter(|record| record.body.contains("says="));
     let words = written.map(|record| (record.severity, record.attributes["says"].as_str()));
     words.collect()
@@ -48,7 +48,7 @@ async fn otl02_otl04_otl06_what_an_mcp_server_logs_reaches_those_who_want_it() {
 
     let says = |word: &str| {
         let word = json!(word).to_string();
-        move |record: &HeardRecord| record.attributes.get("says") == Some(&word)
+        move |record: &ReceivedRecord| record.attributes.get("says") == Some(&word)
     };
     let warning = warned.until("the warning", says("creaking")).await;
     assert_eq!(warning.channel, "ahp-otlp://logs/warn");
@@ -73,12 +73,12 @@ async fn otl06_records_of_a_turn_name_it_and_its_session_and_standard_error_is_h
     let scene = Scene::ready("plain").await;
     let mut curious = listener(&scene.host, "curious", "debug").await;
     log(&scene, "t1", "info", "going up").await;
-    let ended = |record: &HeardRecord| record.body.starts_with("a turn ended");
+    let ended = |record: &ReceivedRecord| record.body.starts_with("a turn ended");
     let ended = curious.until("the end of the turn", ended).await;
     assert_eq!(ended.attributes["ahp.turn.id"], "t1");
     assert_eq!(ended.attributes["ahp.session.id"], scene.uris.session);
     assert_eq!(ended.attributes["outcome"], "complete");
-    let wrote = |record: &HeardRecord| record.body.contains("wrote a line");
+    let wrote = |record: &ReceivedRecord| record.body.contains("wrote a line");
     let wrote = curious.until("what it wrote to standard error", wrote).await;
     assert_eq!(
         (wrote.severity, wrote.attributes["mcp.server.name"].as_str()),
@@ -93,7 +93,7 @@ async fn otl05_rec07_a_client_that_reconnects_goes_live_again_also_after_a_resta
     let scene = Scene::ready("plain").await;
     let mut first = listener(&scene.host, "reader", "info").await;
     log(&scene, "t1", "info", "heard once").await;
-    let heard = |record: &HeardRecord| record.body.contains("heard once");
+    let heard = |record: &ReceivedRecord| record.body.contains("heard once");
     first.until("the first word", heard).await;
     drop(first);
     let params = json!({
@@ -105,7 +105,7 @@ async fn otl05_rec07_a_client_that_reconnects_goes_live_again_also_after_a_resta
     assert!(!answer.to_string().contains("heard once"), "{answer}");
     log(&scene, "t2", "info", "heard later").await;
     let mut again = LogListener::of(again);
-    let later = |record: &HeardRecord| record.body.contains("heard later");
+    let later = |record: &ReceivedRecord| record.body.contains("heard later");
     again.until("what was said later", later).await;
     assert!(!again.heard.iter().any(heard), "{:?}", again.heard);
 
@@ -118,7 +118,7 @@ async fn otl05_rec07_a_client_that_reconnects_goes_live_again_also_after_a_resta
     let mut third = LogListener::of(third);
     // Something that the host itself says.
     host.terminate();
-    let stopping = |record: &HeardRecord| record.body.contains("stopping");
+    let stopping = |record: &ReceivedRecord| record.body.contains("stopping");
     third.until("the end", stopping).await;
 }
 
@@ -178,7 +178,7 @@ async fn otl07_p10_neither_the_key_of_a_model_nor_a_prompt_nor_an_answer_is_told
     client.start_turn(&uris.chat, "t2", &format!("{PROMPT} again")).await;
     client.turn_end(&uris.chat, "t2").await;
     let is_last =
-        |record: &HeardRecord| record.body.starts_with("a turn ended") && record.attributes["ahp.turn.id"] == "t2";
+        |record: &ReceivedRecord| record.body.starts_with("a turn ended") && record.attributes["ahp.turn.id"] == "t2";
     curious.until("the end of the last turn", is_last).await;
     let told = format!("{:?} {:?}", curious.heard, curious.client.notifications);
     for canary in [KEY, PROMPT, ANSWER] {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use innkeeper_testkit::logs::{HeardRecord, LogListener};
+use innkeeper_testkit::logs::{LogListener, ReceivedRecord};
 use innkeeper_testkit::official::{OfficialClient, SessionUris, View, markdown};
 use innkeeper_testkit::process::{HostOptions, HostProcess, PATIENCE};
 use innkeeper_testkit::raw::RawClient;
@@ -507,9 +507,9 @@ async fn otl07_p10_what_people_sign_in_with_is_never_told_to_who_listens_to_ever
     // Refused, refreshed, used: whatever the host says about each of it.
     far.server.set(|behaviour| behaviour.tokens.clear());
     far.echo("t1").await;
-    let refreshed = |record: &HeardRecord| record.body.contains("was refreshed");
+    let refreshed = |record: &ReceivedRecord| record.body.contains("was refreshed");
     curious.until("that it was refreshed", refreshed).await;
-    let ended = |record: &HeardRecord| record.body.starts_with("a turn ended");
+    let ended = |record: &ReceivedRecord| record.body.starts_with("a turn ended");
     curious.until("the end of the turn", ended).await;
     let told = format!("{:?} {:?}", curious.heard, curious.client.notifications);
     assert_secret(told.as_bytes(), "what listeners are told");

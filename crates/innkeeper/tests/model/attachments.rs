@@ -1,13 +1,13 @@
 //! The model, and what comes with a message.
 
-use innkeeper_testkit::model_server::{Api, Asked, ModelServer, Reply, Said, Script};
+use innkeeper_testkit::model_server::{Api, ConversationPart, ModelServer, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, markdown, turn_started};
 use serde_json::{Value, json};
 
 use crate::support::{Setup, Stage, create_session, error_of, users};
 
 /// Runs a turn whose message has more than words.
-async fn run(stage: &Stage, id: &str, more: Value) -> Asked {
+async fn run(stage: &Stage, id: &str, more: Value) -> ReceivedRequest {
     let mut action = turn_started(id, "Look at this.");
     for (name, value) in more.as_object().expect("fields") {
         action["message"][name] = value.clone();
@@ -36,7 +36,10 @@ async fn pictures_and_files_reach_the_model() {
         ]);
         let asked = run(&stage, "t1", json!({ "attachments": attachments })).await;
         let said = asked.said();
-        assert!(said.contains(&Said::Image("image/png".into())), "{api:?}: {said:?}");
+        assert!(
+            said.contains(&ConversationPart::Image("image/png".into())),
+            "{api:?}: {said:?}"
+        );
         let heard = users(&asked).join("\n");
         for needle in ["hello", "remember the milk", "/inn/main.rs", "Look at this."] {
             assert!(heard.contains(needle), "{api:?}: {needle} in {heard}");

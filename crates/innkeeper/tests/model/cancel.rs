@@ -1,7 +1,7 @@
 //! Stopping a turn, wherever it is. The next one works, and its request is one that providers take.
 
 use ahp_types::state::TurnState;
-use innkeeper_testkit::model_server::{Api, Reply, Said};
+use innkeeper_testkit::model_server::{Api, ConversationPart, Reply};
 use innkeeper_testkit::official::markdown;
 use serde_json::json;
 
@@ -39,7 +39,7 @@ async fn a_turn_is_cancelled_while_the_model_speaks_and_the_server_sees_the_hang
         // What people have seen, the model has said.
         let said = stage.last_asked().said();
         assert!(
-            said.contains(&Said::Assistant("I begin and".into())),
+            said.contains(&ConversationPart::Assistant("I begin and".into())),
             "{api:?}: {said:?}"
         );
     }
@@ -127,7 +127,7 @@ async fn a_turn_is_cancelled_while_a_command_runs_which_goes_with_all_it_started
         .said()
         .into_iter()
         .filter_map(|said| match said {
-            Said::Result { text, .. } => Some(text),
+            ConversationPart::Result { text, .. } => Some(text),
             _ => None,
         })
         .collect();

@@ -1,7 +1,7 @@
 //! However a provider cuts its answer into pieces, the turn is the same.
 
 use ahp_types::state::Turn;
-use innkeeper_testkit::model_server::{Api, Asked, Chunking, Reply, Script};
+use innkeeper_testkit::model_server::{Api, Chunking, ReceivedRequest, Reply, Script};
 use serde_json::{Value, json};
 
 use crate::support::Setup;
@@ -39,7 +39,7 @@ fn sent(reply: Reply, way: usize) -> Reply {
     }
 }
 
-fn answer(asked: &Asked) -> Reply {
+fn answer(asked: &ReceivedRequest) -> Reply {
     let words = asked.last_words().unwrap_or_default();
     let way = words
         .split_whitespace()

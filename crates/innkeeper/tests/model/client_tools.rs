@@ -1,6 +1,6 @@
 //! Tools of clients, beside the host's own.
 
-use innkeeper_testkit::model_server::{Api, Reply, Said, Script};
+use innkeeper_testkit::model_server::{Api, ConversationPart, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, markdown, offer};
 use serde_json::json;
 
@@ -94,7 +94,7 @@ async fn act11_a_client_that_leaves_in_the_middle_of_its_call_is_told_to_the_mod
     let said = stage.last_asked().said();
     let last = said.last().expect("something was said");
     assert!(
-        matches!(last, Said::Result { text, .. } if !text.is_empty()),
+        matches!(last, ConversationPart::Result { text, .. } if !text.is_empty()),
         "{said:?}"
     );
     stage.assert_in_order().await;

@@ -1,7 +1,7 @@
 //! Conversations that get too long for the model.
 
 use ahp_types::state::ResponsePart;
-use innkeeper_testkit::model_server::{Api, Asked, Reply, Script};
+use innkeeper_testkit::model_server::{Api, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::markdown;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const SMALL: &str =
     "keyless = true\nmodels = [{ id = \"scripted\", context_window = 16000, max_output_tokens = 1000 }]";
 
 /// The provider counts as we do.
-fn talk(asked: &Asked) -> Reply {
+fn talk(asked: &ReceivedRequest) -> Reply {
     let count = u32::try_from(asked.body.to_string().len() / 4).expect("not that long");
     if asks_for_summary(asked) {
         Reply::words("They talked about the weather.").usage(count, 10, 0)
@@ -60,7 +60,7 @@ async fn assert_summary_is_shown(stage: &Stage) {
 }
 
 /// That everything people said is in a request, once and as it was.
-fn assert_all_words(asked: &Asked, last: usize) {
+fn assert_all_words(asked: &ReceivedRequest, last: usize) {
     let heard = users(asked).join("\n");
     for number in 0..=last {
         let count = heard.matches(&format!("Question number {number}?")).count();
@@ -68,7 +68,7 @@ fn assert_all_words(asked: &Asked, last: usize) {
     }
 }
 
-fn asked_in_chat(stage: &Stage) -> Vec<Asked> {
+fn asked_in_chat(stage: &Stage) -> Vec<ReceivedRequest> {
     let requests = stage.server.requests().into_iter();
     requests.filter(|asked| !asks_for_summary(asked)).collect()
 }

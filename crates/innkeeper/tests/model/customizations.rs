@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use innkeeper_testkit::model_server::{Api, Asked, ModelServer, Reply, Script};
+use innkeeper_testkit::model_server::{Api, ModelServer, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, turn_started};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ fn put(path: &Path, text: &str) {
     std::fs::write(path, text).expect("written");
 }
 
-fn count(asked: &Asked, text: &str) -> usize {
+fn count(asked: &ReceivedRequest, text: &str) -> usize {
     let said = asked.said().into_iter().map(|said| format!("{said:?}"));
     said.map(|said| said.matches(text).count()).sum::<usize>() + asked.system().matches(text).count()
 }

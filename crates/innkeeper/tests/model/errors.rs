@@ -1,7 +1,7 @@
 //! What goes wrong with a provider, as people are told it, and how a turn goes on after it.
 
 use ahp_types::state::TurnState;
-use innkeeper_testkit::model_server::{Api, Ending, Reply, Said};
+use innkeeper_testkit::model_server::{Api, ConversationPart, Ending, Reply};
 use innkeeper_testkit::official::markdown;
 use serde_json::json;
 
@@ -84,10 +84,10 @@ async fn a_stream_that_breaks_off_keeps_what_was_heard_and_goes_on() {
         assert_eq!(turn.state, TurnState::Complete, "{turn:#?}");
         assert_eq!(markdown(&turn.response_parts), format!("{heard} and the second."));
         let said = stage.last_asked().said();
-        assert_eq!(said[0], Said::User("Tell me.".into()), "{api:?}");
-        assert_eq!(said[1], Said::Assistant(heard));
+        assert_eq!(said[0], ConversationPart::User("Tell me.".into()), "{api:?}");
+        assert_eq!(said[1], ConversationPart::Assistant(heard));
         assert!(
-            matches!(&said[2], Said::User(text) if text.contains("Go on")),
+            matches!(&said[2], ConversationPart::User(text) if text.contains("Go on")),
             "{said:?}"
         );
         stage.assert_in_order().await;

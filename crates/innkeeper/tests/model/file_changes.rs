@@ -1,6 +1,6 @@
 //! Changes of files as clients get them: snapshots of both sides, under URIs with the path of the file.
 
-use innkeeper_testkit::model_server::{Api, Asked, Reply, Said, Script};
+use innkeeper_testkit::model_server::{Api, ConversationPart, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, tool_calls_of};
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};
@@ -12,9 +12,11 @@ const NAME: &str = "gr\u{fc}n b#1?100%.txt";
 const ENCODED: &str = "gr%C3%BCn%20b%231%3F100%25.txt";
 
 /// Writes the file anew in every turn, with the last words that it was told.
-fn write(asked: &Asked) -> Reply {
+fn write(asked: &ReceivedRequest) -> Reply {
     match asked.said().last() {
-        Some(Said::User(words)) => Reply::new().call("write_file", json!({ "path": NAME, "content": words })),
+        Some(ConversationPart::User(words)) => {
+            Reply::new().call("write_file", json!({ "path": NAME, "content": words }))
+        }
         _ => Reply::words("Done."),
     }
 }

@@ -79,8 +79,8 @@ async fn a_helper_works_in_a_chat_of_its_own_asks_there_and_reports_with_its_las
     }
 }
 
-fn is_task(said: &innkeeper_testkit::model_server::Said) -> bool {
-    matches!(said, innkeeper_testkit::model_server::Said::User(text) if text == "Run the command.")
+fn is_task(said: &innkeeper_testkit::model_server::ConversationPart) -> bool {
+    matches!(said, innkeeper_testkit::model_server::ConversationPart::User(text) if text == "Run the command.")
 }
 
 #[tokio::test]

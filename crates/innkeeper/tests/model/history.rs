@@ -1,6 +1,6 @@
 //! What the model is told of turns that another life of the chat held.
 
-use innkeeper_testkit::model_server::{Api, Reply, Said, Script};
+use innkeeper_testkit::model_server::{Api, ConversationPart, Reply, Script};
 use innkeeper_testkit::official::{markdown, offer};
 use serde_json::{Value, json};
 
@@ -22,14 +22,14 @@ async fn with_two_turns(api: Api) -> Stage {
     stage
 }
 
-fn has_call(said: &[Said]) -> bool {
+fn has_call(said: &[ConversationPart]) -> bool {
     said.iter()
-        .any(|said| matches!(said, Said::Call { name, .. } if name == "read_file"))
+        .any(|said| matches!(said, ConversationPart::Call { name, .. } if name == "read_file"))
 }
 
-fn has_result(said: &[Said], needle: &str) -> bool {
+fn has_result(said: &[ConversationPart], needle: &str) -> bool {
     said.iter()
-        .any(|said| matches!(said, Said::Result { text, .. } if text.contains(needle)))
+        .any(|said| matches!(said, ConversationPart::Result { text, .. } if text.contains(needle)))
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn after_a_kill_the_model_knows_earlier_calls_and_results() {
         assert!(has_result(&said, "hello there"), "{said:#?}");
         assert!(
             said.iter()
-                .any(|said| matches!(said, Said::Assistant(text) if text.contains("It says hello.")))
+                .any(|said| matches!(said, ConversationPart::Assistant(text) if text.contains("It says hello.")))
         );
         stage.assert_in_order().await;
     }
@@ -129,7 +129,7 @@ async fn p4_a_turn_that_the_host_s_death_interrupted_goes_on_with_what_was_done_
             has_result(&asked.said(), "hello there"),
             "{api:?}: what was done is not done again"
         );
-        let said = |said: &Said| matches!(said, Said::Assistant(text) if *text == kept);
+        let said = |said: &ConversationPart| matches!(said, ConversationPart::Assistant(text) if *text == kept);
         assert!(kept.is_empty() || asked.said().iter().any(said), "{:#?}", asked.said());
         stage.assert_in_order().await;
     }
@@ -163,7 +163,7 @@ async fn a_client_s_tool_with_an_odd_name_does_no_harm_after_a_restart() {
         .said()
         .into_iter()
         .filter_map(|said| match said {
-            Said::Call { name, .. } => Some(json!(name)),
+            ConversationPart::Call { name, .. } => Some(json!(name)),
             _ => None,
         })
         .collect();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ahp_types::state::{Turn, TurnState};
-use innkeeper_testkit::model_server::{Api, Asked, ModelServer, Reply, Said, Script};
+use innkeeper_testkit::model_server::{Api, ConversationPart, ModelServer, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, markdown, tool_calls_of};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,9 +18,9 @@ fn settings(event: &str, matcher: &str, command: &str) -> String {
 }
 
 /// Writes a file, and says that it is done.
-fn writes(asked: &Asked) -> Reply {
+fn writes(asked: &ReceivedRequest) -> Reply {
     match asked.said().last() {
-        Some(Said::Result { .. }) => Reply::words("Done."),
+        Some(ConversationPart::Result { .. }) => Reply::words("Done."),
         _ => Reply::new().call("write_file", json!({ "path": "new.txt", "content": "new" })),
     }
 }
@@ -173,7 +173,7 @@ async fn p12_trust_is_asked_for_once_though_the_hook_writes_and_runs_nothing_of_
         (".claude/audit.log", "empty\n"),
         ("scripts/check.sh", "echo ran >> ran.txt\n"),
     ];
-    let (stage, _home) = stage(&workspace, &[], Script::by(|_: &Asked| Reply::words("Done."))).await;
+    let (stage, _home) = stage(&workspace, &[], Script::by(|_: &ReceivedRequest| Reply::words("Done."))).await;
     stage.start_turn("t1", "Hello.").await;
     let message = answer(&stage, &stage.client, "accept", Some("trust")).await;
     assert!(message.contains("file scripts/check.sh"), "{message}");
@@ -200,11 +200,11 @@ async fn p12_trust_is_asked_for_once_though_the_hook_writes_and_runs_nothing_of_
 #[tokio::test]
 async fn p12_a_declined_question_runs_nothing_and_is_not_repeated_in_its_turn() {
     let hooks = settings("PreToolUse", "", "echo ran > ran.txt");
-    let reads = |asked: &Asked| {
+    let reads = |asked: &ReceivedRequest| {
         let results = asked
             .said()
             .into_iter()
-            .filter(|said| matches!(said, Said::Result { .. }));
+            .filter(|said| matches!(said, ConversationPart::Result { .. }));
         match results.count() {
             0 | 1 => Reply::new().call("read_file", json!({ "path": "a.txt" })),
             _ => Reply::words("Read."),

@@ -1,6 +1,6 @@
 //! Keys: who brings them, whose is used, and that nobody else ever sees them.
 
-use innkeeper_testkit::model_server::{Api, Asked, ModelServer, Reply, Script};
+use innkeeper_testkit::model_server::{Api, ModelServer, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, markdown};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const NO_KEY: &str = "models = [{ id = \"scripted\" }]";
 const SECRET: &str = "sk-0123456789-never-to-be-seen";
 
 /// The key that a request showed.
-fn key_of(asked: &Asked) -> Option<String> {
+fn key_of(asked: &ReceivedRequest) -> Option<String> {
     let bearer = asked.headers.get("authorization");
     let bearer = bearer.and_then(|value| value.strip_prefix("Bearer ").map(str::to_owned));
     bearer.or_else(|| asked.headers.get("x-api-key").cloned())

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ahp_types::messages::JsonRpcError;
-use innkeeper_testkit::model_server::{Api, Asked, ModelServer, Reply, Script};
+use innkeeper_testkit::model_server::{Api, ModelServer, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::OfficialClient;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const BESIDE: &str = "skills/bell/times.md";
 const TIMES: &str = "Ring it at noon.\n";
 
 /// Uses the skill, and reads the file beside it from where the skill says that it is.
-fn reads_beside(asked: &Asked) -> Reply {
+fn reads_beside(asked: &ReceivedRequest) -> Reply {
     match asked.last_results().first() {
         None => Reply::new().call("use_skill", json!({ "name": "bell" })),
         Some(told) if told.contains("Read times.md first.") => {

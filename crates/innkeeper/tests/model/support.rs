@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ahp_types::common::StringOrMarkdown;
 use ahp_types::state::{ResponsePart, Turn};
-use innkeeper_testkit::model_server::{Api, Asked, ModelServer, Said, Script};
+use innkeeper_testkit::model_server::{Api, ConversationPart, ModelServer, ReceivedRequest, Script};
 use innkeeper_testkit::official::{OfficialClient, SessionUris};
 use innkeeper_testkit::process::{HostOptions, HostProcess};
 use serde_json::{Value, json};
@@ -183,7 +183,7 @@ impl Stage {
     }
 
     /// What was asked, the last time.
-    pub(crate) fn last_asked(&self) -> Asked {
+    pub(crate) fn last_asked(&self) -> ReceivedRequest {
         self.server.requests().pop().expect("something was asked")
     }
 
@@ -206,45 +206,48 @@ pub(crate) fn uri_of(path: &Path) -> String {
 }
 
 /// Every call has a result right after it, every result a call, and somebody else than the model speaks last.
-pub(crate) fn assert_well_formed(asked: &Asked) {
+pub(crate) fn assert_well_formed(asked: &ReceivedRequest) {
     let said = asked.said();
     let mut open: Vec<String> = Vec::new();
     let mut results = false;
     for one in &said {
         match one {
-            Said::Call { id, .. } => {
+            ConversationPart::Call { id, .. } => {
                 assert!(!results || open.is_empty(), "a call among results: {said:#?}");
                 results = false;
                 assert!(!open.contains(id), "{id} twice: {said:#?}");
                 open.push(id.clone());
             }
-            Said::Result { call, .. } => {
+            ConversationPart::Result { call, .. } => {
                 results = true;
                 let position = open.iter().position(|id| id == call);
                 let position = position.unwrap_or_else(|| panic!("a result without a call: {said:#?}"));
                 open.remove(position);
             }
-            Said::User(_) | Said::Image(_) | Said::Assistant(_) => {
+            ConversationPart::User(_) | ConversationPart::Image(_) | ConversationPart::Assistant(_) => {
                 // The words of an answer may come before or after its calls; then no result is there yet.
-                let is_of_answer = matches!(one, Said::Assistant(_)) && !results;
+                let is_of_answer = matches!(one, ConversationPart::Assistant(_)) && !results;
                 assert!(open.is_empty() || is_of_answer, "a call without a result: {said:#?}");
             }
-            Said::Thought(_) => {}
+            ConversationPart::Thought(_) => {}
         }
     }
     assert!(open.is_empty(), "a call without a result: {said:#?}");
     assert!(
-        matches!(said.last(), Some(Said::User(_) | Said::Image(_) | Said::Result { .. })),
+        matches!(
+            said.last(),
+            Some(ConversationPart::User(_) | ConversationPart::Image(_) | ConversationPart::Result { .. })
+        ),
         "the model spoke last: {said:#?}"
     );
     assert!(!asked.system().is_empty(), "a system prompt");
 }
 
 /// What people said, as a request has it.
-pub(crate) fn users(asked: &Asked) -> Vec<String> {
+pub(crate) fn users(asked: &ReceivedRequest) -> Vec<String> {
     let said = asked.said().into_iter();
     said.filter_map(|said| match said {
-        Said::User(text) => Some(text),
+        ConversationPart::User(text) => Some(text),
         _ => None,
     })
     .collect()
@@ -277,11 +280,11 @@ pub(crate) fn notices(turn: &Turn) -> Vec<String> {
 }
 
 /// Whether a request is the one for a title.
-pub(crate) fn asks_for_title(asked: &Asked) -> bool {
+pub(crate) fn asks_for_title(asked: &ReceivedRequest) -> bool {
     asked.system().starts_with("You give conversations a title")
 }
 
 /// Whether a request is the one for a summary.
-pub(crate) fn asks_for_summary(asked: &Asked) -> bool {
+pub(crate) fn asks_for_summary(asked: &ReceivedRequest) -> bool {
     asked.system().starts_with("You shorten the beginning")
 }

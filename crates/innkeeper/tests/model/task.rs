@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ahp_types::state::{ResponsePart, TurnState};
-use innkeeper_testkit::model_server::{Api, Asked, Reply, Script};
+use innkeeper_testkit::model_server::{Api, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::{markdown, tool_calls_of};
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn git(directory: &Path, arguments: &[&str]) -> String {
 }
 
 /// What the model does, by how far it is.
-fn work(asked: &Asked) -> Reply {
+fn work(asked: &ReceivedRequest) -> Reply {
     if asks_for_title(asked) {
         return Reply::words("\"Fix the addition.\"").usage(7, 7, 0);
     }
@@ -58,8 +58,8 @@ fn work(asked: &Asked) -> Reply {
     }
 }
 
-fn is_call(said: &innkeeper_testkit::model_server::Said) -> bool {
-    matches!(said, innkeeper_testkit::model_server::Said::Call { .. })
+fn is_call(said: &innkeeper_testkit::model_server::ConversationPart) -> bool {
+    matches!(said, innkeeper_testkit::model_server::ConversationPart::Call { .. })
 }
 
 async fn solve(api: Api) {

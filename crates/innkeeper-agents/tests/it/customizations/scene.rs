@@ -13,7 +13,7 @@ use innkeeper_host::customizations::{
     Rule, Skill, Texts, Wanted,
 };
 use innkeeper_host::{Access, EventSink, Host, Limits, async_trait, http};
-use innkeeper_testkit::model_server::{Asked, ModelServer, Said, Script};
+use innkeeper_testkit::model_server::{ConversationPart, ModelServer, ReceivedRequest, Script};
 use innkeeper_testkit::official::{OfficialClient, SessionUris, turn_started};
 use innkeeper_testkit::raw::Address;
 use serde_json::{Value, json};
@@ -226,11 +226,11 @@ impl Scene {
         self.client.turn_end(&self.uris.chat, id).await
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ReceivedRequest> {
         self.server.requests()
     }
 
-    pub fn last_asked(&self) -> Asked {
+    pub fn last_asked(&self) -> ReceivedRequest {
         self.asked().pop().expect("something was asked")
     }
 }
@@ -248,10 +248,10 @@ pub fn rules(turn: &Turn) -> Vec<(String, String)> {
 }
 
 /// What the host and people said, as a request has it.
-pub fn users(asked: &Asked) -> Vec<String> {
+pub fn users(asked: &ReceivedRequest) -> Vec<String> {
     let said = asked.said().into_iter();
     said.filter_map(|said| match said {
-        Said::User(text) => Some(text),
+        ConversationPart::User(text) => Some(text),
         _ => None,
     })
     .collect()
@@ -267,7 +267,7 @@ pub fn remarks(turn: &Turn) -> String {
 }
 
 /// How often a text is in what a request has.
-pub fn count(asked: &Asked, text: &str) -> usize {
+pub fn count(asked: &ReceivedRequest, text: &str) -> usize {
     let said = asked.said().into_iter().map(|said| format!("{said:?}"));
     said.map(|said| said.matches(text).count()).sum::<usize>() + asked.system().matches(text).count()
 }

@@ -4,7 +4,7 @@ use innkeeper_agents::model::api::{
     AssistantPart, ModelMessage, StopReason, TokenUsage, ToolOutcome, ToolSpec, ToolUse,
 };
 use innkeeper_agents::model::retry::{RetryPolicy, jitter};
-use innkeeper_testkit::model_server::{Api, Chunking, Ending, ModelServer, Reply, Said, transcript};
+use innkeeper_testkit::model_server::{Api, Chunking, ConversationPart, Ending, ModelServer, Reply, transcript};
 use serde_json::json;
 
 use crate::providers::support::{Answer, KEY, ask, client, drain, key};
@@ -123,26 +123,26 @@ async fn a_conversation_is_sent_back_unchanged() {
         assert_eq!(asked.model(), "scripted");
         assert_eq!(asked.system(), "You are careful.\n\nIt is Monday.");
         assert_eq!(asked.tools(), ["read"]);
-        let said: Vec<Said> = asked.said();
+        let said: Vec<ConversationPart> = asked.said();
         let expected = [
-            Said::User("Read it.".into()),
-            Said::Thought("First I look. Später 😀 denke ich.".into()),
-            Said::Assistant("I will read two files.".into()),
-            Said::Call {
+            ConversationPart::User("Read it.".into()),
+            ConversationPart::Thought("First I look. Später 😀 denke ich.".into()),
+            ConversationPart::Assistant("I will read two files.".into()),
+            ConversationPart::Call {
                 id: "call_0_0".into(),
                 name: "read".into(),
                 input: json!({"path": "a/ä.txt"}),
             },
-            Said::Call {
+            ConversationPart::Call {
                 id: "call_0_1".into(),
                 name: "search".into(),
                 input: json!({"pattern": "x\"y", "deep": {"list": [1, 2, 3]}}),
             },
-            Said::Result {
+            ConversationPart::Result {
                 call: "call_0_0".into(),
                 text: "contents".into(),
             },
-            Said::Result {
+            ConversationPart::Result {
                 call: "call_0_1".into(),
                 text: "no such thing".into(),
             },

@@ -6,13 +6,13 @@ use innkeeper_agents::model::api::{
 };
 use innkeeper_agents::model::client::{ModelClient, TokenField};
 use innkeeper_host::Secret;
-use innkeeper_testkit::model_server::{Api, Asked, ModelServer, Reply, Said, Script};
+use innkeeper_testkit::model_server::{Api, ConversationPart, ModelServer, ReceivedRequest, Reply, Script};
 use serde_json::{Value, json};
 
 use crate::providers::support::{Answer, ask, client, drain, endpoint};
 
 /// What a request looks like when it arrives.
-async fn arrives(api: Api, request: &ModelRequest) -> Asked {
+async fn arrives(api: Api, request: &ModelRequest) -> ReceivedRequest {
     let server = ModelServer::start([Reply::words("Yes.")]).await;
     client(api, &server).stream(request, None).await.expect("an answer");
     server.requests().remove(0)
@@ -74,11 +74,11 @@ async fn images_and_failures_reach_the_model() {
             },
         ]),
     ];
-    let image = || Said::Image("image/png".into());
+    let image = || ConversationPart::Image("image/png".into());
     for api in Api::ALL {
         let asked = arrives(api, &request).await;
         let said = asked.said();
-        assert_eq!(said[..2], [Said::User("Look.".into()), image()], "{api:?}");
+        assert_eq!(said[..2], [ConversationPart::User("Look.".into()), image()], "{api:?}");
         match api {
             Api::Chat => assert_eq!(said.last(), Some(&image())),
             Api::Responses => assert_eq!(
@@ -93,9 +93,9 @@ async fn images_and_failures_reach_the_model() {
                 assert_eq!(asked.body.pointer("/messages/2/content/1/is_error"), Some(&json!(true)));
             }
         }
-        let failed = said
-            .iter()
-            .any(|said| matches!(said, Said::Result { call, text } if call == "c2" && text == "It failed."));
+        let failed = said.iter().any(
+            |said| matches!(said, ConversationPart::Result { call, text } if call == "c2" && text == "It failed."),
+        );
         assert!(failed, "{api:?}: {said:?}");
     }
 }
@@ -160,28 +160,28 @@ async fn content_that_providers_reject_is_not_sent() {
     ];
     for api in Api::ALL {
         let asked = arrives(api, &request).await;
-        let read = |id: &str, input: Value| Said::Call {
+        let read = |id: &str, input: Value| ConversationPart::Call {
             id: id.into(),
             name: "read".into(),
             input,
         };
-        let result = |call: &str, text: &str| Said::Result {
+        let result = |call: &str, text: &str| ConversationPart::Result {
             call: call.into(),
             text: text.into(),
         };
         let expected = [
-            Said::User("Hello.".into()),
+            ConversationPart::User("Hello.".into()),
             read("c1", json!({"malformed_input": "{\"path\": "})),
             read("c2", json!({})),
             result("c1", ""),
             result("c2", "ok"),
-            Said::User("And?".into()),
-            Said::User("Well?".into()),
+            ConversationPart::User("And?".into()),
+            ConversationPart::User("Well?".into()),
         ];
         if api == Api::Chat {
             // Those who speak take turns.
             assert_eq!(asked.said()[..5], expected[..5]);
-            assert_eq!(asked.said()[5..], [Said::User("And?\n\nWell?".into())]);
+            assert_eq!(asked.said()[5..], [ConversationPart::User("And?\n\nWell?".into())]);
         } else {
             assert_eq!(asked.said(), expected, "{api:?}");
         }
@@ -218,8 +218,14 @@ async fn reasoning_is_sent_back_only_to_its_origin() {
         request.model = "another".into();
         client.stream(&request, None).await.unwrap();
         let [_, same, other] = server.requests().try_into().unwrap();
-        assert!(same.said().contains(&Said::Thought("Hm.".into())), "{api:?}");
-        assert!(!other.said().contains(&Said::Thought("Hm.".into())), "{api:?}");
+        assert!(
+            same.said().contains(&ConversationPart::Thought("Hm.".into())),
+            "{api:?}"
+        );
+        assert!(
+            !other.said().contains(&ConversationPart::Thought("Hm.".into())),
+            "{api:?}"
+        );
         match api {
             Api::Chat => {}
             Api::Responses => assert_eq!(
@@ -279,20 +285,22 @@ async fn encrypted_reasoning_is_sent_back_only_with_the_same_key() {
     client.stream(&request, Some(&ada)).await.unwrap();
     client.stream(&request, Some(&bob)).await.unwrap();
     let [_, same, other] = server.requests().try_into().unwrap();
-    assert!(same.said().contains(&Said::Thought("Hm.".into())));
-    assert!(!other.said().contains(&Said::Thought("Hm.".into())));
+    assert!(same.said().contains(&ConversationPart::Thought("Hm.".into())));
+    assert!(!other.said().contains(&ConversationPart::Thought("Hm.".into())));
 }
 
 #[tokio::test]
 async fn rejected_encrypted_reasoning_is_not_sent_again() {
-    let script = Script::by(|asked| match asked.said().contains(&Said::Thought("Hm.".into())) {
-        true => Reply::new().refuse(
-            400,
-            "invalid_encrypted_content",
-            "The encrypted content could not be verified",
-        ),
-        false => Reply::new().reasoning("Hm.").call("read", json!({})),
-    });
+    let script = Script::by(
+        |asked| match asked.said().contains(&ConversationPart::Thought("Hm.".into())) {
+            true => Reply::new().refuse(
+                400,
+                "invalid_encrypted_content",
+                "The encrypted content could not be verified",
+            ),
+            false => Reply::new().reasoning("Hm.").call("read", json!({})),
+        },
+    );
     let server = ModelServer::start(script).await;
     let client = client(Api::Responses, &server);
     let mut request = ask("Go.");
@@ -307,7 +315,7 @@ async fn rejected_encrypted_reasoning_is_not_sent_again() {
 async fn call_ids_are_shortened_for_servers_that_require_it() {
     let script = Script::by(|asked| {
         let ids = asked.said().into_iter().filter_map(|said| match said {
-            Said::Call { id, .. } | Said::Result { call: id, .. } => Some(id),
+            ConversationPart::Call { id, .. } | ConversationPart::Result { call: id, .. } => Some(id),
             _ => None,
         });
         let ids: Vec<String> = ids.collect();
@@ -345,7 +353,14 @@ async fn trailing_reasoning_is_not_sent() {
         request.messages.push(user("Well?"));
         client.stream(&request, None).await.unwrap();
         let said = server.requests()[1].said();
-        assert_eq!(said, [Said::User("Go.".into()), Said::User("Well?".into())], "{api:?}");
+        assert_eq!(
+            said,
+            [
+                ConversationPart::User("Go.".into()),
+                ConversationPart::User("Well?".into())
+            ],
+            "{api:?}"
+        );
     }
 }
 

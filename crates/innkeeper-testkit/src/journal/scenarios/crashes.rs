@@ -1,78 +1,78 @@
 //! The journal after a crash.
 
 use super::{CHAT, OTHER_CHAT, SESSION};
-use crate::journal::life::{Life, turns_record};
+use crate::journal::host_run::{HostRun, turns_record};
 use crate::journal::logs::{check_log, check_order, describe};
-use crate::journal::{Storage, Trouble};
+use crate::journal::{Storage, StorageFailure};
 
 /// Whatever is confirmed survives the process and the power supply (P1).
 pub async fn p1_what_was_confirmed_survives(storage: Box<dyn Storage>) {
-    let mut life = Life::begin(&*storage).await;
-    life.create(SESSION, CHAT).await;
-    let folded = life.seq;
+    let mut host = HostRun::begin(&*storage).await;
+    host.create(SESSION, CHAT).await;
+    let folded = host.seq;
     for round in 0..6 {
         // Records before a durable one are durable as well.
         let records = vec![
-            life.delta(CHAT, "p", &format!("text {round}, ")),
+            host.delta(CHAT, "p", &format!("text {round}, ")),
             turns_record(CHAT, round, &["turn"]),
         ];
-        drop(life.append(records));
-        let record = life.title(SESSION, &format!("title {round}"));
-        life.keep(vec![record]).await;
-        expect_all_of(&life, storage.killed().await, folded).await;
-        expect_all_of(&life, storage.without_power().await, folded).await;
+        drop(host.append(records));
+        let record = host.title(SESSION, &format!("title {round}"));
+        host.keep(vec![record]).await;
+        expect_all_of(&host, storage.killed().await, folded).await;
+        expect_all_of(&host, storage.without_power().await, folded).await;
     }
     for round in 0..3 {
         let (session, chat) = (format!("{SESSION}/{round}"), format!("{CHAT}/{round}"));
-        life.create(&session, &chat).await;
-        let next = Life::begin(&*storage.without_power().await).await;
+        host.create(&session, &chat).await;
+        let next = HostRun::begin(&*storage.without_power().await).await;
         assert!(next.has(&session).await && next.has(&chat).await, "{session} is lost");
     }
 }
 
 /// After a flush nothing is lost at all (P1).
 pub async fn p1_what_was_flushed_survives(storage: Box<dyn Storage>) {
-    let mut life = Life::begin(&*storage).await;
-    life.create(SESSION, CHAT).await;
-    let folded = life.seq;
+    let mut host = HostRun::begin(&*storage).await;
+    host.create(SESSION, CHAT).await;
+    let folded = host.seq;
     for _ in 0..30 {
-        let record = life.delta(CHAT, "p", "text, ");
-        life.keep(vec![record]).await;
+        let record = host.delta(CHAT, "p", "text, ");
+        host.keep(vec![record]).await;
     }
-    life.keep(vec![turns_record(CHAT, 0, &["a", "b"])]).await;
-    life.flush().await;
-    expect_all_of(&life, storage.without_power().await, folded).await;
+    host.keep(vec![turns_record(CHAT, 0, &["a", "b"])]).await;
+    host.flush().await;
+    expect_all_of(&host, storage.without_power().await, folded).await;
 }
 
-async fn expect_all_of(life: &Life, left: Box<dyn Storage>, folded: innkeeper_core::Seq) {
-    let next = Life::begin(&*left).await;
-    let (before, after) = (life.load(SESSION).await, next.load(SESSION).await);
+async fn expect_all_of(host: &HostRun, left: Box<dyn Storage>, folded: innkeeper_core::Seq) {
+    let next = HostRun::begin(&*left).await;
+    let (before, after) = (host.load(SESSION).await, next.load(SESSION).await);
     assert_eq!(describe(&after), describe(&before));
     check_order(&after.log);
     for channel in [SESSION, CHAT] {
-        check_log(channel, &life.said_in(channel), folded, &after.log);
+        check_log(channel, &host.said_in(channel), folded, &after.log);
     }
-    assert_eq!(next.lease.kept_seq, life.seq);
+    assert_eq!(next.lease.kept_seq, host.seq);
 }
 
 /// Records that are written behind may be lost from some batch on, never from the middle (P1).
 pub async fn p1_only_a_tail_is_lost(storage: Box<dyn Storage>) {
-    let mut life = Life::begin(&*storage).await;
-    life.create(SESSION, CHAT).await;
-    life.keep(vec![life.new_chat(SESSION, OTHER_CHAT)]).await;
-    let folded = life.seq;
+    let mut host = HostRun::begin(&*storage).await;
+    host.create(SESSION, CHAT).await;
+    host.keep(vec![host.new_chat(SESSION, OTHER_CHAT)]).await;
+    let folded = host.seq;
     for round in 0..60 {
         let chat = if round % 2 == 0 { CHAT } else { OTHER_CHAT };
-        let record = life.delta(chat, "p", &format!("{round}, "));
-        life.keep(vec![record]).await;
+        let record = host.delta(chat, "p", &format!("{round}, "));
+        host.keep(vec![record]).await;
     }
     for left in [storage.killed().await, storage.without_power().await] {
-        let next = Life::begin(&*left).await;
+        let next = HostRun::begin(&*left).await;
         let kept = next.lease.kept_seq;
         let session = next.load(SESSION).await;
         check_order(&session.log);
         for chat in [CHAT, OTHER_CHAT] {
-            let mut said = life.said_in(chat);
+            let mut said = host.said_in(chat);
             said.retain(|frame| frame.seq <= kept);
             check_log(chat, &said, folded, &session.log);
         }
@@ -81,41 +81,41 @@ pub async fn p1_only_a_tail_is_lost(storage: Box<dyn Storage>) {
 
 /// Half a batch is never seen, neither after a crash nor after a failure (P1).
 pub async fn p1_a_batch_is_kept_as_a_whole_or_not_at_all(storage: Box<dyn Storage>) {
-    let mut life = Life::begin(&*storage).await;
-    life.create(SESSION, CHAT).await;
-    life.keep(vec![life.new_chat(SESSION, OTHER_CHAT)]).await;
+    let mut host = HostRun::begin(&*storage).await;
+    host.create(SESSION, CHAT).await;
+    host.keep(vec![host.new_chat(SESSION, OTHER_CHAT)]).await;
     for round in 0..20 {
         let id = format!("turn {round}");
         let records = vec![
-            life.delta(CHAT, "p", "text, "),
+            host.delta(CHAT, "p", "text, "),
             turns_record(CHAT, round, &[&id]),
-            life.chat(SESSION, CHAT),
+            host.chat(SESSION, CHAT),
             turns_record(OTHER_CHAT, round, &[&id]),
-            life.chat(SESSION, OTHER_CHAT),
+            host.chat(SESSION, OTHER_CHAT),
         ];
-        life.keep(records).await;
+        host.keep(records).await;
         for left in [storage.killed().await, storage.without_power().await] {
-            expect_equal_chats(&Life::begin(&*left).await).await;
+            expect_equal_chats(&HostRun::begin(&*left).await).await;
         }
     }
-    life.flush().await;
-    if storage.break_down(Trouble::Broken) {
+    host.flush().await;
+    if storage.break_down(StorageFailure::Broken) {
         let records = vec![
             turns_record(CHAT, 20, &["never"]),
-            life.title(SESSION, "never"),
+            host.title(SESSION, "never"),
             turns_record(OTHER_CHAT, 20, &["never"]),
         ];
-        life.append(records).await.expect_err("the storage is broken");
-        expect_equal_chats(&life).await;
+        host.append(records).await.expect_err("the storage is broken");
+        expect_equal_chats(&host).await;
         storage.mend();
-        life.journal.revive().await.expect("the storage was mended");
-        expect_equal_chats(&life).await;
+        host.journal.revive().await.expect("the storage was mended");
+        expect_equal_chats(&host).await;
     }
 }
 
 /// Both chats got the same in each batch.
-async fn expect_equal_chats(life: &Life) {
-    let session = life.load(SESSION).await;
+async fn expect_equal_chats(host: &HostRun) {
+    let session = host.load(SESSION).await;
     let [one, other] = &session.chats[..] else {
         panic!("two chats, not {}", session.chats.len())
     };
@@ -124,7 +124,7 @@ async fn expect_equal_chats(life: &Life) {
         assert_eq!(one.seq, other.seq);
     }
     let lengths: Vec<_> = [one, other].iter().map(|chat| chat.turns.len()).collect();
-    let turns = life.turns();
+    let turns = host.turns();
     for (chat, length) in [(CHAT, lengths[0]), (OTHER_CHAT, lengths[1])] {
         turns.read(chat, 0..length).expect("the turns that are named are there");
         turns.read(chat, 0..length + 1).expect_err("there are no others");

@@ -3,26 +3,26 @@
 use innkeeper_core::stored::{ListPage, Record, StoredSummary};
 
 use crate::journal::Storage;
-use crate::journal::life::{Life, summary};
+use crate::journal::host_run::{HostRun, summary};
 
 /// URIs in an order that is neither that of their creation nor that of any language.
 const URIS: [&str; 7] = ["s:/b", "s:/B", "s:/a", "s:/a/b", "s:/é", "s:/~", "s:/%2F"];
 
 /// Latest first, then by the bytes of the URI, backwards.
 pub async fn the_latest_session_is_first_and_of_equals_the_larger_uri(storage: Box<dyn Storage>) {
-    let life = Life::begin(&*storage).await;
-    assert!(life.list().await.is_empty(), "an empty journal lists nothing");
-    let expected = create_many(&life).await;
-    assert_eq!(marks(&life.list().await), expected);
-    let life = life.again(&*storage).await;
-    assert_eq!(marks(&life.list().await), expected);
-    assert_eq!(life.lease.sessions, expected.len());
+    let host = HostRun::begin(&*storage).await;
+    assert!(host.list().await.is_empty(), "an empty journal lists nothing");
+    let expected = create_many(&host).await;
+    assert_eq!(marks(&host.list().await), expected);
+    let host = host.again(&*storage).await;
+    assert_eq!(marks(&host.list().await), expected);
+    assert_eq!(host.lease.sessions, expected.len());
 }
 
 /// Page by page, everybody is met exactly once.
 pub async fn pages_have_neither_gaps_nor_repeats(storage: Box<dyn Storage>) {
-    let life = Life::begin(&*storage).await;
-    let expected = create_many(&life).await;
+    let host = HostRun::begin(&*storage).await;
+    let expected = create_many(&host).await;
     for limit in [1, 2, 3, 5, 34, 35, 36] {
         let mut met = Vec::new();
         loop {
@@ -30,7 +30,7 @@ pub async fn pages_have_neither_gaps_nor_repeats(storage: Box<dyn Storage>) {
                 after: met.last().cloned(),
                 limit,
             };
-            let lines = life.journal.list(page).await.expect("sessions can be listed");
+            let lines = host.journal.list(page).await.expect("sessions can be listed");
             assert!(lines.len() <= limit, "{} lines instead of {limit}", lines.len());
             if lines.is_empty() {
                 break;
@@ -44,82 +44,82 @@ pub async fn pages_have_neither_gaps_nor_repeats(storage: Box<dyn Storage>) {
 
 /// A mark is a place in the order, whatever became of the session that left it.
 pub async fn a_page_continues_where_its_mark_was(storage: Box<dyn Storage>) {
-    let life = Life::begin(&*storage).await;
-    let expected = create_many(&life).await;
+    let host = HostRun::begin(&*storage).await;
+    let expected = create_many(&host).await;
     let (mark, rest) = (&expected[10], &expected[11..]);
     let page = ListPage {
         after: Some(mark.clone()),
         limit: 100,
     };
-    life.keep(vec![Record::Summary(Box::new(summary(&mark.1, 99_000, "newer")))])
+    host.keep(vec![Record::Summary(Box::new(summary(&mark.1, 99_000, "newer")))])
         .await;
-    let lines = life.journal.list(page.clone()).await.expect("sessions can be listed");
+    let lines = host.journal.list(page.clone()).await.expect("sessions can be listed");
     assert_eq!(marks(&lines), rest, "after the session got newer");
-    life.keep(vec![Record::SessionRemoved {
+    host.keep(vec![Record::SessionRemoved {
         uri: mark.1.as_str().into(),
     }])
     .await;
-    let lines = life.journal.list(page).await.expect("sessions can be listed");
+    let lines = host.journal.list(page).await.expect("sessions can be listed");
     assert_eq!(marks(&lines), rest, "after the session was removed");
 }
 
 /// Both records that carry a summary change what lists show.
 pub async fn summaries_are_kept_up_to_date(storage: Box<dyn Storage>) {
-    let life = Life::begin(&*storage).await;
+    let host = HostRun::begin(&*storage).await;
     for uri in URIS {
-        life.keep(vec![life.new_session(uri)]).await;
+        host.keep(vec![host.new_session(uri)]).await;
     }
     let archived = |archived: bool| {
         let mut record = summary(URIS[0], 2_000, "renamed");
         record.is_archived = archived;
         Record::Summary(Box::new(record))
     };
-    life.keep(vec![archived(true)]).await;
-    expect_first(&life, URIS[0], 2_000, "renamed").await;
-    let changed = life.session_with(URIS[1], |session| {
+    host.keep(vec![archived(true)]).await;
+    expect_first(&host, URIS[0], 2_000, "renamed").await;
+    let changed = host.session_with(URIS[1], |session| {
         session.summary = summary(URIS[1], 3_000, "with a document")
     });
-    life.keep(vec![changed]).await;
-    expect_first(&life, URIS[1], 3_000, "with a document").await;
+    host.keep(vec![changed]).await;
+    expect_first(&host, URIS[1], 3_000, "with a document").await;
     // Time may go back (P15), and so does the session.
     let records = vec![Record::Summary(Box::new(summary(URIS[1], 1_500, "earlier")))];
-    life.keep(records).await;
-    let life = life.again(&*storage).await;
-    expect_first(&life, URIS[0], 2_000, "renamed").await;
-    life.keep(vec![archived(false)]).await;
-    assert_eq!(life.list().await.len(), URIS.len());
+    host.keep(records).await;
+    let host = host.again(&*storage).await;
+    expect_first(&host, URIS[0], 2_000, "renamed").await;
+    host.keep(vec![archived(false)]).await;
+    assert_eq!(host.list().await.len(), URIS.len());
     // A summary does not touch the rest.
-    let session = life.load(URIS[0]).await;
+    let session = host.load(URIS[0]).await;
     assert!(session.document.starts_with(URIS[0].as_bytes()));
 }
 
-async fn expect_first(life: &Life, uri: &str, modified_ms: i64, shown: &str) {
-    let lines = life.list().await;
+async fn expect_first(host: &HostRun, uri: &str, modified_ms: i64, shown: &str) {
+    let lines = host.list().await;
     let line = lines.first().expect("there are sessions");
     assert_eq!((line.uri.as_str(), line.modified_ms), (uri, modified_ms));
     assert_eq!(line.summary, shown.as_bytes());
 }
 
 /// Creates sessions at five moments, seven at each, and tells their order.
-async fn create_many(life: &Life) -> Vec<(i64, String)> {
+async fn create_many(host: &HostRun) -> Vec<(i64, String)> {
     let mut created = Vec::new();
     for at in [3_000, 1_000, 5_000, 2_000, 4_000] {
         for uri in URIS {
             let uri = format!("{uri}/{}", at % 3);
             let is_new = !created.iter().any(|(_, known)| *known == uri);
             created.retain(|(_, known)| *known != uri);
-            let record = life.session_with(&uri, |session| {
+            let record = host.session_with(&uri, |session| {
                 session.is_new = is_new;
                 session.summary = summary(&uri, at, &uri);
             });
-            life.keep(vec![record]).await;
+            host.keep(vec![record]).await;
             created.push((at, uri));
         }
     }
     for number in 0..14 {
         let uri = format!("s:/tie/{number}");
-        let record = life.session_with(&uri, |session| session.summary = summary(&uri, 4_000, &uri));
-        life.keep(vec![record]).await;
+        let record = host.session_with(&uri, |session| session.summary = summary(&uri, 4_000, &uri));
+        host.keep(vec![record]).await;
         created.push((4_000, uri));
     }
     created.sort_by(|a, b| b.cmp(a));

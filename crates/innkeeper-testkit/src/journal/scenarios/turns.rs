@@ -5,19 +5,19 @@ use innkeeper_core::stored::{Record, StoredTurn, TurnRecord};
 
 use super::{CHAT, OTHER_CHAT, SESSION};
 use crate::journal::Storage;
-use crate::journal::life::{Life, text, turn_document, turns_record};
+use crate::journal::host_run::{HostRun, text, turn_document, turns_record};
 
 /// The turns of a chat are numbered from the oldest one.
 pub async fn turns_are_read_by_position_and_found_by_id(storage: Box<dyn Storage>) {
-    let life = Life::begin(&*storage).await;
-    life.create(SESSION, CHAT).await;
+    let host = HostRun::begin(&*storage).await;
+    host.create(SESSION, CHAT).await;
     let ids: Vec<_> = (0..300).map(|number| format!("turn \"{number}\"")).collect();
     for (position, id) in ids.iter().enumerate() {
-        life.keep(vec![turns_record(CHAT, position, &[id])]).await;
+        host.keep(vec![turns_record(CHAT, position, &[id])]).await;
     }
-    let life = life.again(&*storage).await;
-    expect_turns(&life, CHAT, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let turns = life.turns();
+    let host = host.again(&*storage).await;
+    expect_turns(&host, CHAT, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let turns = host.turns();
     let mut read = Vec::new();
     for start in (0..300).step_by(70) {
         let slice = turns
@@ -33,8 +33,8 @@ pub async fn turns_are_read_by_position_and_found_by_id(storage: Box<dyn Storage
 
 /// Turns are appended, corrected and cut off with the same record.
 pub async fn turns_are_replaced_from_a_position_on(storage: Box<dyn Storage>) {
-    let life = Life::begin(&*storage).await;
-    life.create(SESSION, CHAT).await;
+    let host = HostRun::begin(&*storage).await;
+    host.create(SESSION, CHAT).await;
     let steps: [(usize, &[&str], &[&str]); 6] = [
         (0, &["a", "b"], &["a", "b"]),
         (2, &["c", "d", "e"], &["a", "b", "c", "d", "e"]),
@@ -44,8 +44,8 @@ pub async fn turns_are_replaced_from_a_position_on(storage: Box<dyn Storage>) {
         (0, &["z"], &["z"]),
     ];
     for (from, turns, expected) in steps {
-        life.keep(vec![turns_record(CHAT, from, turns)]).await;
-        expect_turns(&life, CHAT, expected).await;
+        host.keep(vec![turns_record(CHAT, from, turns)]).await;
+        expect_turns(&host, CHAT, expected).await;
     }
     // Several in one batch: each sees what the one before left.
     let records = vec![
@@ -53,41 +53,41 @@ pub async fn turns_are_replaced_from_a_position_on(storage: Box<dyn Storage>) {
         turns_record(CHAT, 2, &["w"]),
         turns_record(CHAT, 3, &["v"]),
     ];
-    life.keep(records).await;
-    let life = life.again(&*storage).await;
-    expect_turns(&life, CHAT, &["z", "y", "w", "v"]).await;
-    assert_eq!(life.turns().position(CHAT, "x"), Ok(None));
+    host.keep(records).await;
+    let host = host.again(&*storage).await;
+    expect_turns(&host, CHAT, &["z", "y", "w", "v"]).await;
+    assert_eq!(host.turns().position(CHAT, "x"), Ok(None));
 }
 
 /// A fork has turns of its own: neither chat sees what happens to the other.
 pub async fn copied_turns_are_independent(storage: Box<dyn Storage>) {
-    let life = Life::begin(&*storage).await;
-    life.create(SESSION, CHAT).await;
-    life.keep(vec![turns_record(CHAT, 0, &["a", "b", "c", "d"])]).await;
+    let host = HostRun::begin(&*storage).await;
+    host.create(SESSION, CHAT).await;
+    host.keep(vec![turns_record(CHAT, 0, &["a", "b", "c", "d"])]).await;
     let fork = Record::CopyTurns {
         from: CHAT.into(),
         to: OTHER_CHAT.into(),
         count: 3,
     };
-    life.keep(vec![life.new_chat(SESSION, OTHER_CHAT), fork]).await;
-    expect_turns(&life, CHAT, &["a", "b", "c", "d"]).await;
-    expect_turns(&life, OTHER_CHAT, &["a", "b", "c"]).await;
-    life.keep(vec![turns_record(CHAT, 1, &["B"])]).await;
-    life.keep(vec![turns_record(OTHER_CHAT, 3, &["e"])]).await;
-    let life = life.again(&*storage).await;
-    expect_turns(&life, CHAT, &["a", "B"]).await;
-    expect_turns(&life, OTHER_CHAT, &["a", "b", "c", "e"]).await;
-    life.keep(vec![Record::ChatRemoved { uri: CHAT.into() }]).await;
-    expect_turns(&life, OTHER_CHAT, &["a", "b", "c", "e"]).await;
+    host.keep(vec![host.new_chat(SESSION, OTHER_CHAT), fork]).await;
+    expect_turns(&host, CHAT, &["a", "b", "c", "d"]).await;
+    expect_turns(&host, OTHER_CHAT, &["a", "b", "c"]).await;
+    host.keep(vec![turns_record(CHAT, 1, &["B"])]).await;
+    host.keep(vec![turns_record(OTHER_CHAT, 3, &["e"])]).await;
+    let host = host.again(&*storage).await;
+    expect_turns(&host, CHAT, &["a", "B"]).await;
+    expect_turns(&host, OTHER_CHAT, &["a", "b", "c", "e"]).await;
+    host.keep(vec![Record::ChatRemoved { uri: CHAT.into() }]).await;
+    expect_turns(&host, OTHER_CHAT, &["a", "b", "c", "e"]).await;
 }
 
 /// A reader gets all it asked for or learns that it cannot.
 pub async fn ranges_are_read_whole_or_not_at_all(storage: Box<dyn Storage>) {
-    let life = Life::begin(&*storage).await;
-    life.create(SESSION, CHAT).await;
-    let turns = life.turns();
+    let host = HostRun::begin(&*storage).await;
+    host.create(SESSION, CHAT).await;
+    let turns = host.turns();
     assert_eq!(turns.read(CHAT, 0..0), Ok(Vec::new()));
-    life.keep(vec![turns_record(CHAT, 0, &["a", "b", "c"])]).await;
+    host.keep(vec![turns_record(CHAT, 0, &["a", "b", "c"])]).await;
     for empty in [0..0, 2..2, 3..3] {
         assert_eq!(turns.read(CHAT, empty), Ok(Vec::new()));
     }
@@ -100,11 +100,11 @@ pub async fn ranges_are_read_whole_or_not_at_all(storage: Box<dyn Storage>) {
 
 /// With any turns, at least the last one comes with the chat.
 pub async fn the_latest_turns_come_with_the_chat(storage: Box<dyn Storage>) {
-    let life = Life::begin(&*storage).await;
-    life.create(SESSION, CHAT).await;
-    expect_turns(&life, CHAT, &[]).await;
-    life.keep(vec![turns_record(CHAT, 0, &["only"])]).await;
-    expect_turns(&life, CHAT, &["only"]).await;
+    let host = HostRun::begin(&*storage).await;
+    host.create(SESSION, CHAT).await;
+    expect_turns(&host, CHAT, &[]).await;
+    host.keep(vec![turns_record(CHAT, 0, &["only"])]).await;
+    expect_turns(&host, CHAT, &["only"]).await;
     let huge = "x".repeat(1 << 20);
     let turn = TurnRecord {
         id: "huge".into(),
@@ -115,8 +115,8 @@ pub async fn the_latest_turns_come_with_the_chat(storage: Box<dyn Storage>) {
         from: 1,
         turns: vec![turn],
     };
-    life.keep(vec![record]).await;
-    let session = life.load(CHAT).await;
+    host.keep(vec![record]).await;
+    let session = host.load(CHAT).await;
     let chat = &session.chats[0];
     assert_eq!(
         chat.turns.iter().map(|turn| turn.bytes).collect::<Vec<_>>(),
@@ -130,21 +130,21 @@ pub async fn the_latest_turns_come_with_the_chat(storage: Box<dyn Storage>) {
 
 /// Turns are rows of their own.
 pub async fn a_chat_document_leaves_the_turns_alone(storage: Box<dyn Storage>) {
-    let life = Life::begin(&*storage).await;
-    life.create(SESSION, CHAT).await;
+    let host = HostRun::begin(&*storage).await;
+    host.create(SESSION, CHAT).await;
     // The record of a turn may come before that of its chat.
     let records = vec![
         turns_record(CHAT, 0, &["a", "b"]),
-        life.chat(SESSION, CHAT),
-        life.session(SESSION),
+        host.chat(SESSION, CHAT),
+        host.session(SESSION),
     ];
-    life.keep(records).await;
-    expect_turns(&life, CHAT, &["a", "b"]).await;
+    host.keep(records).await;
+    expect_turns(&host, CHAT, &["a", "b"]).await;
 }
 
 /// Checks the turns of a chat, every way there is to ask for them.
-async fn expect_turns(life: &Life, chat: &str, ids: &[&str]) {
-    let session = life.load(chat).await;
+async fn expect_turns(host: &HostRun, chat: &str, ids: &[&str]) {
+    let session = host.load(chat).await;
     let stored = session.chats.iter().find(|stored| stored.uri == chat);
     let stored = stored.unwrap_or_else(|| panic!("{chat} is not among its session's chats"));
     let known = |id: &&str| StoredTurn {
@@ -159,7 +159,7 @@ async fn expect_turns(life: &Life, chat: &str, ids: &[&str]) {
         ids.is_empty(),
         "with any turns, the last one is there"
     );
-    let turns = life.turns();
+    let turns = host.turns();
     assert_eq!(turns.read(chat, 0..ids.len()), Ok(documents));
     for (position, id) in ids.iter().enumerate() {
         assert_eq!(turns.position(chat, id), Ok(Some(position)), "where {id} is");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Call, Frame, Part, error, has_calls, input_pieces, parts};
-use crate::model_server::asked::Api;
+use crate::model_server::request::Api;
 use crate::model_server::script::{Ending, Reply};
 
 pub(super) fn frames(reply: &Reply, number: usize) -> Vec<Frame> {
@@ -38,7 +38,7 @@ pub(super) fn frames(reply: &Reply, number: usize) -> Vec<Frame> {
                 let piece = |(index, piece): (usize, String)| {
                     delta(json!({"tool_calls": [{"index": called + index, "function": {"arguments": piece}}]}))
                 };
-                if reply.manner.interleaved {
+                if reply.delivery.interleaved {
                     frames.extend(calls.iter().enumerate().map(start));
                     frames.extend(input_pieces(reply, &calls).into_iter().map(piece));
                 } else {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Call, Frame, Part, error, has_calls, input_pieces, parts};
-use crate::model_server::asked::Api;
+use crate::model_server::request::Api;
 use crate::model_server::script::{Ending, Reply};
 
 /// A stream that is being written.
@@ -91,7 +91,7 @@ impl Writer<'_> {
 
     fn calls(&mut self, calls: &[Call<'_>]) {
         let first = self.blocks;
-        if self.reply.manner.interleaved {
+        if self.reply.delivery.interleaved {
             for (index, call) in calls.iter().enumerate() {
                 self.start(
                     first + index,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Call, Frame, Part, error, input_pieces, parts};
-use crate::model_server::asked::Api;
+use crate::model_server::request::Api;
 use crate::model_server::script::{Ending, Reply};
 
 /// A stream that is being written.
@@ -106,7 +106,7 @@ impl Writer<'_> {
 
     fn calls(&mut self, calls: &[Call<'_>]) {
         let first = self.output.len();
-        if self.reply.manner.interleaved {
+        if self.reply.delivery.interleaved {
             for (index, call) in calls.iter().enumerate() {
                 self.call_start(first + index, call);
             }

@@ -8,7 +8,7 @@ use crate::sim::Violation;
 
 /// A reply to an agent that other state must agree with.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum AgentReply {
     /// A user, or the policy if `by` is absent, allowed a call.
     Allowed {
         /// Where.
@@ -38,7 +38,7 @@ pub enum Heard {
     },
     /// A client is done with a call, or gone.
     Completed,
-    /// A worker cannot be started.
+    /// A subagent cannot be started.
     NotSpawned,
     /// A token for a call.
     Token {
@@ -51,7 +51,7 @@ pub enum Heard {
 
 impl Agent {
     /// Everything that was heard since the last time.
-    pub fn take_heard(&mut self) -> Vec<Heard> {
+    pub fn take_heard(&mut self) -> Vec<AgentReply> {
         std::mem::take(&mut self.heard)
     }
 
@@ -66,7 +66,7 @@ impl Agent {
                 if !run.questions.remove(id) {
                     return Err(Violation::new(format!("{id} is answered and was not asked (INP-06)")));
                 }
-                Some(Heard::Answered {
+                Some(AgentReply::Answered {
                     chat: run.chat.clone(),
                     id: id.clone(),
                     answer: answer.clone(),
@@ -76,16 +76,16 @@ impl Agent {
                 if !std::mem::take(&mut run.steers) {
                     return Err(Violation::new("a steering message that nobody asked for (PEND-04)"));
                 }
-                Some(Heard::Steering {
+                Some(AgentReply::Steering {
                     chat: run.chat.clone(),
                     text: text.clone(),
                 })
             }
             Reply::NotSpawned { call, reason } => {
                 if run.spawns.take_if(|asked| asked == call).is_none() {
-                    return Err(Violation::new(format!("no worker was asked for by {call}: {reason}")));
+                    return Err(Violation::new(format!("no subagent was asked for by {call}: {reason}")));
                 }
-                Some(Heard::NotSpawned)
+                Some(AgentReply::NotSpawned)
             }
         };
         self.heard.extend(heard);
@@ -98,7 +98,7 @@ impl Run {
     pub fn check_answered(&self) -> Result<(), Violation> {
         if let Some(call) = &self.spawns {
             return Err(Violation::new(format!(
-                "{call} asked for a worker and was told nothing (CHT-12)"
+                "{call} asked for a subagent and was told nothing (CHT-12)"
             )));
         }
         if let Some((id, _)) = self.calls.iter().find(|(_, call)| call.starts) {
@@ -115,7 +115,7 @@ impl Run {
         Ok(())
     }
 
-    fn hear_of_call(&mut self, id: &str, reply: &ToolReply) -> Result<Option<Heard>, Violation> {
+    fn hear_of_call(&mut self, id: &str, reply: &ToolReply) -> Result<Option<AgentReply>, Violation> {
         let Some(call) = self.calls.get_mut(id) else {
             return Err(Violation::new(format!("{id} is no call of this run: {reply:?}")));
         };
@@ -127,7 +127,7 @@ impl Run {
                 if decision.edited_input.is_some() {
                     call.input.clone_from(&decision.edited_input);
                 }
-                return Ok(Some(Heard::Allowed {
+                return Ok(Some(AgentReply::Allowed {
                     session: self.session.clone(),
                     rules,
                     decision: decision.clone(),
@@ -135,14 +135,14 @@ impl Run {
                 }));
             }
             ToolReply::Authenticated { .. } => {
-                return Ok(Some(Heard::Token {
+                return Ok(Some(AgentReply::Token {
                     chat: self.chat.clone(),
                     call: id.to_owned(),
                 }));
             }
             ToolReply::Completed(_) => {
                 call.phase = Phase::Over;
-                return Ok(Some(Heard::Completed));
+                return Ok(Some(AgentReply::Completed));
             }
             ToolReply::Started => call.starts = false,
             ToolReply::Decided(_) | ToolReply::Reviewed { .. } | ToolReply::AuthRefused => call.phase = Phase::Over,

@@ -11,7 +11,7 @@ use crate::sim::{Choices, Violation};
 
 /// The parent of a subagent's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Above {
+pub struct Parent {
     /// The run whose call started it.
     pub parent: (ChannelId, TurnKey),
     /// Whether it outlives that run.
@@ -19,42 +19,45 @@ pub struct Above {
 }
 
 impl Agent {
-    /// The host has given a worker a chat and a run, for which its parent waits (CHT-12).
-    pub(super) fn start_worker(&mut self, worker: &Subagent, now_ms: u64) -> Result<(), Violation> {
-        let (parent, turn) = worker.parent;
+    /// The host has given a subagent a chat and a run, for which its parent waits (CHT-12).
+    pub(super) fn start_subagent(&mut self, subagent: &Subagent, now_ms: u64) -> Result<(), Violation> {
+        let (parent, turn) = subagent.parent;
         let asked = self.running.get_mut(&parent).filter(|run| run.turn == turn);
         let Some(session) = asked.and_then(|run| {
             run.spawns
-                .take_if(|call| *call == worker.call)
+                .take_if(|call| *call == subagent.call)
                 .map(|_| run.session.clone())
         }) else {
-            return Err(Violation::new(format!("nobody asked for {worker:?} (CHT-12)")));
+            return Err(Violation::new(format!("nobody asked for {subagent:?} (CHT-12)")));
         };
-        self.uris.insert(worker.chat, worker.chat_uri.to_string());
-        self.known_turns.insert(worker.chat, 1);
+        self.uris.insert(subagent.chat, subagent.chat_uri.to_string());
+        self.known_turns.insert(subagent.chat, 1);
         let run = Run {
-            turn: worker.turn,
+            turn: subagent.turn,
             session,
-            chat: worker.chat_uri.to_string(),
+            chat: subagent.chat_uri.to_string(),
             tools: Vec::new(),
             calls: BTreeMap::new(),
             questions: BTreeSet::new(),
             busy_ms: now_ms,
             steers: false,
             spawns: None,
-            above: Some(Above {
-                parent: worker.parent,
-                detached: worker.detached,
+            above: Some(Parent {
+                parent: subagent.parent,
+                detached: subagent.detached,
             }),
         };
-        match self.running.insert(worker.chat, run) {
+        match self.running.insert(subagent.chat, run) {
             None => Ok(()),
-            Some(other) => Err(Violation::new(format!("{worker:?} starts where {:?} runs", other.turn))),
+            Some(other) => Err(Violation::new(format!(
+                "{subagent:?} starts where {:?} runs",
+                other.turn
+            ))),
         }
     }
 
-    /// The runs that wait for a worker of theirs.
-    pub(super) fn waiting_for_workers(&self) -> Vec<ChannelId> {
+    /// The runs that wait for a subagent of theirs.
+    pub(super) fn waiting_for_subagents(&self) -> Vec<ChannelId> {
         let above = self.running.values().filter_map(|run| run.above);
         above
             .filter(|above| !above.detached)
@@ -62,8 +65,8 @@ impl Agent {
             .collect()
     }
 
-    /// No worker runs on after the run that waits for it, unless it was started so (CHT-12).
-    pub fn check_workers(&self) -> Result<(), Violation> {
+    /// No subagent runs on after the run that waits for it, unless it was started so (CHT-12).
+    pub fn check_subagents(&self) -> Result<(), Violation> {
         for run in self.running.values() {
             let Some(above) = run.above.filter(|above| !above.detached) else {
                 continue;
@@ -79,7 +82,7 @@ impl Agent {
         Ok(())
     }
 
-    /// A chat lists the workers that outlive its turns exactly as long as they work (CHT-24, CHT-25).
+    /// A chat lists the subagents that outlive its turns exactly as long as they work (CHT-24, CHT-25).
     pub fn check_background(&self, chat: ChannelId, head: &ChatState) -> Result<(), Violation> {
         let mut shown: Vec<&str> = Vec::new();
         for work in head.background_work.iter().flatten() {
@@ -95,13 +98,13 @@ impl Agent {
             return Ok(());
         }
         Err(Violation::new(format!(
-            "{} lists the workers {shown:?}, and {wanted:?} are at work (CHT-24)",
+            "{} lists the subagents {shown:?}, and {wanted:?} are at work (CHT-24)",
             head.resource
         )))
     }
 }
 
-/// A call starts a worker; one that does not run is refused.
+/// A call starts a subagent; one that does not run is refused.
 pub(super) fn spawn(run: &Run, choices: &mut Choices<'_>) -> Option<AgentEvent> {
     let running = run.calls.iter().filter(|(_, call)| call.phase == Phase::Running);
     let running: Vec<&String> = running.map(|(id, _)| id).collect();

@@ -5,7 +5,7 @@ use innkeeper_core::request::Authenticate;
 use innkeeper_core::{AgentEvent, Command, ConnId, Failure, Input, TurnEnd};
 
 use crate::sim::agent::{Phase, RESOURCES, any_event};
-use crate::sim::client::requests::Asked;
+use crate::sim::client::requests::PendingRequest;
 use crate::sim::{Choices, Sim, Violation};
 
 impl Sim {
@@ -87,7 +87,7 @@ impl Sim {
             scopes: None,
             refresh: None,
         }));
-        self.request(conn, Asked::Authenticate { wanted }, command)?;
+        self.request(conn, PendingRequest::Authenticate { wanted }, command)?;
         match self.tokens_due.is_empty() {
             true => Ok(()),
             false => Err(Violation::new(format!(

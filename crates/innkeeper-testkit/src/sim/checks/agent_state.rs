@@ -9,7 +9,7 @@ use innkeeper_core::agent::{Answer, Response};
 use innkeeper_core::snapshot::State;
 use innkeeper_core::{AgentEvent, ChannelId, Effect};
 
-use crate::sim::agent::{Call, Heard, Phase, Run};
+use crate::sim::agent::{AgentReply, Call, Phase, Run};
 use crate::sim::{Sim, Violation};
 
 impl Sim {
@@ -67,7 +67,7 @@ impl Sim {
 
     /// Compares what every agent believes with what the host shows.
     pub(in crate::sim) fn check_beliefs(&self) -> Result<(), Violation> {
-        self.agent.check_workers()?;
+        self.agent.check_subagents()?;
         for (chat, uri) in self.agent.chats() {
             let Some((head, _)) = self.host_chat(uri) else {
                 continue;
@@ -158,10 +158,10 @@ impl Sim {
     }
 
     /// Compares what an agent was told with what everybody can see.
-    pub(in crate::sim) fn check_heard(&mut self, heard: &[Heard]) -> Result<(), Violation> {
+    pub(in crate::sim) fn check_heard(&mut self, heard: &[AgentReply]) -> Result<(), Violation> {
         for heard in heard {
             match heard {
-                Heard::Allowed {
+                AgentReply::Allowed {
                     session,
                     rules,
                     decision,
@@ -176,18 +176,18 @@ impl Sim {
                     self.approvals
                         .allowed(session, directory.as_deref(), rules, decision, *own_offer)?;
                 }
-                Heard::Answered { chat, id, answer } => {
+                AgentReply::Answered { chat, id, answer } => {
                     self.count("answers");
                     self.check_answer(chat, id, answer)?;
                 }
-                Heard::Steering { text, .. } => {
+                AgentReply::Steering { text, .. } => {
                     if text.is_some() {
                         self.count("steering messages");
                     }
                 }
-                Heard::NotSpawned => self.count("refused workers"),
-                Heard::Completed => self.count("client calls completed"),
-                Heard::Token { chat, call } => {
+                AgentReply::NotSpawned => self.count("refused subagents"),
+                AgentReply::Completed => self.count("client calls completed"),
+                AgentReply::Token { chat, call } => {
                     self.count("tokens");
                     self.tokens_due.retain(|(uri, id)| uri != chat || id != call);
                 }

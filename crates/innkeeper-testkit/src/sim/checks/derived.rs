@@ -126,10 +126,10 @@ fn chat_bits(chat: &ChatState, waits: &[Value]) -> u32 {
 }
 
 fn check_status(session: &SessionState, chats: &[Parts<'_>]) -> Result<(), String> {
-    // A worker that failed is for its parent to report, and nothing people can put right in its chat.
+    // A subagent that failed is for its parent to report, and nothing people can put right in its chat.
     let counts = |chat: &ChatState| {
-        let is_worker = matches!(chat.origin, Some(ChatOrigin::Tool { .. }));
-        !is_worker || chat.status & ACTIVITY_BITS != SessionStatus::Error.bits()
+        let is_subagent = matches!(chat.origin, Some(ChatOrigin::Tool { .. }));
+        !is_subagent || chat.status & ACTIVITY_BITS != SessionStatus::Error.bits()
     };
     let has = |status: SessionStatus| {
         let counted = chats.iter().filter(|(chat, _)| counts(chat));

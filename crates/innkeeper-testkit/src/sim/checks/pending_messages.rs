@@ -6,22 +6,22 @@ use ahp_types::actions::StateAction;
 use ahp_types::state::{ChatState, PendingMessageKind};
 use innkeeper_core::Input;
 
-use crate::sim::agent::Heard;
+use crate::sim::agent::AgentReply;
 use crate::sim::{Sim, Violation};
 
 /// The messages that wait in every chat: by chat, then by id.
-pub type Waiting = BTreeMap<String, BTreeMap<String, String>>;
+pub type PendingMessages = BTreeMap<String, BTreeMap<String, String>>;
 
 /// A message that a client itself removes or replaces.
 #[derive(Debug, Default)]
-pub struct Excuse {
+pub struct AllowedLoss {
     chat: String,
     id: Option<String>,
     /// It replaces whatever steers.
     steers: bool,
 }
 
-impl Excuse {
+impl AllowedLoss {
     /// Returns the loss that an input allows.
     pub fn of(input: &Input) -> Self {
         let Input::Dispatch { dispatch, .. } = input else {
@@ -44,7 +44,7 @@ impl Excuse {
 
 impl Sim {
     /// All messages that wait now.
-    pub(in crate::sim) fn waiting(&self) -> Waiting {
+    pub(in crate::sim) fn waiting(&self) -> PendingMessages {
         let chats = self.agent.chats().filter_map(|(_, uri)| {
             let (head, _) = self.host_chat(uri)?;
             let waiting = waiting_in(&head);
@@ -56,9 +56,9 @@ impl Sim {
     /// Looks where every message is that waited before an input.
     pub(in crate::sim) fn check_words(
         &self,
-        before: &Waiting,
-        excuse: &Excuse,
-        heard: &[Heard],
+        before: &PendingMessages,
+        excuse: &AllowedLoss,
+        heard: &[AgentReply],
     ) -> Result<(), Violation> {
         for (uri, messages) in before {
             let Some((head, _)) = self.host_chat(uri) else {
@@ -69,7 +69,7 @@ impl Sim {
                 let is_there = now.get(id).is_some_and(|now| now == text);
                 let runs = head.active_turn.as_ref().is_some_and(|turn| turn.message.text == *text);
                 let steered = heard.iter().any(|heard| match heard {
-                    Heard::Steering { chat, text: told } => chat == uri && told.as_ref() == Some(text),
+                    AgentReply::Steering { chat, text: told } => chat == uri && told.as_ref() == Some(text),
                     _ => false,
                 });
                 let excused = excuse.chat == *uri

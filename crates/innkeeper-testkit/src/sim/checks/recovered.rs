@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::comparable::ACTIVITY_BITS;
 use crate::sim::Violation;
-use crate::sim::store::Truth;
+use crate::sim::store::HostState;
 
 /// Compares what there was with what came back.
-pub fn check(before: &Truth, after: &Truth) -> Result<(), Violation> {
+pub fn check(before: &HostState, after: &HostState) -> Result<(), Violation> {
     if let Some(lost) = before.keys().find(|uri| !after.contains_key(*uri)) {
         return Err(Violation::new(format!("{lost} is lost (P1)")));
     }
@@ -88,7 +88,7 @@ fn chats(before: &Snapshot, after: &Snapshot) -> Result<(Value, Value), Violatio
             meta: None,
         };
         apply_action_to_chat(&mut before, &StateAction::ChatError(action));
-        // The end of a turn makes its chat unread, unless it is a worker's (SES-15).
+        // The end of a turn makes its chat unread, unless it is a subagent's (SES-15).
         if !matches!(before.origin, Some(ChatOrigin::Tool { .. })) {
             before.status &= !SessionStatus::IsRead.bits();
         }
@@ -126,8 +126,8 @@ fn sessions(before: Arc<SessionState>, after: Arc<SessionState>, in_memory: bool
     }
     let mut expected = SessionState::clone(&before);
     let is_interrupted = |chat: &ChatSummary| {
-        let is_worker = matches!(chat.origin, Some(ChatOrigin::Tool { .. }));
-        !is_worker && chat.status & SessionStatus::InProgress.bits() != 0
+        let is_subagent = matches!(chat.origin, Some(ChatOrigin::Tool { .. }));
+        !is_subagent && chat.status & SessionStatus::InProgress.bits() != 0
     };
     if before.chats.iter().any(is_interrupted) {
         expected.status &= !SessionStatus::IsRead.bits();

@@ -14,9 +14,9 @@ use crate::sim::Violation;
 use crate::sim::client::decoding::{Decoder, decode};
 use crate::sim::client::history::narrowed;
 use crate::sim::client::mirror::{Mirror, Mirrored, comparable};
-use crate::sim::client::optimism::Unsettled;
+use crate::sim::client::optimism::PendingActions;
 use crate::sim::client::queue::{Marker, Queue, Read};
-use crate::sim::client::requests::{Asked, Dispatched, FollowUp};
+use crate::sim::client::requests::{Dispatched, FollowUp, PendingRequest};
 
 /// One transport.
 #[derive(Debug)]
@@ -42,13 +42,13 @@ pub struct Connection {
     /// The channels it subscribes to as far as the host is concerned.
     pub host_subscriptions: std::collections::BTreeSet<String>,
     /// Unanswered requests.
-    pub asked: BTreeMap<u64, Asked>,
+    pub asked: BTreeMap<u64, PendingRequest>,
     /// Actions by `clientSeq`.
     pub dispatched: BTreeMap<i64, Dispatched>,
     /// The client's own name.
     pub client_id: String,
     /// Optimistic actions that the host has not settled.
-    pub unsettled: Unsettled,
+    pub unsettled: PendingActions,
 }
 
 impl Connection {
@@ -68,7 +68,7 @@ impl Connection {
             asked: BTreeMap::new(),
             dispatched: BTreeMap::new(),
             client_id: client_id.to_owned(),
-            unsettled: Unsettled::default(),
+            unsettled: PendingActions::default(),
         }
     }
 
@@ -97,7 +97,7 @@ impl Connection {
     /// The parameters of an unanswered `reconnect`.
     pub fn reconnecting(&self) -> Option<(u64, Vec<String>)> {
         self.asked.values().find_map(|asked| match asked {
-            Asked::Reconnect { last_seen, channels } => Some((*last_seen, channels.clone())),
+            PendingRequest::Reconnect { last_seen, channels } => Some((*last_seen, channels.clone())),
             _ => None,
         })
     }
@@ -163,14 +163,14 @@ impl Connection {
 
     fn message(&mut self, bytes: &Bytes, decoder: &mut Decoder) -> Result<Option<FollowUp>, Violation> {
         if let Some(envelope) = decoder.action(bytes)? {
-            return self.action(&envelope, Arrived::Live).map(|()| None);
+            return self.action(&envelope, Arrival::Live).map(|()| None);
         }
         let mut message: Value = serde_json::from_slice(bytes)
             .map_err(|error| Violation::new(format!("not JSON: {error}: {}", String::from_utf8_lossy(bytes))))?;
         match (message.get("method").and_then(Value::as_str), message.get("id")) {
             (Some("action"), None) => {
                 let envelope: ActionEnvelope = decode(message["params"].take())?;
-                self.action(&envelope, Arrived::Live)?;
+                self.action(&envelope, Arrival::Live)?;
                 Ok(None)
             }
             (Some(method), None) => {
@@ -193,44 +193,47 @@ impl Connection {
             let code = error["code"].as_i64();
             return match asked {
                 // The host has forgotten the client: the published client starts over.
-                Asked::Reconnect { .. } if code == Some(-32008) => Ok(Some(FollowUp::Initialize)),
-                Asked::Subscribe { exists: false, .. } | Asked::Lifecycle | Asked::Initialize | Asked::Move => Ok(None),
+                PendingRequest::Reconnect { .. } if code == Some(-32008) => Ok(Some(FollowUp::Initialize)),
+                PendingRequest::Subscribe { exists: false, .. }
+                | PendingRequest::Lifecycle
+                | PendingRequest::Initialize
+                | PendingRequest::Move => Ok(None),
                 // Whatever would change something, the host cannot (P14).
-                Asked::Authenticate { .. } if self.read_only && code == Some(-32603) => Ok(None),
-                Asked::Authenticate { wanted: false } if code == Some(-32602) => Ok(None),
-                Asked::Turns { sound: false } if code == Some(-32602) || code == Some(-32001) => Ok(None),
-                Asked::Authenticate { .. }
-                | Asked::Turns { .. }
-                | Asked::Ping
-                | Asked::List
-                | Asked::Reconnect { .. }
-                | Asked::Subscribe { .. } => Err(Violation::new(format!("an unexpected error: {message}"))),
+                PendingRequest::Authenticate { .. } if self.read_only && code == Some(-32603) => Ok(None),
+                PendingRequest::Authenticate { wanted: false } if code == Some(-32602) => Ok(None),
+                PendingRequest::Turns { sound: false } if code == Some(-32602) || code == Some(-32001) => Ok(None),
+                PendingRequest::Authenticate { .. }
+                | PendingRequest::Turns { .. }
+                | PendingRequest::Ping
+                | PendingRequest::List
+                | PendingRequest::Reconnect { .. }
+                | PendingRequest::Subscribe { .. } => Err(Violation::new(format!("an unexpected error: {message}"))),
             };
         }
         let mut result = message["result"].take();
         match asked {
-            Asked::Ping | Asked::Lifecycle => match result {
+            PendingRequest::Ping | PendingRequest::Lifecycle => match result {
                 Value::Null => Ok(None),
                 other => Err(Violation::new(format!("the result is null, not {other}"))),
             },
-            Asked::Move => match result["session"].as_str() {
+            PendingRequest::Move => match result["session"].as_str() {
                 Some(_) => Ok(None),
                 None => Err(Violation::new(format!("moveChat answers {result} (CHT-16)"))),
             },
             // The turns came before (PAGE-01).
-            Asked::Turns { .. } => match &result {
+            PendingRequest::Turns { .. } => match &result {
                 Value::Object(fields) if fields.is_empty() => Ok(None),
                 other => Err(Violation::new(format!(
                     "fetchTurns answers {other}, not {{}} (PAGE-01)"
                 ))),
             },
-            Asked::Authenticate { wanted } => match (&result, wanted) {
+            PendingRequest::Authenticate { wanted } => match (&result, wanted) {
                 (Value::Object(fields), true) if fields.is_empty() => Ok(None),
                 (other, _) => Err(Violation::new(format!(
                     "nobody waits for that token, or not like this: {other}"
                 ))),
             },
-            Asked::Initialize => {
+            PendingRequest::Initialize => {
                 let result: ahp_types::commands::InitializeResult = decode(result.take())?;
                 self.mirror = Mirror::default();
                 self.advance(u64::try_from(result.server_seq).unwrap_or_default())?;
@@ -241,12 +244,12 @@ impl Connection {
                 self.ready = true;
                 Ok(self.wants_list())
             }
-            Asked::Reconnect { last_seen, channels } => {
+            PendingRequest::Reconnect { last_seen, channels } => {
                 self.reconnected(decode(result.take())?, last_seen, &channels)?;
                 self.ready = true;
                 Ok(self.wants_list())
             }
-            Asked::Subscribe { channel, turns, .. } => {
+            PendingRequest::Subscribe { channel, turns, .. } => {
                 let result: ahp_types::commands::SubscribeResult = decode(result.take())?;
                 match result.snapshot {
                     Some(snapshot) if snapshot.resource == channel => {
@@ -257,7 +260,7 @@ impl Connection {
                 }
                 Ok((channel == innkeeper_core::uri::ROOT).then_some(FollowUp::List))
             }
-            Asked::List => {
+            PendingRequest::List => {
                 let result: ahp_types::commands::ListSessionsResult = decode(result.take())?;
                 if self.mirror.channels.contains_key(innkeeper_core::uri::ROOT) {
                     self.mirror.catalogue = Some(crate::sim::client::session_list::from_list(&result));
@@ -279,7 +282,7 @@ impl Connection {
                     if envelope.server_seq <= last_seen || !channels.contains(&envelope.channel) {
                         return Err(Violation::new(format!("replayed without being missed: {envelope:?}")));
                     }
-                    self.action(&envelope, Arrived::Replayed)?;
+                    self.action(&envelope, Arrival::Replayed)?;
                 }
                 for missing in replay.missing {
                     self.mirror.channels.remove(&missing);
@@ -310,7 +313,7 @@ impl Connection {
         Ok(())
     }
 
-    fn action(&mut self, envelope: &ActionEnvelope, arrived: Arrived) -> Result<(), Violation> {
+    fn action(&mut self, envelope: &ActionEnvelope, arrived: Arrival) -> Result<(), Violation> {
         if envelope.server_seq <= self.mirror.last_seen {
             return Err(Violation::new(format!(
                 "serverSeq {} after {}: {envelope:?}",
@@ -330,7 +333,7 @@ impl Connection {
         if let Some(reason) = &envelope.rejection_reason {
             let dispatched = own.and_then(|client_seq| self.dispatched.get_mut(&client_seq));
             return match (dispatched, arrived, reason.is_empty()) {
-                (Some(dispatched), Arrived::Live, false) => {
+                (Some(dispatched), Arrival::Live, false) => {
                     dispatched.rejections += 1;
                     Ok(())
                 }
@@ -382,7 +385,7 @@ impl Connection {
 
 /// How an action came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Arrived {
+enum Arrival {
     Live,
     Replayed,
 }

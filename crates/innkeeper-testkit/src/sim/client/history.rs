@@ -8,7 +8,7 @@ use innkeeper_core::snapshot::{Snapshot, State, Window};
 use innkeeper_core::{Command, ConnId, Input, TurnEnd};
 
 use crate::sim::client::mirror::Mirrored;
-use crate::sim::client::requests::Asked;
+use crate::sim::client::requests::PendingRequest;
 use crate::sim::{Choices, Sim, Violation};
 
 /// Whether a reader's turns are the end of the host's, and its cursor names the newest turn it lacks:
@@ -64,7 +64,11 @@ impl Sim {
         let follows = connection.host_subscriptions.contains(&channel);
         let sound = cursor.is_none() && follows && self.snapshot(&channel).is_some();
         self.note(|| format!("{conn} fetches turns of {channel} with {cursor:?}"));
-        self.request(conn, Asked::Turns { sound }, Command::FetchTurns { channel, cursor })
+        self.request(
+            conn,
+            PendingRequest::Turns { sound },
+            Command::FetchTurns { channel, cursor },
+        )
     }
 
     /// Some turns that are over before a run starts.

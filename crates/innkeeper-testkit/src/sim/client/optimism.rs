@@ -9,11 +9,11 @@ use crate::sim::client::mirror::{Mirror, Mirrored};
 
 /// Dispatched actions that are not settled, oldest first.
 #[derive(Debug, Default)]
-pub struct Unsettled {
+pub struct PendingActions {
     actions: VecDeque<(i64, String, StateAction)>,
 }
 
-impl Unsettled {
+impl PendingActions {
     /// Applies an action before the host has seen it.
     pub fn add(&mut self, client_seq: i64, channel: &str, action: StateAction) {
         self.actions.push_back((client_seq, channel.to_owned(), action));

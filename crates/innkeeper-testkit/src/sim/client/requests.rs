@@ -2,7 +2,7 @@
 
 /// A request that was sent and not answered.
 #[derive(Debug, Clone)]
-pub enum Asked {
+pub enum PendingRequest {
     /// `ping`.
     Ping,
     /// `initialize`.

@@ -7,12 +7,17 @@ use innkeeper_core::{ClientId, Command, ConnId, Input, Principal, RequestId};
 use crate::sim::client::connection::Connection;
 use crate::sim::client::mirror::Mirror;
 use crate::sim::client::queue::Marker;
-use crate::sim::client::requests::{Asked, FollowUp};
+use crate::sim::client::requests::{FollowUp, PendingRequest};
 use crate::sim::{Coalescing, Item, Sim, Violation};
 
 impl Sim {
     /// Sends a request on a connection.
-    pub(in crate::sim) fn request(&mut self, conn: ConnId, asked: Asked, command: Command) -> Result<(), Violation> {
+    pub(in crate::sim) fn request(
+        &mut self,
+        conn: ConnId,
+        asked: PendingRequest,
+        command: Command,
+    ) -> Result<(), Violation> {
         let id = self.next_request;
         self.next_request += 1;
         if let Some(connection) = self.conns.get_mut(&conn) {
@@ -54,7 +59,7 @@ impl Sim {
         channels: Vec<String>,
     ) -> Result<(), Violation> {
         let command = initialize(&self.clients[client].id, self.clients[client].version, channels);
-        self.request(conn, Asked::Initialize, command)?;
+        self.request(conn, PendingRequest::Initialize, command)?;
         if self.conns.get(&conn).is_some_and(|connection| connection.admitted) {
             self.clients[client].left_at = None;
         }
@@ -76,7 +81,7 @@ impl Sim {
             last_seen,
             subscriptions: channels.clone(),
         }));
-        let asked = Asked::Reconnect {
+        let asked = PendingRequest::Reconnect {
             last_seen,
             channels: channels.clone(),
         };
@@ -124,7 +129,9 @@ impl Sim {
                     self.count("answers that could not be finished");
                     self.cut(conn)?;
                 }
-                FollowUp::List => self.request(conn, Asked::List, Command::ListSessions(Default::default()))?,
+                FollowUp::List => {
+                    self.request(conn, PendingRequest::List, Command::ListSessions(Default::default()))?
+                }
                 FollowUp::Initialize => {
                     self.count("fresh starts after a refused reconnect");
                     let channels = self

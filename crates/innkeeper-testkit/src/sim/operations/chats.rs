@@ -6,7 +6,7 @@ use innkeeper_core::request::CreateChat;
 use innkeeper_core::{Command, ConnId, uri};
 
 use crate::sim::client::queue::Marker;
-use crate::sim::client::requests::Asked;
+use crate::sim::client::requests::PendingRequest;
 use crate::sim::operations::{DIRECTORY, SESSIONS, any_channel};
 use crate::sim::{Choices, Sim, Violation};
 
@@ -14,7 +14,7 @@ use crate::sim::{Choices, Sim, Violation};
 pub const CHATS: [&str; 3] = ["ahp-chat:/c0", "ahp-chat:/c1", "ahp-chat:/c2"];
 
 /// Whether a chat was started by a tool call.
-pub fn is_worker(uri: &str) -> bool {
+pub fn is_subagent(uri: &str) -> bool {
     uri.starts_with("ahp-chat://subagent/")
 }
 
@@ -43,7 +43,7 @@ impl Sim {
             source,
             working_directories,
         }));
-        self.request(conn, Asked::Lifecycle, command)?;
+        self.request(conn, PendingRequest::Lifecycle, command)?;
         if !existed && self.snapshot(&chat).is_some() {
             self.check_created(&chat)?;
         }
@@ -62,19 +62,19 @@ impl Sim {
         };
         self.note(|| format!("{conn} disposes of {chat}"));
         let before = self.channels();
-        self.request(conn, Asked::Lifecycle, Command::DisposeChat { channel: chat })?;
+        self.request(conn, PendingRequest::Lifecycle, Command::DisposeChat { channel: chat })?;
         if self.forget_gone(&before) > 0 {
             self.count("chats disposed of");
         }
         Ok(())
     }
 
-    /// A channel that is there, workers' chats among them, or one that may not be.
+    /// A channel that is there, subagents' chats among them, or one that may not be.
     pub(in crate::sim) fn some_channel(&self, choices: &mut Choices<'_>) -> String {
-        let unnamed = |uri: &String| is_worker(uri) || self.moved_out.contains(uri);
-        let workers: Vec<String> = self.channels().into_iter().filter(unnamed).collect();
-        match choices.pick(&workers) {
-            Some(worker) if choices.below(2) == 0 => worker.clone(),
+        let unnamed = |uri: &String| is_subagent(uri) || self.moved_out.contains(uri);
+        let subagents: Vec<String> = self.channels().into_iter().filter(unnamed).collect();
+        match choices.pick(&subagents) {
+            Some(subagent) if choices.below(2) == 0 => subagent.clone(),
             _ => any_channel(choices),
         }
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::sim::client::requests::{Dispatched, Expected};
 use crate::sim::customizations::published_plugins;
 use crate::sim::operations::SESSIONS;
-use crate::sim::operations::chats::{CHATS, is_worker};
+use crate::sim::operations::chats::{CHATS, is_subagent};
 use crate::sim::{Choices, Sim, Violation};
 
 /// An action and whether the host must refuse it in any state.
@@ -125,7 +125,7 @@ impl Sim {
     /// The session's own chat, or a further one that this connection follows, wherever that is.
     fn likely_chat(&self, conn: ConnId, session: &str, choices: &mut Choices<'_>) -> String {
         let followed = self.conns.get(&conn).map(|connection| &connection.host_subscriptions);
-        let further = |uri: &&String| CHATS.contains(&uri.as_str()) || is_worker(uri);
+        let further = |uri: &&String| CHATS.contains(&uri.as_str()) || is_subagent(uri);
         let followed: Vec<&String> = followed.into_iter().flatten().filter(further).collect();
         match choices.pick(&followed) {
             Some(chat) if choices.below(2) == 0 => (*chat).clone(),

@@ -3,7 +3,7 @@
 use innkeeper_core::request::{MoveChat, MoveDestination};
 use innkeeper_core::{Command, ConnId, uri};
 
-use crate::sim::client::requests::Asked;
+use crate::sim::client::requests::PendingRequest;
 use crate::sim::operations::SESSIONS;
 use crate::sim::operations::chats::CHATS;
 use crate::sim::{Choices, PROBE_1_0, Sim, Violation};
@@ -46,13 +46,13 @@ impl Sim {
             channel: channel.clone(),
             destination,
         };
-        self.request(conn, Asked::Move, Command::MoveChat(Box::new(request)))?;
+        self.request(conn, PendingRequest::Move, Command::MoveChat(Box::new(request)))?;
         let listed = self.list(PROBE_1_0)?;
         for session in listed.into_keys() {
             if !self.sessions().any(|known| known == session) {
                 // Approvals of one session do not count in another.
                 self.approvals.created(&session, self.allows_everything());
-                self.customizing.moved_out(before.first(), &session);
+                self.customizations.moved_out(before.first(), &session);
                 self.count("chats moved out");
                 self.moved_out.push(session);
             }

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use innkeeper_core::Seq;
 use innkeeper_core::stored::{Batch, ListPage, Record, StoredFrame, StoredSession, StoredSummary, TurnSource};
 use innkeeper_host::{Appended, Journal, JournalError, Keep, Lease, MemoryJournal, async_trait};
-use innkeeper_testkit::journal::{Storage, Trouble};
+use innkeeper_testkit::journal::{Storage, StorageFailure};
 
 use super::mistakes::Mistake;
 
@@ -27,7 +27,7 @@ pub struct Broken {
 struct Notes {
     /// A batch that comes later than it should.
     held: Option<Batch>,
-    trouble: Option<JournalError>,
+    failure: Option<JournalError>,
     has_failed: bool,
     lives: u64,
     unsettled: BTreeSet<String>,
@@ -92,7 +92,7 @@ impl Broken {
             }
             Mistake::ConfirmsTooEarly => {
                 self.let_go();
-                if self.notes().trouble.is_none() && !self.notes().has_failed {
+                if self.notes().failure.is_none() && !self.notes().has_failed {
                     self.notes().held = Some(batch);
                     return Ok(());
                 }
@@ -103,14 +103,14 @@ impl Broken {
         self.let_go();
         let Err(error) = written else { return Ok(()) };
         self.notes().has_failed = true;
-        let trouble = self.notes().trouble.clone();
-        match (self.mistake, trouble) {
-            (Mistake::KeepsHalfOfAFailedBatch, Some(trouble)) => {
+        let failure = self.notes().failure.clone();
+        match (self.mistake, failure) {
+            (Mistake::KeepsHalfOfAFailedBatch, Some(failure)) => {
                 let mut half = batch;
                 half.records.truncate(half.records.len() / 2);
                 self.revive_inner();
                 self.write(half)?;
-                self.inner.fail_with(trouble);
+                self.inner.fail_with(failure);
                 self.write(Batch::default())
             }
             (Mistake::GoesOnAfterAFailure, None) => {
@@ -266,16 +266,16 @@ impl Storage for Broken {
         self.left(Keep::Durable)
     }
 
-    fn break_down(&self, trouble: Trouble) -> bool {
+    fn break_down(&self, failure: StorageFailure) -> bool {
         self.let_go();
-        let error = super::error(trouble);
-        self.notes().trouble = Some(error.clone());
+        let error = super::error(failure);
+        self.notes().failure = Some(error.clone());
         self.inner.fail_with(error);
         true
     }
 
     fn mend(&self) {
-        self.notes().trouble = None;
+        self.notes().failure = None;
         self.inner.recover();
     }
 }

@@ -69,7 +69,7 @@ pub enum Mistake {
     IgnoresSummaries,
     /// Numbers continue after the last one that was kept.
     ReusesNumbers,
-    /// Numbers are reserved when a life begins, and then no more.
+    /// Numbers are reserved when a host begins, and then no more.
     ReservesAtTheStartOnly,
     /// Every number is said to be kept.
     ClaimsToKeepEverything,

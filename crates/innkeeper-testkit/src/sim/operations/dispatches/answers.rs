@@ -12,7 +12,7 @@ use crate::sim::client::mirror::Mirrored;
 use crate::sim::{Choices, Connection};
 
 /// A call that a client sees.
-struct Seen {
+struct VisibleCall {
     chat: String,
     turn_id: String,
     call: ToolCallState,
@@ -20,7 +20,7 @@ struct Seen {
 
 /// An action about a tool call that this client sees, in a chat or in `inputNeeded` of a session.
 pub fn about_a_call(connection: &Connection, choices: &mut Choices<'_>) -> Option<Draft> {
-    let seen: Vec<Seen> = match any_view(connection, choices)? {
+    let seen: Vec<VisibleCall> = match any_view(connection, choices)? {
         Mirrored::Chat(chat) => calls_of_chat(&chat),
         Mirrored::Session(session) => {
             let waits = session.input_needed.into_iter().flatten();
@@ -29,9 +29,9 @@ pub fn about_a_call(connection: &Connection, choices: &mut Choices<'_>) -> Optio
         Mirrored::Root(_) => Vec::new(),
     };
     // Mostly one that waits for something, and one's own before others.
-    let is_mine = |seen: &Seen| owner_of(&seen.call) == Some(connection.client_id.as_str());
-    let waiting: Vec<&Seen> = seen.iter().filter(|seen| !is_over(&seen.call)).collect();
-    let own: Vec<&Seen> = waiting.iter().copied().filter(|seen| is_mine(seen)).collect();
+    let is_mine = |seen: &VisibleCall| owner_of(&seen.call) == Some(connection.client_id.as_str());
+    let waiting: Vec<&VisibleCall> = seen.iter().filter(|seen| !is_over(&seen.call)).collect();
+    let own: Vec<&VisibleCall> = waiting.iter().copied().filter(|seen| is_mine(seen)).collect();
     let seen = match choices.below(8) {
         0 => choices.pick(&seen)?,
         1..=4 if !own.is_empty() => *choices.pick(&own)?,
@@ -76,7 +76,7 @@ fn any_view(connection: &Connection, choices: &mut Choices<'_>) -> Option<Mirror
     }
 }
 
-fn calls_of_chat(chat: &ChatState) -> Vec<Seen> {
+fn calls_of_chat(chat: &ChatState) -> Vec<VisibleCall> {
     let active = chat.active_turn.iter().map(|turn| (&turn.id, &turn.response_parts));
     let last = chat
         .turns
@@ -88,7 +88,7 @@ fn calls_of_chat(chat: &ChatState) -> Vec<Seen> {
     for (turn_id, parts) in active.chain(last) {
         for part in parts {
             if let ResponsePart::ToolCall(part) = part {
-                seen.push(Seen {
+                seen.push(VisibleCall {
                     chat: chat.resource.clone(),
                     turn_id: turn_id.clone(),
                     call: part.tool_call.clone(),
@@ -99,7 +99,7 @@ fn calls_of_chat(chat: &ChatState) -> Vec<Seen> {
     seen
 }
 
-fn call_of_wait(wait: SessionInputRequest) -> Option<Seen> {
+fn call_of_wait(wait: SessionInputRequest) -> Option<VisibleCall> {
     let (chat, turn_id, call) = match wait {
         SessionInputRequest::ToolConfirmation(wait) => {
             let call = match wait.tool_call {
@@ -121,7 +121,7 @@ fn call_of_wait(wait: SessionInputRequest) -> Option<Seen> {
         ),
         SessionInputRequest::ChatInput(_) | SessionInputRequest::Unknown(_) => return None,
     };
-    Some(Seen { chat, turn_id, call })
+    Some(VisibleCall { chat, turn_id, call })
 }
 
 fn is_over(call: &ToolCallState) -> bool {
@@ -146,12 +146,12 @@ fn owner_of(call: &ToolCallState) -> Option<&str> {
     }
 }
 
-fn of(seen: &Seen, kind: &str) -> Value {
+fn of(seen: &VisibleCall, kind: &str) -> Value {
     json!({ "type": kind, "turnId": seen.turn_id, "toolCallId": call_id(&seen.call) })
 }
 
 /// A decision: with one of the choices, without, or with one that was never there.
-fn decide(seen: &Seen, choices: &mut Choices<'_>) -> Draft {
+fn decide(seen: &VisibleCall, choices: &mut Choices<'_>) -> Draft {
     let approved = choices.below(4) > 0;
     let mut action = of(seen, "chat/toolCallConfirmed");
     action["approved"] = json!(approved);
@@ -192,7 +192,7 @@ fn decide(seen: &Seen, choices: &mut Choices<'_>) -> Draft {
     Draft::fair(&seen.chat, action)
 }
 
-fn review(seen: &Seen, choices: &mut Choices<'_>) -> Draft {
+fn review(seen: &VisibleCall, choices: &mut Choices<'_>) -> Draft {
     let mut action = of(seen, "chat/toolCallResultConfirmed");
     action["approved"] = json!(choices.below(3) > 0);
     Draft::fair(&seen.chat, action)
@@ -200,7 +200,7 @@ fn review(seen: &Seen, choices: &mut Choices<'_>) -> Draft {
 
 /// A result. From anybody but the owner it is refused (TOOL-11, TOOL-12), unless it gives up
 /// signing in.
-fn complete(seen: &Seen, mine: bool, choices: &mut Choices<'_>) -> Draft {
+fn complete(seen: &VisibleCall, mine: bool, choices: &mut Choices<'_>) -> Draft {
     let success = choices.below(3) > 0;
     let mut action = of(seen, "chat/toolCallComplete");
     action["result"] = json!({
@@ -217,7 +217,7 @@ fn complete(seen: &Seen, mine: bool, choices: &mut Choices<'_>) -> Draft {
     }
 }
 
-fn content(seen: &Seen, mine: bool, choices: &mut Choices<'_>) -> Draft {
+fn content(seen: &VisibleCall, mine: bool, choices: &mut Choices<'_>) -> Draft {
     let mut action = of(seen, "chat/toolCallContentChanged");
     action["content"] = json!([{ "type": "text", "text": format!("so far {}", choices.below(4)) }]);
     if choices.one_in(4) {

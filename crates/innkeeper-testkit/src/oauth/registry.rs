@@ -21,7 +21,7 @@ pub struct Client {
 
 /// The result of validating a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Presented {
+pub enum TokenCheck {
     /// It was never issued, or was revoked.
     Unknown,
     /// It has expired.
@@ -65,7 +65,7 @@ struct Refresh {
 }
 
 /// Tokens, as the token endpoint hands them over.
-pub(super) struct Issued {
+pub(super) struct IssuedTokens {
     pub(super) access: String,
     pub(super) refresh: Option<String>,
     pub(super) scopes: Vec<String>,
@@ -73,7 +73,7 @@ pub(super) struct Issued {
 }
 
 #[derive(Debug)]
-pub(crate) struct Knowledge {
+pub(crate) struct Registry {
     started: Instant,
     passed: Duration,
     families: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Knowledge {
     requests: Vec<HashMap<String, String>>,
 }
 
-impl Default for Knowledge {
+impl Default for Registry {
     fn default() -> Self {
         Self {
             started: Instant::now(),
@@ -106,7 +106,7 @@ impl Default for Knowledge {
     }
 }
 
-impl Knowledge {
+impl Registry {
     fn now(&self) -> Duration {
         self.started.elapsed() + self.passed
     }
@@ -167,7 +167,7 @@ impl Knowledge {
         (id, secret)
     }
 
-    /// The person agreed.
+    /// The user agreed.
     pub(super) fn give_code(
         &mut self,
         client: &str,
@@ -240,7 +240,7 @@ impl Knowledge {
         }
     }
 
-    pub(super) fn issue(&mut self, grant: &Grant, lifetime: Duration, refreshes: bool) -> Issued {
+    pub(super) fn issue(&mut self, grant: &Grant, lifetime: Duration, refreshes: bool) -> IssuedTokens {
         let access = self.random();
         let kept = Access {
             grant: grant.clone(),
@@ -255,7 +255,7 @@ impl Knowledge {
             };
             self.refresh.insert(refresh.clone(), kept);
         }
-        Issued {
+        IssuedTokens {
             access,
             refresh,
             scopes: grant.scopes.clone(),
@@ -288,13 +288,13 @@ impl Knowledge {
         }
     }
 
-    pub(super) fn look_at(&self, token: &str, resource: &str) -> Presented {
+    pub(super) fn look_at(&self, token: &str, resource: &str) -> TokenCheck {
         match self.access.get(token) {
-            None => Presented::Unknown,
-            Some(access) if self.ended.contains(&access.grant.family) => Presented::Unknown,
-            Some(access) if access.good_until <= self.now() => Presented::Expired,
-            Some(access) if access.grant.resource != resource => Presented::ForAnother,
-            Some(access) => Presented::Good(access.grant.scopes.clone()),
+            None => TokenCheck::Unknown,
+            Some(access) if self.ended.contains(&access.grant.family) => TokenCheck::Unknown,
+            Some(access) if access.good_until <= self.now() => TokenCheck::Expired,
+            Some(access) if access.grant.resource != resource => TokenCheck::ForAnother,
+            Some(access) => TokenCheck::Good(access.grant.scopes.clone()),
         }
     }
 }

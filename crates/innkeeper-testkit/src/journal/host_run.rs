@@ -1,4 +1,4 @@
-//! One life of a host, as far as a journal sees it: it gives out numbers and appends records.
+//! One run of a host, as far as a journal sees it: it numbers actions and appends records.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use innkeeper_host::{Appended, Journal, Lease};
 use super::Storage;
 
 /// A journal that is open, and what was said through it.
-pub struct Life {
+pub struct HostRun {
     /// The journal.
     pub journal: Arc<dyn Journal>,
     /// The result of opening it.
@@ -27,7 +27,7 @@ pub struct Life {
     pub said: Vec<ActionRecord>,
 }
 
-impl Life {
+impl HostRun {
     /// Opens the journal of a storage.
     pub async fn begin(storage: &dyn Storage) -> Self {
         let journal = storage.journal();
@@ -40,7 +40,7 @@ impl Life {
         }
     }
 
-    /// Ends this life properly and begins the next one.
+    /// Ends this run properly and begins the next one.
     pub async fn again(self, storage: &dyn Storage) -> Self {
         self.flush().await;
         let said = self.said;

@@ -34,7 +34,7 @@ impl Api {
 
 /// One request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct ReceivedRequest {
     /// Which request it is, counted from 0; lists of models are not counted.
     pub number: usize,
     /// The API that it came over.
@@ -49,7 +49,7 @@ pub struct Asked {
 
 /// One part of the conversation in a request.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum ConversationPart {
     /// Text of the user.
     User(String),
     /// An image, as its media type.
@@ -76,7 +76,7 @@ pub enum Said {
     },
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// The model asked for.
     pub fn model(&self) -> &str {
         text(&self.body, "model")
@@ -111,7 +111,7 @@ impl Asked {
     }
 
     /// The messages of the conversation, in order.
-    pub fn said(&self) -> Vec<Said> {
+    pub fn said(&self) -> Vec<ConversationPart> {
         let mut said = Vec::new();
         match self.api {
             Api::Chat => self
@@ -129,7 +129,7 @@ impl Asked {
     pub fn last_words(&self) -> Option<String> {
         let said = self.said().into_iter().rev();
         said.into_iter().find_map(|said| match said {
-            Said::User(text) => Some(text),
+            ConversationPart::User(text) => Some(text),
             _ => None,
         })
     }
@@ -139,10 +139,10 @@ impl Asked {
         let said = self.said();
         let last_call = said
             .iter()
-            .rposition(|said| matches!(said, Said::Call { .. } | Said::Assistant(_)));
+            .rposition(|said| matches!(said, ConversationPart::Call { .. } | ConversationPart::Assistant(_)));
         let after = said.into_iter().skip(last_call.map_or(0, |index| index + 1));
         let results = after.filter_map(|said| match said {
-            Said::Result { text, .. } => Some(text),
+            ConversationPart::Result { text, .. } => Some(text),
             _ => None,
         });
         results.collect()
@@ -175,33 +175,33 @@ fn media_type(url: &str) -> String {
     kind.unwrap_or("no data URL").to_owned()
 }
 
-fn chat_message(message: &Value, said: &mut Vec<Said>) {
+fn chat_message(message: &Value, said: &mut Vec<ConversationPart>) {
     match text(message, "role") {
         "user" => match &message["content"] {
             Value::Array(parts) => said.extend(parts.iter().map(|part| match text(part, "type") {
-                "image_url" => Said::Image(media_type(text(&part["image_url"], "url"))),
-                _ => Said::User(text(part, "text").to_owned()),
+                "image_url" => ConversationPart::Image(media_type(text(&part["image_url"], "url"))),
+                _ => ConversationPart::User(text(part, "text").to_owned()),
             })),
-            content => said.push(Said::User(words(content))),
+            content => said.push(ConversationPart::User(words(content))),
         },
         "assistant" => {
             for field in ["reasoning_content", "reasoning"] {
                 let thought = message.get(field).and_then(Value::as_str);
-                said.extend(thought.map(|thought| Said::Thought(thought.to_owned())));
+                said.extend(thought.map(|thought| ConversationPart::Thought(thought.to_owned())));
             }
             let spoken = words(&message["content"]);
             if !spoken.is_empty() {
-                said.push(Said::Assistant(spoken));
+                said.push(ConversationPart::Assistant(spoken));
             }
             for call in message["tool_calls"].as_array().into_iter().flatten() {
-                said.push(Said::Call {
+                said.push(ConversationPart::Call {
                     id: text(call, "id").to_owned(),
                     name: text(&call["function"], "name").to_owned(),
                     input: parsed(text(&call["function"], "arguments")),
                 });
             }
         }
-        "tool" => said.push(Said::Result {
+        "tool" => said.push(ConversationPart::Result {
             call: text(message, "tool_call_id").to_owned(),
             text: words(&message["content"]),
         }),
@@ -209,24 +209,24 @@ fn chat_message(message: &Value, said: &mut Vec<Said>) {
     }
 }
 
-fn responses_item(item: &Value, said: &mut Vec<Said>) {
+fn responses_item(item: &Value, said: &mut Vec<ConversationPart>) {
     match (text(item, "type"), text(item, "role")) {
         (_, "user") => {
             for part in item["content"].as_array().into_iter().flatten() {
                 said.push(match text(part, "type") {
-                    "input_image" => Said::Image(media_type(text(part, "image_url"))),
-                    _ => Said::User(text(part, "text").to_owned()),
+                    "input_image" => ConversationPart::Image(media_type(text(part, "image_url"))),
+                    _ => ConversationPart::User(text(part, "text").to_owned()),
                 });
             }
         }
-        (_, "assistant") => said.push(Said::Assistant(words(&item["content"]))),
-        ("reasoning", _) => said.push(Said::Thought(words(&item["summary"]))),
-        ("function_call", _) => said.push(Said::Call {
+        (_, "assistant") => said.push(ConversationPart::Assistant(words(&item["content"]))),
+        ("reasoning", _) => said.push(ConversationPart::Thought(words(&item["summary"]))),
+        ("function_call", _) => said.push(ConversationPart::Call {
             id: text(item, "call_id").to_owned(),
             name: text(item, "name").to_owned(),
             input: parsed(text(item, "arguments")),
         }),
-        ("function_call_output", _) => said.push(Said::Result {
+        ("function_call_output", _) => said.push(ConversationPart::Result {
             call: text(item, "call_id").to_owned(),
             text: words(&item["output"]),
         }),
@@ -234,20 +234,20 @@ fn responses_item(item: &Value, said: &mut Vec<Said>) {
     }
 }
 
-fn messages_message(message: &Value, said: &mut Vec<Said>) {
+fn messages_message(message: &Value, said: &mut Vec<ConversationPart>) {
     let from_user = text(message, "role") == "user";
     for block in message["content"].as_array().into_iter().flatten() {
         match text(block, "type") {
-            "text" if from_user => said.push(Said::User(text(block, "text").to_owned())),
-            "text" => said.push(Said::Assistant(text(block, "text").to_owned())),
-            "image" => said.push(Said::Image(text(&block["source"], "media_type").to_owned())),
-            "thinking" => said.push(Said::Thought(text(block, "thinking").to_owned())),
-            "tool_use" => said.push(Said::Call {
+            "text" if from_user => said.push(ConversationPart::User(text(block, "text").to_owned())),
+            "text" => said.push(ConversationPart::Assistant(text(block, "text").to_owned())),
+            "image" => said.push(ConversationPart::Image(text(&block["source"], "media_type").to_owned())),
+            "thinking" => said.push(ConversationPart::Thought(text(block, "thinking").to_owned())),
+            "tool_use" => said.push(ConversationPart::Call {
                 id: text(block, "id").to_owned(),
                 name: text(block, "name").to_owned(),
                 input: block["input"].clone(),
             }),
-            "tool_result" => said.push(Said::Result {
+            "tool_result" => said.push(ConversationPart::Result {
                 call: text(block, "tool_use_id").to_owned(),
                 text: words(&block["content"]),
             }),

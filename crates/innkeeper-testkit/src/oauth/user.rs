@@ -14,7 +14,7 @@ const VERIFIER: &str = "a-verifier-that-is-long-enough-to-be-a-proof-of-somethin
 
 /// The page that a browser shows.
 #[derive(Debug, Clone)]
-pub struct Visited {
+pub struct BrowserPage {
     /// The status.
     pub status: u16,
     /// Where it is sent next.
@@ -24,10 +24,10 @@ pub struct Visited {
 }
 
 /// Opens an address as a browser would, without going on to where it is sent next.
-pub async fn visit(address: &str) -> Visited {
+pub async fn visit(address: &str) -> BrowserPage {
     let (status, headers, body) = ask("GET", address, &[], "").await;
     let location = headers.get("location").and_then(|location| location.to_str().ok());
-    Visited {
+    BrowserPage {
         status,
         location: location.map(str::to_owned),
         page: String::from_utf8_lossy(&body).into_owned(),
@@ -36,7 +36,7 @@ pub async fn visit(address: &str) -> Visited {
 
 /// The result of a sign-in.
 #[derive(Debug, Clone)]
-pub struct Granted {
+pub struct SignInResult {
     /// The token.
     pub token: String,
     /// Its resource.
@@ -45,7 +45,7 @@ pub struct Granted {
     pub answer: Value,
 }
 
-impl Granted {
+impl SignInResult {
     /// The parameters of `authenticate`.
     pub fn authenticate(&self) -> Value {
         let scopes = self.answer["scope"].as_str().unwrap_or_default();
@@ -59,14 +59,14 @@ impl Granted {
 
 /// A user, with the secret of a client that was registered beforehand, if the client has one.
 #[derive(Debug, Clone, Default)]
-pub struct Person {
+pub struct User {
     /// The secret.
     pub client_secret: Option<String>,
 }
 
-impl Person {
+impl User {
     /// Signs in to what a server or a call is shown to wait for (`McpServerAuthRequiredState`, `McpAuthRequirement`).
-    pub async fn sign_in(&self, needed: &Value) -> Granted {
+    pub async fn sign_in(&self, needed: &Value) -> SignInResult {
         let resource = needed["resource"]["resource"].as_str().expect("what to sign in to");
         let issuer = needed["resource"]["authorization_servers"][0]
             .as_str()
@@ -81,7 +81,7 @@ impl Person {
         let code = authorize(&metadata, &client, resource, &scopes.join(" ")).await;
         let answer = self.exchange(&metadata, &client, resource, &code).await;
         let token = answer["access_token"].as_str();
-        Granted {
+        SignInResult {
             token: token.unwrap_or_else(|| panic!("no token: {answer}")).to_owned(),
             resource: resource.to_owned(),
             answer,

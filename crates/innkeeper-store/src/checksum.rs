@@ -1,40 +1,6 @@
 //! CRC-32C checksums of rows, so that damage is detected when a row is read (P9, F18).
 
-/// The polynomial of CRC-32C, reflected.
-const POLYNOMIAL: u32 = 0x82F6_3B78;
-
-/// Eight bytes are taken at a time; `TABLES[n][b]` is the effect of byte `b` followed by `n` zeros.
-const TABLES: [[u32; 256]; 8] = tables();
-
-const fn tables() -> [[u32; 256]; 8] {
-    let mut tables = [[0; 256]; 8];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 {
-                (crc >> 1) ^ POLYNOMIAL
-            } else {
-                crc >> 1
-            };
-            bit += 1;
-        }
-        tables[0][byte] = crc;
-        byte += 1;
-    }
-    let mut zeros = 1;
-    while zeros < 8 {
-        let mut byte = 0;
-        while byte < 256 {
-            let before: u32 = tables[zeros - 1][byte];
-            tables[zeros][byte] = (before >> 8) ^ tables[0][(before & 0xFF) as usize];
-            byte += 1;
-        }
-        zeros += 1;
-    }
-    tables
-}
+use crc32c::crc32c_append;
 
 /// Checksum of a row. Each variable-length value is preceded by its length, so that moving a byte from one column to
 /// the next changes the checksum.
@@ -44,55 +10,91 @@ pub(crate) struct Checksum(u32);
 impl Checksum {
     /// Starts the checksum of a row of a table.
     pub(crate) fn of(table: &str) -> Self {
-        Self(!0).bytes(table.as_bytes())
+        Self(0).bytes(table.as_bytes())
     }
 
     /// Adds a number.
     #[must_use]
     pub(crate) fn number(self, number: i64) -> Self {
-        Self(update(self.0, &number.to_le_bytes()))
+        Self(crc32c_append(self.0, &number.to_le_bytes()))
     }
 
     /// Adds bytes.
     #[must_use]
     pub(crate) fn bytes(self, bytes: &[u8]) -> Self {
-        Self(update(update(self.0, &(bytes.len() as u64).to_le_bytes()), bytes))
+        let length = (bytes.len() as u64).to_le_bytes();
+        Self(crc32c_append(crc32c_append(self.0, &length), bytes))
     }
 
     /// Returns the checksum as SQLite stores it.
     pub(crate) fn value(self) -> i64 {
-        i64::from(!self.0)
+        i64::from(self.0)
     }
-}
-
-fn update(mut crc: u32, bytes: &[u8]) -> u32 {
-    let (eights, rest) = bytes.as_chunks::<8>();
-    for eight in eights {
-        let word = u64::from_le_bytes(*eight) ^ u64::from(crc);
-        crc = 0;
-        for (position, table) in TABLES.iter().rev().enumerate() {
-            crc ^= table[(word >> (8 * position)) as usize & 0xFF];
-        }
-    }
-    for byte in rest {
-        crc = (crc >> 8) ^ TABLES[0][(crc as u8 ^ byte) as usize];
-    }
-    crc
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::{HostRow, TurnRow, uri_hash};
 
-    #[test]
-    fn it_is_the_crc_32c_that_others_compute() {
-        assert_eq!(!update(!0, b"123456789"), 0xE306_9283);
-        assert_eq!(!update(!0, &[0; 32]), 0x8A91_36AA);
-        assert_eq!(!update(!0, b""), 0);
+    /// The definition of CRC-32C, bit by bit.
+    fn reference(bytes: &[u8]) -> u32 {
+        let mut crc = !0_u32;
+        for byte in bytes {
+            crc ^= u32::from(*byte);
+            for _ in 0..8 {
+                let carry = crc & 1;
+                crc = (crc >> 1) ^ (0x82F6_3B78 * carry);
+            }
+        }
+        !crc
     }
 
     #[test]
-    fn a_byte_that_moves_to_the_next_column_is_noticed() {
+    fn crc32c_of_known_vectors() {
+        // RFC 3720, B.4.
+        let ascending: Vec<u8> = (0..32).collect();
+        let descending: Vec<u8> = (0..32).rev().collect();
+        for (bytes, expected) in [
+            (&b"123456789"[..], 0xE306_9283),
+            (&[0; 32], 0x8A91_36AA),
+            (&[0xFF; 32], 0x62A8_AB43),
+            (&ascending, 0x46DD_794E),
+            (&descending, 0x113F_DB5C),
+            (b"", 0),
+        ] {
+            assert_eq!(crc32c_append(0, bytes), expected, "{bytes:?}");
+            assert_eq!(reference(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn crc32c_in_pieces_equals_crc32c_of_the_whole() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(3000).collect();
+        for cut in (0..bytes.len()).step_by(7) {
+            let (left, right) = bytes.split_at(cut);
+            assert_eq!(
+                crc32c_append(crc32c_append(0, left), right),
+                reference(&bytes),
+                "cut {cut}"
+            );
+        }
+    }
+
+    /// These rows were written before the checksum came from a crate.
+    #[test]
+    fn checksums_of_stored_rows_stay_valid() {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch(include_str!("schema/1.sql")).unwrap();
+        conn.execute_batch("INSERT INTO host VALUES (1, 70000, 12, 2, 0, 0, 1, 0, 751300944)")
+            .unwrap();
+        assert_eq!(HostRow::read(&conn).unwrap().sessions, 2);
+        assert_eq!(TurnRow::body_check("t0", b"turn 0"), 525_706_051);
+        assert_eq!(uri_hash("ahp-session:/a"), 2_116_148_761);
+    }
+
+    #[test]
+    fn moving_a_byte_to_the_next_column_changes_the_checksum() {
         let row = |a: &[u8], b: &[u8]| Checksum::of("t").bytes(a).bytes(b).value();
         assert_ne!(row(b"ab", b"c"), row(b"a", b"bc"));
     }

@@ -196,10 +196,14 @@ pub fn standard_tools(settings: ToolSettings) -> Vec<Arc<dyn HostTool>> {
         Arc::new(list::ListDirectory { limits }),
         Arc::new(glob::Glob { limits }),
         Arc::new(search::Search { limits, secrets }),
-        Arc::new(write::WriteFile {
+        Arc::new(change::ChangeTool {
             policy: changes.clone(),
+            definition: write::WRITE_FILE,
         }),
-        Arc::new(edit::EditFile { policy: changes }),
+        Arc::new(change::ChangeTool {
+            policy: changes,
+            definition: edit::EDIT_FILE,
+        }),
         Arc::new(command::RunCommand::new(limits, settings.environment, settings.umask)),
     ];
     if let Some(fetch) = settings.fetch {

@@ -7,6 +7,7 @@
 mod chat;
 mod connection;
 mod decoder;
+mod decoding;
 mod endpoint;
 mod messages;
 mod models;
@@ -27,6 +28,7 @@ pub use self::decoder::{AnswerDecoder, MAX_ANSWER_BYTES};
 pub use self::endpoint::{Api, Endpoint, KeyPlacement, TokenField};
 pub use self::proof::ProofOrigin;
 use self::quirks::{Quirks, QuirksByModel};
+use self::reasoning::has_text;
 pub use self::stream::ModelStream;
 use super::api::{ModelEntry, ModelEvent, ModelRequest};
 use super::error::{ErrorKind, Provider, ProviderError};
@@ -155,6 +157,13 @@ pub(crate) trait Decoder: Send + fmt::Debug {
 
     /// Called at the end of the stream. Fails if the answer is incomplete.
     fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError>;
+}
+
+/// Joins the sections of the system prompt; `None` if all are blank.
+fn system_text(request: &ModelRequest) -> Option<String> {
+    let sections = request.system.iter().map(String::as_str);
+    let sections: Vec<&str> = sections.filter(|text| has_text(text)).collect();
+    (!sections.is_empty()).then(|| sections.join("\n\n"))
 }
 
 /// Returns a random prefix for the ids of calls that the server sends without one. Ids must be unique within a

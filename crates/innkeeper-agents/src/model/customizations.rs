@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use innkeeper_host::customizations::Customized;
+use innkeeper_host::customizations::{About, Customized};
 use innkeeper_host::{AppliedRule, Attachment};
 use innkeeper_std::sync::{Mutex, MutexGuard};
 use innkeeper_std::text::prefix;
@@ -195,6 +195,12 @@ fn normal(path: &Path) -> PathBuf {
         }
     }
     normal
+}
+
+/// Returns the description of a customization in one line.
+pub(super) fn description_line(about: &About) -> String {
+    let description = about.description.as_deref().unwrap_or_default();
+    description.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the beginning of a text and whether it was cut.

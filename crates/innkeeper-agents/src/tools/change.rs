@@ -4,6 +4,7 @@
 
 use std::io::ErrorKind;
 
+use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use innkeeper_host::{
@@ -17,7 +18,8 @@ use super::diff::FileDiff;
 use super::outcome::{self, ToolOutput};
 use super::place::{Place, Places};
 use super::secret::SecretFiles;
-use super::{ToolAnswer, ToolEnv, ToolLimits, blocking};
+use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits, blocking};
+use crate::model::api::ToolSpec;
 
 mod replace;
 
@@ -28,6 +30,49 @@ pub(super) struct ChangePolicy {
     pub(super) secrets: SecretFiles,
     /// Permissions that new files and directories lack; `None` uses the process's umask.
     pub(super) umask: Option<u32>,
+}
+
+/// A tool that changes one file: `write_file` or `edit_file`.
+#[derive(Debug)]
+pub(super) struct ChangeTool {
+    pub(super) policy: ChangePolicy,
+    pub(super) definition: ChangeDefinition,
+}
+
+/// What distinguishes the tools that change files.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChangeDefinition {
+    pub(super) spec: fn() -> ToolSpec,
+    pub(super) title: &'static str,
+    /// Verb of the announcement, such as "Editing".
+    pub(super) verb: &'static str,
+    pub(super) plan: Plan,
+}
+
+#[async_trait]
+impl HostTool for ChangeTool {
+    fn spec(&self) -> ToolSpec {
+        (self.definition.spec)()
+    }
+
+    fn title(&self) -> &str {
+        self.definition.title
+    }
+
+    fn is_parallel_safe(&self) -> bool {
+        false
+    }
+
+    fn announcement(&self) -> Option<Announcement> {
+        Some(Announcement {
+            verb: self.definition.verb,
+            field: "path",
+        })
+    }
+
+    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError> {
+        run_change(draft, input, env, &self.policy, self.definition.plan).await
+    }
 }
 
 /// A planned change of one file.
@@ -93,10 +138,10 @@ impl PlannedChange {
     fn description_with(&self, name: &str) -> String {
         let [does, ..] = self.verbs();
         if self.problem.is_some() {
-            return format!("{does} {name}, which will fail; the model then reads why");
+            return format!("{does} {name}, which will fail; the model then gets the reason");
         }
         if self.is_done() {
-            return format!("{does} {name}, which is already like that; the model then reads so");
+            return format!("{does} {name}, which already has this content; the model then learns that");
         }
         format!("{does} {name} ({})", self.diff.counts())
     }
@@ -217,7 +262,7 @@ pub(super) fn read_current(place: &Place, limits: &ToolLimits) -> Result<Option<
 pub(super) type Plan = fn(&Value, &Places, &ToolLimits) -> Result<PlannedChange, String>;
 
 /// Plans a change, asks for confirmation and writes the file.
-pub(super) async fn run_change(
+async fn run_change(
     draft: ToolDraft,
     input: Value,
     env: &ToolEnv,

@@ -1,64 +1,42 @@
 //! `edit_file`: replaces a piece of text in a file.
 
-use async_trait::async_trait;
-use innkeeper_host::{AgentError, ToolDraft};
 use serde_json::{Value, json};
 
-use super::change::{self, PlannedChange};
+use super::ToolLimits;
+use super::change::{self, ChangeDefinition, PlannedChange};
 use super::input::Input;
 use super::outcome::shortened;
 use super::place::Places;
 use super::text::Text;
-use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
 mod nearest;
 
-/// Edits a file.
-#[derive(Debug)]
-pub(super) struct EditFile {
-    pub(super) policy: change::ChangePolicy,
-}
+/// The tool `edit_file`.
+pub(super) const EDIT_FILE: ChangeDefinition = ChangeDefinition {
+    spec,
+    title: "Edit a file",
+    verb: "Editing",
+    plan,
+};
 
-#[async_trait]
-impl HostTool for EditFile {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "edit_file".to_owned(),
-            description: "Replaces a piece of a file. `old_string` must be exactly what the file has, white space \
-                          included and without line numbers, and must occur once; add lines around it until it does, \
-                          or set `replace_all`. The person is asked first."
-                .to_owned(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "path": { "type": "string", "description": "The file: relative to the first working directory, or absolute within one." },
-                    "old_string": { "type": "string", "description": "The text to replace." },
-                    "new_string": { "type": "string", "description": "The text in its place; empty to delete." },
-                    "replace_all": { "type": "boolean", "description": "Whether to replace it everywhere in the file." },
-                },
-                "required": ["path", "old_string", "new_string"],
-            }),
-        }
-    }
-
-    fn title(&self) -> &str {
-        "Edit a file"
-    }
-
-    fn is_parallel_safe(&self) -> bool {
-        false
-    }
-
-    fn announcement(&self) -> Option<Announcement> {
-        Some(Announcement {
-            verb: "Editing",
-            field: "path",
-        })
-    }
-
-    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError> {
-        change::run_change(draft, input, env, &self.policy, plan).await
+fn spec() -> ToolSpec {
+    ToolSpec {
+        name: "edit_file".to_owned(),
+        description: "Replaces a piece of a file. `old_string` must be exactly what the file has, white space \
+                      included and without line numbers, and must occur once; add lines around it until it does, \
+                      or set `replace_all`. The person is asked first."
+            .to_owned(),
+        input_schema: json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "The file: relative to the first working directory, or absolute within one." },
+                "old_string": { "type": "string", "description": "The text to replace." },
+                "new_string": { "type": "string", "description": "The text in its place; empty to delete." },
+                "replace_all": { "type": "boolean", "description": "Whether to replace it everywhere in the file." },
+            },
+            "required": ["path", "old_string", "new_string"],
+        }),
     }
 }
 

@@ -1,59 +1,37 @@
 //! `write_file`: creates or overwrites a file.
 
-use async_trait::async_trait;
-use innkeeper_host::{AgentError, ToolDraft};
 use serde_json::{Value, json};
 
-use super::change::{self, PlannedChange};
+use super::ToolLimits;
+use super::change::{self, ChangeDefinition, PlannedChange};
 use super::input::Input;
 use super::place::Places;
 use super::text::Text;
-use super::{Announcement, HostTool, ToolAnswer, ToolEnv, ToolLimits};
 use crate::model::api::ToolSpec;
 
-/// Writes a file.
-#[derive(Debug)]
-pub(super) struct WriteFile {
-    pub(super) policy: change::ChangePolicy,
-}
+/// The tool `write_file`.
+pub(super) const WRITE_FILE: ChangeDefinition = ChangeDefinition {
+    spec,
+    title: "Write a file",
+    verb: "Writing",
+    plan,
+};
 
-#[async_trait]
-impl HostTool for WriteFile {
-    fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "write_file".to_owned(),
-            description: "Writes a file of the session's working directories, in place of what it was; missing \
-                          directories are created. The person is asked first. To change a part of a file, use \
-                          `edit_file`."
-                .to_owned(),
-            input_schema: json!({
-                "type": "object",
-                "properties": {
-                    "path": { "type": "string", "description": "The file: relative to the first working directory, or absolute within one." },
-                    "content": { "type": "string", "description": "All of the file's text." },
-                },
-                "required": ["path", "content"],
-            }),
-        }
-    }
-
-    fn title(&self) -> &str {
-        "Write a file"
-    }
-
-    fn is_parallel_safe(&self) -> bool {
-        false
-    }
-
-    fn announcement(&self) -> Option<Announcement> {
-        Some(Announcement {
-            verb: "Writing",
-            field: "path",
-        })
-    }
-
-    async fn run(&self, draft: ToolDraft, input: Value, env: &ToolEnv) -> Result<ToolAnswer, AgentError> {
-        change::run_change(draft, input, env, &self.policy, plan).await
+fn spec() -> ToolSpec {
+    ToolSpec {
+        name: "write_file".to_owned(),
+        description: "Writes a file of the session's working directories, in place of what it was; missing \
+                      directories are created. The person is asked first. To change a part of a file, use \
+                      `edit_file`."
+            .to_owned(),
+        input_schema: json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "The file: relative to the first working directory, or absolute within one." },
+                "content": { "type": "string", "description": "All of the file's text." },
+            },
+            "required": ["path", "content"],
+        }),
     }
 }
 

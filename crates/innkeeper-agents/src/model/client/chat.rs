@@ -11,6 +11,7 @@ use super::endpoint::TokenField;
 use super::proof::ProofOrigin;
 use super::quirks::Quirks;
 use super::reasoning::has_text;
+use super::system_text;
 use super::tool_calls::input_text;
 use crate::model::api::{AssistantPart, Effort, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
 use crate::model::conversation::documents::unsupported_note;
@@ -21,14 +22,8 @@ const SHORT_ID: usize = 9;
 /// Encodes a request.
 pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, token_field: TokenField, quirks: &Quirks) -> Value {
     let mut messages = Vec::new();
-    let system: Vec<&str> = request
-        .system
-        .iter()
-        .map(String::as_str)
-        .filter(|text| has_text(text))
-        .collect();
-    if !system.is_empty() {
-        messages.push(json!({"role": "system", "content": system.join("\n\n")}));
+    if let Some(system) = system_text(request) {
+        messages.push(json!({"role": "system", "content": system}));
     }
     for message in &request.messages {
         match message {

@@ -108,7 +108,7 @@ impl Connection {
         match timeout(LIST_TIME, read_up_to(&mut response, MOST_BYTES)).await {
             Ok(Ok(body)) => Ok(Some(body)),
             Ok(Err(error)) => Err(provider.error(ErrorKind::Network, &cause(&error.without_url()))),
-            Err(_) => Err(provider.error(ErrorKind::Network, "the list of models did not come to an end")),
+            Err(_) => Err(provider.error(ErrorKind::Network, "the list of models was not complete in time")),
         }
     }
 }
@@ -165,9 +165,13 @@ fn headers(endpoint: &Endpoint, provider: &Provider, key: Option<&Secret>) -> Re
     if let Some(key) = key {
         let (name, value) = key_header(endpoint, key.reveal().trim());
         let name =
-            name.ok_or_else(|| provider.error(ErrorKind::BadRequest, "the key's header has an impossible name"))?;
-        let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| provider.error(ErrorKind::Auth, "it holds characters that no key has"))?;
+            name.ok_or_else(|| provider.error(ErrorKind::BadRequest, "the configured key header has an invalid name"))?;
+        let mut value = HeaderValue::from_str(&value).map_err(|_| {
+            provider.error(
+                ErrorKind::Auth,
+                "the key contains characters that a header cannot carry",
+            )
+        })?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }
@@ -176,7 +180,7 @@ fn headers(endpoint: &Endpoint, provider: &Provider, key: Option<&Secret>) -> Re
             .ok()
             .zip(HeaderValue::from_str(value).ok());
         let Some((parsed_name, mut value)) = parsed else {
-            let said = format!("the header {name} of the settings cannot be sent");
+            let said = format!("the configured header {name} is invalid");
             return Err(provider.error(ErrorKind::BadRequest, &said));
         };
         value.set_sensitive(true);
@@ -215,8 +219,9 @@ fn redirect_refusal(response: &Response, provider: &Provider) -> Refusal {
         .as_ref()
         .and_then(|url| url.host_str())
         .unwrap_or("another address");
-    let said =
-        format!("it sends requests on to {to}, where the key is not taken; if that is right, set it as the address");
+    let said = format!(
+        "it redirects to {to}, and the key is not sent there; if that is the right server, configure its address"
+    );
     Refusal {
         error: provider.error(ErrorKind::BadRequest, &said),
         failure: Failure {

@@ -69,12 +69,12 @@ impl AnswerDecoder {
         }
         self.read = self.read.saturating_add(bytes.len());
         if self.read > MAX_ANSWER_BYTES {
-            return Err(self.provider.error(ErrorKind::Malformed, "it does not come to an end"));
+            return Err(self.provider.error(ErrorKind::Malformed, "it exceeds the size limit"));
         }
         if let BodyFormat::Unknown = self.form {
             match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
                 Some(b'{') => self.form = BodyFormat::Whole(Vec::new()),
-                Some(b'<') => return Err(self.provider.error(ErrorKind::Malformed, "it is a web page")),
+                Some(b'<') => return Err(self.provider.error(ErrorKind::Malformed, "it is an HTML page")),
                 Some(_) => self.form = BodyFormat::Stream(SseParser::default()),
                 // Whitespace does not determine the format.
                 None => return Ok(()),
@@ -83,7 +83,7 @@ impl AnswerDecoder {
         match &mut self.form {
             BodyFormat::Unknown => Ok(()),
             BodyFormat::Whole(text) if text.len() + bytes.len() > MOST_BYTES => {
-                Err(self.provider.error(ErrorKind::Malformed, "it is too long"))
+                Err(self.provider.error(ErrorKind::Malformed, "it exceeds the size limit"))
             }
             BodyFormat::Whole(text) => {
                 text.extend_from_slice(bytes);
@@ -118,7 +118,7 @@ impl AnswerDecoder {
                         self.ended = true;
                     }
                     Err(error) if error.is_eof() => {
-                        return Err(self.provider.error(ErrorKind::Interrupted, "it ends in the middle"));
+                        return Err(self.provider.error(ErrorKind::Interrupted, "it is incomplete"));
                     }
                     Err(error) => return Err(self.provider.error(ErrorKind::Malformed, &error.to_string())),
                 }

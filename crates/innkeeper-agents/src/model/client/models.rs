@@ -20,8 +20,12 @@ const CONTEXT_FIELDS: &[&str] = &[
 
 /// Parses a model list.
 pub(super) fn read(provider: &Provider, body: &[u8]) -> Result<Vec<ModelEntry>, ProviderError> {
-    let list: Value = serde_json::from_slice(body)
-        .map_err(|error| provider.error(ErrorKind::Malformed, &format!("the list of models is no JSON: {error}")))?;
+    let list: Value = serde_json::from_slice(body).map_err(|error| {
+        provider.error(
+            ErrorKind::Malformed,
+            &format!("the list of models is not JSON: {error}"),
+        )
+    })?;
     let list = list.get("data").or_else(|| list.get("models")).unwrap_or(&list);
     let entries = list.as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(entries.iter().filter_map(entry).take(MAX_MODELS).collect())

@@ -12,6 +12,7 @@ use super::chat::{data_url, effort_name};
 use super::proof::ProofOrigin;
 use super::quirks::Quirks;
 use super::reasoning::has_text;
+use super::system_text;
 use super::tool_calls::input_text;
 use crate::model::api::{AssistantPart, Image, ModelMessage, ModelRequest, ToolOutcome, ToolSpec, UserPart};
 use crate::model::conversation::documents::unsupported_note;
@@ -27,14 +28,8 @@ pub(super) fn encode(request: &ModelRequest, origin: &ProofOrigin, quirks: &Quir
         }
     }
     let mut body = json!({"model": request.model, "stream": true, "store": false, "input": input});
-    let system: Vec<&str> = request
-        .system
-        .iter()
-        .map(String::as_str)
-        .filter(|text| has_text(text))
-        .collect();
-    if !system.is_empty() {
-        body["instructions"] = system.join("\n\n").into();
+    if let Some(system) = system_text(request) {
+        body["instructions"] = system.into();
     }
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();

@@ -82,7 +82,7 @@ impl ModelStream {
             Ok(Err(error)) => Err(self.interrupted(&cause(&error.without_url()))),
             Err(_) => {
                 was_silent = true;
-                Err(self.interrupted(&format!("nothing came for {} seconds", self.idle_time.as_secs_f64())))
+                Err(self.interrupted(&format!("no data for {} seconds", self.idle_time.as_secs_f64())))
             }
         };
         let result = result.or_else(|error| match error.kind {
@@ -98,7 +98,7 @@ impl ModelStream {
             // A failure before the first output counts as a network error, so that it is retried. An idle timeout
             // does not: the user has waited long enough.
             Err(error) if error.kind == ErrorKind::Interrupted && !self.has_output && !was_silent => {
-                let said = "the connection ended before an answer began";
+                let said = "the connection closed before the answer started";
                 self.failed = Some(self.decoder.provider().error(ErrorKind::Network, said));
             }
             Err(error) => self.failed = Some(error),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use innkeeper_std::text::truncate;
 
-use super::pinned_instruction::PinnedInstruction;
 use super::summary::Summary;
 use super::tokens::tokens_in;
 use super::{Conversation, Entry, Speaker, user};
@@ -80,8 +79,18 @@ impl Compaction {
         self
     }
 
-    fn is_available(available: Option<&HashSet<String>>, pinned: &PinnedInstruction) -> bool {
-        available.is_none_or(|available| available.contains(&pinned.id))
+    fn replace(self, conversation: &mut Conversation, text: String) {
+        let summary = Summary {
+            user_messages: self.user_messages,
+            text,
+            pinned: Vec::new(),
+        };
+        let available = self.available;
+        conversation.replace_first(self.count, summary, |pinned| {
+            available
+                .as_ref()
+                .is_none_or(|available| available.contains(&pinned.id))
+        });
     }
 
     /// Builds the summary request. Its transcript has at most `tokens` tokens.
@@ -101,16 +110,7 @@ impl Compaction {
 
     /// Replaces the beginning by the summary.
     pub(in crate::model) fn apply(self, conversation: &mut Conversation, text: &str) {
-        let text = text.to_owned();
-        conversation.replace_first(
-            self.count,
-            Summary {
-                user_messages: self.user_messages,
-                text,
-                pinned: Vec::new(),
-            },
-            |pinned| Self::is_available(self.available.as_ref(), pinned),
-        );
+        self.replace(conversation, text.to_owned());
     }
 
     /// The last turn that the summary replaces completely.
@@ -133,15 +133,7 @@ impl Compaction {
             .collect();
         // `most` bytes are about a quarter of `most` tokens.
         let text = latest(&lines, most).join("\n");
-        conversation.replace_first(
-            self.count,
-            Summary {
-                user_messages: self.user_messages,
-                text,
-                pinned: Vec::new(),
-            },
-            |pinned| Self::is_available(self.available.as_ref(), pinned),
-        );
+        self.replace(conversation, text);
     }
 }
 
@@ -257,6 +249,7 @@ fn shortened(text: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
     use crate::model::api::{ToolOutcome, ToolUse};
+    use crate::model::conversation::pinned_instruction::PinnedInstruction;
 
     fn long_conversation() -> Conversation {
         let mut conversation = Conversation::default();

@@ -8,7 +8,7 @@ use innkeeper_host::{AgentError, Invocation, ToolDraft, ToolResult};
 use serde_json::Value;
 
 use super::rules::{applied, location_of};
-use super::{EARLIER, TurnContext, beginning};
+use super::{EARLIER, TurnContext, beginning, description_line};
 use crate::model::conversation::pinned_instruction::PinnedInstruction;
 use crate::model::conversation::{Conversation, Speaker, user};
 use crate::model::turn::TurnRun;
@@ -93,14 +93,7 @@ impl TurnContext {
 }
 
 fn line(name: &str, about: &About) -> String {
-    let words: Vec<&str> = about
-        .description
-        .as_deref()
-        .unwrap_or_default()
-        .split_whitespace()
-        .collect();
-    let description = words.join(" ");
-    match beginning(&description, MAX_DESCRIPTION) {
+    match beginning(&description_line(about), MAX_DESCRIPTION) {
         ("", _) => format!("\n- {name}"),
         (start, true) => format!("\n- {name}: {start} …"),
         (start, false) => format!("\n- {name}: {start}"),

@@ -55,7 +55,7 @@ impl AgentTool {
         match self {
             Self::Ask => "Ask",
             Self::Plan => "Plan",
-            Self::Delegate => "Send a helper",
+            Self::Delegate => "Run a subagent",
             Self::Skill => "Use a skill",
         }
     }
@@ -152,14 +152,7 @@ impl AgentTool {
         let mut room = MAX_AGENTS_BYTES;
         spec.description.push_str(" The helper can be one of these agents:");
         for (name, agent) in agents {
-            let words: Vec<&str> = agent
-                .about
-                .description
-                .as_deref()
-                .unwrap_or_default()
-                .split_whitespace()
-                .collect();
-            let description = words.join(" ");
+            let description = customizations::description_line(&agent.about);
             let description = truncate(&description, MAX_AGENT_WORDS);
             let line = format!("\n- {name}: {description}");
             let Some(rest) = room.checked_sub(line.len()) else {

@@ -15,23 +15,15 @@ use crate::tools::ToolAnswer;
 impl TurnRun<'_> {
     /// Runs `delegate`.
     pub(in crate::model) async fn delegate(&self, draft: ToolDraft, input: Value) -> Result<ToolAnswer, AgentError> {
-        let (title, task) = match (agent_tools::text(&input, "title"), agent_tools::text(&input, "task")) {
-            (Ok(title), Ok(task)) => (title, task),
-            (Err(problem), _) | (_, Err(problem)) => {
-                let result = ToolResult::failed("Could not send a helper", problem.clone());
-                draft.complete(result).await?;
-                return Ok(ToolAnswer::failed(problem));
-            }
-        };
-        let role = match self.subagent_role(&input).await {
-            Ok(role) => role,
+        let (title, task, role) = match self.parse_delegation(&input).await {
+            Ok(parsed) => parsed,
             Err(problem) => {
-                let result = ToolResult::failed("Could not send a helper", problem.clone());
+                let result = ToolResult::failed("Could not start a subagent", problem.clone());
                 draft.complete(result).await?;
                 return Ok(ToolAnswer::failed(problem));
             }
         };
-        let invocation = Invocation::new(format!("Sends a helper: {title}")).input(input.to_string());
+        let invocation = Invocation::new(format!("Runs a subagent: {title}")).input(input.to_string());
         let mut call = draft.run(invocation).await?;
         let spec = match &role {
             Some(role) => {
@@ -45,7 +37,7 @@ impl TurnRun<'_> {
             Ok(subagent) => subagent,
             Err(AgentError::Cancelled) => return Err(AgentError::Cancelled),
             Err(AgentError::Failed { message, .. }) => {
-                call.complete(ToolResult::failed("No helper could be sent", message.clone()))
+                call.complete(ToolResult::failed("Could not start a subagent", message.clone()))
                     .await?;
                 return Ok(ToolAnswer::failed(message));
             }
@@ -62,7 +54,7 @@ impl TurnRun<'_> {
                 let content = vec![ToolContent::Text(report.clone())];
                 call.complete(ToolResult {
                     success: true,
-                    summary: format!("The helper is done: {title}"),
+                    summary: format!("The subagent is done: {title}"),
                     content,
                     ..ToolResult::default()
                 })
@@ -71,17 +63,24 @@ impl TurnRun<'_> {
             }
             Ok(WorkerEnd::Stopped) => {
                 let told = "The person stopped the helper before it was done.";
-                call.complete(ToolResult::failed("The helper was stopped", told))
+                call.complete(ToolResult::failed("The subagent was stopped", told))
                     .await?;
                 Ok(ToolAnswer::failed(told))
             }
             Err(AgentError::Cancelled) => Err(AgentError::Cancelled),
             Err(AgentError::Failed { message, .. }) => {
-                call.complete(ToolResult::failed("The helper failed", message.clone()))
+                call.complete(ToolResult::failed("The subagent failed", message.clone()))
                     .await?;
                 Ok(ToolAnswer::failed(message))
             }
         }
+    }
+
+    /// Returns title, task and custom agent of the subagent.
+    async fn parse_delegation<'i>(&self, input: &'i Value) -> Result<(&'i str, &'i str, Option<Role>), String> {
+        let title = agent_tools::text(input, "title")?;
+        let task = agent_tools::text(input, "task")?;
+        Ok((title, task, self.subagent_role(input).await?))
     }
 
     /// Loads the custom agent that the subagent runs as, if one is named (CUS-24).

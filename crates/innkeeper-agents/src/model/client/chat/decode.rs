@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::model::api::{ModelEvent, StopReason, TokenUsage};
 use crate::model::client::Decoder;
+use crate::model::client::decoding::{
+    elements, incomplete, no_answer, non_empty, parse_data, take_refusal, token_count, usage_of,
+};
 use crate::model::client::proof::ProofOrigin;
 use crate::model::client::reasoning::ReasoningBuffer;
 use crate::model::client::tool_calls::StreamedCalls;
@@ -61,17 +64,17 @@ impl ChatDecoder {
             .and_then(Value::as_str)
         {
             if finish == "error" {
-                return Err(self.provider.error(ErrorKind::Server, "it stopped with an error"));
+                return Err(self.provider.error(ErrorKind::Server, "it ended with an error"));
             }
             self.finish = Some(finish.to_owned());
         }
-        self.usage(chunk.get("usage"), out);
+        self.usage(usage_of(chunk), out);
         Ok(())
     }
 
     fn said(&mut self, said: &Value, out: &mut Vec<ModelEvent>) {
         for field in THINKING_FIELDS {
-            if let Some(text) = said.get(field).and_then(Value::as_str).filter(|text| !text.is_empty()) {
+            if let Some(text) = non_empty(said, field) {
                 self.thinking_field = Some(field);
                 self.thinking.push(text, out);
                 // Servers that fill both fields send the same text in both.
@@ -90,7 +93,7 @@ impl ChatDecoder {
         if let Some(text) = said.get("refusal").and_then(Value::as_str) {
             self.refusal.push_str(text);
         }
-        for call in said.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+        for call in elements(said, "tool_calls") {
             self.call(call, out);
         }
     }
@@ -107,7 +110,7 @@ impl ChatDecoder {
         if let Some(text) = part.get("text").and_then(Value::as_str) {
             self.text(text, out);
         }
-        for thought in part.get("thinking").and_then(Value::as_array).into_iter().flatten() {
+        for thought in elements(part, "thinking") {
             if let Some(text) = thought.get("text").and_then(Value::as_str) {
                 self.thinking.push(text, out);
             }
@@ -124,12 +127,9 @@ impl ChatDecoder {
 
     fn call(&mut self, call: &Value, out: &mut Vec<ModelEvent>) {
         self.end_thinking(out);
-        let id = call.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
+        let id = non_empty(call, "id");
         let function = call.get("function");
-        let name = function
-            .and_then(|function| function.get("name"))
-            .and_then(Value::as_str)
-            .filter(|name| !name.is_empty());
+        let name = function.and_then(|function| non_empty(function, "name"));
         let index = self.index_of(call.get("index").and_then(Value::as_u64), id, name);
         self.calls.describe(index, id, name, out);
         match function.and_then(|function| function.get("arguments")) {
@@ -174,15 +174,10 @@ impl ChatDecoder {
     }
 
     fn usage(&mut self, usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
-        let Some(usage) = usage.filter(|usage| usage.is_object()) else {
+        let Some(usage) = usage else {
             return;
         };
-        let count = |path: &str| {
-            usage
-                .pointer(path)
-                .and_then(Value::as_u64)
-                .and_then(|count| u32::try_from(count).ok())
-        };
+        let count = |pointer: &str| token_count(usage, pointer);
         let usage = TokenUsage {
             input: count("/prompt_tokens"),
             output: count("/completion_tokens"),
@@ -196,14 +191,12 @@ impl ChatDecoder {
 
     fn end(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         let Some(finish) = self.finish.take() else {
-            return Err(self
-                .provider
-                .error(ErrorKind::Interrupted, "the stream ended in the middle"));
+            return Err(incomplete(&self.provider));
         };
         self.end_thinking(out);
         let was_cut = matches!(finish.as_str(), "length" | "max_tokens");
         self.calls.end_all(was_cut, out);
-        let refusal = Some(std::mem::take(&mut self.refusal)).filter(|text| !text.is_empty());
+        let refusal = take_refusal(&mut self.refusal);
         let stop = match finish.as_str() {
             _ if was_cut => StopReason::Length,
             "content_filter" => StopReason::Refused(refusal),
@@ -219,17 +212,14 @@ impl ChatDecoder {
 
 impl Decoder for ChatDecoder {
     fn push(&mut self, event: SseEvent, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
-        let data = event.data.trim();
-        if data == "[DONE]" {
+        if event.data.trim() == "[DONE]" {
             // `[DONE]` ends the answer even without a finish reason.
             self.finish.get_or_insert_with(|| "stop".to_owned());
             return self.end(out);
         }
-        if data.is_empty() {
+        let Some(chunk) = parse_data(&self.provider, &event.data)? else {
             return Ok(());
-        }
-        let chunk: Value = serde_json::from_str(data)
-            .map_err(|error| self.provider.error(ErrorKind::Malformed, &error.to_string()))?;
+        };
         // Some servers send the error as the data of an event named `error`.
         if event.name.as_deref() == Some("error") {
             return Err(classify(&self.provider, &Failure::from_value(&chunk)));
@@ -240,7 +230,7 @@ impl Decoder for ChatDecoder {
     fn whole(&mut self, answer: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         self.chunk(answer, "message", out)?;
         if answer.get("choices").is_none() {
-            return Err(self.provider.error(ErrorKind::Malformed, "it holds no answer"));
+            return Err(no_answer(&self.provider));
         }
         // An answer in one document is complete, with or without a finish reason.
         self.finish.get_or_insert_with(|| "stop".to_owned());

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use crate::model::api::{ModelEvent, StopReason, TokenUsage};
 use crate::model::client::Decoder;
+use crate::model::client::decoding::{emit_text, incomplete, no_answer, parse_data, token_count, usage_of};
 use crate::model::client::proof::ProofOrigin;
 use crate::model::client::reasoning::ReasoningBuffer;
 use crate::model::client::tool_calls::StreamedCalls;
-use crate::model::error::{ErrorKind, Failure, Provider, ProviderError, classify};
+use crate::model::error::{Failure, Provider, ProviderError, classify};
 use crate::model::sse::SseEvent;
 
 /// Decodes a stream of blocks.
@@ -53,12 +54,12 @@ impl MessagesDecoder {
     fn event(&mut self, kind: &str, event: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         let index = event.get("index").and_then(Value::as_u64).unwrap_or_default();
         match kind {
-            "message_start" => self.usage(event.pointer("/message/usage"), out),
+            "message_start" => self.usage(event.get("message").and_then(usage_of), out),
             "content_block_start" => self.block_start(index, event.get("content_block").unwrap_or(&Value::Null), out),
             "content_block_delta" => self.block_delta(index, event.get("delta").unwrap_or(&Value::Null), out),
             "content_block_stop" => self.block_stop(index, out),
             "message_delta" => {
-                self.usage(event.get("usage"), out);
+                self.usage(usage_of(event), out);
                 if let Some(delta) = event.get("delta") {
                     self.stop = stop_of(delta).or_else(|| self.stop.take());
                 }
@@ -76,7 +77,7 @@ impl MessagesDecoder {
         let text = |field: &str| block.get(field).and_then(Value::as_str).unwrap_or_default();
         let started = match text("type") {
             "text" => {
-                say(text("text"), out);
+                emit_text(text("text"), out);
                 Block::Text
             }
             "thinking" => {
@@ -112,7 +113,9 @@ impl MessagesDecoder {
     fn block_delta(&mut self, index: u64, delta: &Value, out: &mut Vec<ModelEvent>) {
         let text = |field: &str| delta.get(field).and_then(Value::as_str).unwrap_or_default();
         match self.open.get_mut(&index) {
-            Some(Block::Text) => say(text("text"), out),
+            Some(Block::Text) => {
+                emit_text(text("text"), out);
+            }
             Some(Block::ReasoningBuffer { thinking, signature }) => {
                 thinking.push(text("thinking"), out);
                 signature.push_str(text("signature"));
@@ -142,25 +145,20 @@ impl MessagesDecoder {
 
     /// Usage is sent in two parts: input tokens at the start, output tokens at the end.
     fn usage(&mut self, usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
-        let Some(usage) = usage.filter(|usage| usage.is_object()) else {
+        let Some(usage) = usage else {
             return;
         };
-        let count = |field: &str| {
-            usage
-                .get(field)
-                .and_then(Value::as_u64)
-                .and_then(|count| u32::try_from(count).ok())
-        };
+        let count = |pointer: &str| token_count(usage, pointer);
         let before = self.usage;
-        if let Some(fresh) = count("input_tokens") {
-            let cached = [count("cache_creation_input_tokens"), count("cache_read_input_tokens")];
+        if let Some(fresh) = count("/input_tokens") {
+            let cached = [count("/cache_creation_input_tokens"), count("/cache_read_input_tokens")];
             let cached = cached.into_iter().flatten().fold(0, u32::saturating_add);
             // The end may repeat the input tokens without the cached ones.
             let input = fresh.saturating_add(cached);
             self.usage.input = Some(before.input.map_or(input, |known| known.max(input)));
         }
-        self.usage.cache_read = count("cache_read_input_tokens").or(before.cache_read);
-        self.usage.output = count("output_tokens").or(before.output);
+        self.usage.cache_read = count("/cache_read_input_tokens").or(before.cache_read);
+        self.usage.output = count("/output_tokens").or(before.output);
         if self.usage != before {
             out.push(ModelEvent::Usage(self.usage));
         }
@@ -168,9 +166,7 @@ impl MessagesDecoder {
 
     fn end(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         let Some(stop) = self.stop.take() else {
-            return Err(self
-                .provider
-                .error(ErrorKind::Interrupted, "the stream ended in the middle"));
+            return Err(incomplete(&self.provider));
         };
         let mut open: Vec<u64> = self.open.keys().copied().collect();
         open.sort_unstable();
@@ -184,12 +180,6 @@ impl MessagesDecoder {
         };
         out.push(ModelEvent::End(stop));
         Ok(())
-    }
-}
-
-fn say(text: &str, out: &mut Vec<ModelEvent>) {
-    if !text.is_empty() {
-        out.push(ModelEvent::Text(text.to_owned()));
     }
 }
 
@@ -209,12 +199,9 @@ fn stop_of(delta: &Value) -> Option<StopReason> {
 
 impl Decoder for MessagesDecoder {
     fn push(&mut self, event: SseEvent, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
-        let data = event.data.trim();
-        if data.is_empty() || data == "[DONE]" {
+        let Some(value) = parse_data(&self.provider, &event.data)? else {
             return Ok(());
-        }
-        let value: Value = serde_json::from_str(data)
-            .map_err(|error| self.provider.error(ErrorKind::Malformed, &error.to_string()))?;
+        };
         let kind = value
             .get("type")
             .and_then(Value::as_str)
@@ -228,9 +215,9 @@ impl Decoder for MessagesDecoder {
             return Err(classify(&self.provider, &Failure::from_value(answer)));
         }
         let Some(content) = answer.get("content").and_then(Value::as_array) else {
-            return Err(self.provider.error(ErrorKind::Malformed, "it holds no answer"));
+            return Err(no_answer(&self.provider));
         };
-        self.usage(answer.get("usage"), out);
+        self.usage(usage_of(answer), out);
         for (index, block) in (0..).zip(content) {
             self.block_start(index, block, out);
             self.block_stop(index, out);

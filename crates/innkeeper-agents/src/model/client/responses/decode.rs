@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use crate::model::api::{ModelEvent, StopReason, TokenUsage};
 use crate::model::client::Decoder;
+use crate::model::client::decoding::{
+    elements, emit_text, incomplete, no_answer, non_empty, parse_data, take_refusal, token_count, usage_of,
+};
 use crate::model::client::proof::ProofOrigin;
 use crate::model::client::reasoning::ReasoningBuffer;
 use crate::model::client::tool_calls::StreamedCalls;
@@ -46,28 +49,28 @@ impl ResponsesDecoder {
     }
 
     fn event(&mut self, event: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
-        let place = event.get("output_index").and_then(Value::as_u64).unwrap_or_default();
+        let output = event.get("output_index").and_then(Value::as_u64).unwrap_or_default();
         let delta = event.get("delta").and_then(Value::as_str).unwrap_or_default();
         match event.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "response.output_item.added" => self.item_added(place, event.get("item"), out),
-            "response.output_text.delta" => self.text(place, delta, out),
+            "response.output_item.added" => self.item_added(output, event.get("item"), out),
+            "response.output_text.delta" => self.text(output, delta, out),
             "response.refusal.delta" => {
-                self.spoken.insert(place);
+                self.spoken.insert(output);
                 self.refusal.push_str(delta);
             }
-            "response.reasoning_summary_text.delta" => self.thought(place, event.get("summary_index"), delta, out),
-            "response.reasoning_text.delta" => self.thought(place, event.get("content_index"), delta, out),
+            "response.reasoning_summary_text.delta" => self.thought(output, event.get("summary_index"), delta, out),
+            "response.reasoning_text.delta" => self.thought(output, event.get("content_index"), delta, out),
             "response.function_call_arguments.delta" => {
-                let index = self.call_for_output(place);
+                let index = self.call_for_output(output);
                 self.calls.input(index, delta, out);
             }
             "response.function_call_arguments.done" => {
-                let index = self.call_for_output(place);
+                let index = self.call_for_output(output);
                 if let Some(text) = event.get("arguments").and_then(Value::as_str) {
                     self.calls.whole_input(index, text, out);
                 }
             }
-            "response.output_item.done" => self.item_done(place, event.get("item"), out),
+            "response.output_item.done" => self.item_done(output, event.get("item"), out),
             "response.completed"
             | "response.done"
             | "response.incomplete"
@@ -82,15 +85,14 @@ impl ResponsesDecoder {
         Ok(())
     }
 
-    fn text(&mut self, place: u64, text: &str, out: &mut Vec<ModelEvent>) {
-        if !text.is_empty() {
-            self.spoken.insert(place);
-            out.push(ModelEvent::Text(text.to_owned()));
+    fn text(&mut self, output: u64, text: &str, out: &mut Vec<ModelEvent>) {
+        if emit_text(text, out) {
+            self.spoken.insert(output);
         }
     }
 
-    fn thought(&mut self, place: u64, part: Option<&Value>, text: &str, out: &mut Vec<ModelEvent>) {
-        let part = (place, part.and_then(Value::as_u64).unwrap_or_default());
+    fn thought(&mut self, output: u64, part: Option<&Value>, text: &str, out: &mut Vec<ModelEvent>) {
+        let part = (output, part.and_then(Value::as_u64).unwrap_or_default());
         let before = self.thinking_part.replace(part);
         if before.is_some_and(|before| before != part) && !self.thinking.is_empty() {
             self.thinking.push("\n\n", out);
@@ -98,24 +100,24 @@ impl ResponsesDecoder {
         self.thinking.push(text, out);
     }
 
-    fn item_added(&mut self, place: u64, item: Option<&Value>, out: &mut Vec<ModelEvent>) {
+    fn item_added(&mut self, output: u64, item: Option<&Value>, out: &mut Vec<ModelEvent>) {
         let Some(item) = item.filter(|item| is_call(item)) else {
             return;
         };
-        let index = self.call_for_output(place);
+        let index = self.call_for_output(output);
         let (id, name) = id_and_name(item);
         self.calls.describe(index, id, name, out);
     }
 
-    fn item_done(&mut self, place: u64, item: Option<&Value>, out: &mut Vec<ModelEvent>) {
-        let Some(item) = item.filter(|_| self.done.insert(place)) else {
+    fn item_done(&mut self, output: u64, item: Option<&Value>, out: &mut Vec<ModelEvent>) {
+        let Some(item) = item.filter(|_| self.done.insert(output)) else {
             return;
         };
         match item.get("type").and_then(Value::as_str).unwrap_or_default() {
             "reasoning" => self.thinking_done(item, out),
-            "message" if !self.spoken.contains(&place) => self.whole_message(place, item, out),
+            "message" if !self.spoken.contains(&output) => self.whole_message(output, item, out),
             "function_call" => {
-                let index = self.call_for_output(place);
+                let index = self.call_for_output(output);
                 let (id, name) = id_and_name(item);
                 self.calls.describe(index, id, name, out);
                 if let Some(text) = item.get("arguments").and_then(Value::as_str) {
@@ -130,18 +132,16 @@ impl ResponsesDecoder {
     fn thinking_done(&mut self, item: &Value, out: &mut Vec<ModelEvent>) {
         if self.thinking.is_empty() {
             let texts = |field: &str| -> Vec<&str> {
-                let parts = item.get(field).and_then(Value::as_array).into_iter().flatten();
-                parts.filter_map(|part| part.get("text")?.as_str()).collect()
+                elements(item, field)
+                    .filter_map(|part| part.get("text")?.as_str())
+                    .collect()
             };
             let summary = texts("summary");
             let shown = if summary.is_empty() { texts("content") } else { summary };
             self.thinking.push(&shown.join("\n\n"), out);
         }
         // Without encrypted content the provider, which stores nothing, cannot recognise the item.
-        let encrypted = item
-            .get("encrypted_content")
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty());
+        let encrypted = non_empty(item, "encrypted_content");
         let proof = encrypted.map(|encrypted| {
             let summary = item.get("summary").cloned().unwrap_or_else(|| json!([]));
             let mut kept = json!({"type": "reasoning", "summary": summary, "encrypted_content": encrypted});
@@ -154,10 +154,10 @@ impl ResponsesDecoder {
         self.thinking_part = None;
     }
 
-    fn whole_message(&mut self, place: u64, item: &Value, out: &mut Vec<ModelEvent>) {
-        for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+    fn whole_message(&mut self, output: u64, item: &Value, out: &mut Vec<ModelEvent>) {
+        for part in elements(item, "content") {
             if let Some(text) = part.get("text").and_then(Value::as_str) {
-                self.text(place, text, out);
+                self.text(output, text, out);
             }
             if let Some(text) = part.get("refusal").and_then(Value::as_str) {
                 self.refusal.push_str(text);
@@ -165,8 +165,8 @@ impl ResponsesDecoder {
         }
     }
 
-    fn call_for_output(&mut self, place: u64) -> usize {
-        *self.by_output_index.entry(place).or_insert_with(|| self.calls.begin())
+    fn call_for_output(&mut self, output: u64) -> usize {
+        *self.by_output_index.entry(output).or_insert_with(|| self.calls.begin())
     }
 
     fn ended(&mut self, response: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
@@ -178,12 +178,12 @@ impl ResponsesDecoder {
             return Err(self.provider.error(ErrorKind::Interrupted, "the provider cancelled it"));
         }
         // Items that were not streamed are part of the final event.
-        for (place, item) in (0..).zip(response.get("output").and_then(Value::as_array).into_iter().flatten()) {
-            self.item_done(place, Some(item), out);
+        for (output, item) in (0..).zip(elements(response, "output")) {
+            self.item_done(output, Some(item), out);
         }
         self.thinking.end(None, out);
-        usage(response.get("usage"), out);
-        let refusal = Some(std::mem::take(&mut self.refusal)).filter(|text| !text.is_empty());
+        out.extend(usage_of(response).map(usage));
+        let refusal = take_refusal(&mut self.refusal);
         let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
         let stop = match reason {
             Some("content_filter") => StopReason::Refused(refusal),
@@ -208,31 +208,20 @@ fn id_and_name(item: &Value) -> (Option<&str>, Option<&str>) {
     (text("call_id").or_else(|| text("id")), text("name"))
 }
 
-fn usage(usage: Option<&Value>, out: &mut Vec<ModelEvent>) {
-    let Some(usage) = usage.filter(|usage| usage.is_object()) else {
-        return;
-    };
-    let count = |path: &str| {
-        usage
-            .pointer(path)
-            .and_then(Value::as_u64)
-            .and_then(|count| u32::try_from(count).ok())
-    };
-    out.push(ModelEvent::Usage(TokenUsage {
+fn usage(usage: &Value) -> ModelEvent {
+    let count = |pointer: &str| token_count(usage, pointer);
+    ModelEvent::Usage(TokenUsage {
         input: count("/input_tokens"),
         output: count("/output_tokens"),
         cache_read: count("/input_tokens_details/cached_tokens"),
-    }));
+    })
 }
 
 impl Decoder for ResponsesDecoder {
     fn push(&mut self, event: SseEvent, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
-        let data = event.data.trim();
-        if data.is_empty() || data == "[DONE]" {
+        let Some(mut value) = parse_data(&self.provider, &event.data)? else {
             return Ok(());
-        }
-        let mut value: Value = serde_json::from_str(data)
-            .map_err(|error| self.provider.error(ErrorKind::Malformed, &error.to_string()))?;
+        };
         // Servers that omit the type in the data send it as the event name.
         if let (Some(object), Some(name)) = (value.as_object_mut(), event.name) {
             object.entry("type").or_insert_with(|| name.into());
@@ -242,14 +231,12 @@ impl Decoder for ResponsesDecoder {
 
     fn whole(&mut self, answer: &Value, out: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
         if answer.get("output").is_none() && answer.get("error").is_none() {
-            return Err(self.provider.error(ErrorKind::Malformed, "it holds no answer"));
+            return Err(no_answer(&self.provider));
         }
         self.ended(answer, out)
     }
 
     fn finish(&mut self, _: &mut Vec<ModelEvent>) -> Result<(), ProviderError> {
-        Err(self
-            .provider
-            .error(ErrorKind::Interrupted, "the stream ended in the middle"))
+        Err(incomplete(&self.provider))
     }
 }

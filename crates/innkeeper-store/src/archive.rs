@@ -58,7 +58,7 @@ impl Archive {
             Mode::Exclusive if !path.exists() => {
                 return Err(StoreError::new(
                     ErrorKind::NotFound,
-                    format!("there are no kept sessions: {} does not exist", path.display()),
+                    format!("there are no persisted sessions: {} does not exist", path.display()),
                 ));
             }
             Mode::Exclusive => location.open_for_writing(true).map_err(|error| in_use(path, error))?,
@@ -205,7 +205,7 @@ impl Archive {
         if self.mode == Mode::ReadOnly {
             return Err(StoreError::new(
                 ErrorKind::Refused,
-                "the file that keeps the sessions was opened to be looked at, not to be changed",
+                "the session file is open read-only",
             ));
         }
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -239,7 +239,7 @@ fn in_use(path: &Path, error: StoreError) -> StoreError {
     StoreError::new(
         ErrorKind::Busy,
         format!(
-            "{} is in use by a host. Stop it first, or ask it to do this",
+            "{} is in use by a host; stop the host first, or send the request to it",
             path.display()
         ),
     )

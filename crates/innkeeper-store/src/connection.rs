@@ -81,7 +81,10 @@ impl Location {
         if self.vfs.is_none() && !self.path.exists() {
             return Err(StoreError::new(
                 ErrorKind::NotFound,
-                format!("there are no kept sessions: {} does not exist", self.path.display()),
+                format!(
+                    "there are no persisted sessions: {} does not exist",
+                    self.path.display()
+                ),
             ));
         }
         let conn = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -89,7 +92,7 @@ impl Location {
         if self.identify(&conn)? {
             return Err(StoreError::new(
                 ErrorKind::NotFound,
-                format!("{} is empty: no host has kept anything there yet", self.path.display()),
+                format!("{} is empty: no host has persisted anything there", self.path.display()),
             ));
         }
         conn.pragma_update(None, "cell_size_check", true)?;
@@ -118,7 +121,7 @@ impl Location {
         StoreError::new(
             ErrorKind::Damaged,
             format!(
-                "{} is damaged ({how}). It is left as it is; {DOCTOR_HINT}",
+                "{} is damaged ({how}). It was not changed; {DOCTOR_HINT}",
                 self.path.display()
             ),
         )
@@ -169,11 +172,11 @@ impl Location {
             return if unfinished {
                 Ok(())
             } else {
-                Err(self.foreign("it is no SQLite database"))
+                Err(self.foreign("it is not an SQLite database"))
             };
         };
         if application != schema::APPLICATION_ID && !(application == 0 && unfinished) {
-            return Err(self.foreign("it is the database of something else"));
+            return Err(self.foreign("it is the database of another program"));
         }
         if version > schema::VERSION {
             return Err(self.newer(version));
@@ -201,14 +204,14 @@ impl Location {
         if application == 0 && version == 0 && tables == 0 {
             return Ok(true);
         }
-        Err(self.foreign("it is the database of something else"))
+        Err(self.foreign("it is the database of another program"))
     }
 
     fn foreign(&self, why: &str) -> StoreError {
         StoreError::new(
             ErrorKind::Foreign,
             format!(
-                "{} was not written by innkeeper: {why}. It was not touched; move it away, or use another data directory",
+                "{} was not written by innkeeper: {why}. It was not changed; move it away, or use another data directory",
                 self.path.display()
             ),
         )
@@ -275,8 +278,7 @@ impl OpenedFile {
         Err(StoreError::new(
             ErrorKind::NotFound,
             format!(
-                "{} was removed or replaced while the host uses it: nothing more can be kept there. Put it back, or \
-                 start the host again",
+                "{} was removed or replaced while the host uses it; nothing more can be persisted. Restore it, or restart the host",
                 self.path.display()
             ),
         ))

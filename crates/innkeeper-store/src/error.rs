@@ -37,7 +37,7 @@ pub struct StoreError {
 }
 
 /// Advice for all damage errors.
-pub(crate) const DOCTOR_HINT: &str = "`innkeeper doctor` says what is affected and what can be done";
+pub(crate) const DOCTOR_HINT: &str = "run `innkeeper doctor` to see what is affected and what to do";
 
 impl StoreError {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -51,7 +51,7 @@ impl StoreError {
     pub(crate) fn damaged(what: impl std::fmt::Display) -> Self {
         Self::new(
             ErrorKind::Damaged,
-            format!("{what} is damaged: it cannot be read back as it was written. It is left as it is; {DOCTOR_HINT}"),
+            format!("{what} is damaged and cannot be read. It was not changed; {DOCTOR_HINT}"),
         )
     }
 
@@ -84,15 +84,14 @@ impl From<rusqlite::Error> for StoreError {
         };
         let message = match kind {
             ErrorKind::Full => {
-                "there is no room left on the disk that keeps the sessions: nothing more can be kept until some is freed"
-                    .into()
+                "the disk with the sessions is full; nothing more can be persisted until space is freed".into()
             }
-            ErrorKind::Damaged => format!("the file that keeps the sessions is damaged ({error}); {DOCTOR_HINT}"),
-            ErrorKind::Busy => "somebody else is writing to the file that keeps the sessions; try again later".into(),
+            ErrorKind::Damaged => format!("the session file is damaged ({error}); {DOCTOR_HINT}"),
+            ErrorKind::Busy => "another process is writing to the session file; try again later".into(),
             // The extended code identifies the failed operation; SQLite's message alone does not.
             _ => match error.sqlite_extended_error_code() {
-                Some(code) => format!("the storage that keeps the sessions failed: {error} (SQLite error {code})"),
-                None => format!("the storage that keeps the sessions failed: {error}"),
+                Some(code) => format!("the session storage failed: {error} (SQLite error {code})"),
+                None => format!("the session storage failed: {error}"),
             },
         };
         Self { kind, message }

@@ -377,7 +377,7 @@ impl State {
 
 /// The writer thread has ended, which only a bug can cause.
 pub(crate) fn writer_gone() -> JournalError {
-    JournalError::Failed("the thread that writes sessions has ended".into())
+    JournalError::Failed("the writer thread has ended".into())
 }
 
 /// Size of a record for the queue limit.

@@ -62,7 +62,7 @@ impl ReadOnlyJournal {
 }
 
 fn read_only_error() -> JournalError {
-    JournalError::Failed("the file that keeps the sessions was opened to be looked at, not to be changed".into())
+    JournalError::Failed("the session file is open read-only".into())
 }
 
 #[async_trait]

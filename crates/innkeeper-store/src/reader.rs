@@ -62,10 +62,7 @@ fn remembered(conn: &Connection, limit: usize) -> Result<Vec<StoredClient>, Stor
             let document = body.into();
             clients.push(StoredClient { id, document });
         } else {
-            tracing::warn!(
-                client = id,
-                "what is known of this client is damaged; it gets snapshots"
-            );
+            tracing::warn!(client = id, "the record of this client is damaged; it gets snapshots");
         }
     }
     clients.reverse();
@@ -75,9 +72,9 @@ fn remembered(conn: &Connection, limit: usize) -> Result<Vec<StoredClient>, Stor
 /// Returns the persisted root channel, if there is any.
 pub(crate) fn root(conn: &Connection) -> Result<Option<StoredRoot>, StoreError> {
     let Some(channel) = ChannelRow::by_uri(conn, uri::ROOT)? else {
-        return Err(StoreError::damaged("what is known of the host itself"));
+        return Err(StoreError::damaged("the host record"));
     };
-    let Some((seq, document)) = rows::document(conn, ROOT_ID, "the host itself")? else {
+    let Some((seq, document)) = rows::document(conn, ROOT_ID, "the root channel")? else {
         // A log without a document cannot be restored, and nothing in it was acknowledged as durable.
         return Ok(None);
     };
@@ -285,7 +282,9 @@ pub(crate) fn list(conn: &Connection, page: &ListPage) -> Result<Vec<StoredSumma
                 modified_ms: summary.modified_ms,
                 summary: summary.body.into(),
             }),
-            Err(error) if error.kind == ErrorKind::Damaged => tracing::warn!(%error, "a session is left out of a list"),
+            Err(error) if error.kind == ErrorKind::Damaged => {
+                tracing::warn!(%error, "skipping a damaged session in a list")
+            }
             Err(error) => return Err(error),
         }
     }
@@ -343,7 +342,7 @@ fn read_turns(
     if usize::try_from(channel.parts).unwrap_or_default() < range.end {
         return Err(StoreError::new(
             ErrorKind::NotFound,
-            format!("{name} has {} turns, and not {}", channel.parts, range.end),
+            format!("{name} has {} turns, not {}", channel.parts, range.end),
         ));
     }
     let mut statement = conn.prepare_cached(&format!(

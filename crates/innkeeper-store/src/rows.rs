@@ -95,9 +95,9 @@ impl HostRow {
         let (host, check) = statement
             .query_row([], read)
             .optional()?
-            .ok_or_else(|| StoreError::damaged("what is known of the host itself"))?;
+            .ok_or_else(|| StoreError::damaged("the host record"))?;
         if host.check() != check {
-            return Err(StoreError::damaged("what is known of the host itself"));
+            return Err(StoreError::damaged("the host record"));
         }
         Ok(host)
     }
@@ -153,7 +153,7 @@ impl ChannelRow {
     pub(crate) fn from_row(row: &Row<'_>) -> Result<(String, Self), StoreError> {
         let uri: String = row.get(1)?;
         let Some(kind) = ChannelKind::read(row.get(2)?) else {
-            return Err(StoreError::damaged(format_args!("the entry of {uri}")));
+            return Err(StoreError::damaged(format_args!("the row of {uri}")));
         };
         let channel = Self {
             id: row.get(0)?,
@@ -164,7 +164,7 @@ impl ChannelRow {
             parts: row.get(6)?,
         };
         if channel.check(&uri) != row.get::<_, i64>(7)? {
-            return Err(StoreError::damaged(format_args!("the entry of {uri}")));
+            return Err(StoreError::damaged(format_args!("the row of {uri}")));
         }
         Ok((uri, channel))
     }
@@ -196,7 +196,7 @@ impl ChannelRow {
         let (found, channel) = Self::from_row(row)?;
         // An index that leads to another row is damaged.
         if found != uri {
-            return Err(StoreError::damaged(format_args!("the way to {uri}")));
+            return Err(StoreError::damaged(format_args!("the index entry of {uri}")));
         }
         Ok(Some(channel))
     }
@@ -208,7 +208,7 @@ impl ChannelRow {
         let mut rows = statement.query([uri_hash(uri)])?;
         while let Some(row) = rows.next()? {
             if row.get_ref(0)?.as_bytes().is_ok_and(|found| found == uri.as_bytes()) {
-                return Err(StoreError::damaged(format_args!("the way to {uri}")));
+                return Err(StoreError::damaged(format_args!("the index entry of {uri}")));
             }
         }
         Ok(())
@@ -299,7 +299,7 @@ impl SummaryRow {
             body: row.get(6)?,
         };
         if summary.check() != row.get::<_, i64>(5)? {
-            return Err(StoreError::damaged(format_args!("what lists show of {}", summary.uri)));
+            return Err(StoreError::damaged(format_args!("the summary of {}", summary.uri)));
         }
         Ok(summary)
     }

@@ -63,11 +63,7 @@ fn migrate_with(conn: &mut Connection, steps: &[Step]) -> Result<(), StoreError>
                 Err(unknown_version(version))
             };
         };
-        tracing::info!(
-            from = version,
-            to = version + 1,
-            "migrating the file that keeps the sessions"
-        );
+        tracing::info!(from = version, to = version + 1, "migrating the session file");
         step(&tx)?;
         tx.pragma_update(None, "user_version", version + 1)?;
         tx.commit()?;
@@ -79,8 +75,7 @@ pub(crate) fn unknown_version(version: i32) -> StoreError {
     StoreError::new(
         ErrorKind::Newer,
         format!(
-            "the file that keeps the sessions has format {version}, and this version of innkeeper knows formats up to \
-             {VERSION}: a newer version wrote it. Nothing was changed; use that version, or another data directory"
+            "the session file has format {version}, but this version of innkeeper supports formats up to {VERSION}: a newer version wrote it. Nothing was changed; use that version, or another data directory"
         ),
     )
 }

@@ -106,7 +106,7 @@ impl Writer {
         };
         // Documents are encoded here. A panic must not end the thread, because the host would wait forever.
         let written = catch_unwind(AssertUnwindSafe(|| open.write(&group, &self.options)))
-            .unwrap_or_else(|_| Err(apply::refused("something that was to be kept could not be encoded")));
+            .unwrap_or_else(|_| Err(apply::refused("a document could not be encoded")));
         match written {
             Ok(()) => {
                 let reserved = open.host.reserved.0;
@@ -118,7 +118,7 @@ impl Writer {
 
     /// Stops writing until [`WriterCommand::Revive`] succeeds (F6, F7).
     fn fail(&mut self, group: Option<Group>, error: StoreError) {
-        tracing::error!(%error, "sessions cannot be written; the host is read-only until they can");
+        tracing::error!(%error, "cannot persist sessions; the host is read-only until it can");
         let failure = JournalError::from(error);
         if let Some(open) = &mut self.open {
             if !open.conn.is_autocommit() {
@@ -217,7 +217,7 @@ impl Writer {
             Ok(()) => {
                 self.failure = None;
                 self.queue.opened(open.host.reserved.0);
-                tracing::info!("sessions can be written again");
+                tracing::info!("sessions can be persisted again");
                 Ok(())
             }
             Err(error) => {
@@ -293,7 +293,7 @@ impl Writer {
         open.host.ended_well = true;
         let closed = open.sync().and_then(|()| open.checkpoints.finish(&open.conn));
         if let Err(error) = closed {
-            tracing::warn!(%error, "the file that keeps the sessions was not closed cleanly; nothing is lost");
+            tracing::warn!(%error, "the session file was not closed cleanly; nothing is lost");
         }
     }
 }

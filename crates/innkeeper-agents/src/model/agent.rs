@@ -154,7 +154,7 @@ impl Agent for ModelAgent {
             .with_command(
                 COMPACT.trim_start_matches('/'),
                 "",
-                "shortens the beginning of the conversation to make room",
+                "summarises the beginning of the conversation",
             )
             .with_standard_sections();
         let resource =

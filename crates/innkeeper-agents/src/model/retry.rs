@@ -120,7 +120,7 @@ where
             RetryDecision::Wait(after) => after,
             RetryDecision::GiveUp(error) => return Err(error),
         };
-        tracing::debug!(kind = ?error.kind, failed, ?after, "asking a model provider again");
+        tracing::debug!(kind = ?error.kind, failed, ?after, "retrying a model request");
         announce(Retry {
             attempt: failed + 1,
             of: policy.max_attempts,

@@ -146,8 +146,7 @@ impl Toolbox {
             more => format!(" and {more} more"),
         };
         Some(format!(
-            "The model is not offered {}{more}: models take at most {MAX_TOOLS} tools, {} KiB of descriptions of clients' \
-             tools together and as much of servers', and only tools whose input is an object.",
+            "The model is not offered {}{more}: a request has at most {MAX_TOOLS} tools, {} KiB of client tool definitions and as much of MCP tool definitions, and only tools whose input is an object.",
             first.join(", "),
             MAX_CLIENT_BYTES >> 10
         ))

@@ -124,8 +124,7 @@ impl<'a> TurnRun<'a> {
         Err(AgentError::resumable(
             "tooManyRounds",
             format!(
-                "The model was asked {} times in this turn and is still not done. Resume the turn to let it go on, \
-                 or say what it should do instead.",
+                "The turn reached its limit of {} model requests. Resume it to continue, or send a new message.",
                 self.agent_state.max_rounds
             ),
         ))
@@ -136,15 +135,15 @@ impl<'a> TurnRun<'a> {
             StopReason::Refused(why) => {
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
                 let why = why.trim_end_matches('.');
-                let message = format!("The model will not answer this{why}. Say it in another way.");
+                let message = format!("The model refuses to answer{why}. Rephrase the request.");
                 Err(AgentError::failed("refused", message))
             }
             StopReason::Length => {
-                let notice = "The model reached the most it may say in one answer. Say “go on” to hear the rest.";
+                let notice = "The answer reached the token limit. Send “go on” to get the rest.";
                 self.events.notice(notice).await
             }
             StopReason::Done | StopReason::ToolCalls | StopReason::Paused if !has_text => {
-                let notice = "The model ended its answer without a word. Say something to let it go on.";
+                let notice = "The model ended its answer without text. Send a message to continue.";
                 self.events.notice(notice).await
             }
             StopReason::Done | StopReason::ToolCalls | StopReason::Paused => Ok(()),

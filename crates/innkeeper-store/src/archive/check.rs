@@ -34,10 +34,8 @@ impl Finding {
         Self {
             session: None,
             what: what.into(),
-            meaning: "some sessions may be unreadable; the others go on working".into(),
-            remedy:
-                "keep a copy of the data directory, export what can still be exported, and import it into a new one"
-                    .into(),
+            meaning: "some sessions may be unreadable; the others work".into(),
+            remedy: "back up the data directory, export the readable sessions, and import them into a new one".into(),
             is_damage: true,
         }
     }
@@ -57,8 +55,8 @@ impl Finding {
         Self {
             session: None,
             what,
-            meaning: "it takes room, and nothing else".into(),
-            remedy: "nothing has to be done".into(),
+            meaning: "it only takes disk space".into(),
+            remedy: "no action is needed".into(),
             is_damage: false,
         }
     }
@@ -118,7 +116,7 @@ fn structure(conn: &Connection, findings: &mut Vec<Finding>) -> Result<(), Store
                 "the file has format {version}, and this version of innkeeper writes {}",
                 schema::VERSION
             ),
-            meaning: "the host brings it to the new format when it starts".into(),
+            meaning: "the host migrates it when it starts".into(),
             remedy: "start the host once".into(),
             is_damage: false,
         });
@@ -151,7 +149,9 @@ fn sessions(conn: &Connection, findings: &mut Vec<Finding>) -> Result<Vec<(Strin
                 uris.push((uri, channel.kind));
             }
             Some((uri, channel)) if channel.kind == ChannelKind::Expected => {
-                findings.push(Finding::leftover(format!("{uri} is named by a chat, but is not there")));
+                findings.push(Finding::leftover(format!(
+                    "a chat refers to {uri}, which does not exist"
+                )));
             }
             Some(_) | None => {}
         }
@@ -161,7 +161,7 @@ fn sessions(conn: &Connection, findings: &mut Vec<Finding>) -> Result<Vec<(Strin
 
 /// Reads a complete session.
 fn session(conn: &Connection, uri: &str) -> Result<(), StoreError> {
-    let missing = || StoreError::damaged(format_args!("the way to {uri}"));
+    let missing = || StoreError::damaged(format_args!("the index entry of {uri}"));
     let last_turn_only = RecentTurns { turns: 0, bytes: 0 };
     let session = reader::load(conn, uri, last_turn_only)?.ok_or_else(missing)?;
     let channel = ChannelRow::by_uri(conn, uri)?.ok_or_else(missing)?;
@@ -170,7 +170,7 @@ fn session(conn: &Connection, uri: &str) -> Result<(), StoreError> {
     match rows.next()? {
         Some(row) if channel.kind == ChannelKind::Session => drop(SummaryRow::from_row(row)?),
         None if channel.kind == ChannelKind::Draft => {}
-        Some(_) | None => return Err(StoreError::damaged(format_args!("what lists show of {uri}"))),
+        Some(_) | None => return Err(StoreError::damaged(format_args!("the summary of {uri}"))),
     }
     for chat in &session.chats {
         for (page, turns) in chat.turns.chunks(TURNS_PER_READ).enumerate() {
@@ -195,7 +195,7 @@ fn count(conn: &Connection, sessions: usize, findings: &mut Vec<Finding>) -> Res
     ] {
         if number != host.sessions {
             findings.push(Finding::in_file(format!(
-                "{} sessions were kept, and {number} {where_found}",
+                "{} sessions are recorded, but {number} {where_found}",
                 host.sessions
             )));
         }
@@ -234,13 +234,13 @@ fn leftovers(conn: &Connection, findings: &mut Vec<Finding>) -> Result<(), Store
         let count = file_finding(count, findings)?;
         if let Some(count @ 1..) = count {
             findings.push(Finding::leftover(format!(
-                "{count} rows of the table {table} belong to nothing"
+                "{count} rows of the table {table} have no owner"
             )));
         }
     }
     let root: i64 = conn.query_row("SELECT count(*) FROM channel WHERE uri = ?1", [ROOT], |row| row.get(0))?;
     if root != 1 {
-        findings.push(Finding::in_file("the entry of the host itself is missing"));
+        findings.push(Finding::in_file("the row of the root channel is missing"));
     }
     Ok(())
 }

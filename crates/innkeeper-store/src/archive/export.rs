@@ -217,10 +217,10 @@ fn export_inside(conn: &Connection, uri: &str, out: &mut dyn Write) -> Result<()
 
 /// Returns the summary of a session and whether the session is at rest.
 pub(crate) fn summary(conn: &Connection, uri: &str) -> Result<(SummaryRow, bool), StoreError> {
-    let damaged = || StoreError::damaged(format_args!("what lists show of {uri}"));
+    let damaged = || StoreError::damaged(format_args!("the summary of {uri}"));
     let channel = ChannelRow::by_uri(conn, uri)?.ok_or_else(damaged)?;
     if channel.kind == ChannelKind::Draft {
-        let why = format!("nobody has written anything in {uri} yet, so there is nothing to export");
+        let why = format!("{uri} is a draft without messages; there is nothing to export");
         return Err(StoreError::new(ErrorKind::Refused, why));
     }
     let mut statement = conn.prepare(&format!("SELECT {SUMMARY_COLUMNS} FROM summary WHERE session = ?1"))?;
@@ -248,5 +248,5 @@ fn write(out: &mut dyn Write, line: &Line) -> Result<(), StoreError> {
     let written = serde_json::to_writer(&mut *out, line)
         .map_err(std::io::Error::from)
         .and_then(|()| out.write_all(b"\n"));
-    written.map_err(|error| StoreError::new(ErrorKind::Io, format!("the session cannot be written there: {error}")))
+    written.map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot write the export: {error}")))
 }

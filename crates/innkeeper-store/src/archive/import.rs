@@ -69,7 +69,7 @@ pub(crate) fn import(writer: &mut GroupWriter<'_>, lines: &mut dyn BufRead) -> R
         text.clear();
         let read = lines
             .read_until(b'\n', &mut text)
-            .map_err(|error| StoreError::new(ErrorKind::Io, format!("the session cannot be read: {error}")))?;
+            .map_err(|error| StoreError::new(ErrorKind::Io, format!("cannot read the import: {error}")))?;
         if read == 0 {
             return import.finish(number);
         }
@@ -84,7 +84,7 @@ pub(crate) fn import(writer: &mut GroupWriter<'_>, lines: &mut dyn BufRead) -> R
 impl Import<'_, '_> {
     fn line(&mut self, line: Line) -> Result<(), StoreError> {
         if self.is_complete {
-            return Err(refused("something follows the end"));
+            return Err(refused("there is data after the end line"));
         }
         match line {
             Line::Session(session) => self.session(session),
@@ -104,11 +104,11 @@ impl Import<'_, '_> {
 
     fn session(&mut self, line: SessionLine) -> Result<(), StoreError> {
         if self.session.is_some() {
-            return Err(refused("there is a session already, and one file holds one session"));
+            return Err(refused("there is a second session line; a file contains one session"));
         }
         if line.format != FORMAT {
             return Err(refused(format!(
-                "this is format {}, and this version of innkeeper reads format {FORMAT}",
+                "the format is {}, but this version of innkeeper reads format {FORMAT}",
                 line.format
             )));
         }
@@ -140,7 +140,7 @@ impl Import<'_, '_> {
         let session = self
             .session
             .clone()
-            .ok_or_else(|| refused("a chat comes before its session"))?;
+            .ok_or_else(|| refused("a chat line precedes the session line"))?;
         self.ensure_new(&line.uri)?;
         let uri: Arc<str> = line.uri.as_str().into();
         self.highest = self.highest.max(line.seq);
@@ -161,7 +161,7 @@ impl Import<'_, '_> {
         let chat = self
             .chat
             .clone()
-            .ok_or_else(|| refused("a turn comes before its chat"))?;
+            .ok_or_else(|| refused("a turn line precedes its chat line"))?;
         self.writer.record(&Record::Turns {
             chat,
             from: self.position,
@@ -180,7 +180,7 @@ impl Import<'_, '_> {
         let session = self
             .session
             .clone()
-            .ok_or_else(|| refused("an action comes before its session"))?;
+            .ok_or_else(|| refused("an action line precedes the session line"))?;
         let owner = self.writer.cache.get(self.writer.conn, &session)?;
         let mut channel = self
             .writer
@@ -220,18 +220,17 @@ impl Import<'_, '_> {
         match ChannelRow::by_uri(self.writer.conn, uri)? {
             None => Ok(()),
             Some(_) if deleted::is_deleted(self.writer.conn, uri)? => Err(refused(format!(
-                "{uri} is there already: it was deleted, and can still be restored. Nothing was changed; restore it, or \
-                 delete it with --for-good if this one is to take its place"
+                "{uri} exists: it was deleted and can be restored. Nothing was changed; restore it, or delete it with --for-good to replace it"
             ))),
             Some(_) => Err(refused(format!(
-                "{uri} is there already. Nothing was changed; delete that session first if this one is to take its place"
+                "{uri} exists. Nothing was changed; delete that session first to replace it"
             ))),
         }
     }
 
     fn finish(self, lines: usize) -> Result<ImportReport, StoreError> {
         let Some(uri) = self.session.filter(|_| self.is_complete) else {
-            return Err(at_line(lines + 1, "the end is missing, so the file is not complete"));
+            return Err(at_line(lines + 1, "the end line is missing; the file is incomplete"));
         };
         // Reject implausible numbers: a single wrong digit would use up the sequence numbers of this host.
         let micros = u64::try_from(crate::connection::now_ms())
@@ -239,7 +238,7 @@ impl Import<'_, '_> {
             .saturating_mul(1000);
         let plausible = self.writer.host.reserved.0.max(micros).saturating_add(1 << 40);
         if self.highest > plausible.min(Seq::MAX.0) {
-            return Err(refused("its numbers are larger than any that a host gives out"));
+            return Err(refused("the sequence numbers are implausibly large"));
         }
         if !self.at_rest
             && let Some(session) = self.writer.cache.get(self.writer.conn, &uri)?
@@ -262,7 +261,7 @@ impl Import<'_, '_> {
 fn bytes(content: &Content) -> Result<Vec<u8>, StoreError> {
     content
         .bytes()
-        .map_err(|error| refused(format!("what is given in base64 is not: {error}")))
+        .map_err(|error| refused(format!("invalid base64: {error}")))
 }
 
 fn document(content: &Content) -> Result<Document, StoreError> {

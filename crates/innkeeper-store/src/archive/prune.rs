@@ -63,9 +63,9 @@ pub(super) fn choose(conn: &Connection, policy: &RetentionPolicy) -> Result<Vec<
         }
         total -= candidate.bytes;
         let reason = if is_old {
-            "it has not changed for long enough"
+            "it exceeds the age limit"
         } else {
-            "all sessions together take too much"
+            "all sessions together exceed the size limit"
         };
         chosen.push(PrunedSession {
             uri: candidate.uri,
@@ -145,7 +145,7 @@ pub(super) fn check(conn: &Connection, uri: &str, only_if: OnlyIf) -> Result<(),
     match why {
         Some(why) => Err(StoreError::new(
             ErrorKind::Refused,
-            format!("the session {uri:?} {why}; choose again if it is to go as it is now"),
+            format!("the session {uri:?} {why}; select it again to remove it as it is now"),
         )),
         None => Ok(()),
     }

@@ -128,7 +128,7 @@ impl<'a> GroupWriter<'a> {
     fn frame(&mut self, uri: &Arc<str>, first: Seq, frame: &ActionFrame) -> Result<(), StoreError> {
         let Some(mut channel) = self.cache.get(self.conn, uri)? else {
             // Removed channels, and kinds that are not persisted, have no log.
-            tracing::debug!(%uri, seq = %frame.seq, "an action of a channel that is not kept");
+            tracing::debug!(%uri, seq = %frame.seq, "ignoring an action of a channel that is not persisted");
             return Ok(());
         };
         let row = LogRow {
@@ -161,7 +161,7 @@ impl<'a> GroupWriter<'a> {
         let channel = match self.cache.get(self.conn, uri)? {
             // Never overwrite an existing session.
             Some(channel) if session.is_new && channel.kind != ChannelKind::Expected => {
-                return Err(refused(format_args!("{uri} is there already")));
+                return Err(refused(format_args!("{uri} exists")));
             }
             Some(channel) if channel.kind == kind => channel,
             Some(mut channel) if matches!(channel.kind, ChannelKind::Expected | ChannelKind::Draft) => {
@@ -172,7 +172,7 @@ impl<'a> GroupWriter<'a> {
             }
             Some(_) => {
                 return Err(refused(format_args!(
-                    "{uri} is a session, but was kept as something else"
+                    "{uri} is a session, but is stored as another kind"
                 )));
             }
             None => {
@@ -195,7 +195,7 @@ impl<'a> GroupWriter<'a> {
         match self.cache.get(self.conn, &summary.uri)? {
             Some(channel) if channel.kind == ChannelKind::Session => self.write_summary(channel.id, summary),
             Some(_) | None => {
-                tracing::debug!(uri = %summary.uri, "a summary of a session that is not listed");
+                tracing::debug!(uri = %summary.uri, "ignoring the summary of a session that is not listed");
                 Ok(())
             }
         }
@@ -234,10 +234,10 @@ impl<'a> GroupWriter<'a> {
             None => self.new_channel(&chat.session, ChannelKind::Expected, None)?,
         };
         let channel = match self.cache.get(self.conn, &chat.uri)? {
-            Some(_) if chat.is_new => return Err(refused(format_args!("{} is there already", chat.uri))),
+            Some(_) if chat.is_new => return Err(refused(format_args!("{} exists", chat.uri))),
             Some(channel) if channel.kind != ChannelKind::Chat => {
                 return Err(refused(format_args!(
-                    "{} is a chat, but was kept as something else",
+                    "{} is a chat, but is stored as another kind",
                     chat.uri
                 )));
             }
@@ -261,15 +261,12 @@ impl<'a> GroupWriter<'a> {
 
     fn turns(&mut self, chat: &Arc<str>, from: usize, turns: &[TurnRecord]) -> Result<(), StoreError> {
         let Some(mut channel) = self.cache.get(self.conn, chat)? else {
-            tracing::debug!(%chat, "turns of a chat that is not kept");
+            tracing::debug!(%chat, "ignoring turns of a chat that is not persisted");
             return Ok(());
         };
         let from = number(from);
         if from > channel.parts {
-            return Err(refused(format_args!(
-                "{chat} has {} turns and not {from}",
-                channel.parts
-            )));
+            return Err(refused(format_args!("{chat} has {} turns, not {from}", channel.parts)));
         }
         if from < channel.parts {
             self.remove_turns(channel.id, from)?;
@@ -299,15 +296,12 @@ impl<'a> GroupWriter<'a> {
     fn copy_turns(&mut self, from: &Arc<str>, to: &Arc<str>, count: usize) -> Result<(), StoreError> {
         let (Some(source), Some(mut target)) = (self.cache.get(self.conn, from)?, self.cache.get(self.conn, to)?)
         else {
-            tracing::debug!(%from, %to, "a copy of turns between chats that are not kept");
+            tracing::debug!(%from, %to, "ignoring a copy of turns between chats that are not persisted");
             return Ok(());
         };
         let count = number(count);
         if count > source.parts {
-            return Err(refused(format_args!(
-                "{from} has {} turns and not {count}",
-                source.parts
-            )));
+            return Err(refused(format_args!("{from} has {} turns, not {count}", source.parts)));
         }
         self.remove_turns(target.id, 0)?;
         let mut statement = self.conn.prepare_cached(&format!(
@@ -377,7 +371,7 @@ impl<'a> GroupWriter<'a> {
 pub(super) fn refused(what: impl std::fmt::Display) -> StoreError {
     StoreError::new(
         ErrorKind::Refused,
-        format!("what was to be kept contradicts what is kept: {what}"),
+        format!("the batch contradicts the stored data: {what}"),
     )
 }
 

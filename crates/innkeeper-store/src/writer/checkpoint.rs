@@ -145,7 +145,7 @@ pub(crate) fn truncate(conn: &Connection) -> Result<(), StoreError> {
     }
     Err(StoreError::new(
         ErrorKind::Busy,
-        "the write-ahead log is in use by somebody who reads; try again later",
+        "the write-ahead log is in use by a reader; try again later",
     ))
 }
 

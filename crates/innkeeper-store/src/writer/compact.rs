@@ -164,7 +164,7 @@ fn drop_action(
     host: &mut HostRow,
     candidate: &Candidate,
 ) -> Result<(), StoreError> {
-    tracing::trace!(uri = candidate.uri, seq = %candidate.seq, "dropping an action that nobody can ask for");
+    tracing::trace!(uri = candidate.uri, seq = %candidate.seq, "dropping an action beyond the replay window");
     conn.prepare_cached("DELETE FROM log WHERE id = ?1")?
         .execute(params![candidate.id])?;
     host.log_bytes -= candidate.bytes;

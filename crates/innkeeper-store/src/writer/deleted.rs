@@ -39,7 +39,8 @@ impl GroupWriter<'_> {
         let uri: Arc<str> = uri.into();
         let found = self.cache.get(self.conn, &uri)?;
         let Some(mut session) = found.filter(|channel| channel.kind == ChannelKind::Deleted) else {
-            let why = format!("there is no deleted session {uri}; `innkeeper sessions restore` lists those there are");
+            let why =
+                format!("there is no deleted session {uri}; `innkeeper sessions restore` lists the deleted sessions");
             return Err(StoreError::new(ErrorKind::Refused, why));
         };
         let columns = SUMMARY_COLUMNS;
@@ -50,9 +51,7 @@ impl GroupWriter<'_> {
             ))?
             .execute([session.id])?;
         if restored == 0 {
-            return Err(refused(format_args!(
-                "{uri} was deleted, and what lists showed of it is gone"
-            )));
+            return Err(refused(format_args!("{uri} was deleted, and its summary is missing")));
         }
         self.forget_deletion(session.id)?;
         session.kind = ChannelKind::Session;
@@ -119,9 +118,11 @@ pub(crate) fn list(conn: &Connection) -> Result<Vec<DeletedSession>, StoreError>
             }
             Ok(summary) => tracing::warn!(
                 uri = summary.uri,
-                "when this session was deleted is damaged; it is left out"
+                "the deletion time of this session is damaged; skipping it"
             ),
-            Err(error) if error.kind == ErrorKind::Damaged => tracing::warn!(%error, "a deleted session is left out"),
+            Err(error) if error.kind == ErrorKind::Damaged => {
+                tracing::warn!(%error, "skipping a damaged deleted session")
+            }
             Err(error) => return Err(error),
         }
     }

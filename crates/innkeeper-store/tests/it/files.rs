@@ -55,7 +55,7 @@ async fn p9_a_foreign_database_is_not_changed() {
         .execute_batch("CREATE TABLE t (n); INSERT INTO t VALUES (1)")
         .unwrap();
     drop(other);
-    expect_untouched(&plain, "something else", ErrorKind::Foreign).await;
+    expect_untouched(&plain, "another program", ErrorKind::Foreign).await;
 }
 
 #[tokio::test]

@@ -150,7 +150,7 @@ async fn f6_a_disk_that_fills_up_while_streaming_recovers_without_a_restart() {
         }
     };
     assert!(
-        matches!(&failure, JournalError::Full(message) if message.contains("no room")),
+        matches!(&failure, JournalError::Full(message) if message.contains("is full")),
         "{failure}"
     );
     let session = life.load(SESSION).await;

@@ -101,9 +101,9 @@ async fn f19_files_of_others_are_refused_and_left_alone() {
     let mut foreign = good.clone();
     foreign[68..72].copy_from_slice(b"MINE");
     std::fs::write(&file, foreign).expect("writable");
-    assert_refused(&stopped, &file, "it is the database of something else").await;
+    assert_refused(&stopped, &file, "it is the database of another program").await;
     std::fs::write(&file, "My diary. Do not read.\n").expect("writable");
-    assert_refused(&stopped, &file, "it is no SQLite database").await;
+    assert_refused(&stopped, &file, "it is not an SQLite database").await;
     std::fs::write(&file, good).expect("writable");
     still_there(&stopped.start().await).await;
 }

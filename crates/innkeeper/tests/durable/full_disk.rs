@@ -39,7 +39,7 @@ async fn f6_a_full_disk_makes_the_host_read_only_until_there_is_room() {
     assert!(echoes.len() >= 3, "{echoes:?}");
     let ready = get(host.address(), "/readyz", &[]).await;
     assert_eq!(ready.status, 503, "{}", ready.body);
-    assert!(ready.body.contains("no room left"), "{}", ready.body);
+    assert!(ready.body.contains("is full"), "{}", ready.body);
     assert!(host.is_running());
 
     // Reading works, and the root says how things are.
@@ -49,7 +49,7 @@ async fn f6_a_full_disk_makes_the_host_read_only_until_there_is_room() {
     assert!(
         storage["reason"]
             .as_str()
-            .is_some_and(|reason| reason.contains("no room left")),
+            .is_some_and(|reason| reason.contains("is full")),
         "{storage}"
     );
     assert_eq!(client.session(&uris.session).title, "Kept");
@@ -59,11 +59,11 @@ async fn f6_a_full_disk_makes_the_host_read_only_until_there_is_room() {
     let refusals = client.view().refusals.len();
     client.dispatch(&uris.session, title("Never kept")).await;
     let reason = client.refusal(refusals + 1).await;
-    assert!(reason.contains("no room left"), "{reason}");
+    assert!(reason.contains("is full"), "{reason}");
     let (_, reason) = client
         .refused("createSession", json!({ "channel": "ahp-session:/never" }))
         .await;
-    assert!(reason.contains("no room left"), "{reason}");
+    assert!(reason.contains("is full"), "{reason}");
 
     // With room again it recovers by itself.
     std::fs::remove_file(disk.path("ballast")).expect("removable");
@@ -109,7 +109,7 @@ async fn f6_a_host_that_starts_on_a_full_disk_says_so_and_starts_once_there_is_r
     fill(&disk);
     let refused = killed.try_start().await.expect_err("nothing can be kept");
     assert_eq!(refused.status.code(), Some(73), "{}", refused.log);
-    assert!(refused.log.contains("no room left"), "{}", refused.log);
+    assert!(refused.log.contains("is full"), "{}", refused.log);
     std::fs::remove_file(disk.path("ballast")).expect("removable");
     let host = killed.start().await;
     client.move_to(host.address());

@@ -34,7 +34,7 @@ async fn talk_until_shortened(stage: &Stage) -> usize {
             .await;
         if let Some(notice) = notices(&turn).first() {
             assert!(
-                notice.contains("was shortened") && notice.contains("word for word"),
+                notice.contains("was summarised") && notice.contains("verbatim"),
                 "{notice}"
             );
             return number;
@@ -176,7 +176,7 @@ async fn a_provider_that_says_it_is_too_long_is_believed() {
 async fn people_can_ask_for_it() {
     let stage = Setup::new(Api::Responses).stage(Script::by(talk)).await;
     let turn = stage.run_turn("c0", "/compact").await;
-    assert_eq!(markdown(&turn.response_parts), "There is nothing to shorten yet.");
+    assert_eq!(markdown(&turn.response_parts), "There is nothing to compact yet.");
     for number in 0..3 {
         stage
             .run_turn(&format!("t{number}"), &format!("Question number {number}?"))
@@ -184,7 +184,7 @@ async fn people_can_ask_for_it() {
     }
     let turn = stage.run_turn("c1", "/compact").await;
     assert!(
-        notices(&turn)[0].starts_with("The beginning of the conversation was shortened"),
+        notices(&turn)[0].starts_with("The beginning of the conversation was summarised"),
         "{turn:#?}"
     );
     assert!(turn.usage.is_some(), "a summary has its cost");

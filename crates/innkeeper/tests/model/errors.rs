@@ -203,9 +203,9 @@ async fn an_answer_that_is_too_long_and_one_without_words_are_remarked_on() {
         ];
         let stage = Setup::new(api).stage(script).await;
         for (turn, needle) in [
-            ("t1", "the most it may say"),
-            ("t2", "without a word"),
-            ("t3", "without a word"),
+            ("t1", "reached the token limit"),
+            ("t2", "without text"),
+            ("t3", "without text"),
         ] {
             let turn = stage.run_turn(turn, "Talk.").await;
             assert_eq!(turn.state, TurnState::Complete, "{api:?}: {turn:#?}");

@@ -83,9 +83,12 @@ async fn a_prompt_file_that_wants_what_there_is_not_goes_on_and_says_so() {
     let stage = stage().await;
     let turn = stage.run_turn("t1", "/lost").await;
     let shown = serde_json::to_string(&turn).expect("JSON");
-    assert!(shown.contains("wants the agent nobody, which there is not"), "{shown}");
     assert!(
-        shown.contains("\\\"nothing\\\", which was asked for, is not one of"),
+        shown.contains("asks for the agent nobody, which does not exist"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("requested model \\\"nothing\\\" is not offered by"),
         "{shown}"
     );
     assert_eq!(stage.last_asked().model(), "scripted");

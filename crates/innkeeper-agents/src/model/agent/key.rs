@@ -40,7 +40,7 @@ pub(in crate::model) async fn read(path: &Path) -> Result<Secret, AgentError> {
 fn read_now(path: &Path) -> Result<Secret, AgentError> {
     let problem = |what: String| {
         let message = format!(
-            "The key in {} cannot be used: {what}. Put the key alone into the file.",
+            "The key file {} cannot be used: {what}. Write only the key into the file.",
             path.display()
         );
         AgentError::resumable("auth", message)

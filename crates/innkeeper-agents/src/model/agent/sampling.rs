@@ -48,7 +48,7 @@ impl Sampler for TurnSampler {
         if heard.text.is_empty() && heard.stop == SampledStop::Length {
             let most = request.max_tokens;
             return Err(format!(
-                "the model thought for {most} tokens and wrote nothing; ask for more"
+                "the model used all {most} tokens for reasoning; raise `maxTokens`"
             ));
         }
         Ok(heard)
@@ -91,18 +91,20 @@ impl TurnSampler {
         if message.is_assistants {
             let words = message.parts.iter().map(|part| match part {
                 SamplingPart::Text(text) => Ok(AssistantPart::Text(text.clone())),
-                SamplingPart::Image { .. } => Err("a model does not show pictures: put them in a message of the user"),
+                SamplingPart::Image { .. } => {
+                    Err("an assistant message cannot contain images; put them into a user message")
+                }
             });
             return Ok(ModelMessage::Assistant(words.collect::<Result<_, _>>()?));
         }
         let parts = message.parts.iter().map(|part| match part {
             SamplingPart::Text(text) => Ok(UserPart::Text(text.clone())),
             SamplingPart::Image { .. } if !self.model.accepts_images => {
-                Err(format!("the model {:?} does not look at pictures", self.model.id))
+                Err(format!("the model {:?} does not accept images", self.model.id))
             }
             SamplingPart::Image { data, content_type } => images::from_base64(content_type, data)
                 .map(UserPart::Image)
-                .ok_or_else(|| format!("a picture of the type {content_type:?} cannot be shown to the model")),
+                .ok_or_else(|| format!("images of the type {content_type:?} are not supported")),
         });
         Ok(ModelMessage::User(parts.collect::<Result<_, _>>()?))
     }
@@ -255,7 +257,7 @@ mod tests {
         assert!(drawing.unwrap_err().contains("image/svg+xml"));
         model.model.accepts_images = false;
         let photo = model.sample(&request(vec![picture("image/png")])).await;
-        assert!(photo.unwrap_err().contains("does not look at pictures"));
+        assert!(photo.unwrap_err().contains("does not accept images"));
         assert!(server.requests().is_empty());
     }
 }

@@ -59,14 +59,14 @@ impl AgentState {
         if self.offered_models().is_empty() && chosen.is_none() {
             match self.client.models(key).await {
                 Ok(listed) => self.add_listed_models(listed),
-                Err(error) => tracing::debug!(kind = ?error.kind, "no models are listed"),
+                Err(error) => tracing::debug!(kind = ?error.kind, "could not list models"),
             }
         }
         let offered = self.offered_models();
         match chosen {
             None => offered.into_iter().next().ok_or_else(|| {
                 let message = format!(
-                    "{} has no models. Name one in the configuration, or see whether its server is up.",
+                    "{} offers no models. Configure one, or check that its server is running.",
                     self.display_name
                 );
                 AgentError::resumable("noModel", message)
@@ -137,7 +137,7 @@ impl AgentState {
                     ModelEvent::Text(more) if text.len() + more.len() > MAX_SIDE_REQUEST_BYTES => {
                         return Err(ProviderError {
                             kind: ErrorKind::Malformed,
-                            message: "The model said far more than it was asked for.".to_owned(),
+                            message: "The model's answer is too long.".to_owned(),
                             retry_after: None,
                         });
                     }
@@ -156,7 +156,7 @@ impl AgentState {
             Ok(heard) => heard,
             Err(_) => Err(ProviderError {
                 kind: ErrorKind::Interrupted,
-                message: "The model took too long.".to_owned(),
+                message: "The model did not answer in time.".to_owned(),
                 retry_after: None,
             }),
         }
@@ -174,7 +174,7 @@ impl AgentState {
                     let _ = run.events.title(title).await;
                 }
             }
-            Err(error) => tracing::debug!(kind = ?error.kind, "no title"),
+            Err(error) => tracing::debug!(kind = ?error.kind, "could not generate a title"),
         }
     }
 }

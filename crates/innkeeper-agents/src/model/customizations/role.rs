@@ -72,7 +72,9 @@ impl Role {
             )),
             None if BUILT_IN.contains(&wanted.to_lowercase().as_str()) => Ok((None, None)),
             None => {
-                let notice = format!("The prompt wants the agent {wanted}, which there is not. It goes on without it.");
+                let notice = format!(
+                    "The prompt asks for the agent {wanted}, which does not exist. The turn continues without it."
+                );
                 Ok((None, Some(notice)))
             }
         }

@@ -81,7 +81,7 @@ impl AlwaysRules {
                 .text
                 .push_str("\n\n(More rules were left out because all of them are too long together.)");
             always.notices.push(format!(
-                "The rules that always hold are too long together: {} left out. Shorten them, or switch some off.",
+                "The rules that always apply exceed the size limit: {} left out. Shorten them, or disable some.",
                 counted(left_out)
             ));
         }
@@ -139,7 +139,7 @@ impl TurnContext {
         let scopes = reading.await.unwrap_or_default();
         if scopes.left_out > 0 {
             self.notify_once(format!(
-                "The rules for files have too many patterns together: {} left out. Switch some off.",
+                "The rules for files have too many patterns: {} left out. Disable some.",
                 counted(scopes.left_out)
             ));
         }
@@ -166,7 +166,7 @@ impl TurnRun<'_> {
             let Ok(text) = self.turn_context.customizations.text(&rule.about).await else {
                 let name = rule.about.full_name();
                 self.turn_context
-                    .notify_once(format!("The rule {name} could not be read and was not followed."));
+                    .notify_once(format!("The rule {name} could not be read and was not applied."));
                 continue;
             };
             let mut pinned = PinnedInstruction {
@@ -203,8 +203,7 @@ impl TurnRun<'_> {
         }
         if left_out > 0 {
             self.turn_context.notify_once(format!(
-                "The rules for the files of this turn are too long together: {} left out. Shorten them, or switch \
-                 some off.",
+                "The rules for the files of this turn exceed the size limit: {} left out. Shorten them, or disable some.",
                 counted(left_out)
             ));
         }
@@ -228,7 +227,7 @@ pub(super) fn applied(rule: &Rule, reason: &'static str, file: Option<&Path>) ->
 
 fn cut(rule: &Rule) -> String {
     let name = rule.about.full_name();
-    format!("The rule {name} is too long: the model was told only its beginning. Shorten it, or split it up.")
+    format!("The rule {name} is too long: the model got only its beginning. Shorten it, or split it.")
 }
 
 /// Formats the number of rules with its verb.

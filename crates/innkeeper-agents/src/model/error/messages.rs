@@ -17,56 +17,56 @@ pub(super) fn message(provider: &Provider, kind: ErrorKind, said: &str) -> Strin
     let model = &provider.model;
     let (what, remedy) = match kind {
         ErrorKind::Auth if provider.has_key => (
-            format!("{host} did not accept the key"),
-            "Check that the key of this provider is right, still valid, and may use this model.",
+            format!("{host} rejected the key"),
+            "Check that the key is correct and valid, and that it may use this model.",
         ),
         ErrorKind::Forbidden if provider.has_key => (
-            format!("{host} does not let this key do that"),
-            "Check that the key, and the account it belongs to, may use this model from here.",
+            format!("{host} does not permit this with the key"),
+            "Check that the key and its account may use this model from here.",
         ),
         ErrorKind::Auth | ErrorKind::Forbidden => (
-            format!("{host} wants a key and none is set"),
-            "Set the key of this provider, or sign in.",
+            format!("{host} requires a key and none is configured"),
+            "Configure a key for this provider, or sign in.",
         ),
         ErrorKind::Quota => (
             format!("the account at {host} has no credit or quota left"),
             "Add credit there, or choose a model of another provider.",
         ),
         ErrorKind::RateLimited => (
-            format!("{host} gets more requests from this account than it allows"),
+            format!("{host} limits the rate of requests from this account"),
             "Wait a little and try again.",
         ),
         ErrorKind::Overloaded => (
             format!("{host} is overloaded"),
-            "This passes: try again later, or choose another model.",
+            "Try again later, or choose another model.",
         ),
         ErrorKind::Server => (
-            format!("{host} failed on its side"),
-            "Try again; if it stays so, see what the provider says about its state.",
+            format!("{host} failed with an internal error"),
+            "Try again. If the problem persists, check the provider's status page.",
         ),
         ErrorKind::ContextLength => (
-            format!("the conversation is longer than {model} of {host} can read"),
-            "Shorten it, begin a new one, or choose a model that reads more.",
+            format!("the conversation exceeds the context window of {model} at {host}"),
+            "Compact it, start a new one, or choose a model with a larger context window.",
         ),
         ErrorKind::BadRequest => (
-            format!("{host} does not take the request as it is"),
-            "Check the settings of this provider and model: its address, which API it speaks, its options.",
+            format!("{host} rejected the request"),
+            "Check the settings of this provider and model: address, API and options.",
         ),
         ErrorKind::Network => (
             format!("{host} could not be reached"),
-            "Check that its address is right, that it runs, and that this machine is online.",
+            "Check that the address is correct, that the server is running, and that this machine is online.",
         ),
         ErrorKind::Interrupted => (
-            format!("the answer of {host} broke off"),
-            "What had come is kept: ask it to go on, or try again.",
+            format!("the answer of {host} ended early"),
+            "The received part is kept. Resume the turn, or try again.",
         ),
         ErrorKind::Malformed => (
-            format!("the answer of {host} cannot be understood"),
-            "Check that the address is that of a model server and that it speaks the API that is set for it.",
+            format!("the answer of {host} cannot be parsed"),
+            "Check that the address is that of a model server and that the configured API is correct.",
         ),
         ErrorKind::Refused => (
-            format!("{host} will not answer this"),
-            "Put it differently, or choose another model.",
+            format!("{host} refuses to answer"),
+            "Rephrase the request, or choose another model.",
         ),
         ErrorKind::NoModel => (
             format!("{host} has no model {model} for this key"),

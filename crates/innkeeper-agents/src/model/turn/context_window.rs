@@ -89,7 +89,7 @@ impl TurnRun<'_> {
         if conversation.calibrated(compaction.gain) < least.max(MIN_GAIN_TOKENS) {
             return Ok(false);
         }
-        self.events.activity("Makes room in the conversation").await?;
+        self.events.activity("Compacts the conversation").await?;
         let request = compaction.request(conversation, &self.choice.model, self.request_budget() / 2);
         let summary = self.request_summary(&request, turn_usage).await?;
         match summary.clone() {
@@ -106,13 +106,12 @@ impl TurnRun<'_> {
         let after = conversation.tokens();
         let reason = match why {
             CompactionReason::WindowFull | CompactionReason::ProviderRefused => {
-                "The conversation was getting too long for the model, so its beginning"
+                "The conversation exceeded the context window, so its beginning"
             }
             CompactionReason::UserRequested => "The beginning of the conversation",
         };
         let notice = format!(
-            "{reason} was shortened (from about {before} to {after} tokens). Everything you said is still there, word \
-             for word."
+            "{reason} was summarised (from about {before} to {after} tokens). Your messages are kept verbatim."
         );
         self.events.notice(notice).await?;
         if let Some(summary) = summary {
@@ -134,7 +133,7 @@ impl TurnRun<'_> {
                 .usage(turn_usage.usage(&self.choice.model.id, Vec::new()))
                 .await
         } else {
-            self.events.text("There is nothing to shorten yet.").await
+            self.events.text("There is nothing to compact yet.").await
         }
     }
 
@@ -166,7 +165,7 @@ impl TurnRun<'_> {
                     Some(text).filter(|text| !text.trim().is_empty())
                 }
                 Err(error) => {
-                    tracing::debug!(kind = ?error.kind, "a summary could not be made");
+                    tracing::debug!(kind = ?error.kind, "could not generate a summary");
                     None
                 }
             }),

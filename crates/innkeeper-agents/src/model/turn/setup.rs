@@ -102,7 +102,7 @@ impl<'a> TurnRun<'a> {
         match self.agent_state.find_model_by_alias(wanted) {
             Some(model) => self.choice.model = model,
             None => self.turn_context.notify_once(format!(
-                "The model {wanted:?}, which was asked for, is not one of {}. It goes on with {}.",
+                "The requested model {wanted:?} is not offered by {}. The turn continues with {}.",
                 self.agent_state.display_name, self.choice.model.name
             )),
         }
@@ -115,14 +115,13 @@ impl<'a> TurnRun<'a> {
             let ToolSelection { unknown, narrowed, .. } = self.toolbox.restrict_to(list);
             if !narrowed.is_empty() {
                 self.turn_context.notify_once(format!(
-                    "The list of tools allows only some uses of {}. That is not kept to here: the whole tool can be \
-                     called, and the session's permissions decide. Take it off the list if that is too much.",
+                    "The list of tools restricts {} to some inputs, which is not supported: the whole tool can be called, and the session's approvals decide. Remove it from the list if that is too much.",
                     narrowed.join(", ")
                 ));
             }
             if !unknown.is_empty() {
                 self.turn_context.notify_once(format!(
-                    "Some of the tools that were asked for are not known here: {}.",
+                    "Some of the requested tools are unknown: {}.",
                     unknown.join(", ")
                 ));
             }

@@ -88,7 +88,7 @@ impl CallBatch<'_> {
                 hook_context::append_to(start(draft, input, &call.input, self.run).await, &id, self.run.events)?
             }
             Err(problem) => {
-                let summary = "The model wrote an input that cannot be read";
+                let summary = "The model wrote an invalid input";
                 draft.refuse(ToolResult::failed(summary, problem.clone())).await?;
                 ToolAnswer::failed(problem)
             }
@@ -136,7 +136,7 @@ async fn start(draft: CallDraft, input: Value, text: &str, run: &TurnRun<'_>) ->
             let changed = changed.filter(|changed| serde_json::from_str::<IgnoredAny>(changed).is_ok());
             let Ok(arguments) = changed.map_or(Ok(written), |changed| Arguments::parse(&changed)) else {
                 let problem = "the input is not a JSON object";
-                let summary = "The call has an input that no server takes";
+                let summary = "The input is not a JSON object";
                 draft.complete(ToolResult::failed(summary, problem)).await?;
                 return Ok(ToolAnswer::failed(problem.to_owned()));
             };

@@ -27,11 +27,7 @@ async fn cus25_a_selected_agent_sets_instructions_model_and_tools_for_the_turn()
         tools,
         ["ask_user", "list_directory", "read_file", "search", "update_plan"]
     );
-    assert!(
-        remarks(&turn).contains("not known here: Teleport"),
-        "{}",
-        remarks(&turn)
-    );
+    assert!(remarks(&turn).contains("are unknown: Teleport"), "{}", remarks(&turn));
     let turn = scene.run_with("t2", "Again.", json!({ "agent": { "uri": uri } })).await;
     assert_eq!(remarks(&turn), "[]", "said once");
     scene.run("t3", "By yourself.").await;

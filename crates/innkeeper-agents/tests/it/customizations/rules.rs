@@ -223,7 +223,7 @@ async fn cus26_file_rules_beyond_the_limit_are_reported_once() {
     let turn = scene.run("t1", "Read it.").await;
     let told = remarks(&turn);
     assert_eq!(rules(&turn).len(), 3, "{:?}", rules(&turn));
-    assert!(told.contains("too long together: 7 rules were left out"), "{told}");
+    assert!(told.contains("exceed the size limit: 7 rules were left out"), "{told}");
     assert_eq!(
         told.matches("only its beginning").count(),
         1,

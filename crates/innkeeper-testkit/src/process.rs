@@ -66,7 +66,7 @@ impl HostOptions {
         self
     }
 
-    /// Sets one key of the `[limits]` section.
+    /// Sets one limit, also one that is no setting of users.
     #[must_use]
     pub fn limit(mut self, key: &str, value: u64) -> Self {
         self.limits.push((key.to_owned(), value));
@@ -95,11 +95,12 @@ impl HostOptions {
     }
 
     fn command(&self, home: &Path) -> Command {
-        let mut config = self.settings.join("\n");
-        config.push_str("\n[limits]\n");
-        for (key, value) in &self.limits {
-            config.push_str(&format!("{key} = {value}\n"));
-        }
+        let config = self.settings.join("\n");
+        let limits: String = self
+            .limits
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}\n"))
+            .collect();
         let config_file = home.join("innkeeper.toml");
         std::fs::write(&config_file, config).expect("the home directory can be written to");
         let mut command = match self.memory_kib {
@@ -120,6 +121,7 @@ impl HostOptions {
             .args(&self.flags)
             .env_clear()
             .env("HOME", home)
+            .env("INNKEEPER_TEST_LIMITS", limits)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(home)
             .stderr(Stdio::piped())

@@ -19,7 +19,7 @@ use innkeeper_host::{Limits, LogSink, Principal, Scope};
 use innkeeper_mcp::RunnerSettings;
 
 use crate::cli::ServeArgs;
-use crate::config::{ConfigFile, default_path, writable};
+use crate::config::{ConfigFile, apply_test_variable, default_path, writable};
 use crate::kept_tokens::Keeping;
 use crate::logging;
 use crate::models;
@@ -91,6 +91,7 @@ impl Plan {
         ))?;
         let customizations = config.sources();
         let mut limits = config.limits();
+        apply_test_variable(&mut limits)?;
         limits.core.restricted_sections.clone_from(&config.restricted_sections);
         limits.core.undo_delete_ms = config.retention.undo_delete_ms();
         // A directory that clients are offered to save into has to be writable (CUS-23).

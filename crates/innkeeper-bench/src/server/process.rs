@@ -51,7 +51,7 @@ impl ServerProcess {
         Self::start_host_with(binary, environment, None, "").await
     }
 
-    /// Starts the host with a data directory that outlives it, and further lines of its `[limits]`.
+    /// Starts the host with a data directory that outlives it, and further limits, one per line.
     pub(crate) async fn start_host_with(
         binary: &Path,
         environment: &[(&str, &str)],
@@ -60,21 +60,20 @@ impl ServerProcess {
     ) -> Result<Self> {
         let directory = TempDir::new().context("cannot create a temporary directory")?;
         let data = data.map_or_else(|| directory.path().join("data"), Path::to_owned);
-        // The default limits are for few clients; thousands of clients on one machine need more, and so
-        // does a turn of millions of deltas.
+        // The default limits are for few clients; thousands of clients on one machine need more, and so does a turn of
+        // millions of deltas.
+        let limits =
+            format!("connections = 10000\nconnections_per_principal = 10000\nturn_bytes = 4294967296\n{limits}");
+        // An empty file: the one of the user who runs the benchmark does not apply.
         let config = directory.path().join("innkeeper.toml");
-        fs::write(
-            &config,
-            format!(
-                "[limits]\nconnections = 10000\nconnections_per_principal = 10000\nturn_bytes = 4294967296\n{limits}"
-            ),
-        )?;
+        fs::write(&config, "")?;
         let mut command = Command::new(binary);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--no-auth", "--json", "--data"])
             .arg(data)
             .arg("--config")
             .arg(config)
+            .env("INNKEEPER_TEST_LIMITS", limits)
             .envs(environment.iter().copied());
         Self::start(command, directory).await
     }

@@ -26,7 +26,8 @@ use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::terminal;
 
 use customizations::CustomizationsSection;
-use limits::LimitsSection;
+pub(crate) use limits::apply_test_variable;
+use limits::{FixedLimits, LimitsSection};
 pub(crate) use mcp::McpSection;
 pub(crate) use mcp::servers::ServerSection;
 pub(crate) use models::{ApiName, ModelConfig, Models, ProviderConfig};
@@ -395,6 +396,16 @@ mod tests {
         let told = parse("\n[limits]\nconnections = 0\n").unwrap_err().to_string();
         let expected = "/etc/innkeeper.toml:3: `connections` must be at least 1;";
         assert!(told.starts_with(expected), "{told}");
+    }
+
+    #[test]
+    fn removed_limits_are_warned_about_and_ignored() {
+        let (config, warnings) = parse("[limits]\nreplay_answer_actions = 1\nconnections = 2\n").unwrap();
+        assert_eq!(config.limits().connections, 2);
+        assert_eq!(
+            warnings,
+            ["/etc/innkeeper.toml:2: limits.replay_answer_actions is no longer a setting; remove it"]
+        );
     }
 
     #[test]

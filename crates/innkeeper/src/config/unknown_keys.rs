@@ -6,8 +6,9 @@ use toml::de::DeTable;
 
 use super::mcp::servers::{ServerSection, sections};
 use super::{
-    CUSTOMIZATIONS, ConfigFile, CustomizationsSection, LIMITS, LimitsSection, MCP, MODELS, McpSection, ModelConfig,
-    Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention, TELEMETRY, TelemetrySection,
+    CUSTOMIZATIONS, ConfigFile, CustomizationsSection, FixedLimits, LIMITS, LimitsSection, MCP, MODELS, McpSection,
+    ModelConfig, Models, ProviderConfig, RESOURCES, RETENTION, ResourcesSection, Retention, TELEMETRY,
+    TelemetrySection,
 };
 use innkeeper_cli::terminal::one_line;
 
@@ -19,11 +20,16 @@ pub(super) struct UnknownKey {
     prefix: String,
     name: String,
     known: &'static [&'static str],
+    /// Whether earlier versions had this key.
+    was_setting: bool,
 }
 
 impl UnknownKey {
     /// Says which key it is and which one was probably meant.
     pub(super) fn describe(&self) -> String {
+        if self.was_setting {
+            return format!("{}{} is no longer a setting; remove it", self.prefix, self.name);
+        }
         let nearest = self
             .known
             .iter()
@@ -49,6 +55,10 @@ pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
     collect::<ConfigFile>(root, "", &mut unknown);
     if let Some(limits) = section(root, LIMITS) {
         collect::<LimitsSection>(limits, "limits.", &mut unknown);
+        let removed = field_names::<FixedLimits>();
+        for key in unknown.iter_mut().filter(|key| key.prefix == "limits.") {
+            key.was_setting = removed.contains(&key.name.as_str());
+        }
     }
     if let Some(retention) = section(root, RETENTION) {
         collect::<Retention>(retention, "retention.", &mut unknown);
@@ -110,6 +120,7 @@ fn collect<'de, Section: Deserialize<'de>>(table: &DeTable<'_>, prefix: &str, un
                 prefix: prefix.to_owned(),
                 name: name.to_owned(),
                 known,
+                was_setting: false,
             });
         }
     }
@@ -134,7 +145,7 @@ pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
 }
 
 /// Asks a struct's own deserializer for its field names, so that no second list can fall behind.
-fn field_names<'de, Section: Deserialize<'de>>() -> &'static [&'static str] {
+pub(super) fn field_names<'de, Section: Deserialize<'de>>() -> &'static [&'static str] {
     let mut names: &'static [&'static str] = &[];
     // The error is how the probe stops after it has seen the names.
     let _ = Section::deserialize(FieldNameProbe(&mut names)).is_err();

@@ -17,7 +17,7 @@ const COUNTS: &[(&str, &str)] = &[
 /// The tests that inject them: package, target, and the part of their names that selects them.
 const TESTS: &[(&str, &str, &str)] = &[
     ("innkeeper-store", "it", "fault_injection::"),
-    ("innkeeper", "durable", ""),
+    ("innkeeper", "it", "durable::"),
 ];
 
 /// Runs them all, which takes about an hour on two cores. Each test prints how many cases it ran.

@@ -1,0 +1,13 @@
+//! Drives the built program from outside: its output, its files, its exit codes.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
+
+mod approvals;
+mod client_commands;
+mod doctor;
+mod mcp;
+mod pending;
+mod sessions;
+mod startup;
+mod stopping;
+mod support;

@@ -1,0 +1,14 @@
+//! Customizations end to end: the real program, real files, and the published client whose mirror must equal what a
+//! fresh subscriber gets.
+//!
+//! `dNN` names an edge case of the loading profile, other names requirements.
+
+mod client_servers;
+mod clients;
+mod command;
+mod enablement;
+mod files;
+mod locations;
+mod reading;
+mod saving;
+mod support;

@@ -1,0 +1,58 @@
+//! The real program, driven from outside: over real sockets with the published client and its state mirror, over raw
+//! sockets for messages that client would never send, and through its command line.
+//!
+//! Requirements are named by their ids, and `lesson_NN` names a failure that other hosts were reported for. All
+//! scenarios are in one executable, so that they are linked once; a filter such as `durable::` selects a part.
+
+mod cli;
+mod customizations;
+mod durable;
+mod keys;
+mod mcp;
+mod mcp_servers;
+mod model;
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
+#[path = "../../../innkeeper-mcp/tests/it/npm.rs"]
+mod npm;
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
+#[path = "../../../innkeeper-mcp/tests/it/odd.rs"]
+mod odd;
+#[expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
+#[expect(dead_code, reason = "the engine's own scenarios use more of it")]
+#[path = "../../../innkeeper-mcp/tests/it/odd_http.rs"]
+mod odd_http;
+mod resources;
+mod sessions;
+mod support {
+    //! The limits of `odd_http`, under the path that it has in its own package.
+
+    pub(crate) use crate::mcp::support::limits;
+}
+mod transport;
+mod turns;
+
+use innkeeper_testkit::official::OfficialClient;
+use innkeeper_testkit::process::{HostOptions, HostProcess};
+
+/// Not a scenario: the misbehaving MCP server itself, when this program is started as one.
+#[test]
+fn odd_server() {
+    if let Ok(kind) = std::env::var(odd::KIND) {
+        odd::serve(&kind);
+    }
+}
+
+fn options() -> HostOptions {
+    HostOptions::new(env!("CARGO_BIN_EXE_innkeeper"))
+}
+
+async fn start() -> HostProcess {
+    HostProcess::start(options()).await
+}
+
+/// A host and one published client.
+async fn start_with_client() -> (HostProcess, OfficialClient) {
+    let host = start().await;
+    let client = OfficialClient::connect(host.address(), "first").await;
+    (host, client)
+}

@@ -1,0 +1,117 @@
+//! What the view of an app says to its server, and hears from it, over the client's own connection.
+
+use innkeeper_testkit::raw::RawClient;
+use serde_json::{Value, json};
+
+use crate::mcp_servers::support::{Inn, Place, Room};
+
+fn is_message(message: &Value) -> bool {
+    message["method"] == "notifications/message"
+}
+
+/// A client that shows apps, or does not.
+async fn client(inn: &Inn, name: &str, shows_apps: bool) -> RawClient {
+    let mut client = RawClient::connect(inn.host.address()).await;
+    let mut params = json!({ "channel": "ahp-root://", "clientId": name, "protocolVersions": ["1.0.0"] });
+    if shows_apps {
+        params["capabilities"] = json!({ "mcpApps": {} });
+    }
+    client.call("initialize", params).await.expect("initialized");
+    client
+}
+
+/// Subscribes to a session, and returns its only server as it is shown.
+async fn join(client: &mut RawClient, room: &Room<'_>) -> Value {
+    let params = json!({ "channel": room.uris.session });
+    let joined = client.call("subscribe", params).await.expect("subscribed");
+    let entries = joined["snapshot"]["state"]["customizations"].as_array();
+    let mut entries = entries.into_iter().flatten();
+    let server = entries.find(|entry| entry["name"] == "odd");
+    server.expect("the server is shown").clone()
+}
+
+#[tokio::test]
+async fn mcp14_mcp15_mcp18_a_view_lists_sets_and_talks_to_its_server_and_nobody_else_does() {
+    let place = Place::new();
+    let servers = json!({ "odd": place.odd("app") });
+    let inn = Inn::open(place, servers).await;
+    let room = inn.ready_room("one", "odd").await;
+    let mut view = client(&inn, "view", true).await;
+    let shown = join(&mut view, &room).await;
+    let capabilities = &shown["mcpApp"]["capabilities"];
+    for promised in ["serverTools", "serverResources", "logging"] {
+        assert!(capabilities[promised].is_object(), "{promised}: {capabilities}");
+    }
+    assert_eq!(capabilities["sampling"], json!({}), "MCP-15: {capabilities}");
+    let channel = shown["channel"].clone();
+    let with = |mut params: Value| {
+        params["channel"] = channel.clone();
+        params
+    };
+
+    let listed = view.call("resources/list", with(json!({}))).await.expect("listed");
+    assert_eq!(listed["resources"], json!([{ "uri": "odd://one", "name": "one" }]));
+    let listed = view.call("resources/templates/list", with(json!({}))).await;
+    let listed = listed.expect("listed");
+    assert_eq!(
+        listed["resourceTemplates"],
+        json!([{ "uriTemplate": "odd://{name}", "name": "any" }])
+    );
+    let read = view.call("resources/read", with(json!({ "uri": "odd://one" }))).await;
+    assert_eq!(read.expect("read")["contents"][0]["text"], "words");
+    let set = view.call("logging/setLevel", with(json!({ "level": "warning" }))).await;
+    assert_eq!(set.expect("set"), json!({}));
+    let refused = view.call("prompts/list", with(json!({}))).await;
+    assert_eq!(refused.expect_err("MCP-16").code, -32601);
+
+    // Somebody who shows no apps, and somebody who does not listen to the session: to them there is no channel.
+    let mut shows_none = client(&inn, "shows-none", false).await;
+    let plain = join(&mut shows_none, &room).await;
+    assert_eq!((plain.get("mcpApp"), plain.get("channel")), (None, None), "{plain}");
+    let mut elsewhere = client(&inn, "elsewhere", true).await;
+    for other in [&mut shows_none, &mut elsewhere] {
+        for (method, params) in [
+            ("resources/list", json!({})),
+            ("resources/templates/list", json!({})),
+            ("logging/setLevel", json!({ "level": "debug" })),
+        ] {
+            let refused = other.call(method, with(params)).await;
+            assert_eq!(refused.expect_err(method).code, -32008, "MCP-14: {method}");
+        }
+        other
+            .notify(
+                "notifications/message",
+                with(json!({ "level": "info", "data": "not from a view" })),
+            )
+            .await;
+        other.still_works().await;
+    }
+
+    // In both directions: the server tells what it heard, at the level that the view has set, and nobody else's.
+    let said = json!({ "level": "info", "data": "from the view" });
+    view.notify("notifications/message", with(said.clone())).await;
+    let told = view.notification("the answer of the server", is_message).await;
+    let heard = json!({ "level": "warning", "logger": "odd", "data": { "heard": said } });
+    assert_eq!(told["params"], with(heard), "MCP-18: the channel is not the server's");
+    // And what it writes for its log while anybody has a tool called.
+    let (words, _) = room.call("t1", r#"odd log {"level": "error", "data": {"n": 1}}"#).await;
+    assert!(words.contains("logged"), "{words}");
+    let told = view.notification("what the server wrote", is_message).await;
+    assert_eq!(
+        told["params"],
+        with(json!({ "level": "error", "data": { "n": 1 } })),
+        "what others sent reached nobody"
+    );
+    // It is told to all at once: it would be there before this answer.
+    for other in [&mut shows_none, &mut elsewhere] {
+        other.still_works().await;
+        assert!(!other.has_notification(is_message), "{:?}", other.notifications);
+    }
+
+    // Whoever leaves the session has no channel any more.
+    let leaving = json!({ "channel": room.uris.session });
+    view.notify("unsubscribe", leaving).await;
+    let refused = view.call("resources/list", with(json!({}))).await;
+    assert_eq!(refused.expect_err("MCP-14").code, -32008);
+    room.client.assert_converged().await;
+}

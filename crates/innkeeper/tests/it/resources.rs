@@ -1,0 +1,8 @@
+//! Files, watches, grants, contents and repositories.
+
+mod browsing;
+mod contents;
+mod files;
+mod grants;
+mod repositories;
+mod watches;

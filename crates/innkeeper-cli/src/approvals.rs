@@ -1,4 +1,4 @@
-//! `innkeeper approvals`: what runs without asking, in a session, in a workspace or everywhere.
+//! `innkeeper approvals`: the rules that allow tool calls without asking, in a session, in a workspace or everywhere.
 
 use ahp_types::common::ROOT_RESOURCE_URI;
 use serde::{Deserialize, Serialize};
@@ -13,8 +13,8 @@ use crate::terminal::{Output, note, one_line};
 
 use crate::connection::Connection;
 
-/// Longest rule that is printed.
-const MOST_OF_A_RULE: usize = 1024;
+/// Longest printed rule, in characters.
+const MAX_RULE: usize = 1024;
 
 /// The result of `innkeeper/listApprovals`.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -28,7 +28,7 @@ struct Approvals {
 struct Workspace {
     directory: String,
     rules: Vec<String>,
-    /// Approvals of an earlier version that hold no longer.
+    /// Approvals of an earlier version that no longer apply.
     dropped: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ struct Session {
     dropped: Vec<String>,
 }
 
-/// Lists, gives or takes back.
+/// Lists, adds or removes rules.
 pub(super) async fn run(dir: &DataDir, args: ApprovalsArgs) -> Result<(), Failure> {
     match args.command {
         None => list(dir, args.list).await,
@@ -72,7 +72,7 @@ async fn list(dir: &DataDir, args: ListApprovalsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Everything that runs without asking, and what did so under an earlier version.
+/// Formats the rules, and those of an earlier version that no longer apply.
 fn described(approvals: &Approvals) -> String {
     let mut text = String::new();
     let mut section = |place: String, rules: &[String], dropped: &[String]| {
@@ -81,10 +81,10 @@ fn described(approvals: &Approvals) -> String {
         }
         text.push_str(&format!("{place}\n"));
         for rule in rules {
-            text.push_str(&format!("  {}\n", one_line(rule, MOST_OF_A_RULE)));
+            text.push_str(&format!("  {}\n", one_line(rule, MAX_RULE)));
         }
         for name in dropped {
-            let name = one_line(name, MOST_OF_A_RULE);
+            let name = one_line(name, MAX_RULE);
             text.push_str(&format!(
                 "  ({name} holds no longer: an earlier version allowed every call by this name)\n"
             ));
@@ -126,7 +126,7 @@ async fn allow(dir: &DataDir, args: AllowApprovalArgs) -> Result<(), Failure> {
     connection.close().await;
     note(&format!(
         "{} runs without asking {place} from now on.",
-        one_line(&args.rule, MOST_OF_A_RULE)
+        one_line(&args.rule, MAX_RULE)
     ));
     Ok(())
 }
@@ -161,7 +161,7 @@ async fn revoke(dir: &DataDir, args: RevokeApprovalArgs) -> Result<(), Failure> 
     }
 }
 
-/// Where an approval holds, for the host and for people.
+/// Returns the scope of an approval as request parameters and as text.
 fn target(args: &ApprovalScopeArgs) -> Result<(Map<String, Value>, String), Failure> {
     let mut params = Map::new();
     params.insert("channel".to_owned(), json!(ROOT_RESOURCE_URI));
@@ -173,7 +173,7 @@ fn target(args: &ApprovalScopeArgs) -> Result<(Map<String, Value>, String), Fail
         params.insert("session".to_owned(), json!(session));
         return Ok((params, format!("in the session {}", one_line(session, 300))));
     }
-    // The same way as `innkeeper send` names the directory of a session.
+    // `innkeeper send` names the directory of a session in the same way.
     let directory = match &args.directory {
         Some(directory) => directory.canonicalize().unwrap_or_else(|_| directory.clone()),
         None => std::env::current_dir().unwrap_or_default(),

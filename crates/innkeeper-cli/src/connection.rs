@@ -25,13 +25,13 @@ use self::pipe::Pipe;
 use self::target::Target;
 pub(crate) use self::target::is_here;
 
-/// How long connecting, and each request, may take.
+/// Timeout of connecting and of each request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Size of the official client's event buffer, which drops events silently when it is full.
 const EVENT_BUFFER: usize = 4096;
 
-/// A connection that has shaken hands and subscribed to the root channel.
+/// An initialized connection that subscribes to the root channel.
 pub struct Connection {
     /// The official client.
     pub(crate) client: Client,
@@ -48,7 +48,7 @@ fn client_config() -> ClientConfig {
     }
 }
 
-/// A channel's state as the host sent it, not squeezed through types that could lose something.
+/// A channel's state as the host sent it. Types could drop unknown fields.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RawSnapshot {
@@ -112,7 +112,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a request and turns a refusal into a failure that names the method.
+    /// Sends a request. A failure names the method.
     pub(crate) async fn request<R: DeserializeOwned>(
         &self,
         method: &str,
@@ -129,7 +129,7 @@ impl Connection {
         self.subscribe_with(SubscribeParams::new(uri)).await
     }
 
-    /// Subscribes with everything that can be said about it.
+    /// Subscribes with all parameters.
     pub(crate) async fn subscribe_with(&self, params: SubscribeParams) -> Result<Option<Value>, Failure> {
         #[derive(Deserialize)]
         struct RawSubscribeResult {
@@ -144,7 +144,7 @@ impl Connection {
         let unexpected = |problem: String| {
             Failure::new(
                 Kind::Unexpected,
-                format!("the host's answer about {uri} makes no sense ({problem})"),
+                format!("the host sent an invalid state of {uri} ({problem})"),
             )
         };
         let snapshot = self
@@ -156,7 +156,7 @@ impl Connection {
         Ok((state, snapshot.from_seq))
     }
 
-    /// Says goodbye. The host would notice anyway; this way it need not wait.
+    /// Closes the connection, so that the host does not have to notice.
     pub async fn close(self) {
         self.client.shutdown().await;
         let Self { mut events, .. } = self;
@@ -166,10 +166,10 @@ impl Connection {
     }
 }
 
-/// Describes a request that did not succeed.
+/// Returns the failure of a request.
 pub(crate) fn request_failure(method: &str, error: ClientError) -> Failure {
     match error {
-        // The official client reports a lost connection under this code, as if the host had answered.
+        // The official client reports a lost connection under this code, as if the host had responded.
         ClientError::Rpc(error)
             if error.code == -32000 && ["transport closed", "client shut down"].contains(&error.message.as_str()) =>
         {
@@ -177,34 +177,32 @@ pub(crate) fn request_failure(method: &str, error: ClientError) -> Failure {
         }
         ClientError::Rpc(error) => {
             let message = match (error.code, error.message.split_once("; send it with authenticate")) {
-                // That is for clients that can.
+                // The rest of the message is for clients that can authenticate.
                 (ahp_error_codes::AUTH_REQUIRED, Some((who, _))) => who,
                 _ => &error.message,
             };
             let failure = Failure::new(
                 Kind::Rejected,
                 format!(
-                    "the host refused `{method}`: {} (error {})",
+                    "the host rejected `{method}`: {} (error {})",
                     one_line(message, 500),
                     error.code
                 ),
             );
             match error.code {
                 ahp_error_codes::SESSION_NOT_FOUND | ahp_error_codes::NOT_FOUND => {
-                    failure.hint("`innkeeper sessions` lists the sessions there are")
+                    failure.hint("`innkeeper sessions` lists the sessions")
                 }
-                ahp_error_codes::PROVIDER_NOT_FOUND => {
-                    failure.hint("`innkeeper watch ahp-root://` shows the agents there are")
-                }
+                ahp_error_codes::PROVIDER_NOT_FOUND => failure.hint("`innkeeper watch ahp-root://` shows the agents"),
                 ahp_error_codes::AUTH_REQUIRED => failure.hint(
-                    "put the key into the variable that its provider reads, such as ANTHROPIC_API_KEY or OPENAI_API_KEY, \
-                     where the host is started, and restart the host",
+                    "set the API key of the provider in the environment of the host, such as ANTHROPIC_API_KEY or \
+                     OPENAI_API_KEY, and restart the host",
                 ),
                 ahp_error_codes::PERMISSION_DENIED => failure.hint("use a token with a wider scope"),
                 ahp_error_codes::UNSUPPORTED_PROTOCOL_VERSION => {
                     failure.hint("update the host or this program so that both speak one version")
                 }
-                json_rpc_error_codes::METHOD_NOT_FOUND => failure.hint("the host does not offer this"),
+                json_rpc_error_codes::METHOD_NOT_FOUND => failure.hint("the host does not implement this; update it"),
                 _ => failure,
             }
         }
@@ -215,13 +213,13 @@ pub(crate) fn request_failure(method: &str, error: ClientError) -> Failure {
         ClientError::Transport(_) | ClientError::Shutdown => connection_lost(),
         error => Failure::new(
             Kind::Unexpected,
-            format!("the host's answer to `{method}` makes no sense ({error})"),
+            format!("the host sent an invalid response to `{method}` ({error})"),
         ),
     }
 }
 
-/// Describes a connection that ended although the command was not done.
+/// Returns the failure of a command whose connection ended too early.
 pub(crate) fn connection_lost() -> Failure {
     Failure::new(Kind::Unreachable, "the connection to the host ended")
-        .hint("see whether the host still runs, then try again")
+        .hint("check whether the host still runs, then try again")
 }

@@ -1,4 +1,4 @@
-//! Contents of files in a change, read from the host: people who are asked see the lines that change.
+//! Fetches the file contents of a change, so that users who decide see the changed lines.
 
 use ahp_types::commands::{ContentEncoding, ResourceReadParams, ResourceReadResult};
 use ahp_types::state::FileEditCollection;
@@ -7,14 +7,14 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::connection::Connection;
 
-/// How the URIs of contents begin that the host keeps.
-const KEPT: &str = "innkeeper-content:/";
+/// The scheme of contents that the host stores.
+const STORED_CONTENT: &str = "innkeeper-content:/";
 
-/// Puts the contents themselves in the place of their references. One that cannot be read stays a reference.
+/// Replaces references by the contents. A content that cannot be read stays a reference.
 pub(crate) async fn fetch(connection: &Connection, edits: &mut FileEditCollection) {
     for edit in &mut edits.items {
         for side in [&mut edit.before, &mut edit.after].into_iter().flatten() {
-            if !side.content.uri.starts_with(KEPT) {
+            if !side.content.uri.starts_with(STORED_CONTENT) {
                 continue;
             }
             let params = ResourceReadParams {

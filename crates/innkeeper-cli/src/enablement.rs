@@ -1,4 +1,4 @@
-//! What people switched on or off in a workspace, as the host that runs knows it.
+//! The enablement of customizations in a workspace, as the running host shows it.
 
 use std::collections::HashMap;
 
@@ -11,23 +11,23 @@ use crate::discovery::{DataDir, Endpoint};
 use crate::failure::Failure;
 use crate::sessions::all_sessions;
 
-/// How a decision for all sessions is called.
+/// The name of a decision for all sessions.
 pub const EVERYWHERE: &str = "everywhere";
-/// How one for the sessions of a workspace is called.
+/// The name of a decision for the sessions of a workspace.
 pub const IN_WORKSPACE: &str = "in this workspace";
-/// How one for a single session is called.
+/// The name of a decision for a single session.
 const IN_SESSION: &str = "in this session";
 
-/// Which customizations somebody decided about.
+/// The decisions about customizations, and their source.
 #[derive(Debug, Default)]
 pub struct EnablementReport {
-    /// The session that was asked, or why none was.
+    /// The session that was asked, or why none was asked.
     source: Source,
-    /// The decisions that are known in full.
+    /// Decisions with their scope.
     decided: HashMap<String, Decision>,
-    /// Of what says no more than that, whether it is on in the session.
+    /// Whether a customization is on in the session, for kinds that show no more.
     flags: HashMap<String, bool>,
-    /// Whether what the data directory keeps could not be read.
+    /// Whether the persisted decisions could not be read.
     lacks_kept: bool,
 }
 
@@ -40,12 +40,12 @@ enum Source {
     Failed(String),
 }
 
-/// What somebody decided.
+/// A decision of a user.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// Whether it is on.
     pub is_on: bool,
-    /// For which sessions that was decided.
+    /// The sessions it applies to.
     pub by: &'static str,
 }
 
@@ -63,12 +63,12 @@ impl EnablementReport {
         report.with_persisted(persisted)
     }
 
-    /// What was decided about a customization, if anything was.
+    /// Returns the decision about a customization, if there is one.
     pub fn of(&self, id: &str) -> Option<&Decision> {
         self.decided.get(id)
     }
 
-    /// Adds what the data directory keeps, which holds wherever a session says nothing else. `None` says that it cannot
+    /// Adds the persisted decisions, which apply unless the session decides otherwise. `None` means that they could not
     /// be read.
     fn with_persisted(mut self, kept: Option<HashMap<String, Decision>>) -> Self {
         self.lacks_kept = kept.is_none();
@@ -85,25 +85,24 @@ impl EnablementReport {
         self
     }
 
-    /// Says where this comes from.
+    /// Describes the source of the decisions.
     pub fn in_words(&self) -> String {
-        const KEPT: &str = "what is on and off is what was decided for this workspace and for everywhere";
+        const KEPT: &str = "the decisions are those for this workspace and for everywhere";
         let kept = if self.lacks_kept {
-            "everything counts as on"
+            "everything is shown as on"
         } else {
             KEPT
         };
         match &self.source {
             Source::NoHost => format!("No host runs on the data directory; {kept}."),
-            Source::NoSession => format!("The running host has no session that works here; {kept}."),
-            Source::Session(uri) => format!("What is on and off is that of the session {uri}."),
-            Source::Failed(why) => format!("The running host could not be asked ({why}); {kept}."),
+            Source::NoSession => format!("The running host has no session in this directory; {kept}."),
+            Source::Session(uri) => format!("The decisions are those of the session {uri}."),
+            Source::Failed(why) => format!("The running host did not respond ({why}); {kept}."),
         }
     }
 }
 
-/// Asks the host on the data directory, if there is one. That it cannot be asked is no failure of whoever only wants
-/// to know more.
+/// Asks the host on the data directory, if there is one. A failure becomes part of the report.
 async fn find(dir: &DataDir, workspace: &str) -> EnablementReport {
     match ask(dir, workspace).await {
         Ok(switched) => switched,
@@ -137,10 +136,10 @@ async fn ask(dir: &DataDir, workspace: &str) -> Result<EnablementReport, Failure
     Ok(switched)
 }
 
-/// The latest session whose first working directory is this one.
+/// Returns the latest session whose first working directory is this one.
 pub(crate) fn latest_in(sessions: Vec<SessionSummary>, workspace: &str) -> Option<SessionSummary> {
     let works_here = |directory: &String| directory.trim_end_matches('/') == workspace.trim_end_matches('/');
-    // The latest come first.
+    // The latest session is the first.
     sessions.into_iter().find(|session| {
         let primary = session
             .working_directories
@@ -150,7 +149,7 @@ pub(crate) fn latest_in(sessions: Vec<SessionSummary>, workspace: &str) -> Optio
     })
 }
 
-/// What was decided about plugins and MCP servers of a session, wherever they are: they show every decision (CUS-07).
+/// Returns the decisions about plugins and MCP servers of a session, which show every decision (CUS-07).
 pub(crate) fn decided(state: &SessionState) -> HashMap<String, Decision> {
     let mut switched = EnablementReport::default();
     switched.take_in(state);

@@ -1,37 +1,37 @@
-//! How the program fails: one sentence for the person, one documented exit code for the script.
+//! Failures of the program: one sentence for the user, one documented exit code for scripts.
 
 use std::fmt;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// Why the program ends without success, with the exit code that scripts can rely on.
+/// The kind of a failure. Each kind has its own exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Something the program did not foresee.
+    /// An unexpected error.
     Unexpected,
-    /// The command line makes no sense.
+    /// The command line is wrong.
     Usage,
     /// The turn ended with an error of the agent.
     TurnFailed,
     /// The turn was cancelled.
     TurnCancelled,
-    /// The host understood the request and said no, or what is meant does not exist.
+    /// The host rejected the request, or the named object does not exist.
     Rejected,
-    /// The doctor found something that does not work.
+    /// A check of the doctor failed.
     Unhealthy,
-    /// There is no host to talk to, or the connection to it was lost.
+    /// No host responds, or the connection to it was lost.
     Unreachable,
-    /// The address or the socket cannot be listened on.
+    /// The host cannot listen on the address or the socket.
     CannotListen,
     /// The data directory, or a file in it, cannot be used.
     DataDirectory,
     /// Another process holds the port, the socket or the data directory.
     InUse,
-    /// The token was refused, or the host would have been open to strangers.
+    /// The token was rejected, or the host would have been accessible without one.
     AccessRefused,
     /// The configuration file is broken.
     Config,
-    /// Whoever read the output stopped reading.
+    /// The reader of the output closed it.
     OutputClosed,
 }
 
@@ -73,19 +73,19 @@ impl Kind {
 
     fn meaning(self) -> &'static str {
         match self {
-            Self::Unexpected => "something unforeseen went wrong; for mcp: the server does not run, or its tool failed",
+            Self::Unexpected => "unexpected error; mcp: the server does not run, or its tool failed",
             Self::Usage => "the command line is wrong",
             Self::TurnFailed => "send: the turn ended with an error",
             Self::TurnCancelled => "send: the turn was cancelled; mcp: stopped before it was done",
             Self::Rejected => "the host rejected the message or the request, or there is no such session",
-            Self::Unhealthy => "doctor: something does not work",
-            Self::Unreachable => "no host answers, or the connection to it was lost",
-            Self::CannotListen => "serve: the address or socket cannot be listened on",
+            Self::Unhealthy => "doctor: a check failed",
+            Self::Unreachable => "no host responds, or the connection to it was lost",
+            Self::CannotListen => "serve: the host cannot listen on the address or socket",
             Self::DataDirectory => "the data directory or a file in it cannot be used",
             Self::InUse => "another process holds the port, the socket or the data directory",
-            Self::AccessRefused => "the token was refused, or serving would have been unsafe",
+            Self::AccessRefused => "the token was rejected, or serving would have been unsafe",
             Self::Config => "the configuration file is broken",
-            Self::OutputClosed => "the reader of the output went away",
+            Self::OutputClosed => "the reader of the output closed it",
         }
     }
 }
@@ -103,7 +103,7 @@ pub fn exit_code_table() -> String {
     table
 }
 
-/// A failure told to a person: what happened, and what to do about it.
+/// A failure for the user: the problem, and what to do about it.
 #[derive(Debug)]
 pub struct Failure {
     kind: Kind,
@@ -112,7 +112,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Says what happened; a lower-case clause without a period.
+    /// Creates a failure. The message is a lower-case clause without a period.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -121,23 +121,23 @@ impl Failure {
         }
     }
 
-    /// Adds what the person can do about it; again a clause.
+    /// Adds what the user can do about it, as a clause.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Returns what happened.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Returns what the person can do about it, if anything.
+    /// Returns the hint, or an empty text.
     pub fn advice(&self) -> &str {
         self.hint.as_deref().unwrap_or_default()
     }
 
-    /// Tells what kind of failure this is.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -150,10 +150,10 @@ impl Failure {
     /// Prints the failure as one line on standard error.
     pub fn report(&self) {
         if self.kind == Kind::OutputClosed {
-            // Like any filter whose reader went away, end without a word.
+            // Like any filter whose reader went away, end silently.
             return;
         }
-        // When even standard error is closed, the exit code is all that is left.
+        // If standard error is closed too, only the exit code is left.
         let _ = writeln!(
             std::io::stderr(),
             "innkeeper: {self} (exit code {})",
@@ -164,7 +164,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Messages that quote somebody else may bring a period along; the sentence goes on here.
+        // Quoted messages may end with a period, but the sentence continues here.
         let message = self.message.trim_end_matches('.');
         match &self.hint {
             Some(hint) => write!(f, "{message}; {hint}"),

@@ -1,4 +1,4 @@
-//! `innkeeper grants`: what clients may reach besides the files of their sessions, and who asks for more (RES-14).
+//! `innkeeper grants`: the files that clients were granted besides those of their sessions, and open requests (RES-14).
 
 use ahp_types::common::ROOT_RESOURCE_URI;
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,14 @@ use crate::terminal::{Output, note, one_line};
 
 use crate::connection::Connection;
 
-/// What `innkeeper/listResourceGrants` answers.
+/// The result of `innkeeper/listResourceGrants`.
 #[derive(Debug, Deserialize, Serialize)]
 struct Grants {
     granted: Vec<Grant>,
     requested: Vec<Grant>,
 }
 
-/// What was granted to a client, or what it asks for.
+/// A grant, or an open request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Grant {
@@ -34,7 +34,7 @@ struct Grant {
     requested_at: Option<String>,
 }
 
-/// Lists, gives or takes back.
+/// Lists, adds or revokes grants.
 pub(super) async fn run(dir: &DataDir, args: GrantsArgs) -> Result<(), Failure> {
     match args.command {
         None => list(dir, args.list).await,
@@ -60,9 +60,9 @@ async fn list(dir: &DataDir, args: ListGrantsArgs) -> Result<(), Failure> {
         output.show(&format!("{}\n", grant.describe("asks to")))?;
     }
     if grants.granted.is_empty() && grants.requested.is_empty() {
-        note("No client was granted anything, and none asks for anything.");
+        note("There are no grants and no requests.");
     } else if !grants.requested.is_empty() {
-        note("`innkeeper grants allow CLIENT PLACE` grants what is asked for.");
+        note("`innkeeper grants allow CLIENT PLACE` grants a request.");
     }
     Ok(())
 }
@@ -102,9 +102,9 @@ async fn revoke(dir: &DataDir, args: RevokeArgs) -> Result<(), Failure> {
     {
         return Err(Failure::new(
             Kind::Rejected,
-            format!("nothing like that was granted to {}", one_line(&args.client, 200)),
+            format!("no such grant of {}", one_line(&args.client, 200)),
         )
-        .hint("`innkeeper grants` lists what was granted to whom"));
+        .hint("`innkeeper grants` lists the grants"));
     }
     let mut params = json!({ "channel": ROOT_RESOURCE_URI, "clientId": args.client });
     if let (Some(place), Some(fields)) = (place, params.as_object_mut()) {
@@ -120,7 +120,7 @@ async fn all(connection: &Connection) -> Result<Grants, Failure> {
     connection.request("innkeeper/listResourceGrants", params).await
 }
 
-/// The one request that is meant when nobody says which.
+/// Returns the only open request.
 fn only_request(requested: Vec<Grant>, client: Option<&str>) -> Result<Grant, Failure> {
     let mut fitting: Vec<Grant> = requested
         .into_iter()
@@ -132,10 +132,10 @@ fn only_request(requested: Vec<Grant>, client: Option<&str>) -> Result<Grant, Fa
         _ => "several things are asked for, and it is not clear which one is meant",
     };
     Err(Failure::new(Kind::Rejected, problem)
-        .hint("`innkeeper grants` lists what is asked for; name the client and the place"))
+        .hint("`innkeeper grants` lists the requests; name the client and the path"))
 }
 
-/// A place as people write it: a URI, or a path of this machine.
+/// Returns the URI of an argument: a URI, or a path of this machine.
 fn uri_of(place: &str) -> Result<String, Failure> {
     if place.starts_with("file:") {
         return Ok(place.to_owned());

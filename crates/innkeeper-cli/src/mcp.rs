@@ -1,4 +1,4 @@
-//! `innkeeper mcp`: the MCP servers of sessions, seen and changed from the shell like any client does it.
+//! `innkeeper mcp`: lists and changes the MCP servers of sessions, as any client can.
 
 mod auth;
 mod call;
@@ -18,7 +18,7 @@ use crate::args::{McpArgs, McpCommand};
 use crate::discovery::DataDir;
 use crate::failure::Failure;
 
-/// Does what the command says; without one, lists the servers.
+/// Runs the subcommand; without one, lists the servers.
 pub(super) async fn run(dir: &DataDir, args: McpArgs) -> Result<(), Failure> {
     match args.command.unwrap_or(McpCommand::List(args.list)) {
         McpCommand::List(args) => list::run(dir, args).await,
@@ -29,7 +29,7 @@ pub(super) async fn run(dir: &DataDir, args: McpArgs) -> Result<(), Failure> {
     }
 }
 
-/// What people call the server with this id.
+/// Returns the name of the server with this id.
 pub(super) fn name_of(state: &SessionState, id: &str) -> Option<String> {
     let servers = server::listed(state);
     let found = servers.iter().find(|listed| listed.server.id == id);

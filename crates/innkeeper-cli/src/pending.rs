@@ -1,6 +1,6 @@
-//! `innkeeper pending`, `approve`, `deny` and `answer`: what sessions wait for, and answers to it.
+//! `innkeeper pending`, `approve`, `deny` and `answer`: the input that sessions wait for.
 //!
-//! Everything comes from the sessions' own lists, so that whatever waits at whatever depth of workers is found.
+//! The sessions' own lists have everything that waits, including requests of nested subagents.
 
 use std::collections::HashMap;
 
@@ -29,20 +29,20 @@ use crate::format::tool_call;
 use crate::mcp;
 use crate::sessions::all_sessions;
 
-/// Most characters of the line that says what a session waits for.
-pub(super) const MOST_OF_A_LINE: usize = 200;
+/// Longest line about a pending input, in characters.
+pub(super) const MAX_LINE: usize = 200;
 
-/// Something a session waits for.
-pub(super) struct Wait {
+/// An input that a session waits for.
+pub(super) struct PendingInput {
     pub(super) session: String,
     pub(super) request: SessionInputRequest,
-    /// The MCP server that it is about, if it is about one.
+    /// The MCP server that it concerns, if any.
     server: Option<String>,
-    /// The files that a tool would change, with their contents as far as those could be read.
+    /// The file changes of a tool call, with the contents that could be read.
     edits: Option<FileEditCollection>,
 }
 
-/// Lists what sessions wait for.
+/// Lists pending inputs.
 pub(crate) async fn list(dir: &DataDir, args: PendingArgs) -> Result<(), Failure> {
     let connection = Connection::open(dir, &args.connect).await?;
     let waits = all_waits(&connection).await?;
@@ -53,11 +53,7 @@ pub(crate) async fn list(dir: &DataDir, args: PendingArgs) -> Result<(), Failure
             let line = json!({ "session": wait.session, "request": wait.request });
             output.show(&format!("{line}\n"))?;
         } else {
-            output.show(&format!(
-                "{}\n  {}\n",
-                wait.id(),
-                one_line(&wait.describe(), MOST_OF_A_LINE)
-            ))?;
+            output.show(&format!("{}\n  {}\n", wait.id(), one_line(&wait.describe(), MAX_LINE)))?;
             for line in wait.details() {
                 output.show(&format!("  {line}\n"))?;
             }
@@ -72,12 +68,12 @@ pub(crate) async fn list(dir: &DataDir, args: PendingArgs) -> Result<(), Failure
     Ok(())
 }
 
-/// Lets a tool run, or its result through.
+/// Approves a tool call, or its result.
 pub(crate) async fn approve(dir: &DataDir, args: ApproveArgs) -> Result<(), Failure> {
     let mut connection = Connection::open(dir, &args.connect).await?;
-    let wait = find(&connection, args.id.as_deref(), Wait::is_confirmation).await?;
-    // Whoever approves without looking first still sees what it was.
-    note(&one_line(&wait.describe(), MOST_OF_A_LINE));
+    let wait = find(&connection, args.id.as_deref(), PendingInput::is_confirmation).await?;
+    // Show the call to users who approve it without listing it first.
+    note(&one_line(&wait.describe(), MAX_LINE));
     for line in wait.details() {
         note(&line);
     }
@@ -91,10 +87,10 @@ pub(crate) async fn approve(dir: &DataDir, args: ApproveArgs) -> Result<(), Fail
     Ok(())
 }
 
-/// Keeps a tool from running, or its result back.
+/// Denies a tool call, or its result.
 pub(crate) async fn deny(dir: &DataDir, args: DenyArgs) -> Result<(), Failure> {
     let mut connection = Connection::open(dir, &args.connect).await?;
-    let wait = find(&connection, args.id.as_deref(), Wait::is_confirmation).await?;
+    let wait = find(&connection, args.id.as_deref(), PendingInput::is_confirmation).await?;
     let (chat, action) = decision(wait.request, false, None, None, args.because)?;
     settle(&mut connection, &chat, action).await?;
     connection.close().await;
@@ -126,8 +122,8 @@ pub(crate) async fn answer(dir: &DataDir, args: AnswerArgs) -> Result<(), Failur
     Ok(())
 }
 
-/// Everything that any session waits for.
-async fn all_waits(connection: &Connection) -> Result<Vec<Wait>, Failure> {
+/// Returns the pending inputs of all sessions.
+async fn all_waits(connection: &Connection) -> Result<Vec<PendingInput>, Failure> {
     let mut waits = Vec::new();
     for session in all_sessions(connection).await? {
         let busy = SessionStatus::InProgress.bits();
@@ -136,8 +132,8 @@ async fn all_waits(connection: &Connection) -> Result<Vec<Wait>, Failure> {
         }
         let (state, _): (SessionState, i64) = connection.subscribe_to_state(&session.resource).await?;
         for request in state.input_needed.iter().flatten() {
-            let mut wait = Wait::new(&state, session.resource.clone(), request.clone());
-            // The host lets only those read them who listen to the session.
+            let mut wait = PendingInput::new(&state, session.resource.clone(), request.clone());
+            // Only subscribers of the session may read its contents.
             if let Some(changes) = &mut wait.edits {
                 edit_contents::fetch(connection, changes).await;
             }
@@ -148,10 +144,14 @@ async fn all_waits(connection: &Connection) -> Result<Vec<Wait>, Failure> {
     Ok(waits)
 }
 
-/// The one thing that is meant: named by its id or a part of it, or the only one there is.
-async fn find(connection: &Connection, id: Option<&str>, kind: impl Fn(&Wait) -> bool) -> Result<Wait, Failure> {
+/// Returns the pending input with this id or part of an id; without an id, the only one.
+async fn find(
+    connection: &Connection,
+    id: Option<&str>,
+    kind: impl Fn(&PendingInput) -> bool,
+) -> Result<PendingInput, Failure> {
     let waits = all_waits(connection).await?.into_iter();
-    let mut fitting: Vec<Wait> = waits
+    let mut fitting: Vec<PendingInput> = waits
         .filter(|wait| kind(wait) && id.is_none_or(|id| wait.id().contains(id)))
         .collect();
     if let Some(exact) = fitting.iter().position(|wait| Some(wait.id()) == id) {
@@ -159,26 +159,25 @@ async fn find(connection: &Connection, id: Option<&str>, kind: impl Fn(&Wait) ->
     }
     match (fitting.len(), fitting.pop()) {
         (1, Some(wait)) => Ok(wait),
-        (0, _) => Err(Failure::new(Kind::Rejected, "nothing like that waits for an answer")
-            .hint("`innkeeper pending` shows what does; somebody else may have been faster")),
-        (count, _) => Err(Failure::new(
-            Kind::Usage,
-            format!("{count} things wait for an answer; say which one is meant"),
-        )
-        .hint("`innkeeper pending` shows their ids; a part of an id is enough")),
+        (0, _) => Err(Failure::new(Kind::Rejected, "no pending input matches")
+            .hint("`innkeeper pending` lists them; another client may have answered first")),
+        (count, _) => Err(
+            Failure::new(Kind::Usage, format!("{count} inputs are pending; name one of them"))
+                .hint("`innkeeper pending` shows their ids; a part of an id is enough"),
+        ),
     }
 }
 
-/// Sends an action and waits until the host has taken or refused it.
+/// Dispatches an action and waits until the host accepts or rejects it.
 async fn settle(connection: &mut Connection, chat: &str, action: StateAction) -> Result<(), Failure> {
-    // The echo goes to subscribers; a refusal would come anyway.
+    // Only subscribers get the echo; a rejection would come anyway.
     connection.subscribe(chat).await?;
     let handle = connection
         .client
         .dispatch(chat.to_owned(), action)
         .await
         .map_err(|error| request_failure("dispatchAction", error))?;
-    let patience = std::time::Duration::from_secs(30);
+    let timeout = std::time::Duration::from_secs(30);
     let echoed = async {
         loop {
             let event = connection.events.recv().await.ok_or_else(connection_lost)?;
@@ -191,19 +190,22 @@ async fn settle(connection: &mut Connection, chat: &str, action: StateAction) ->
             }
         }
     };
-    let envelope = tokio::time::timeout(patience, echoed)
-        .await
-        .map_err(|_| Failure::new(Kind::Unreachable, "the host did not take the answer within 30 seconds"))??;
+    let envelope = tokio::time::timeout(timeout, echoed).await.map_err(|_| {
+        Failure::new(
+            Kind::Unreachable,
+            "the host did not confirm the answer within 30 seconds",
+        )
+    })??;
     match envelope.rejection_reason {
         None => Ok(()),
         Some(reason) => Err(Failure::new(
             Kind::Rejected,
-            format!("the host refused the answer: {}", one_line(&reason, 500)),
+            format!("the host rejected the answer: {}", one_line(&reason, 500)),
         )),
     }
 }
 
-impl Wait {
+impl PendingInput {
     pub(super) fn new(state: &SessionState, session: String, request: SessionInputRequest) -> Self {
         let server = match &request {
             SessionInputRequest::ToolAuthentication(request) => match &request.tool_call.contributor {
@@ -286,13 +288,13 @@ impl Wait {
         }
     }
 
-    /// All that a tool would do, or did: the sentence about it may leave out the part that matters.
+    /// Returns the full input of a tool call: its invocation message may leave out the part that matters.
     pub(super) fn details(&self) -> Vec<String> {
         let request = match &self.request {
             SessionInputRequest::ToolConfirmation(request) => request,
             SessionInputRequest::ChatInput(request) => {
                 let message = request.request.message.as_deref().unwrap_or_default();
-                return tool_call::whole(message, MOST_OF_A_LINE);
+                return tool_call::whole(message, MAX_LINE);
             }
             _ => return Vec::new(),
         };
@@ -307,7 +309,7 @@ impl Wait {
         }
     }
 
-    /// The ways to answer, for people.
+    /// Returns the commands that answer it.
     pub(super) fn hints(&self) -> Vec<String> {
         match &self.request {
             SessionInputRequest::ToolConfirmation(request) => match &request.tool_call {
@@ -328,7 +330,7 @@ impl Wait {
         }
     }
 
-    /// What signs in, where that is what is awaited.
+    /// Returns the command that signs in, if the session waits for that.
     pub(super) fn sign_in_command(&self) -> Option<String> {
         let SessionInputRequest::ToolAuthentication(_) = &self.request else {
             return None;
@@ -342,7 +344,7 @@ impl Wait {
     }
 }
 
-/// The action that lets a call run or its result through, or does not, and the chat that it is for.
+/// Returns the action that approves or denies a call or its result, and the chat to dispatch it to.
 pub(super) fn decision(
     request: SessionInputRequest,
     approved: bool,
@@ -392,7 +394,7 @@ pub(super) fn decision(
     Ok((request.chat, action))
 }
 
-/// Reads `question=value` words as the questions want them.
+/// Parses `question=value` arguments by the types of the questions.
 fn answers(request: &ChatInputRequest, words: &[String]) -> Result<HashMap<String, ChatInputAnswer>, Failure> {
     let questions = request.questions.as_deref().unwrap_or_default();
     let known = || {

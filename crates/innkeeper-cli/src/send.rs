@@ -1,4 +1,4 @@
-//! `innkeeper send`: one message, and its answer as it comes.
+//! `innkeeper send`: sends one message and streams the response.
 
 mod selection;
 
@@ -20,20 +20,20 @@ use crate::discovery::DataDir;
 use crate::edit_contents;
 use crate::failure::{Failure, Kind};
 use crate::sessions::{Deletion, dispose};
-use crate::terminal::{Again, Output, StopSignals, note, one_line};
-use crate::turn_output::{Answer, Outcome};
+use crate::terminal::{NextCommand, Output, StopSignals, note, one_line};
+use crate::turn_output::{Outcome, TurnOutput};
 
 pub use self::selection::PLUGIN_NAME;
 pub(crate) use self::selection::name_of as plugin_name;
 
-/// How long the host may take to bring a session up.
-const SESSION_PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout until a session is ready.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a session may take to learn of its custom agents.
-const AGENT_PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout until a session has discovered its custom agents.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the host may take to confirm that a turn is cancelled.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout until the host confirms a cancelled turn.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sends the message and waits for the end of its turn.
 pub(crate) async fn run(dir: &DataDir, args: SendArgs) -> Result<(), Failure> {
@@ -53,14 +53,14 @@ pub(crate) async fn run(dir: &DataDir, args: SendArgs) -> Result<(), Failure> {
     };
     let ready = sender.prepare(&mut connection, &args);
     let ready = tokio::select! {
-        ready = tokio::time::timeout(SESSION_PATIENCE, ready) => ready.unwrap_or_else(|_| {
+        ready = tokio::time::timeout(SESSION_TIMEOUT, ready) => ready.unwrap_or_else(|_| {
             Err(Failure::new(Kind::Unreachable, "the session was not ready within two minutes"))
         }),
         _ = signals.next() => Err(Failure::new(Kind::TurnCancelled, "stopped before the message was sent")),
     };
     if let Err(failure) = ready {
         if args.session.is_none() && !sender.session.is_empty() {
-            // Nobody wants a session in which nothing was said. That it stays is not what failed.
+            // Dispose of the empty session. If that fails too, report the first failure.
             let _ = dispose(&connection, &sender.session, Deletion::ForGood).await;
         }
         connection.close().await;
@@ -72,7 +72,7 @@ pub(crate) async fn run(dir: &DataDir, args: SendArgs) -> Result<(), Failure> {
         let rest = format!("--session {} \"…\"", sender.session);
         note(&format!(
             "[continue with: {}]",
-            Again::at(&args.connect).command("send", &rest)
+            NextCommand::at(&args.connect).command("send", &rest)
         ));
     }
     match outcome {
@@ -139,7 +139,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Finds a custom agent; a new session learns a moment after its start what it has.
+    /// Finds a custom agent. A new session discovers its custom agents a moment after its start.
     async fn find_agent(
         &self,
         connection: &mut Connection,
@@ -147,7 +147,7 @@ impl Sender {
         from_seq: i64,
         wanted: &str,
     ) -> Result<String, Failure> {
-        let give_up_at = tokio::time::Instant::now() + AGENT_PATIENCE;
+        let give_up_at = tokio::time::Instant::now() + AGENT_TIMEOUT;
         loop {
             if let Some(uri) = selection::custom_agent(state, wanted) {
                 return Ok(uri);
@@ -164,7 +164,7 @@ impl Sender {
         }
     }
 
-    /// Starts the turn and shows its answer until it ends.
+    /// Starts the turn and shows its response until it ends.
     async fn turn(
         &self,
         connection: &mut Connection,
@@ -172,27 +172,27 @@ impl Sender {
         text: String,
     ) -> Result<Outcome, Failure> {
         let turn_id = uuid::Uuid::new_v4().to_string();
-        let begun = Instant::now();
+        let started = Instant::now();
         let seq = self.dispatch(connection, self.turn_started(&turn_id, text)).await?;
-        let mut answer = Answer::new(turn_id.clone(), Output::stdout(), Output::stderr());
+        let mut output = TurnOutput::new(turn_id.clone(), Output::stdout(), Output::stderr());
         let mut give_up_at: Option<Instant> = None;
         loop {
             let envelope = tokio::select! {
                 envelope = self.next_envelope(connection) => envelope,
                 signal = signals.next() => {
-                    if give_up_at.replace(Instant::now() + CANCEL_PATIENCE).is_some() {
+                    if give_up_at.replace(Instant::now() + CANCEL_TIMEOUT).is_some() {
                         std::process::exit(signal.exit_code().into());
                     }
                     let cancel = StateAction::ChatTurnCancelled(ChatTurnCancelledAction {
                         turn_id: turn_id.clone(),
-                        duration: i64::try_from(begun.elapsed().as_millis()).unwrap_or(i64::MAX),
+                        duration: i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX),
                         meta: None,
                     });
                     self.dispatch(connection, cancel).await?;
                     continue;
                 }
                 () = sleep_until(give_up_at) => {
-                    answer.finish()?;
+                    output.finish()?;
                     return Err(Failure::new(
                         Kind::TurnCancelled,
                         "the host did not confirm within five seconds that the turn is cancelled",
@@ -200,12 +200,12 @@ impl Sender {
                 }
             };
             let envelope = envelope.inspect_err(|_| {
-                // The failure at hand matters more than one of the output.
-                let _ = answer.finish();
+                // The first failure matters more than one of the output.
+                let _ = output.finish();
             })?;
             if envelope.channel != self.chat {
                 if !self.json {
-                    answer.show_wait_elsewhere(&envelope.action, &self.chat)?;
+                    output.show_wait_elsewhere(&envelope.action, &self.chat)?;
                 }
                 continue;
             }
@@ -225,10 +225,10 @@ impl Sender {
                 {
                     edit_contents::fetch(connection, changes).await;
                 }
-                answer.show(&envelope.action)?;
+                output.show(&envelope.action)?;
             }
             if let Some(outcome) = Outcome::of(&envelope.action, &turn_id) {
-                answer.finish()?;
+                output.finish()?;
                 return Ok(outcome);
             }
         }
@@ -308,15 +308,15 @@ async fn create_session(connection: &Connection, args: &SendArgs) -> Result<Stri
     Ok(uri)
 }
 
-/// Where the session works, as a URI. People start agents where they work; a host somewhere else
-/// has other directories, whether or not one of them has the same name.
+/// Returns the working directory of a new session as a URI: the current directory by default. A host on another machine
+/// has other directories, even if one has the same name.
 fn working_directory(args: &SendArgs) -> Result<Option<String>, Failure> {
     let is_here = args.connect.url.as_deref().is_none_or(is_here);
     let directory = match (&args.directory, is_here) {
         (None, false) => return Ok(None),
         (None, true) => std::env::current_dir(),
         (Some(directory), false) => std::path::absolute(directory),
-        // What answers here may be a tunnel to somewhere else.
+        // A local address may be a tunnel to another machine.
         (Some(directory), true) if args.connect.url.is_some() => {
             directory.canonicalize().or_else(|_| std::path::absolute(directory))
         }
@@ -333,7 +333,7 @@ fn working_directory(args: &SendArgs) -> Result<Option<String>, Failure> {
     Ok(url::Url::from_file_path(directory).ok().map(String::from))
 }
 
-/// Waits until the given moment, or forever when there is none.
+/// Waits until a time, or forever if there is none.
 async fn sleep_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment.into()).await,
@@ -341,7 +341,7 @@ async fn sleep_until(moment: Option<Instant>) {
     }
 }
 
-/// Returns the chat to talk to once the session is ready for it.
+/// Returns the chat for messages once the session is ready.
 pub(super) fn ready_chat(state: &SessionState) -> Result<Option<String>, Failure> {
     if state.lifecycle == SessionLifecycle::Failed {
         let reason = match &state.creation_error {
@@ -364,7 +364,7 @@ pub(super) fn is_after(envelope: &ActionEnvelope, seq: i64) -> bool {
     i64::try_from(envelope.server_seq).is_ok_and(|server_seq| server_seq > seq)
 }
 
-/// Returns why the host rejected our action number `seq`, if this envelope says so.
+/// Returns the rejection reason of our action number `seq`, if this is its envelope.
 pub(super) fn rejection<'a>(envelope: &'a ActionEnvelope, client_id: &str, seq: i64) -> Option<&'a str> {
     let origin = envelope.origin.as_ref()?;
     let ours = origin.client_id == client_id && origin.client_seq == seq;

@@ -13,7 +13,7 @@ use innkeeper_std::text::truncate_chars;
 use crate::failure::{Failure, Kind};
 
 pub use confirm::confirm;
-pub(crate) use next_command::Again;
+pub(crate) use next_command::NextCommand;
 pub use next_command::{program, quoted};
 pub use signals::{StopSignal, StopSignals};
 
@@ -24,7 +24,7 @@ pub fn warn(message: &str) {
 
 /// Prints a line on standard error.
 pub fn note(line: &str) {
-    // A closed standard error is no reason to stop; there is nobody left to tell.
+    // A closed standard error is no reason to stop.
     let _ = writeln!(io::stderr(), "{line}");
 }
 
@@ -32,7 +32,7 @@ pub fn note(line: &str) {
 #[derive(Debug)]
 pub struct Output<W> {
     writer: W,
-    /// Terminals act on control characters; files and pipes want the bytes as they are.
+    /// Terminals act on control characters; files and pipes get the bytes unchanged.
     terminal: bool,
     colour: bool,
 }
@@ -61,7 +61,7 @@ impl Output<io::Stderr> {
 }
 
 impl<W: io::Write> Output<W> {
-    /// Takes a writer that wants the bytes as they are.
+    /// Wraps a writer that gets the bytes unchanged.
     #[cfg(test)]
     pub(crate) fn plain(writer: W) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl<W: io::Write> Output<W> {
             .map_err(|error| closed(&error))
     }
 
-    /// Writes foreign text like `show`, in a lighter shade where there are colours.
+    /// Writes foreign text like `show`, dimmed on terminals with colours.
     pub fn show_dimmed(&mut self, text: &str) -> Result<(), Failure> {
         if !self.colour {
             return self.show(text);
@@ -121,7 +121,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Makes foreign text fit on one line, cut after `limit` characters.
+/// Makes foreign text fit on one line, truncated to `limit` characters.
 pub fn one_line(text: &str, limit: usize) -> String {
     let flat: String = text
         .chars()

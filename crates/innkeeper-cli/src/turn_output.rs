@@ -1,4 +1,4 @@
-//! Shows an answer while it streams in: the text on standard output, everything else on standard error.
+//! Shows the response of a turn while it streams in: the text on standard output, everything else on standard error.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,13 +15,13 @@ use crate::format::tool_call;
 /// How a turn ended.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The agent said everything it had to say.
+    /// The turn is complete.
     Complete,
-    /// Somebody cancelled the turn.
+    /// A client cancelled the turn.
     Cancelled,
-    /// The agent gave up.
+    /// The turn ended with an error.
     Failed {
-        /// What the agent reported.
+        /// The error.
         error: ErrorInfo,
         /// Whether a client may resume the turn.
         resumable: bool,
@@ -29,7 +29,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Tells how an action ended the turn, if it did.
+    /// Returns how an action ended the turn, if it did.
     pub(super) fn of(action: &StateAction, turn_id: &str) -> Option<Self> {
         match action {
             StateAction::ChatTurnComplete(end) if end.turn_id == turn_id => Some(Self::Complete),
@@ -43,9 +43,9 @@ impl Outcome {
     }
 }
 
-/// The answer to one turn, shown as it grows.
+/// The response of one turn, shown as it grows.
 #[derive(Debug)]
-pub(super) struct Answer<Out, Aside> {
+pub(super) struct TurnOutput<Out, Aside> {
     turn_id: String,
     /// The calls that wait for an approval.
     asked: HashSet<String>,
@@ -53,7 +53,7 @@ pub(super) struct Answer<Out, Aside> {
     aside: Pane<Aside>,
 }
 
-impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
+impl<Out: io::Write, Aside: io::Write> TurnOutput<Out, Aside> {
     /// Starts with nothing shown.
     pub(super) fn new(turn_id: String, text: Output<Out>, aside: Output<Aside>) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
         }
     }
 
-    /// Shows what an action adds to the answer.
+    /// Shows what an action adds to the response.
     pub(super) fn show(&mut self, action: &StateAction) -> Result<(), Failure> {
         match action {
             StateAction::ChatResponsePart(part) if part.turn_id == self.turn_id => {
@@ -80,7 +80,7 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
                 self.remark(&format!("[tool: {}]", call.display_name))?;
             }
             StateAction::ChatToolCallReady(call) if call.turn_id == self.turn_id && call.confirmed.is_none() => {
-                // It comes again when a judge has an opinion, and says the same.
+                // The action is repeated when a risk assessment arrives, with the same message.
                 let remark = format!(
                     "[waiting for an approval, `innkeeper approve` or `innkeeper deny` in another terminal: {}]",
                     plain_text(&call.invocation_message)
@@ -109,8 +109,8 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
                 let resource = &call.auth.resource;
                 let name = resource.resource_name.as_deref().unwrap_or(&resource.resource);
                 self.remark(&format!(
-                    "[waiting for somebody to sign in to {}, `innkeeper mcp auth` in another terminal; `innkeeper \
-                     pending` says to which server]",
+                    "[waiting for a sign-in to {}, use `innkeeper mcp auth` in another terminal; `innkeeper pending` \
+                     names the server]",
                     one_line(name, 200)
                 ))?;
             }
@@ -123,8 +123,8 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
         Ok(())
     }
 
-    /// Shows what a worker of the turn waits for: its chat is another one, and without this the turn would only seem
-    /// to hang.
+    /// Shows that a subagent of the turn waits for input. It has another chat, and without this the turn would seem to
+    /// hang.
     pub(super) fn show_wait_elsewhere(&mut self, action: &StateAction, chat: &str) -> Result<(), Failure> {
         let StateAction::SessionInputNeededSet(set) = action else {
             return Ok(());
@@ -136,12 +136,12 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
             _ => return Ok(()),
         };
         if self.asked.insert(id.clone()) {
-            self.remark("[a worker of this turn waits for an answer, see `innkeeper pending`]")?;
+            self.remark("[a subagent of this turn waits for input, see `innkeeper pending`]")?;
         }
         Ok(())
     }
 
-    /// Ends the last line, so that what follows starts on its own.
+    /// Ends the last line, so that further output starts on its own line.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         self.text.end_line()?;
         self.aside.end_line()
@@ -153,7 +153,7 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
             ResponsePart::Reasoning(part) => self.show_reasoning(&part.id, &part.content),
             ResponsePart::SystemNotification(part) => self.remark(&format!("[{}]", part.content.as_text())),
             ResponsePart::ContentRef(part) => self.remark(&format!("[content: {}]", part.uri)),
-            // Tool calls and questions come with actions of their own, and errors end the turn.
+            // Tool calls and questions have their own actions, and errors end the turn.
             ResponsePart::ToolCall(_)
             | ResponsePart::InputRequest(_)
             | ResponsePart::Error(_)
@@ -193,7 +193,7 @@ impl<Out: io::Write, Aside: io::Write> Answer<Out, Aside> {
     }
 }
 
-/// One of the two places text goes to, and where its cursor stands.
+/// One of the two output streams, and the position of its cursor.
 #[derive(Debug)]
 struct Pane<W> {
     output: Output<W>,
@@ -210,7 +210,7 @@ impl<W: io::Write> Pane<W> {
         }
     }
 
-    /// Notes which part the next text belongs to; tells whether that is another one than before.
+    /// Remembers the part that the next text belongs to. Returns whether the part changed.
     fn enter_part(&mut self, part_id: &str) -> bool {
         let before = self.part.replace(part_id.to_owned());
         before.is_some_and(|before| before != part_id)
@@ -242,7 +242,7 @@ mod tests {
 
     fn play(actions: &[Value]) -> (String, String, Option<Outcome>) {
         let (mut text, mut aside) = (Vec::new(), Vec::new());
-        let mut answer = Answer::new("t1".to_owned(), Output::plain(&mut text), Output::plain(&mut aside));
+        let mut answer = TurnOutput::new("t1".to_owned(), Output::plain(&mut text), Output::plain(&mut aside));
         let mut outcome = None;
         for action in actions {
             let action = serde_json::from_value(action.clone()).unwrap();

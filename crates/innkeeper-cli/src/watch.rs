@@ -1,4 +1,4 @@
-//! `innkeeper watch`: a channel's state, then what happens on it.
+//! `innkeeper watch`: prints a channel's state, then its actions.
 
 use ahp::{ClientEvent, SubscriptionEvent};
 use ahp_types::common::ROOT_RESOURCE_URI;
@@ -13,7 +13,7 @@ use crate::terminal::{Output, note, one_line};
 use crate::connection::{Connection, RawSnapshot, connection_lost};
 use crate::format;
 
-/// Prints until Ctrl-C, or until the channel or the host goes away.
+/// Prints until Ctrl-C, or until the channel or the host ends.
 pub(crate) async fn run(dir: &DataDir, args: WatchArgs) -> Result<(), Failure> {
     let mut connection = Connection::open(dir, &args.connect).await?;
     let mut signals = StopSignals::listen()?;
@@ -104,5 +104,5 @@ fn is_removal_of(event: &ClientEvent, uri: &str) -> bool {
 }
 
 fn unexpected(error: serde_json::Error) -> Failure {
-    Failure::new(Kind::Unexpected, format!("what the host sent makes no sense ({error})"))
+    Failure::new(Kind::Unexpected, format!("the host sent an invalid message ({error})"))
 }

@@ -19,10 +19,10 @@ use crate::failure::{Failure, Kind};
 use super::unix_socket::UnixTransport;
 use crate::connection::request_failure;
 
-/// Snapshots of long chats are large; the library's own limit for frames would cut them off.
+/// Snapshots of long chats exceed the library's own limit for frames.
 const MAX_MESSAGE: usize = 256 << 20;
 
-/// Where to connect to, and with which token.
+/// The address of a host, and the token for it.
 pub(crate) struct Target {
     address: Address,
     token: Option<TokenFile>,
@@ -49,7 +49,7 @@ impl Target {
                 .hint("start one with `innkeeper`, or name one with --url URL"));
             }
         };
-        // The local token goes only to the host that wrote it down, not to whatever --url names.
+        // The local token goes only to the host that wrote it, never to another --url.
         let token_file = match (&args.token_file, running) {
             (Some(path), _) => Some(path.clone()),
             (None, Some(running)) if address.is(&running) => running.token_file,
@@ -62,7 +62,7 @@ impl Target {
         Ok(Self { address, token })
     }
 
-    /// Names the host without its query, where a token could stand.
+    /// Returns the address without its query, which could have a token.
     pub(crate) fn name(&self) -> String {
         match &self.address {
             Address::Url(url) => url.split('?').next().unwrap_or_default().to_owned(),
@@ -70,7 +70,7 @@ impl Target {
         }
     }
 
-    /// Opens the connection. The protocol's own handshake is still to come.
+    /// Opens the connection, before the handshake of the protocol.
     pub(crate) async fn connect(&self, config: ClientConfig) -> Result<Client, Failure> {
         let limits = WebSocketConfig::default()
             .max_message_size(Some(MAX_MESSAGE))
@@ -116,7 +116,7 @@ impl Target {
                 Failure::new(Kind::Usage, format!("`{name}` is not the address of a host"))
                     .hint("write it like ws://127.0.0.1:4747, wss://example.com or unix:/path/to/socket")
             }
-            error => Failure::new(Kind::Unreachable, format!("no host answers at {name} ({error})"))
+            error => Failure::new(Kind::Unreachable, format!("no host responds at {name} ({error})"))
                 .hint("start one with `innkeeper`, or correct the address"),
         }
     }
@@ -130,7 +130,7 @@ impl Target {
             )
             .hint("correct it, or name the host's own token file with --token-file FILE"),
             (StatusCode::UNAUTHORIZED, None) => {
-                Failure::new(Kind::AccessRefused, format!("the host at {name} wants a token"))
+                Failure::new(Kind::AccessRefused, format!("the host at {name} requires a token"))
                     .hint("name the file that holds it with --token-file FILE")
             }
             (StatusCode::UNAUTHORIZED, Some(token)) => Failure::new(
@@ -143,19 +143,19 @@ impl Target {
             .hint("name the host's own token file with --token-file FILE"),
             (StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS, _) => Failure::new(
                 Kind::AccessRefused,
-                format!("the host at {name} refused the connection ({status})"),
+                format!("the host at {name} rejected the connection ({status})"),
             )
             .hint("wait a minute, then try again with the right token"),
             _ => Failure::new(
                 Kind::Unreachable,
-                format!("what answers at {name} is no host, or a busy one ({status})"),
+                format!("{name} responds, but is no host or is overloaded ({status})"),
             )
             .hint("correct the address, or try again later"),
         }
     }
 }
 
-/// Whether an address is one of this machine, so that its host has the same directories.
+/// Returns whether an address is on this machine, so that its host has the same directories.
 pub(crate) fn is_here(url: &str) -> bool {
     match Address::parse(url) {
         Address::Unix(_) => true,
@@ -176,7 +176,7 @@ impl Address {
         }
     }
 
-    /// Whether a token stands in the address.
+    /// Returns whether the address has a token.
     fn has_token(&self) -> bool {
         let Self::Url(url) = self else { return false };
         let query = url.split_once('?').map(|(_, query)| query).unwrap_or_default();
@@ -224,7 +224,7 @@ mod tests {
             let target = Target { address, token: None };
             target.refused_with(StatusCode::UNAUTHORIZED).to_string()
         };
-        assert!(told("ws://inn.test").contains("wants a token"));
+        assert!(told("ws://inn.test").contains("requires a token"));
         for url in ["ws://inn.test/?tkn=wrong", "ws://inn.test/?a=b&token=wrong"] {
             assert!(told(url).contains("does not accept the token in its address"), "{url}");
         }

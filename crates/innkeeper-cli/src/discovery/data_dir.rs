@@ -1,4 +1,4 @@
-//! The data directory: where it is, that it is ours, and that only one process owns it.
+//! The data directory: its path, its permissions, and the lock of its owner.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -23,14 +23,14 @@ pub fn default_data_dir() -> Result<PathBuf, Failure> {
     Ok(base.data_dir().join("innkeeper"))
 }
 
-/// A directory that exists and that nobody else can write to.
+/// A data directory. If it was prepared, it exists and no other user can write to it.
 #[derive(Clone, Debug)]
 pub struct DataDir {
     path: PathBuf,
 }
 
 impl DataDir {
-    /// Opens the directory, creating it for this user alone where it is missing.
+    /// Opens the directory, and creates it for this user alone if it is missing.
     pub fn prepare(path: &Path) -> Result<Self, Failure> {
         let path = std::path::absolute(path).map_err(|error| unusable(path, &error))?;
         DirBuilder::new()
@@ -59,10 +59,10 @@ impl DataDir {
         if found.mode() & 0o055 != 0 {
             tracing::warn!(
                 path = %path.display(),
-                "other users can look into the data directory; chmod 700 would keep them out"
+                "other users can read the data directory; run chmod 700 on it"
             );
         }
-        // Listing needs a right of its own; finding out now gives a better message than a failure later.
+        // Listing needs its own permission; checking it now gives a better message than a failure later.
         fs::read_dir(&path).map_err(|error| unusable(&path, &error))?;
         Ok(Self { path })
     }
@@ -97,7 +97,7 @@ impl DataDir {
         loop {
             match file.try_lock() {
                 Ok(()) => break,
-                // A client that asks whether a host runs holds a shared lock for an instant.
+                // A client that checks for a host holds a shared lock for an instant.
                 Err(TryLockError::WouldBlock) if attempts < 5 => {
                     attempts += 1;
                     std::thread::sleep(Duration::from_millis(20));
@@ -114,7 +114,7 @@ impl DataDir {
         Ok(DataDirLock { _file: file })
     }
 
-    /// Tells whether a living process owns the directory.
+    /// Returns whether a running process owns the directory.
     pub fn is_owned(&self) -> bool {
         let Ok(file) = File::open(self.file(LOCK_FILE)) else {
             return false;
@@ -122,7 +122,7 @@ impl DataDir {
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
-    /// Says who owns the directory, if a living process does.
+    /// Returns a description of the owner, if a running process owns the directory.
     pub fn owner(&self) -> Option<String> {
         let mut file = File::open(self.file(LOCK_FILE)).ok()?;
         self.is_owned().then(|| holder_in_words(&mut file))
@@ -138,7 +138,7 @@ impl DataDir {
     }
 }
 
-/// Proof that this process owns the data directory; the operating system takes it back when the process ends.
+/// The lock of the owner; the operating system releases it when the process ends.
 #[derive(Debug)]
 pub struct DataDirLock {
     _file: File,
@@ -146,7 +146,7 @@ pub struct DataDirLock {
 
 const LOCK_FILE: &str = "lock";
 
-/// What the lock file says about its holder. It is only ever shown; the lock itself decides.
+/// The content of the lock file, for display only: the lock itself decides.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Holder {
@@ -177,7 +177,7 @@ fn write_holder(file: &mut File, holder: &Holder) -> io::Result<()> {
 pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = write_temporary(path, content)?;
     fs::rename(&temporary, path).inspect_err(|_| {
-        // The failure that matters is the first one.
+        // Report the first failure.
         let _ = fs::remove_file(&temporary);
     })
 }
@@ -185,7 +185,7 @@ pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
 /// Creates a file for this user alone with all of its content at once; fails if it exists.
 pub fn create_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = write_temporary(path, content)?;
-    // A hard link, unlike a rename, does not replace what is there.
+    // A hard link, unlike a rename, does not replace an existing file.
     let linked = fs::hard_link(&temporary, path);
     let removed = fs::remove_file(&temporary);
     linked.and(removed)

@@ -1,4 +1,4 @@
-//! The discovery file: where the host that runs on a data directory can be reached.
+//! The discovery file: the addresses of the host that runs on a data directory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 const FILE_NAME: &str = "endpoint.json";
 
-/// Where a running host can be reached. Written once it listens, removed when it ends.
+/// The addresses of a running host. The host writes the file once it listens, and removes it when it ends.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoint {
@@ -18,9 +18,9 @@ pub struct Endpoint {
     pub url: Option<String>,
     /// Path of the Unix socket, if there is one.
     pub unix: Option<PathBuf>,
-    /// File with the token to show; absent when the host asks for none.
+    /// File with the token; absent if the host requires none.
     pub token_file: Option<PathBuf>,
-    /// The host's process, for people. Process numbers are reused, so nothing is decided by it.
+    /// The host's process id, for display only: process ids are reused.
     pub pid: u32,
     /// When the host started.
     pub started_at: String,
@@ -39,8 +39,8 @@ impl Endpoint {
 
     /// Reads the file of the host on this directory, unless that host is gone.
     ///
-    /// A host that was killed leaves its file behind. Trusting it could hand the token to whoever listens on that port
-    /// now, so the file counts only while somebody holds the directory's lock.
+    /// A host that was killed leaves its file behind. Trusting it could send the token to another process that listens
+    /// on that port now, so the file counts only while a process holds the directory's lock.
     pub fn find(dir: &DataDir) -> Option<Self> {
         let text = fs::read_to_string(dir.file(FILE_NAME)).ok()?;
         let endpoint = serde_json::from_str(&text).ok()?;
@@ -56,7 +56,7 @@ pub struct PublishedEndpoint {
 
 impl Drop for PublishedEndpoint {
     fn drop(&mut self) {
-        // A stale file is harmless: clients look at the lock first.
+        // A stale file is harmless: clients check the lock first.
         let _ = fs::remove_file(&self.path);
     }
 }

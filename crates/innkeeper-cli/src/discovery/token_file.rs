@@ -1,4 +1,4 @@
-//! The connection token: created once, kept in a private file, never printed.
+//! The connection token: created once, stored in a private file, never printed.
 
 use std::fmt;
 use std::fs;
@@ -19,7 +19,7 @@ pub const FILE_NAME: &str = "token";
 const MIN_LENGTH: usize = 22;
 const MAX_LENGTH: usize = 1024;
 
-/// The text of a token, and the file it came from.
+/// A token and its file.
 pub struct TokenFile {
     text: String,
     path: PathBuf,
@@ -36,7 +36,7 @@ impl TokenFile {
                     tracing::info!(path = %path.display(), "created a token");
                     return Ok(Self { text, path });
                 }
-                // Somebody was faster; theirs is as good.
+                // Another process created it first; read that one.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(unusable(&path, &error)),
             }
@@ -46,10 +46,10 @@ impl TokenFile {
 
     /// Reads the token file of this host.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        Self::read_or_advise(path, "delete it, and the host will write a new one at its next start")
+        Self::read_or_advise(path, "delete it; the host writes a new one at its next start")
     }
 
-    /// Reads a token file that a client was told of, which may be a copy of some host's.
+    /// Reads a token file that the user named, which may be a copy of a host's file.
     pub fn read_named(path: &Path) -> Result<Self, Failure> {
         Self::read_or_advise(
             path,
@@ -88,7 +88,7 @@ impl TokenFile {
         Ok(Self { text, path })
     }
 
-    /// Returns the secret itself, to be compared or sent but never shown.
+    /// Returns the secret, to be compared or sent but never shown.
     pub fn secret(&self) -> &str {
         &self.text
     }
@@ -112,7 +112,7 @@ fn generate() -> Result<String, Failure> {
     getrandom::fill(&mut bytes).map_err(|error| {
         Failure::new(
             Kind::Unexpected,
-            format!("the operating system gave no random bytes for a token ({error})"),
+            format!("the operating system provides no random bytes for a token ({error})"),
         )
     })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))

@@ -1,8 +1,8 @@
-//! Messages of the host for a terminal, which shows no markdown links.
+//! Markdown as plain text for a terminal.
 
 use ahp_types::common::StringOrMarkdown;
 
-/// The words of a message: of a link its label, and what is escaped as it is meant.
+/// Returns a message without markdown escapes, and with the label of each link instead of the link.
 pub(crate) fn plain_text(message: &StringOrMarkdown) -> String {
     match message {
         StringOrMarkdown::Plain(text) => text.clone(),
@@ -30,7 +30,7 @@ fn without_links(markdown: &str) -> String {
     words
 }
 
-/// The label of a link that the text begins with, and what follows the link.
+/// Returns the label of a link at the start of the text, and the text after the link.
 fn link(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('[')?;
     let mut is_escaped = false;

@@ -1,4 +1,4 @@
-//! Channel states and actions in words.
+//! Channel states and actions as text.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::terminal::one_line;
 
 use crate::connection::RawSnapshot;
 
-/// Says what a session's or chat's status bits mean.
+/// Describes the status bits of a session or chat.
 pub(crate) fn status_in_words(bits: u32) -> String {
     let status = SessionStatus::from_bits(bits);
     let activity = if status.contains(SessionStatus::InputNeeded) {
@@ -46,7 +46,7 @@ pub(crate) fn state(uri: &str, snapshot: &RawSnapshot) -> String {
     } else {
         Ok(format!("{state:#}\n"))
     };
-    // A state that does not fit its type is still worth seeing.
+    // Show a state that does not fit its type as JSON.
     let described = described.unwrap_or_else(|_| format!("{state:#}\n"));
     for line in described.lines() {
         // Writing to a String cannot fail.

@@ -1,7 +1,7 @@
-//! What a tool call would do, in full: people who are asked see all of it, not only the sentence about it.
+//! The full input of a tool call, for users who decide about it.
 //!
-//! Sentences are short and written by an agent; whoever wants to hide something writes it where they end. Every line
-//! here begins with a bar, so that no input can pass for something this program says.
+//! The invocation message is short and written by an agent, so something could be hidden in the part that it leaves
+//! out. Every line begins with a bar, so that no input can imitate output of this program.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::terminal::visible;
 
-/// The input of a call and the changes it would make, line by line and with nothing left out.
+/// Formats the whole input of a call and its file changes, line by line.
 pub(crate) fn lines(input: Option<&ToolInput>, edits: Option<&FileEditCollection>) -> Vec<String> {
     let mut lines = Vec::new();
     match input {
@@ -26,7 +26,7 @@ pub(crate) fn lines(input: Option<&ToolInput>, edits: Option<&FileEditCollection
     lines
 }
 
-/// By what a call runs that nobody was asked about.
+/// Returns why a call runs without a confirmation.
 pub(crate) fn allowed_by(meta: Option<&Map<String, Value>>) -> Option<String> {
     let approval = meta?.get("innkeeper.approval")?;
     let text = |name: &str| approval.get(name).and_then(Value::as_str);
@@ -39,12 +39,12 @@ pub(crate) fn allowed_by(meta: Option<&Map<String, Value>>) -> Option<String> {
     }
 }
 
-/// Most inputs are objects, whose texts are easier to read as they are than with `\n` in them.
+/// Most inputs are objects, whose strings are easier to read with real line breaks.
 fn input_lines(text: &str, lines: &mut Vec<String>) {
     let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(text) else {
         return put(lines, "", text);
     };
-    // A field that is named twice is read differently by different readers: then the text itself is the truth.
+    // Readers disagree about a member that occurs twice, so show the raw text.
     if text.matches("\":").count() > Value::Object(fields.clone()).to_string().matches("\":").count() {
         return put(lines, "", text);
     }
@@ -69,7 +69,7 @@ fn edit_lines(edit: &FileEdit, lines: &mut Vec<String>) {
     put(lines, "", &name);
     let contents = (content(edit.before.as_ref()), content(edit.after.as_ref()));
     let (Some(before), Some(after)) = contents else {
-        return put(lines, "", "(the contents are not text, or not at hand)");
+        return put(lines, "", "(the contents are not text, or not available)");
     };
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let same = |(a, b): &(&&str, &&str)| a == b;
@@ -88,7 +88,7 @@ fn edit_lines(edit: &FileEdit, lines: &mut Vec<String>) {
     }
 }
 
-/// The text of one side; what is not there is empty.
+/// Returns the text of one side of a change; empty if the file does not exist.
 fn content(side: Option<&FileEditSide>) -> Option<Cow<'static, str>> {
     let Some(side) = side else {
         return Some(Cow::Borrowed(""));
@@ -97,7 +97,7 @@ fn content(side: Option<&FileEditSide>) -> Option<Cow<'static, str>> {
     String::from_utf8(STANDARD.decode(data).ok()?).ok().map(Cow::Owned)
 }
 
-/// A text that one line cannot hold, whole: whoever agrees to something has to see all of it.
+/// Returns all lines of a text that does not fit on one line, so that users see all of what they agree to.
 pub(crate) fn whole(text: &str, most: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if text.contains('\n') || text.chars().count() > most {
@@ -106,7 +106,7 @@ pub(crate) fn whole(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// Adds a text, whose further lines stand below its first one.
+/// Adds a text; its further lines are indented like the first.
 fn put(lines: &mut Vec<String>, before: &str, text: &str) {
     let before = visible(before).replace(['\n', '\t'], " ");
     let indent = " ".repeat(before.chars().count());
@@ -170,7 +170,7 @@ mod tests {
             "| from line 1:",
             "| + new",
             "| deletes file:///inn/a",
-            "| (the contents are not text, or not at hand)",
+            "| (the contents are not text, or not available)",
         ];
         assert_eq!(lines(None, Some(&edits)), expected);
     }

@@ -1,4 +1,4 @@
-//! `innkeeper mcp auth`: signs in to servers, and out again.
+//! `innkeeper mcp auth`: signs in to MCP servers and out.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use crate::failure::{Failure, Kind};
 use crate::terminal::StopSignals;
 use crate::terminal::{Output, note, one_line};
 
-use super::oauth::{self, Manner, Registered, Tokens};
-use super::session::{Place, Session};
-use super::sign_in_request::{After, Wanted, has_settled, pick, signed_in};
+use super::oauth::{self, RegisteredClient, SignInMode, Tokens};
+use super::session::{Session, SessionTarget};
+use super::sign_in_request::{SignInOutcome, SignInRequest, has_settled, pick, signed_in};
 use super::turn::stopped;
 use crate::connection::Connection;
 
-/// How long a session may take to learn of its servers, and they to start.
-const UNTIL_THEY_RUN: Duration = Duration::from_secs(30);
-/// How long a server may take to start with its token.
-const UNTIL_IT_IS_TAKEN: Duration = Duration::from_secs(60);
-/// How long a failure has to stay before it is reported.
-const UNTIL_IT_SETTLES: Duration = Duration::from_secs(1);
-/// Most that is read of a token or a secret.
-const MOST_BYTES: u64 = 64 << 10;
+/// Timeout until a session has discovered and started its servers.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout until a server has started with its token.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a failure must persist before it is reported.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
+/// Largest token or secret.
+const MAX_BYTES: u64 = 64 << 10;
 
 /// Signs in or out.
 pub(super) async fn run(dir: &DataDir, args: McpAuthArgs) -> Result<(), Failure> {
@@ -41,10 +41,10 @@ async fn auth(connection: &mut Connection, args: &McpAuthArgs) -> Result<(), Fai
     if let Some(resource) = &args.resource {
         return sign_out(connection, resource).await;
     }
-    let place = Place::find(connection, &args.session).await?;
+    let place = SessionTarget::find(connection, &args.session).await?;
     let mut session = match place.session {
         Some(summary) => Session::follow(connection, summary.resource).await?,
-        // Its servers are those that any session here would have, and so are their tokens.
+        // A temporary session has the same servers and tokens as any session here.
         None => Session::open(connection, place.directories).await?,
     };
     let mut signals = StopSignals::listen()?;
@@ -59,7 +59,7 @@ async fn auth(connection: &mut Connection, args: &McpAuthArgs) -> Result<(), Fai
 async fn in_session(connection: &mut Connection, session: &mut Session, args: &McpAuthArgs) -> Result<(), Failure> {
     let name = args.name.as_deref();
     session
-        .until(connection, Instant::now() + UNTIL_THEY_RUN, |state| {
+        .until(connection, Instant::now() + START_TIMEOUT, |state| {
             has_settled(state, name)
         })
         .await?;
@@ -75,15 +75,15 @@ async fn in_session(connection: &mut Connection, session: &mut Session, args: &M
             refresh: None,
         },
         false => {
-            let manner = Manner {
+            let mode = SignInMode {
                 opens_browser: !args.no_browser,
-                pastes: args.paste,
+                is_pasted: args.paste,
                 port: args.redirect_port,
             };
-            let signing_in = oauth::sign_in(&wanted.needed, registered(args, &wanted)?, manner);
+            let signing_in = oauth::sign_in(&wanted.needed, registered(args, &wanted)?, mode);
             tokio::pin!(signing_in);
             loop {
-                // A person may take long, and the host tells of much meanwhile: it is read, or it would be lost.
+                // The user may take long. Read the events meanwhile, or the client would drop them.
                 tokio::select! {
                     tokens = &mut signing_in => break tokens?,
                     envelope = session.next(connection) => drop(envelope?),
@@ -95,7 +95,7 @@ async fn in_session(connection: &mut Connection, session: &mut Session, args: &M
     follow(connection, session, &wanted).await?;
     Output::stdout().show(&format!("signed in to {}\n", one_line(&wanted.needed.name, 200)))?;
     if wanted.is_forgotten(&session.state) {
-        // Nobody would find out otherwise before the server asks again (AUTH-07).
+        // Otherwise the user would notice only when the server asks again (AUTH-07).
         note(
             "This host keeps no tokens (`keep_tokens = false`): it forgets this one about half a minute after this \
              command has ended. A client that stays connected can sign in for longer.",
@@ -112,8 +112,8 @@ async fn in_session(connection: &mut Connection, session: &mut Session, args: &M
     Ok(())
 }
 
-/// The client that people registered: the command line goes before what the server declares.
-fn registered(args: &McpAuthArgs, wanted: &Wanted) -> Result<Registered, Failure> {
+/// Returns the registered client: flags override the declaration of the server.
+fn registered(args: &McpAuthArgs, wanted: &SignInRequest) -> Result<RegisteredClient, Failure> {
     let secret = match &args.client_secret_file {
         None => None,
         Some(path) => {
@@ -126,7 +126,7 @@ fn registered(args: &McpAuthArgs, wanted: &Wanted) -> Result<Registered, Failure
             };
             let file = std::fs::File::open(path).map_err(cannot)?;
             let mut secret = String::new();
-            file.take(MOST_BYTES).read_to_string(&mut secret).map_err(cannot)?;
+            file.take(MAX_BYTES).read_to_string(&mut secret).map_err(cannot)?;
             Some(secret.trim().to_owned())
         }
     };
@@ -135,15 +135,15 @@ fn registered(args: &McpAuthArgs, wanted: &Wanted) -> Result<Registered, Failure
         let message = "a secret is of no use without the client that it belongs to";
         return Err(Failure::new(Kind::Usage, message).hint("name the client with --client-id"));
     }
-    Ok(Registered { id, secret })
+    Ok(RegisteredClient { id, secret })
 }
 
 async fn from_stdin() -> Result<String, Failure> {
     let (sender, receiver) = oneshot::channel();
-    // On a thread of its own: nobody waits for it when the command is stopped.
+    // On its own thread, so that an interrupted command does not wait for it.
     std::thread::spawn(move || {
         let mut text = String::new();
-        let read = std::io::stdin().take(MOST_BYTES).read_to_string(&mut text);
+        let read = std::io::stdin().take(MAX_BYTES).read_to_string(&mut text);
         let _ = sender.send(read.map(|_| text));
     });
     let read = receiver.await.unwrap_or_else(|_| Ok(String::new()));
@@ -154,7 +154,7 @@ async fn from_stdin() -> Result<String, Failure> {
     }
 }
 
-/// Gives the host the token (MCP-11), and how to get the next one if it wants to know. Returns whether it does.
+/// Sends the token to the host (MCP-11), with the refresh data if the host accepts it. Returns whether it does.
 async fn hand_over(connection: &Connection, resource: &str, tokens: &Tokens) -> Result<bool, Failure> {
     let mut params = json!({ "channel": ROOT_RESOURCE_URI, "resource": resource, "token": tokens.access });
     if let Some(seconds) = tokens.expires_in {
@@ -164,7 +164,7 @@ async fn hand_over(connection: &Connection, resource: &str, tokens: &Tokens) -> 
         params["scopes"] = json!(scopes);
     }
     match authenticate(connection, &params, tokens.refresh.as_ref()).await {
-        // Authorization servers have many ways to say what they granted. Whether it is enough, the server knows.
+        // Authorization servers describe granted scopes in many ways. Only the MCP server knows whether they suffice.
         Err(failure) if tokens.scopes.is_some() && failure.message().contains("does not grant what is asked for") => {
             if let Some(fields) = params.as_object_mut() {
                 fields.remove("scopes");
@@ -181,7 +181,8 @@ async fn authenticate(connection: &Connection, params: &Value, refresh: Option<&
         with_refresh["_meta"] = json!({ "innkeeper.refresh": refresh });
         match connection.request::<Value>("authenticate", with_refresh).await {
             Ok(_) => return Ok(refresh.get("refreshToken").is_some()),
-            // It sends secrets only where the server itself says that tokens come from; the token is good all the same.
+            // The host rejects refresh data for other authorization servers than the declared ones; the token is still
+            // valid.
             Err(failure) if failure.message().contains("innkeeper.refresh") => {}
             Err(failure) => return Err(failure),
         }
@@ -190,23 +191,23 @@ async fn authenticate(connection: &Connection, params: &Value, refresh: Option<&
     Ok(false)
 }
 
-/// Waits for what the server makes of the token (AUTH-10).
-async fn follow(connection: &mut Connection, session: &mut Session, wanted: &Wanted) -> Result<(), Failure> {
-    let give_up_at = Instant::now() + UNTIL_IT_IS_TAKEN;
+/// Waits for the status of the server with the token (AUTH-10).
+async fn follow(connection: &mut Connection, session: &mut Session, wanted: &SignInRequest) -> Result<(), Failure> {
+    let give_up_at = Instant::now() + TOKEN_TIMEOUT;
     let mut has_moved = false;
     loop {
         let failure = match wanted.after(&session.state, has_moved) {
-            After::Taken => return Ok(()),
-            After::Failed(failure) => Some(failure),
-            After::Waiting { moved } => {
+            SignInOutcome::Taken => return Ok(()),
+            SignInOutcome::Failed(failure) => Some(failure),
+            SignInOutcome::Waiting { moved } => {
                 has_moved |= moved;
                 None
             }
         };
-        // A server with a good token has been seen to refuse once more before it was ready: only a failure that
-        // stays counts.
+        // Servers have been seen to reject a valid token once before they were ready, so only a failure that persists
+        // counts.
         let until = match failure {
-            Some(_) => give_up_at.min(Instant::now() + UNTIL_IT_SETTLES),
+            Some(_) => give_up_at.min(Instant::now() + SETTLE_TIME),
             None => give_up_at,
         };
         match (tokio::time::timeout_at(until, session.next(connection)).await, failure) {
@@ -218,7 +219,7 @@ async fn follow(connection: &mut Connection, session: &mut Session, wanted: &Wan
                     Kind::Unexpected,
                     format!("the host has the token, but {name} has not started with it yet"),
                 )
-                .hint("`innkeeper mcp` shows what became of it"));
+                .hint("`innkeeper mcp` shows its status"));
             }
         }
     }

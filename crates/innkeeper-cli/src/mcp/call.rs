@@ -1,4 +1,4 @@
-//! `innkeeper mcp call`: a tool is called as an agent would call it, with the same approval, in a session of its own.
+//! `innkeeper mcp call`: calls a tool as an agent would, with the same approval, in a temporary session.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
@@ -19,22 +19,22 @@ use crate::terminal::StopSignals;
 use crate::terminal::{Output, note, one_line};
 
 use super::full_result;
-use super::server::{Life, find, listed, no_server};
-use super::session::{Place, Session};
+use super::server::{SessionLifetime, find, listed, no_server};
+use super::session::{Session, SessionTarget};
 use super::turn::{self, Turn};
 use crate::connection::{Connection, request_failure};
-use crate::pending::{MOST_OF_A_LINE, Wait, decision};
-use crate::terminal::Again;
+use crate::pending::{MAX_LINE, PendingInput, decision};
+use crate::terminal::NextCommand;
 
-/// How long a server may take to start. Some are downloaded first.
-const UNTIL_IT_RUNS: Duration = Duration::from_secs(300);
+/// Timeout until a server has started. Some are downloaded first.
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Calls a tool, or says which ones there are.
+/// Calls a tool, or lists the tools.
 pub(super) async fn run(dir: &DataDir, args: McpCallArgs) -> Result<(), Failure> {
     let arguments = arguments(&args.arguments)?;
     let mut connection = Connection::open(dir, &args.session.connect).await?;
     let mut signals = StopSignals::listen()?;
-    let place = Place::find(&connection, &args.session).await?;
+    let place = SessionTarget::find(&connection, &args.session).await?;
     let mut session = Session::open(&connection, place.directories).await?;
     let outcome = tokio::select! {
         outcome = work(&mut connection, &mut session, &args, &arguments) => outcome,
@@ -62,7 +62,7 @@ fn arguments(text: &str) -> Result<String, Failure> {
         text => text,
     };
     serde_json::from_str::<Map<String, Value>>(text).map_err(|error| {
-        Failure::new(Kind::Usage, format!("the arguments are no JSON object ({error})"))
+        Failure::new(Kind::Usage, format!("the arguments are not a JSON object ({error})"))
             .hint("write them like '{\"text\": \"hello\"}'")
     })?;
     Ok(without_white_space(text))
@@ -90,7 +90,7 @@ async fn work(
     args: &McpCallArgs,
     arguments: &str,
 ) -> Result<(), Failure> {
-    // After a turn the session knows what it has, and the servers had their time to start.
+    // A turn begins after discovery and the start of servers.
     let tools = turn::say(connection, session, "/mcp").await?;
     let name = ready(connection, session, &args.name).await?;
     let Some(tool) = &args.tool else {
@@ -113,19 +113,19 @@ async fn work(
     call.show(args)
 }
 
-/// Waits until the server is ready, and returns what to call it by.
+/// Waits until the server is ready, and returns its name for the command.
 async fn ready(connection: &mut Connection, session: &mut Session, wanted: &str) -> Result<String, Failure> {
     let Some(id) = find(&session.state, wanted)?.map(|server| server.server.id.clone()) else {
         return Err(no_server(&session.state, wanted));
     };
     let has_settled = |state: &SessionState| !find(state, &id).ok().flatten().is_some_and(|found| found.is_starting());
     session
-        .until(connection, Instant::now() + UNTIL_IT_RUNS, has_settled)
+        .until(connection, Instant::now() + START_TIMEOUT, has_settled)
         .await?;
     let Some(server) = find(&session.state, &id)? else {
         return Err(no_server(&session.state, wanted));
     };
-    if let Some(failure) = server.failure_in(Life::Gone, &Again::plain()) {
+    if let Some(failure) = server.failure_in(SessionLifetime::Temporary, &NextCommand::plain()) {
         return Err(failure);
     }
     let name = &server.server.name;
@@ -134,7 +134,7 @@ async fn ready(connection: &mut Connection, session: &mut Session, wanted: &str)
     Ok(if namesakes == 1 { name.clone() } else { id })
 }
 
-/// A word of a command of the tour agent.
+/// Quotes a word of a command of the tour agent.
 fn word(text: &str) -> String {
     let is_plain = !text.is_empty() && !text.starts_with('"') && !text.contains(char::is_whitespace);
     if is_plain {
@@ -144,26 +144,26 @@ fn word(text: &str) -> String {
     }
 }
 
-/// The call, while it goes on.
+/// A running call.
 struct Call {
-    /// Whether the person has agreed already, to this call alone.
+    /// Whether `--yes` approved this call.
     yes: bool,
     turn: Turn,
-    /// Its id, once the agent has begun it.
+    /// Its id, once the agent has started it.
     id: Option<String>,
-    /// What was shown of what the session waits for.
+    /// The pending inputs that were shown.
     seen: HashSet<String>,
     result: Option<ToolCallResult>,
     is_denied: bool,
 }
 
 impl Call {
-    /// Follows it to its end, and asks the person meanwhile.
+    /// Follows the call to its end, and asks the user for approval.
     async fn follow(&mut self, connection: &mut Connection, session: &mut Session) -> Result<(), Failure> {
-        let (say, mut answers) = mpsc::channel::<(Wait, bool)>(1);
+        let (say, mut answers) = mpsc::channel::<(PendingInput, bool)>(1);
         loop {
             for request in session.state.input_needed.clone().unwrap_or_default() {
-                let wait = Wait::new(&session.state, session.uri.clone(), request);
+                let wait = PendingInput::new(&session.state, session.uri.clone(), request);
                 if self.seen.insert(wait.id().to_owned()) {
                     self.meet(connection, wait, &say).await?;
                 }
@@ -183,7 +183,7 @@ impl Call {
         }
     }
 
-    /// Keeps what an action says of the call.
+    /// Applies an action.
     fn note(&mut self, action: &StateAction) {
         match action {
             StateAction::ChatToolCallStart(call) if call.turn_id == self.turn.id => {
@@ -199,8 +199,13 @@ impl Call {
         }
     }
 
-    /// Something is awaited of people: the approval of this call is asked for here, anything else elsewhere.
-    async fn meet(&self, connection: &Connection, wait: Wait, say: &mpsc::Sender<(Wait, bool)>) -> Result<(), Failure> {
+    /// Handles a pending input: asks for the approval of this call here, and names the command for any other.
+    async fn meet(
+        &self,
+        connection: &Connection,
+        wait: PendingInput,
+        say: &mpsc::Sender<(PendingInput, bool)>,
+    ) -> Result<(), Failure> {
         if !self.is_approval(&wait.request) {
             tell(&wait);
             return Ok(());
@@ -211,16 +216,16 @@ impl Call {
         show(&wait);
         if !std::io::stdin().is_terminal() {
             return Err(
-                Failure::new(Kind::Usage, "nothing was called, because there is nobody to ask")
-                    .hint("say --yes if you are sure"),
+                Failure::new(Kind::Usage, "nothing was called: approval needs a terminal")
+                    .hint("use --yes to approve this call"),
             );
         }
         note("Call it? [y/N]");
         let say = say.clone();
-        // Not on the runtime: somebody else may answer first, and then nobody waits for this any more.
+        // On its own thread: if another client answers first, the command does not wait for it.
         std::thread::spawn(move || {
             let mut answer = String::new();
-            // Whoever closes the terminal has not said yes.
+            // A closed terminal means no.
             let _ = std::io::stdin().lock().read_line(&mut answer);
             let is_allowed = matches!(answer.trim(), "y" | "Y" | "yes");
             let _ = say.blocking_send((wait, is_allowed));
@@ -241,7 +246,7 @@ impl Call {
         }
     }
 
-    /// Shows what came of it.
+    /// Shows the result.
     fn show(self, args: &McpCallArgs) -> Result<(), Failure> {
         let Some(result) = self.result else {
             return Err(match self.is_denied {
@@ -250,7 +255,7 @@ impl Call {
                     let tool = one_line(args.tool.as_deref().unwrap_or_default(), 100);
                     let name = one_line(&args.name, 100);
                     Failure::new(Kind::Unexpected, format!("{name} has no tool {tool}"))
-                        .hint(format!("`innkeeper mcp call {name}` lists those it has"))
+                        .hint(format!("`innkeeper mcp call {name}` lists its tools"))
                 }
             });
         };
@@ -278,12 +283,12 @@ impl Call {
     }
 }
 
-/// What a tool answered, as text. What is no text is named.
+/// Returns a tool result as text. Other contents are named.
 fn in_words(result: &ToolCallResult) -> String {
     let mut text = String::new();
     for piece in result.content.iter().flatten() {
         let line = match piece {
-            // An error is said as one.
+            // Report errors as such.
             ToolResultContent::Text(_) if !result.success => continue,
             ToolResultContent::Text(piece) => piece.text.clone(),
             ToolResultContent::EmbeddedResource(piece) => format!("({}, which --json prints)", piece.content_type),
@@ -299,15 +304,15 @@ fn in_words(result: &ToolCallResult) -> String {
     }
 }
 
-fn show(wait: &Wait) {
-    note(&one_line(&wait.describe(), MOST_OF_A_LINE));
+fn show(wait: &PendingInput) {
+    note(&one_line(&wait.describe(), MAX_LINE));
     for line in wait.details() {
         note(&line);
     }
 }
 
-/// Says what else is awaited, and how to answer it from another terminal.
-fn tell(wait: &Wait) {
+/// Names another pending input, and the command that answers it.
+fn tell(wait: &PendingInput) {
     show(wait);
     if let Some(command) = wait.sign_in_command() {
         note(&format!(
@@ -317,7 +322,7 @@ fn tell(wait: &Wait) {
         return;
     }
     for hint in wait.hints() {
-        note(&one_line(&hint, MOST_OF_A_LINE));
+        note(&one_line(&hint, MAX_LINE));
     }
     let id = one_line(wait.id(), 500);
     note(&match &wait.request {
@@ -328,8 +333,8 @@ fn tell(wait: &Wait) {
     });
 }
 
-/// Lets the call run, or not. That somebody else was faster is no failure.
-async fn decide(connection: &Connection, wait: Wait, is_allowed: bool) -> Result<(), Failure> {
+/// Approves or denies the call. If another client decided first, that is no failure.
+async fn decide(connection: &Connection, wait: PendingInput, is_allowed: bool) -> Result<(), Failure> {
     let (chat, action) = decision(wait.request, is_allowed, None, None, None)?;
     let outcome = connection.client.dispatch(chat, action).await;
     outcome

@@ -1,5 +1,5 @@
-//! A result with all that the host keeps beside its session. What is kept goes with the session, and a call from the
-//! shell has one of its own: whoever was shown a reference could not open it any more.
+//! Fetches the stored contents of a tool result. They are deleted with the temporary session of the call, so the user
+//! could not read a reference later.
 
 use ahp_types::commands::{ContentEncoding, ResourceReadParams, ResourceReadResult};
 use ahp_types::state::{ToolCallResult, ToolResultContent, ToolResultEmbeddedResourceContent, ToolResultTextContent};
@@ -7,10 +7,10 @@ use ahp_types::state::{ToolCallResult, ToolResultContent, ToolResultEmbeddedReso
 use crate::connection::Connection;
 use crate::terminal::{note, one_line};
 
-/// What URIs of kept results begin with.
-const KEPT: &str = "innkeeper-content:/";
+/// The scheme of stored contents.
+const STORED_CONTENT: &str = "innkeeper-content:/";
 
-/// Puts what is kept in the place of its references.
+/// Replaces references by the stored contents.
 pub(super) async fn fetch(connection: &Connection, result: &mut ToolCallResult) {
     let Some(pieces) = result.content.take() else { return };
     let mut whole = Vec::with_capacity(pieces.len());
@@ -44,12 +44,12 @@ pub(super) async fn fetch(connection: &Connection, result: &mut ToolCallResult) 
 
 fn kept(piece: &ToolResultContent) -> Option<&str> {
     match piece {
-        ToolResultContent::Resource(reference) if reference.uri.starts_with(KEPT) => Some(&reference.uri),
+        ToolResultContent::Resource(reference) if reference.uri.starts_with(STORED_CONTENT) => Some(&reference.uri),
         _ => None,
     }
 }
 
-/// Adds what was kept. The text before it only stood for it; a long text is kept in parts, one after the other.
+/// Adds a stored content. It replaces the text before it, which is an excerpt; a long text is stored in several parts.
 fn add(whole: &mut Vec<ToolResultContent>, read: ResourceReadResult, is_part: bool) {
     let is_text = read.encoding == ContentEncoding::Utf8;
     match whole.last_mut() {

@@ -11,18 +11,18 @@ use crate::failure::Failure;
 use crate::terminal::StopSignals;
 use crate::terminal::{Output, note, one_line};
 
-use super::server::{Life, Listed, broken, listed};
-use super::session::{Place, Session};
+use super::server::{ListedServer, SessionLifetime, broken, listed};
+use super::session::{Session, SessionTarget};
 use super::turn;
 use crate::connection::Connection;
 use crate::sessions::all_sessions;
-use crate::terminal::Again;
+use crate::terminal::NextCommand;
 
-/// How long a server that is on may take to begin: a session that was not in memory is looked at first.
+/// Timeout until an enabled server begins to start: a session that is loaded now is scanned first.
 const UNTIL_IT_STARTS: Duration = Duration::from_secs(1);
 
-/// How long a server may take to start before it is shown as starting.
-const UNTIL_IT_RUNS: Duration = Duration::from_secs(5);
+/// Timeout until a server has started; after it the server is shown as starting.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Lists servers.
 pub(super) async fn run(dir: &DataDir, args: McpListArgs) -> Result<(), Failure> {
@@ -33,7 +33,7 @@ pub(super) async fn run(dir: &DataDir, args: McpListArgs) -> Result<(), Failure>
 }
 
 async fn list(connection: &mut Connection, args: &McpListArgs) -> Result<(), Failure> {
-    let again = Again::at(&args.session.connect);
+    let again = NextCommand::at(&args.session.connect);
     if args.all {
         let mut count = 0;
         for summary in all_sessions(connection).await? {
@@ -44,8 +44,8 @@ async fn list(connection: &mut Connection, args: &McpListArgs) -> Result<(), Fai
                 let title = one_line(&summary.title, 100);
                 Output::stdout().show(&format!("{} {title}\n", one_line(&session.uri, 500)))?;
             }
-            show(&session, args.json, "  ", Life::Stays, &again)?;
-            // The host need not tell of it any more.
+            show(&session, args.json, "  ", SessionLifetime::Persistent, &again)?;
+            // The host need not send its actions any longer.
             let _ = connection.client.unsubscribe(session.uri.clone()).await;
         }
         if count == 0 && !args.json {
@@ -53,51 +53,56 @@ async fn list(connection: &mut Connection, args: &McpListArgs) -> Result<(), Fai
         }
         return Ok(());
     }
-    let place = Place::find(connection, &args.session).await?;
-    let words = place.of_a_new_one();
+    let place = SessionTarget::find(connection, &args.session).await?;
+    let words = place.describe_new();
     let Some(summary) = place.session else {
         note(&words);
         let session = Session::open(connection, place.directories).await?;
-        return of_a_new_one(connection, session, args.json, &again).await;
+        return describe_new(connection, session, args.json, &again).await;
     };
     let mut session = Session::follow(connection, summary.resource).await?;
     settle(connection, &mut session).await?;
     if !args.json {
         note(&format!("The session {} has:", one_line(&session.uri, 500)));
     }
-    show(&session, args.json, "", Life::Stays, &again)
+    show(&session, args.json, "", SessionLifetime::Persistent, &again)
 }
 
-/// Waits a moment for servers that are about to do something else.
+/// Waits a moment for servers that are about to change.
 async fn settle(connection: &mut Connection, session: &mut Session) -> Result<(), Failure> {
     let begun = Instant::now();
-    let all_began = |state: &SessionState| !listed(state).iter().any(Listed::is_at_rest);
+    let all_began = |state: &SessionState| !listed(state).iter().any(ListedServer::is_at_rest);
     session.until(connection, begun + UNTIL_IT_STARTS, all_began).await?;
-    let none_starts = |state: &SessionState| !listed(state).iter().any(Listed::is_starting);
-    session.until(connection, begun + UNTIL_IT_RUNS, none_starts).await?;
+    let none_starts = |state: &SessionState| !listed(state).iter().any(ListedServer::is_starting);
+    session.until(connection, begun + START_TIMEOUT, none_starts).await?;
     Ok(())
 }
 
-/// A turn begins when the session knows what it has and the servers had their time to start (MCP-03): after one,
-/// everything is there to see.
-async fn of_a_new_one(
+/// A turn begins after discovery and the start of servers (MCP-03), so after one the list is complete.
+async fn describe_new(
     connection: &mut Connection,
     mut session: Session,
     json: bool,
-    again: &Again,
+    again: &NextCommand,
 ) -> Result<(), Failure> {
     let mut signals = StopSignals::listen()?;
     let looked = tokio::select! {
         looked = turn::say(connection, &mut session, "/mcp") => looked.map(drop),
         _ = signals.next() => Err(turn::stopped()),
     };
-    let shown = looked.and_then(|()| show(&session, json, "", Life::Gone, again));
+    let shown = looked.and_then(|()| show(&session, json, "", SessionLifetime::Temporary, again));
     session.leave(connection).await;
     shown
 }
 
-/// Shows the servers of a session, and what is wrong with the files that declare them.
-fn show(session: &Session, json: bool, indent: &str, life: Life, again: &Again) -> Result<(), Failure> {
+/// Shows the servers of a session, and errors in the files that declare them.
+fn show(
+    session: &Session,
+    json: bool,
+    indent: &str,
+    life: SessionLifetime,
+    again: &NextCommand,
+) -> Result<(), Failure> {
     let mut output = Output::stdout();
     let servers = listed(&session.state);
     for server in &servers {

@@ -1,9 +1,13 @@
 //! Signing in to a protected resource from a shell, as a public client of OAuth 2.1.
 //!
-//! What is needed is told by the server that wants it (RFC 9728): who gives out tokens, for what, and with which
-//! scopes. [`discovery`] finds out about the authorization server, [`client`] is who asks there, [`authorization_request`] is what a
-//! person agrees to in a browser, [`redirect`] is where the browser comes back to, and [`token_exchange`] turns the code that
-//! it brings into tokens. Secrets go to encrypted addresses or stay on this machine, and are never printed.
+//! The MCP server names its authorization servers, its resource and the scopes (RFC 9728). [`discovery`] reads the
+//! metadata of the authorization server, [`client`] registers a client, [`authorization_request`] is what the user
+//! accepts in a browser, [`redirect`] receives the response, and [`token_exchange`] exchanges the code for tokens.
+//! Secrets go only to encrypted addresses or to this machine, and are never printed. The crate `oauth2` would replace
+//! about sixty lines (PKCE, the request address, the exchange), and needs an HTTP adapter and own response types to
+//! keep our checks: real servers send `expires_in` as a string and scopes with commas, omit `token_type`, and the `iss`
+//! check (RFC 9207) and the response limit are ours in any case. The host refreshes tokens, so there is no refresh
+//! here.
 
 mod authorization_request;
 mod client;
@@ -21,77 +25,92 @@ use tokio::sync::oneshot;
 use crate::failure::{Failure, Kind};
 use crate::terminal::{Output, note, one_line};
 
-use self::authorization_request::{Begun, Returned};
+use self::authorization_request::{AuthorizationRequest, AuthorizationResponse};
 use self::client::OAuthClient;
-pub(super) use self::client::Registered;
+pub(super) use self::client::RegisteredClient;
 use self::discovery::Metadata;
 use self::redirect::Redirect;
 
-/// How long a person may take.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// Timeout of the user.
+const USER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// What somebody has to sign in to.
+/// A resource to sign in to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Needed {
-    /// What people call it.
+pub(super) struct SignInTarget {
+    /// Its name in messages.
     pub(super) name: String,
-    /// What the token is for (RFC 8707).
+    /// The resource of the token (RFC 8707).
     pub(super) resource: String,
-    /// Who gives out tokens for it.
+    /// Its authorization servers.
     pub(super) authorization_servers: Vec<String>,
-    /// What the token has to grant.
+    /// The scopes to request.
     pub(super) scopes: Vec<String>,
-    /// The client to sign in with, if people registered one.
+    /// The registered client, if the declaration of the server has one.
     pub(super) client_id: Option<String>,
 }
 
-/// How a person is reached.
+/// How the user signs in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
-    /// Whether a browser is opened.
+pub(super) struct SignInMode {
+    /// Whether to open a browser.
     pub(super) opens_browser: bool,
-    /// Whether the person brings the answer, because the browser cannot.
-    pub(super) pastes: bool,
-    /// The port that the browser comes back to, where one was registered.
+    /// Whether the user is_pasted the response, because the browser cannot reach this machine.
+    pub(super) is_pasted: bool,
+    /// The port of the redirect address, if one was registered.
     pub(super) port: Option<u16>,
 }
 
-/// What an authorization server gave. Never printed, so there is no `Debug`.
+/// The tokens of an authorization server. They are never printed, so there is no `Debug`.
 pub(super) struct Tokens {
     pub(super) access: String,
     pub(super) expires_in: Option<u64>,
     pub(super) scopes: Option<Vec<String>>,
-    /// How the host gets the next one, and where this one is declared void, as the extension `innkeeper.refresh` has it.
+    /// The data to refresh and revoke the token, in the format of the extension `innkeeper.refresh`.
     pub(super) refresh: Option<Value>,
 }
 
-/// Has a person sign in, and returns what that gave.
-pub(super) async fn sign_in(needed: &Needed, registered: Registered, manner: Manner) -> Result<Tokens, Failure> {
+/// Lets the user sign in, and returns the tokens.
+pub(super) async fn sign_in(
+    needed: &SignInTarget,
+    registered: RegisteredClient,
+    mode: SignInMode,
+) -> Result<Tokens, Failure> {
     let metadata = Metadata::find(&needed.authorization_servers, &needed.resource).await?;
-    let redirect = Redirect::listen(manner.port).await?;
+    let redirect = Redirect::listen(mode.port).await?;
     let client = OAuthClient::find(&metadata, registered, redirect.address()).await?;
     let mut scopes = needed.scopes.clone();
-    if metadata.offers_offline_access && !scopes.iter().any(|scope| scope == authorization_request::OFFLINE) {
-        scopes.push(authorization_request::OFFLINE.to_owned());
+    if metadata.offers_offline_access
+        && !scopes
+            .iter()
+            .any(|scope| scope == authorization_request::OFFLINE_ACCESS)
+    {
+        scopes.push(authorization_request::OFFLINE_ACCESS.to_owned());
     }
-    let begun = Begun::new(&metadata, &client.id, redirect.address(), &needed.resource, &scopes)?;
+    let request = AuthorizationRequest::new(&metadata, &client.id, redirect.address(), &needed.resource, &scopes)?;
     let host = one_line(&metadata.issuer, 300);
     note(&format!(
         "To sign in to {} at {host}, open this address in a browser:",
         one_line(&needed.name, 200)
     ));
-    Output::stdout().show(&format!("{}\n", begun.address))?;
-    if manner.opens_browser && !manner.pastes {
-        open_browser(&begun.address);
+    Output::stdout().show(&format!("{}\n", request.address))?;
+    if mode.opens_browser && !mode.is_pasted {
+        open_browser(&request.address);
     }
-    let returned = match manner.pastes {
-        true => pasted(&begun).await?,
-        false => redirect.wait(&begun, PATIENCE).await?,
+    let returned = match mode.is_pasted {
+        true => pasted(&request).await?,
+        false => redirect.wait(&request, USER_TIMEOUT).await?,
     };
-    let code = begun.code(returned, &metadata)?;
-    let granted =
-        token_exchange::tokens(&metadata, &client, &begun, redirect.address(), &needed.resource, &code).await?;
-    // Without a word about it, everything that was asked for is granted (RFC 6749, 5.1).
+    let code = request.code(returned, &metadata)?;
+    let granted = token_exchange::tokens(
+        &metadata,
+        &client,
+        &request,
+        redirect.address(),
+        &needed.resource,
+        &code,
+    )
+    .await?;
+    // A response without scopes grants all requested ones (RFC 6749, 5.1).
     let asked = Some(scopes).filter(|scopes| !scopes.is_empty());
     let revocation = metadata.revocation_endpoint.as_ref();
     let is_of_use = granted.refresh_token.is_some() || revocation.is_some();
@@ -119,7 +138,7 @@ pub(super) async fn sign_in(needed: &Needed, registered: Registered, manner: Man
     })
 }
 
-/// Opens an address where there is something to open it with. That it cannot be is no failure: it is printed as well.
+/// Opens an address in a browser, if there is one. A failure does not matter, because the address is printed as well.
 fn open_browser(address: &url::Url) {
     let program = if cfg!(target_os = "macos") {
         "open"
@@ -141,14 +160,14 @@ fn open_browser(address: &url::Url) {
     drop(opening);
 }
 
-/// Reads what the person copied from the browser.
-async fn pasted(begun: &Begun) -> Result<Returned, Failure> {
+/// Reads what the user copied from the browser.
+async fn pasted(request: &AuthorizationRequest) -> Result<AuthorizationResponse, Failure> {
     note(
         "Afterwards the browser shows a page that it cannot load. Copy the address of that page, paste it here and \
          press Enter:",
     );
     let (sender, receiver) = oneshot::channel();
-    // On a thread of its own: nobody waits for it when the command is stopped.
+    // On its own thread, so that an interrupted command does not wait for it.
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line);
@@ -158,5 +177,5 @@ async fn pasted(begun: &Begun) -> Result<Returned, Failure> {
     if line.trim().is_empty() {
         return Err(Failure::new(Kind::Usage, "nothing was pasted"));
     }
-    begun.read_pasted(line.trim())
+    request.read_pasted(line.trim())
 }

@@ -1,4 +1,4 @@
-//! MCP servers as a session shows them, in words.
+//! MCP servers of a session as text.
 
 use ahp_types::state::{
     ChildCustomization, Customization, CustomizationLoadState, CustomizationType, McpAuthRequiredReason,
@@ -11,48 +11,49 @@ use crate::terminal::one_line;
 
 use crate::enablement::{Decision, decided};
 use crate::send::plugin_name;
-use crate::terminal::Again;
+use crate::terminal::NextCommand;
 
-/// Most characters of one line about a server.
+/// Longest line about a server, in characters.
 const MOST: usize = 1000;
 
-/// What the host adds to what AHP says of a server: how many tools it has that models may call.
+/// Keys that the host adds in `_meta` of a server. The number of tools that models may call.
 const TOOLS: &str = "innkeeper.tools";
-/// And which of its tools nobody can call, because they need tasks of MCP.
+/// The tools that cannot be called, because they need MCP tasks.
 const TASK_TOOLS: &str = "innkeeper.taskTools";
-/// And what its token is for, while there is one.
+/// The resource of its token, if it has one.
 const RESOURCE: &str = "innkeeper.resource";
-/// And whether that outlives whoever gave it.
+/// Whether the token outlives the client that sent it.
 const KEPT: &str = "innkeeper.tokenKept";
 
-/// The kinds of errors after which a server may be started anew as it is.
+/// The error types after which a restart may help.
 const STARTED_ANEW: [&str; 2] = ["mcpServerFailed", "mcpServerNotStarted"];
 
 /// A server of a session.
-pub(super) struct Listed<'a> {
+pub(super) struct ListedServer<'a> {
     pub(super) server: &'a McpServerCustomization,
     container: Option<Container<'a>>,
-    /// What switched it off, by itself or with its container.
+    /// The decision that disabled it or its container.
     off: Option<Decision>,
 }
 
-/// Whether the session is there when somebody follows advice.
+/// Whether the session still exists when the user follows the advice.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Life {
-    Stays,
-    /// It was opened for the command alone.
-    Gone,
+pub(super) enum SessionLifetime {
+    /// The user works in it.
+    Persistent,
+    /// The session is temporary.
+    Temporary,
 }
 
-/// What a server comes with.
+/// The container of a server.
 struct Container<'a> {
     kind: &'static str,
     name: &'a str,
     uri: &'a str,
 }
 
-/// The servers of a session, in its order.
-pub(super) fn listed(state: &SessionState) -> Vec<Listed<'_>> {
+/// Returns the servers of a session, in its order.
+pub(super) fn listed(state: &SessionState) -> Vec<ListedServer<'_>> {
     let decisions = decided(state);
     let off = |ids: [Option<&str>; 2]| {
         let mut switches = ids.into_iter().flatten().filter_map(|id| decisions.get(id));
@@ -62,7 +63,7 @@ pub(super) fn listed(state: &SessionState) -> Vec<Listed<'_>> {
     for entry in state.customizations.iter().flatten() {
         let (id, children, container) = match entry {
             Customization::McpServer(server) => {
-                servers.push(Listed {
+                servers.push(ListedServer {
                     server,
                     container: None,
                     off: off([Some(&server.id), None]),
@@ -88,7 +89,7 @@ pub(super) fn listed(state: &SessionState) -> Vec<Listed<'_>> {
         for child in children.unwrap_or_default() {
             if let ChildCustomization::McpServer(server) = child {
                 let Container { kind, name, uri } = container;
-                servers.push(Listed {
+                servers.push(ListedServer {
                     server,
                     container: Some(Container { kind, name, uri }),
                     off: off([Some(&server.id), Some(id)]),
@@ -99,7 +100,7 @@ pub(super) fn listed(state: &SessionState) -> Vec<Listed<'_>> {
     servers
 }
 
-/// What is wrong with files that declare servers, and where those are.
+/// Returns the errors in files that declare servers, with their paths.
 pub(super) fn broken(state: &SessionState) -> Vec<String> {
     let entries = state.customizations.iter().flatten();
     let problems = entries.filter_map(|entry| {
@@ -121,9 +122,9 @@ pub(super) fn broken(state: &SessionState) -> Vec<String> {
 }
 
 /// Finds a server by its name, its `plugin:name` or its id.
-pub(super) fn find<'a>(state: &'a SessionState, wanted: &str) -> Result<Option<Listed<'a>>, Failure> {
-    let fits = |listed: &Listed<'_>| listed.is_called(wanted);
-    let mut fitting: Vec<Listed<'_>> = listed(state).into_iter().filter(fits).collect();
+pub(super) fn find<'a>(state: &'a SessionState, wanted: &str) -> Result<Option<ListedServer<'a>>, Failure> {
+    let fits = |listed: &ListedServer<'_>| listed.is_called(wanted);
+    let mut fitting: Vec<ListedServer<'_>> = listed(state).into_iter().filter(fits).collect();
     if let Some(exact) = fitting.iter().position(|listed| listed.server.id == wanted) {
         return Ok(Some(fitting.swap_remove(exact)));
     }
@@ -135,7 +136,7 @@ pub(super) fn find<'a>(state: &'a SessionState, wanted: &str) -> Result<Option<L
     Ok(fitting.pop())
 }
 
-/// Says which servers there are instead.
+/// Returns a failure that lists the servers.
 pub(super) fn no_server(state: &SessionState, wanted: &str) -> Failure {
     let message = format!("the session has no MCP server {}", one_line(wanted, 200));
     let failure = Failure::new(Kind::Rejected, message);
@@ -149,7 +150,7 @@ pub(super) fn no_server(state: &SessionState, wanted: &str) -> Failure {
     }
 }
 
-impl Listed<'_> {
+impl ListedServer<'_> {
     fn is_called(&self, wanted: &str) -> bool {
         let with_container = || {
             let (container, name) = wanted.split_once(':')?;
@@ -158,49 +159,49 @@ impl Listed<'_> {
         self.server.id == wanted || self.server.name == wanted || with_container().unwrap_or_default()
     }
 
-    /// Whether it does nothing although it is on: somebody stopped it, or it is about to start.
+    /// Returns whether the server is enabled but stopped: a user stopped it, or it is about to start.
     pub(super) fn is_at_rest(&self) -> bool {
         self.off.is_none() && matches!(self.server.state, McpServerState::Stopped(_))
     }
 
-    /// Whether it is coming up.
+    /// Returns whether it starts.
     pub(super) fn is_starting(&self) -> bool {
         matches!(self.server.state, McpServerState::Starting(_))
     }
 
-    /// How many tools it has, where the host says so.
+    /// Returns the number of tools, if the host knows it.
     fn tools(&self) -> Option<u64> {
         self.server.meta.as_ref()?.get(TOOLS)?.as_u64()
     }
 
-    /// The tools that nobody can call, in words.
+    /// Describes the tools that cannot be called.
     fn task_tools(&self) -> Option<String> {
         let named = self.server.meta.as_ref()?.get(TASK_TOOLS)?.as_array()?;
         let names: Vec<&str> = named.iter().filter_map(Value::as_str).collect();
         let names = one_line(&names.join(", "), MOST);
-        Some(format!("not offered, because they need tasks of MCP: {names}"))
+        Some(format!("not offered, because they need MCP tasks: {names}"))
     }
 
-    /// What its token is for, if it has one and the host says so.
+    /// Returns the resource of its token, if it has one.
     pub(super) fn resource(&self) -> Option<&str> {
         self.server.meta.as_ref()?.get(RESOURCE)?.as_str()
     }
 
-    /// Whether the host forgets its token soon after whoever gave it is gone.
+    /// Returns whether the host drops the token soon after its client disconnects.
     pub(super) fn forgets_token(&self) -> bool {
         let kept = self.server.meta.as_ref().and_then(|meta| meta.get(KEPT));
         kept.and_then(Value::as_bool) == Some(false)
     }
 
-    /// All of it, for programs.
+    /// Returns the server as JSON.
     pub(super) fn json(&self, session: &str) -> Value {
         let container = self.container.as_ref();
         let container = container.map(|of| json!({ "type": of.kind, "name": of.name, "uri": of.uri }));
         json!({ "session": session, "container": container, "enabled": self.off.is_none(), "server": self.server })
     }
 
-    /// A line that says what it does, and lines that say where it comes from, why, and what to do.
-    pub(super) fn in_words(&self, life: Life, again: &Again) -> Vec<String> {
+    /// Returns a line with the status, and lines with origin, reason and advice.
+    pub(super) fn in_words(&self, lifetime: SessionLifetime, again: &NextCommand) -> Vec<String> {
         let name = one_line(&self.server.name, 100);
         let mut lines = vec![match &self.off {
             Some(off) => format!("{name}: off, {}", off.by),
@@ -222,19 +223,23 @@ impl Listed<'_> {
         if self.off.is_none() {
             let is_ready = matches!(self.server.state, McpServerState::Ready(_));
             let task_tools = self.task_tools().filter(|_| is_ready);
-            let said = [task_tools, why(&self.server.state), advice(self.server, life, again)];
+            let said = [
+                task_tools,
+                why(&self.server.state),
+                advice(self.server, lifetime, again),
+            ];
             lines.extend(said.into_iter().flatten().map(|line| format!("  {line}")));
         }
         lines
     }
 
-    /// Why it does not run, as a failure, if that is so.
+    /// Returns why it does not run, as a failure.
     pub(super) fn failure(&self) -> Option<Failure> {
-        self.failure_in(Life::Stays, &Again::plain())
+        self.failure_in(SessionLifetime::Persistent, &NextCommand::plain())
     }
 
-    /// The same, with what to do about it at this host.
-    pub(super) fn failure_in(&self, life: Life, again: &Again) -> Option<Failure> {
+    /// Returns why it does not run, with advice for this host.
+    pub(super) fn failure_in(&self, lifetime: SessionLifetime, again: &NextCommand) -> Option<Failure> {
         let name = one_line(&self.server.name, 100);
         if let Some(off) = &self.off {
             let message = format!("{name} is switched off {}", off.by);
@@ -249,7 +254,7 @@ impl Listed<'_> {
             None => format!("{name}: {}", in_a_word(state)),
         };
         let failure = Failure::new(Kind::Unexpected, message);
-        Some(match advice(self.server, life, again) {
+        Some(match advice(self.server, lifetime, again) {
             Some(advice) => failure.hint(advice),
             None => failure,
         })
@@ -275,7 +280,7 @@ fn why(state: &McpServerState) -> Option<String> {
     }
 }
 
-/// Who wants what, from whom (MCP-07).
+/// Describes the required sign-in (MCP-07).
 fn sign_in(auth: &McpServerAuthRequiredState) -> String {
     let resource = &auth.resource;
     let name = resource.resource_name.as_deref().unwrap_or(&resource.resource);
@@ -303,13 +308,13 @@ fn reason(reason: &McpAuthRequiredReason) -> &'static str {
     }
 }
 
-/// What to do about it. Errors that people have to see to first bring their own advice along.
-fn advice(server: &McpServerCustomization, life: Life, again: &Again) -> Option<String> {
+/// Returns the advice. Errors that the user must fix first have their own.
+fn advice(server: &McpServerCustomization, lifetime: SessionLifetime, again: &NextCommand) -> Option<String> {
     let name = one_line(&server.name, 100);
     match &server.state {
         McpServerState::AuthRequired(_) => Some(format!("sign in with: {}", again.command("mcp auth", &name))),
-        // There is nothing to start in a session that is gone.
-        _ if life == Life::Gone => None,
+        // A temporary session has no server to start.
+        _ if lifetime == SessionLifetime::Temporary => None,
         McpServerState::Stopped(_) => Some(format!("start it with: {}", again.command("mcp start", &name))),
         McpServerState::Error(state) if STARTED_ANEW.contains(&state.error.error_type.as_str()) => {
             Some(format!("try it again with: {}", again.command("mcp start", &name)))
@@ -345,8 +350,11 @@ mod tests {
             "requiredScopes": ["read", "write"], "description": "more \u{1b}[2J",
         });
         let state = state(json!([server("1", "notes", auth)]));
-        let again = Again::plain();
-        let lines = find(&state, "notes").unwrap().unwrap().in_words(Life::Gone, &again);
+        let again = NextCommand::plain();
+        let lines = find(&state, "notes")
+            .unwrap()
+            .unwrap()
+            .in_words(SessionLifetime::Temporary, &again);
         let expected = [
             "notes: wants somebody to sign in",
             "  from file:///w/.mcp.json",
@@ -358,8 +366,8 @@ mod tests {
 
     #[test]
     fn a_server_that_was_given_up_says_how_it_is_started_again() {
-        let here = Again::with("--data /srv/inn");
-        let failed = |kind: &str, life: Life| {
+        let here = NextCommand::with("--data /srv/inn");
+        let failed = |kind: &str, lifetime: SessionLifetime| {
             let error = json!({ "errorType": kind, "message": "it ended" });
             let state = state(json!([server(
                 "1",
@@ -369,17 +377,17 @@ mod tests {
             find(&state, "notes")
                 .unwrap()
                 .unwrap()
-                .in_words(life, &here)
+                .in_words(lifetime, &here)
                 .split_off(2)
         };
         let expected = [
             "  it ended",
             "  try it again with: innkeeper mcp start --data /srv/inn notes",
         ];
-        assert_eq!(failed("mcpServerFailed", Life::Stays), expected);
-        assert_eq!(failed("mcpServerFailed", Life::Gone), ["  it ended"]);
+        assert_eq!(failed("mcpServerFailed", SessionLifetime::Persistent), expected);
+        assert_eq!(failed("mcpServerFailed", SessionLifetime::Temporary), ["  it ended"]);
         assert_eq!(
-            failed("notTrusted", Life::Stays),
+            failed("notTrusted", SessionLifetime::Persistent),
             ["  it ended"],
             "which says itself what to do"
         );
@@ -395,7 +403,7 @@ mod tests {
         let state = state(json!([plugin]));
         let found = find(&state, "tools:notes").unwrap().unwrap();
         assert_eq!(
-            found.in_words(Life::Stays, &Again::plain()),
+            found.in_words(SessionLifetime::Persistent, &NextCommand::plain()),
             ["notes: off, everywhere", "  from the plugin tools (file:///p)"]
         );
         assert!(!found.is_at_rest());
@@ -409,7 +417,9 @@ mod tests {
         let first_line = |server: &Value| {
             let state = state(json!([server]));
             let found = find(&state, "notes").unwrap().unwrap();
-            found.in_words(Life::Stays, &Again::plain()).swap_remove(0)
+            found
+                .in_words(SessionLifetime::Persistent, &NextCommand::plain())
+                .swap_remove(0)
         };
         assert_eq!(first_line(&ready), "notes: ready");
         ready["_meta"] = json!({ "innkeeper.tools": 1 });
@@ -426,7 +436,7 @@ mod tests {
         notes["_meta"] = json!({ "innkeeper.tools": 2, "innkeeper.taskTools": ["research", "a\u{1b}[31mb"] });
         let lines = |server: &Value| {
             let state = state(json!([server]));
-            listed(&state)[0].in_words(Life::Stays, &Again::plain())
+            listed(&state)[0].in_words(SessionLifetime::Persistent, &NextCommand::plain())
         };
         let said = lines(&notes).join("\n");
         assert!(

@@ -1,4 +1,4 @@
-//! The session that a command is about: one that there is, or one of its own that is gone afterwards.
+//! The session of a command: an existing one, or a temporary one.
 
 use std::path::Path;
 
@@ -20,28 +20,28 @@ use crate::enablement::latest_in;
 use crate::send::{is_after, ready_chat, rejection};
 use crate::sessions::{Deletion, all_sessions, choose_session, dispose};
 
-/// The agent that needs no model, and calls tools on command.
+/// The agent that needs no model and calls tools by command.
 const TOUR: &str = "tour";
 
-/// What the arguments mean.
+/// The session or directory that the arguments select.
 #[derive(Default)]
-pub(super) struct Place {
-    /// The session that is there, if there is one.
+pub(super) struct SessionTarget {
+    /// The existing session, if there is one.
     pub(super) session: Option<SessionSummary>,
-    /// Where one that is opened works.
+    /// The working directories of a temporary session.
     pub(super) directories: Option<Vec<String>>,
-    /// How people call it. `None` if the host is on another machine, and nobody said which of its directories.
+    /// Its name in messages. `None` if the host is on another machine and no directory was named.
     name: Option<String>,
 }
 
-impl Place {
-    /// Finds the session that is named, or the latest one that works in the directory.
+impl SessionTarget {
+    /// Finds the named session, or the latest one in the directory.
     pub(super) async fn find(connection: &Connection, args: &McpSessionArgs) -> Result<Self, Failure> {
         let sessions = all_sessions(connection).await?;
         let is_here = args.connect.url.as_deref().is_none_or(is_here);
         let directory = match &args.session {
             Some(wanted) if is_here && is_directory(wanted) => Path::new(wanted).canonicalize(),
-            // What is there is for that host to know.
+            // Only that host knows its directories.
             Some(wanted) if !is_here && Path::new(wanted).is_absolute() => Ok(Path::new(wanted).components().collect()),
             Some(wanted) => {
                 let uri = choose_session(wanted, sessions.iter().map(|session| session.resource.as_str()))?.to_owned();
@@ -52,7 +52,7 @@ impl Place {
                     name: Some(uri),
                 });
             }
-            // A host somewhere else has other directories.
+            // A host on another machine has other directories.
             None if !is_here => return Ok(Self::default()),
             None => std::env::current_dir(),
         };
@@ -71,8 +71,8 @@ impl Place {
         })
     }
 
-    /// What a session is, that is opened because there is none.
-    pub(super) fn of_a_new_one(&self) -> String {
+    /// Describes the temporary session, if there is no existing one.
+    pub(super) fn describe_new(&self) -> String {
         match &self.name {
             Some(name) => format!("No session works in {name}. A new one would have:"),
             None => "That host is on another machine, and --session names a session or a directory there. A new \
@@ -81,7 +81,7 @@ impl Place {
         }
     }
 
-    /// The session, where one has to be there already.
+    /// Returns the existing session, or a failure.
     pub(super) fn existing(self) -> Result<String, Failure> {
         let nothing = || {
             match &self.name {
@@ -102,22 +102,22 @@ impl Place {
     }
 }
 
-/// Sessions have schemes, and a directory is where it is said to be.
+/// A session URI has a scheme, so an existing directory is never one.
 fn is_directory(wanted: &str) -> bool {
     Path::new(wanted).is_dir()
 }
 
-/// A session and what it shows.
+/// A session and its state.
 pub(super) struct Session {
     pub(super) uri: String,
     pub(super) state: SessionState,
     from_seq: i64,
-    /// Whether it was opened for this command alone.
+    /// Whether it is temporary.
     is_own: bool,
 }
 
 impl Session {
-    /// Follows a session that is there.
+    /// Subscribes to an existing session.
     pub(super) async fn follow(connection: &Connection, uri: String) -> Result<Self, Failure> {
         let (state, from_seq) = connection.subscribe_to_state(&uri).await?;
         Ok(Self {
@@ -128,7 +128,7 @@ impl Session {
         })
     }
 
-    /// Opens a session for this command alone.
+    /// Creates a temporary session.
     pub(super) async fn open(connection: &Connection, directories: Option<Vec<String>>) -> Result<Self, Failure> {
         let uri = format!("ahp-session:/{}", uuid::Uuid::new_v4());
         let params = CreateSessionParams {
@@ -146,15 +146,15 @@ impl Session {
         Ok(session)
     }
 
-    /// Leaves the session, and takes it along where it was opened for this command.
+    /// Disposes of the session if it is temporary.
     pub(super) async fn leave(self, connection: &Connection) {
         if self.is_own {
-            // That it stays is no failure of what was done in it.
+            // A session that stays is no failure of the command.
             let _ = dispose(connection, &self.uri, Deletion::ForGood).await;
         }
     }
 
-    /// The chat to talk to, once there is one.
+    /// Waits for the default chat.
     pub(super) async fn chat(&mut self, connection: &mut Connection) -> Result<String, Failure> {
         loop {
             if let Some(chat) = ready_chat(&self.state)? {
@@ -164,7 +164,7 @@ impl Session {
         }
     }
 
-    /// Waits for the next action on anything that is subscribed to; what it changes about the session is known then.
+    /// Waits for the next action on any subscribed channel, and applies it to the state of the session.
     pub(super) async fn next(&mut self, connection: &mut Connection) -> Result<ActionEnvelope, Failure> {
         loop {
             let event = connection.events.recv().await.ok_or_else(connection_lost)?;
@@ -184,7 +184,7 @@ impl Session {
         }
     }
 
-    /// Waits until the session is in some state, at most until a moment. Returns whether it is.
+    /// Waits until a condition is true, at most until the deadline. Returns whether it is.
     pub(super) async fn until(
         &mut self,
         connection: &mut Connection,
@@ -200,7 +200,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Sends an action to a channel, and waits until the host has taken or refused it.
+    /// Dispatches an action to a channel, and waits until the host accepts or rejects it.
     pub(super) async fn dispatch(
         &mut self,
         connection: &mut Connection,
@@ -215,7 +215,7 @@ impl Session {
             let envelope = self.next(connection).await?;
             if let Some(reason) = rejection(&envelope, &connection.client_id, seq) {
                 let reason = one_line(reason, 500);
-                return Err(Failure::new(Kind::Rejected, format!("the host refused it: {reason}")));
+                return Err(Failure::new(Kind::Rejected, format!("the host rejected it: {reason}")));
             }
             let origin = envelope.origin.as_ref();
             if origin.is_some_and(|origin| origin.client_id == connection.client_id && origin.client_seq == seq) {
@@ -231,12 +231,12 @@ mod tests {
 
     #[test]
     fn a_host_on_another_machine_wants_to_be_told_which_session_is_meant() {
-        let told = Place::default().existing().unwrap_err().to_string();
+        let told = SessionTarget::default().existing().unwrap_err().to_string();
         assert!(
             told.contains("on another machine") && told.contains("--session"),
             "{told}"
         );
-        let told = Place::default().of_a_new_one();
+        let told = SessionTarget::default().describe_new();
         assert!(
             told.contains("--session names a session or a directory there"),
             "{told}"

@@ -1,4 +1,4 @@
-//! What a session wants somebody to sign in to: servers, and calls that wait for it (MCP-07, MCP-09).
+//! The sign-ins that a session waits for: of servers, and of calls (MCP-07, MCP-09).
 
 use ahp_types::state::{
     McpOAuthClient, McpServerState, ProtectedResourceMetadata, SessionInputRequest, SessionState, ToolCallContributor,
@@ -7,41 +7,41 @@ use ahp_types::state::{
 use crate::failure::{Failure, Kind};
 use crate::terminal::one_line;
 
-use super::oauth::Needed;
-use super::server::{Listed, find, listed, no_server};
+use super::oauth::SignInTarget;
+use super::server::{ListedServer, find, listed, no_server};
 
-/// Something that somebody has to sign in to.
+/// A required sign-in.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Wanted {
-    pub(super) needed: Needed,
+pub(super) struct SignInRequest {
+    pub(super) needed: SignInTarget,
     /// The server, by its id.
     server: String,
-    /// What it was when it was looked at.
+    /// The state of the server when the request was found.
     before: Option<McpServerState>,
     /// The calls that wait for it.
     calls: Vec<String>,
 }
 
-/// What became of a token.
-pub(super) enum After {
-    /// Whoever wanted it goes on.
+/// The effect of a new token.
+pub(super) enum SignInOutcome {
+    /// The server or the call continues.
     Taken,
-    /// It was of no use.
+    /// The token was rejected.
     Failed(Failure),
-    /// Nobody knows yet; whether the server does something else than before.
+    /// Not known yet.
     Waiting {
-        /// Whether it does.
+        /// Whether the server has changed its state since.
         moved: bool,
     },
 }
 
-/// Everything that a session wants somebody to sign in to, in its order.
-fn all(state: &SessionState) -> Vec<Wanted> {
+/// Returns all required sign-ins of a session, in its order.
+fn all(state: &SessionState) -> Vec<SignInRequest> {
     let servers = listed(state);
-    let mut all: Vec<Wanted> = servers
+    let mut all: Vec<SignInRequest> = servers
         .iter()
         .filter_map(|listed| match &listed.server.state {
-            McpServerState::AuthRequired(auth) => Some(Wanted {
+            McpServerState::AuthRequired(auth) => Some(SignInRequest {
                 needed: needed(
                     &listed.server.name,
                     &auth.resource,
@@ -72,9 +72,9 @@ fn all(state: &SessionState) -> Vec<Wanted> {
             auth.required_scopes.as_deref(),
             auth.oauth_client.as_ref(),
         );
-        let same = |wanted: &&mut Wanted| wanted.server == *id && wanted.needed.resource == of_call.resource;
+        let same = |wanted: &&mut SignInRequest| wanted.server == *id && wanted.needed.resource == of_call.resource;
         match all.iter_mut().find(same) {
-            // One token for all of them.
+            // One token serves all of them.
             Some(wanted) => {
                 wanted.calls.push(request.id.clone());
                 for scope in of_call.scopes {
@@ -83,7 +83,7 @@ fn all(state: &SessionState) -> Vec<Wanted> {
                     }
                 }
             }
-            None => all.push(Wanted {
+            None => all.push(SignInRequest {
                 needed: of_call,
                 server: id.clone(),
                 before: None,
@@ -99,10 +99,10 @@ fn needed(
     resource: &ProtectedResourceMetadata,
     scopes: Option<&[String]>,
     client: Option<&McpOAuthClient>,
-) -> Needed {
-    // Without a challenge that says it, everything that the resource has (MCP, scope selection).
+) -> SignInTarget {
+    // Without scopes in the challenge, request all scopes of the resource (MCP, scope selection).
     let scopes = scopes.or(resource.scopes_supported.as_deref()).unwrap_or_default();
-    Needed {
+    SignInTarget {
         name: name.to_owned(),
         resource: resource.resource.clone(),
         authorization_servers: resource.authorization_servers.clone().unwrap_or_default(),
@@ -111,9 +111,9 @@ fn needed(
     }
 }
 
-/// Whether it can be said what there is to sign in to.
+/// Returns whether the required sign-ins are known.
 pub(super) fn has_settled(state: &SessionState, name: Option<&str>) -> bool {
-    let is_moving = |listed: &Listed<'_>| listed.is_starting() || listed.is_at_rest();
+    let is_moving = |listed: &ListedServer<'_>| listed.is_starting() || listed.is_at_rest();
     match name {
         None => {
             let servers = listed(state);
@@ -126,8 +126,8 @@ pub(super) fn has_settled(state: &SessionState, name: Option<&str>) -> bool {
     }
 }
 
-/// What is meant: what the server with this name wants, or the only thing that anybody wants.
-pub(super) fn pick(state: &SessionState, name: Option<&str>) -> Result<Wanted, Failure> {
+/// Returns the sign-in of the server with this name, or the only one.
+pub(super) fn pick(state: &SessionState, name: Option<&str>) -> Result<SignInRequest, Failure> {
     let mut wanted = all(state);
     if let Some(name) = name {
         let found = find(state, name)?.ok_or_else(|| no_server(state, name))?;
@@ -135,30 +135,27 @@ pub(super) fn pick(state: &SessionState, name: Option<&str>) -> Result<Wanted, F
         return of_it.ok_or_else(|| {
             found.failure().unwrap_or_else(|| {
                 let name = one_line(name, 200);
-                Failure::new(
-                    Kind::Unexpected,
-                    format!("{name} is ready: it does not ask anybody to sign in"),
-                )
+                Failure::new(Kind::Unexpected, format!("{name} is ready: it needs no sign-in"))
             })
         });
     }
-    // Servers of one resource take the same token.
+    // Servers of one resource use the same token.
     wanted.dedup_by(|next, first| next.needed.resource == first.needed.resource);
     match wanted.len() {
         0 => Err(
-            Failure::new(Kind::Unexpected, "nothing in this session asks anybody to sign in")
-                .hint("`innkeeper mcp` lists its servers and what each does"),
+            Failure::new(Kind::Unexpected, "nothing in this session needs a sign-in")
+                .hint("`innkeeper mcp` lists its servers with their status"),
         ),
         1 => Ok(wanted.remove(0)),
         _ => {
             let names: Vec<String> = wanted.iter().map(|wanted| one_line(&wanted.needed.name, 100)).collect();
-            let message = format!("{} servers want somebody to sign in", names.len());
+            let message = format!("{} servers need a sign-in", names.len());
             Err(Failure::new(Kind::Usage, message).hint(format!("name one of them: {}", names.join(", "))))
         }
     }
 }
 
-/// What to sign out of: what the token of the server with this name is for, or of the only one that has any.
+/// Returns the resource to sign out of: of the server with this name, or of the only one with a token.
 pub(super) fn signed_in(state: &SessionState, name: Option<&str>) -> Result<String, Failure> {
     let with_url = "`--resource URL` signs out of anything that a token was given for";
     if let Some(name) = name {
@@ -169,46 +166,43 @@ pub(super) fn signed_in(state: &SessionState, name: Option<&str>) -> Result<Stri
         };
         let resource = asked.or_else(|| found.resource()).map(str::to_owned);
         return resource.ok_or_else(|| {
-            let message = format!("nobody is signed in to {}", one_line(name, 200));
+            let message = format!("not signed in to {}", one_line(name, 200));
             Failure::new(Kind::Unexpected, message).hint(with_url)
         });
     }
     let servers = listed(state);
-    let mut resources: Vec<&str> = servers.iter().filter_map(Listed::resource).collect();
+    let mut resources: Vec<&str> = servers.iter().filter_map(ListedServer::resource).collect();
     resources.sort_unstable();
     resources.dedup();
     match resources.as_slice() {
         [] => {
-            let message = "nobody is signed in to any server of this session";
+            let message = "not signed in to any server of this session";
             Err(Failure::new(Kind::Unexpected, message).hint(with_url))
         }
         [resource] => Ok((*resource).to_owned()),
         _ => {
             let with_token = servers.iter().filter(|listed| listed.resource().is_some());
             let names: Vec<String> = with_token.map(|listed| one_line(&listed.server.name, 100)).collect();
-            let message = format!("somebody is signed in to {} servers", names.len());
+            let message = format!("signed in to {} servers", names.len());
             Err(Failure::new(Kind::Usage, message).hint(format!("name one of them: {}", names.join(", "))))
         }
     }
 }
 
-impl Wanted {
-    /// Whether the host forgets a token for it soon after whoever gave it is gone.
+impl SignInRequest {
+    /// Returns whether the host drops the token soon after its client disconnects.
     pub(super) fn is_forgotten(&self, state: &SessionState) -> bool {
         let found = find(state, &self.server).ok().flatten();
         found.is_some_and(|listed| listed.forgets_token())
     }
 
-    /// What became of a token for it, as the session shows it now. `has_moved` says whether the server did something
-    /// else since it was given.
-    pub(super) fn after(&self, state: &SessionState, has_moved: bool) -> After {
+    /// Returns the effect of the token on the session. `has_moved` is whether the server changed its state since the
+    /// token was sent.
+    pub(super) fn after(&self, state: &SessionState, has_moved: bool) -> SignInOutcome {
         let name = one_line(&self.needed.name, 200);
         let found = find(state, &self.server).ok().flatten();
         let Some(listed) = found else {
-            return After::Failed(Failure::new(
-                Kind::Unexpected,
-                format!("{name} was taken away meanwhile"),
-            ));
+            return SignInOutcome::Failed(Failure::new(Kind::Unexpected, format!("{name} was removed meanwhile")));
         };
         let now = &listed.server.state;
         match now {
@@ -219,22 +213,22 @@ impl Wanted {
                         if self.calls.contains(&request.id))
                 };
                 match waits.any(is_ours) {
-                    true => After::Waiting { moved: false },
-                    false => After::Taken,
+                    true => SignInOutcome::Waiting { moved: false },
+                    false => SignInOutcome::Taken,
                 }
             }
             McpServerState::AuthRequired(_) if !has_moved && self.before.as_ref() == Some(now) => {
-                After::Waiting { moved: false }
+                SignInOutcome::Waiting { moved: false }
             }
             McpServerState::AuthRequired(_) | McpServerState::Error(_) | McpServerState::Stopped(_) => {
                 let failure = listed.failure();
-                let failure = failure.map(|failure| format!("{name} did not take the token: {failure}"));
-                After::Failed(Failure::new(
+                let failure = failure.map(|failure| format!("{name} did not accept the token: {failure}"));
+                SignInOutcome::Failed(Failure::new(
                     Kind::Rejected,
                     failure.unwrap_or_else(|| format!("{name} is gone")),
                 ))
             }
-            McpServerState::Starting(_) | McpServerState::Unknown(_) => After::Waiting { moved: true },
+            McpServerState::Starting(_) | McpServerState::Unknown(_) => SignInOutcome::Waiting { moved: true },
         }
     }
 }

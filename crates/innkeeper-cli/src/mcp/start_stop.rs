@@ -11,29 +11,29 @@ use crate::discovery::DataDir;
 use crate::failure::{Failure, Kind};
 use crate::terminal::{Output, one_line};
 
-use super::server::{Life, find, no_server};
-use super::session::{Place, Session};
+use super::server::{SessionLifetime, find, no_server};
+use super::session::{Session, SessionTarget};
 use crate::connection::Connection;
-use crate::terminal::Again;
+use crate::terminal::NextCommand;
 
-/// How long a session may take to learn of its servers.
-const UNTIL_IT_IS_KNOWN: Duration = Duration::from_secs(5);
+/// Timeout until a session has discovered its servers.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a server may take to start. Some are downloaded first.
-const UNTIL_IT_RUNS: Duration = Duration::from_secs(300);
+/// Timeout until a server has started. Some are downloaded first.
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Starts a server and waits for what becomes of it (MCP-04).
+/// Starts a server and waits for its status (MCP-04).
 pub(super) async fn start(dir: &DataDir, args: McpServerArgs) -> Result<(), Failure> {
     let (mut connection, mut session, id) = open(dir, &args).await?;
     let uri = session.uri.clone();
     let action = StateAction::SessionMcpServerStartRequested(SessionMcpServerStartRequestedAction { id: id.clone() });
     if let Err(failure) = session.dispatch(&mut connection, &uri, action).await {
-        // A session that was not in memory has yet to see what starts its servers, and then starts them by itself.
+        // A session that is loaded now discovers its servers first, and then starts them by itself.
         let is_coming = |state: &SessionState| find(state, &id).ok().flatten().is_some_and(|found| found.is_at_rest());
         let begins = |state: &SessionState| !is_coming(state);
         let is_refused = !is_coming(&session.state)
             || !session
-                .until(&mut connection, Instant::now() + UNTIL_IT_IS_KNOWN, begins)
+                .until(&mut connection, Instant::now() + DISCOVERY_TIMEOUT, begins)
                 .await?;
         if is_refused {
             return Err(failure);
@@ -44,12 +44,12 @@ pub(super) async fn start(dir: &DataDir, args: McpServerArgs) -> Result<(), Fail
         !server.is_some_and(|server| server.is_starting())
     };
     session
-        .until(&mut connection, Instant::now() + UNTIL_IT_RUNS, has_settled)
+        .until(&mut connection, Instant::now() + START_TIMEOUT, has_settled)
         .await?;
     connection.close().await;
     match find(&session.state, &id)? {
-        None => Err(Failure::new(Kind::Unexpected, "the server was taken away meanwhile")),
-        Some(server) => match server.failure_in(Life::Stays, &Again::at(&args.session.connect)) {
+        None => Err(Failure::new(Kind::Unexpected, "the server was removed meanwhile")),
+        Some(server) => match server.failure_in(SessionLifetime::Persistent, &NextCommand::at(&args.session.connect)) {
             Some(failure) => Err(failure),
             None => say(&args, "is ready"),
         },
@@ -70,19 +70,19 @@ fn say(args: &McpServerArgs, what: &str) -> Result<(), Failure> {
     Output::stdout().show(&format!("{} {what}\n", one_line(&args.name, 100)))
 }
 
-/// The session that is meant, and the id of its server.
+/// Returns the session and the id of its server.
 async fn open(dir: &DataDir, args: &McpServerArgs) -> Result<(Connection, Session, String), Failure> {
     let mut connection = Connection::open(dir, &args.session.connect).await?;
-    let uri = Place::find(&connection, &args.session).await?.existing()?;
+    let uri = SessionTarget::find(&connection, &args.session).await?.existing()?;
     let mut session = Session::follow(&connection, uri).await?;
     let is_known = |state: &SessionState| !matches!(find(state, &args.name), Ok(None));
-    // One that shows something shows nearly everything.
-    let patience = match session.state.customizations.is_some() {
+    // A session with customizations has discovered nearly all of them.
+    let timeout = match session.state.customizations.is_some() {
         true => Duration::from_secs(1),
-        false => UNTIL_IT_IS_KNOWN,
+        false => DISCOVERY_TIMEOUT,
     };
     session
-        .until(&mut connection, Instant::now() + patience, is_known)
+        .until(&mut connection, Instant::now() + timeout, is_known)
         .await?;
     let id = find(&session.state, &args.name)?.map(|server| server.server.id.clone());
     match id {

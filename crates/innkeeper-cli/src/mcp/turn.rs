@@ -1,4 +1,4 @@
-//! A turn of the session's agent, followed to its end.
+//! A turn of the session's agent, from start to end.
 
 use std::collections::HashSet;
 
@@ -15,15 +15,15 @@ use super::session::Session;
 use crate::connection::{Connection, request_failure};
 use crate::turn_output::Outcome;
 
-/// A turn that goes on.
+/// A running turn.
 pub(super) struct Turn {
     pub(super) id: String,
     pub(super) chat: String,
-    /// What the agent said so far.
+    /// The text of the response so far.
     pub(super) text: String,
 }
 
-/// Says something, and returns what the agent answers.
+/// Sends a message and returns the response.
 pub(super) async fn say(connection: &mut Connection, session: &mut Session, text: &str) -> Result<String, Failure> {
     let mut turn = Turn::start(connection, session, text).await?;
     let mut declined = HashSet::new();
@@ -40,13 +40,13 @@ pub(super) async fn say(connection: &mut Connection, session: &mut Session, text
     }
 }
 
-/// Describes a command that was told to stop.
+/// Returns the failure of an interrupted command.
 pub(super) fn stopped() -> Failure {
     Failure::new(Kind::TurnCancelled, "stopped before it was done")
 }
 
 impl Turn {
-    /// Says something.
+    /// Starts a turn.
     pub(super) async fn start(connection: &mut Connection, session: &mut Session, text: &str) -> Result<Self, Failure> {
         let chat = session.chat(connection).await?;
         let _: (ChatState, i64) = connection.subscribe_to_state(&chat).await?;
@@ -75,7 +75,7 @@ impl Turn {
         })
     }
 
-    /// What the turn asks users.
+    /// Returns the questions of the turn.
     fn questions(&self, state: &SessionState) -> Vec<String> {
         let requests = state.input_needed.iter().flatten();
         let questions = requests.filter_map(|request| match request {
@@ -85,20 +85,21 @@ impl Turn {
         questions.collect()
     }
 
-    /// Leaves a question open. A session that a command opened to look at something decides nothing: whether MCP
-    /// servers may run is asked in sessions that users work in, and by `innkeeper trust`.
+    /// Declines a question. A temporary session decides nothing: users decide about MCP servers in their own sessions,
+    /// or with `innkeeper trust`.
     async fn decline(&self, connection: &Connection, question: String) -> Result<(), Failure> {
         let completed = StateAction::ChatInputCompleted(ChatInputCompletedAction {
             request_id: question,
             response: ChatInputResponseKind::Decline,
             answers: None,
         });
-        // Not waited for: what the turn does meanwhile would be missed, and a refusal means that it was answered.
+        // Do not wait for the echo: actions of the turn would be missed, and a rejection means that another client
+        // answered.
         let sent = connection.client.dispatch(self.chat.clone(), completed).await;
         sent.map(drop).map_err(|error| request_failure("dispatchAction", error))
     }
 
-    /// Takes note of an action; tells how the turn ended, if it did.
+    /// Applies an action. Returns how the turn ended, if it did.
     pub(super) fn follow(&mut self, envelope: &ActionEnvelope) -> Option<Result<(), Failure>> {
         if envelope.channel != self.chat || envelope.rejection_reason.is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! What `innkeeper send` is told to use: a model of the agent, or a custom agent of the session.
+//! Checks the model and the custom agent that `innkeeper send` was given.
 
 use ahp_types::state::{ChildCustomization, Customization, PluginCustomization, RootState, SessionState};
 use serde_json::Value;
@@ -12,14 +12,14 @@ const ROOT: &str = "ahp-root://";
 /// Key in `_meta` of a plugin: the name of its customizations, where the plugin shows another one.
 pub const PLUGIN_NAME: &str = "innkeeper.name";
 
-/// Checks that the agent of a new session has a model, before there is a session that nobody wants.
+/// Checks that the agent of a new session has a model, before the session is created.
 pub(crate) async fn check_model(connection: &Connection, provider: Option<&str>, model: &str) -> Result<(), Failure> {
     let (root, _): (RootState, i64) = connection.subscribe_to_state(ROOT).await?;
     let agent = match provider {
         Some(provider) => root.agents.iter().find(|agent| agent.provider == provider),
         None => root.agents.first(),
     };
-    // An unknown agent is for the host to refuse, and one that lists no models takes any.
+    // The host rejects unknown agents, and an agent that lists no models accepts any.
     let Some(agent) = agent.filter(|agent| !agent.models.is_empty()) else {
         return Ok(());
     };
@@ -31,7 +31,7 @@ pub(crate) async fn check_model(connection: &Connection, provider: Option<&str>,
     Err(Failure::new(Kind::Usage, message).hint(format!("it has: {}", known.join(", "))))
 }
 
-/// A custom agent of a session by its name, its `plugin:name` or its URI.
+/// Returns the URI of a custom agent by its name, its `plugin:name` or its URI.
 pub(crate) fn custom_agent(state: &SessionState, wanted: &str) -> Option<String> {
     let (plugin, name) = match wanted.split_once(':') {
         Some((plugin, name)) if !name.starts_with('/') => (Some(plugin), name),
@@ -43,7 +43,7 @@ pub(crate) fn custom_agent(state: &SessionState, wanted: &str) -> Option<String>
     listed(state).find(fits).map(|agent| agent.uri.to_owned())
 }
 
-/// Says which custom agents there are instead.
+/// Returns a failure that lists the custom agents.
 pub(crate) fn no_custom_agent(state: &SessionState, wanted: &str) -> Failure {
     let failure = Failure::new(
         Kind::Usage,
@@ -58,7 +58,7 @@ pub(crate) fn no_custom_agent(state: &SessionState, wanted: &str) -> Failure {
     }
 }
 
-/// The name that a plugin's customizations are called by: it may show a friendlier one.
+/// Returns the name of a plugin in commands; its display name may differ.
 pub(crate) fn name_of(plugin: &PluginCustomization) -> &str {
     let name = plugin.meta.as_ref().and_then(|meta| meta.get(PLUGIN_NAME));
     name.and_then(Value::as_str).unwrap_or(&plugin.name)

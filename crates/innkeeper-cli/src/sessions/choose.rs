@@ -1,12 +1,12 @@
-//! Which session is meant: by its URI, the beginning of it, or the beginning of its last part.
+//! Selects a session by its URI, the beginning of the URI, or the beginning of its last part.
 
 use crate::failure::{Failure, Kind};
 use crate::terminal::one_line;
 
-/// Most candidates that are named.
+/// Most candidates that an error lists.
 const CANDIDATES: usize = 10;
 
-/// Finds the one session that is meant.
+/// Returns the one session that the argument selects.
 pub fn choose<'a>(wanted: &str, uris: impl Iterator<Item = &'a str>) -> Result<&'a str, Failure> {
     let mut candidates = Vec::new();
     for uri in uris {
@@ -21,7 +21,7 @@ pub fn choose<'a>(wanted: &str, uris: impl Iterator<Item = &'a str>) -> Result<&
     match candidates.as_slice() {
         [only] => Ok(only),
         [] => Err(Failure::new(Kind::Rejected, format!("there is no session {shown}"))
-            .hint("`innkeeper sessions` lists the sessions there are")),
+            .hint("`innkeeper sessions` lists the sessions")),
         several => {
             let named: Vec<String> = several.iter().take(CANDIDATES).map(|uri| one_line(uri, 200)).collect();
             let more = match several.len().saturating_sub(CANDIDATES) {
@@ -34,8 +34,8 @@ pub fn choose<'a>(wanted: &str, uris: impl Iterator<Item = &'a str>) -> Result<&
     }
 }
 
-/// Finds the one session whose URI, or the last part of it, is exactly this: where nobody is asked, a beginning might
-/// mean another session the second time.
+/// Returns the one session whose URI, or its last part, is exactly this. Without a confirmation a prefix could select
+/// another session the second time.
 pub(crate) fn choose_whole<'a>(wanted: &str, uris: impl Iterator<Item = &'a str> + Clone) -> Result<&'a str, Failure> {
     let is_whole = |uri: &&str| *uri == wanted || (!wanted.is_empty() && last_part(uri) == wanted);
     let whole: Vec<&str> = uris.clone().filter(is_whole).collect();

@@ -1,11 +1,11 @@
-//! An export, read line by line: sessions one after the other, each with what was kept beside it.
+//! Reads an export line by line: sessions one after the other, each with its contents.
 
 use std::io::{self, BufRead, Read};
 
-/// How the last line of a session begins.
+/// The beginning of the last line of a session.
 const END: &[u8] = b"{\"end\":";
 
-/// The lines of an export, of which the next one can be looked at.
+/// The lines of an export.
 pub(super) struct ExportFile {
     lines: Box<dyn BufRead>,
     next: Option<Vec<u8>>,
@@ -16,7 +16,7 @@ impl ExportFile {
         Self { lines, next: None }
     }
 
-    /// The next line, which stays where it is; an empty one at the end.
+    /// Returns the next line without consuming it; empty at the end.
     pub(super) fn peek(&mut self) -> io::Result<&[u8]> {
         if self.next.is_none() {
             let mut line = Vec::new();
@@ -26,7 +26,7 @@ impl ExportFile {
         Ok(self.next.as_deref().unwrap_or_default())
     }
 
-    /// The next line; an empty one at the end.
+    /// Consumes the next line; empty at the end.
     pub(super) fn take(&mut self) -> io::Result<Vec<u8>> {
         self.peek()?;
         Ok(self.next.take().unwrap_or_default())
@@ -37,7 +37,7 @@ impl ExportFile {
     }
 }
 
-/// The lines up to the end of one session.
+/// A reader of the lines of one session.
 pub(super) struct OneSession<'a> {
     file: &'a mut ExportFile,
     line: Vec<u8>,

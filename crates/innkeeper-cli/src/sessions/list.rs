@@ -10,7 +10,7 @@ use crate::failure::{Failure, Kind};
 use crate::format::status_in_words;
 use crate::terminal::{Output, note, one_line, program};
 
-/// Most sessions that are asked for at once when only some are wanted.
+/// Largest page to request if only some sessions are wanted.
 const PAGE: usize = 1000;
 
 /// Lists sessions, the latest first.
@@ -22,12 +22,12 @@ pub async fn run(args: &ListArgs, connection: &Connection) -> Result<(), Failure
     show(args, &sessions)
 }
 
-/// Asks for all sessions, page by page.
+/// Requests all sessions, page by page.
 pub(crate) async fn all_sessions(connection: &Connection) -> Result<Vec<SessionSummary>, Failure> {
     some_sessions(connection, None, |_| true).await
 }
 
-/// Asks for sessions until there are enough of those that are wanted.
+/// Requests sessions until enough of them are wanted ones.
 async fn some_sessions(
     connection: &Connection,
     enough: Option<usize>,
@@ -48,7 +48,7 @@ async fn some_sessions(
         sessions.extend(page.items.into_iter().filter(&is_wanted));
         cursor = page.next_cursor;
         let is_enough = enough.is_some_and(|enough| sessions.len() >= enough);
-        // A page without entries that promises more would have us ask forever.
+        // An empty page with a cursor would make this loop endless.
         if cursor.is_none() || empty || is_enough {
             sessions.truncate(enough.unwrap_or(usize::MAX));
             return Ok(sessions);
@@ -88,7 +88,7 @@ fn table(sessions: &[SessionSummary]) -> String {
             status_in_words(session.status),
             one_line(&session.provider, 20),
             moment(&session.modified_at),
-            // The last column is for copying, so it is never cut.
+            // The last column is for copying, so it is never truncated.
             one_line(&session.resource, usize::MAX),
         ]
     }));
@@ -112,7 +112,7 @@ fn table(sessions: &[SessionSummary]) -> String {
     table
 }
 
-/// Shortens a timestamp to what fits a table; shows anything else as it is.
+/// Formats a timestamp for a table; other text is only truncated.
 pub(crate) fn moment(timestamp: &str) -> String {
     match timestamp.parse::<jiff::Timestamp>() {
         Ok(moment) => moment.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),

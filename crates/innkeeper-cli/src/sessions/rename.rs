@@ -1,4 +1,4 @@
-//! A session under another name: an export in which the session and its chats have other URIs.
+//! Gives an exported session and its chats other URIs.
 
 use std::io::BufRead;
 
@@ -12,8 +12,8 @@ use super::import::unreadable;
 
 /// Reads one exported session and gives it, and each of its chats, a new URI.
 ///
-/// URIs stand in documents and actions as strings of their own, so these are replaced wherever they do; everything else
-/// stays as it is, byte by byte.
+/// Documents and actions have URIs as whole JSON strings. Replaces these strings and leaves everything else unchanged,
+/// byte by byte.
 pub(crate) fn rename(lines: &mut dyn BufRead, uri: &str) -> Result<String, Failure> {
     let mut text = String::new();
     lines.read_to_string(&mut text).map_err(|error| unreadable(&error))?;
@@ -32,14 +32,14 @@ pub(crate) fn rename(lines: &mut dyn BufRead, uri: &str) -> Result<String, Failu
     Ok(renamed)
 }
 
-/// Old names as they stand in JSON, and the new ones.
+/// Old URIs as JSON strings, and the new ones.
 #[derive(Default)]
 struct Names {
     session: Option<String>,
     pairs: Vec<(String, String)>,
 }
 
-/// As much of a line as is needed here.
+/// The part of a line that renaming needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Line {
@@ -56,7 +56,7 @@ struct Named {
 
 impl Names {
     fn add(&mut self, line: &str, uri: &str) -> Result<(), Failure> {
-        // The store says what is wrong with a line that cannot be read.
+        // The store reports lines that cannot be read.
         let is_named = line.starts_with("{\"session\":") || line.starts_with("{\"chat\":");
         if !is_named {
             return Ok(());
@@ -73,7 +73,7 @@ impl Names {
                 Ok(())
             }
             Ok(Line::Chat(chat)) => {
-                // Default chats and those of workers are named after their session.
+                // Default chats and chats of subagents are named after their session.
                 let before = URL_SAFE_NO_PAD.encode(self.session.as_deref().unwrap_or_default());
                 let new = match chat.uri.contains(&before) && !before.is_empty() {
                     true => chat.uri.replace(&before, &URL_SAFE_NO_PAD.encode(uri)),

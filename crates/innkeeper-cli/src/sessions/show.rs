@@ -74,6 +74,6 @@ async fn snapshot(connection: &Connection, params: SubscribeParams) -> Result<Ra
 fn senseless(uri: &str, error: &serde_json::Error) -> Failure {
     Failure::new(
         Kind::Unexpected,
-        format!("the host's answer about {uri} makes no sense ({error})"),
+        format!("the host sent an invalid state of {uri} ({error})"),
     )
 }

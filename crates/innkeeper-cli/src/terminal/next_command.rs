@@ -1,4 +1,4 @@
-//! Commands that people are told to type next: for the same host as the one they just typed.
+//! Suggested commands, which reach the same host as the command that was just run.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::args::ConnectArgs;
 
 /// Returns how the user can call this program again.
 pub fn program() -> String {
-    // Started by a path, the program may not be in the search path, so the same path is the one that works.
+    // A program that was started by its path may not be on the PATH, so suggest the same path.
     match std::env::args_os().next().map(PathBuf::from) {
         Some(path) if path.components().count() > 1 => quoted(&path),
         _ => "innkeeper".to_owned(),
@@ -23,13 +23,13 @@ pub fn quoted(path: &Path) -> String {
     }
 }
 
-/// How this program is called so that it reaches the same host again.
-pub(crate) struct Again {
+/// The program and the flags that reach the same host again.
+pub(crate) struct NextCommand {
     program: String,
     flags: String,
 }
 
-impl Again {
+impl NextCommand {
     pub(crate) fn at(connect: &ConnectArgs) -> Self {
         let mut flags = String::new();
         let paths = [
@@ -53,12 +53,12 @@ impl Again {
         }
     }
 
-    /// A command with what follows its flags.
+    /// Returns a command with its arguments.
     pub(crate) fn command(&self, name: &str, rest: &str) -> String {
         format!("{} {name}{} {rest}", self.program, self.flags)
     }
 
-    /// As if nothing had been said about which host.
+    /// Returns commands without flags, for the default host.
     pub(crate) fn plain() -> Self {
         Self {
             program: "innkeeper".to_owned(),
@@ -66,7 +66,7 @@ impl Again {
         }
     }
 
-    /// The same with flags.
+    /// Returns commands with these flags.
     #[cfg(test)]
     pub(crate) fn with(flags: &str) -> Self {
         Self {

@@ -4,12 +4,12 @@ use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 use crate::failure::{Failure, Kind};
 
-/// A request to stop, from a person or from the system.
+/// A request to stop, from the user or from the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopSignal {
     /// Ctrl-C.
     Interrupt,
-    /// What `kill`, service managers and container runtimes send.
+    /// The signal of `kill`, service managers and container runtimes.
     Terminate,
 }
 
@@ -23,7 +23,7 @@ impl StopSignal {
     }
 }
 
-/// The stream of requests to stop. While it exists, they no longer end the process by themselves.
+/// The stream of signals. While it exists, they do not end the process by themselves.
 #[derive(Debug)]
 pub struct StopSignals {
     interrupt: SignalStream,
@@ -34,8 +34,12 @@ impl StopSignals {
     /// Starts listening.
     pub fn listen() -> Result<Self, Failure> {
         let open = |kind| {
-            signal(kind)
-                .map_err(|error| Failure::new(Kind::Unexpected, format!("signals cannot be listened for ({error})")))
+            signal(kind).map_err(|error| {
+                Failure::new(
+                    Kind::Unexpected,
+                    format!("the program cannot listen for signals ({error})"),
+                )
+            })
         };
         Ok(Self {
             interrupt: open(SignalKind::interrupt())?,

@@ -1,4 +1,4 @@
-//! What a person agrees to in a browser, and what comes back of it.
+//! The authorization request that the user accepts in a browser, and its response.
 
 use std::collections::HashMap;
 
@@ -12,28 +12,28 @@ use crate::terminal::one_line;
 
 use super::discovery::Metadata;
 
-/// The scope that some servers want before they give out tokens that get others.
-pub(super) const OFFLINE: &str = "offline_access";
+/// The scope that some servers require for refresh tokens.
+pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
-/// A sign-in that was begun. There is no `Debug`: it has secrets.
-pub(super) struct Begun {
-    /// Where a person agrees.
+/// An authorization request. It has no `Debug`, because it has secrets.
+pub(super) struct AuthorizationRequest {
+    /// The address for the browser.
     pub(super) address: Url,
-    /// Proves to the server that it was begun here (RFC 7636).
+    /// Proves to the server that the code was requested here (RFC 7636).
     pub(super) verifier: String,
-    /// Proves to us that what comes back belongs to it.
+    /// Proves that a response belongs to this request.
     state: String,
 }
 
-/// What came back.
-pub(super) enum Returned {
-    /// An answer of the server, which belongs to this sign-in.
+/// The response to an authorization request.
+pub(super) enum AuthorizationResponse {
+    /// The query fields of a response that belongs to this request.
     Answer(HashMap<String, String>),
-    /// A code that a person copied; that it belongs here, the server sees by the verifier.
+    /// A code that the user copied. The server checks the verifier.
     Code(String),
 }
 
-impl Begun {
+impl AuthorizationRequest {
     pub(super) fn new(
         metadata: &Metadata,
         client_id: &str,
@@ -63,21 +63,21 @@ impl Begun {
         })
     }
 
-    /// Whether an answer belongs to this sign-in and to no other.
+    /// Returns whether a response belongs to this request.
     pub(super) fn is_answered_by(&self, fields: &HashMap<String, String>) -> bool {
         fields.get("state") == Some(&self.state)
     }
 
-    /// Reads what a person copied: the whole address, what stands behind its `?`, or only the code.
-    pub(super) fn read_pasted(&self, text: &str) -> Result<Returned, Failure> {
+    /// Reads what the user pasted: the whole address, its query, or only the code.
+    pub(super) fn read_pasted(&self, text: &str) -> Result<AuthorizationResponse, Failure> {
         let query = match Url::parse(text) {
             Ok(url) if url.has_host() => url.query().unwrap_or_default().to_owned(),
             _ if text.contains('=') => text.trim_start_matches('?').to_owned(),
-            _ => return Ok(Returned::Code(text.to_owned())),
+            _ => return Ok(AuthorizationResponse::Code(text.to_owned())),
         };
         let fields = fields(&query);
         match self.is_answered_by(&fields) {
-            true => Ok(Returned::Answer(fields)),
+            true => Ok(AuthorizationResponse::Answer(fields)),
             false => Err(
                 Failure::new(Kind::Rejected, "what was pasted does not belong to this sign-in")
                     .hint("begin again, and paste the address that the browser ends at then"),
@@ -85,21 +85,21 @@ impl Begun {
         }
     }
 
-    /// The code that came back, if the person agreed and the answer is whose it should be.
-    pub(super) fn code(&self, returned: Returned, metadata: &Metadata) -> Result<String, Failure> {
+    /// Returns the code of a response, if the user agreed and the response comes from this server.
+    pub(super) fn code(&self, returned: AuthorizationResponse, metadata: &Metadata) -> Result<String, Failure> {
         let mut fields = match returned {
-            Returned::Code(code) => return Ok(code),
-            Returned::Answer(fields) => fields,
+            AuthorizationResponse::Code(code) => return Ok(code),
+            AuthorizationResponse::Answer(fields) => fields,
         };
-        // A server that another one pretends to be would be handed the other's codes (RFC 9207).
+        // Without this check a malicious server could obtain the codes of another one (RFC 9207).
         let is_issuers = match fields.get("iss") {
             Some(issuer) => *issuer == metadata.issuer,
-            None => !metadata.says_issuer,
+            None => !metadata.names_issuer,
         };
         if !is_issuers {
             let issuer = one_line(&metadata.issuer, 300);
-            let message = format!("the answer does not come from {issuer}, where the sign-in was begun");
-            return Err(Failure::new(Kind::Rejected, message).hint("nothing was handed over; begin again"));
+            let message = format!("the response does not come from {issuer}, where the sign-in began");
+            return Err(Failure::new(Kind::Rejected, message).hint("no secret was sent; begin again"));
         }
         if let Some(error) = fields.get("error") {
             return Err(refused(error, fields.get("error_description").map(String::as_str)));
@@ -111,7 +111,7 @@ impl Begun {
     }
 }
 
-/// What a server says when it gives nothing.
+/// Returns the failure for an OAuth error.
 pub(super) fn refused(error: &str, description: Option<&str>) -> Failure {
     let said = match description {
         Some(description) => format!("{}: {}", one_line(error, 100), one_line(description, 300)),
@@ -122,13 +122,13 @@ pub(super) fn refused(error: &str, description: Option<&str>) -> Failure {
             .hint("begin again if that was a mistake"),
         "invalid_scope" => Failure::new(
             Kind::Rejected,
-            format!("the account may not grant what is asked for ({said})"),
+            format!("the account may not grant the requested scopes ({said})"),
         ),
         _ => Failure::new(Kind::Rejected, format!("the authorization server refused ({said})")),
     }
 }
 
-/// The fields of a query. One that is there twice counts for nothing.
+/// Returns the fields of a query. Fields that occur twice are dropped.
 pub(super) fn fields(query: &str) -> HashMap<String, String> {
     let mut fields = HashMap::new();
     let mut doubled = Vec::new();
@@ -145,8 +145,12 @@ pub(super) fn fields(query: &str) -> HashMap<String, String> {
 
 fn random() -> Result<String, Failure> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Failure::new(Kind::Unexpected, format!("the system has no randomness ({error})")))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Failure::new(
+            Kind::Unexpected,
+            format!("the operating system provides no random bytes ({error})"),
+        )
+    })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
@@ -154,7 +158,7 @@ fn random() -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    fn metadata(says_issuer: bool) -> Metadata {
+    fn metadata(names_issuer: bool) -> Metadata {
         let url = |path: &str| Url::parse(&format!("https://a.test{path}")).unwrap();
         Metadata {
             issuer: "https://a.test".to_owned(),
@@ -163,14 +167,14 @@ mod tests {
             registration_endpoint: None,
             revocation_endpoint: None,
             client_auth: Vec::new(),
-            says_issuer,
+            names_issuer,
             offers_offline_access: false,
         }
     }
 
-    fn begun() -> Begun {
+    fn request() -> AuthorizationRequest {
         let scopes = ["read".to_owned(), "write".to_owned()];
-        Begun::new(
+        AuthorizationRequest::new(
             &metadata(true),
             "me",
             "http://127.0.0.1:1/c",
@@ -182,43 +186,45 @@ mod tests {
 
     #[test]
     fn the_address_says_everything_and_proves_what_it_does_not_say() {
-        let begun = begun();
-        let asked = fields(begun.address.query().unwrap());
+        let request = request();
+        let asked = fields(request.address.query().unwrap());
         assert_eq!(asked["tenant"], "1");
         assert_eq!(asked["scope"], "read write");
         assert_eq!(asked["resource"], "https://m.test/mcp");
-        let proof = URL_SAFE_NO_PAD.encode(Sha256::digest(begun.verifier.as_bytes()));
+        let proof = URL_SAFE_NO_PAD.encode(Sha256::digest(request.verifier.as_bytes()));
         assert_eq!(asked["code_challenge"], proof);
-        assert!(!begun.address.as_str().contains(&begun.verifier));
-        assert_ne!(begun.verifier, self::begun().verifier);
+        assert!(!request.address.as_str().contains(&request.verifier));
+        assert_ne!(request.verifier, self::request().verifier);
     }
 
     #[test]
     fn what_is_pasted_is_an_address_a_query_or_a_code() {
-        let begun = begun();
-        let state = &begun.state;
+        let request = request();
+        let state = &request.state;
         for text in [
             format!("http://127.0.0.1:1/c?code=x&state={state}&iss=https%3A%2F%2Fa.test"),
             format!("?code=x&iss=https://a.test&state={state}"),
             "x".to_owned(),
         ] {
-            let returned = begun
+            let returned = request
                 .read_pasted(&text)
                 .unwrap_or_else(|failure| panic!("{text}: {failure}"));
-            assert_eq!(begun.code(returned, &metadata(true)).unwrap(), "x");
+            assert_eq!(request.code(returned, &metadata(true)).unwrap(), "x");
         }
         for text in ["http://127.0.0.1:1/c?code=x&state=another", "code=x", "https://a.test/"] {
-            assert!(begun.read_pasted(text).is_err(), "{text}");
+            assert!(request.read_pasted(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn t16_an_answer_of_another_server_is_refused() {
-        let begun = begun();
-        let answer = |iss: Option<&str>, says_issuer: bool| {
+        let request = request();
+        let answer = |iss: Option<&str>, names_issuer: bool| {
             let mut fields = HashMap::from([("code".to_owned(), "x".to_owned())]);
             fields.extend(iss.map(|iss| ("iss".to_owned(), iss.to_owned())));
-            begun.code(Returned::Answer(fields), &metadata(says_issuer)).is_ok()
+            request
+                .code(AuthorizationResponse::Answer(fields), &metadata(names_issuer))
+                .is_ok()
         };
         assert!(answer(Some("https://a.test"), true));
         assert!(answer(None, false), "it never says who it is");

@@ -1,4 +1,4 @@
-//! Who asks for tokens: a client that people registered, or one that registers itself (RFC 7591).
+//! The OAuth client: one that the user registered, or one that registers itself (RFC 7591).
 
 use serde_json::{Value, json};
 
@@ -8,9 +8,9 @@ use crate::terminal::one_line;
 use super::discovery::Metadata;
 use super::http;
 
-/// A client that people registered, as far as they said so.
+/// The client that the user registered, if any.
 #[derive(Default)]
-pub(crate) struct Registered {
+pub(crate) struct RegisteredClient {
     pub(crate) id: Option<String>,
     pub(crate) secret: Option<String>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct OAuthClient {
     pub(crate) method: Method,
 }
 
-/// How a client proves itself.
+/// The client authentication method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Nothing,
@@ -31,7 +31,7 @@ pub(crate) enum Method {
 }
 
 impl Method {
-    /// The name that OAuth has for it.
+    /// Returns the name of the method in OAuth.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Nothing => "none",
@@ -40,7 +40,7 @@ impl Method {
         }
     }
 
-    /// In the header, unless the server takes it in the form only.
+    /// Prefers the header, unless the server supports only the form.
     fn of(has_secret: bool, supported: &[String]) -> Self {
         let takes = |method: Self| supported.iter().any(|name| name == method.name());
         match has_secret {
@@ -52,8 +52,12 @@ impl Method {
 }
 
 impl OAuthClient {
-    /// The client that people registered; without one, registers one for this address.
-    pub(crate) async fn find(metadata: &Metadata, registered: Registered, redirect: &str) -> Result<Self, Failure> {
+    /// Returns the registered client; without one, registers a client for this redirect address.
+    pub(crate) async fn find(
+        metadata: &Metadata,
+        registered: RegisteredClient,
+        redirect: &str,
+    ) -> Result<Self, Failure> {
         if let Some(id) = registered.id {
             return Ok(Self {
                 id,
@@ -64,7 +68,7 @@ impl OAuthClient {
         let issuer = one_line(&metadata.issuer, 300);
         let advice = "register a client there, and name it with --client-id or as oauth.clientId of the MCP server";
         let Some(endpoint) = &metadata.registration_endpoint else {
-            let message = format!("{issuer} lets no client register by itself");
+            let message = format!("{issuer} does not support client registration");
             return Err(Failure::new(Kind::Rejected, message).hint(advice));
         };
         let wanted = json!({

@@ -1,4 +1,4 @@
-//! What an authorization server says about itself (RFC 8414, OpenID Discovery).
+//! The metadata of an authorization server (RFC 8414, OpenID Discovery).
 
 use serde_json::Value;
 use url::Url;
@@ -6,34 +6,34 @@ use url::Url;
 use crate::failure::{Failure, Kind};
 use crate::terminal::{note, one_line};
 
-use super::authorization_request::OFFLINE;
+use super::authorization_request::OFFLINE_ACCESS;
 use super::http;
 
-/// Most authorization servers of one resource that are asked.
-const MOST_SERVERS: usize = 5;
+/// Most authorization servers of one resource that are tried.
+const MAX_SERVERS: usize = 5;
 
-/// An authorization server.
+/// The metadata of an authorization server.
 #[derive(Debug)]
 pub(super) struct Metadata {
-    /// Its name, as it gives it itself.
+    /// The issuer.
     pub(super) issuer: String,
     pub(super) authorization_endpoint: Url,
     pub(super) token_endpoint: Url,
     pub(super) registration_endpoint: Option<Url>,
     pub(super) revocation_endpoint: Option<Url>,
-    /// How clients prove themselves at the token endpoint; nothing, if it does not say.
+    /// The client authentication methods of the token endpoint; empty if unknown.
     pub(super) client_auth: Vec<String>,
-    /// Whether it says who it is when it sends people back (RFC 9207).
-    pub(super) says_issuer: bool,
-    /// Whether tokens that get others have to be asked for by name.
+    /// Whether its authorization responses name the issuer (RFC 9207).
+    pub(super) names_issuer: bool,
+    /// Whether refresh tokens must be requested with a scope.
     pub(super) offers_offline_access: bool,
 }
 
 impl Metadata {
-    /// Finds out about the first of these that can be used for a resource.
+    /// Returns the metadata of the first usable server.
     pub(super) async fn find(authorization_servers: &[String], resource: &str) -> Result<Self, Failure> {
         let mut problem = None;
-        for server in authorization_servers.iter().take(MOST_SERVERS) {
+        for server in authorization_servers.iter().take(MAX_SERVERS) {
             match Self::of(server, resource).await {
                 Ok(found) => return Ok(found),
                 Err(failure) => problem = problem.or(Some(failure)),
@@ -81,9 +81,9 @@ impl Metadata {
         }))
     }
 
-    /// The addresses of an authorization server that does not describe itself, as MCP 2025-03-26 has them. In that
-    /// revision the MCP server itself gives out tokens, below the root of its own origin, and protects codes with PKCE.
-    /// Any other server that people are sent to has to say what it is.
+    /// Returns the default endpoints of MCP 2025-03-26 for a server without metadata. In that revision the MCP server
+    /// itself issues tokens, at the root of its own origin, and protects codes with PKCE. Any other server must have
+    /// metadata.
     fn of_2025_03_26(issuer: &Url, resource: &str) -> Option<Self> {
         let resource = Url::parse(resource).ok()?;
         if resource.origin() != issuer.origin() || issuer.path() != "/" {
@@ -97,7 +97,7 @@ impl Metadata {
             registration_endpoint: below("/register"),
             revocation_endpoint: None,
             client_auth: Vec::new(),
-            says_issuer: false,
+            names_issuer: false,
             offers_offline_access: false,
         })
     }
@@ -109,7 +109,7 @@ impl Metadata {
                 .hint("nobody was sent there; tell whoever runs it")
         };
         let text = |name: &str| document.get(name).and_then(Value::as_str);
-        // Whoever answers for somebody else could send people anywhere (RFC 8414, 3.3).
+        // Metadata of another issuer could send users anywhere (RFC 8414, 3.3).
         let issuer = text("issuer").unwrap_or_default();
         if issuer.trim_end_matches('/') != server.trim_end_matches('/') {
             return Err(refused(format!("says that it is {:?}", one_line(issuer, 300))));
@@ -118,7 +118,7 @@ impl Metadata {
             let items = document.get(name).and_then(Value::as_array).into_iter().flatten();
             items.filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        // MCP wants clients to stop here: without, a stolen code is a stolen token.
+        // MCP requires clients to stop here: without PKCE a stolen code is a stolen token.
         if !list("code_challenge_methods_supported")
             .iter()
             .any(|method| method == "S256")
@@ -135,7 +135,7 @@ impl Metadata {
             Some(_) => endpoint(name).map(Some),
             None => Ok(None),
         };
-        let says_issuer = document.get("authorization_response_iss_parameter_supported");
+        let names_issuer = document.get("authorization_response_iss_parameter_supported");
         Ok(Self {
             issuer: issuer.to_owned(),
             authorization_endpoint: endpoint("authorization_endpoint")?,
@@ -143,13 +143,13 @@ impl Metadata {
             registration_endpoint: optional("registration_endpoint")?,
             revocation_endpoint: optional("revocation_endpoint")?,
             client_auth: list("token_endpoint_auth_methods_supported"),
-            says_issuer: says_issuer.and_then(Value::as_bool).unwrap_or_default(),
-            offers_offline_access: list("scopes_supported").iter().any(|scope| scope == OFFLINE),
+            names_issuer: names_issuer.and_then(Value::as_bool).unwrap_or_default(),
+            offers_offline_access: list("scopes_supported").iter().any(|scope| scope == OFFLINE_ACCESS),
         })
     }
 }
 
-/// Where it may describe itself, in the order that MCP wants.
+/// Returns the possible addresses of the metadata, in the order of MCP.
 fn places(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let mut places = vec![
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(found.token_endpoint.as_str(), "https://a.test/token");
         let register = found.registration_endpoint.map(|address| address.to_string());
         assert_eq!(register.as_deref(), Some("https://a.test/register"));
-        // Somebody else who does not say who they are is sent nobody.
+        // Another server without metadata is not used.
         for (server, resource) in [
             ("https://b.test", "https://a.test/mcp"),
             ("http://a.test", "https://a.test/mcp"),

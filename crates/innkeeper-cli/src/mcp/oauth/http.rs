@@ -10,19 +10,19 @@ use url::{Host, Url};
 use crate::failure::{Failure, Kind};
 use crate::terminal::one_line;
 
-/// How long a server may take to answer.
-const TIME: Duration = Duration::from_secs(20);
-/// Most of an answer that is read.
-const MOST_BYTES: usize = 1 << 20;
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+/// Largest response.
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Reads an address that secrets may be sent to, or that people may be sent to with them.
+/// Parses an address to which secrets or users are sent.
 pub(super) fn address(text: &str, what: &str) -> Result<Url, Failure> {
     let refused = |problem: &str| {
         let shown = one_line(text, 300);
         Failure::new(Kind::Rejected, format!("{what} is {shown}, which {problem}"))
-            .hint("nothing was sent there; tell whoever runs it")
+            .hint("nothing was sent there; report it to the operator")
     };
-    let url = Url::parse(text).map_err(|_| refused("is no address"))?;
+    let url = Url::parse(text).map_err(|_| refused("is no URL"))?;
     if url.host().is_none() {
         return Err(refused("names no host"));
     }
@@ -37,37 +37,37 @@ pub(super) fn address(text: &str, what: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
-/// What came back.
-pub(super) struct Answer {
+/// A response.
+pub(super) struct HttpResponse {
     pub(super) status: StatusCode,
-    /// Null, if it is not JSON.
+    /// The body; null if it is not JSON.
     pub(super) json: Value,
 }
 
-/// Gets a document.
-pub(super) async fn get(url: &Url) -> Result<Answer, Failure> {
+/// Sends a GET request.
+pub(super) async fn get(url: &Url) -> Result<HttpResponse, Failure> {
     let client = client(url)?;
     send(url, client.get(url.clone())).await
 }
 
-/// Sends a JSON document.
-pub(super) async fn post_json(url: &Url, body: &Value) -> Result<Answer, Failure> {
+/// Posts a JSON document.
+pub(super) async fn post_json(url: &Url, body: &Value) -> Result<HttpResponse, Failure> {
     let client = client(url)?;
     send(url, client.post(url.clone()).json(body)).await
 }
 
-/// Sends a form, with a name and a password in a header if there are any.
+/// Posts a form, with basic authentication if there is any.
 pub(super) async fn post_form(
     url: &Url,
     fields: &[(&str, &str)],
     basic: Option<(&str, &str)>,
-) -> Result<Answer, Failure> {
+) -> Result<HttpResponse, Failure> {
     let body = url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(fields)
         .finish();
     let mut request = client(url)?.post(url.clone());
     if let Some((name, password)) = basic {
-        // Both are encoded as in a form before they are put together (RFC 6749, 2.3.1).
+        // Both are form-encoded before they are joined (RFC 6749, 2.3.1).
         let encoded = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
         request = request.basic_auth(encoded(name), Some(encoded(password)));
     }
@@ -106,11 +106,11 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-async fn send(url: &Url, request: RequestBuilder) -> Result<Answer, Failure> {
+async fn send(url: &Url, request: RequestBuilder) -> Result<HttpResponse, Failure> {
     let failed = |why: &str| {
         let place = url.origin().ascii_serialization();
         Failure::new(Kind::Unreachable, format!("the authorization server {place} {why}"))
-            .hint("try again later, or ask whoever runs it")
+            .hint("try again later, or ask its operator")
     };
     let answering = async {
         let response = request.header("accept", "application/json").send().await;
@@ -119,21 +119,21 @@ async fn send(url: &Url, request: RequestBuilder) -> Result<Answer, Failure> {
         let mut body = Vec::new();
         let mut pieces = response.bytes_stream();
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(|_| failed("broke off its answer"))?;
-            if body.len() + piece.len() > MOST_BYTES {
-                return Err(failed("answered with more than anybody reads"));
+            let piece = piece.map_err(|_| failed("ended its response too early"))?;
+            if body.len() + piece.len() > MAX_RESPONSE_BYTES {
+                return Err(failed("sent a response of more than 1 MiB"));
             }
             body.extend_from_slice(&piece);
         }
         let json = serde_json::from_slice(&body).unwrap_or_default();
-        Ok(Answer { status, json })
+        Ok(HttpResponse { status, json })
     };
-    tokio::time::timeout(TIME, answering)
+    tokio::time::timeout(REQUEST_TIMEOUT, answering)
         .await
-        .map_err(|_| failed("did not answer in time"))?
+        .map_err(|_| failed("did not respond within 20 seconds"))?
 }
 
-/// The innermost reason, which says most; never the address, which may hold secrets.
+/// Returns the innermost reason, which is the most precise, without the address, which may have secrets.
 fn reason(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {

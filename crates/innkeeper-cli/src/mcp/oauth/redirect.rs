@@ -1,4 +1,4 @@
-//! Where the browser comes back to: a port of this machine that listens for one answer (RFC 8252, 7.3).
+//! The redirect address: a port of this machine that receives one authorization response (RFC 8252, 7.3).
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -12,28 +12,28 @@ use tokio::task::JoinSet;
 use crate::failure::{Failure, Kind};
 use crate::terminal::note;
 
-use super::authorization_request::{Begun, Returned, fields};
+use super::authorization_request::{AuthorizationRequest, AuthorizationResponse, fields};
 
 const PATH: &str = "/callback";
-/// The longest request that is read, and how long it may take.
-const MOST_BYTES: usize = 16 << 10;
+/// The largest request, and its timeout.
+const MAX_BYTES: usize = 16 << 10;
 const READ_TIME: Duration = Duration::from_secs(10);
-/// How many connections are open at once; browsers open some that they never use.
-const MOST_CONNECTIONS: usize = 16;
+/// Most concurrent connections; browsers open some that they never use.
+const MAX_CONNECTIONS: usize = 16;
 
 const DONE: &str = "Innkeeper has its answer. Close this page and go back to the shell.";
 const STRANGE: &str = "This answer does not belong to the sign-in that Innkeeper waits for.";
 const NOTHING: &str = "There is nothing here.";
 
-/// The listener. It is there for one sign-in.
+/// The listener of one sign-in.
 pub(super) struct Redirect {
     listener: TcpListener,
     address: String,
 }
 
 impl Redirect {
-    /// Listens on a port, or on any that is free. Programs may choose one anew each time, and not every authorization
-    /// server knows that: with some, people have to register the one that is used.
+    /// Listens on a port, or on any free one. Native programs may use any port, but some authorization servers require
+    /// a registered one.
     pub(super) async fn listen(port: Option<u16>) -> Result<Self, Failure> {
         let cannot = |error: std::io::Error| match port {
             None => {
@@ -57,30 +57,34 @@ impl Redirect {
         })
     }
 
-    /// The address that the browser is sent back to.
+    /// Returns the redirect address.
     pub(super) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Waits until the browser comes back with the answer to this sign-in. Anybody on this machine can come here:
-    /// whatever does not belong to it is ignored.
-    pub(super) async fn wait(&self, begun: &Begun, patience: Duration) -> Result<Returned, Failure> {
-        let (sender, mut visits) = mpsc::channel::<Visit>(MOST_CONNECTIONS);
+    /// Waits for the authorization response of this sign-in. Any process of this machine can connect, so other requests
+    /// are ignored.
+    pub(super) async fn wait(
+        &self,
+        request: &AuthorizationRequest,
+        timeout: Duration,
+    ) -> Result<AuthorizationResponse, Failure> {
+        let (sender, mut visits) = mpsc::channel::<Visit>(MAX_CONNECTIONS);
         let mut connections = JoinSet::new();
         let waiting = async {
             loop {
                 tokio::select! {
-                    Ok((stream, _)) = self.listener.accept(), if connections.len() < MOST_CONNECTIONS => {
+                    Ok((stream, _)) = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => {
                         connections.spawn(read(stream, sender.clone()));
                     }
                     Some(_) = connections.join_next() => {}
                     Some(mut visit) = visits.recv() => match visit.answer.take() {
-                        Some(answer) if begun.is_answered_by(&answer) => {
+                        Some(answer) if request.is_answered_by(&answer) => {
                             visit.show(200, DONE).await;
-                            return Returned::Answer(answer);
+                            return AuthorizationResponse::Answer(answer);
                         }
                         Some(_) => {
-                            note("Somebody came back from a sign-in that was not begun here; that was ignored.");
+                            note("Somebody came back from a sign-in that was not request here; that was ignored.");
                             visit.show(400, STRANGE).await;
                         }
                         None => visit.show(404, NOTHING).await,
@@ -88,22 +92,22 @@ impl Redirect {
                 }
             }
         };
-        tokio::time::timeout(patience, waiting).await.map_err(|_| {
+        tokio::time::timeout(timeout, waiting).await.map_err(|_| {
             Failure::new(Kind::Rejected, "nobody signed in")
                 .hint("begin again; with --paste the browser can be on another machine")
         })
     }
 }
 
-/// A browser that came by.
+/// A request of a browser.
 struct Visit {
     stream: TcpStream,
-    /// What it brought, if it came to the right place.
+    /// The query fields, if the path is the redirect address.
     answer: Option<HashMap<String, String>>,
 }
 
 impl Visit {
-    /// Shows a page. Nothing of what came is on it.
+    /// Responds with a page that has nothing of the request.
     async fn show(mut self, status: u16, words: &str) {
         let page = format!("<!doctype html><meta charset=\"utf-8\"><title>Innkeeper</title><p>{words}</p>\n");
         let head = format!(
@@ -116,7 +120,7 @@ impl Visit {
             self.stream.write_all(page.as_bytes()).await?;
             self.stream.shutdown().await
         };
-        // Whoever does not read it, does not need it.
+        // A browser that does not read the page does not need it.
         let _ = tokio::time::timeout(READ_TIME, showing).await;
     }
 }
@@ -125,7 +129,7 @@ async fn read(mut stream: TcpStream, visits: mpsc::Sender<Visit>) {
     let mut head = Vec::new();
     let reading = async {
         let mut piece = [0; 2048];
-        while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < MOST_BYTES {
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < MAX_BYTES {
             let count = stream.read(&mut piece).await.ok().filter(|count| *count > 0)?;
             head.extend_from_slice(piece.get(..count)?);
         }
@@ -138,7 +142,7 @@ async fn read(mut stream: TcpStream, visits: mpsc::Sender<Visit>) {
     let _ = visits.send(Visit { stream, answer }).await;
 }
 
-/// What a request brings, if it is for us.
+/// Returns the query fields of a request to the redirect address.
 fn answer(head: &str) -> Option<HashMap<String, String>> {
     let mut words = head.lines().next()?.split(' ');
     let (method, target) = (words.next()?, words.next()?);

@@ -1,17 +1,17 @@
-//! A code becomes tokens (RFC 6749, 4.1.3).
+//! Exchanges a code for tokens (RFC 6749, 4.1.3).
 
 use serde_json::Value;
 
 use crate::failure::{Failure, Kind};
 use crate::terminal::one_line;
 
-use super::authorization_request::{Begun, refused};
+use super::authorization_request::{AuthorizationRequest, refused};
 use super::client::{Method, OAuthClient};
 use super::discovery::Metadata;
 use super::http;
 
-/// What the server gave. There is no `Debug`: it is secret.
-pub(super) struct Granted {
+/// The token response. It has no `Debug`, because it is secret.
+pub(super) struct TokenResponse {
     pub(super) access_token: String,
     pub(super) refresh_token: Option<String>,
     pub(super) expires_in: Option<u64>,
@@ -21,16 +21,16 @@ pub(super) struct Granted {
 pub(super) async fn tokens(
     metadata: &Metadata,
     client: &OAuthClient,
-    begun: &Begun,
+    request: &AuthorizationRequest,
     redirect: &str,
     resource: &str,
     code: &str,
-) -> Result<Granted, Failure> {
+) -> Result<TokenResponse, Failure> {
     let mut form = vec![
         ("grant_type", "authorization_code"),
         ("code", code),
         ("redirect_uri", redirect),
-        ("code_verifier", &begun.verifier),
+        ("code_verifier", &request.verifier),
         ("resource", resource),
     ];
     let secret = client.secret.as_deref();
@@ -48,29 +48,26 @@ pub(super) async fn tokens(
     let granted = answer.status.is_success().then(|| read(&answer.json)).flatten();
     granted.ok_or_else(|| {
         let place = one_line(&metadata.issuer, 300);
-        let message = format!(
-            "{place} gave no token that can be used (status {})",
-            answer.status.as_u16()
-        );
+        let message = format!("{place} sent no usable token (status {})", answer.status.as_u16());
         Failure::new(Kind::Rejected, message)
     })
 }
 
-fn read(answer: &Value) -> Option<Granted> {
+fn read(answer: &Value) -> Option<TokenResponse> {
     let text = |name: &str| answer.get(name).and_then(Value::as_str);
     let is_bearer = text("token_type").is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
     let access_token = text("access_token").filter(|token| !token.is_empty() && is_bearer)?;
-    // Some write the number as text.
+    // Some servers send the number as a string.
     let expires_in = answer.get("expires_in").and_then(|value| match value {
         Value::String(text) => text.parse().ok(),
         value => value.as_u64(),
     });
-    // OAuth puts spaces between scopes, and some put commas.
+    // OAuth separates scopes by spaces, and some servers use commas.
     let scopes = text("scope").map(|scope| {
         let scopes = scope.split([' ', ',']).filter(|scope| !scope.is_empty());
         scopes.map(str::to_owned).collect()
     });
-    Some(Granted {
+    Some(TokenResponse {
         access_token: access_token.to_owned(),
         refresh_token: text("refresh_token")
             .filter(|token| !token.is_empty())

@@ -113,7 +113,7 @@ fn call_prints_what_a_tool_answers_once_somebody_agrees() {
     let scene = Scene::allowed(&[("odd", "plain"), ("two words", "plain")]);
     let text = r#"{"text": "hello"}"#;
     let asked = scene.mcp(&["call", "odd", "echo", text]).code(2);
-    let asked = asked.says("approval: echo").says("| text: hello").says("say --yes");
+    let asked = asked.says("approval: echo").says("| text: hello").says("use --yes");
     assert!(asked.stdout.is_empty(), "{asked:?}");
     for server in ["odd", "two words"] {
         let answer = scene.mcp(&["call", server, "echo", text, "--yes"]).code(0);

@@ -173,7 +173,7 @@ fn whoever_answers_has_to_say_which_one_if_there_are_several() {
         home.run(&[command]).code(5).says("innkeeper pending");
     }
     let sender = send(&home, "/parallel 2", 2);
-    home.run(&["approve"]).code(2).says("2 things wait");
+    home.run(&["approve"]).code(2).says("2 inputs are pending");
     home.run(&["answer"]).code(5).says("nothing like that");
     home.run(&["approve", "no-such-thing"])
         .code(5)
@@ -194,7 +194,7 @@ fn what_the_host_refuses_is_said_and_stays_open() {
     let sender = send(&home, "/confirm", 1);
     home.run(&["approve", "--option", "softly"])
         .code(5)
-        .says("the host refused the answer");
+        .says("the host rejected the answer");
     assert_eq!(waits(&home, 1).len(), 1);
     home.run(&["deny"]).code(0);
     assert!(sender.wait().code(0).stdout.contains("no reason given"));
@@ -211,6 +211,6 @@ fn pending_finds_what_a_helper_of_a_helper_asks() {
     let shown = home.run(&["pending"]).code(0).stdout;
     assert!(shown.contains("approval: Ring the bell"), "{shown}");
     home.run(&["approve"]).code(0);
-    let sent = sender.wait().code(0).says("a worker of this turn waits for an answer");
+    let sent = sender.wait().code(0).says("a subagent of this turn waits for input");
     assert!(sent.stdout.contains("3 helpers later"), "{sent:?}");
 }

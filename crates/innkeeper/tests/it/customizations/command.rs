@@ -115,7 +115,7 @@ async fn json_is_what_a_new_session_gets_to_the_letter_with_a_host_and_without_o
         "  command fix\n    - on: nobody switched it off\n",
     ];
     let explained = ask("--explain");
-    assert!(explained.starts_with("What is on and off is that of the session ahp-session:/two."));
+    assert!(explained.starts_with("The decisions are those of the session ahp-session:/two."));
     for line in reasons {
         assert!(explained.contains(line), "{line:?} is not in\n{explained}");
     }
@@ -188,7 +188,7 @@ async fn explanations_ask_the_host_what_people_switched_off() {
     let flags = [path.as_str(), "--explain", "--data", data.as_str()];
     let explained = text(&run(&home, &flags));
     assert!(
-        explained.starts_with("The running host has no session that works here"),
+        explained.starts_with("The running host has no session in this directory"),
         "{explained}"
     );
     let uris = session_in(&client, "asked", &workspace).await;
@@ -207,7 +207,7 @@ async fn explanations_ask_the_host_what_people_switched_off() {
     .await;
     let explained = text(&run(&home, &flags));
     assert!(
-        explained.starts_with("What is on and off is that of the session ahp-session:/asked.\n"),
+        explained.starts_with("The decisions are those of the session ahp-session:/asked.\n"),
         "{explained}"
     );
     assert!(

@@ -276,7 +276,7 @@ async fn res03_f17_an_import_without_a_host_says_what_has_no_room_and_what_is_mi
     let bent = exported.replacen("\"data\":\"", "\"data\":\"AAAA", 1);
     let bent = sessions(&place.path().join("bent"), &["import", &file("bent.jsonl", &bent)]);
     assert!(done(&bent).contains("1 kept results"));
-    assert!(said(&bent).contains("changed on their way"), "{bent:?}");
+    assert!(said(&bent).contains("they are damaged"), "{bent:?}");
     for kept_lines in [1, 2, 3] {
         let count = exported.lines().count() - kept_lines;
         let cut: Vec<&str> = exported.lines().take(count).collect();

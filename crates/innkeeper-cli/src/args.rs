@@ -27,18 +27,18 @@ pub struct CommonArgs {
     /// Configuration file [default: innkeeper.toml in the platform's configuration directory, if there is one].
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// What to log on standard error, for instance `debug` or `warn,innkeeper_host=trace`.
+    /// Log filter for standard error, for instance `debug` or `warn,innkeeper_host=trace`.
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
 }
 
-/// How a client command finds its host.
+/// The flags that select the host of a client command.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConnectArgs {
     /// Address of the host, ws:// or wss:// [default: the host that runs on the data directory].
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
-    /// File with the token to show [default: the one the running host names; none for any other --url].
+    /// File with the token to send [default: the one that the running host names; none for any other --url].
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -51,7 +51,8 @@ pub struct SendArgs {
     /// Session to continue [default: create one].
     #[arg(long, value_name = "URI", conflicts_with = "provider")]
     pub session: Option<String>,
-    /// Where the new session works [default: the current directory, unless --url names a host on another machine].
+    /// Working directory of the new session [default: the current directory, unless --url names a host on another
+    /// machine].
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     pub directory: Option<PathBuf>,
     /// Model for this message [default: the agent's choice].
@@ -90,7 +91,7 @@ pub struct WatchArgs {
 /// Flags of `innkeeper pending`.
 #[derive(Args, Clone, Debug)]
 pub struct PendingArgs {
-    /// Print `{"session":…,"request":…}` as JSON, one per line, instead of words.
+    /// Print `{"session":…,"request":…}` as JSON, one per line, instead of text.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -100,16 +101,16 @@ pub struct PendingArgs {
 /// Flags of `innkeeper approve`.
 #[derive(Args, Clone, Debug)]
 pub struct ApproveArgs {
-    /// What to approve: an id that `innkeeper pending` shows, or a part of one [default: the only approval there is].
+    /// Id of the approval, as `innkeeper pending` shows it, or a part of it [default: the only one].
     #[arg(value_name = "ID")]
     pub id: Option<String>,
-    /// The choice to make, for instance allow-session [default: none, which approves this once].
+    /// Option to select, for instance allow-session [default: none, which approves this once].
     #[arg(long, value_name = "OPTION")]
     pub option: Option<String>,
-    /// The rule to remember in place of the one that the option stands for, such as `run_command(cargo test *)`.
+    /// Rule to remember instead of the rule of the option, such as `run_command(cargo test *)`.
     #[arg(long, value_name = "RULE", requires = "option", conflicts_with = "input")]
     pub rule: Option<String>,
-    /// Run the tool with this input instead, where it may be edited.
+    /// Run the tool with this input instead, if the input is editable.
     #[arg(long, value_name = "TEXT")]
     pub input: Option<String>,
     #[command(flatten)]
@@ -119,10 +120,10 @@ pub struct ApproveArgs {
 /// Flags of `innkeeper deny`.
 #[derive(Args, Clone, Debug)]
 pub struct DenyArgs {
-    /// What to deny: an id that `innkeeper pending` shows, or a part of one [default: the only approval there is].
+    /// Id of the approval, as `innkeeper pending` shows it, or a part of it [default: the only one].
     #[arg(value_name = "ID")]
     pub id: Option<String>,
-    /// Why, for the agent to read.
+    /// Reason for the agent.
     #[arg(long, value_name = "TEXT")]
     pub because: Option<String>,
     #[command(flatten)]
@@ -132,10 +133,10 @@ pub struct DenyArgs {
 /// Flags of `innkeeper answer`.
 #[derive(Args, Clone, Debug)]
 pub struct AnswerArgs {
-    /// The answers, as `question=answer`; questions may stay without one.
+    /// The answers, as `question=answer`; questions may stay unanswered.
     #[arg(value_name = "QUESTION=ANSWER")]
     pub values: Vec<String>,
-    /// What to answer: an id that `innkeeper pending` shows, or a part of one [default: the only question there is].
+    /// Id of the request, as `innkeeper pending` shows it, or a part of it [default: the only one].
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
     /// Decline to answer.

@@ -42,26 +42,26 @@ pub enum ClientCommand {
     /// Print a channel's state, then its actions as they come, until Ctrl-C.
     #[command(after_long_help = exit_code_table())]
     Watch(WatchArgs),
-    /// List the MCP servers of a session, start and stop them, or call a tool of one; alone it lists.
+    /// List, start, stop and sign in to the MCP servers of a session, or call a tool of one; lists by default.
     #[command(after_long_help = exit_code_table())]
     Mcp(McpArgs),
-    /// List what the sessions of a running host wait for: approvals, questions, sign-ins.
+    /// List the inputs that sessions wait for: approvals, questions, sign-ins.
     #[command(after_long_help = exit_code_table())]
     Pending(PendingArgs),
-    /// Let a tool run that waits for an approval, or its result through.
+    /// Approve a pending tool call, or its result.
     #[command(after_long_help = exit_code_table())]
     Approve(ApproveArgs),
-    /// Keep a tool that waits for an approval from running, or its result back.
+    /// Deny a pending tool call, or its result.
     #[command(after_long_help = exit_code_table())]
     Deny(DenyArgs),
     /// Answer the questions of an agent.
     #[command(after_long_help = exit_code_table())]
     Answer(AnswerArgs),
-    /// List, give and take back what clients may reach besides the files of their sessions; alone it lists them.
+    /// List, allow and revoke access of clients to files besides those of their sessions; lists by default.
     #[command(after_long_help = exit_code_table())]
     Grants(GrantsArgs),
-    /// List, give and take back what runs without asking, in a session, in a workspace or everywhere; alone it lists
-    /// them.
+    /// List, allow and revoke tool calls without confirmation, in a session, in a workspace or everywhere; lists by
+    /// default.
     #[command(after_long_help = exit_code_table())]
     Approvals(ApprovalsArgs),
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub(crate) struct ListenAddress(SocketAddr);
 
 impl ListenAddress {
-    /// Where the host listens unless told otherwise.
+    /// The default address.
     pub(crate) const DEFAULT: Self = Self(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4747));
 
     /// Returns the address for the socket.
@@ -19,7 +19,7 @@ impl ListenAddress {
         self.0
     }
 
-    /// Tells whether only processes of this machine can reach the address.
+    /// Returns whether only processes of this machine can reach the address.
     pub(crate) fn is_loopback(self) -> bool {
         self.0.ip().to_canonical().is_loopback()
     }
@@ -31,7 +31,7 @@ impl FromStr for ListenAddress {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong =
             || format!("`{text}` is not an address and port; write for instance 127.0.0.1:4747, [::1]:4747 or :0");
-        // A bare port means loopback, not every interface: the safe reading is the short one.
+        // A bare port means loopback, not every interface, which is the safe reading.
         if let Some(port) = text.strip_prefix(':').or_else(|| text.strip_prefix("localhost:")) {
             let port = port.parse().map_err(|_| wrong())?;
             return Ok(Self(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));

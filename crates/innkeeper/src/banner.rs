@@ -1,11 +1,11 @@
-//! What the host says about itself once it listens. The token itself is never shown.
+//! The banner that the host prints once it listens. It never has the token itself.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use innkeeper_cli::terminal::{program, quoted};
 
-/// What a person needs to know to connect to the host and to stop it.
+/// How to connect to the host and how to stop it.
 #[derive(Debug)]
 pub(crate) struct Banner {
     /// WebSocket URL, if the host listens on TCP.
@@ -14,9 +14,9 @@ pub(crate) struct Banner {
     pub(crate) unix: Option<PathBuf>,
     /// Whether standard input and output are a connection.
     pub(crate) stdio: bool,
-    /// File with the token; absent when none is asked for.
+    /// File with the token; absent if none is required.
     pub(crate) token_file: Option<PathBuf>,
-    /// The data directory, if it is not the default one and clients must be told.
+    /// The data directory, if it is not the default one and clients need the flag.
     pub(crate) data: Option<PathBuf>,
 }
 

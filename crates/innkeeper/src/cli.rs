@@ -16,12 +16,12 @@ use crate::origin::Origin;
 
 pub(crate) use customizations::CustomizationsArgs;
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use trust::{PlaceArgs, TrustArgs, TrustCommand, TrustListArgs};
+pub(crate) use trust::{TrustArgs, TrustCommand, TrustListArgs, TrustTargetArgs};
 
 /// The standalone host for the Agent Host Protocol.
 ///
-/// Without a subcommand, innkeeper serves: it listens on 127.0.0.1:4747, creates a token on its first start, and
-/// tells on standard error how to connect.
+/// Without a subcommand, innkeeper serves: it listens on 127.0.0.1:4747, creates a token on its first start, and prints
+/// on standard error how to connect.
 #[derive(Debug, Parser)]
 #[command(version, args_conflicts_with_subcommands = true, after_long_help = exit_code_table())]
 pub(crate) struct Cli {
@@ -31,30 +31,28 @@ pub(crate) struct Cli {
     pub(crate) serve: ServeArgs,
 }
 
-/// What the program can do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the host until Ctrl-C; this is what `innkeeper` alone does.
+    /// Run the host until Ctrl-C; this is the default.
     #[command(after_long_help = exit_code_table())]
     Serve(ServeArgs),
-    /// List, show, export, import, delete, restore or prune sessions; alone it lists them.
+    /// List, show, export, import, delete, restore or prune sessions; lists by default.
     ///
-    /// With a host on the data directory, the host is asked; without one, the kept sessions themselves are read.
+    /// Uses the host that runs on the data directory; without one, the persisted sessions themselves.
     #[command(after_long_help = exit_code_table())]
     Sessions(SessionsArgs),
-    /// Check configuration, data directory, kept sessions and ports, and say what to do.
+    /// Check configuration, data directory, persisted sessions and ports, and say what to do.
     #[command(after_long_help = exit_code_table())]
     Doctor(DoctorArgs),
     /// Print the plugins, skills, agents, rules, hooks and MCP servers that a session in a directory would get.
     ///
-    /// Needs no host. Nothing that is found is run.
+    /// Needs no host. Nothing of them is run.
     #[command(after_long_help = exit_code_table())]
     Customizations(CustomizationsArgs),
-    /// List what people said about hooks and MCP servers of workspaces and plugins, allow them or take it back; alone it
-    /// lists.
+    /// List, allow or revoke the trust in hooks and MCP servers of workspaces and plugins; lists by default.
     ///
-    /// Needs no host. A running one notices within about a second: servers that waited start, and those that are not
-    /// allowed any longer end.
+    /// Needs no host. A running host notices within about a second: trusted servers start, and others end.
     #[command(after_long_help = exit_code_table())]
     Trust(TrustArgs),
     /// The commands that talk to a running host.
@@ -76,16 +74,17 @@ pub(crate) struct ServeArgs {
     /// No TCP port is opened unless --listen is given.
     #[arg(long)]
     pub(crate) stdio: bool,
-    /// File with the token that clients must show; created with a fresh token if it does not exist [default: the file
+    /// File with the token that clients must send; created with a fresh token if it does not exist [default: the file
     /// `token` in the data directory].
     #[arg(long, value_name = "FILE", conflicts_with = "no_auth")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Let every process on this machine connect without a token; refused for addresses beyond loopback.
+    /// Let every process on this machine connect without a token; only for loopback addresses.
     #[arg(long)]
     pub(crate) no_auth: bool,
-    /// Only show what is kept, beside the host that owns the data directory or without one; every change is refused.
+    /// Serve persisted sessions read-only, beside the host that owns the data directory or without one; every change is
+    /// rejected.
     ///
-    /// The owner's files stay as they are: clients find this host by the address it prints, not by the data directory.
+    /// The owner's files stay unchanged: clients find this host by the address it prints, not by the data directory.
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Print one line of JSON on standard output once the host listens.
@@ -94,10 +93,11 @@ pub(crate) struct ServeArgs {
     /// Accept browser connections from this exact origin, for instance https://example.com; may be repeated.
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) allow_origin: Vec<Origin>,
-    /// Accept connections that name the host like this, for instance inn.example.com or 192.168.1.2:4747; may be repeated.
+    /// Accept connections that name the host like this, for instance inn.example.com or 192.168.1.2:4747; may be
+    /// repeated.
     ///
-    /// The loopback names and the address of --listen are always accepted. Others are refused, so that web pages
-    /// cannot reach the host by a name of their own.
+    /// The loopback names and the address of --listen are always accepted. Others are rejected, so that web pages
+    /// cannot reach the host by their own names.
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
     #[command(flatten)]

@@ -1,7 +1,7 @@
-//! `innkeeper customizations`: what a session in a directory would get, with a host or without one.
+//! `innkeeper customizations`: the customizations that a session in a directory would get, with or without a host.
 
+mod decisions;
 mod explain;
-mod kept;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use innkeeper_cli::enablement::EnablementReport;
 use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::terminal::{Output, note};
 
-/// Prints what a session would get.
+/// Prints the customizations.
 pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     let config = ConfigFile::load(&args.common)?;
     logging::start(args.common.log.as_deref().unwrap_or("off"))?;
     let workspace = workspace(args.path.as_deref())?;
     let Some(directories) = config.sources() else {
-        note("Customizations are switched off: `enabled = false` stands in [customizations] of the configuration.");
+        note("Customizations are off: the configuration has `enabled = false` in [customizations].");
         return match args.json {
             true => Output::stdout().show("[]\n"),
             false => Ok(()),
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     let brought = directories.look(std::slice::from_ref(&workspace));
     let mut shown = brought.show();
     let uri = uri(&workspace)?;
-    let kept = kept::switches(&config, &args.common)?;
+    let kept = decisions::switches(&config, &args.common)?;
     let known = kept.clone().unwrap_or_default();
     known.show(&uri, &mut shown.entries, &shown.shadows);
     let mut output = Output::stdout();
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &CustomizationsArgs) -> Result<(), Failure> {
     if !args.explain {
         return output.show(&tree::in_words(&brought));
     }
-    let decided = kept.map(|kept| kept::decided(&kept, &uri, &brought));
+    let decided = kept.map(|kept| decisions::decided(&kept, &uri, &brought));
     let dir = DataDir::existing(config.data_dir(&args.common)?);
     let enablement = EnablementReport::of_workspace(&dir, &uri, decided);
     output.show(&explain::in_words(&brought, &shown, &enablement))
@@ -80,7 +80,7 @@ fn uri(workspace: &Path) -> Result<String, Failure> {
         .map_err(|()| Failure::new(Kind::Unexpected, "the workspace has no URI"))
 }
 
-/// The parts that are broken or incomplete, for the doctor: how each is called, and what is wrong with it.
+/// Returns the names and problems of broken or incomplete parts, for the doctor.
 pub(crate) fn troubles(brought: &Brought) -> Vec<(String, String)> {
     let parts = brought.parts.iter().map(innkeeper_customizations::Part::entry);
     parts.filter_map(tree::trouble).collect()

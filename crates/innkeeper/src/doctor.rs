@@ -1,12 +1,12 @@
-//! `innkeeper doctor`: looks at everything the host needs and says what to do.
+//! `innkeeper doctor`: checks everything that the host needs, and says what to do.
 
-mod aside;
 mod data;
-mod kept;
+mod mcp_tokens;
+mod move_aside;
 mod network;
 mod report;
 mod servers;
-mod tokens;
+mod store;
 
 use innkeeper_customizations::Part;
 use innkeeper_plugins::Entry;
@@ -19,19 +19,19 @@ use innkeeper_cli::failure::{Failure, Kind};
 
 use report::Report;
 
-/// Looks at everything, prints what it finds, and fails if something does not work.
+/// Runs all checks, prints the report, and fails if a check failed.
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     crate::logging::start(args.common.log.as_deref().unwrap_or("off"))?;
     let mut report = Report::default();
     let config = configuration(args, &mut report);
     let dir = DataDir::existing(config.data_dir(&args.common)?);
     let moved = match args.move_aside {
-        true => aside::move_aside(&dir, args.yes)?,
+        true => move_aside::move_aside(&dir, args.yes)?,
         false => None,
     };
     data::check(&dir, &config, &mut report);
-    kept::check(&dir, moved, &mut report);
-    tokens::check(&dir, &config, &mut report);
+    store::check(&dir, moved, &mut report);
+    mcp_tokens::check(&dir, &config, &mut report);
     network::check(&dir, &config, &mut report);
     surroundings(&config, &mut report);
     common_customizations(&config, &mut report);
@@ -39,8 +39,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     report.print(args.json)?;
     match report.failures() {
         0 => Ok(()),
-        1 => Err(Failure::new(Kind::Unhealthy, "one thing does not work")),
-        several => Err(Failure::new(Kind::Unhealthy, format!("{several} things do not work"))),
+        1 => Err(Failure::new(Kind::Unhealthy, "one check failed")),
+        several => Err(Failure::new(Kind::Unhealthy, format!("{several} checks failed"))),
     }
 }
 

@@ -1,17 +1,17 @@
-//! Paths that people write, as hosts read the URIs of them.
+//! Paths of the command line, normalized like the URIs that hosts read.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use url::Url;
 
-/// Makes a path absolute and takes `.` and `..` out of it. A URI has none, so a host that gets the URI of a path
-/// works in the directory that this one names.
+/// Makes a path absolute and removes `.` and `..`. A URI has none, so a host that gets the URI of a path uses the same
+/// directory.
 pub(crate) fn full_path(path: &Path) -> io::Result<PathBuf> {
     let full = std::path::absolute(path)?;
     let uri = Url::from_file_path(&full).ok();
     let read = uri.and_then(|uri| Url::parse(uri.as_str()).ok()?.to_file_path().ok());
-    // Without a slash at the end.
+    // Remove a trailing slash.
     Ok(read.unwrap_or(full).components().collect())
 }
 

@@ -1,4 +1,4 @@
-//! Logs, which always go to standard error, and to clients that listen.
+//! Logs, which go to standard error and to clients that subscribe.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
@@ -12,12 +12,12 @@ use innkeeper_cli::failure::{Failure, Kind};
 
 mod clients;
 
-/// Starts logging what the filter lets through. Whoever comes second finds it started.
+/// Starts logging with a filter. A second call has no effect.
 pub(crate) fn start(filter: &str) -> Result<(), Failure> {
     start_with(filter, None)
 }
 
-/// The same, and tells a sink of what clients want to hear, which the filter has nothing to do with.
+/// Starts logging, and sends records to clients through the sink, independently of the filter.
 pub(crate) fn start_with(filter: &str, logs: Option<&LogSink>) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(without_servers_words(filter)).map_err(|error| {
         Failure::new(Kind::Usage, format!("`{filter}` is not a log filter ({error})"))
@@ -27,7 +27,7 @@ pub(crate) fn start_with(filter: &str, logs: Option<&LogSink>) -> Result<(), Fai
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal());
     let lines = tracing_subscriber::registry().with(lines.with_filter(filter));
-    // They fail only where it was started before.
+    // This fails only if logging was started before.
     let _ = match logs {
         Some(logs) => lines.with(clients::layer(logs)).try_init(),
         None => lines.try_init(),
@@ -35,9 +35,8 @@ pub(crate) fn start_with(filter: &str, logs: Option<&LogSink>) -> Result<(), Fai
     Ok(())
 }
 
-/// The MCP library writes what servers say as it is, as long and as often as they like, and with line breaks: a server
-/// could write lines that pass for the host's (T15). It is heard only by those who name it; what matters of it,
-/// Innkeeper writes itself.
+/// The MCP library logs text of servers unchanged, without limits and with line breaks: a server could forge log lines
+/// of the host (T15). The library is logged only if the filter names it; Innkeeper logs what matters itself.
 fn without_servers_words(filter: &str) -> Cow<'_, str> {
     match filter.contains("rmcp") {
         true => Cow::Borrowed(filter),

@@ -1,4 +1,4 @@
-//! The standalone host for the Agent Host Protocol, and small clients to try it and to look after it with.
+//! The standalone host for the Agent Host Protocol, and its command line.
 
 mod address;
 mod banner;
@@ -7,8 +7,8 @@ mod config;
 mod customizations;
 mod doctor;
 mod full_path;
-mod kept_tokens;
 mod logging;
+mod mcp_tokens;
 mod models;
 mod origin;
 mod retention;

@@ -1,4 +1,4 @@
-//! The built-in coding agents: one for every model provider that was found or named.
+//! The built-in coding agents: one for every discovered or configured model provider.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use innkeeper_host::{HostHandle, Secret};
 use crate::config::{ApiName, ModelConfig, Models, ProviderConfig};
 use innkeeper_cli::failure::{Failure, Kind};
 
-/// How long a provider may take to list its models.
+/// Timeout of listing models.
 const LIST_TIME: Duration = Duration::from_secs(20);
 
-/// A provider that everybody knows.
+/// A well-known provider.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WellKnown {
     id: &'static str,
     name: &'static str,
     api: Api,
-    /// What servers speak that stand in for it.
+    /// The API of servers that replace it.
     api_elsewhere: Api,
     base_url: &'static str,
-    /// Where its own tools look for another address.
+    /// The environment variable with another address.
     base_url_env: &'static str,
     pub(crate) key_env: &'static str,
     models: &'static [&'static str],
 }
 
-/// The providers that are offered without being configured.
+/// The providers that are offered without configuration.
 const WELL_KNOWN: [WellKnown; 2] = [
     WellKnown {
         id: "anthropic",
@@ -52,38 +52,38 @@ const WELL_KNOWN: [WellKnown; 2] = [
     },
 ];
 
-/// Finds a provider that everybody knows.
+/// Returns a well-known provider.
 pub(crate) fn well_known(id: &str) -> Option<WellKnown> {
     WELL_KNOWN.into_iter().find(|known| known.id == id)
 }
 
-/// What is looked up in the environment.
+/// Looks up an environment variable.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The process's own environment; empty values count as absent.
+/// Reads the environment of the process; empty values count as absent.
 pub(crate) fn process_environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
-/// An agent, and what `doctor` says of it.
+/// An agent, and its report for `doctor`.
 pub(crate) struct Found {
     pub(crate) id: String,
-    /// Where its key comes from, for people.
+    /// The source of its key, for display.
     pub(crate) key: String,
     pub(crate) is_ready: bool,
-    /// What keeps it from being used, for people.
+    /// The problem that prevents its use, for display.
     pub(crate) trouble: Option<String>,
-    /// Whether its address is one. Nothing is ever sent to another one instead.
+    /// Whether its address is valid. Requests never go to another address instead.
     has_address: bool,
     settings: ModelAgentSettings,
 }
 
-/// Finds the agents: those of the file, then the well-known ones that it does not name.
+/// Returns the agents: those of the file, then well-known ones that it does not name.
 pub(crate) fn find(models: &Models, environment: Environment<'_>) -> Vec<Found> {
     find_with(models, environment, None)
 }
 
-/// The same, with the umask for what their tools create.
+/// Returns the agents, with the umask for files that their tools create.
 pub(crate) fn find_with(models: &Models, environment: Environment<'_>, umask: Option<u32>) -> Vec<Found> {
     let mut named: Vec<ProviderConfig> = models.providers.clone();
     if models.discover {
@@ -115,13 +115,13 @@ pub(crate) fn find_with(models: &Models, environment: Environment<'_>, umask: Op
             Some(found)
         })
         .collect();
-    // The default agent is one that can be used at once.
+    // The default agent should be usable at once.
     found.sort_by_key(|found| !found.is_ready);
     found
 }
 
-/// What the tools of all agents are set up with. The providers' keys are the host's own: no command
-/// sees them, and no model reads them unasked, whatever they are called.
+/// Returns the settings of the agents' tools. Keys of providers belong to the host: no command sees them, and no model
+/// reads their files without approval.
 fn tool_settings(models: &Models, umask: Option<u32>) -> ToolSettings {
     let providers = || models.providers.iter();
     let known = WELL_KNOWN.iter().map(|known| known.key_env.to_owned());
@@ -178,7 +178,7 @@ fn one(provider: &ProviderConfig, environment: Environment<'_>) -> Option<Found>
     let is_ready = trouble.is_none() && !matches!(key, Key::Missing { .. });
     let mut settings = ModelAgentSettings::new(&provider.id, &name, endpoint, key);
     settings.models = match (provider.models.as_slice(), known) {
-        // A server that stands in for a provider has models of its own, and lists them.
+        // A server that replaces a provider has its own models, and lists them.
         ([], Some(known)) if api == known.api => known.models.iter().map(|id| thinking(id)).collect(),
         (models, _) => models.iter().map(model).collect(),
     };
@@ -192,8 +192,8 @@ fn one(provider: &ProviderConfig, environment: Environment<'_>) -> Option<Found>
     })
 }
 
-/// Reads an address from the environment. `localhost:8080/v1` would be one with the scheme
-/// `localhost`, and what cannot be read must not mean the official address: the key would go there.
+/// Reads an address from the environment. `localhost:8080/v1` would parse with the scheme `localhost`. An invalid
+/// address must not fall back to the official one, because the key would go there.
 fn address(known: WellKnown, text: &str) -> Result<url::Url, String> {
     let variable = known.base_url_env;
     let url = url::Url::parse(text.trim()).ok();
@@ -201,7 +201,7 @@ fn address(known: WellKnown, text: &str) -> Result<url::Url, String> {
     let mut url = url.ok_or_else(|| {
         format!("${variable} is not an address that begins with http:// or https://; correct it or unset it")
     })?;
-    // Anthropic's own tools add the version themselves.
+    // Anthropic's own tools add the version themselves, so add it here too.
     let has_version = url.path().trim_end_matches('/').ends_with("/v1");
     if known.api == Api::Messages
         && !has_version
@@ -212,7 +212,7 @@ fn address(known: WellKnown, text: &str) -> Result<url::Url, String> {
     Ok(url)
 }
 
-/// What is wrong with the file of a key. It may come later, because it is read for every turn.
+/// Returns the problem of a key file. It may be created later, because it is read for every turn.
 fn key_file_problem(path: &std::path::Path) -> Option<String> {
     let what = match std::fs::metadata(path) {
         Ok(meta) if meta.is_file() && meta.len() > 0 => return None,
@@ -226,7 +226,7 @@ fn key_file_problem(path: &std::path::Path) -> Option<String> {
     ))
 }
 
-/// Models of the well-known providers all think, and are large.
+/// All models of the well-known providers reason and have large context windows.
 fn thinking(id: &str) -> Model {
     Model {
         context_window: 200_000,
@@ -268,7 +268,7 @@ fn key_of(provider: &ProviderConfig, known: Option<WellKnown>, environment: Envi
     (Key::Missing { how: how.clone() }, format!("there is no key yet: {how}"))
 }
 
-/// Makes the agents.
+/// Creates the agents.
 pub(crate) fn agents(found: Vec<Found>) -> Result<Vec<ModelAgent>, Failure> {
     let agent = |found: Found| {
         let id = found.id;
@@ -288,8 +288,8 @@ pub(crate) fn agents(found: Vec<Found>) -> Result<Vec<ModelAgent>, Failure> {
     usable.map(agent).collect()
 }
 
-/// Asks the providers for their models and offers what they have. A provider that does not answer
-/// is asked again when the host starts the next time.
+/// Lists the models of the providers and offers them. A provider that does not respond is tried again at the next
+/// start.
 pub(crate) async fn list(agents: Vec<ModelAgent>, host: HostHandle) {
     for agent in agents.into_iter().filter(ModelAgent::is_ready) {
         match tokio::time::timeout(LIST_TIME, agent.list_models()).await {
@@ -373,7 +373,7 @@ mod tests {
         let anthropic = with("https://gate.example").remove(0).settings;
         assert_eq!(anthropic.endpoint.base_url.as_str(), "https://gate.example/v1");
         assert_eq!((anthropic.endpoint.api, anthropic.models.len()), (Api::Messages, 3));
-        // The key goes nowhere when nobody knows where it should.
+        // Without a valid address the key is not sent.
         for wrong in ["localhost:8080/v1", "not an address"] {
             let found = with(wrong);
             assert!(
@@ -408,7 +408,7 @@ mod tests {
                 .as_ref()
                 .is_some_and(|trouble| trouble.contains("cannot be read"))
         );
-        // It may come later, so the agent is there.
+        // The key may be added later, so the agent exists.
         assert_eq!(agents(found).unwrap().len(), 2);
     }
 }

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// A web origin as browsers send it: scheme, host and port, and nothing else.
+/// A web origin as browsers send it: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Origin(String);
@@ -20,7 +20,7 @@ impl FromStr for Origin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Browsers send origins in lower case and without a path; anything else would never match.
+        // Browsers send origins in lower case and without a path; another form would never match.
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-._:[]".contains(c);
         let well_formed = text.split_once("://").is_some_and(|(scheme, host)| {
             !scheme.is_empty()

@@ -1,4 +1,4 @@
-//! Sessions that the configuration lets go are deleted by the running host, if it is told to do that.
+//! Deletes sessions that exceed the retention limits, while the host runs.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use innkeeper_store::{Archive, FILE_NAME, Mode, PrunedSession, StoreError};
 use crate::config::Retention;
 use crate::sessions;
 
-/// How often the settings are applied.
+/// How often the limits are applied.
 const INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// Applies the settings now and once an hour. Clients hear of every session that goes, and one that somebody uses,
-/// or that changed since it was chosen, stays.
+/// Applies the limits now and once an hour. Clients are notified of every deleted session. Sessions that are in use, or
+/// that changed since they were chosen, stay.
 pub(crate) async fn apply(host: &HostHandle, dir: &DataDir, retention: Option<Retention>) -> Infallible {
     let Some(retention) = retention else {
         return std::future::pending().await;
@@ -27,11 +27,13 @@ pub(crate) async fn apply(host: &HostHandle, dir: &DataDir, retention: Option<Re
 }
 
 async fn apply_once(host: &HostHandle, file: PathBuf, retention: Retention) {
-    // Reading what all sessions take may take a while, and blocks.
+    // Reading the sizes of all sessions may take a while, and blocks.
     let choosing = tokio::task::spawn_blocking(move || choose(&file, retention));
     let chosen = match choosing.await {
         Ok(Ok(chosen)) => chosen,
-        Ok(Err(error)) => return tracing::warn!(%error, "which sessions may go cannot be read; all of them stay"),
+        Ok(Err(error)) => {
+            return tracing::warn!(%error, "the sessions that exceed the retention limits cannot be read; all of them stay");
+        }
         Err(_) => return,
     };
     if chosen.is_empty() {
@@ -44,11 +46,11 @@ async fn apply_once(host: &HostHandle, file: PathBuf, retention: Retention) {
                     session = session.uri,
                     bytes = session.bytes,
                     reason = session.reason,
-                    "deleted a session, as [retention] says"
+                    "deleted a session that exceeds a limit of [retention]"
                 );
             }
         }
-        Err(failure) => tracing::warn!(%failure, "sessions that may go could not be deleted; they stay"),
+        Err(failure) => tracing::warn!(%failure, "sessions that exceed the retention limits could not be deleted"),
     }
 }
 

@@ -20,8 +20,8 @@ use innkeeper_mcp::RunnerSettings;
 
 use crate::cli::ServeArgs;
 use crate::config::{ConfigFile, apply_test_variable, default_path, writable};
-use crate::kept_tokens::Keeping;
 use crate::logging;
+use crate::mcp_tokens::TokenPersistence;
 use crate::models;
 use crate::retention;
 use crate::settings::{Admission, Settings};
@@ -37,7 +37,7 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(7);
 const STOP_TIMEOUT: Duration = Duration::from_secs(9);
 
 /// Directory in the data directory with tool results that turns have no room for.
-pub(crate) const KEPT_CONTENTS: &str = "contents";
+pub(crate) const CONTENTS_DIRECTORY: &str = "contents";
 
 /// The log filter unless a flag or the configuration names another.
 const LOG_FILTER: &str = "info";
@@ -48,7 +48,7 @@ struct Plan {
     limits: Limits,
     models: Vec<ModelAgent>,
     customizations: Option<SourceDirectories>,
-    mcp: Option<(RunnerSettings, Keeping)>,
+    mcp: Option<(RunnerSettings, TokenPersistence)>,
     /// Where clients start to look for directories.
     default_directory: Option<String>,
     /// The umask of the user's own files.
@@ -104,7 +104,10 @@ impl Plan {
             limits,
             models,
             customizations,
-            mcp: config.mcp.settings().map(|settings| (settings, config.keeps_tokens())),
+            mcp: config
+                .mcp
+                .settings()
+                .map(|settings| (settings, config.token_persistence())),
             default_directory: config.resources.default_directory(),
             settings: Settings::resolve(args, config)?,
             umask,
@@ -115,9 +118,9 @@ impl Plan {
     /// Returns the files that clients must not read: tokens would make them admins, and keys belong to the host.
     fn private_files(&self, prepared: &Prepared) -> Vec<PathBuf> {
         let settings = &self.settings;
-        let token_key = self.mcp.iter().filter_map(|(_, keeping)| match keeping {
-            Keeping::With(key) => Some(key.clone()),
-            Keeping::Not | Keeping::Nowhere => None,
+        let token_key = self.mcp.iter().filter_map(|(_, persistence)| match persistence {
+            TokenPersistence::Encrypted(key) => Some(key.clone()),
+            TokenPersistence::Off | TokenPersistence::NoKeyFile => None,
         });
         [settings.data.clone()]
             .into_iter()

@@ -1,4 +1,4 @@
-//! What the host was told to do: defaults, then the configuration file, then flags.
+//! The settings of `serve`: defaults, then the configuration file, then flags.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use innkeeper_cli::discovery;
 use innkeeper_cli::failure::{Failure, Kind};
 use innkeeper_cli::terminal;
 
-/// Everything `serve` needs to know, checked for what would be unsafe.
+/// All settings of `serve`, checked for unsafe combinations.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// Address to listen on; none with `--stdio` alone.
@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     pub(crate) stdio: bool,
     /// The data directory.
     pub(crate) data: PathBuf,
-    /// The data directory again if clients must be told where it is.
+    /// The data directory again, if clients need the flag.
     pub(crate) unusual_data: Option<PathBuf>,
     /// Who may connect to the TCP port.
     pub(crate) admission: Admission,
@@ -41,7 +41,7 @@ pub(crate) struct Settings {
     pub(crate) allow_host: Vec<String>,
     /// Whether to print the line of JSON.
     pub(crate) json: bool,
-    /// Whether to show what is kept and change nothing.
+    /// Whether to serve persisted sessions read-only.
     pub(crate) read_only: bool,
     retention: Retention,
 }
@@ -49,21 +49,21 @@ pub(crate) struct Settings {
 /// Who may connect to the TCP port.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Whoever shows the token in the data directory's token file.
+    /// Clients with the token in the data directory's token file.
     DefaultToken,
-    /// Whoever shows the token in this file.
+    /// Clients with the token in this file.
     Token(PathBuf),
     /// Every process on this machine.
     Everyone,
 }
 
 impl Settings {
-    /// Combines flags and file, and refuses what would open the host to strangers.
+    /// Combines flags and file, and rejects settings that would open the host to other machines without a token.
     pub(crate) fn resolve(args: ServeArgs, config: ConfigFile) -> Result<Self, Failure> {
         let providers = config.models.providers.iter();
         let key_files = providers.filter_map(|provider| provider.key_file.clone()).collect();
         let env_files = config.env_files();
-        // Whoever starts a host on its own pipes wants no other door, unless a flag names one.
+        // A host on its own pipes listens nowhere else, unless a flag says so.
         let (listen, unix) = if args.stdio {
             (args.listen, args.unix)
         } else {
@@ -118,7 +118,7 @@ impl Settings {
         })
     }
 
-    /// Returns what the host goes by when it deletes sessions by itself, if it is to do that.
+    /// Returns the retention settings, if the host applies them by itself.
     pub(crate) fn retention(&self) -> Option<Retention> {
         let Retention { enabled, .. } = self.retention;
         (enabled && self.retention.has_limits() && !self.read_only).then_some(self.retention)

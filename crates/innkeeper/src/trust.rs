@@ -1,5 +1,5 @@
-//! `innkeeper trust`: what people said about running the hooks and the MCP servers of workspaces and plugins. Works with
-//! a host or without one: a running host reads the file whenever it needs it.
+//! `innkeeper trust`: the decisions about hooks and MCP servers of workspaces and plugins. Works with or without a
+//! host: a running host reads the file whenever it needs it.
 
 use std::fmt::Write as _;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use innkeeper_customizations::{Decided, TrustFile, Verdict};
 
-use crate::cli::{PlaceArgs, TrustArgs, TrustCommand, TrustListArgs};
+use crate::cli::{TrustArgs, TrustCommand, TrustListArgs, TrustTargetArgs};
 use crate::config::ConfigFile;
 use innkeeper_cli::args::CommonArgs;
 use innkeeper_cli::discovery::{self, DataDir};
@@ -17,7 +17,7 @@ use innkeeper_cli::terminal::{Output, note};
 /// The file in the data directory.
 pub(crate) const FILE_NAME: &str = "trust.json";
 
-/// Lists, allows or revokes.
+/// Lists, allows or revokes trust.
 pub(crate) fn run(args: TrustArgs) -> Result<(), Failure> {
     match args.command.unwrap_or(TrustCommand::List(args.list)) {
         TrustCommand::List(args) => list(&args),
@@ -61,16 +61,16 @@ fn unusable(file: &TrustFile, error: &io::Error) -> Failure {
     discovery::unusable(file.path(), error)
 }
 
-/// The file, and a place that something was said about.
-fn find(args: &PlaceArgs) -> Result<(TrustFile, String), Failure> {
+/// Returns the file, and the workspace or plugin that the argument names.
+fn find(args: &TrustTargetArgs) -> Result<(TrustFile, String), Failure> {
     let file = file(&args.common)?;
     let known = decisions(&file)?;
-    // As it is written, as a path from here, or without its links: a shell may have come through some.
+    // As written, as an absolute path, or with symlinks resolved: the shell may have come through some.
     let full = std::path::absolute(Path::new(&args.place)).unwrap_or_default();
     let full: PathBuf = full.components().collect();
     let real = full.canonicalize().unwrap_or_default();
     let [full, real] = [full, real].map(|path| path.to_string_lossy().into_owned());
-    // What a client published has a URI. Of a path people are told all, because `.` alone says nothing.
+    // Plugins of clients have a URI. Show paths in full, because `.` alone is unclear.
     let asked = match args.place.contains("://") {
         true => args.place.clone(),
         false => full.clone(),

@@ -1,4 +1,4 @@
-//! Binds a Unix socket that nobody else can reach, steal or squat.
+//! Binds a Unix socket that no other user can reach or replace.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use innkeeper_cli::failure::{Failure, Kind};
 
-/// A listening socket's file. Dropping it removes the file and gives the path free.
+/// A listening socket's file. Dropping it removes the file and releases the path.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -31,7 +31,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Binds `path` for this user alone. A leftover socket is replaced, a living one is not.
+/// Binds `path` for this user alone. A stale socket is replaced, one in use is not.
 pub(crate) fn bind(path: &Path) -> Result<(UnixListener, SocketFile), Failure> {
     let path = std::path::absolute(path).map_err(|error| cannot_bind(path, &error))?;
     let directory = path.parent().unwrap_or_else(|| Path::new("/"));
@@ -45,7 +45,7 @@ pub(crate) fn bind(path: &Path) -> Result<(UnixListener, SocketFile), Failure> {
     Ok((listener, file))
 }
 
-/// Whoever may write to the directory may replace the socket, so that must be us alone.
+/// A user who may write to the directory may replace the socket, so only this user may.
 fn check_directory(directory: &Path) -> Result<(), Failure> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -100,7 +100,7 @@ fn remove_leftover(path: &Path) -> Result<(), Failure> {
         )
         .hint("choose another path with --unix PATH"));
     }
-    // The lock is ours, but a program that knows nothing of the lock may still listen here.
+    // The lock is ours, but a program that does not use the lock may still listen here.
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(in_use(path));
     }

@@ -1,4 +1,4 @@
-//! The flags of `innkeeper approvals`.
+//! Flags of `innkeeper approvals`.
 
 use std::path::PathBuf;
 
@@ -32,13 +32,13 @@ impl ApprovalsArgs {
 /// The subcommands of `innkeeper approvals`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ApprovalsCommand {
-    /// List what runs without asking; this is what `innkeeper approvals` alone does.
+    /// List the rules; this is the default.
     #[command(after_long_help = exit_code_table())]
     List(ListApprovalsArgs),
-    /// Let calls that a rule covers run without asking.
+    /// Add a rule: matching tool calls run without confirmation.
     #[command(after_long_help = exit_code_table())]
     Allow(AllowApprovalArgs),
-    /// Take a rule back, so that people are asked again.
+    /// Remove a rule, so that matching calls need a confirmation again.
     #[command(after_long_help = exit_code_table())]
     Revoke(RevokeApprovalArgs),
 }
@@ -49,7 +49,7 @@ pub struct ListApprovalsArgs {
     /// Show this session, by its URI [default: the sessions that the host has in memory].
     #[arg(long, value_name = "URI")]
     pub session: Option<String>,
-    /// Print the host's answer as JSON instead of words.
+    /// Print the host's response as JSON instead of text.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub struct RevokeApprovalArgs {
     /// The rule, as `innkeeper approvals` shows it.
     #[arg(value_name = "RULE", required_unless_present = "all")]
     pub rule: Option<String>,
-    /// Take back all of them.
+    /// Remove all rules.
     #[arg(long, conflicts_with = "rule")]
     pub all: bool,
     #[command(flatten)]

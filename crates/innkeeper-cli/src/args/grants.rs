@@ -1,4 +1,4 @@
-//! The flags of `innkeeper grants`.
+//! Flags of `innkeeper grants`.
 
 use clap::{Args, Subcommand};
 
@@ -30,13 +30,13 @@ impl GrantsArgs {
 /// The subcommands of `innkeeper grants`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum GrantsCommand {
-    /// List what clients were granted and what they ask for; this is what `innkeeper grants` alone does.
+    /// List grants and requests; this is the default.
     #[command(after_long_help = exit_code_table())]
     List(ListGrantsArgs),
-    /// Grant a client a file or a directory, or what it asks for.
+    /// Grant a client a file or a directory, or its request.
     #[command(after_long_help = exit_code_table())]
     Allow(AllowArgs),
-    /// Take back what a client was granted, and what it asks for.
+    /// Revoke the grants and requests of a client.
     #[command(after_long_help = exit_code_table())]
     Revoke(RevokeArgs),
 }
@@ -44,7 +44,7 @@ pub enum GrantsCommand {
 /// Flags of `innkeeper grants list`.
 #[derive(Args, Clone, Debug)]
 pub struct ListGrantsArgs {
-    /// Print the host's answer as JSON instead of words.
+    /// Print the host's response as JSON instead of text.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -54,13 +54,13 @@ pub struct ListGrantsArgs {
 /// Flags of `innkeeper grants allow`.
 #[derive(Args, Clone, Debug)]
 pub struct AllowArgs {
-    /// The client, as `innkeeper grants` shows it [default: the only one that asks for something].
+    /// The client, as `innkeeper grants` shows it [default: the only one with a request].
     #[arg(value_name = "CLIENT")]
     pub client: Option<String>,
-    /// The file or directory, as a path or a file: URI [default: the only one that the client asks for].
+    /// The file or directory, as a path or a file: URI [default: the only request of the client].
     #[arg(value_name = "PLACE", requires = "client")]
     pub place: Option<String>,
-    /// Let it write there as well; without PLACE, what was asked for counts.
+    /// Grant writing as well; without PLACE, the request decides.
     #[arg(long, requires = "place")]
     pub write: bool,
     #[command(flatten)]

@@ -34,34 +34,34 @@ impl McpArgs {
 /// The subcommands of `innkeeper mcp`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum McpCommand {
-    /// List the servers of a session, what each does and why; this is what `innkeeper mcp` alone does.
+    /// List the servers of a session with their status; this is the default.
     ///
-    /// Where no session works in the directory, one is opened for the purpose and is gone afterwards.
+    /// If no session works in the directory, the command opens a temporary one.
     #[command(after_long_help = exit_code_table())]
     List(McpListArgs),
-    /// Start a server of a session, anew if it runs, and wait for what becomes of it.
+    /// Start or restart a server of a session, and wait for its status.
     #[command(after_long_help = exit_code_table())]
     Start(McpServerArgs),
-    /// Stop a server of a session; others that share its process keep it.
+    /// Stop a server of a session; other sessions that share its process keep it.
     #[command(after_long_help = exit_code_table())]
     Stop(McpServerArgs),
-    /// Call a tool of a server and print what it answers.
+    /// Call a tool of a server and print the result.
     ///
-    /// The call takes place in a session of its own, which is gone afterwards, and is approved there like any other.
+    /// The call runs in a temporary session and needs an approval like any other.
     #[command(after_long_help = exit_code_table())]
     Call(McpCallArgs),
-    /// Sign in to a server that wants it, for all sessions of the host.
+    /// Sign in to a server, for all sessions of the host.
     ///
-    /// The address to sign in at is printed, and opened in a browser where there is one; the host gets the token, and
-    /// keeps and renews it. Calls that wait for somebody to sign in go on by themselves.
+    /// Prints the sign-in address and opens it in a browser if there is one. The host gets the token and refreshes it.
+    /// Calls that wait for the sign-in continue.
     #[command(after_long_help = exit_code_table())]
     Auth(McpAuthArgs),
 }
 
-/// Which session is meant.
+/// The flags that select a session.
 #[derive(Args, Clone, Debug, Default)]
 pub struct McpSessionArgs {
-    /// The session: its URI, the beginning of it, or a directory of the host, whose latest session is meant [default: the
+    /// The session: its URI, the beginning of its URI, or a directory of the host for its latest session [default: the
     /// current directory, unless --url names a host on another machine].
     #[arg(long, value_name = "SESSION|DIR")]
     pub session: Option<String>,
@@ -72,10 +72,10 @@ pub struct McpSessionArgs {
 /// Flags of `innkeeper mcp list`.
 #[derive(Args, Clone, Debug)]
 pub struct McpListArgs {
-    /// List the servers of every session that the host has.
+    /// List the servers of every session.
     #[arg(long, conflicts_with = "session")]
     pub all: bool,
-    /// Print `{"session":…,"container":…,"enabled":…,"server":…}` as JSON, one per line, instead of words.
+    /// Print `{"session":…,"container":…,"enabled":…,"server":…}` as JSON, one per line, instead of text.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub struct McpCallArgs {
     /// The server: its name, plugin:name, or its id.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// The tool, as the server names it [default: print the tools there are].
+    /// The tool, as the server names it [default: list the tools].
     #[arg(value_name = "TOOL")]
     pub tool: Option<String>,
     /// The arguments, a JSON object; `-` reads them from standard input.
@@ -107,7 +107,7 @@ pub struct McpCallArgs {
     /// Approve this one call without asking.
     #[arg(long)]
     pub yes: bool,
-    /// Print the whole result as JSON, as AHP has it, instead of its text.
+    /// Print the whole result as JSON, in the format of AHP, instead of its text.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -117,32 +117,32 @@ pub struct McpCallArgs {
 /// Flags of `innkeeper mcp auth`.
 #[derive(Args, Clone, Debug)]
 pub struct McpAuthArgs {
-    /// The server: its name, plugin:name, or its id [default: the one that wants somebody to sign in].
+    /// The server: its name, plugin:name, or its id [default: the only one that needs a sign-in].
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Only print the address to sign in at.
+    /// Only print the sign-in address.
     #[arg(long)]
     pub no_browser: bool,
-    /// Paste the address that the browser ends at, or the code, for browsers on another machine.
+    /// Paste the final address of the browser, or the code, if the browser is on another machine.
     #[arg(long, conflicts_with_all = ["token_stdin", "revoke"])]
     pub paste: bool,
-    /// Read a token from standard input instead of asking for one.
+    /// Read a token from standard input instead of signing in.
     #[arg(long, conflicts_with = "revoke")]
     pub token_stdin: bool,
-    /// Sign out: the host forgets the token, and has it declared void where it can.
+    /// Sign out: the host deletes the token, and revokes it if the server supports that.
     #[arg(long)]
     pub revoke: bool,
-    /// What to sign out of, where the server does not ask to sign in: the address that it is for.
+    /// The resource to sign out of, if the server does not name one.
     #[arg(long, value_name = "URL", requires = "revoke")]
     pub resource: Option<String>,
     /// An OAuth client that you registered with the authorization server.
     #[arg(long, value_name = "ID")]
     pub client_id: Option<String>,
-    /// The port of this machine that the browser comes back to; register http://127.0.0.1:PORT/callback with the client
-    /// [default: any that is free].
+    /// The port of the redirect address; register http://127.0.0.1:PORT/callback with the client [default: any free
+    /// port].
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), conflicts_with_all = ["token_stdin", "revoke"])]
     pub redirect_port: Option<u16>,
-    /// A file with the secret of that client, if it has one.
+    /// File with the secret of that client, if it has one.
     #[arg(long, value_name = "FILE")]
     pub client_secret_file: Option<PathBuf>,
     #[command(flatten)]

@@ -17,28 +17,28 @@ pub struct SessionsArgs {
     pub list: ListArgs,
 }
 
-/// What can be done with sessions.
+/// The subcommands of `innkeeper sessions`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SessionsCommand {
-    /// List the sessions, the latest first; this is what `innkeeper sessions` alone does.
+    /// List the sessions, the latest first; this is the default.
     #[command(after_long_help = exit_code_table())]
     List(ListArgs),
-    /// Show a session: what it is, its chats and their latest turns.
+    /// Show a session with its chats and their latest turns.
     #[command(after_long_help = exit_code_table())]
     Show(ShowArgs),
-    /// Write sessions as lines of JSON that `import` reads, beside a running host too.
+    /// Write sessions as lines of JSON for `import`, also while a host runs.
     #[command(after_long_help = exit_code_table())]
     Export(ExportArgs),
-    /// Read sessions that `export` wrote; one that is there already is never overwritten.
+    /// Read sessions that `export` wrote; existing sessions are never overwritten.
     #[command(after_long_help = exit_code_table())]
     Import(ImportArgs),
-    /// Delete sessions; `restore` undoes it for as long as `deleted_days` in `[retention]` says.
+    /// Delete sessions; `restore` undoes it within the `deleted_days` of `[retention]`.
     #[command(after_long_help = exit_code_table())]
     Delete(DeleteArgs),
-    /// Undo the deletion of sessions; without any, list those that can be restored.
+    /// Restore deleted sessions; without arguments, list them.
     #[command(after_long_help = exit_code_table())]
     Restore(RestoreArgs),
-    /// Delete the sessions that the `[retention]` settings let go, now.
+    /// Delete the sessions that exceed the limits of `[retention]`, now.
     #[command(after_long_help = exit_code_table())]
     Prune(PruneArgs),
 }
@@ -49,10 +49,10 @@ pub struct ListArgs {
     /// Print one session summary as JSON per line instead of a table.
     #[arg(long)]
     pub json: bool,
-    /// List at most so many.
+    /// List at most this many.
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// List only those that were put away.
+    /// List only archived sessions.
     #[arg(long)]
     pub archived: bool,
     #[command(flatten)]
@@ -62,10 +62,10 @@ pub struct ListArgs {
 /// Flags of `innkeeper sessions show`.
 #[derive(Args, Clone, Debug)]
 pub struct ShowArgs {
-    /// The session: its URI, the beginning of it, or the beginning of its last part.
+    /// The session: its URI, the beginning of its URI, or the beginning of the last part of it.
     #[arg(value_name = "SESSION")]
     pub session: String,
-    /// How many of the latest turns of each chat to show.
+    /// Number of latest turns of each chat.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub turns: u32,
     /// Print one object of JSON instead: `{"session":…,"state":…,"chats":[…]}`.
@@ -84,7 +84,7 @@ pub struct ExportArgs {
     /// Export all sessions.
     #[arg(long)]
     pub all: bool,
-    /// File to write; it is there when it is complete [default: standard output].
+    /// File to write; it appears when it is complete [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -113,7 +113,7 @@ pub struct DeleteArgs {
     /// Do not ask.
     #[arg(long)]
     pub yes: bool,
-    /// Remove the sessions at once, so that nobody can restore them; also ones that were deleted before.
+    /// Remove the sessions at once, so that they cannot be restored; also ones that were deleted before.
     #[arg(long)]
     pub for_good: bool,
     #[command(flatten)]
@@ -136,13 +136,13 @@ pub struct RestoreArgs {
 /// Flags of `innkeeper sessions prune`.
 #[derive(Args, Clone, Debug)]
 pub struct PruneArgs {
-    /// Only say what would go.
+    /// Only list the sessions.
     #[arg(long)]
     pub dry_run: bool,
     /// Do not ask.
     #[arg(long)]
     pub yes: bool,
-    /// Print one `{"session":…,"modified":…,"bytes":…,"reason":…}` per line instead of words.
+    /// Print one `{"session":…,"modified":…,"bytes":…,"reason":…}` per line instead of text.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

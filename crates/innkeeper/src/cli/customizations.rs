@@ -11,13 +11,13 @@ pub(crate) struct CustomizationsArgs {
     /// The workspace [default: the current directory].
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<PathBuf>,
-    /// Print the customizations of a session as JSON, in the words of the protocol.
+    /// Print the customizations of a session as JSON, in the format of the protocol.
     #[arg(long, conflicts_with = "explain")]
     pub(crate) json: bool,
-    /// Say why each of them is on, off, degraded or not used.
+    /// Explain why each of them is on, off, degraded or not used.
     ///
-    /// What people switched off in a session is known to a running host; without one, it is what they decided for the
-    /// workspace and for everywhere.
+    /// A running host knows the decisions of its sessions; without one, those for the workspace and for everywhere
+    /// apply.
     #[arg(long)]
     pub(crate) explain: bool,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use innkeeper_cli::args::CommonArgs;
 /// Flags of `innkeeper doctor`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Print one `{"level":…,"subject":…,"finding":…,"advice":…}` per line instead of words.
+    /// Print one `{"level":…,"subject":…,"finding":…,"advice":…}` per line instead of text.
     #[arg(long)]
     pub(crate) json: bool,
     /// Move a damaged or foreign sessions.db aside, to a name with the date; nothing is deleted.

@@ -14,18 +14,18 @@ pub(crate) struct TrustArgs {
     pub(crate) list: TrustListArgs,
 }
 
-/// What can be done with decisions.
+/// The subcommands of `innkeeper trust`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TrustCommand {
-    /// List what was asked and decided; this is what `innkeeper trust` alone does.
+    /// List requests and decisions; this is the default.
     #[command(after_long_help = exit_code_table())]
     List(TrustListArgs),
-    /// Let what a workspace or a plugin was last asked about run, exactly as it was then.
+    /// Trust the hooks and servers that a workspace or a plugin last asked for, exactly as they were then.
     #[command(after_long_help = exit_code_table())]
-    Allow(PlaceArgs),
-    /// Forget what was decided about a workspace or a plugin: nothing of it runs until people are asked again.
+    Allow(TrustTargetArgs),
+    /// Forget the decision about a workspace or a plugin: nothing of it runs until the user is asked again.
     #[command(after_long_help = exit_code_table())]
-    Revoke(PlaceArgs),
+    Revoke(TrustTargetArgs),
 }
 
 /// Flags of `innkeeper trust list`.
@@ -40,7 +40,7 @@ pub(crate) struct TrustListArgs {
 
 /// Flags of `innkeeper trust allow` and `innkeeper trust revoke`.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct PlaceArgs {
+pub(crate) struct TrustTargetArgs {
     /// The directory of the workspace, or CLIENT@URI of a client's plugin, as `innkeeper trust` lists it.
     #[arg(value_name = "PLACE")]
     pub(crate) place: String,

@@ -1,4 +1,4 @@
-//! The `[customizations]` section: where plugins, skills, agents, rules and hooks come from.
+//! The `[customizations]` section: the sources of plugins, skills, agents, rules and hooks.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use serde::Deserialize;
 
 use crate::full_path::full_path;
 
-/// What `[customizations]` can say.
+/// The keys of `[customizations]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct CustomizationsSection {
-    /// Whether sessions get any.
+    /// Whether sessions get customizations.
     pub(crate) enabled: bool,
-    /// Whether they get those in the home of whoever runs the host.
+    /// Whether they get those of the home directory.
     pub(crate) user: bool,
     /// Plugins that every session gets, each by its directory.
     pub(crate) plugins: Vec<PathBuf>,
@@ -33,7 +33,7 @@ impl Default for CustomizationsSection {
 }
 
 impl CustomizationsSection {
-    /// Returns where they come from besides workspaces and clients, or nothing if there are to be none.
+    /// Returns the sources besides workspaces and clients, or nothing if customizations are off.
     pub(crate) fn directories(&self) -> Option<SourceDirectories> {
         let full = |paths: &[PathBuf]| paths.iter().filter_map(|path| full_path(path).ok()).collect();
         self.enabled.then(|| SourceDirectories {

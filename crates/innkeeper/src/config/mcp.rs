@@ -1,4 +1,4 @@
-//! The `[mcp]` section: whether and how MCP servers run, and which every session gets.
+//! The `[mcp]` section: whether and how MCP servers run, and the servers that every session gets.
 
 pub(super) mod servers;
 
@@ -13,21 +13,21 @@ use toml::de::DeTable;
 
 use servers::ServerSection;
 
-/// What `[mcp]` can say.
+/// The keys of `[mcp]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct McpSection {
-    /// Whether any run.
+    /// Whether MCP servers run.
     pub(crate) enabled: bool,
-    /// Whether every session has servers of its own, where sessions in one workspace would share them.
+    /// Whether every session has its own processes; otherwise sessions in one workspace share them.
     pub(crate) isolate: bool,
-    /// Whether what people signed in with outlives them and the host.
+    /// Whether tokens are persisted.
     pub(crate) keep_tokens: bool,
-    /// The key that they are sealed with, in place of the one beside the configuration.
+    /// The file of the encryption key, instead of the one beside the configuration.
     pub(crate) token_key_file: Option<PathBuf>,
-    /// How long a server may take to start.
+    /// Timeout of the start of a server.
     pub(crate) start_seconds: Option<u64>,
-    /// How long a call may take without a sign of life.
+    /// Timeout of a call without progress.
     pub(crate) call_seconds: Option<u64>,
     /// Servers that every session gets, by name.
     pub(crate) servers: BTreeMap<String, ServerSection>,
@@ -48,18 +48,18 @@ impl Default for McpSection {
 }
 
 impl McpSection {
-    /// Refuses servers that can only be a mistake; names the one and what is wrong with it.
+    /// Checks the servers. The error has the name of a server and its problem.
     pub(super) fn check(&self) -> Result<(), (&str, String)> {
         let mut servers = self.servers.iter();
         servers.try_for_each(|(name, server)| server.check(name).map_err(|problem| (name.as_str(), problem)))
     }
 
-    /// Notes where the servers stand in the file.
+    /// Remembers the positions of the servers in the file.
     pub(super) fn locate(&mut self, root: &DeTable<'_>, text: &str) {
         servers::locate(&mut self.servers, root, text);
     }
 
-    /// Returns the servers that this file, which they stand in, gives every session.
+    /// Returns the servers that this file declares for every session.
     pub(super) fn declared(&self, file: &Path) -> Vec<Child> {
         let servers = self.servers.iter();
         servers
@@ -67,18 +67,18 @@ impl McpSection {
             .collect()
     }
 
-    /// Returns the files with environments that servers name, as they are written.
+    /// Returns the environment files of servers, as they are written.
     pub(super) fn env_files(&self) -> impl Iterator<Item = &str> {
         self.servers.values().filter_map(|server| server.env_file.as_deref())
     }
 
-    /// Returns how servers run in the environment of this process, or nothing if none are to run.
+    /// Returns the settings of the runner, or nothing if no MCP servers run.
     pub(crate) fn settings(&self) -> Option<RunnerSettings> {
         let seconds = |seconds: Option<u64>, usual| seconds.map_or(usual, Duration::from_secs);
         let usual = Limits::default();
         self.enabled.then(|| RunnerSettings {
             environment: BaseEnvironment::of_process(),
-            // What people wrote themselves may name their own variables.
+            // Servers of the configuration may use variables of the host.
             variables: std::env::vars_os()
                 .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
                 .collect(),

@@ -1,25 +1,25 @@
-//! The `[models]` section: which model APIs the built-in coding agent uses.
+//! The `[models]` section: the model APIs of the built-in coding agent.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// What `[models]` can say.
+/// The keys of `[models]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct Models {
-    /// Whether OpenAI and Anthropic are offered without being named below.
+    /// Whether OpenAI and Anthropic are offered without an entry below.
     pub(crate) discover: bool,
     /// Whether sessions get a title from the model.
     pub(crate) titles: bool,
-    /// How often a model is asked in one turn at most.
+    /// Most model requests in one turn.
     pub(crate) rounds_per_turn: usize,
-    /// Whether the agent may read web pages, each after asking.
+    /// Whether the agent may fetch web pages, each after an approval.
     pub(crate) fetch: bool,
-    /// What stands in sections of the prompt instead of the usual, by id.
+    /// Replacements of sections of the prompt, by id.
     pub(crate) prompt: BTreeMap<String, String>,
-    /// Providers; one with the id of a discovered one takes its place.
+    /// Providers; one with the id of a discovered provider replaces it.
     pub(crate) providers: Vec<ProviderConfig>,
 }
 
@@ -41,20 +41,20 @@ impl Default for Models {
 pub(crate) struct ProviderConfig {
     /// The id that clients name.
     pub(crate) id: String,
-    /// A name for people; else the id.
+    /// The display name; else the id.
     pub(crate) name: Option<String>,
-    /// The API it speaks; else that of a well-known provider, or Chat Completions.
+    /// The API; else that of a well-known provider, or Chat Completions.
     pub(crate) api: Option<ApiName>,
-    /// Where it is; the two well-known ones have a default.
+    /// The address; the two well-known providers have a default.
     pub(crate) base_url: Option<url::Url>,
-    /// The environment variable that holds the key.
+    /// The environment variable with the API key.
     pub(crate) key_env: Option<String>,
-    /// The file that holds the key.
+    /// The file with the API key.
     pub(crate) key_file: Option<PathBuf>,
-    /// Whether it can be used without a key, as servers on this machine usually can.
+    /// Whether it needs no key, as servers on this machine usually do.
     #[serde(default)]
     pub(crate) keyless: bool,
-    /// Headers to send with every request.
+    /// Headers of every request.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
     /// The models to offer; the first is the default. The server may list more.
@@ -66,7 +66,7 @@ pub(crate) struct ProviderConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ApiName {
-    /// OpenAI's Chat Completions, which most servers speak.
+    /// OpenAI's Chat Completions, which most servers implement.
     ChatCompletions,
     /// OpenAI's Responses.
     Responses,
@@ -79,21 +79,21 @@ pub(crate) enum ApiName {
 pub(crate) struct ModelConfig {
     /// The provider's name for it.
     pub(crate) id: String,
-    /// A name for people.
+    /// The display name.
     pub(crate) name: Option<String>,
-    /// The most tokens of a request and its answer together.
+    /// Most tokens of a request and its response together.
     pub(crate) context_window: Option<u32>,
-    /// The most tokens of one answer.
+    /// Most tokens of one response.
     pub(crate) max_output_tokens: Option<u32>,
-    /// Whether it can look at pictures.
+    /// Whether it accepts images.
     pub(crate) vision: Option<bool>,
-    /// Whether it can be told how hard to think.
+    /// Whether it accepts a reasoning effort.
     #[serde(default)]
     pub(crate) effort: bool,
 }
 
 impl Models {
-    /// Refuses what can only be a mistake; names the key and what is wrong with its value.
+    /// Checks the values. The error has the key and its problem.
     pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
         if self.rounds_per_turn == 0 {
             return Err(("rounds_per_turn", "must be at least 1".to_owned()));

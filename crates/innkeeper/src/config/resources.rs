@@ -1,27 +1,27 @@
-//! The `[resources]` section: which files clients may reach besides those of their sessions.
+//! The `[resources]` section: the files that clients may access besides those of their sessions.
 
 use std::path::{Path, PathBuf};
 
 use innkeeper_host::resource::{BrowsePolicy, RequestPolicy, ResourceRoot};
 use serde::Deserialize;
 
-/// What `[resources]` can say.
+/// The keys of `[resources]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ResourcesSection {
     /// Files and directories that every client may read.
     pub(crate) read: Vec<PathBuf>,
-    /// Files and directories that every client may read, and write unless it may only look.
+    /// Files and directories that every client may read, and write if it has the scope drive.
     pub(crate) write: Vec<PathBuf>,
-    /// Who decides about what clients want to reach besides.
+    /// Who decides about requests for other files.
     pub(crate) requests: Requests,
-    /// Who lists directories without asking first.
+    /// Who may browse directories without a grant.
     pub(crate) browse: Browse,
-    /// The directory in which clients start to look for one to work in; not set, it is the home directory.
+    /// The directory in which clients start to look for a working directory; the home directory if not set.
     pub(crate) default_directory: Option<PathBuf>,
 }
 
-/// Who lists directories without asking first.
+/// Who may browse directories without a grant.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Browse {
@@ -36,23 +36,23 @@ pub(crate) enum Browse {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Requests {
-    /// Nobody is granted anything.
+    /// Every request is denied.
     Deny,
-    /// Whoever has the admin scope.
+    /// Connections with the admin scope decide.
     #[default]
     Admin,
-    /// Everybody is granted what their scope allows.
+    /// Every request is granted within the scope of the connection.
     Allow,
 }
 
 impl ResourcesSection {
-    /// Returns the places that it opens to every client.
+    /// Returns the paths that every client may access.
     pub(crate) fn roots(&self) -> Vec<ResourceRoot> {
         let read = self.read.iter().filter_map(|path| root(path, false));
         read.chain(writable(&self.write)).collect()
     }
 
-    /// Returns who lists directories without asking first.
+    /// Returns who may browse directories without a grant.
     pub(crate) fn browsing(&self) -> BrowsePolicy {
         match self.browse {
             Browse::Deny => BrowsePolicy::Deny,
@@ -60,8 +60,8 @@ impl ResourcesSection {
         }
     }
 
-    /// Returns the URI of the directory in which clients start to look for one, which is the home directory unless the
-    /// file names another.
+    /// Returns the URI of the directory in which clients start to look for a working directory: the home directory
+    /// unless the file names another.
     pub(crate) fn default_directory(&self) -> Option<String> {
         let home = || etcetera::home_dir().ok();
         let directory = self.default_directory.clone().or_else(home)?;
@@ -78,7 +78,7 @@ impl ResourcesSection {
     }
 }
 
-/// Opens places to every client for reading, and to those that may drive sessions for writing.
+/// Returns roots that every client may read, and clients with the scope drive may write.
 pub(crate) fn writable(paths: &[PathBuf]) -> impl Iterator<Item = ResourceRoot> {
     paths.iter().filter_map(|path| root(path, true))
 }

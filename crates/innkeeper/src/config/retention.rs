@@ -1,23 +1,23 @@
-//! The `[retention]` section: which sessions may be deleted. By default none ever is.
+//! The `[retention]` section: the sessions that may be deleted. By default none is.
 
 use innkeeper_store::RetentionPolicy;
 use serde::Deserialize;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// What `[retention]` can say.
+/// The keys of `[retention]`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub(crate) struct Retention {
     /// Whether a running host applies the limits by itself.
     pub(crate) enabled: bool,
-    /// Whether only sessions that people put away may go.
+    /// Whether only archived sessions may be deleted.
     pub(crate) archived_only: bool,
-    /// Sessions that did not change for so many days go.
+    /// Age in days after which unchanged sessions are deleted.
     pub(crate) max_age_days: Option<u32>,
-    /// The oldest go until all sessions together take no more than this.
+    /// Total size above which the oldest sessions are deleted.
     pub(crate) max_total_bytes: Option<u64>,
-    /// For so many days the deletion of a session can be undone.
+    /// Days for which a deletion can be undone.
     pub(crate) deleted_days: u32,
 }
 
@@ -34,26 +34,26 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Refuses what can only be a mistake; names the key and what is wrong with its value.
+    /// Checks the values. The error has the key and its problem.
     pub(super) fn check(&self) -> Result<(), (&'static str, &'static str)> {
         match self.max_age_days {
-            // Every session would be too old the moment it rests.
+            // Every idle session would be too old at once.
             Some(0) => Err(("max_age_days", "must be at least 1")),
             _ => Ok(()),
         }
     }
 
-    /// How long the deletion of a session can be undone, in milliseconds.
+    /// Returns for how many milliseconds a deletion can be undone.
     pub(crate) fn undo_delete_ms(&self) -> u64 {
         u64::from(self.deleted_days) * DAY_MS.unsigned_abs()
     }
 
-    /// Tells whether any session could go at all.
+    /// Returns whether there is a limit.
     pub(crate) fn has_limits(&self) -> bool {
         self.max_age_days.is_some() || self.max_total_bytes.is_some()
     }
 
-    /// Returns what the store is to go by at a moment.
+    /// Returns the policy for the store at a time.
     pub(crate) fn policy(&self, now: jiff::Timestamp) -> RetentionPolicy {
         let since = |days: u32| now.as_millisecond() - i64::from(days) * DAY_MS;
         RetentionPolicy {

@@ -1,12 +1,12 @@
-//! The `[telemetry]` section: what clients are told of the host itself.
+//! The `[telemetry]` section: the log of the host for clients.
 
 use serde::Deserialize;
 
-/// What `[telemetry]` can say.
+/// The keys of `[telemetry]`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub(crate) struct TelemetrySection {
-    /// Whether clients with the scope `admin` may listen to the log.
+    /// Whether clients with the scope admin may subscribe to the log.
     pub(crate) logs: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Finds keys of the configuration file that nothing reads, and guesses what was meant.
+//! Finds unknown keys of the configuration file, and suggests the key that was meant.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor, value::Error};
@@ -12,7 +12,7 @@ use super::{
 };
 use innkeeper_cli::terminal::one_line;
 
-/// A key that nothing reads.
+/// An unknown key.
 #[derive(Debug)]
 pub(super) struct UnknownKey {
     /// Byte offset of the key in the file.
@@ -25,7 +25,7 @@ pub(super) struct UnknownKey {
 }
 
 impl UnknownKey {
-    /// Says which key it is and which one was probably meant.
+    /// Describes the key and suggests another.
     pub(super) fn describe(&self) -> String {
         if self.was_setting {
             return format!("{}{} is no longer a setting; remove it", self.prefix, self.name);
@@ -37,7 +37,7 @@ impl UnknownKey {
             .min();
         let name = format!("{}{}", self.prefix, self.name);
         match nearest {
-            // A third of the letters may be wrong; beyond that a guess is noise.
+            // Beyond a third of the letters a suggestion is noise.
             Some((distance, known)) if distance <= known.len().max(3) / 3 => {
                 format!("unknown key `{name}` is ignored; did you mean `{known}`?")
             }
@@ -49,7 +49,7 @@ impl UnknownKey {
     }
 }
 
-/// Finds the unknown keys of a parsed file, in the order in which they stand there.
+/// Returns the unknown keys of a parsed file, in its order.
 pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
     let mut unknown = Vec::new();
     collect::<ConfigFile>(root, "", &mut unknown);
@@ -91,7 +91,7 @@ pub(super) fn find(root: &DeTable<'_>) -> Vec<UnknownKey> {
     unknown
 }
 
-/// Returns where a key of a section stands, or the start of the file if it is written in some other way.
+/// Returns the position of a key of a section, or the start of the file if the key is written in another form.
 pub(super) fn position(root: &DeTable<'_>, section_name: &str, key: &str) -> usize {
     section(root, section_name)
         .and_then(|table| table.keys().find(|found| *found.get_ref() == key))
@@ -102,7 +102,7 @@ fn section<'a, 'i>(root: &'a DeTable<'i>, name: &str) -> Option<&'a DeTable<'i>>
     root.get(name)?.get_ref().as_table()
 }
 
-/// Returns the tables of a list of them.
+/// Returns the tables of an array of tables.
 fn tables<'a, 'i>(table: &'a DeTable<'i>, name: &str) -> impl Iterator<Item = &'a DeTable<'i>> {
     let list = table.get(name).and_then(|value| value.get_ref().as_array());
     list.into_iter()
@@ -144,10 +144,10 @@ pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
     sections.into_iter().flatten().copied()
 }
 
-/// Asks a struct's own deserializer for its field names, so that no second list can fall behind.
+/// Returns the field names of a struct from its own deserializer, so that there is no second list.
 pub(super) fn field_names<'de, Section: Deserialize<'de>>() -> &'static [&'static str] {
     let mut names: &'static [&'static str] = &[];
-    // The error is how the probe stops after it has seen the names.
+    // The probe stops with an error after it has seen the names.
     let _ = Section::deserialize(FieldNameProbe(&mut names)).is_err();
     names
 }

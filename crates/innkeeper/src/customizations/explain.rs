@@ -1,4 +1,4 @@
-//! Why each customization is on, off, degraded or not used.
+//! Explains why each customization is on, off, degraded or not used.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use innkeeper_cli::terminal::one_line;
 
 use super::tree;
 
-/// Everything a session would get, each with its reasons.
+/// Returns all customizations with their reasons.
 pub(super) fn in_words(brought: &Brought, shown: &Shown, switched: &EnablementReport) -> String {
     let mut text = format!("{}\n", one_line(&switched.in_words(), 1000));
     let names = names(brought);
@@ -35,7 +35,7 @@ pub(super) fn in_words(brought: &Brought, shown: &Shown, switched: &EnablementRe
     text
 }
 
-/// The ids of everything that is off, by itself or with what it is in.
+/// Returns the ids of customizations that are off, by themselves or with their container.
 fn switched_off<'a>(brought: &'a Brought, switched: &EnablementReport) -> HashSet<&'a str> {
     let is_off = |id: &str| switched.of(id).is_some_and(|switch| !switch.is_on);
     let mut off = HashSet::new();
@@ -49,7 +49,7 @@ fn switched_off<'a>(brought: &'a Brought, switched: &EnablementReport) -> HashSe
     off
 }
 
-/// By id, how each customization is called by whoever needs its exact name.
+/// Returns the exact names of customizations, by id.
 fn names(brought: &Brought) -> HashMap<&str, String> {
     let mut names = HashMap::new();
     for part in &brought.parts {
@@ -67,7 +67,7 @@ fn names(brought: &Brought) -> HashMap<&str, String> {
 
 fn reasons(part: &Part, switched: &EnablementReport) -> Vec<String> {
     let mut reasons = vec![origin(part.origin())];
-    // What the configuration has switched off is shown as switched off everywhere.
+    // Customizations that the configuration disables are shown as switched off everywhere.
     let switch = switched.of(part.entry().id());
     let switch = switch.filter(|switch| switch.is_on || switch.by != EVERYWHERE || !is_off_at_first(part.entry()));
     match switch {
@@ -77,7 +77,7 @@ fn reasons(part: &Part, switched: &EnablementReport) -> Vec<String> {
             "off: its declaration says so (`enabled = false` or `disabled`); it runs once somebody switches it on"
                 .to_owned(),
         ),
-        None => reasons.push("on: nobody switched it off".to_owned()),
+        None => reasons.push("on: no user switched it off".to_owned()),
     }
     let (load, notes): (&LoadState, &[Note]) = match part.entry() {
         Entry::Plugin(plugin) => (&plugin.load, &plugin.notes),
@@ -132,7 +132,7 @@ fn child_reasons(
         Some(Decision { is_on: false, by }) => reasons.push(format!("off: switched off {by}")),
         _ if off.contains(child.id.as_str()) => reasons.push("off with what it is in".to_owned()),
         Some(Decision { is_on: true, by }) => reasons.push(format!("on: switched on {by}")),
-        None => reasons.push("on: nobody switched it off".to_owned()),
+        None => reasons.push("on: no user switched it off".to_owned()),
     }
     let mut before = shown.shadows.get(&child.id).into_iter().flatten();
     if let Some(winner) = before.find(|id| !off.contains(id.as_str())) {

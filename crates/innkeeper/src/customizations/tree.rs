@@ -1,4 +1,4 @@
-//! The tree in words, a line for each container and each customization.
+//! Formats the tree of customizations, one line for each.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use innkeeper_plugins::{Child, Component, Directory, Entry, Kind, LoadState, Ski
 
 use innkeeper_cli::terminal::one_line;
 
-/// Everything a session would get.
+/// Returns the tree of all customizations.
 pub(super) fn in_words(brought: &Brought) -> String {
     let mut text = String::new();
     let mut absent = Vec::new();
@@ -40,7 +40,7 @@ pub(super) fn in_words(brought: &Brought) -> String {
     text
 }
 
-/// What a container is, and how it is.
+/// Returns the kind and the state of a container.
 pub(super) fn headline(entry: &Entry) -> String {
     match entry {
         Entry::Plugin(plugin) => {
@@ -71,12 +71,12 @@ pub(super) fn headline(entry: &Entry) -> String {
     }
 }
 
-/// Whether clients see that they can save into it: not where hooks are, because to save one is to have it run.
+/// Returns whether clients may save into it: not into directories of hooks, because a saved hook would run.
 pub(super) fn can_be_saved_into(directory: &Directory) -> bool {
     directory.writable && directory.contents != Kind::Hook
 }
 
-/// One customization.
+/// Returns the line of a customization.
 pub(super) fn line(child: &Child) -> String {
     let kind = match &child.component {
         Component::Skill(skill) if skill.origin == SkillOrigin::Command => "command",
@@ -89,7 +89,7 @@ pub(super) fn line(child: &Child) -> String {
     }
 }
 
-/// How a container is called and what is wrong with it, if anything is.
+/// Returns the name and the problem of a container, if it has one.
 pub(super) fn trouble(entry: &Entry) -> Option<(String, String)> {
     let (name, load) = match entry {
         Entry::Plugin(plugin) => (&plugin.name, &plugin.load),

@@ -1,4 +1,4 @@
-//! The data directory and the token.
+//! Checks the data directory and the token.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,11 +10,11 @@ use innkeeper_cli::discovery::{TOKEN_FILE_NAME, TokenFile};
 
 use super::report::Report;
 
-/// Less room than this is worth a word; with less than that, nothing can be kept for long.
+/// Free disk space below which the doctor warns, and below which it fails.
 const LITTLE_ROOM: u64 = 1 << 30;
 const NO_ROOM: u64 = 32 << 20;
 
-/// Looks at the directory, who holds it, and the token.
+/// Checks the directory, its owner and the token.
 pub(super) fn check(dir: &DataDir, config: &ConfigFile, report: &mut Report) {
     directory(dir.path(), report);
     match dir.owner() {

@@ -1,4 +1,4 @@
-//! Addresses: free, or answered by the host.
+//! Checks the addresses: free, or in use by the running host.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,13 +13,13 @@ use innkeeper_cli::discovery::Endpoint;
 
 use super::report::Report;
 
-/// How long a host may take to answer.
+/// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Longest answer that is read.
+/// Largest response.
 const ANSWER_BYTES: u64 = 64 << 10;
 
-/// Looks at the addresses of the running host, or at those that the next one is to listen on.
+/// Checks the addresses of the running host, or those of the configuration.
 pub(super) fn check(dir: &DataDir, config: &ConfigFile, report: &mut Report) {
     match Endpoint::find(dir) {
         Some(running) => {
@@ -69,12 +69,12 @@ fn answers(url: &str, report: &mut Report) {
             format!("the host takes no work: {}", text.trim()),
             "make room or repair the disk; the host goes on by itself when it can write again",
         ),
-        // Said above already.
+        // Reported above already.
         Err(_) => {}
     }
 }
 
-/// Asks for a page and returns the status and the text.
+/// Requests a page and returns the status and the body.
 fn get(mut stream: impl Read + Write, host: &str, path: &str) -> io::Result<(u16, String)> {
     write!(
         stream,

@@ -1,11 +1,11 @@
-//! What the doctor has to say.
+//! The report of the doctor.
 
 use serde::Serialize;
 
 use innkeeper_cli::failure::Failure;
 use innkeeper_cli::terminal::{Output, one_line};
 
-/// How bad it is.
+/// The level of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Level {
@@ -14,7 +14,7 @@ enum Level {
     Fail,
 }
 
-/// One line of the report.
+/// A finding.
 #[derive(Debug, Serialize)]
 struct Finding {
     level: Level,
@@ -25,24 +25,24 @@ struct Finding {
     advice: Option<String>,
 }
 
-/// Everything that was looked at, in order.
+/// All findings, in order.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     findings: Vec<Finding>,
 }
 
 impl Report {
-    /// Something is as it should be.
+    /// Reports a successful check.
     pub(super) fn ok(&mut self, subject: &'static str, finding: impl Into<String>) {
         self.add(Level::Ok, subject, finding.into(), None);
     }
 
-    /// Something works, and could be better.
+    /// Reports a warning.
     pub(super) fn warn(&mut self, subject: &'static str, finding: impl Into<String>, advice: impl Into<String>) {
         self.add(Level::Warn, subject, finding.into(), Some(advice.into()));
     }
 
-    /// Something does not work.
+    /// Reports a failed check.
     pub(super) fn fail(&mut self, subject: &'static str, finding: impl Into<String>, advice: impl Into<String>) {
         self.add(Level::Fail, subject, finding.into(), Some(advice.into()));
     }
@@ -57,13 +57,13 @@ impl Report {
         });
     }
 
-    /// Counts what does not work.
+    /// Returns the number of failed checks.
     pub(super) fn failures(&self) -> usize {
         let failed = |finding: &&Finding| finding.level == Level::Fail;
         self.findings.iter().filter(failed).count()
     }
 
-    /// Prints all of it.
+    /// Prints the report.
     pub(super) fn print(&self, json: bool) -> Result<(), Failure> {
         let mut output = Output::stdout();
         for finding in &self.findings {

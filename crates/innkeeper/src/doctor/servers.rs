@@ -1,4 +1,4 @@
-//! The MCP servers of the configuration: whether they can run at all. None is started.
+//! Checks the MCP servers of the configuration without starting them.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
@@ -54,7 +54,7 @@ pub(super) fn check(config: &ConfigFile, report: &mut Report) {
     }
 }
 
-/// Whether there is such a program, as far as that can be told without a session.
+/// Returns whether the program exists, as far as that is known without a session.
 fn can_run(command: &str, server: &ServerSection, directory: Option<&Path>) -> bool {
     let is_program = |path: &Path| {
         let found = std::fs::metadata(path);
@@ -69,7 +69,7 @@ fn can_run(command: &str, server: &ServerSection, directory: Option<&Path>) -> b
     if Path::new(command).is_absolute() {
         return is_program(Path::new(command));
     }
-    // From where the server runs, which is in a workspace.
+    // Relative to the working directory of the server, which is a workspace.
     if command.contains('/') {
         return true;
     }

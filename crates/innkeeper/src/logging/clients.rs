@@ -1,7 +1,7 @@
-//! What the program logs, for clients that listen to it (OTL), whatever the filter of standard error says.
+//! Log records for clients that subscribe (OTL), independently of the filter of standard error.
 //!
-//! Only what Innkeeper itself writes: libraries write headers and bodies at their lower levels, and with them what
-//! nobody is to see (OTL-07).
+//! Only records of Innkeeper itself: libraries log headers and bodies at their lower levels, and with them secrets
+//! (OTL-07).
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -15,7 +15,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Tells a sink what happens.
+/// Returns the layer that sends records to a sink.
 pub(super) fn layer<S>(sink: &LogSink) -> impl Layer<S> + use<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -27,7 +27,7 @@ struct ToClients {
     sink: LogSink,
 }
 
-/// Lets through what somebody listens to; while nobody does, that is one atomic load.
+/// Filters by the levels of subscribers; without subscribers that is one atomic load.
 struct Wanted {
     sink: LogSink,
 }
@@ -37,7 +37,7 @@ impl<S> Filter<S> for Wanted {
         if !is_ours(metadata.target()) {
             return false;
         }
-        // Spans say what events are about, also those that come once somebody listens.
+        // Spans identify later events, also those after a new subscription.
         match metadata.is_span() {
             true => *metadata.level() <= Level::INFO,
             false => self.sink.wants(highest(*metadata.level())),
@@ -70,7 +70,7 @@ where
         let mut attributes = fields.attributes;
         for span in context.event_scope(event).into_iter().flatten() {
             if let Some(About(about)) = span.extensions().get::<About>() {
-                // What is nearer to the event has said it already.
+                // An inner span or the event itself has precedence.
                 let more = about
                     .iter()
                     .filter(|(name, _)| !attributes.iter().any(|(known, _)| known == name));
@@ -85,10 +85,10 @@ where
     }
 }
 
-/// What a span says about the events in it.
+/// The ids that a span gives its events.
 struct About(Vec<(Cow<'static, str>, LogValue)>);
 
-/// What an event says: for people in one line, for programs in attributes.
+/// The fields of an event: one line for users, attributes for programs.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -101,7 +101,7 @@ struct Fields {
 impl Fields {
     fn add(&mut self, field: &Field, value: LogValue) {
         let name = field.name();
-        // Of the words of MCP servers: as a rule nothing was left out, and nobody is named.
+        // Logs of MCP servers: drop the count of left-out records if it is zero, and empty names.
         if matches!(name, "left_out" | "logger") && is_empty(&value) {
             return;
         }
@@ -119,7 +119,7 @@ impl Visit for Fields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" => value.clone_into(&mut self.message),
-            // The words of MCP servers have levels of their own, which are finer.
+            // Logs of MCP servers have their own, finer levels.
             "mcp_level" => self.severity = severity_of(value),
             _ => self.add(field, LogValue::Text(value.to_owned())),
         }
@@ -154,7 +154,7 @@ fn is_empty(value: &LogValue) -> bool {
     }
 }
 
-/// What a field of ours is called for others (OTL-06).
+/// Returns the attribute name of a field (OTL-06).
 fn attribute(field: &'static str) -> &'static str {
     match field {
         "session" => "ahp.session.id",
@@ -181,7 +181,7 @@ fn lowest(level: Level) -> Severity {
     }
 }
 
-/// The highest severity that something of this level can turn out to have: above errors there is no level here.
+/// Returns the highest severity of a level: `tracing` has no level above error.
 fn highest(level: Level) -> Severity {
     match level {
         Level::ERROR => Severity::new(24),
@@ -189,7 +189,7 @@ fn highest(level: Level) -> Severity {
     }
 }
 
-/// The levels of MCP, which are those of syslog, as OpenTelemetry reads them.
+/// Returns the OpenTelemetry severity of an MCP level, which is a syslog level.
 fn severity_of(level: &str) -> Option<Severity> {
     Some(match level {
         "debug" => Severity::new(5),
@@ -234,7 +234,7 @@ mod tests {
         assert!(severities.is_sorted());
         assert_eq!(severities[7], LogLevel::Fatal.into());
         assert_eq!(severity_of("loud"), None);
-        // Nothing that can become one of them is held back before.
+        // No record of these severities is filtered out before.
         assert!(highest(Level::ERROR) >= severities[7] && highest(Level::INFO) >= severities[2]);
     }
 }

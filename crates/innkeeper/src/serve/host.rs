@@ -16,10 +16,10 @@ use innkeeper_local::{KeptContents, LocalResources, ResourceLimits};
 use innkeeper_mcp::McpRunner;
 use innkeeper_store::{Archive, ListPage, Mode, ReadOnlyJournal, SqliteJournal};
 
-use crate::kept_tokens;
+use crate::mcp_tokens;
 use crate::trust;
 
-use super::{KEPT_CONTENTS, Plan, Prepared};
+use super::{CONTENTS_DIRECTORY, Plan, Prepared};
 
 /// How long a read-only host keeps a session in memory without subscribers.
 const READ_ONLY_IDLE_MS: u64 = 1000;
@@ -85,7 +85,7 @@ fn contents(dir: &DataDir, limits: &Limits) -> KeptContents {
         session_bytes: limits.content_session_bytes,
         total_bytes: limits.content_total_bytes,
     };
-    KeptContents::new(dir.file(KEPT_CONTENTS), limits)
+    KeptContents::new(dir.file(CONTENTS_DIRECTORY), limits)
 }
 
 fn resources(plan: &Plan, prepared: &Prepared) -> LocalResources {
@@ -106,9 +106,9 @@ fn resources(plan: &Plan, prepared: &Prepared) -> LocalResources {
 }
 
 fn mcp_runner(plan: &Plan, dir: &DataDir) -> Option<McpRunner> {
-    let (mut settings, keeping) = plan.mcp.clone()?;
+    let (mut settings, persistence) = plan.mcp.clone()?;
     settings.environment = settings.environment.with_umask(plan.umask);
-    Some(kept_tokens::runner(settings, dir, keeping))
+    Some(mcp_tokens::runner(settings, dir, persistence))
 }
 
 async fn with_customizations(

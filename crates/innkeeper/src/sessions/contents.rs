@@ -1,4 +1,4 @@
-//! Exports the contents that the host keeps beside a session.
+//! Exports the contents that the host stores beside a session.
 
 use std::io::Write;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use innkeeper_local::KeptContents;
 
 use super::offline::Offline;
 
-/// Says that contents follow, if there are any now. Returns whether it did.
+/// Writes the announcement if the session has contents now. Returns whether it did.
 pub(super) fn announce(data: &Offline, session: &str, out: &mut dyn Write) -> Result<bool, Failure> {
     let has_any = !list(data, session)?.is_empty();
     if has_any {
@@ -22,8 +22,8 @@ pub(super) fn announce(data: &Offline, session: &str, out: &mut dyn Write) -> Re
     Ok(has_any)
 }
 
-/// Writes what is kept beside a session: whatever its turns refer to was kept before they were, so it is looked for
-/// after them. What was announced gets its end, even if all of it has gone meanwhile.
+/// Writes the contents of a session. Contents are stored before the turns that refer to them, so list them after the
+/// turns were written. An announcement gets its end line, even if all contents were removed meanwhile.
 pub(super) fn export(data: &Offline, session: &str, announced: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let found = list(data, session)?;
     let has_end = announced || !found.is_empty();
@@ -31,7 +31,7 @@ pub(super) fn export(data: &Offline, session: &str, announced: bool, out: &mut d
     let mut count = 0;
     for (name, kept_ms) in found {
         match KeptContents::look(&data.contents(), session, &name) {
-            // The oldest go while a host runs; so it would be after the export.
+            // A running host removes the oldest contents.
             Ok(None) => {}
             Ok(Some(content)) if content_name(&content.bytes, content.content_type.as_deref()) != name => {
                 left_out.add("their files are damaged");
@@ -60,7 +60,7 @@ pub(super) fn export(data: &Offline, session: &str, announced: bool, out: &mut d
     }
 }
 
-/// Names and ages, the latest first.
+/// Returns names and times, the latest first.
 fn list(data: &Offline, session: &str) -> Result<Vec<(String, u64)>, Failure> {
     let directory = data.contents();
     let listed = KeptContents::list(&directory, session).map_err(|error| {
@@ -72,7 +72,7 @@ fn list(data: &Offline, session: &str) -> Result<Vec<(String, u64)>, Failure> {
         u64::try_from(since.as_millis()).unwrap_or_default()
     };
     let mut found: Vec<(String, u64)> = listed.into_iter().map(|(name, at)| (name, milliseconds(at))).collect();
-    // The order that is left when it was imported, where fractions are gone.
+    // Sort by the milliseconds that an import restores.
     found.sort_by(|(one, at), (other, later)| later.cmp(at).then_with(|| one.cmp(other)));
     Ok(found)
 }
@@ -82,7 +82,7 @@ fn write(out: &mut dyn Write, line: &ContentsLine) -> Result<(), Failure> {
         .map_err(std::io::Error::from)
         .and_then(|()| out.write_all(b"\n"));
     written.map_err(|error| {
-        let text = format!("what is kept beside the session cannot be written there ({error})");
+        let text = format!("the contents of the session cannot be written ({error})");
         Failure::new(Kind::Unexpected, text)
     })
 }

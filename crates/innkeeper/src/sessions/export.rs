@@ -14,8 +14,8 @@ use innkeeper_store::Archive;
 use super::contents;
 use super::offline::{Offline, all_sessions, store_failure};
 
-/// Writes sessions as lines of JSON. A host that runs is not disturbed: each session is written as it is at one moment,
-/// with everything that anybody has been told of.
+/// Writes sessions as lines of JSON. A running host is not disturbed: an export has a session as it is at one moment,
+/// with everything that any client has seen.
 pub(super) fn run(args: &ExportArgs) -> Result<(), Failure> {
     let data = Offline::find(&args.common)?;
     let archive = data.read()?;
@@ -56,7 +56,7 @@ fn write(data: &Offline, archive: &Archive, chosen: &[&str], out: impl Write, na
     }
 }
 
-/// Remembers whether the reader went away, which the store can only call a failure to write.
+/// Remembers whether the reader closed the output, which the store reports only as a write error.
 struct Watched<W: Write> {
     out: BufWriter<W>,
     closed: bool,
@@ -76,7 +76,7 @@ impl<W: Write> Write for Watched<W> {
     }
 }
 
-/// A file that gets its name when it is complete, for this user alone: sessions are private.
+/// A file that gets its name when it is complete. It is for this user alone, because sessions are private.
 struct Unfinished {
     file: File,
     temporary: PathBuf,
@@ -111,7 +111,7 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // Gone already when it was renamed.
+        // After the rename there is nothing to remove.
         let _ = fs::remove_file(&self.temporary);
     }
 }

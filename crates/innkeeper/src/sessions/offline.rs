@@ -19,7 +19,7 @@ use innkeeper_local::KeptContents;
 use innkeeper_store::{Archive, ErrorKind, FILE_NAME, ListPage, Mode, OnlyIf, StoreError};
 
 use crate::config::ConfigFile;
-use crate::serve::KEPT_CONTENTS;
+use crate::serve::CONTENTS_DIRECTORY;
 
 /// How many sessions are read at a time.
 const PAGE: usize = 1000;
@@ -59,7 +59,7 @@ impl Offline {
 
     /// Returns the directory with the contents beside sessions.
     pub(crate) fn contents(&self) -> PathBuf {
-        self.dir.file(KEPT_CONTENTS)
+        self.dir.file(CONTENTS_DIRECTORY)
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::offline::{Offline, OfflineSessions, store_failure};
 use super::read_only_host;
 
-/// Deletes the sessions that the settings let go, after saying which.
+/// Deletes the sessions that exceed the retention limits, after asking.
 pub(super) async fn run(args: PruneArgs) -> Result<(), Failure> {
     let data = Offline::find(&args.common)?;
     let retention = data.config.retention;
@@ -23,7 +23,7 @@ pub(super) async fn run(args: PruneArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let policy = retention.policy(jiff::Timestamp::now());
-    // Nothing is opened for changes before it is known that there is something to change.
+    // Open the store for changes only if there is something to change.
     let chosen = data.read()?.prune(&policy, true).map_err(store_failure)?;
     if chosen.is_empty() {
         note("Nothing goes: no session exceeds the limits of the configuration.");

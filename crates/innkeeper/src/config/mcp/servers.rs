@@ -1,4 +1,4 @@
-//! `[mcp.servers.NAME]`: MCP servers that every session gets, because whoever runs the host says so.
+//! `[mcp.servers.NAME]`: MCP servers of the operator, which every session gets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,33 +14,33 @@ use url::Url;
 
 use crate::config::MCP;
 
-/// What one server can say: a command to run, or an address to reach.
+/// The keys of a server: a command to run, or an address.
 #[derive(Clone, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServerSection {
-    /// The program; `./` means beside the configuration file.
+    /// The program; `./` is the directory of the configuration file.
     pub(crate) command: Option<String>,
     args: Vec<String>,
-    /// What its environment has besides a minimal base.
+    /// Environment variables besides a minimal base.
     pub(crate) env: BTreeMap<String, String>,
-    /// A file with more of it.
+    /// A file with more environment variables.
     pub(super) env_file: Option<String>,
-    /// Where it runs; in the session's first directory, if it is not said.
+    /// The working directory; by default the session's first directory.
     cwd: Option<String>,
     /// The address.
     url: Option<String>,
-    /// Headers for every request.
+    /// Headers of every request.
     headers: BTreeMap<String, String>,
-    /// What is spoken there.
+    /// The transport of the address.
     #[serde(rename = "type")]
     kind: Option<TransportName>,
-    /// The client that people registered with the authorization server.
+    /// The registered OAuth client.
     oauth_client_id: Option<String>,
-    /// Whether it is on until somebody switches it.
+    /// Whether it is enabled by default.
     pub(crate) enabled: bool,
-    /// Whether every session has a process of its own.
+    /// Whether every session has its own process.
     isolate: bool,
-    /// Where the section stands in the file (CUS-03).
+    /// The position of the section in the file (CUS-03).
     #[serde(skip)]
     range: Option<TextRange>,
 }
@@ -85,7 +85,7 @@ impl fmt::Debug for ServerSection {
 }
 
 impl ServerSection {
-    /// Refuses what can only be a mistake; says what is wrong.
+    /// Checks the keys. The error is the problem.
     pub(super) fn check(&self, name: &str) -> Result<(), String> {
         let is_nameable = !name.trim().is_empty() && name.chars().count() <= MAX_NAME_CHARS;
         if !is_nameable || name.chars().any(char::is_control) {
@@ -96,7 +96,7 @@ impl ServerSection {
         self.transport().map(drop)
     }
 
-    /// The server as sessions get it. `None` for what [`Self::check`] refuses.
+    /// Returns the server as sessions get it. `None` if [`Self::check`] fails.
     pub(super) fn declared(&self, file: &Path, name: &str) -> Option<Child> {
         let treatment = Treatment {
             is_isolated: self.isolate,
@@ -147,7 +147,7 @@ impl ServerSection {
             ("type", self.kind == Some(TransportName::Stdio)),
         ];
         no_strangers(&strangers, "`command`")?;
-        // What a variable stands for is known when the server starts.
+        // The value of a variable is known when the server starts.
         let is_address = || Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !url.contains("${") && !is_address() {
             return Err("has a `url` that is not http or https".to_owned());
@@ -164,7 +164,7 @@ impl ServerSection {
     }
 }
 
-/// A key that means nothing where it stands is a mistake: whoever wrote it expects something of it.
+/// A key without effect is a mistake: its author expects an effect.
 fn no_strangers(keys: &[(&str, bool)], owner: &str) -> Result<(), String> {
     match keys.iter().find(|(_, is_there)| *is_there) {
         Some((key, _)) => Err(format!("has a `{key}` that goes only with a {owner}")),
@@ -172,7 +172,7 @@ fn no_strangers(keys: &[(&str, bool)], owner: &str) -> Result<(), String> {
     }
 }
 
-/// The sections of servers in a file, with their names.
+/// Returns the sections of servers in a file, with their names.
 pub(in crate::config) fn sections<'a, 'i>(
     root: &'a DeTable<'i>,
 ) -> impl Iterator<Item = (&'a str, Range<usize>, &'a DeTable<'i>)> {
@@ -189,14 +189,14 @@ pub(in crate::config) fn sections<'a, 'i>(
     })
 }
 
-/// Where a value ends, with everything in it: a table is shorter than what stands below its head.
+/// Returns the end of a value with its nested values: the span of a table covers only its header.
 fn end_of(value: &Spanned<DeValue<'_>>) -> usize {
     let inside = value.get_ref().as_table().into_iter().flatten();
     let ends = inside.map(|(_, value)| end_of(value));
     ends.chain([value.span().end]).max().unwrap_or_default()
 }
 
-/// Notes where each server stands in its file.
+/// Remembers the position of each server in the file.
 pub(super) fn locate(servers: &mut BTreeMap<String, ServerSection>, root: &DeTable<'_>, text: &str) {
     for (name, span, _) in sections(root) {
         if let Some(server) = servers.get_mut(name) {

@@ -257,7 +257,7 @@ fn a_server_of_the_configuration_is_listed_called_and_explained_with_where_it_is
     assert_eq!(answer.code(0).stdout, "hello\n");
     let explained = home.run_in("w", &["customizations", "--explain"]).code(0).stdout;
     for line in [
-        "mcpServer garden\n  - from the configuration of the host\n  - on: nobody switched it off\n",
+        "mcpServer garden\n  - from the configuration of the host\n  - on: no user switched it off\n",
         "mcpServer shed\n  - from the configuration of the host\n  - off: its declaration says so \
          (`enabled = false`",
     ] {

@@ -112,7 +112,7 @@ async fn json_is_what_a_new_session_gets_to_the_letter_with_a_host_and_without_o
         "    - on: switched on everywhere\n    - applies to **/*.rs\n",
         "  - off: switched off in this workspace, with all that is in it\n",
         "  - on: switched on everywhere\n",
-        "  command fix\n    - on: nobody switched it off\n",
+        "  command fix\n    - on: no user switched it off\n",
     ];
     let explained = ask("--explain");
     assert!(explained.starts_with("The decisions are those of the session ahp-session:/two."));
@@ -163,12 +163,12 @@ async fn words_are_a_tree_and_explanations_have_reasons() {
          everywhere.",
         "  - error: it could not be loaded\n",
         "  - error: .plugin/plugin.json: ",
-        "    - on: nobody switched it off\n    - shadowed: its bare name means greet in .github/skills\n",
+        "    - on: no user switched it off\n    - shadowed: its bare name means greet in .github/skills\n",
         "    - models do not use it by themselves\n",
         "    - applies to **/*.rs\n",
         "    - applies always\n",
         "  - does not exist yet; it is shown so that the first one can be saved into it\n",
-        "hook directory .github/hooks  (does not exist yet)\n  - from the workspace\n  - on: nobody switched it off\n  \
+        "hook directory .github/hooks  (does not exist yet)\n  - from the workspace\n  - on: no user switched it off\n  \
          - nothing can be saved into it\n",
     ] {
         assert!(explained.contains(line), "{line:?} is not in\n{explained}");

@@ -1,4 +1,4 @@
-//! The kept sessions.
+//! Checks the persisted sessions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use super::report::Report;
 
 const SUBJECT: &str = "sessions";
 
-/// A write-ahead log beyond this says that nothing has merged it for long.
+/// A write-ahead log beyond this size has not been merged for long.
 const LARGE_WAL: u64 = 512 << 20;
 
-/// Reads everything, and says what is wrong with it.
+/// Reads the whole store and reports problems.
 pub(super) fn check(dir: &DataDir, moved: Option<PathBuf>, report: &mut Report) {
     if let Some(moved) = moved {
         report.ok(SUBJECT, format!("what was there is now {}", moved.display()));
@@ -59,7 +59,7 @@ pub(super) fn check(dir: &DataDir, moved: Option<PathBuf>, report: &mut Report) 
     }
 }
 
-/// Says whether there is something that could be moved aside.
+/// Returns whether the store should be moved aside.
 pub(super) fn is_beyond_use(dir: &DataDir) -> bool {
     let useless = |error: &StoreError| matches!(error.kind, ErrorKind::Foreign | ErrorKind::Damaged);
     match Archive::open(&dir.file(FILE_NAME), Mode::ReadOnly) {

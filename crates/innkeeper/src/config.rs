@@ -1,4 +1,4 @@
-//! The configuration file `innkeeper.toml`. Defaults lose against the file, and the file against flags.
+//! The configuration file `innkeeper.toml`. The file overrides defaults, and flags override the file.
 
 mod customizations;
 mod limits;
@@ -19,7 +19,7 @@ use innkeeper_host::Limits;
 use serde::Deserialize;
 
 use crate::address::ListenAddress;
-use crate::kept_tokens::{self, Keeping};
+use crate::mcp_tokens::{self, TokenPersistence};
 use crate::origin::Origin;
 use innkeeper_cli::args::CommonArgs;
 use innkeeper_cli::failure::{Failure, Kind};
@@ -36,7 +36,7 @@ pub(crate) use resources::writable;
 pub(crate) use retention::Retention;
 use telemetry::TelemetrySection;
 
-/// What `innkeeper.toml` can say. Relative paths in it start from the file's own directory.
+/// The keys of `innkeeper.toml`. Paths are relative to the file's directory.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ConfigFile {
@@ -48,33 +48,33 @@ pub(crate) struct ConfigFile {
     pub(crate) data: Option<PathBuf>,
     /// Token file, like `--token-file`.
     pub(crate) token_file: Option<PathBuf>,
-    /// File with a second token, whose holders may use sessions but not change the host.
+    /// File with the token of scope drive.
     pub(crate) drive_token_file: Option<PathBuf>,
-    /// File with a third token, whose holders may only look.
+    /// File with the token of scope view.
     pub(crate) view_token_file: Option<PathBuf>,
     /// Origins of browser clients, like `--allow-origin`; flags add to them.
     pub(crate) allow_origin: Vec<Origin>,
     /// Names of the host, like `--allow-host`; flags add to them.
     pub(crate) allow_host: Vec<String>,
-    /// Sections of system prompts that no client may rewrite; absent leaves it to the agents.
+    /// Sections of system prompts that no client may rewrite; if absent, the agents decide.
     pub(crate) restricted_sections: Option<Vec<String>>,
-    /// What to log, like `--log`.
+    /// The log filter, like `--log`.
     pub(crate) log: Option<String>,
-    /// Bounds of the host.
+    /// Limits of the host.
     pub(crate) limits: LimitsSection,
-    /// Which sessions may be deleted, if any.
+    /// The sessions that may be deleted.
     pub(crate) retention: Retention,
-    /// Which model APIs the coding agent uses.
+    /// The model APIs of the coding agent.
     pub(crate) models: Models,
-    /// Which files clients may reach besides those of their sessions.
+    /// The files that clients may access besides those of their sessions.
     pub(crate) resources: ResourcesSection,
-    /// Where plugins, skills, agents, rules and hooks come from.
+    /// The sources of plugins, skills, agents, rules and hooks.
     pub(crate) customizations: CustomizationsSection,
     /// Whether and how MCP servers run.
     pub(crate) mcp: McpSection,
-    /// What clients are told of the host itself.
+    /// The telemetry for clients.
     pub(crate) telemetry: TelemetrySection,
-    /// The file itself, in full.
+    /// The absolute path of the file.
     #[serde(skip)]
     pub(crate) file: Option<PathBuf>,
 }
@@ -82,11 +82,11 @@ pub(crate) struct ConfigFile {
 /// A configuration file that was read.
 #[derive(Debug, Default)]
 pub(crate) struct Examined {
-    /// What it says.
+    /// Its content.
     pub(crate) config: ConfigFile,
-    /// Where it is, if there is one.
+    /// Its path, if there is a file.
     pub(crate) path: Option<PathBuf>,
-    /// What is odd about it.
+    /// Warnings about it.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ impl ConfigFile {
         Ok(examined.config)
     }
 
-    /// Reads the same file, and leaves what to say about it to the caller.
+    /// Reads the same file, and returns the warnings to the caller.
     pub(crate) fn examine(args: &CommonArgs) -> Result<Examined, Failure> {
         let (path, text) = match &args.config {
             Some(path) => {
@@ -128,20 +128,20 @@ impl ConfigFile {
         })
     }
 
-    /// Returns whether tokens of MCP servers are kept, and where their key is.
-    pub(crate) fn keeps_tokens(&self) -> Keeping {
+    /// Returns whether tokens of MCP servers are persisted, and the path of their key.
+    pub(crate) fn token_persistence(&self) -> TokenPersistence {
         if !self.mcp.keep_tokens {
-            return Keeping::Not;
+            return TokenPersistence::Off;
         }
         let beside = || {
             let file = self.file.clone().or_else(default_path);
-            file.map(|path| path.with_file_name(kept_tokens::KEY_NAME))
+            file.map(|path| path.with_file_name(mcp_tokens::KEY_NAME))
         };
         let key = self.mcp.token_key_file.clone().or_else(beside);
-        key.map_or(Keeping::Nowhere, Keeping::With)
+        key.map_or(TokenPersistence::NoKeyFile, TokenPersistence::Encrypted)
     }
 
-    /// Returns the files with environments of MCP servers, but for those that a variable names.
+    /// Returns the environment files of MCP servers, except for paths with variables.
     pub(crate) fn env_files(&self) -> Vec<PathBuf> {
         let base = self.file.as_deref().and_then(Path::parent);
         let base = base.unwrap_or_else(|| Path::new(""));
@@ -149,7 +149,7 @@ impl ConfigFile {
         files.map(|file| base.join(file)).collect()
     }
 
-    /// Returns the data directory: the one a flag names, else the file's, else the platform's.
+    /// Returns the data directory: of the flag, else of the file, else of the platform.
     pub(crate) fn data_dir(&self, args: &CommonArgs) -> Result<PathBuf, Failure> {
         match args.data.as_ref().or(self.data.as_ref()) {
             Some(path) => Ok(path.clone()),
@@ -157,7 +157,7 @@ impl ConfigFile {
         }
     }
 
-    /// Returns where customizations come from besides workspaces and clients, or nothing if there are to be none.
+    /// Returns the sources of customizations besides workspaces and clients, or nothing if customizations are off.
     pub(crate) fn sources(&self) -> Option<SourceDirectories> {
         let servers = self.file.as_deref().map(|file| self.mcp.declared(file));
         let directories = self.customizations.directories()?;
@@ -174,7 +174,7 @@ impl ConfigFile {
                 .hint("correct that line, or start with another file by --config FILE")
         };
         let refused = |error: toml::de::Error| {
-            // The library's message can span lines; ours is one sentence.
+            // The library's message can have several lines; ours has one.
             let problem = error.message().lines().collect::<Vec<_>>().join(", ");
             broken(error.span().map_or(0, |span| span.start), &problem)
         };
@@ -213,7 +213,7 @@ impl ConfigFile {
         Ok((config, warnings))
     }
 
-    /// Returns the host's bounds with those that the file sets.
+    /// Returns the limits of the host with those of the file.
     pub(crate) fn limits(&self) -> Limits {
         let mut limits = Limits::default();
         self.limits
@@ -250,28 +250,28 @@ impl ConfigFile {
     }
 }
 
-/// Name of the section with the host's bounds.
+/// Name of the section with the limits.
 const LIMITS: &str = "limits";
 
-/// Name of the section about sessions that may go.
+/// Name of the section about sessions that may be deleted.
 const RETENTION: &str = "retention";
 
 /// Name of the section about files.
 const RESOURCES: &str = "resources";
 
-/// Name of the section about plugins, skills and their like.
+/// Name of the section about customizations.
 const CUSTOMIZATIONS: &str = "customizations";
 
 /// Name of the section about MCP servers.
 const MCP: &str = "mcp";
 
-/// Name of the section about what clients are told of the host.
+/// Name of the section about telemetry.
 const TELEMETRY: &str = "telemetry";
 
 /// Name of the section about model APIs.
 const MODELS: &str = "models";
 
-/// Where a configuration file is looked for that nobody names.
+/// Returns the default path of the configuration file.
 pub(crate) fn default_path() -> Option<PathBuf> {
     let base = etcetera::choose_base_strategy().ok()?;
     Some(base.config_dir().join("innkeeper").join("innkeeper.toml"))
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn example_file_shows_every_key_with_its_default() {
-        let example = include_str!("../../innkeeper.example.toml");
+        let example = include_str!("../innkeeper.example.toml");
         // A commented key is a single word before the equals sign.
         let uncommented: String = example
             .lines()
@@ -375,9 +375,9 @@ mod tests {
 
     #[test]
     fn t23_the_key_of_kept_tokens_is_beside_the_file_that_was_read() {
-        let key = |text: &str| match parse(text).unwrap().0.keeps_tokens() {
-            Keeping::With(key) => Some(key),
-            Keeping::Not | Keeping::Nowhere => None,
+        let key = |text: &str| match parse(text).unwrap().0.token_persistence() {
+            TokenPersistence::Encrypted(key) => Some(key),
+            TokenPersistence::Off | TokenPersistence::NoKeyFile => None,
         };
         assert_eq!(key(""), Some(PathBuf::from("/etc/mcp-tokens.key")));
         let named = "[mcp]\ntoken_key_file = \"keys/mcp\"\n";
@@ -445,7 +445,7 @@ mod tests {
                 (treatment(false, true), "Sse(…)".to_owned())
             ]
         );
-        // What people switched hangs on the name alone, wherever the file is.
+        // Enablement depends on the name alone, not on the path of the file.
         let (elsewhere, _) = ConfigFile::parse(Path::new("/srv/other.toml"), text).unwrap();
         assert_eq!(elsewhere.sources().unwrap().servers[0].id, servers[0].id);
     }
@@ -493,7 +493,7 @@ mod tests {
             warnings,
             ["/etc/innkeeper.toml:3: unknown key `mcp.servers.garden.isolated` is ignored; did you mean `isolate`?"]
         );
-        // What a variable stands for is known only later.
+        // The value of a variable is known only later.
         parse("[mcp.servers.garden]\nurl = \"${GARDEN}/mcp\"\n").unwrap();
     }
 

@@ -1,25 +1,25 @@
-//! The kept tokens of MCP servers: whether they can be read and what they are for, and no secret of them.
+//! Checks whether the persisted tokens of MCP servers can be read, and names their resources. It prints no secret.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use crate::config::ConfigFile;
-use crate::kept_tokens::{Keeping, vault};
+use crate::mcp_tokens::{TokenPersistence, vault};
 use innkeeper_cli::discovery::DataDir;
 
 use super::report::Report;
 
 const SUBJECT: &str = "MCP sign-ins";
 
-/// How many resources are named.
+/// Most resources that are named.
 const NAMED: usize = 8;
 
 pub(super) fn check(dir: &DataDir, config: &ConfigFile, report: &mut Report) {
-    let key = match config.keeps_tokens() {
-        Keeping::With(key) => key,
-        Keeping::Not => return report.ok(SUBJECT, "not kept, as the configuration says"),
-        Keeping::Nowhere => {
+    let key = match config.token_persistence() {
+        TokenPersistence::Encrypted(key) => key,
+        TokenPersistence::Off => return report.ok(SUBJECT, "not kept, as the configuration says"),
+        TokenPersistence::NoKeyFile => {
             let advice = "set `token_key_file` in [mcp], or `keep_tokens = false`";
             return report.warn(SUBJECT, "there is no place for the key to keep them with", advice);
         }

@@ -1,4 +1,4 @@
-//! Moving what cannot be used out of the way. Nothing is ever deleted.
+//! Moves an unusable store aside. Nothing is deleted.
 
 use std::fs;
 use std::io;
@@ -11,15 +11,15 @@ use innkeeper_cli::failure::Failure;
 use innkeeper_cli::terminal::confirm;
 use innkeeper_cli::terminal::note;
 
-use super::kept::is_beyond_use;
+use super::store::is_beyond_use;
 
-/// Moves a damaged or foreign file aside, with what belongs to it, and returns its new name.
+/// Moves a damaged or foreign store aside, with its log, and returns its new name.
 pub(super) fn move_aside(dir: &DataDir, yes: bool) -> Result<Option<PathBuf>, Failure> {
     if !dir.path().is_dir() || !is_beyond_use(dir) {
         note("Nothing has to be moved aside: there is no damaged or foreign sessions.db.");
         return Ok(None);
     }
-    // Whoever has it open would go on writing to it under its new name.
+    // A process that has it open would continue to write to it under its new name.
     let _lock = dir.lock()?;
     let file = dir.file(FILE_NAME);
     confirm(
@@ -34,7 +34,7 @@ pub(super) fn move_aside(dir: &DataDir, yes: bool) -> Result<Option<PathBuf>, Fa
     if aside.exists() {
         return Err(unusable(&aside, &io::ErrorKind::AlreadyExists.into()));
     }
-    // The log goes first: left behind alone, it would be taken for that of a new file.
+    // Move the log first: left behind alone, it would be read as the log of a new store.
     for tail in ["-wal", "-shm", "-journal", ""] {
         let from = dir.file(&format!("{FILE_NAME}{tail}"));
         let to = dir.file(&format!("{FILE_NAME}.aside-{moment}{tail}"));

@@ -1,5 +1,4 @@
-//! What people decided for a workspace and for everywhere, as the data directory keeps it: with a host and without
-//! one.
+//! The persisted decisions about customizations of a workspace and of everywhere.
 
 use std::collections::HashMap;
 
@@ -15,8 +14,7 @@ use innkeeper_cli::enablement::{Decision, EVERYWHERE, IN_WORKSPACE};
 use innkeeper_cli::failure::Failure;
 use innkeeper_cli::terminal::note;
 
-/// Reads the decisions. That they cannot be read, which is `None`, is said, and is no failure of whoever asks what
-/// there is.
+/// Reads the decisions. If they cannot be read, prints a note and returns `None`.
 pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<Option<KeptSwitches>, Failure> {
     let file = DataDir::existing(config.data_dir(args)?).file(FILE_NAME);
     if !file.exists() {
@@ -37,7 +35,7 @@ pub(super) fn switches(config: &ConfigFile, args: &CommonArgs) -> Result<Option<
     Ok(kept.ok())
 }
 
-/// What was decided about each customization, by its id.
+/// Returns the decision about each customization, by its id.
 pub(super) fn decided(kept: &KeptSwitches, workspace: &str, brought: &Brought) -> HashMap<String, Decision> {
     let entries = brought.parts.iter().map(Part::entry);
     let ids = entries.flat_map(|entry| {

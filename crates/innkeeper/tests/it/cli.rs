@@ -1,4 +1,4 @@
-//! Drives the built program from outside: its output, its files, its exit codes.
+//! The command line of the program: output, files and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test with a line number")]
 

@@ -1,5 +1,5 @@
-//! Customizations end to end: the real program, real files, and the published client whose mirror must equal what a
-//! fresh subscriber gets.
+//! Customizations end to end: the real program, real files, and the published client, whose mirror must equal a fresh
+//! snapshot.
 //!
 //! `dNN` names an edge case of the loading profile, other names requirements.
 

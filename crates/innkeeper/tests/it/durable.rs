@@ -1,5 +1,5 @@
-//! Nothing lost, shown on the real program: it is killed, stopped, starved, frozen, refused its disk and handed damaged
-//! files, and comes back with everything that anybody was told it had.
+//! Durability of the real program: it is killed, stopped, starved, frozen, denied its disk and given damaged files, and
+//! recovers everything that any client was sent.
 //!
 //! Promises and faults are named by their ids, and `lesson_NN` names a failure that other hosts were reported for.
 

@@ -1,8 +1,8 @@
-//! Tokens of clients are in the memory of the host and nowhere else, shown on a process of its own: it logs everything
-//! it can, keeps its sessions in a file, and is killed (AUTH-12).
+//! Tokens of clients are only in the memory of the host. A separate process logs everything, persists its sessions in a
+//! file, and is killed (AUTH-12).
 //!
-//! The program has no agent that is certain to need a key on every machine, so the process is this very test with an
-//! agent of the test's own.
+//! The program has no agent that needs a key on every machine, so the process is this test executable with its own
+//! agent.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};

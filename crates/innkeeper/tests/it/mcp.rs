@@ -1,5 +1,5 @@
-//! MCP servers end to end: the real program, a real server process, and the published client whose mirror must equal
-//! what a fresh subscriber gets.
+//! MCP servers end to end: the real program, a real server process, and the published client, whose mirror must equal a
+//! fresh snapshot.
 
 mod auth_command;
 mod contents;

@@ -1,5 +1,5 @@
-//! MCP servers as people have them, through the real program and the published client: servers from the npm registry,
-//! servers that misbehave, servers that sessions share, and those of the host's configuration.
+//! MCP servers through the real program and the published client: servers of the npm registry, misbehaving servers,
+//! shared servers, and servers of the configuration.
 
 mod app_sampling;
 mod apps;

@@ -1,7 +1,7 @@
-//! The model agent end to end: the real program, a model server on loopback that says what a script says, and the
-//! published client, whose mirror is compared with a fresh snapshot at the end of every scenario.
+//! The model agent end to end: the real program, a scripted model server on loopback, and the published client, whose
+//! mirror is compared with a fresh snapshot at the end of every scenario.
 //!
-//! What does not depend on the API runs over Chat Completions alone; what does runs over all three.
+//! Scenarios that depend on the API run over all three APIs; others run over Chat Completions alone.
 
 mod attachments;
 mod built_in_tools;

@@ -1,4 +1,4 @@
-//! `innkeeper approvals`, and what an answer at a terminal allows.
+//! `innkeeper approvals`, and rules that an approval at a terminal adds.
 
 use super::support::Home;
 

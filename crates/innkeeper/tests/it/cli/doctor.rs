@@ -1,4 +1,4 @@
-//! `innkeeper doctor` on directories that are well, and on those that are not.
+//! `innkeeper doctor` on healthy and on broken directories.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! `innkeeper sessions`, with a host and without one: the same sessions either way.
+//! `innkeeper sessions` shows the same sessions with and without a host.
 
 use std::time::Instant;
 

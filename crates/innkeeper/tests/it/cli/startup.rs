@@ -1,4 +1,4 @@
-//! Starting the host: what it creates, what it says, and when it refuses.
+//! Starting the host: files, output and failures.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};

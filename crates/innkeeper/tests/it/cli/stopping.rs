@@ -1,4 +1,4 @@
-//! Stopping the host: in order, in time, and at once if need be.
+//! Stopping the host: in order, in time, and at once on a second signal.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! MCP servers of plugins that clients publish: children of the plugin, and nobody's own.
+//! MCP servers of plugins that clients publish: children of the plugin, subject to trust.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! `innkeeper customizations`: what a session would get, without one and with one.
+//! `innkeeper customizations`, with and without a session.
 
 use std::process::{Command, Output};
 

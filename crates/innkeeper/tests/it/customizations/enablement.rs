@@ -1,4 +1,4 @@
-//! What people switch off stays off: after rescans, in other sessions, and after the host was killed.
+//! Disabled customizations stay disabled: after rescans, in other sessions, and after a kill.
 
 use innkeeper_testkit::official::{OfficialClient, markdown};
 use innkeeper_testkit::process::HostProcess;

@@ -1,4 +1,4 @@
-//! Files that people drop, edit, rename, delete and break, as every session of the workspace sees them.
+//! Customization files that are added, edited, renamed, deleted and broken, in every session of the workspace.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Places are read and watched once, however many sessions share them.
+//! Directories are read and watched once, however many sessions share them.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Reading what a session shows, wherever it lies (RES-03): also by clients that reach nothing but the session.
+//! Reading the files that a session refers to (RES-03), also by clients without other access.
 
 use std::fs;
 

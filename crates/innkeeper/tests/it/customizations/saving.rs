@@ -1,4 +1,4 @@
-//! Saving customizations through the host, into directories that say that they can be written (CUS-23).
+//! Saving customizations through the host, into writable directories (CUS-23).
 
 use std::fs;
 

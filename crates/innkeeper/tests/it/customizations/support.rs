@@ -1,4 +1,4 @@
-//! Workspaces with customizations, and what a client sees of them.
+//! Workspaces with customizations, and their state for a client.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! F1: the host is killed at every boundary between two writes to its database, one life after another.
+//! F1: the host is killed between any two writes to its database, with a restart after each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

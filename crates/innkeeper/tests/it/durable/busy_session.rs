@@ -1,5 +1,5 @@
-//! A session in which everything goes on at once: two clients, tools that ask and tools that do not, streamed text, a
-//! queue, a draft, titles, settings.
+//! A session with everything at once: two clients, tools with and without confirmation, streamed text, a queue, a
+//! draft, titles, settings.
 
 use ahp_types::actions::ActionEnvelope;
 use innkeeper_faults::Random;

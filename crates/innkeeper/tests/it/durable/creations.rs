@@ -1,4 +1,4 @@
-//! Sessions that are being made when the host dies, or when whoever wanted them leaves.
+//! Sessions whose creation is interrupted by the end of the host or of their client.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! F18: bits flip in the file while no host runs. Nobody is ever shown a wrong session, an empty one in its place, or
-//! none at all.
+//! F18: bits flip in the file while no host runs. No client ever gets a wrong session, an empty one instead, or none at
+//! all.
 
 use std::collections::BTreeMap;
 

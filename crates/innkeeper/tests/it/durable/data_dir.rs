@@ -1,4 +1,4 @@
-//! F19: data directories that belong to somebody else, cannot be written to, or vanish.
+//! F19: data directories that belong to another user, cannot be written to, or vanish.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

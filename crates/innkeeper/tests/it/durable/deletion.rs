@@ -1,4 +1,4 @@
-//! Sessions go when they are told to, and only those that were meant.
+//! Deletion and retention remove exactly the intended sessions.
 
 use ahp_types::commands::ListSessionsResult;
 use innkeeper_store::{Archive, FILE_NAME, Mode, OnlyIf, PrunedSession, RetentionPolicy};

@@ -1,4 +1,4 @@
-//! F6: the disk fills up while an agent speaks, and is freed again.
+//! F6: the disk fills up while an agent streams, and is freed again.
 
 use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! Sessions that nobody uses leave memory, and come back as they were when somebody names them.
+//! Idle sessions leave memory, and are loaded unchanged when a client names them.
 
 use innkeeper_testkit::official::{OfficialClient, SessionUris, queued, tool_calls_of, turn_started};
 use innkeeper_testkit::process::HostProcess;

@@ -1,4 +1,4 @@
-//! F1: the host is killed at any moment, again and again, and what anybody was told is there afterwards.
+//! F1: the host is killed at random times, and everything that a client was sent is there afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

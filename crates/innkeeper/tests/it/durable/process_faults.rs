@@ -1,4 +1,4 @@
-//! What else happens to processes: they are frozen, their socket is removed, their memory is taken away.
+//! Process faults: a frozen host, a removed socket, no memory.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;

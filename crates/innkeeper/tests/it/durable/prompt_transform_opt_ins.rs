@@ -1,4 +1,4 @@
-//! What clients want to rewrite is state: it outlives the process with its client, and goes with its client.
+//! Opt-ins to prompt transforms are state: they survive restarts, and end with their client.
 
 use innkeeper_testkit::official::{OfficialClient, markdown};
 use innkeeper_testkit::process::HostProcess;

@@ -1,4 +1,4 @@
-//! Clients come back to a host that was stopped or killed, and hear exactly what they missed.
+//! Clients reconnect to a host that was stopped or killed, and get exactly the actions they missed.
 
 use ahp::ClientError;
 use ahp_types::state::TurnState;

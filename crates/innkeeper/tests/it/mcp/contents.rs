@@ -1,4 +1,4 @@
-//! What tools give back and no turn has room for: shortened in the turn, kept whole beside the session.
+//! Tool results that are too long for a turn: truncated in the turn, stored whole beside the session.
 
 use std::path::Path;
 use std::process::{Command, Output};

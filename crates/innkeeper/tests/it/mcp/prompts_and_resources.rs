@@ -1,4 +1,4 @@
-//! Prompts and resources end to end: completions and turns over the wire, and servers that do not behave.
+//! Prompts and resources end to end: completions, turns, and misbehaving servers.
 
 use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use innkeeper_testkit::official::turn_started;

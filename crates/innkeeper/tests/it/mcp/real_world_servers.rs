@@ -1,5 +1,4 @@
-//! What servers in the wild do: forms with an order, numbers with many digits, colours in their last words, keys where
-//! everybody would read them.
+//! Behaviour of real servers: ordered forms, numbers with many digits, colours in error output, secrets in logs.
 
 use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use innkeeper_testkit::official::tool_calls_of;

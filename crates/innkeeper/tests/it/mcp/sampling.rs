@@ -1,4 +1,4 @@
-//! Servers that want a model to go on: people allow it, the session's model answers, and the turn pays.
+//! Sampling: the user allows it, the session's model responds, and the turn counts the usage.
 
 use innkeeper_testkit::model_server::{ModelServer, Reply, Script};
 use serde_json::{Value, json};

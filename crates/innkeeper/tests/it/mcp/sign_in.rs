@@ -1,4 +1,5 @@
-//! Signing in to MCP servers end to end: the real program, a real authorization server, and servers that want its tokens.
+//! Signing in to MCP servers end to end: the real program, a real authorization server, and servers that need its
+//! tokens.
 
 use std::time::Duration;
 

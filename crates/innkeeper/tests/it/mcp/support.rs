@@ -1,4 +1,4 @@
-//! A host with a workspace that declares the odd server.
+//! A host with a workspace that declares the misbehaving server.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The log of a real host on its way to clients: the words of MCP servers, ids, and no secrets (OTL).
+//! The log of a real host for clients: logs of MCP servers, ids, and no secrets (OTL).
 
 use innkeeper_testkit::logs::{LogListener, ReceivedRecord};
 use innkeeper_testkit::model_server::{ModelServer, Reply, Script};

@@ -1,5 +1,5 @@
-//! What people signed in with: kept for later sessions and the next start, refreshed, taken back, and in no file, log or
-//! state that anybody could read.
+//! Server tokens: persisted for later sessions and the next start, refreshed, revoked, and in no readable file, log or
+//! state.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! MCP Apps of the npm registry: what clients that show them see and do, and what everybody else sees.
+//! MCP Apps of the npm registry, for clients with and without MCP Apps.
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::RawClient;

@@ -1,4 +1,4 @@
-//! The server called "everything" of the npm registry, over every transport, as people use it.
+//! The server "everything" of the npm registry, over every transport.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The files that servers stand in, each with a server from outside.
+//! The files that declare servers, each with a real server.
 
 use std::fs;
 use std::path::PathBuf;

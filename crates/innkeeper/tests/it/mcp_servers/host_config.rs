@@ -1,4 +1,4 @@
-//! Servers of the host's own configuration: every session has them, and nobody is asked.
+//! Servers of the configuration: every session has them, without a trust question.
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostOptions;

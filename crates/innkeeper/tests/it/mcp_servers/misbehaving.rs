@@ -1,4 +1,4 @@
-//! Servers that misbehave: the host, its other sessions and everybody's mirrors go on as if nothing had happened.
+//! Misbehaving servers do not disturb the host, other sessions or mirrors.
 
 use innkeeper_testkit::official::SessionUris;
 use serde_json::{Value, json};

@@ -1,5 +1,4 @@
-//! What the server called "everything" offers besides tools, as people use it: prompts, resources, a model to go on
-//! with, and its log.
+//! Prompts, resources, sampling and logs of the server "everything".
 
 use innkeeper_testkit::official::turn_started;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What servers say about their tools: believed of people's own, and of nobody else's.
+//! Tool annotations: trusted of the user's own servers, and of no others.
 
 use innkeeper_testkit::official::tool_calls_of;
 use serde_json::{Value, json};

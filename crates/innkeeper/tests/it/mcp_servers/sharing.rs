@@ -1,4 +1,4 @@
-//! Who has which process: sessions of one workspace share a server, and it ends with the last of them.
+//! Shared servers: sessions of one workspace share a process, which ends with the last of them.
 
 use std::os::unix::fs::PermissionsExt as _;
 

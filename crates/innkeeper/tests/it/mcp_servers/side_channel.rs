@@ -1,4 +1,4 @@
-//! What the view of an app says to its server, and hears from it, over the client's own connection.
+//! Messages between the view of an MCP App and its server, over the client's connection.
 
 use innkeeper_testkit::raw::RawClient;
 use serde_json::{Value, json};

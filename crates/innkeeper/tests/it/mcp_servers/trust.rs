@@ -1,4 +1,4 @@
-//! What people say about running servers, while servers wait for it and while they run.
+//! Trust decisions while servers wait and while they run.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Turns that wait for servers, and calls that nobody answers.
+//! Turns that wait for servers, and calls without a response.
 
 use innkeeper_testkit::official::View;
 use innkeeper_testkit::process::HostOptions;

@@ -1,4 +1,4 @@
-//! The model, and what comes with a message.
+//! Attachments in model requests.
 
 use innkeeper_testkit::model_server::{Api, ConversationPart, ModelServer, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, markdown, turn_started};

@@ -1,4 +1,4 @@
-//! The agent's own tools, and calls that cannot be carried out.
+//! The agent's built-in tools, and calls that cannot be executed.
 
 use innkeeper_testkit::model_server::{Api, Reply};
 use innkeeper_testkit::official::{markdown, tool_calls_of};

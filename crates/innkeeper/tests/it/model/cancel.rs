@@ -1,4 +1,4 @@
-//! Stopping a turn, wherever it is. The next one works, and its request is one that providers take.
+//! Cancelling a turn at any point. The next turn works, and its request is valid for providers.
 
 use ahp_types::state::TurnState;
 use innkeeper_testkit::model_server::{Api, ConversationPart, Reply};

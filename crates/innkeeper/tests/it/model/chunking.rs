@@ -1,4 +1,4 @@
-//! However a provider cuts its answer into pieces, the turn is the same.
+//! The turn does not depend on how a provider splits its stream.
 
 use ahp_types::state::Turn;
 use innkeeper_testkit::model_server::{Api, Chunking, ReceivedRequest, Reply, Script};

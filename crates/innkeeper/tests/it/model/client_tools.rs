@@ -1,4 +1,4 @@
-//! Tools of clients, beside the host's own.
+//! Client tools beside the built-in tools.
 
 use innkeeper_testkit::model_server::{Api, ConversationPart, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, markdown, offer};

@@ -1,4 +1,4 @@
-//! Conversations that get too long for the model.
+//! Conversations that exceed the context window.
 
 use ahp_types::state::ResponsePart;
 use innkeeper_testkit::model_server::{Api, ReceivedRequest, Reply, Script};

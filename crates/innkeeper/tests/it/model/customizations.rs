@@ -1,5 +1,5 @@
-//! What lies in a workspace is what the model gets: found by the real program, switched by the published client, seen in
-//! the requests that the model server received.
+//! Customizations of a workspace in model requests: discovered by the real program, toggled by the published client,
+//! and checked at the model server.
 
 mod hooks;
 mod prompt_files;

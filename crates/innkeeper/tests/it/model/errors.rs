@@ -1,4 +1,4 @@
-//! What goes wrong with a provider, as people are told it, and how a turn goes on after it.
+//! Provider errors: the message for the user, and how a turn resumes.
 
 use ahp_types::state::TurnState;
 use innkeeper_testkit::model_server::{Api, ConversationPart, Ending, Reply};

@@ -1,4 +1,4 @@
-//! Changes of files as clients get them: snapshots of both sides, under URIs with the path of the file.
+//! File changes in the state: snapshots of both sides, under URIs with the path of the file.
 
 use innkeeper_testkit::model_server::{Api, ConversationPart, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, tool_calls_of};

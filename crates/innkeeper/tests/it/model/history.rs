@@ -1,4 +1,4 @@
-//! What the model is told of turns that another life of the chat held.
+//! The history that the model gets after a restart.
 
 use innkeeper_testkit::model_server::{Api, ConversationPart, Reply, Script};
 use innkeeper_testkit::official::{markdown, offer};

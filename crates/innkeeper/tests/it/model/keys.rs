@@ -1,4 +1,4 @@
-//! Keys: who brings them, whose is used, and that nobody else ever sees them.
+//! API keys: their sources, their precedence, and that they stay secret.
 
 use innkeeper_testkit::model_server::{Api, ModelServer, ReceivedRequest, Reply, Script};
 use innkeeper_testkit::official::{OfficialClient, markdown};

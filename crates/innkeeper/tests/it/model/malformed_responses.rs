@@ -1,4 +1,4 @@
-//! Answers that are not what they should be: names of the model's own making, calls that were cut, refusals that act.
+//! Malformed model responses: invented tool names, truncated calls, refusals with tool calls.
 
 use innkeeper_testkit::model_server::{Api, Ending, Reply, Script};
 use innkeeper_testkit::official::{markdown, tool_calls_of};

@@ -1,4 +1,4 @@
-//! Several calls in one answer: side by side where nothing is changed, one after the other where something is.
+//! Several tool calls in one response: reads run in parallel, changes in sequence.
 
 use innkeeper_testkit::model_server::{Api, Reply};
 use innkeeper_testkit::official::{markdown, tool_calls_of};

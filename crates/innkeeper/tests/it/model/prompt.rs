@@ -1,4 +1,4 @@
-//! The system prompt: what stands in it, and who may rewrite it.
+//! The system prompt: its sections, and who may rewrite them.
 
 use innkeeper_testkit::model_server::{Api, Reply, Script};
 use innkeeper_testkit::official::markdown;

@@ -1,4 +1,4 @@
-//! Words that arrive while the model is at work.
+//! Steering messages that arrive while the model works.
 
 use innkeeper_testkit::model_server::{Api, Reply};
 use innkeeper_testkit::official::{markdown, steering};

@@ -1,4 +1,4 @@
-//! Helpers: chats that a call of the model starts.
+//! Subagents that the model starts with a tool call.
 
 use ahp_types::state::TurnState;
 use innkeeper_testkit::model_server::{Api, Reply, Script};

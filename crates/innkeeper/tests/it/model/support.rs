@@ -1,4 +1,4 @@
-//! What the scenarios share.
+//! The set-up that the scenarios share.
 
 use std::path::Path;
 

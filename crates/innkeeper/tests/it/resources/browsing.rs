@@ -1,4 +1,4 @@
-//! Picking a folder as VS Code does: it starts in `defaultDirectory`, lists and resolves, and never asks for a grant.
+//! The folder picker of VS Code: it starts in `defaultDirectory`, lists and resolves, and never requests a grant.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! What is too long for a turn: a part that refers to it, and the content beside the session.
+//! Contents that are too long for a turn: the reference in the turn, and the stored content.
 
 use ahp_types::state::ResponsePart;
 use innkeeper_testkit::raw::RawClient;

@@ -1,4 +1,4 @@
-//! Files as clients reach them: the working directories of their sessions, and nothing else.
+//! File access of clients: the working directories of their sessions, and nothing else.
 
 use std::fs;
 use std::path::Path;

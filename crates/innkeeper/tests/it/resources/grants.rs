@@ -1,4 +1,4 @@
-//! Asking for more than one's sessions have, and who decides about it.
+//! Requests for files outside the client's sessions, and who decides about them.
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostProcess;

@@ -1,4 +1,4 @@
-//! The Git repository that a session works in, as clients see it: the real program and real repositories.
+//! The Git repository of a session in its state, with real repositories.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Watches as channels: made, heard by several, released with the last.
+//! Resource watches: creation, several subscribers, release with the last one.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What becomes of the calls of a client's tools when the client goes away.
+//! Client tool calls when their client disconnects.
 
 use innkeeper_testkit::official::{OfficialClient, markdown, tool_calls_of};
 use serde_json::{Value, json};

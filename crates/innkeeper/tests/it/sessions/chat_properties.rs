@@ -1,4 +1,4 @@
-//! What belongs to each chat of a session: its flags, draft, title, directories and background work, and its end.
+//! Properties of a chat: flags, draft, title, directories, background work and disposal.
 
 use ahp_types::state::{BackgroundWork, TurnState};
 use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, markdown, message, queued};

@@ -1,4 +1,4 @@
-//! Several chats in one session: created, forked, opened beside another, and how they are named.
+//! Several chats in one session: creation, forks, side chats and titles.
 
 use ahp_types::state::{ChatOrigin, TurnState};
 use innkeeper_testkit::official::{OfficialClient, markdown, message};

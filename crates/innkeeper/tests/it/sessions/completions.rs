@@ -1,4 +1,4 @@
-//! What fits while somebody types: files after an `@`, commands after a `/`.
+//! Completions: files after an `@`, commands after a `/`.
 
 use innkeeper_testkit::official::{OfficialClient, SessionUris};
 use serde_json::{Value, json};

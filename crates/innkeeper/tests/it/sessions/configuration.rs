@@ -1,4 +1,4 @@
-//! What can be set up: the host by whoever runs it, a session by whoever creates it.
+//! Settings of the host and of sessions.
 
 use innkeeper_testkit::official::{OfficialClient, markdown};
 use innkeeper_testkit::process::HostProcess;

@@ -1,4 +1,4 @@
-//! Long chats: windows onto them, pages of them, and cutting them off.
+//! Long chats: windows, pages and truncation.
 
 use ahp_types::state::{ChatState, TurnState};
 use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, SessionUris, markdown, queued};

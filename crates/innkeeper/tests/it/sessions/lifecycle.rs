@@ -1,4 +1,4 @@
-//! Sessions come, are listed, and go.
+//! Creating, listing and disposing of sessions.
 
 use std::collections::HashSet;
 

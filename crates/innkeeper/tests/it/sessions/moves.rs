@@ -1,5 +1,5 @@
-//! Chats that change their place: within a session, to another one, into one of their own. Mirrors follow, and
-//! subscriptions to the chat stay what they are.
+//! Moved chats: within a session, to another session, into a new one. Mirrors follow, and subscriptions to the chat
+//! stay.
 
 use ahp_types::state::SessionState;
 use innkeeper_testkit::official::{OfficialClient, markdown};

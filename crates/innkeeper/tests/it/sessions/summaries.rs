@@ -1,4 +1,4 @@
-//! What a session shows of its chats, and what a list shows of its sessions.
+//! Summaries: chats in the session state, sessions in lists.
 
 use ahp_types::state::SessionInputRequest;
 use innkeeper_testkit::official::{OfficialClient, SessionUris};

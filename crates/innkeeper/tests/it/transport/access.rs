@@ -1,4 +1,4 @@
-//! Who is let in, before any byte of the protocol.
+//! Access control before the first message of the protocol.
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostProcess;

@@ -1,4 +1,4 @@
-//! Well-formed messages with the wrong content: the code and the sentence name what is wrong.
+//! Well-formed messages with wrong content: the code and the message name the field.
 
 use innkeeper_host::methods::{METHODS, Route};
 use innkeeper_testkit::raw::{Incoming, RawClient};

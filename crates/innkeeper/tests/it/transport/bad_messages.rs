@@ -1,4 +1,4 @@
-//! Messages that are not even messages: the exact error, and nothing else is disturbed.
+//! Malformed messages: the exact error, without other effects.
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostProcess;

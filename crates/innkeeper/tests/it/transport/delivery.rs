@@ -1,4 +1,4 @@
-//! Readers that are slow, readers that stop, and readers that notice nothing of it.
+//! Slow and stalled readers do not disturb others.
 
 use std::time::Duration;
 

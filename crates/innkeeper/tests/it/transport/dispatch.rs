@@ -1,4 +1,4 @@
-//! What clients may change, and what they are told when they may not.
+//! Dispatched actions: accepted ones, and the reasons of rejections.
 
 use ahp::hosts::HostId;
 use ahp::{HostedResourceKey, MultiHostStateMirror};

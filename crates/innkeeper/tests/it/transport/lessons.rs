@@ -1,4 +1,4 @@
-//! Failures of other hosts that fit nowhere else: long lists, many who list, snapshots that come late.
+//! Reported failures of other hosts: long lists, many concurrent lists, late snapshots.
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostProcess;

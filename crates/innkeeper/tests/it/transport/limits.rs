@@ -1,4 +1,4 @@
-//! Every bound, with the answer that its documentation names.
+//! Every limit, with the documented response.
 
 use innkeeper_testkit::official::{OfficialClient, turn_started};
 use innkeeper_testkit::process::HostProcess;

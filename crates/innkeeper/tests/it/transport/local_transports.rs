@@ -1,4 +1,4 @@
-//! The other doors: a Unix socket, and standard input and output.
+//! Local transports: a Unix socket, and standard input and output.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,4 +1,4 @@
-//! Notifications of the root channel: who gets them and what they say.
+//! Notifications of the root channel: recipients and content.
 
 use ahp::SubscriptionEvent;
 use innkeeper_testkit::official::OfficialClient;

@@ -1,4 +1,4 @@
-//! Connections that break, and clients that come back to exactly the host's state.
+//! Broken connections, and clients that reconnect to exactly the host's state.
 
 use ahp::ClientError;
 use ahp_types::actions::StateAction;

@@ -1,4 +1,4 @@
-//! The exact edges of the replay window, and what may be asked of it.
+//! The exact edges of the replay window.
 
 use innkeeper_testkit::official::{OfficialClient, ReconnectOutcome, View};
 use innkeeper_testkit::process::HostProcess;

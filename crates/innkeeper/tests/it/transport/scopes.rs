@@ -1,4 +1,4 @@
-//! Tokens of narrower scope: who may look, who may use, and whose identity is whose.
+//! Scopes view and drive: allowed methods, and the owner of a client id.
 
 use innkeeper_testkit::official::{OfficialClient, turn_started};
 use innkeeper_testkit::process::HostProcess;

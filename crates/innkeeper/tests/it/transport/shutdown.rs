@@ -1,4 +1,4 @@
-//! Stopping in order: everybody is told, nothing is left running.
+//! Orderly shutdown: clients are notified, nothing is left running.
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::{Incoming, RawClient};

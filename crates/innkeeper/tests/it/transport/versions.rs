@@ -1,4 +1,4 @@
-//! Version negotiation, and what older clients are shown.
+//! Version negotiation, and the dialect of older clients.
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::raw::{Incoming, RawClient};

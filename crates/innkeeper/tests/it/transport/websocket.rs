@@ -1,4 +1,4 @@
-//! Below the messages: single bytes on the wire of a WebSocket.
+//! The WebSocket protocol below the messages: frames and bytes.
 
 use innkeeper_testkit::process::PATIENCE;
 use innkeeper_testkit::raw::{Address, RawClient, UPGRADE};

@@ -1,4 +1,4 @@
-//! What comes with a message: five kinds, each with its rules, and chats that end where they ended.
+//! Attachments: five kinds with their rules, and truncated chats.
 
 use innkeeper_testkit::official::{OfficialClient, SessionUris, markdown, turn_started};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Turns that do not end well, and what can be done about them.
+//! Cancelled and failed turns, and how they resume.
 
 use ahp_types::state::{ResponsePart, TurnState};
 use innkeeper_testkit::official::{OfficialClient, markdown, turn_started};

@@ -1,4 +1,4 @@
-//! Tools that clients bring: who announces and who runs them, and who may report about them.
+//! Client tools: announcement, execution, and who may report results.
 
 use innkeeper_testkit::official::{OfficialClient, SessionUris, markdown, offer, tool_calls_of};
 use innkeeper_testkit::process::HostProcess;

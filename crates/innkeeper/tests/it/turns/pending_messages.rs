@@ -1,4 +1,4 @@
-//! Messages that wait for their turn: none lost, none sent twice, none sent that was taken back.
+//! Pending messages: none lost, none sent twice, none sent after removal.
 
 use ahp_types::actions::StateAction;
 use ahp_types::state::{ChatState, TurnState};

@@ -1,5 +1,5 @@
-//! `systemMessageTransform`: a client rewrites sections of the guide's prompt. Whoever rewrites is a raw client, because
-//! the published one does not know the method; the published one watches, and its mirror has to fit.
+//! `systemMessageTransform`: a client rewrites sections of the guide's prompt. It is a raw client, because the
+//! published one does not know the method; the mirror of the published one has to match.
 
 use innkeeper_testkit::official::{OfficialClient, SessionUris, markdown};
 use innkeeper_testkit::process::HostProcess;

@@ -1,4 +1,4 @@
-//! When rewriting a prompt goes wrong, the prompt stays as its agent wrote it, and the turn goes on.
+//! A failed prompt transform leaves the prompt unchanged, and the turn continues.
 
 use innkeeper_testkit::official::OfficialClient;
 use innkeeper_testkit::process::HostProcess;

@@ -1,4 +1,4 @@
-//! Questions to people: asked in the turn, shown on the session, answered together.
+//! Questions: asked in the turn, shown on the session, answered together.
 
 use ahp_types::state::{ResponsePart, Turn, TurnState};
 use innkeeper_testkit::official::{OfficialClient, SessionUris, markdown};

@@ -1,4 +1,4 @@
-//! What people allow is remembered where they said, listed, taken back, and never reaches further.
+//! Approvals: remembered in their scope, listed, revoked, and never wider.
 
 use innkeeper_testkit::official::{OfficialClient, decided_by, markdown, tool_calls_of};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Streamed answers: complete, in one part, whatever the delivery.
+//! Streamed responses: complete, in one part, with any delivery.
 
 use ahp_types::actions::StateAction;
 use ahp_types::state::{ResponsePart, TurnState};

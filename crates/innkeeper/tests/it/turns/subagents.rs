@@ -1,4 +1,4 @@
-//! Workers: chats below a tool call, at any depth; who may stop what.
+//! Subagents: chats of a tool call, at any depth, and who may stop them.
 
 use ahp_types::state::{
     ChatInteractivity, ChatOrigin, ResponsePart, SessionInputRequest, ToolCallState, ToolResultContent, TurnState,

@@ -1,4 +1,4 @@
-//! Tool calls from their first letter to their result, and everything they may wait for on the way.
+//! Tool calls from start to result, and everything they may wait for.
 
 use ahp::ClientError;
 use ahp_types::state::TurnState;

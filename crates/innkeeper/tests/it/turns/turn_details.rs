@@ -1,5 +1,4 @@
-//! What belongs to a turn besides its text: who wrote the message, how long it took, what waits behind it, and what
-//! happens when its agent says nothing.
+//! Properties of a turn: author, duration, pending messages, and silent agents.
 
 use ahp_types::state::{ResponsePart, TurnState};
 use innkeeper_testkit::official::{OfficialClient, markdown, turn_started};

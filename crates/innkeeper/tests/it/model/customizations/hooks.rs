@@ -1,4 +1,4 @@
-//! Hooks of workspaces and of the user around a real agent: what runs, who is asked before, and what comes of it.
+//! Hooks of workspaces and of the user with a real agent: execution, trust and verdicts.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,4 @@
-//! What a prompt file says about itself holds for the turn that calls it, and for no other: its agent, its model and its
-//! tools.
+//! The agent, model and tools of a prompt file apply only to the turn that calls it.
 
 use innkeeper_testkit::model_server::{Api, ModelServer, Reply, Script};
 use innkeeper_testkit::official::OfficialClient;

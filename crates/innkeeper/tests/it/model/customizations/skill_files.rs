@@ -1,4 +1,4 @@
-//! The files beside a skill can be read once it is in use, wherever the skill comes from.
+//! The files beside a skill are readable once the skill is in use.
 
 use std::path::{Path, PathBuf};
 
